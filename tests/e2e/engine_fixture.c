@@ -1,5 +1,6 @@
 #include "e2e/engine_fixture.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,17 +11,29 @@
 
 #include "base/rng.h"
 
+int fixture_gate(void)
+{
+  test_backend backend = test_backend_chosen();
+  return test_backend_gate(backend.kind, backend.n_ranks);
+}
+
+int fixture_most_ranks(void)
+{
+  return test_backend_chosen().kind == YK_DEVICE_CPU ? YOKE_MAX_RANKS : 1;
+}
+
 yk_engine_options fixture_options(const char *model, int n_ranks)
 {
   static _Thread_local char dir[512];
-  snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, model);
+  test_backend backend = test_backend_chosen();
+  snprintf(dir, sizeof dir, "%s/golden/families/%s", test_data_dir(), model);
   yk_engine_options options;
   yk_engine_options_init(&options);
   options.model_dir = dir;
-  options.device = YK_DEVICE_CPU;
-  options.n_ranks = n_ranks;
+  options.device = backend.kind;
+  options.n_ranks = backend.kind == YK_DEVICE_CPU ? n_ranks : backend.n_ranks;
   options.n_cpu_threads = 1;
-  options.dtype = YK_DTYPE_F32;
+  options.dtype = backend.dtype;
   options.max_model_tokens = 256;
   options.max_batched_tokens = 64;
   options.max_seqs = 16;
@@ -54,7 +67,7 @@ yk_request_options fixture_request(yk_engine *engine, const int32_t *ids, size_t
   options.sampling.temperature = 0;
   options.sampling.max_tokens = max_tokens;
   options.sampling.ignore_eos = true;
-  options.sampling.n_logprobs = 0;
+  options.sampling.n_logprobs = 2;
   return options;
 }
 
@@ -80,6 +93,8 @@ static void take(answer *out, const yk_output *output)
   if (!output->has_token) return;
   assert_true(out->n < ANSWER_MAX_TOKENS);
   out->ids[out->n] = output->token_id;
+  out->best_ids[out->n] = output->n_top > 0 ? output->top_ids[0] : -1;
+  out->margins[out->n] = output->n_top > 1 ? output->top_logprobs[0] - output->top_logprobs[1] : INFINITY;
   out->logprobs[out->n++] = output->logprob;
 }
 
@@ -107,10 +122,96 @@ void fixture_prompt(uint32_t seed, int32_t vocab, int32_t *ids, int32_t n)
   for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(yk_rng_uniform(seed, 1, (uint32_t)i) * (float)vocab);
 }
 
-void assert_same_answer(const answer *a, const answer *b)
+/* How far two answers may be apart; with a tolerance of 0 not at all. */
+typedef struct allowance {
+  float tolerance, rare_tolerance;
+} allowance;
+
+static allowance of_same_request(void)
 {
-  assert_int_equal(a->finish, b->finish);
-  assert_int_equal(a->n, b->n);
-  assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof a->ids[0]);
-  assert_memory_equal(a->logprobs, b->logprobs, (size_t)a->n * sizeof a->logprobs[0]);
+  test_backend backend = test_backend_chosen();
+  return (allowance){backend.tolerance, backend.rare_tolerance};
+}
+
+static allowance of_other_sums(void)
+{
+  const float cpu_tolerance = 1e-3f;
+  allowance same = of_same_request();
+  return (allowance){fmaxf(same.tolerance, cpu_tolerance), fmaxf(same.rare_tolerance, cpu_tolerance)};
+}
+
+static void check_numbers(const float *found, const float *expected, size_t n, float tolerance)
+{
+  if (tolerance == 0) assert_memory_equal(found, expected, n * sizeof *found);
+  for (size_t i = 0; i < n; i++)
+    if (!(fabsf(found[i] - expected[i]) <= tolerance))
+      fail_msg("number %zu: expected %g, found %g", i, (double)expected[i], (double)found[i]);
+}
+
+static bool is_best(const answer *a, int32_t step)
+{
+  return a->ids[step] == a->best_ids[step];
+}
+
+/* Whether the tokens may part at this step. */
+static bool may_part(const answer *found, const answer *expected, int32_t step, float tolerance)
+{
+  if (tolerance == 0) return false;
+  if (is_best(found, step) && is_best(expected, step)) return expected->margins[step] <= tolerance;
+  return 2 * step >= expected->n;
+}
+
+/* Returns whether all of found's tokens are the expected ones; if not, they part where they may. */
+static bool check_tokens(const answer *found, const answer *expected, allowance limit)
+{
+  assert_true(found->n <= expected->n);
+  for (int32_t i = 0; i < found->n; i++) {
+    if (found->ids[i] != expected->ids[i]) {
+      if (!may_part(found, expected, i, limit.tolerance))
+        fail_msg("step %d: expected token %d (margin %g), found %d", i, expected->ids[i], (double)expected->margins[i],
+                 found->ids[i]);
+      return false;
+    }
+    check_numbers(&found->logprobs[i], &expected->logprobs[i], 1,
+                  is_best(expected, i) ? limit.tolerance : limit.rare_tolerance);
+  }
+  return true;
+}
+
+static void check_answer(const answer *found, const answer *expected, allowance limit)
+{
+  if (!check_tokens(found, expected, limit)) return;
+  assert_int_equal(found->finish, expected->finish);
+  assert_int_equal(found->n, expected->n);
+}
+
+void assert_same_answer(const answer *found, const answer *expected)
+{
+  check_answer(found, expected, of_same_request());
+}
+
+void assert_same_beginning(const answer *found, const answer *expected)
+{
+  check_tokens(found, expected, of_same_request());
+}
+
+void assert_close_answer(const answer *found, const answer *expected)
+{
+  check_answer(found, expected, of_other_sums());
+}
+
+void assert_same_numbers(const float *found, const float *expected, size_t n)
+{
+  check_numbers(found, expected, n, of_same_request().rare_tolerance);
+}
+
+void assert_close_numbers(const float *found, const float *expected, size_t n)
+{
+  check_numbers(found, expected, n, of_other_sums().rare_tolerance);
+}
+
+bool fixture_near_tie(const answer *expected, int32_t step)
+{
+  float tolerance = of_same_request().tolerance;
+  return tolerance > 0 && expected->margins[step] <= tolerance;
 }

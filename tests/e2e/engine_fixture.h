@@ -1,8 +1,8 @@
-/* engine_fixture.h - an engine on one of the tiny golden models, and whole answers from it. */
+/* engine_fixture.h - an engine on one of the tiny golden models, whole answers from it, and what two of them must share. */
 #ifndef TESTS_E2E_ENGINE_FIXTURE_H
 #define TESTS_E2E_ENGINE_FIXTURE_H
 
-#include "yoke.h"
+#include "e2e/backend.h"
 
 enum { ANSWER_MAX_TOKENS = 256 };
 
@@ -10,6 +10,8 @@ typedef struct answer {
   int32_t n;
   int32_t ids[ANSWER_MAX_TOKENS];
   float logprobs[ANSWER_MAX_TOKENS];
+  int32_t best_ids[ANSWER_MAX_TOKENS]; /* of the raw logits, */
+  float margins[ANSWER_MAX_TOKENS];    /* and by how much the log-probability of the second best is lower */
   int32_t n_prompt;
   int32_t prompt_ids[ANSWER_MAX_TOKENS];
   float prompt_logprobs[ANSWER_MAX_TOKENS];
@@ -19,14 +21,20 @@ typedef struct answer {
   yk_request_usage usage;
 } answer;
 
-/* Options for tests/golden/families/<model> on n_ranks CPU ranks in float32. */
+/* For main: 0 where the environment's device is there, else the exit status. */
+int fixture_gate(void);
+
+/* Options for tests/golden/families/<model> on n_ranks CPU ranks in float32, or on the GPUs that the environment names. */
 yk_engine_options fixture_options(const char *model, int n_ranks);
+
+/* A test of rank counts tries 1 to this many: 1 on GPUs, where the environment has chosen. */
+int fixture_most_ranks(void);
 yk_engine *fixture_open(const yk_engine_options *options);
 
 /* Checks that nothing is left: no request, every KV block free. Then destroys the engine. */
 void fixture_close(yk_engine *engine);
 
-/* Greedy, ignoring end-of-sequence. */
+/* Greedy, ignoring end-of-sequence, with the log-probabilities of the two best. */
 yk_request_options fixture_request(yk_engine *engine, const int32_t *ids, size_t n_ids, int32_t max_tokens);
 yk_request *fixture_submit(yk_engine *engine, const yk_request_options *options);
 
@@ -37,6 +45,19 @@ void fixture_answer(yk_engine *engine, const yk_request_options *options, answer
 /* A prompt of n ids, different for each seed. */
 void fixture_prompt(uint32_t seed, int32_t vocab, int32_t *ids, int32_t n);
 
-void assert_same_answer(const answer *a, const answer *b);
+/* The same request twice, whatever ran beside it. CPU: the same bits. GPUs: as backend.h says, up to a near tie. Where a
+ * token was drawn, a draw near the border of two ids may differ too, though not before half of the tokens.           */
+void assert_same_answer(const answer *found, const answer *expected);
+/* The same of the found tokens, of which there may be fewer. */
+void assert_same_beginning(const answer *found, const answer *expected);
+/* The same request on another number of ranks: sums differ in their last bits on every device. */
+void assert_close_answer(const answer *found, const answer *expected);
+
+/* Log-probabilities of given tokens, or raw logits. CPU: the same bits. GPUs: close. */
+void assert_same_numbers(const float *found, const float *expected, size_t n);
+void assert_close_numbers(const float *found, const float *expected, size_t n);
+
+/* Whether a token other than the expected one is as good there: never on CPU. */
+bool fixture_near_tie(const answer *expected, int32_t step);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -17,7 +16,7 @@ enum { N_THREADS = 32, N_ROUNDS = 12, N_PROMPTS = 6, VOCAB = 200, OUTPUT = 12 };
 typedef struct shared {
   yk_engine *engine;
   int32_t prompts[N_PROMPTS][40];
-  int32_t expected[N_PROMPTS][OUTPUT];
+  answer expected[N_PROMPTS];
   atomic_int mismatches, failures, answered; /* cmocka may only fail on the main thread */
 } shared;
 
@@ -31,16 +30,27 @@ static int32_t draw(const caller *c, uint32_t round, uint32_t what, int32_t belo
   return (int32_t)(yk_rng_uniform(c->index, what, round) * (float)below);
 }
 
+/* Whether a token is not the expected one, which must be a near tie; nothing can be expected after it. */
+static bool parts(shared *s, int prompt, int step, int32_t token)
+{
+  const answer *expected = &s->expected[prompt];
+  if (token == expected->ids[step]) return false;
+  if (!fixture_near_tie(expected, step)) atomic_fetch_add(&s->mismatches, 1);
+  return true;
+}
+
 /* Reads up to n_read tokens, all when negative; compares what was read. */
 static void read_some(shared *s, yk_request *request, int prompt, int n_read)
 {
   yk_output output;
   int n = 0;
+  bool parted = false;
   while (n != n_read) {
     yk_status status = yk_request_next(request, 60, &output, NULL);
     if (status != YK_OK) atomic_fetch_add(&s->failures, 1);
     if (status != YK_OK || !output.has_token) break;
-    if (output.token_id != s->expected[prompt][n++]) atomic_fetch_add(&s->mismatches, 1);
+    if (!parted) parted = parts(s, prompt, n, output.token_id);
+    n++;
   }
   if (n == OUTPUT) atomic_fetch_add(&s->answered, 1);
 }
@@ -79,8 +89,8 @@ static void use_sequence(const caller *c, uint32_t round)
     if (logits[i] > logits[best]) best = i;
   if (status != YK_OK)
     atomic_fetch_add(&s->failures, 1);
-  else if (best != s->expected[prompt][0])
-    atomic_fetch_add(&s->mismatches, 1);
+  else
+    parts(s, prompt, 0, best);
   yk_held_sequence_free(branch);
   yk_held_sequence_free(sequence);
 }
@@ -101,12 +111,10 @@ static void *run_caller(void *argument)
 
 static void expect_answers(shared *s)
 {
-  static answer out;
   for (uint32_t i = 0; i < N_PROMPTS; i++) {
     fixture_prompt(i, VOCAB, s->prompts[i], 40);
     yk_request_options options = fixture_request(s->engine, s->prompts[i], 40, OUTPUT);
-    fixture_answer(s->engine, &options, &out);
-    memcpy(s->expected[i], out.ids, sizeof s->expected[i]);
+    fixture_answer(s->engine, &options, &s->expected[i]);
   }
 }
 
@@ -191,5 +199,6 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(many_callers_get_their_own_answers),
                                      cmocka_unit_test(a_cancellation_right_after_submit_is_seen),
                                      cmocka_unit_test(destroying_releases_every_reader)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  int status = fixture_gate();
+  return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,30 @@
+/* test_backend.h - what the engines of a test run on, chosen by the environment, and what that device promises.
+ *
+ *   YOKE_TEST_DEVICE  cpu (default) or cuda
+ *   YOKE_TEST_RANKS   on cuda: GPUs under every engine, 1 (default) to 8; on cpu each test chooses
+ *   YOKE_REQUIRE_GPU  N: fewer than N GPUs are a failure, and tests that need more than N skip
+ *   YOKE_TESTS_DIR    the folder of golden/ and models/, where it is not where it was built
+ *
+ * CPU ranks promise the same bits whatever runs beside a request. GPUs split their sums by the shape of a step, so there
+ * log-probabilities agree within a tolerance, and greedy tokens wherever the two best log-probabilities differ by more.  */
+#ifndef TESTS_E2E_BACKEND_H
+#define TESTS_E2E_BACKEND_H
+
+#include "yoke.h"
+
+typedef struct test_backend {
+  yk_device_kind kind;
+  int n_ranks;           /* on cuda; 0 on cpu */
+  yk_dtype_choice dtype; /* float32, on cuda float16 */
+  float tolerance;      /* of a greedy token's log-probability, and the widest margin of a near tie; 0: the same bits */
+  float rare_tolerance; /* of other tokens' log-probabilities and of raw logits, of which rounding takes more */
+} test_backend;
+
+test_backend test_backend_chosen(void);
+
+/* 0 to go on; else main's exit status, with the reason printed: 77 without the devices, 1 where they are required. */
+int test_backend_gate(yk_device_kind kind, int n_ranks);
+
+const char *test_data_dir(void);
+
+#endif
