@@ -195,6 +195,10 @@ typedef struct yk_device_ops {
   yk_status (*sync)(yk_device *dev, yk_err *err);
   yk_status (*memory_info)(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err);
 
+  /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however long
+   * that takes. NULL where operations are over when they return.                                                     */
+  void (*settle)(yk_device *dev);
+
   /* Linear layers: see linear.h. */
   yk_status (*linear_create)(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
   void (*linear_destroy)(yk_device *dev, yk_linear *linear);

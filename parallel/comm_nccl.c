@@ -2,7 +2,9 @@
  * group's abort flag.
  *
  * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream, and
- * aborts its own NCCL communicator, which ends the kernels that wait for peers.                                       */
+ * has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of its own:
+ * ncclCommAbort returns only once the recorded graphs that hold its operations are gone, and they are destroyed later.  */
+#define _GNU_SOURCE /* pthread_clockjoin_np */
 #include "parallel/comm_nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -11,10 +13,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/wait.h"
 #include "kernels/cuda/cuda_device.h"
 
-enum { CREATE_TIMEOUT_S = 60, WATCHES_PER_QUERY = 256 };
+enum { CREATE_TIMEOUT_S = 60, ABORT_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };
 
 /* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
 typedef struct group {
@@ -32,6 +34,9 @@ typedef struct nccl_comm {
   ncclComm_t nccl; /* NULL with one rank, and once aborted */
   cudaStream_t stream;
   int n_watches; /* since NCCL was last asked for an error of its own */
+  pthread_t aborter;
+  bool is_aborting; /* aborter runs, and is to be joined */
+  bool has_failed;
 } nccl_comm;
 
 /* Read by NCCL when it is first used; changing the environment is only safe while there is one thread. */
@@ -42,12 +47,34 @@ __attribute__((constructor)) static void switch_multicast_off(void)
 
 /* ---- Abort and errors ------------------------------------------------------------------------------------------------ */
 
+static void *abort_nccl(void *nccl)
+{
+  ncclCommAbort(nccl);
+  return NULL;
+}
+
+/* Has NCCL's kernels end soon. NCCL makes the GPU current for the thread that it works in. */
+static void begin_abort(nccl_comm *comm)
+{
+  if (!comm->nccl) return;
+  comm->is_aborting = pthread_create(&comm->aborter, NULL, abort_nccl, comm->nccl) == 0;
+  if (!comm->is_aborting) ncclCommAbort(comm->nccl);
+  comm->nccl = NULL;
+}
+
+/* After an error that poisoned the process NCCL may never finish: what it holds is then left to the process's end. */
+static void end_abort(nccl_comm *comm)
+{
+  struct timespec deadline = yk_wait_deadline(ABORT_TIMEOUT_S);
+  if (!comm->is_aborting) return;
+  if (pthread_clockjoin_np(comm->aborter, NULL, CLOCK_MONOTONIC, &deadline) != 0) pthread_detach(comm->aborter);
+  comm->is_aborting = false;
+}
+
 /* By this end's own thread: give up what waits for the others. */
 static yk_status give_up(nccl_comm *comm, yk_err *err)
 {
-  ncclComm_t nccl = comm->nccl;
-  comm->nccl = NULL;
-  if (nccl) ncclCommAbort(nccl);
+  begin_abort(comm);
   return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
 }
 
@@ -59,11 +86,13 @@ static void signal_abort(group *g)
   pthread_mutex_unlock(&g->mutex);
 }
 
+/* The others are told by who reads the error, once it is recorded: else theirs might come first. */
 static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
+  yk_cuda_device_check(comm->base.dev, operation, err); /* then that is why */
   yk_err_set(err, YK_E_COMM, "GPU %d: NCCL %s: %s: %s", yk_cuda_device_ordinal(comm->base.dev), operation,
              ncclGetErrorString(result), ncclGetLastError(comm->nccl));
-  signal_abort(comm->group);
+  comm->has_failed = true;
   return give_up(comm, NULL);
 }
 
@@ -81,7 +110,7 @@ static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operati
 /* What every operation begins with. */
 static yk_status enter(nccl_comm *comm, yk_err *err)
 {
-  if (atomic_load(&comm->group->aborted)) return give_up(comm, err);
+  if (atomic_load(&comm->group->aborted) || comm->has_failed) return give_up(comm, err);
   return yk_cuda_device_activate(comm->base.dev, err);
 }
 
@@ -211,7 +240,8 @@ static void nccl_destroy(yk_comm *base)
   nccl_comm *comm = (nccl_comm *)base;
   yk_cuda_device_set_watch(base->dev, NULL, NULL);
   yk_cuda_device_activate(base->dev, NULL);
-  if (comm->nccl) ncclCommAbort(comm->nccl);
+  begin_abort(comm);
+  end_abort(comm);
   release_group(comm->group);
   free(comm);
 }

@@ -62,6 +62,7 @@ static void run_command(worker *self, const void *command)
     pthread_mutex_unlock(&group->mutex);
   }
   if (must_signal) signal_failure(group);
+  if (status != YK_OK && group->ops.settle) group->ops.settle(group->ops.context, self->rank);
   pthread_mutex_lock(&group->mutex);
   self->busy = false;
   if (--group->n_busy == 0) pthread_cond_signal(&group->cv_done);
@@ -100,19 +101,23 @@ static bool wait_idle(yk_rank_group *group, double timeout_s)
   return true;
 }
 
-/* Under the mutex: an error that names every rank still busy. */
+/* Under the mutex: an error that names every rank still busy and what it is at. */
 static yk_err stall_error(const yk_rank_group *group, double timeout_s)
 {
-  char ranks[4 * YK_MAX_RANKS] = "";
+  char ranks[4 * YK_MAX_RANKS] = "", places[YK_ERR_MESSAGE_BYTES] = "";
   int first = -1;
   for (int rank = 0; rank < group->n_ranks; rank++) {
     if (!group->workers[rank].busy) continue;
+    char place[64] = "";
     size_t used = strlen(ranks);
     snprintf(ranks + used, sizeof ranks - used, "%s%d", first < 0 ? "" : ", ", rank);
     if (first < 0) first = rank;
+    if (group->ops.describe) group->ops.describe(group->ops.context, rank, place, sizeof place);
+    used = strlen(places);
+    if (place[0]) snprintf(places + used, sizeof places - used, "; rank %d is at %s", rank, place);
   }
   yk_err error = YK_ERR_INIT;
-  yk_err_set(&error, YK_E_TIMEOUT, "rank %s did not finish a step within %g s", ranks, timeout_s);
+  yk_err_set(&error, YK_E_TIMEOUT, "rank %s did not finish a step within %g s%s", ranks, timeout_s, places);
   error.rank = first;
   return error;
 }

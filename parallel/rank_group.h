@@ -6,13 +6,15 @@
  * published until run() returns, so workers read it without the lock.
  *
  * Failure: the first rank to fail records its error and the group calls on_failure once, from that rank's thread, which
- * makes the others' pending communication fail too. run() returns when all ranks have, with the first error. A rank that
- * does not return in time is named; on_failure is called for it by the waiting thread. After any failure the group is
- * broken: the ranks no longer agree on what has happened, so run() refuses further commands.                         */
+ * makes the others' pending communication fail too. Each failed rank then settles: it counts as returned once nothing that
+ * it began still runs. run() returns when all ranks have, with the first error. A rank that does not return in time is
+ * named; on_failure is called for it by the waiting thread. After any failure the group is broken: the ranks no longer
+ * agree on what has happened, so run() refuses further commands.                                                      */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 
@@ -23,6 +25,10 @@ typedef struct yk_rank_group_ops {
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
   /* Must make every rank's run return soon; called once, from any thread, without locks held. May be NULL. */
   void (*on_failure)(void *context);
+  /* Waits, on the thread of a rank that failed, for what the rank's device still does. Called after on_failure. May be NULL. */
+  void (*settle)(void *context, int rank);
+  /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be NULL. */
+  void (*describe)(void *context, int rank, char *text, size_t n_bytes);
   void *context;
 } yk_rank_group_ops;
 
@@ -32,7 +38,8 @@ yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_ran
 
 /* yk_rank_group_run - run one command on all ranks and wait for them.
  *   timeout_s: how long a rank may take; <= 0 waits for ever. Errors: the first rank's own, naming it; YK_E_TIMEOUT naming
- *   the ranks that have not returned; the earlier error when the group is broken. Thread: one at a time.             */
+ *   the ranks that have not returned and what each is at; the earlier error when the group is broken. Thread: one at a
+ *   time.                                                                                                            */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);
 
 /* yk_rank_group_destroy - stop and join the threads. A rank that still has not returned from a timed-out command gets

@@ -9,7 +9,7 @@
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------------- */
 
-/* After these CUDA refuses everything else in this process. */
+/* After these CUDA refuses everything else in this process: "the process must be terminated and relaunched". */
 static bool poisons_process(cudaError_t error)
 {
   switch (error) {
@@ -22,10 +22,19 @@ static bool poisons_process(cudaError_t error)
   case cudaErrorMisalignedAddress:
   case cudaErrorInvalidAddressSpace:
   case cudaErrorInvalidPc:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorMpsClientTerminated:
+  case cudaErrorExternalDevice:
+  case cudaErrorContained:
   case cudaErrorECCUncorrectable:
   case cudaErrorNvlinkUncorrectable: return true;
   default: return false;
   }
+}
+
+static const char *remedy(cudaError_t error)
+{
+  return poisons_process(error) ? "; a new process is needed" : "";
 }
 
 static yk_status tell(int ordinal, cudaError_t error, const char *operation, yk_err *err)
@@ -33,13 +42,28 @@ static yk_status tell(int ordinal, cudaError_t error, const char *operation, yk_
   if (error == cudaSuccess) return YK_OK;
   cudaGetLastError(); /* reported here: the next operation must not find it again */
   return yk_err_set(err, error == cudaErrorMemoryAllocation ? YK_E_CAPACITY : YK_E_DEVICE, "GPU %d: %s: %s%s", ordinal,
-                    operation, cudaGetErrorString(error),
-                    poisons_process(error) ? "; this process can use no GPU any more: start a new one" : "");
+                    operation, cudaGetErrorString(error), remedy(error));
 }
 
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err)
 {
   return tell(cuda->ordinal, error, operation, err);
+}
+
+/* An error of an earlier operation that every call to CUDA now returns, or cudaSuccess. */
+static cudaError_t lasting_error(cudaStream_t stream)
+{
+  cudaError_t error = cudaStreamQuery(stream); /* not ready, or recording: it works */
+  cudaGetLastError();
+  return poisons_process(error) ? error : cudaSuccess;
+}
+
+yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err)
+{
+  if (status == YK_OK || !err) return status;
+  yk_err told = *err;
+  yk_err_clear(err);
+  return yk_err_set(err, status, "GPU %d: %s%s", cuda->ordinal, told.message, remedy(lasting_error(cuda->stream)));
 }
 
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
@@ -79,6 +103,16 @@ static yk_status sync_stream(yk_device *dev, yk_err *err)
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_drain(cuda, "waiting for the stream", err);
+}
+
+/* The watch has what waits for peers aborted, but does not wait itself until it is gone. */
+static void settle(yk_device *dev)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  const struct timespec pause = {0, 1000000};
+  if (sync_stream(dev, NULL) == YK_OK) return;
+  while (cudaStreamQuery(cuda->stream) == cudaErrorNotReady) nanosleep(&pause, NULL);
+  cudaGetLastError();
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------------- */
@@ -189,7 +223,7 @@ static yk_status attention(yk_device *dev, const yk_attention_args *args, yk_err
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_attention_run(&cuda->attention, args, dev->dtype, cuda->stream, err);
+  return yk_cuda_blame(cuda, yk_cuda_attention_run(&cuda->attention, args, dev->dtype, cuda->stream, err), err);
 }
 
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
@@ -230,6 +264,7 @@ const yk_device_ops *yk_cuda_device_ops(void)
       .download = download,
       .sync = sync_stream,
       .memory_info = memory_info,
+      .settle = settle,
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,
       .linear_forward = yk_cuda_linear_forward,
@@ -292,12 +327,13 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_enter(cuda, err));
   YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
-  YK_TRY(yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err));
+  YK_TRY(yk_cuda_probe(cuda, err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err), err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_cublas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->w4a16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->attention_workspace, err));
-  YK_TRY(yk_cuda_attention_init(&cuda->attention, cuda->attention_workspace, err));
+  YK_TRY(yk_cuda_blame(cuda, yk_cuda_attention_init(&cuda->attention, cuda->attention_workspace, err), err));
   YK_TRY(yk_cuda_sampler_create(cuda, err));
   return yk_cuda_drain(cuda, "start", err);
 }
@@ -340,6 +376,7 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
   YK_TRY(tell(ordinal, cudaGetDeviceProperties(&properties, ordinal), "properties", err));
   YK_TRY(tell(ordinal, cudaSetDevice(ordinal), "select", err));
   YK_TRY(tell(ordinal, cudaMemGetInfo(&free_bytes, &total_bytes), "memory information", err));
+  YK_TRY(tell(ordinal, lasting_error(NULL), "an earlier operation of this process", err));
   *out = (yk_cuda_device_info){.compute_major = properties.major,
                                .compute_minor = properties.minor,
                                .free_bytes = (int64_t)free_bytes,
@@ -364,6 +401,12 @@ int yk_cuda_device_ordinal(const yk_device *dev)
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err)
 {
   return yk_cuda_enter(yk_cuda_device_of(dev), err);
+}
+
+yk_status yk_cuda_device_check(yk_device *dev, const char *operation, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  return yk_cuda_check(cuda, lasting_error(cuda->stream), operation, err);
 }
 
 void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context)

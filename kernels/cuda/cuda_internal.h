@@ -81,6 +81,10 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
 /* yk_cuda_check - YK_OK, or an error that names operation, GPU and CUDA's own words. YK_E_CAPACITY for no memory. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
 
+/* yk_cuda_blame - for what fails without knowing its GPU: puts the GPU's name before err's message, and where the GPU is
+ *   lost to this process what to do behind it. Returns status; does nothing where that is YK_OK.                     */
+yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err);
+
 /* yk_cuda_enter - make the GPU current for this thread; every operation begins with it. */
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err);
 
@@ -96,6 +100,12 @@ yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_by
 /* The operations of the table, documented in device.h and linear.h. */
 yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cuda_free(yk_device *dev, void *ptr);
+
+/* ---- cuda_probe.c --------------------------------------------------------------------------------------------------- */
+
+/* yk_cuda_probe - whether the GPU finishes what this process asks of it. Freeing memory waits for everything that the process
+ *   runs there, so work that an engine before left hanging would stop the next one for ever. Errors: YK_E_DEVICE.     */
+yk_status yk_cuda_probe(const yk_cuda_device *cuda, yk_err *err);
 
 /* ---- cuda_staging.c ------------------------------------------------------------------------------------------------- */
 

@@ -144,7 +144,7 @@ static yk_status load_awq(yk_cuda_device *cuda, const product *p, char *weights,
   int64_t n = yk_range_size(part->n);
   yk_status status = stage_awq(cuda, part, &buffer, &source, err);
   if (status == YK_OK && p->is_packed)
-    status = yk_w4a16_pack(&p->desc, weights, &source, first, n, cuda->stream, err);
+    status = yk_cuda_blame(cuda, yk_w4a16_pack(&p->desc, weights, &source, first, n, cuda->stream, err), err);
   else if (status == YK_OK)
     status = yk_cuda_check(
         cuda, yk_cuda_launch_unpack_awq(cuda->base.dtype, weights + first * p->k * 2, &source, p->k, n, cuda->stream),
@@ -300,7 +300,7 @@ static yk_status multiply_packed(yk_cuda_device *cuda, const yk_linear *linear, 
                         .y = is_direct ? b->y : cuda->scratch.ptr,
                         .m = b->n_rows,
                         .workspace = cuda->product_workspace.ptr};
-  YK_TRY(yk_w4a16_forward(&cuda->w4a16, &p->desc, &call, cuda->stream, err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &p->desc, &call, cuda->stream, err), err));
   if (is_direct) return YK_OK;
   int64_t n = p->desc.gate_up ? p->n / 2 : p->n;
   return yk_cuda_check(
@@ -325,8 +325,9 @@ static yk_status gemm(yk_cuda_device *cuda, const product *p, const void *weight
                    (int)p->k, b->x, act, (int)p->k, &zero, b->y, y_dtype == YK_F32 ? CUDA_R_32F : act, (int)b->y_stride,
                    CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
-  return yk_err_set(err, YK_E_DEVICE, "GPU %d: product of %lld x %lld x %lld: %s", cuda->ordinal, (long long)b->n_rows,
-                    (long long)p->k, (long long)p->n, cublasGetStatusString(status));
+  yk_err_set(err, YK_E_DEVICE, "product of %lld x %lld x %lld: %s", (long long)b->n_rows, (long long)p->k,
+             (long long)p->n, cublasGetStatusString(status));
+  return yk_cuda_blame(cuda, YK_E_DEVICE, err);
 }
 
 static yk_status multiply_plain(yk_cuda_device *cuda, const yk_linear *linear, const product *p, const block *b,

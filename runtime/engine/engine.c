@@ -159,8 +159,7 @@ void yk_engine_destroy(yk_engine *engine)
   pthread_cond_signal(&engine->cv_work);
   pthread_mutex_unlock(&engine->mutex);
   if (engine->thread_started) pthread_join(engine->thread, NULL);
-  yk_ranks_destroy(engine->ranks);
-  yk_step_builder_destroy(engine->builder);
+  if (yk_ranks_destroy(engine->ranks)) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_kv_blocks_destroy(engine->blocks);
   yk_tokenizer_free(engine->tokenizer);

@@ -1,6 +1,7 @@
 #include "engine/ranks.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/gpus.h"
@@ -18,6 +19,7 @@ struct yk_ranks {
   yk_comm *comms[YK_MAX_RANKS];
   yk_model *models[YK_MAX_RANKS]; /* each its own thread's while commands run */
   yk_rank_group *group;
+  bool is_loaded; /* models are whole; changes between commands only */
   _Atomic int64_t loaded_bytes;
   void (*progress)(void *user, int64_t done_bytes);
   void *progress_user;
@@ -46,10 +48,31 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
                          &counter, &ranks->models[rank], err);
 }
 
-static void abort_communication(void *context)
+static void stop_all(void *context)
 {
   yk_ranks *ranks = context;
-  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) ranks->comms[rank]->ops->abort(ranks->comms[rank]);
+  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) {
+    if (ranks->is_loaded) yk_model_stop(ranks->models[rank]);
+    ranks->comms[rank]->ops->abort(ranks->comms[rank]);
+  }
+}
+
+static void settle(void *context, int rank)
+{
+  yk_device *dev = ((yk_ranks *)context)->devs[rank];
+  if (dev->ops->settle) dev->ops->settle(dev);
+}
+
+static void describe(void *context, int rank, char *text, size_t n_bytes)
+{
+  const yk_ranks *ranks = context;
+  if (!ranks->is_loaded) return;
+  char place[64];
+  yk_model_describe(ranks->models[rank], place, sizeof place);
+  if (ranks->settings.device == YK_DEVICE_CUDA)
+    snprintf(text, n_bytes, "%s on GPU %d", place, ranks->settings.device_ids[rank]);
+  else
+    snprintf(text, n_bytes, "%s", place);
 }
 
 static yk_status open_devices(yk_ranks *ranks, int32_t vocab, yk_err *err)
@@ -76,7 +99,8 @@ static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
 {
   YK_TRY(open_devices(ranks, vocab, err));
   YK_TRY(connect_devices(ranks, err));
-  yk_rank_group_ops ops = {.run = run_command, .on_failure = abort_communication, .context = ranks};
+  yk_rank_group_ops ops = {
+      .run = run_command, .on_failure = stop_all, .settle = settle, .describe = describe, .context = ranks};
   return yk_rank_group_create(ranks->settings.n_ranks, &ops, &ranks->group, err);
 }
 
@@ -100,7 +124,9 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
   ranks->progress = progress;
   ranks->progress_user = user;
   command load = {.checkpoint = checkpoint};
-  return yk_rank_group_run(ranks->group, &load, 0, err);
+  YK_TRY(yk_rank_group_run(ranks->group, &load, 0, err));
+  ranks->is_loaded = true;
+  return YK_OK;
 }
 
 yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, yk_err *err)
@@ -109,10 +135,11 @@ yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, 
   return yk_rank_group_run(ranks->group, &run, timeout_s, err);
 }
 
-void yk_ranks_destroy(yk_ranks *ranks)
+bool yk_ranks_destroy(yk_ranks *ranks)
 {
   const double grace_s = 5; /* for a rank that overran its time limit to come back */
-  if (!ranks || !yk_rank_group_destroy(ranks->group, grace_s)) return;
+  if (!ranks) return true;
+  if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
   for (int rank = 0; rank < ranks->settings.n_ranks; rank++) {
     yk_model_destroy(ranks->models[rank]);
     if (ranks->comms[rank]) ranks->comms[rank]->ops->destroy(ranks->comms[rank]);
@@ -120,4 +147,5 @@ void yk_ranks_destroy(yk_ranks *ranks)
   for (int rank = 0; rank < ranks->settings.n_ranks; rank++) /* an end may use its peers' devices until all are gone */
     if (ranks->devs[rank]) ranks->devs[rank]->ops->destroy(ranks->devs[rank]);
   free(ranks);
+  return true;
 }

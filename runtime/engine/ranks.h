@@ -20,7 +20,8 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
 /* yk_ranks_step - run one step on every rank and wait. After an error every later step fails with it. */
 yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, yk_err *err);
 
-/* yk_ranks_destroy - stop the threads and free everything; what a hanging rank may still touch is left alone. */
-void yk_ranks_destroy(yk_ranks *ranks);
+/* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch, the
+ *   last step among it, must then be left alone for the life of the process. NULL is allowed.                        */
+bool yk_ranks_destroy(yk_ranks *ranks);
 
 #endif

@@ -1,4 +1,14 @@
+#include <stdio.h>
+
 #include "model/model_parts.h"
+
+static yk_status begin(yk_model *model, int32_t layer, const char *operation, yk_err *err)
+{
+  atomic_store_explicit(&model->layer, layer, memory_order_relaxed);
+  atomic_store_explicit(&model->operation, operation, memory_order_relaxed);
+  if (!atomic_load_explicit(&model->is_stopped, memory_order_relaxed)) return YK_OK;
+  return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", model->comm->rank);
+}
 
 /* Name the operation that failed; layer -1 stands outside the layers. */
 static yk_status named(const yk_model *model, int32_t layer, const char *operation, yk_status status, yk_err *err)
@@ -11,7 +21,11 @@ static yk_status named(const yk_model *model, int32_t layer, const char *operati
   return status;
 }
 
-#define RUN(layer, operation, call) YK_TRY(named(m, layer, operation, call, err))
+#define RUN(layer, operation, call)                                                                                    \
+  do {                                                                                                                 \
+    YK_TRY(begin(m, layer, operation, err));                                                                           \
+    YK_TRY(named(m, layer, operation, call, err));                                                                     \
+  } while (0)
 
 static yk_status linear(yk_model *m, const yk_linear *weights, const void *x, void *y, int64_t y_stride,
                         int32_t n_tokens, yk_err *err)
@@ -200,4 +214,21 @@ yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
   YK_TRY(finish(m, step, err));
   RUN(-1, "step end", m->dev->ops->sync(m->dev, err));
   return YK_OK;
+}
+
+void yk_model_stop(yk_model *model)
+{
+  atomic_store(&model->is_stopped, true);
+}
+
+void yk_model_describe(const yk_model *model, char *text, size_t n_bytes)
+{
+  int layer = atomic_load(&model->layer);
+  const char *operation = atomic_load(&model->operation);
+  if (!operation)
+    snprintf(text, n_bytes, "its start");
+  else if (layer < 0)
+    snprintf(text, n_bytes, "%s", operation);
+  else
+    snprintf(text, n_bytes, "layer %d, %s", layer, operation);
 }

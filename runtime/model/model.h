@@ -43,4 +43,11 @@ void yk_model_destroy(yk_model *model);
  *   Errors name rank, layer and operation. Thread: the rank's own.                                                   */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
+/* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what it
+ *   points at may then be gone. Thread: any.                                                                          */
+void yk_model_stop(yk_model *model);
+
+/* yk_model_describe - the operation that was begun last, such as "layer 3, attention". Thread: any. */
+void yk_model_describe(const yk_model *model, char *text, size_t n_bytes);
+
 #endif

@@ -2,6 +2,8 @@
 #ifndef YK_MODEL_MODEL_PARTS_H
 #define YK_MODEL_MODEL_PARTS_H
 
+#include <stdatomic.h>
+
 #include "model/decode_graph.h"
 #include "model/model.h"
 #include "parallel/shard.h"
@@ -44,6 +46,10 @@ struct yk_model {
   yk_layer *layers;
   yk_activations act;
   yk_decode_graphs *graphs; /* NULL on a device without */
+  /* What the rank is at, and whether it may go on: also other threads'. */
+  _Atomic(const char *) operation;
+  atomic_int layer; /* -1 outside the layers */
+  atomic_bool is_stopped;
 };
 
 #endif
