@@ -28,7 +28,7 @@ root=$stage/yoke
 mkdir -p "$root/bin" "$root/lib" "$root/scripts" "$root/tests/golden" "$root/tests/models"
 
 cp "$build/bin/yoke" "$root/bin/"
-for test in "$build"/bin/test_*cuda* "$build"/bin/test_*nccl* "$build"/bin/bench_*; do
+for test in "$build"/bin/test_*cuda* "$build"/bin/test_*nccl* "$build"/bin/bench_* "$build/bin/dump_logits"; do
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done
 strip --strip-debug "$root"/bin/*
@@ -39,8 +39,8 @@ ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | 
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
 
-cp scripts/gpu_tests.sh "$root/scripts/"
-cp -r tests/e2e "$root/tests/"
+cp scripts/gpu_tests.sh scripts/make_random_model.py "$root/scripts/"
+cp -r tests/e2e tests/reference "$root/tests/"
 cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
