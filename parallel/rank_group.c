@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ typedef struct worker {
   bool busy; /* has taken a command and not yet returned; under mutex */
 } worker;
 
-/* Owner: whoever created it. Everything below mutex is read and written under it, but for ops and n_ranks (fixed). */
+/* Owner: whoever created it. Everything below mutex is written under it; the two atomics are also looked at without. */
 struct yk_rank_group {
   yk_rank_group_ops ops;
   int n_ranks;
@@ -26,9 +27,9 @@ struct yk_rank_group {
   pthread_mutex_t mutex;
   pthread_cond_t cv_start; /* generation grew, or stopping */
   pthread_cond_t cv_done;  /* n_busy reached zero, or an error was recorded */
-  uint64_t generation;
+  _Atomic uint64_t generation;
   const void *command;
-  int n_busy;
+  _Atomic int n_busy;
   bool stopping;
   bool failure_signalled;
   yk_err error; /* first error of any rank; code YK_OK while the group is whole */
@@ -69,12 +70,26 @@ static void run_command(worker *self, const void *command)
   pthread_mutex_unlock(&group->mutex);
 }
 
+/* Both return when there is something to do, or after the time in which looking is worth more than sleeping. */
+static void look_for_command(const yk_rank_group *group, uint64_t seen)
+{
+  int64_t start_ns = yk_clock_now_ns();
+  while (atomic_load(&group->generation) == seen && yk_clock_seconds_since(start_ns) < group->ops.spin_s) continue;
+}
+
+static void look_for_end(const yk_rank_group *group)
+{
+  int64_t start_ns = yk_clock_now_ns();
+  while (atomic_load(&group->n_busy) > 0 && yk_clock_seconds_since(start_ns) < group->ops.spin_s) continue;
+}
+
 static void *worker_main(void *argument)
 {
   worker *self = argument;
   yk_rank_group *group = self->group;
   uint64_t seen = 0;
   for (;;) {
+    look_for_command(group, seen);
     pthread_mutex_lock(&group->mutex);
     while (group->generation == seen && !group->stopping) pthread_cond_wait(&group->cv_start, &group->mutex);
     if (group->generation == seen) {
@@ -132,6 +147,9 @@ yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double ti
     for (int rank = 0; rank < group->n_ranks; rank++) group->workers[rank].busy = true;
     group->generation++;
     pthread_cond_broadcast(&group->cv_start);
+    pthread_mutex_unlock(&group->mutex);
+    look_for_end(group);
+    pthread_mutex_lock(&group->mutex);
     if (!wait_idle(group, timeout_s)) {
       yk_err stalled = stall_error(group, timeout_s);
       bool must_signal = record_failure(group, &stalled);

@@ -3,7 +3,8 @@
  * Handoff: one mutex, two condition variables and a generation counter. run() publishes a command under the mutex,
  * increments the generation and signals cv_start; each worker waits for a generation it has not seen, runs the command
  * outside the lock, and counts itself done; the last one signals cv_done. A command is immutable from the moment it is
- * published until run() returns, so workers read it without the lock.
+ * published until run() returns, so workers read it without the lock. Before a thread sleeps it looks for spin_s whether
+ * what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms feels.
  *
  * Failure: the first rank to fail records its error and the group calls on_failure once, from that rank's thread, which
  * makes the others' pending communication fail too. Each failed rank then settles: it counts as returned once nothing that
@@ -30,6 +31,7 @@ typedef struct yk_rank_group_ops {
   /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
   void *context;
+  double spin_s; /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
 } yk_rank_group_ops;
 
 /* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start (none

@@ -41,20 +41,20 @@ static void release(void *context)
   atomic_store(&b->released, true);
 }
 
-static yk_rank_group *start(bench *b, int n_ranks)
+/* state: how long threads look before they sleep, in seconds. */
+static yk_rank_group *start(void **state, bench *b, int n_ranks)
 {
   yk_rank_group *group;
-  yk_rank_group_ops ops = {run, release, b};
+  yk_rank_group_ops ops = {.run = run, .on_failure = release, .context = b, .spin_s = *(const double *)*state};
   assert_int_equal(yk_rank_group_create(n_ranks, &ops, &group, NULL), YK_OK);
   return group;
 }
 
 static void every_rank_runs_every_command_once(void **state)
 {
-  (void)state;
   for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
     bench b = {.failing_rank = -1, .stalling_rank = -1};
-    yk_rank_group *group = start(&b, n_ranks);
+    yk_rank_group *group = start(state, &b, n_ranks);
     for (int i = 1; i <= 100; i++) assert_int_equal(yk_rank_group_run(group, &i, i % 2 ? 10 : 0, NULL), YK_OK);
     assert_true(yk_rank_group_destroy(group, 1));
     for (int rank = 0; rank < n_ranks; rank++) assert_int_equal(atomic_load(&b.runs[rank]), 5050);
@@ -63,9 +63,8 @@ static void every_rank_runs_every_command_once(void **state)
 
 static void first_failure_is_named_releases_others_and_sticks(void **state)
 {
-  (void)state;
   bench b = {.failing_rank = 2, .stalling_rank = -1};
-  yk_rank_group *group = start(&b, 4);
+  yk_rank_group *group = start(state, &b, 4);
   int command = 1;
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_run(group, &command, 0, &err), YK_E_DEVICE);
@@ -81,9 +80,8 @@ static void first_failure_is_named_releases_others_and_sticks(void **state)
 
 static void a_stalled_rank_is_named_and_released(void **state)
 {
-  (void)state;
   bench b = {.failing_rank = -1, .stalling_rank = 1};
-  yk_rank_group *group = start(&b, 3);
+  yk_rank_group *group = start(state, &b, 3);
   int command = 1;
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_run(group, &command, 0.05, &err), YK_E_TIMEOUT);
@@ -97,7 +95,7 @@ static void rank_counts_out_of_range_are_refused(void **state)
 {
   (void)state;
   yk_rank_group *group = NULL;
-  yk_rank_group_ops ops = {run, NULL, NULL};
+  yk_rank_group_ops ops = {.run = run};
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_create(0, &ops, &group, &err), YK_E_INVAL);
   assert_string_equal(err.message, "number of ranks: expected 1 to 8, found 0");
@@ -108,9 +106,14 @@ static void rank_counts_out_of_range_are_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_runs_every_command_once),
-                                     cmocka_unit_test(first_failure_is_named_releases_others_and_sticks),
-                                     cmocka_unit_test(a_stalled_rank_is_named_and_released),
-                                     cmocka_unit_test(rank_counts_out_of_range_are_refused)};
+  static double none = 0, some = 0.002;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(every_rank_runs_every_command_once, &none),
+      cmocka_unit_test_prestate(every_rank_runs_every_command_once, &some),
+      cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &none),
+      cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &some),
+      cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &none),
+      cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &some),
+      cmocka_unit_test(rank_counts_out_of_range_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
