@@ -52,29 +52,34 @@ template <typename T, int N> __device__ vec<T, N> add_partials(const norm_params
 {
   using V = vec<T, N>;
   float sum[N] = {};
+  V r = static_cast<V *>(p.residual)[at];
   for (int32_t i = 0; i < p.n_partials; i++) {
     V v = static_cast<const V *>(p.partials[i])[at];
     for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
   }
-  V r = static_cast<V *>(p.residual)[at];
   for (int j = 0; j < N; j++) r.at[j] = from_float<T>(to_float(r.at[j]) + p.alpha * sum[j]);
   static_cast<V *>(p.residual)[at] = r;
   return r;
 }
 
-/* One row a block. The row waits in shared memory for its norm, rounded as it is stored. */
-template <typename T, int N, bool ADDS> __global__ void norm_kernel(const norm_params p)
+/* One row a block. The row waits in shared memory for its norm, rounded as it is stored. The parameters are a grid
+ * constant: indexing partials would otherwise copy them to every thread's local memory. Weights do not depend on the
+ * kernel before, so a thread's first ones are read while that still runs.                                             */
+template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
   extern __shared__ uint4 row_bytes[];
   __shared__ float sums[WARP];
   V *row = reinterpret_cast<V *>(row_bytes);
-  const int32_t n = p.hidden / N;
+  const V *weights = static_cast<const V *>(p.w);
+  const int32_t n = p.hidden / N, own = threadIdx.x;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * n;
   float squares = 0.0f;
+  V own_weights = {};
+  if (weights && own < n) own_weights = weights[own];
   wait_for_previous_kernel();
   let_next_kernel_start();
-  for (int32_t i = threadIdx.x; i < n; i += blockDim.x) {
+  for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
     if constexpr (ADDS)
       v = add_partials<T, N>(p, first + i);
@@ -83,11 +88,11 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const norm_p
     for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
     row[i] = v;
   }
-  if (!p.w) return;
+  if (!weights) return;
   const float mean = block_sum(squares, sums) / static_cast<float>(p.hidden);
   const float factor = 1.0f / sqrtf(mean + p.eps);
-  for (int32_t i = threadIdx.x; i < n; i += blockDim.x) { /* each thread reads what it wrote */
-    V v = row[i], w = static_cast<const V *>(p.w)[i];
+  for (int32_t i = own; i < n; i += blockDim.x) { /* each thread reads what it wrote */
+    V v = row[i], w = i == own ? own_weights : weights[i];
     for (int j = 0; j < N; j++) v.at[j] = from_float<T>(rounded<T>(to_float(v.at[j]) * factor) * to_float(w.at[j]));
     static_cast<V *>(p.y)[first + i] = v;
   }
