@@ -137,12 +137,15 @@ void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq)
   yk_scheduler_add(scheduler, seq);
 }
 
-/* Blocks of the sequence parked longest. False when no parked sequence holds any. */
-static bool reclaim_parked(yk_scheduler *s)
+/* Blocks of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some from
+ * an earlier call. None of `wanting`. False when nobody holds any.                                                    */
+static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
 {
   yk_sequence *victim = NULL;
   for (yk_sequence *seq = s->parked; seq; seq = seq->next)
     if (seq->n_blocks > 0) victim = seq;
+  for (yk_sequence *seq = victim ? NULL : s->waiting; seq; seq = seq->next)
+    if (seq->n_blocks > 0 && seq != wanting) victim = seq;
   if (!victim) return false;
   yk_sequence_release(victim, s->blocks);
   return true;
@@ -177,7 +180,7 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
     yk_sequence *seq = s->running[i];
     int32_t n_rows = rows_within(seq, *budget);
     while (!yk_sequence_reserve(seq, s->blocks, seq->n_computed + n_rows)) {
-      if (reclaim_parked(s)) continue;
+      if (reclaim_idle(s, seq)) continue;
       preempt_youngest(s); /* never one already planned: those stand before seq */
       preempted = true;
       if (i >= s->n_running) return true; /* it was the youngest itself */
@@ -193,7 +196,7 @@ static bool make_room(yk_scheduler *s, yk_sequence *seq)
 {
   int32_t needed = yk_sequence_blocks_for(seq->n_tokens) - seq->n_blocks + s->n_running;
   while (yk_kv_blocks_free_count(s->blocks) < needed)
-    if (!reclaim_parked(s)) return false;
+    if (!reclaim_idle(s, seq)) return false;
   return true;
 }
 

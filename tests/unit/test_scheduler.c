@@ -240,12 +240,52 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   yk_kv_blocks_destroy(blocks);
 }
 
+/* A parked sequence that waits again, behind another, may hold the blocks that the first one needs. */
+static void those_who_wait_behind_give_their_blocks(void **state)
+{
+  (void)state;
+  enum { N_BLOCKS = 4, CONTEXT = N_BLOCKS * YK_KV_BLOCK_TOKENS };
+  yk_scheduler_limits limits = {CONTEXT, 4, CONTEXT, 0, false};
+  yk_kv_blocks *blocks;
+  yk_scheduler *scheduler;
+  yk_sequence parked, first;
+  const yk_scheduled *items;
+  int32_t prompt[CONTEXT] = {0};
+  assert_int_equal(yk_kv_blocks_create(N_BLOCKS, &blocks, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits, blocks, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_sequence_init(&parked, prompt, CONTEXT / 2, CONTEXT, NULL), YK_OK);
+  assert_int_equal(yk_sequence_init(&first, prompt, CONTEXT - 1, CONTEXT, NULL), YK_OK);
+  yk_scheduler_add(scheduler, &parked);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+  yk_scheduler_commit(scheduler);
+  yk_scheduler_park(scheduler, &parked);
+  parked.n_tokens++;
+  yk_scheduler_add(scheduler, &first);
+  yk_scheduler_unpark(scheduler, &parked);
+  assert_int_equal(parked.n_blocks, N_BLOCKS / 2);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+  assert_ptr_equal(items[0].seq, &first);
+  assert_int_equal(parked.n_blocks, 0);
+  yk_scheduler_commit(scheduler);
+  yk_scheduler_remove(scheduler, &first);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+  assert_ptr_equal(items[0].seq, &parked);
+  assert_int_equal(items[0].n_rows, CONTEXT / 2 + 1); /* all of it again */
+  yk_scheduler_remove(scheduler, &parked);
+  assert_int_equal(yk_kv_blocks_free_count(blocks), N_BLOCKS);
+  yk_sequence_destroy(&first);
+  yk_sequence_destroy(&parked);
+  yk_scheduler_destroy(scheduler);
+  yk_kv_blocks_destroy(blocks);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(random_loads_keep_every_promise),
                                      cmocka_unit_test(scarce_blocks_preempt_and_still_everyone_finishes),
                                      cmocka_unit_test(equal_beginnings_share_blocks),
                                      cmocka_unit_test(blocks_behind_the_window_are_let_go),
-                                     cmocka_unit_test(a_block_is_found_only_behind_the_same_chain)};
+                                     cmocka_unit_test(a_block_is_found_only_behind_the_same_chain),
+                                     cmocka_unit_test(those_who_wait_behind_give_their_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
