@@ -28,6 +28,7 @@ root=$stage/yoke
 mkdir -p "$root/bin" "$root/lib" "$root/scripts" "$root/tests/golden" "$root/tests/models"
 
 cp "$build/bin/yoke" "$root/bin/"
+if [ -x "$build/bin/yoke_with_faults" ]; then cp "$build/bin/yoke_with_faults" "$root/bin/"; fi # for tests
 for test in "$build"/bin/test_*cuda* "$build"/bin/test_*nccl* "$build"/bin/bench_* "$build/bin/dump_logits"; do
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done

@@ -239,6 +239,10 @@ static void destroy(yk_device *dev)
 {
   if (!dev) return;
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  if (!cuda->stream) { /* then there is nothing else, and the GPU may not answer */
+    free(cuda);
+    return;
+  }
   cudaSetDevice(cuda->ordinal);
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda);
@@ -248,7 +252,7 @@ static void destroy(yk_device *dev)
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(&cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
-  if (cuda->stream) cudaStreamDestroy(cuda->stream);
+  cudaStreamDestroy(cuda->stream);
   cudaGetLastError();
   free(cuda);
 }
@@ -325,9 +329,9 @@ static yk_status create_cublas(yk_cuda_device *cuda, yk_err *err)
 static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
 {
   YK_TRY(yk_cuda_enter(cuda, err));
+  YK_TRY(yk_cuda_probe(cuda, err));
   YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
-  YK_TRY(yk_cuda_probe(cuda, err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err), err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_cublas(cuda, err));

@@ -44,8 +44,10 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   const command *c = command_ptr;
   if (c->step) return yk_model_forward(ranks->models[rank], c->step, err);
   load_counter counter = {ranks, rank == 0};
-  return yk_model_create(c->checkpoint, &ranks->settings.limits, ranks->devs[rank], ranks->comms[rank], count_loaded,
-                         &counter, &ranks->models[rank], err);
+  yk_status status = yk_model_create(c->checkpoint, &ranks->settings.limits, ranks->devs[rank], ranks->comms[rank],
+                                     count_loaded, &counter, &ranks->models[rank], err);
+  if (status == YK_E_DEVICE || status == YK_E_CAPACITY) yk_err_prefix(err, "rank %d, loading", rank);
+  return status;
 }
 
 static void stop_all(void *context)

@@ -1,0 +1,262 @@
+#include "fault/hook/fault_hook.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model/model.h"
+
+#ifdef YOKE_HAVE_CUDA
+#include "fault/hook/fault_kernels.h"
+#include "kernels/cuda/cuda_device.h"
+#endif
+
+/* What is to go wrong. Written while no engine lives. */
+typedef struct fault_plan {
+  int rank, call;
+  char operation[32], kind[32];
+  double seconds;
+} fault_plan;
+
+static bool is_armed;
+static fault_plan plan;
+static atomic_int n_devices, n_calls;
+static atomic_bool has_happened;
+static const yk_device *faulty_device;
+static const yk_device_ops *device_ops; /* the real tables, and what stands in for them */
+static yk_device_ops faulty_device_ops;
+static const yk_comm_ops *comm_ops;
+static yk_comm_ops faulty_comm_ops;
+static volatile int *stop_spinning; /* memory that the GPU can read */
+
+/* ---- The environment ------------------------------------------------------------------------------------------------- */
+
+static void read_word(const char *word)
+{
+  static const char *const kinds[] = {"error",           "skip",           "stall-host", "stall-gpu",
+                                      "illegal-address", "launch-failure", "no-memory",  "bad-pointer"};
+  bool known = sscanf(word, "rank=%d", &plan.rank) == 1 || sscanf(word, "call=%d", &plan.call) == 1 ||
+               sscanf(word, "seconds=%lf", &plan.seconds) == 1 || sscanf(word, "operation=%31s", plan.operation) == 1 ||
+               sscanf(word, "fault=%31s", plan.kind) == 1;
+  bool is_kind = !plan.kind[0];
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) is_kind |= strcmp(plan.kind, kinds[i]) == 0;
+  if (known && is_kind) return;
+  fprintf(stderr, "YOKE_FAULT: unknown: %s\n", word);
+  exit(2);
+}
+
+__attribute__((constructor)) void fault_hook_arm(void)
+{
+  const char *text = getenv("YOKE_FAULT");
+  char words[256] = "", *rest = NULL;
+  plan = (fault_plan){.call = 1};
+  if (text) snprintf(words, sizeof words, "%s", text);
+  for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) read_word(word);
+  is_armed = plan.operation[0] && plan.kind[0];
+  faulty_device = NULL;
+  atomic_store(&n_devices, 0);
+  atomic_store(&n_calls, 0);
+  atomic_store(&has_happened, false);
+}
+
+bool fault_hook_happened(void)
+{
+  return atomic_load(&has_happened);
+}
+
+void fault_hook_release(void)
+{
+  if (stop_spinning) *stop_spinning = 1;
+}
+
+/* ---- The faults ------------------------------------------------------------------------------------------------------ */
+
+/* Whether this call of the operation is the one. */
+static bool is_due(const yk_device *dev, const char *operation)
+{
+  if (!is_armed || dev != faulty_device || strcmp(operation, plan.operation) != 0) return false;
+  bool is_due_now = atomic_fetch_add(&n_calls, 1) + 1 == plan.call;
+  if (is_due_now) atomic_store(&has_happened, true);
+  return is_due_now;
+}
+
+static bool is_kind(const char *kind)
+{
+  return strcmp(plan.kind, kind) == 0;
+}
+
+static void sleep_for(double seconds)
+{
+  struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  nanosleep(&left, NULL);
+}
+
+#ifdef YOKE_HAVE_CUDA
+static void queue_kernel(yk_device *dev)
+{
+  enum { FOR_EVER_S = 60 };
+  if (strcmp(dev->ops->name, "cuda") != 0) return;
+  cudaStream_t stream = yk_cuda_device_stream(dev);
+  yk_cuda_device_activate(dev, NULL);
+  if (is_kind("illegal-address")) fault_kernel_illegal_address(stream);
+  if (is_kind("launch-failure")) fault_kernel_trap(stream);
+  if (is_kind("stall-gpu")) fault_kernel_spin(stream, stop_spinning, plan.seconds > 0 ? plan.seconds : FOR_EVER_S);
+}
+
+/* Allocated with the device: allocating later might wait for what spins. */
+static void prepare_to_spin(yk_device *dev)
+{
+  void *memory = NULL;
+  yk_cuda_device_activate(dev, NULL);
+  if (!stop_spinning && cudaMallocHost(&memory, sizeof *stop_spinning) == cudaSuccess) stop_spinning = memory;
+  if (stop_spinning) *stop_spinning = 0;
+}
+#endif
+
+/* Before the real operation. Returns whether that is left out; its result is then *status. */
+static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status, yk_err *err)
+{
+  *status = YK_OK;
+  if (!is_due(dev, operation)) return false;
+  printf("hook: rank %d, %s, call %d: %s\n", plan.rank, operation, plan.call, plan.kind);
+  fflush(stdout);
+  if (is_kind("skip")) return true;
+  if (is_kind("error")) {
+    *status = yk_err_set(err, YK_E_DEVICE, "made to fail");
+    return true;
+  }
+  if (is_kind("stall-host")) sleep_for(plan.seconds);
+#ifdef YOKE_HAVE_CUDA
+  queue_kernel(dev);
+#endif
+  return false;
+}
+
+/* ---- The tables ------------------------------------------------------------------------------------------------------ */
+
+static yk_status faulty_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
+{
+  yk_status status;
+  size_t free_bytes = 0, total_bytes = 0;
+  if (is_kind("no-memory") && is_due(dev, "alloc")) {
+    YK_TRY(device_ops->memory_info(dev, &free_bytes, &total_bytes, err));
+    return device_ops->alloc(dev, 2 * total_bytes, out, err);
+  }
+  return goes_wrong(dev, "alloc", &status, err) ? status : device_ops->alloc(dev, n_bytes, out, err);
+}
+
+static yk_status faulty_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "linear_create", &status, err) ? status : device_ops->linear_create(dev, spec, out, err);
+}
+
+static yk_status faulty_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "linear_forward", &status, err) ? status : device_ops->linear_forward(dev, linear, args, err);
+}
+
+static yk_status faulty_attention(yk_device *dev, const yk_attention_args *args, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "attention", &status, err) ? status : device_ops->attention(dev, args, err);
+}
+
+static yk_status faulty_sample(yk_device *dev, const yk_sample_args *args, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "sample", &status, err) ? status : device_ops->sample(dev, args, err);
+}
+
+static yk_status faulty_graph_run(yk_device *dev, const yk_graph *graph, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "graph_run", &status, err) ? status : device_ops->graph_run(dev, graph, err);
+}
+
+static yk_status faulty_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *args, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(comm->dev, "sum_add_norm", &status, err) ? status : comm_ops->sum_add_norm(comm, args, err);
+}
+
+static yk_status faulty_gather(yk_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+{
+  yk_status status;
+  if (is_kind("bad-pointer") && is_due(comm->dev, "gather")) return comm_ops->gather(comm, NULL, dst, n_bytes, err);
+  return goes_wrong(comm->dev, "gather", &status, err) ? status : comm_ops->gather(comm, src, dst, n_bytes, err);
+}
+
+static void interpose_device(yk_device *dev)
+{
+  if (atomic_fetch_add(&n_devices, 1) == plan.rank) faulty_device = dev;
+  device_ops = dev->ops;
+  faulty_device_ops = *dev->ops;
+  faulty_device_ops.alloc = faulty_alloc;
+  faulty_device_ops.linear_create = faulty_linear_create;
+  faulty_device_ops.linear_forward = faulty_linear_forward;
+  faulty_device_ops.attention = faulty_attention;
+  faulty_device_ops.sample = faulty_sample;
+  if (dev->ops->graph_run) faulty_device_ops.graph_run = faulty_graph_run;
+  dev->ops = &faulty_device_ops;
+}
+
+static void interpose_comm(yk_comm *comm)
+{
+  comm_ops = comm->ops;
+  faulty_comm_ops = *comm->ops;
+  faulty_comm_ops.sum_add_norm = faulty_sum_add_norm;
+  faulty_comm_ops.gather = faulty_gather;
+  comm->ops = &faulty_comm_ops;
+}
+
+/* ---- Where they come in ---------------------------------------------------------------------------------------------- */
+
+yk_status __real_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
+                                      yk_err *err);
+yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
+                                      yk_err *err);
+yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
+                                      yk_err *err)
+{
+  YK_TRY(__real_yk_cpu_device_create(dtype, n_threads, limits, out, err));
+  if (limits->vocab > 1) interpose_device(*out); /* else planning asks it for sizes */
+  return YK_OK;
+}
+
+#ifdef YOKE_HAVE_CUDA
+yk_status __real_yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
+                                       yk_err *err);
+yk_status __wrap_yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
+                                       yk_err *err);
+yk_status __wrap_yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
+                                       yk_err *err)
+{
+  YK_TRY(__real_yk_cuda_device_create(ordinal, dtype, limits, out, err));
+  prepare_to_spin(*out);
+  interpose_device(*out);
+  return YK_OK;
+}
+#endif
+
+/* Where a rank's thread is given its communicator. */
+yk_status __real_yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits *limits, yk_device *dev,
+                                 yk_comm *comm, void (*on_bytes)(void *user, int64_t n_bytes), void *user,
+                                 yk_model **out, yk_err *err);
+yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits *limits, yk_device *dev,
+                                 yk_comm *comm, void (*on_bytes)(void *user, int64_t n_bytes), void *user,
+                                 yk_model **out, yk_err *err);
+yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits *limits, yk_device *dev,
+                                 yk_comm *comm, void (*on_bytes)(void *user, int64_t n_bytes), void *user,
+                                 yk_model **out, yk_err *err)
+{
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  interpose_comm(comm);
+  pthread_mutex_unlock(&mutex);
+  return __real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err);
+}
