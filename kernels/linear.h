@@ -34,6 +34,10 @@ typedef struct yk_linear_part {
   int64_t group_local; /* AWQ: rows of the local shard that share a scale, starting at k.begin; divides weight.group, or
                           is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
   bool use_bias;       /* add weight.bias[n] */
+  /* A plain weight that the device holds already, whole, as act [weight.n, weight.k] (an embedding that is lm_head too): a
+   * device may use it in place. It must outlive the layer; linear_bytes looks at is_resident alone.                  */
+  bool is_resident;
+  const void *resident;
 } yk_linear_part;
 
 typedef enum yk_epilogue {
@@ -72,6 +76,7 @@ static inline int64_t yk_linear_n_local(const yk_linear_spec *spec)
 #ifdef __cplusplus
 extern "C"
 #endif
-    yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
+    yk_status
+    yk_linear_check(const yk_linear_spec *spec, yk_err *err);
 
 #endif

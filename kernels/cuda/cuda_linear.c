@@ -24,6 +24,8 @@ typedef struct product {
   bool has_bias;
   yk_w4a16_desc desc;    /* packed */
   int64_t weights, bias; /* bytes from the start of the layer's memory; bias act [n] if packed, else f32 [n] */
+  bool is_resident;      /* weights are elsewhere on the device, and stay there */
+  const void *resident;
 } product;
 
 struct yk_linear {
@@ -57,9 +59,19 @@ static bool can_pack_gate_up(const yk_linear_spec *spec)
   return can_pack(spec, gate) && can_pack(spec, up) && packed_group(gate) == packed_group(up);
 }
 
+/* Bytes of a product's weights within the layer's memory. */
 static int64_t weight_bytes(const product *p)
 {
+  if (p->is_resident) return 0;
   return p->is_packed ? (int64_t)yk_w4a16_packed_bytes(&p->desc) : p->n * p->k * 2;
+}
+
+/* A layer that is one plain slice over all of k, and lies in rows of a matrix that the device holds. */
+static bool is_resident(const yk_linear_spec *spec)
+{
+  const yk_linear_part *part = &spec->parts[0];
+  return spec->n_parts == 1 && part->is_resident && part->weight.format == YK_WEIGHT_PLAIN &&
+         yk_range_size(part->k) == part->weight.k;
 }
 
 /* Part i joins the product before it, or begins one. */
@@ -88,6 +100,11 @@ static int64_t lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *li
   bool silu = spec->epilogue == YK_EPILOGUE_SILU_MUL, packs_both = silu && can_pack_gate_up(spec);
   for (int i = 0; i < spec->n_parts; i++)
     add_part(spec, dtype, i, silu ? packs_both : can_pack(spec, &spec->parts[i]), linear);
+  if (linear->n_products == 1 && is_resident(spec)) {
+    const yk_linear_part *part = &spec->parts[0];
+    linear->products[0].is_resident = true;
+    linear->products[0].resident = (const char *)part->resident + part->n.begin * part->weight.k * 2;
+  }
   int64_t end = 0;
   for (int i = 0; i < linear->n_products; i++) {
     product *p = &linear->products[i];
@@ -215,7 +232,7 @@ static yk_status load_product(yk_cuda_device *cuda, const yk_linear_spec *spec, 
   for (int i = p->first_part; i < p->end_part; i++) {
     const yk_linear_part *part = &spec->parts[i];
     int64_t n = yk_range_size(part->n);
-    if (n == 0 || p->k == 0) continue;
+    if (n == 0 || p->k == 0 || p->is_resident) continue;
     if (part->weight.format == YK_WEIGHT_AWQ)
       YK_TRY(load_awq(cuda, p, weights, part, first, err));
     else
@@ -333,7 +350,7 @@ static yk_status gemm(yk_cuda_device *cuda, const product *p, const void *weight
 static yk_status multiply_plain(yk_cuda_device *cuda, const yk_linear *linear, const product *p, const block *b,
                                 bool is_direct, yk_err *err)
 {
-  const void *weights = linear->memory + p->weights;
+  const void *weights = p->is_resident ? p->resident : linear->memory + p->weights;
   yk_dtype y_dtype = linear->f32_output ? YK_F32 : cuda->base.dtype;
   if (is_direct) return gemm(cuda, p, weights, b, y_dtype, err);
   block sums = {.x = b->x, .y = cuda->scratch.ptr, .n_rows = b->n_rows, .y_stride = p->n};

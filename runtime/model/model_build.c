@@ -261,6 +261,7 @@ static yk_status build(const builder *b, yk_err *err)
   /* The scale before lm_head is folded into the norm that feeds it: nothing is left to do per step. */
   YK_TRY(load_vector(b, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &b->m->final_norm_w, err));
   YK_TRY(yk_lm_head_spec_make(b->checkpoint, &b->share, b->limits, &head, err));
+  head.parts[0].resident = b->m->embedding;
   YK_TRY(load_linear(b, &head, &b->m->lm_head, err));
   for (int32_t i = 0; i < c->n_layers; i++) YK_TRY(load_layer(b, i, err));
   YK_TRY(build_activations(b, err));
@@ -314,7 +315,7 @@ void yk_model_destroy(yk_model *model)
   dev->ops->linear_destroy(dev, model->lm_head);
   if (a->all_logits != a->logits) dev->ops->free(dev, a->all_logits);
   void *const buffers[] = {model->embedding, model->final_norm_w, model->rope, a->words, a->residual, a->normed,
-                           a->qkv,           a->attended,         a->partial,  a->ffn,   a->wanted,  a->logits};
+                           a->qkv,           a->attended,         a->partial,  a->ffn,   a->wanted,   a->logits};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   free(model);
 }

@@ -98,5 +98,6 @@ yk_status yk_lm_head_spec_make(const yk_checkpoint *checkpoint, const yk_rank_sh
   YK_TRY(yk_checkpoint_matrix(checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
   out->parts[0].k = (yk_range){0, c->hidden_size};
   out->parts[0].n = share->vocab;
+  out->parts[0].is_resident = true;
   return YK_OK;
 }

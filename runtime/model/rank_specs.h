@@ -24,7 +24,8 @@ typedef struct yk_layer_specs {
 yk_status yk_layer_specs_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
                               const yk_model_limits *limits, int32_t layer, yk_layer_specs *out, yk_err *err);
 
-/* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. */
+/* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied one
+ *   is resident: whoever loads it says where the embedding is.                                                       */
 yk_status yk_lm_head_spec_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
                                const yk_model_limits *limits, yk_linear_spec *out, yk_err *err);
 
