@@ -12,7 +12,8 @@ struct p2p_group {
   std::atomic<int> n_ends;
   yk_p2p_options options;
   int device[YK_MAX_RANKS];
-  void *memory[YK_MAX_RANKS]; /* on each device: slots, then block states and the word for failures */
+  void *memory[YK_MAX_RANKS];  /* on each device: slots, then block states and the word for failures */
+  bool overlaps[YK_MAX_RANKS]; /* the device's kernels wait for the one before by themselves */
   size_t state_offset;
   slots whole, first, second; /* one-shot; two-shot */
   shared_page *page;
@@ -22,12 +23,6 @@ struct yk_p2p {
   p2p_group *group;
   int rank;
 };
-
-/* Where sending everything to everyone stops paying; measured with 2 and 4 ranks, see bench/NOTES.md. */
-static int64_t default_one_shot_bytes(int n_ranks)
-{
-  return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
-}
 
 static yk_status device_error(yk_err *err, const char *what, int rank, cudaError_t rc)
 {
@@ -39,13 +34,6 @@ static __global__ void fill_absent(uint4 *dst, int64_t n)
 {
   for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
     dst[i] = make_uint4(ABSENT, ABSENT, ABSENT, ABSENT);
-}
-
-/* Packets that one block needs for a source: a message of more rows than blocks is at most twice its even share. */
-static int64_t capacity_of(int64_t max_bytes, int64_t max_row_bytes)
-{
-  const int64_t share = (2 * max_bytes + MAX_BLOCKS - 1) / MAX_BLOCKS;
-  return ((share > max_row_bytes ? share : max_row_bytes) + 15) / 16;
 }
 
 static void group_free(p2p_group *g)
@@ -76,16 +64,30 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
   return YK_OK;
 }
 
-static yk_status open_rank(p2p_group *g, int rank, int64_t n_slot_packets, yk_err *err)
+/* Whether the code that the current device runs was compiled for one that can start early: PTX for older ones was not. */
+static cudaError_t load_kernels(p2p_group *g, int rank)
+{
+  cudaFuncAttributes attributes;
+  cudaError_t rc = cudaFuncGetAttributes(&attributes, fill_absent);
+  g->overlaps[rank] = rc == cudaSuccess && attributes.ptxVersion >= 90;
+  if (rc == cudaSuccess) rc = load<__half, true>(g->n_ranks);
+  if (rc == cudaSuccess) rc = load<__half, false>(g->n_ranks);
+  if (rc == cudaSuccess) rc = load<__nv_bfloat16, true>(g->n_ranks);
+  if (rc == cudaSuccess) rc = load<__nv_bfloat16, false>(g->n_ranks);
+  return rc == cudaSuccess ? load<float, false>(g->n_ranks) : rc;
+}
+
+static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, yk_err *err)
 {
   cudaError_t rc = cudaSetDevice(g->device[rank]);
   if (rc != cudaSuccess) return device_error(err, "cannot use its device", rank, rc);
   YK_TRY(open_peers(g, rank, err));
-  const size_t state_bytes = 2 * MAX_BLOCKS * sizeof(block_state) + 256;
-  rc = cudaMalloc(&g->memory[rank], g->state_offset + state_bytes);
+  rc = load_kernels(g, rank);
+  if (rc != cudaSuccess) return device_error(err, "cannot load kernels", rank, rc);
+  rc = cudaMalloc(&g->memory[rank], (size_t)layout.n_bytes);
   if (rc != cudaSuccess) return device_error(err, "no memory for slots", rank, rc);
-  rc = cudaMemset((char *)g->memory[rank] + g->state_offset, 0, state_bytes);
-  fill_absent<<<512, 256>>>((uint4 *)g->memory[rank], n_slot_packets);
+  rc = cudaMemset((char *)g->memory[rank] + g->state_offset, 0, (size_t)layout.n_bytes - g->state_offset);
+  fill_absent<<<512, 256>>>((uint4 *)g->memory[rank], layout.n_slot_packets);
   if (rc == cudaSuccess) rc = cudaGetLastError();
   if (rc == cudaSuccess) rc = cudaDeviceSynchronize();
   return rc == cudaSuccess ? YK_OK : device_error(err, "cannot prepare slots", rank, rc);
@@ -93,22 +95,19 @@ static yk_status open_rank(p2p_group *g, int rank, int64_t n_slot_packets, yk_er
 
 static yk_status open_group(p2p_group *g, yk_err *err)
 {
-  const int64_t n = g->n_ranks, max_bytes = g->options.max_bytes, max_row = g->options.max_row_bytes;
-  const int64_t whole_bytes = g->options.one_shot_bytes < max_bytes ? g->options.one_shot_bytes : max_bytes;
-  const bool any_two_shot = whole_bytes < max_bytes;
-  g->whole.capacity = capacity_of(whole_bytes, max_row);
-  g->first.capacity = g->second.capacity = any_two_shot ? capacity_of((max_bytes + n - 1) / n, max_row) : 0;
-  const int64_t n_whole = MAX_BLOCKS * N_SETS * n * g->whole.capacity;
-  const int64_t n_first = MAX_BLOCKS * N_SETS * n * g->first.capacity;
-  g->state_offset = (size_t)(n_whole + 2 * n_first) * 16;
+  const yk_p2p_layout layout = yk_p2p_layout_of(&g->options, g->n_ranks);
+  const int64_t n_queues = (int64_t)MAX_BLOCKS * N_SETS * g->n_ranks;
+  g->whole.capacity = layout.one_shot_packets;
+  g->first.capacity = g->second.capacity = layout.two_shot_packets;
+  g->state_offset = (size_t)layout.n_slot_packets * 16;
   cudaError_t rc = cudaHostAlloc((void **)&g->page, sizeof *g->page, cudaHostAllocPortable | cudaHostAllocMapped);
   if (rc != cudaSuccess) return device_error(err, "no host memory", 0, rc);
   *g->page = {};
   for (int r = 0; r < g->n_ranks; r++) {
-    YK_TRY(open_rank(g, r, n_whole + 2 * n_first, err));
+    YK_TRY(open_rank(g, r, layout, err));
     g->whole.of_rank[r] = (uint4 *)g->memory[r];
-    g->first.of_rank[r] = g->whole.of_rank[r] + n_whole;
-    g->second.of_rank[r] = g->first.of_rank[r] + n_first;
+    g->first.of_rank[r] = g->whole.of_rank[r] + n_queues * g->whole.capacity;
+    g->second.of_rank[r] = g->first.of_rank[r] + n_queues * g->first.capacity;
   }
   return YK_OK;
 }
@@ -118,15 +117,16 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
 {
   if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
     return yk_err_set(err, YK_E_INVAL, "peer-to-peer group: %d ranks: expected 1 to %d", n_ranks, (int)YK_MAX_RANKS);
-  if (options->max_bytes <= 0 || options->max_row_bytes <= 0 ||
-      options->max_row_bytes > MAX_THREADS * MAX_PACKETS * 16 || options->timeout_ms <= 0)
-    return yk_err_set(err, YK_E_INVAL, "peer-to-peer group: sizes and time limit must be positive, rows up to 64 KiB");
+  if (options->max_bytes <= 0 || options->max_row_bytes <= 0 || options->max_row_bytes > YK_P2P_MAX_ROW_BYTES ||
+      options->timeout_ms < 0)
+    return yk_err_set(err, YK_E_INVAL,
+                      "peer-to-peer group: sizes must be positive, rows up to 64 KiB, time limit not below 0");
   p2p_group *g = new (std::nothrow) p2p_group();
   if (!g) return yk_err_set(err, YK_E_NOMEM, "peer-to-peer group: out of memory");
   g->n_ranks = n_ranks;
   g->n_ends = n_ranks;
   g->options = *options;
-  if (g->options.one_shot_bytes == 0) g->options.one_shot_bytes = default_one_shot_bytes(n_ranks);
+  if (g->options.one_shot_bytes == 0) g->options.one_shot_bytes = yk_p2p_one_shot_default(n_ranks);
   for (int r = 0; r < n_ranks; r++) g->device[r] = cuda_devices[r];
   int current = 0;
   cudaGetDevice(&current);
@@ -143,27 +143,36 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
   return status;
 }
 
-extern "C" bool yk_p2p_takes(const yk_p2p *end, int64_t n_rows, int64_t row_bytes)
+extern "C" const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end)
 {
-  const yk_p2p_options &o = end->group->options;
-  return row_bytes % 16 == 0 && row_bytes <= o.max_row_bytes && n_rows * row_bytes <= o.max_bytes;
+  return &end->group->options;
 }
 
+/* Our own finding first, then any other's: an end that is aborted because of it knows no reason by itself. */
 extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 {
   const p2p_group *g = end->group;
-  const auto &mine = g->page->rank[end->rank];
-  if (mine.failed == 1)
-    return yk_err_set(err, YK_E_COMM, "rank %d: waited %d ms for rank %d in all-reduce number %u of a block", end->rank,
-                      g->options.timeout_ms, (int)mine.missing, (unsigned)mine.n_launches);
-  if (mine.failed != 0 || g->page->aborted)
-    return yk_err_set(err, YK_E_COMM, "rank %d: the group was aborted", end->rank);
+  for (int i = 0; i < g->n_ranks; i++) {
+    const int rank = (end->rank + i) % g->n_ranks;
+    if (g->page->rank[rank].failed != 1) continue;
+    const int missing = g->page->rank[rank].missing;
+    if (err && err->code == YK_OK) err->rank = missing;
+    return yk_err_set(err, YK_E_COMM, "rank %d waited %d ms for rank %d (GPU %d), which did not come to sum %u", rank,
+                      g->options.timeout_ms, missing, g->device[missing], (unsigned)g->page->rank[rank].n_launches);
+  }
+  if (g->page->rank[end->rank].failed != 0 || g->page->rank[end->rank].aborted)
+    return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
   return YK_OK;
+}
+
+extern "C" void yk_p2p_give_up(yk_p2p *end)
+{
+  end->group->page->rank[end->rank].aborted = 1;
 }
 
 extern "C" void yk_p2p_abort(yk_p2p *end)
 {
-  end->group->page->aborted = 1;
+  for (int r = 0; r < end->group->n_ranks; r++) end->group->page->rank[r].aborted = 1;
 }
 
 extern "C" void yk_p2p_destroy(yk_p2p *end)
@@ -175,20 +184,19 @@ extern "C" void yk_p2p_destroy(yk_p2p *end)
 }
 
 /* What every launch of an end is given; two_shot says which kind it is. */
-static launch_args args_of(const yk_p2p *end, int64_t n_bytes, bool *two_shot)
+static launch_args args_of(const yk_p2p *end, bool two_shot)
 {
   const p2p_group *g = end->group;
   block_state *states = (block_state *)((char *)g->memory[end->rank] + g->state_offset);
-  *two_shot = n_bytes > g->options.one_shot_bytes;
   launch_args a = {};
   a.rank = end->rank;
   a.n_ranks = g->n_ranks;
-  a.first = *two_shot ? g->first : g->whole;
+  a.first = two_shot ? g->first : g->whole;
   a.second = g->second;
-  a.state = states + (*two_shot ? MAX_BLOCKS : 0);
+  a.state = states + (two_shot ? MAX_BLOCKS : 0);
   a.dead = (int32_t *)(states + 2 * MAX_BLOCKS);
   a.page = g->page;
-  a.timeout_ns = (uint64_t)g->options.timeout_ms * 1000000u;
+  a.timeout_ns = g->options.timeout_ms ? (uint64_t)g->options.timeout_ms * 1000000u : UINT64_MAX;
   return a;
 }
 
@@ -198,11 +206,12 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   const int64_t row_bytes = (int64_t)args->hidden * 2;
   if (args->n_rows <= 0) return YK_OK;
   YK_TRY(yk_p2p_check(end, err));
-  if (dtype == YK_F32 || !yk_p2p_takes(end, args->n_rows, row_bytes))
+  const yk_p2p_route route = yk_p2p_route_of_rows(&end->group->options, args->n_rows, row_bytes);
+  if (dtype == YK_F32 || route == YK_P2P_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer sum: %d rows of %d %s", args->n_rows, args->hidden,
                       yk_dtype_name(dtype));
-  bool two_shot;
-  launch_args a = args_of(end, args->n_rows * row_bytes, &two_shot);
+  const bool two_shot = route == YK_P2P_TWO_SHOT, overlaps = end->group->overlaps[end->rank];
+  launch_args a = args_of(end, two_shot);
   a.x = args->partial;
   a.residual = args->residual;
   a.y = args->y;
@@ -213,8 +222,8 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   a.n_elements = args->hidden;
   a.alpha = args->alpha;
   a.eps = args->eps;
-  const cudaError_t rc =
-      dtype == YK_F16 ? launch<__half, true>(a, two_shot, stream) : launch<__nv_bfloat16, true>(a, two_shot, stream);
+  const cudaError_t rc = dtype == YK_F16 ? launch<__half, true>(a, two_shot, overlaps, stream)
+                                         : launch<__nv_bfloat16, true>(a, two_shot, overlaps, stream);
   return rc == cudaSuccess ? YK_OK : device_error(err, "launch failed", end->rank, rc);
 }
 
@@ -224,19 +233,19 @@ extern "C" yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t coun
   const int64_t n_bytes = count * (int64_t)yk_dtype_bytes(dtype), n_packets = n_bytes / 16;
   if (count <= 0) return YK_OK;
   YK_TRY(yk_p2p_check(end, err));
-  /* Rows of no meaning: as short as fills the blocks, but 2 KiB to 8 KiB. */
-  const int64_t even = (n_packets / MAX_BLOCKS + 31) / 32 * 32, row = even < 128 ? 128 : even > 512 ? 512 : even;
-  if (n_bytes % 16 != 0 || n_bytes > end->group->options.max_bytes || row * 16 > end->group->options.max_row_bytes)
+  int64_t row_bytes;
+  const yk_p2p_route route = yk_p2p_route_of_array(&end->group->options, n_bytes, &row_bytes);
+  if (route == YK_P2P_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer sum: %lld values of %s", (long long)count,
                       yk_dtype_name(dtype));
-  bool two_shot;
-  launch_args a = args_of(end, n_bytes, &two_shot);
+  const bool two_shot = route == YK_P2P_TWO_SHOT, overlaps = end->group->overlaps[end->rank];
+  launch_args a = args_of(end, two_shot);
   a.x = a.residual = data;
-  a.n_rows = (n_packets + row - 1) / row;
-  a.row_packets = (int32_t)row;
+  a.row_packets = (int32_t)(row_bytes / 16);
+  a.n_rows = (n_packets + a.row_packets - 1) / a.row_packets;
   a.n_packets = n_packets;
-  const cudaError_t rc = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
-                         : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
-                                            : launch<float, false>(a, two_shot, stream);
+  const cudaError_t rc = dtype == YK_F16    ? launch<__half, false>(a, two_shot, overlaps, stream)
+                         : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, overlaps, stream)
+                                            : launch<float, false>(a, two_shot, overlaps, stream);
   return rc == cudaSuccess ? YK_OK : device_error(err, "launch failed", end->rank, rc);
 }

@@ -9,8 +9,8 @@
 
 namespace yk_p2p_kernels {
 
-constexpr int N_SETS = 3;       /* slots in use, slots being cleared, slots a rank ahead already fills */
-constexpr int MAX_BLOCKS = 128; /* blocks of a launch; all must be resident at once */
+constexpr int N_SETS = YK_P2P_SETS;
+constexpr int MAX_BLOCKS = YK_P2P_BLOCKS;
 constexpr int MAX_THREADS = 1024;
 constexpr int MAX_PACKETS = 4;          /* packets of 16 bytes that a thread holds of a row */
 constexpr uint32_t ABSENT = 0x80000000; /* minus zero as float32; as two 16-bit values: zero, minus zero */
@@ -21,11 +21,13 @@ struct block_state {
   uint32_t n_launches;
   uint32_t n_packets_used; /* of every source's slots, by the launch before */
 };
+static_assert(2 * MAX_BLOCKS * sizeof(block_state) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
+static_assert(MAX_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a block holds one row");
 
 /* In host memory that all devices see. */
 struct shared_page {
-  volatile int32_t aborted;
   struct {
+    volatile int32_t aborted; /* by the host: this rank's kernels are to end */
     volatile int32_t failed;  /* 1: a rank was missing, 2: aborted */
     volatile int32_t missing; /* which one, -1 where not known */
     volatile uint32_t n_launches;
@@ -50,12 +52,17 @@ struct launch_args {
   block_state *state;
   int32_t *dead; /* this device's word: nonzero after a failure */
   shared_page *page;
-  uint64_t timeout_ns;
+  uint64_t timeout_ns; /* UINT64_MAX: none */
 };
 
 /* x [n_rows, ..] summed over ranks; NORM: added to residual and normalised into y (w NULL: not normalised); otherwise
- * written to residual, which is then the data itself.                                                                */
-template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream);
+ * written to residual, which is then the data itself. overlaps: the device's code waits for the kernel before by
+ * itself, so that it may start early.                                                                                */
+template <typename T, bool NORM>
+cudaError_t launch(const launch_args &args, bool two_shot, bool overlaps, cudaStream_t stream);
+
+/* Load what launch may launch onto the current device: loading later could wait for a kernel that waits for a peer. */
+template <typename T, bool NORM> cudaError_t load(int n_ranks);
 
 } // namespace yk_p2p_kernels
 

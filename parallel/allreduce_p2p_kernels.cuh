@@ -117,7 +117,7 @@ template <typename T> struct block_view {
   }
 
   /* Waits until ready() finds everything there; it returns a rank that is missing, or -1. */
-  template <typename F> __device__ __forceinline__ void wait(F ready)
+  template <typename F> __device__ __forceinline__ void wait(uint64_t timeout_ns, F ready)
   {
     uint64_t began = 0;
     for (int n = 1; !dead; n++) {
@@ -128,9 +128,9 @@ template <typename T> struct block_view {
       if (began == 0) began = now;
       if (*(volatile int32_t *)a.dead != 0)
         dead = true;
-      else if (a.page->aborted)
+      else if (a.page->rank[a.rank].aborted)
         fail(2, -1);
-      else if (now - began > a.timeout_ns)
+      else if (now - began > timeout_ns)
         fail(1, missing);
     }
   }
@@ -200,7 +200,7 @@ __device__ __forceinline__ uint4 gather_sum(block_view<T> &b, F from_of, uint4 o
 {
   const launch_args &a = b.a;
   uint4 from[N];
-  b.wait([&] {
+  b.wait(a.timeout_ns, [&] {
     int missing = -1;
 #pragma unroll
     for (int r = 0; r < N; r++) {
@@ -271,6 +271,8 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
   const int64_t n_groups = (a.n_rows + a.n_ranks - 1) / a.n_ranks;
+  /* A result that does not come may wait for another rank, which whoever waits for its data is to name first. */
+  const uint64_t result_timeout_ns = a.timeout_ns + (a.timeout_ns == UINT64_MAX ? 0 : a.timeout_ns / 4);
   int64_t n_sent = 0;
   for (int64_t group = blockIdx.x; group < n_groups && !b.dead; group += gridDim.x, n_sent += a.row_packets) {
 #pragma unroll
@@ -324,7 +326,7 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
         const int64_t at = (int64_t)v * blockDim.x + threadIdx.x, i = row * a.row_packets + at;
         if (at >= a.row_packets || i >= a.n_packets) continue;
         const uint4 *src = b.slot(a.second, a.rank, b.set, peer) + n_read + at;
-        b.wait([&] {
+        b.wait(result_timeout_ns, [&] {
           sum[v] = receive(src);
           return is_there(sum[v]) ? -1 : peer;
         });
@@ -338,9 +340,10 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
   b.end((uint32_t)n_sent);
 }
 
-/* Launch so that the start overlaps the end of the kernel before; the kernels wait for it themselves. */
-inline cudaError_t launch_overlapped(void (*kernel)(launch_args), const launch_args &a, bool two_shot,
-                                     cudaStream_t stream)
+using kernel = void (*)(launch_args);
+
+/* Where the kernels wait for the one before by themselves, their start overlaps its end. */
+inline cudaError_t launch_kernel(kernel which, const launch_args &a, bool two_shot, bool overlaps, cudaStream_t stream)
 {
   const int64_t n_items = two_shot ? (a.n_rows + a.n_ranks - 1) / a.n_ranks : a.n_rows;
   const int n_packets = a.row_packets < MAX_THREADS ? a.row_packets : MAX_THREADS;
@@ -352,26 +355,38 @@ inline cudaError_t launch_overlapped(void (*kernel)(launch_args), const launch_a
   config.blockDim = dim3((unsigned)(n_packets + 31) / 32 * 32);
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, a);
+  config.numAttrs = overlaps ? 1 : 0;
+  return cudaLaunchKernelEx(&config, which, a);
 }
 
-template <typename T, int N, bool NORM>
-cudaError_t launch_sized(const launch_args &a, bool two_shot, cudaStream_t stream)
+template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool one_packet)
 {
-  const bool one_packet = a.row_packets <= MAX_THREADS;
-  if (two_shot)
-    return one_packet ? launch_overlapped(two_shot_kernel<T, N, 1, NORM>, a, true, stream)
-                      : launch_overlapped(two_shot_kernel<T, N, MAX_PACKETS, NORM>, a, true, stream);
-  return one_packet ? launch_overlapped(one_shot_kernel<T, N, 1, NORM>, a, false, stream)
-                    : launch_overlapped(one_shot_kernel<T, N, MAX_PACKETS, NORM>, a, false, stream);
+  if (two_shot) return one_packet ? two_shot_kernel<T, N, 1, NORM> : two_shot_kernel<T, N, MAX_PACKETS, NORM>;
+  return one_packet ? one_shot_kernel<T, N, 1, NORM> : one_shot_kernel<T, N, MAX_PACKETS, NORM>;
 }
 
-template <typename T, bool NORM> cudaError_t launch(const launch_args &a, bool two_shot, cudaStream_t stream)
+template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, bool one_packet)
 {
-  if (a.n_ranks <= 2) return launch_sized<T, 2, NORM>(a, two_shot, stream);
-  if (a.n_ranks <= 4) return launch_sized<T, 4, NORM>(a, two_shot, stream);
-  return launch_sized<T, YK_MAX_RANKS, NORM>(a, two_shot, stream);
+  if (n_ranks <= 2) return kernel_of<T, 2, NORM>(two_shot, one_packet);
+  if (n_ranks <= 4) return kernel_of<T, 4, NORM>(two_shot, one_packet);
+  return kernel_of<T, YK_MAX_RANKS, NORM>(two_shot, one_packet);
+}
+
+template <typename T, bool NORM>
+cudaError_t launch(const launch_args &a, bool two_shot, bool overlaps, cudaStream_t stream)
+{
+  const kernel which = kernel_for<T, NORM>(a.n_ranks, two_shot, a.row_packets <= MAX_THREADS);
+  return launch_kernel(which, a, two_shot, overlaps, stream);
+}
+
+template <typename T, bool NORM> cudaError_t load(int n_ranks)
+{
+  cudaError_t rc = cudaSuccess;
+  for (int i = 0; i < 4 && rc == cudaSuccess; i++) {
+    cudaFuncAttributes attributes;
+    rc = cudaFuncGetAttributes(&attributes, kernel_for<T, NORM>(n_ranks, i & 1, i & 2));
+  }
+  return rc;
 }
 
 } // namespace yk_p2p_kernels

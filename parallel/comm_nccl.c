@@ -114,17 +114,29 @@ static yk_status enter(nccl_comm *comm, yk_err *err)
   return yk_cuda_device_activate(comm->base.dev, err);
 }
 
-/* Asked by the device while it waits for its stream. */
-static yk_status watch(void *context, yk_err *err)
+yk_status yk_comm_nccl_check(yk_comm *base, yk_err *err)
 {
-  nccl_comm *comm = context;
-  if (atomic_load(&comm->group->aborted)) return give_up(comm, err);
+  nccl_comm *comm = (nccl_comm *)base;
+  if (atomic_load(&comm->group->aborted) || comm->has_failed) return give_up(comm, err);
   if (!comm->nccl || ++comm->n_watches < WATCHES_PER_QUERY) return YK_OK;
   ncclResult_t result = ncclSuccess;
   comm->n_watches = 0;
   ncclResult_t asked = ncclCommGetAsyncError(comm->nccl, &result);
   if (asked != ncclSuccess) result = asked;
   return result == ncclSuccess || result == ncclInProgress ? YK_OK : fail(comm, result, "operation", err);
+}
+
+void yk_comm_nccl_give_up(yk_comm *base)
+{
+  nccl_comm *comm = (nccl_comm *)base;
+  comm->has_failed = true;
+  give_up(comm, NULL);
+}
+
+/* Asked by the device while it waits for its stream. */
+static yk_status watch(void *context, yk_err *err)
+{
+  return yk_comm_nccl_check(context, err);
 }
 
 /* ---- Operations ------------------------------------------------------------------------------------------------------ */

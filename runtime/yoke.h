@@ -286,6 +286,43 @@ typedef struct yk_device_info {
  *   out [max]: the first max of them, maybe NULL with 0. n: how many there are. Errors: YK_E_DEVICE.                   */
 yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err);
 
+/* ---- Links ------------------------------------------------------------------------------------------------------- */
+
+/* From one GPU to another. */
+typedef struct yk_link {
+  int from, to;      /* CUDA ordinals */
+  bool peer_access;  /* programs on `from` can reach the memory of `to`; where not, copies go through the host */
+  bool is_measured;  /* what follows holds */
+  double copy_gb_s;  /* 10^9 bytes a second, in copies of 32 MiB */
+  double latency_us; /* of a copy of 4 bytes, in a chain of such */
+  char error[YK_ERR_MESSAGE_BYTES]; /* why it could not be asked or measured; else "" */
+} yk_link;
+
+/* A sum over all ranks with residual and norm, as after every product that is split by rows. */
+typedef struct yk_sum_time {
+  int64_t n_bytes;
+  double us;         /* median, of the slowest rank, in a chain that is recorded as a graph */
+  const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
+} yk_sum_time;
+
+enum { YOKE_MAX_LINKS = YOKE_MAX_RANKS * (YOKE_MAX_RANKS - 1), YOKE_SUM_SIZES = 2 };
+
+typedef struct yk_link_report {
+  int n_links; /* n_devices * (n_devices - 1): every ordered pair */
+  yk_link links[YOKE_MAX_LINKS];
+  int n_sums; /* 0 where they were not measured */
+  yk_sum_time sums[YOKE_SUM_SIZES];
+  char sum_error[YK_ERR_MESSAGE_BYTES]; /* why the sums could not be measured or are wrong; else "" */
+} yk_link_report;
+
+/* yk_links_test - test the links between GPUs, and small sums over them with the communicator that an engine would use:
+ *   that the right values arrive, and how fast. What fails is told in *out.
+ *   device_ids [n_devices]: CUDA ordinals, 1 to YOKE_MAX_RANKS of them, each once. measures: false asks only for peer
+ *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
+ *   it down.
+ *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice).             */
+yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err);
+
 /* yk_version - "0.1.0". */
 const char *yk_version(void);
 

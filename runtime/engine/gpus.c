@@ -1,13 +1,15 @@
 #include "engine/gpus.h"
 
-#ifdef YOKE_HAVE_CUDA
-
 #include <stdio.h>
+
+#ifdef YOKE_HAVE_CUDA
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
+#include "parallel/links_p2p.h"
+#include "parallel/p2p_sizes.h"
 #ifdef YOKE_HAVE_NCCL
-#include "parallel/comm_nccl.h"
+#include "parallel/comm_auto.h"
 #endif
 
 bool yk_gpus_are_built(void)
@@ -51,7 +53,10 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
   yk_device_limits limits = {.max_seqs = settings->limits.max_seqs,
                              .vocab = yk_checkpoint_config(checkpoint)->vocab_size};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &probe, rank, settings->n_ranks, out, err));
-  out->workspace_bytes += yk_cuda_device_own_bytes(&limits);
+  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
+  yk_p2p_options sums =
+      yk_p2p_options_for(settings->n_ranks, settings->limits.max_tokens, row_bytes, settings->step_timeout_s);
+  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&sums, settings->n_ranks).n_bytes;
   return YK_OK;
 }
 
@@ -80,15 +85,50 @@ yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limi
   return YK_OK;
 }
 
-yk_status yk_gpus_connect(yk_device *const *devs, int n_ranks, yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
 #ifdef YOKE_HAVE_NCCL
-  return yk_comm_nccl_create(devs, n_ranks, comms, err);
+  yk_comm_auto_options options = {.max_rows = settings->limits.max_tokens,
+                                  .hidden = settings->hidden_size,
+                                  .step_limit_s = settings->step_timeout_s};
+  return yk_comm_auto_create(devs, settings->n_ranks, &options, comms, err);
 #else
-  if (n_ranks > 1)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without", n_ranks);
+  if (settings->n_ranks > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without",
+                      settings->n_ranks);
   return yk_comm_local_create(devs, 1, comms, err);
 #endif
+}
+
+const char *yk_gpus_sum_route(const yk_comm *comm, int32_t n_rows)
+{
+  if (comm->n_ranks == 1) return "local";
+#ifdef YOKE_HAVE_NCCL
+  switch (yk_comm_auto_route(comm, n_rows)) {
+  case YK_P2P_ONE_SHOT: return "one-shot";
+  case YK_P2P_TWO_SHOT: return "two-shot";
+  case YK_P2P_NONE: break;
+  }
+#endif
+  (void)n_rows;
+  return "nccl";
+}
+
+void yk_gpus_link(int from, int to, bool measures, yk_link *out)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_p2p_link_speed speed;
+  *out = (yk_link){.from = from, .to = to};
+  yk_status status = yk_p2p_link_ask(from, to, &out->peer_access, &err);
+  if (status == YK_OK && measures) {
+    status = yk_p2p_link_test(from, to, &speed, &err);
+    out->is_measured = status == YK_OK;
+  }
+  if (out->is_measured) {
+    out->copy_gb_s = speed.copy_gb_s;
+    out->latency_us = speed.latency_us;
+  }
+  snprintf(out->error, sizeof out->error, "%s", err.message);
 }
 
 #else
@@ -133,10 +173,25 @@ yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limi
   return without_cuda(err);
 }
 
-yk_status yk_gpus_connect(yk_device *const *devs, int n_ranks, yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
-  (void)devs, (void)n_ranks, (void)comms;
+  (void)settings, (void)devs, (void)comms;
   return without_cuda(err);
+}
+
+const char *yk_gpus_sum_route(const yk_comm *comm, int32_t n_rows)
+{
+  (void)comm, (void)n_rows;
+  return "local";
+}
+
+void yk_gpus_link(int from, int to, bool measures, yk_link *out)
+{
+  yk_err err = YK_ERR_INIT;
+  (void)measures;
+  without_cuda(&err);
+  *out = (yk_link){.from = from, .to = to};
+  snprintf(out->error, sizeof out->error, "%s", err.message);
 }
 
 #endif

@@ -93,7 +93,7 @@ static yk_status open_devices(yk_ranks *ranks, int32_t vocab, yk_err *err)
 static yk_status connect_devices(yk_ranks *ranks, yk_err *err)
 {
   const yk_settings *s = &ranks->settings;
-  if (s->device == YK_DEVICE_CUDA) return yk_gpus_connect(ranks->devs, s->n_ranks, ranks->comms, err);
+  if (s->device == YK_DEVICE_CUDA) return yk_gpus_connect(s, ranks->devs, ranks->comms, err);
   return yk_comm_local_create(ranks->devs, s->n_ranks, ranks->comms, err);
 }
 

@@ -206,6 +206,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
+  settings->hidden_size = config->hidden_size;
   settings->window_tokens = widest_window(config);
   settings->no_prefix_reuse = options->no_prefix_reuse;
   YK_TRY(choose_lengths(options, config, settings, err));

@@ -13,6 +13,7 @@ typedef struct yk_settings {
   int n_ranks;
   int device_ids[YK_MAX_RANKS];
   int n_threads_per_rank; /* CPU */
+  int32_t hidden_size;    /* of the model: rows that ranks sum */
   double step_timeout_s;  /* 0: none */
   int32_t window_tokens;  /* of the widest layer where all slide, else 0 */
   bool no_prefix_reuse;

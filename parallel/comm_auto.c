@@ -1,0 +1,163 @@
+/* comm_auto.c - an NCCL end and a peer-to-peer end behind one. Both work on the device's stream, in call order.
+ *
+ * Failure: the device's watch asks both ends. Whichever fails first, the other one of this rank gives up too, so that the
+ * stream drains; the other ranks are told by abort, once the error is recorded.                                       */
+#include "parallel/comm_auto.h"
+
+#include <stdlib.h>
+
+#include "kernels/cuda/cuda_device.h"
+#include "parallel/allreduce_p2p.h"
+#include "parallel/comm_nccl.h"
+
+typedef struct auto_comm {
+  yk_comm base;
+  yk_comm *nccl;
+  yk_p2p *p2p; /* NULL with one rank, and where sums cannot go this way */
+  struct CUstream_st *stream;
+  int64_t row_bytes;
+} auto_comm;
+
+/* Asked by the device while it waits for its stream, and before sums. */
+static yk_status check(void *context, yk_err *err)
+{
+  auto_comm *comm = context;
+  yk_status status = comm->p2p ? yk_p2p_check(comm->p2p, err) : YK_OK;
+  if (status != YK_OK) {
+    yk_comm_nccl_give_up(comm->nccl);
+    return status;
+  }
+  status = yk_comm_nccl_check(comm->nccl, err);
+  if (status != YK_OK && comm->p2p) yk_p2p_give_up(comm->p2p);
+  return status;
+}
+
+static yk_status enter(auto_comm *comm, yk_err *err)
+{
+  YK_TRY(check(comm, err));
+  return yk_cuda_device_activate(comm->base.dev, err);
+}
+
+static yk_status auto_all_reduce_sum(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  int64_t row_bytes, n_bytes = count * (int64_t)yk_dtype_bytes(dtype);
+  YK_TRY(enter(comm, err));
+  if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) == YK_P2P_NONE)
+    return comm->nccl->ops->all_reduce_sum(comm->nccl, data, count, dtype, err);
+  return yk_p2p_all_reduce_sum(comm->p2p, data, count, dtype, comm->stream, err);
+}
+
+static yk_p2p_route route_of(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
+{
+  return comm->p2p ? yk_p2p_route_of_rows(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : YK_P2P_NONE;
+}
+
+static yk_status auto_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *args, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
+  YK_TRY(enter(comm, err));
+  if (route_of(comm, args->n_rows, row_bytes) == YK_P2P_NONE)
+    return comm->nccl->ops->sum_add_norm(comm->nccl, args, err);
+  return yk_p2p_sum_add_norm(comm->p2p, args, base->dev->dtype, comm->stream, err);
+}
+
+static yk_status auto_gather(yk_comm *base, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(check(comm, err));
+  return comm->nccl->ops->gather(comm->nccl, src, dst, n_bytes, err);
+}
+
+static yk_status auto_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(check(comm, err));
+  return comm->nccl->ops->broadcast(comm->nccl, data, n_bytes, err);
+}
+
+static yk_status auto_barrier(yk_comm *base, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(check(comm, err));
+  return comm->nccl->ops->barrier(comm->nccl, err);
+}
+
+static void auto_abort(yk_comm *base)
+{
+  auto_comm *comm = (auto_comm *)base;
+  if (comm->p2p) yk_p2p_abort(comm->p2p);
+  comm->nccl->ops->abort(comm->nccl);
+}
+
+/* Ends are destroyed one after the other by one thread: whatever still waits for a peer is ended first. */
+static void auto_destroy(yk_comm *base)
+{
+  if (!base) return;
+  auto_comm *comm = (auto_comm *)base;
+  if (comm->p2p) yk_p2p_give_up(comm->p2p);
+  if (comm->nccl) comm->nccl->ops->destroy(comm->nccl); /* takes our watch away */
+  if (comm->p2p) base->dev->ops->sync(base->dev, NULL); /* peers may free the slots next */
+  yk_p2p_destroy(comm->p2p);
+  free(comm);
+}
+
+/* Slots where the devices can reach each other, else none. */
+static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
+                            yk_err *err)
+{
+  int ordinals[YK_MAX_RANKS];
+  yk_err why = YK_ERR_INIT;
+  if (options->max_bytes == 0) return YK_OK;
+  for (int rank = 0; rank < n_ranks; rank++) ordinals[rank] = yk_cuda_device_ordinal(devs[rank]);
+  yk_status status = yk_p2p_create(ordinals, n_ranks, options, out, &why);
+  if (status == YK_OK || status == YK_E_UNSUPPORTED) return YK_OK;
+  return yk_err_set(err, status, "%s", why.message);
+}
+
+yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm_auto_options *options, yk_comm **out,
+                              yk_err *err)
+{
+  static const yk_comm_ops ops = {.name = "auto",
+                                  .destroy = auto_destroy,
+                                  .all_reduce_sum = auto_all_reduce_sum,
+                                  .sum_add_norm = auto_sum_add_norm,
+                                  .gather = auto_gather,
+                                  .broadcast = auto_broadcast,
+                                  .barrier = auto_barrier,
+                                  .abort = auto_abort};
+  yk_comm *nccl[YK_MAX_RANKS] = {0};
+  yk_p2p *p2p[YK_MAX_RANKS] = {0};
+  auto_comm *made[YK_MAX_RANKS] = {0};
+  YK_TRY(yk_comm_nccl_create(devs, n_ranks, nccl, err));
+  int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
+  yk_p2p_options sizes = yk_p2p_options_for(n_ranks, options->max_rows, row_bytes, options->step_limit_s);
+  yk_status status = create_p2p(devs, n_ranks, &sizes, p2p, err);
+  for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
+    made[rank] = calloc(1, sizeof *made[rank]);
+    if (!made[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  }
+  for (int rank = 0; rank < n_ranks; rank++) {
+    if (status != YK_OK) {
+      yk_p2p_destroy(p2p[rank]);
+      nccl[rank]->ops->destroy(nccl[rank]);
+      free(made[rank]);
+      continue;
+    }
+    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks},
+                              .nccl = nccl[rank],
+                              .p2p = p2p[rank],
+                              .stream = yk_cuda_device_stream(devs[rank]),
+                              .row_bytes = row_bytes};
+    yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* in place of NCCL's, which it asks */
+    out[rank] = &made[rank]->base;
+  }
+  return status;
+}
+
+yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows)
+{
+  const auto_comm *end = (const auto_comm *)comm;
+  return route_of(end, n_rows, end->row_bytes);
+}

@@ -1,0 +1,73 @@
+#include "parallel/p2p_sizes.h"
+
+#include <stdbool.h>
+
+#include "base/checked.h"
+
+enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192, DEAD_WORD_BYTES = 256 };
+
+/* Beyond this NCCL takes over; up to here it was slower wherever measured. */
+static const int64_t most_bytes = INT64_C(8) << 20;
+
+int64_t yk_p2p_one_shot_default(int n_ranks)
+{
+  return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
+}
+
+yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
+{
+  const double longest_wait_ms = INT32_MAX;
+  bool goes = n_ranks > 1 && row_bytes > 0 && row_bytes % PACKET_BYTES == 0 && row_bytes <= YK_P2P_MAX_ROW_BYTES;
+  yk_p2p_options o = {.max_row_bytes = yk_max_i64(row_bytes, MAX_ARRAY_ROW_BYTES),
+                      .one_shot_bytes = yk_p2p_one_shot_default(n_ranks)};
+  if (!goes) return o;
+  o.max_bytes = max_rows > most_bytes / row_bytes ? most_bytes : yk_max_i64(max_rows * row_bytes, MAX_ARRAY_ROW_BYTES);
+  double wait_ms = step_limit_s * 750;
+  o.timeout_ms = (int32_t)(wait_ms > longest_wait_ms ? longest_wait_ms : wait_ms);
+  if (step_limit_s > 0 && o.timeout_ms == 0) o.timeout_ms = 1;
+  return o;
+}
+
+static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes)
+{
+  if (n_bytes > options->max_bytes) return YK_P2P_NONE;
+  return n_bytes <= options->one_shot_bytes ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT;
+}
+
+yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes)
+{
+  if (row_bytes <= 0 || row_bytes % PACKET_BYTES != 0 || row_bytes > options->max_row_bytes) return YK_P2P_NONE;
+  if (n_rows > options->max_bytes / row_bytes) return YK_P2P_NONE;
+  return by_size(options, n_rows * row_bytes);
+}
+
+/* Rows of no meaning: as short as fills the blocks, but 2 KiB to 8 KiB. */
+yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes)
+{
+  const int64_t unit = 32 * PACKET_BYTES; /* a warp's */
+  int64_t even = yk_ceil_div_i64(n_bytes / YK_P2P_BLOCKS, unit) * unit;
+  *row_bytes = yk_min_i64(yk_max_i64(even, MIN_ARRAY_ROW_BYTES), MAX_ARRAY_ROW_BYTES);
+  if (n_bytes % PACKET_BYTES != 0 || *row_bytes > options->max_row_bytes) return YK_P2P_NONE;
+  return by_size(options, n_bytes);
+}
+
+/* Packets that one block needs for a source: a message of more rows than blocks is at most twice its even share. */
+static int64_t block_packets(int64_t max_bytes, int64_t max_row_bytes)
+{
+  int64_t share = yk_ceil_div_i64(2 * max_bytes, YK_P2P_BLOCKS);
+  return yk_ceil_div_i64(yk_max_i64(share, max_row_bytes), PACKET_BYTES);
+}
+
+yk_p2p_layout yk_p2p_layout_of(const yk_p2p_options *options, int n_ranks)
+{
+  yk_p2p_layout layout = {0};
+  if (options->max_bytes <= 0) return layout;
+  int64_t whole_bytes = yk_min_i64(options->one_shot_bytes, options->max_bytes);
+  layout.one_shot_packets = block_packets(whole_bytes, options->max_row_bytes);
+  if (whole_bytes < options->max_bytes)
+    layout.two_shot_packets = block_packets(yk_ceil_div_i64(options->max_bytes, n_ranks), options->max_row_bytes);
+  layout.n_slot_packets =
+      (int64_t)YK_P2P_BLOCKS * YK_P2P_SETS * n_ranks * (layout.one_shot_packets + 2 * layout.two_shot_packets);
+  layout.n_bytes = layout.n_slot_packets * PACKET_BYTES + YK_P2P_STATE_BYTES + DEAD_WORD_BYTES;
+  return layout;
+}
