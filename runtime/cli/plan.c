@@ -1,10 +1,11 @@
-/* yoke plan - what a model takes on 1 to 8 ranks, without loading it. */
+/* yoke plan - what a model takes on 1 to 8 ranks, without loading it, and what connects the GPUs. */
 #include <jansson.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/model_options.h"
+#include "cli/plan_links.h"
 #include "cli/units.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
@@ -13,12 +14,14 @@ static const char *const format_names[] = {"text", "json", NULL};
 typedef struct plan_options {
   yk_model_options model;
   int64_t device_memory_bytes;
+  bool no_link_test;
   int format;
 } plan_options;
 
 static const char examples[] = "  yoke plan -m Qwen3-8B-AWQ\n"
                                "  yoke plan -m Qwen3-8B-AWQ --device-memory 24GiB --max-model-len 8192\n"
-                               "  yoke plan -m Qwen3-8B-AWQ --tp 4 --format json\n";
+                               "  yoke plan -m Qwen3-8B-AWQ --tp 4 --format json\n"
+                               "  yoke plan -m Qwen3-8B-AWQ --no-link-test\n";
 
 /* True: go on. */
 static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
@@ -26,15 +29,19 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   const yk_option own[] = {
       {"device-memory", NULL, YK_OPTION_BYTES, &options->device_memory_bytes, "SIZE",
        .help = "memory of each device, as 80GiB", .fallback = "what is found"},
-      {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL, .help = "json prints one object a line per rank count",
-       .choices = format_names},
+      {"no-link-test", NULL, YK_OPTION_FLAG, &options->no_link_test,
+       .help = "do not measure what connects several GPUs, which takes some seconds and 200 MB on each"},
+      {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL,
+       .help = "json prints one object a line per rank count, then one of GPUs and links", .choices = format_names},
   };
-  const yk_option_group groups[] = {{"Plan", own, 2}, yk_model_options_group(&options->model)};
+  const yk_option_group groups[] = {{"Plan", own, 3}, yk_model_options_group(&options->model)};
   const yk_command command = {
       "plan",
       "--model DIR [options]",
       "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the "
-      "bytes that each rank takes, and how many tokens of KV fit. Loads no weights.",
+      "bytes that each rank takes, and how many tokens of KV fit; then the GPUs, and what tests of each link between "
+      "them "
+      "and of sums over them give. Loads no weights.",
       examples,
       groups,
       2};
@@ -114,6 +121,12 @@ static yk_status run(const plan_options *options, const yk_console *console, yk_
     }
     print_row(&plan);
   }
+  const yk_links_options links = {.wants_gpus = engine.device != YK_DEVICE_CPU,
+                                  .device_ids = engine.device_ids,
+                                  .n_devices = one ? engine.n_ranks : YOKE_MAX_RANKS,
+                                  .measures = !options->no_link_test && !options->device_memory_bytes,
+                                  .as_json = options->format == FORMAT_JSON};
+  YK_TRY(yk_plan_links_print(&links, err));
   return yk_cli_flush(err);
 }
 

@@ -21,7 +21,7 @@ class Help(harness.Case):
             "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "temperature", "top-k", "top-p", "min-p",
                          "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens", "ignore-eos",
                          "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
-            "plan": ["device-memory", "format"],
+            "plan": ["device-memory", "no-link-test", "format"],
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
