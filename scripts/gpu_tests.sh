@@ -5,11 +5,15 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
-Usage: scripts/gpu_tests.sh [PATTERN...]
+Usage: scripts/gpu_tests.sh [--sanitize] [PATTERN...]
 
 Runs the GPU tests of a package made by scripts/package.sh, without CMake; of a build tree with YOKE_BUILD=DIR. With
 PATTERNs only the tests whose name contains one. Where the machine has no GPU they are skipped; YOKE_REQUIRE_GPU=N makes
 fewer than N GPUs a failure, and tests that need more than N are skipped.
+
+--sanitize runs the tests of single operations instead, on few shapes, under compute-sanitizer: memcheck, racecheck,
+initcheck and synccheck, one line a tool and test. A PATTERN may also be a part of "TOOL TEST". Any finding is a failure,
+and so is a run longer than YOKE_SANITIZER_LIMIT_S (240). YOKE_SANITIZER_OPTIONS are handed on.
 
 CUDA's libraries are taken from LD_LIBRARY_PATH, the system, /usr/local/cuda*, or the packages of python3.
 Exit code: 0 where nothing failed.
@@ -17,7 +21,13 @@ HELP
   exit 0
 fi
 
+sanitize=no
+if [ "${1:-}" = --sanitize ]; then
+  sanitize=yes
+  shift
+fi
 bin=${YOKE_BUILD:-.}/bin
+export YOKE_TESTS_DIR="$PWD/tests"
 
 # Folders that may hold libcublas and libnccl where the system's loader does not know them.
 cuda_folders() {
@@ -72,12 +82,100 @@ run() {
   echo "$name: $result, $(($(date +%s) - started)) s"
 }
 
-for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
-  name=$(basename "$test")
-  if [ -x "$test" ] && is_wanted "$name" "$@"; then run "$name" "$test"; fi
-done
-for script in tests/e2e/cuda_*.py; do
-  name=$(basename "$script" .py)
-  if is_wanted "$name" "$@"; then run "$name" python3 -B "$script" "$bin/yoke"; fi
-done
+# The library's own kernels are not searched for races; what they are given is checked by the other tools.
+not_ours=kns=cublas,kns=cutlass,kns=nvjet,kns=gemm,kns=gemv,kns=xmma,kns=splitK
+
+# One tool on one test: its log and exit code into $work.
+run_sanitizer() {
+  tool=$1
+  test=$2
+  set -- --tool "$tool" --error-exitcode 99 --report-api-errors no
+  case $tool in racecheck | synccheck) set -- "$@" --kernel-name-exclude "$not_ours" ;; esac
+  started=$(date +%s)
+  code=0
+  # shellcheck disable=SC2086 # options are words
+  YOKE_TEST_SMALL=1 timeout -k 5 "${YOKE_SANITIZER_LIMIT_S:-240}" "$sanitizer" "$@" ${YOKE_SANITIZER_OPTIONS:-} \
+    "$test" >"$work/$tool.$(basename "$test").log" 2>&1 || code=$?
+  echo "$code $(($(date +%s) - started))" >"$work/$tool.$(basename "$test").end"
+}
+
+# "0 errors": what the tool says at its end.
+findings_of() {
+  sed -n 's/^=* *\(RACECHECK\|ERROR\) SUMMARY: *//p' "$1" | tail -n 1
+}
+
+report_sanitizer() {
+  tool=$1
+  name=$2
+  log=$work/$tool.$name.log
+  read -r code seconds <"$work/$tool.$name.end"
+  findings=$(findings_of "$log")
+  result=$findings
+  case $code in
+  77) result=skipped ;;
+  124) result="FAILED: not done after $seconds s" ;;
+  *) case "$code $findings" in
+    '0 0 '*) ;;
+    *)
+      result="FAILED ($code): ${findings:-no summary}"
+      ;;
+    esac ;;
+  esac
+  case $result in
+  FAILED*)
+    n_failed=$((n_failed + 1))
+    head -c 6000 "$log"
+    echo ...
+    tail -n 15 "$log"
+    ;;
+  esac
+  echo "$tool $name: $result, $seconds s"
+}
+
+# A tool's tests run side by side: most of their time is the host's.
+sanitize_tests() {
+  sanitizer=
+  for path in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /usr/local/cuda*/compute-sanitizer/compute-sanitizer; do
+    if command -v "$path" >/dev/null 2>&1; then sanitizer=$(command -v "$path"); fi
+  done
+  if [ -z "$sanitizer" ]; then
+    echo "compute-sanitizer is missing: it comes with the CUDA toolkit" >&2
+    exit 1
+  fi
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  for tool in memcheck racecheck initcheck synccheck; do
+    wanted=
+    for test in "$bin"/test_op_cuda_*; do
+      if [ -x "$test" ] && is_wanted "$tool $(basename "$test")" "$@"; then
+        wanted="$wanted $(basename "$test")"
+        run_sanitizer "$tool" "$test" &
+      fi
+    done
+    wait
+    for name in $wanted; do report_sanitizer "$tool" "$name"; done
+  done
+}
+
+run_tests() {
+  for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
+    name=$(basename "$test")
+    if [ -x "$test" ] && is_wanted "$name" "$@"; then run "$name" "$test"; fi
+  done
+  for source in tests/e2e/test_*.c; do # those of whole engines, on 1 to 4 GPUs
+    test=$bin/$(basename "$source" .c)
+    for n_gpus in 1 2 3 4; do
+      name=$(basename "$test").gpu$n_gpus
+      if [ -x "$test" ] && is_wanted "$name" "$@"; then
+        run "$name" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$test"
+      fi
+    done
+  done
+  for script in tests/e2e/cuda_*.py; do
+    name=$(basename "$script" .py)
+    if is_wanted "$name" "$@"; then run "$name" python3 -B "$script" "$bin/yoke"; fi
+  done
+}
+
+if [ $sanitize = yes ]; then sanitize_tests "$@"; else run_tests "$@"; fi
 [ "$n_failed" -eq 0 ]

@@ -32,6 +32,10 @@ if [ -x "$build/bin/yoke_with_faults" ]; then cp "$build/bin/yoke_with_faults" "
 for test in "$build"/bin/test_*cuda* "$build"/bin/test_*nccl* "$build"/bin/bench_* "$build/bin/dump_logits"; do
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done
+for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
+  test=$build/bin/$(basename "$source" .c)
+  if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
+done
 strip --strip-debug "$root"/bin/*
 
 # What the machine has of its own: libc and its parts, the compilers' runtime, driver, CUDA, NCCL.

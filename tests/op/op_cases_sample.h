@@ -147,12 +147,12 @@ static inline yk_sample_row random_row(op_random *random)
 }
 
 /* Every draw is the one that the definition gives; close calls are rare and then skipped. */
-static inline void check_sample_draws(const op_target *target)
+static inline void check_sample_some_draws(const op_target *target, int n_cases)
 {
-  enum { N_CASES = 150, N_ROWS = 12 };
+  enum { N_ROWS = 12 };
   static const int32_t vocabs[] = {1, 2, 33, 257, 1500};
   int n_skipped = 0;
-  for (int c = 0; c < N_CASES; c++) {
+  for (int c = 0; c < n_cases; c++) {
     op_random random = {.seed = 30 + (uint32_t)c};
     int32_t vocab = vocabs[c % 5];
     int n_shards = vocab < 8 ? 1 : (int)op_between(&random, 1, 8);
@@ -177,7 +177,12 @@ static inline void check_sample_draws(const op_target *target)
     free(logits);
     dev->ops->destroy(dev);
   }
-  assert_true(n_skipped < N_CASES * N_ROWS / 20);
+  assert_true(n_skipped < n_cases * N_ROWS / 20);
+}
+
+static inline void check_sample_draws(const op_target *target)
+{
+  check_sample_some_draws(target, 150);
 }
 
 /* The ids that many draws show are exactly the set that the filters keep, and come as often as they should. */
@@ -444,7 +449,7 @@ static inline void check_sample_refusals(const op_target *target)
 }
 
 /* A vocabulary of the real size, every filter: the definition again, and no step that grows beyond reason. */
-static inline void check_sample_large(const op_target *target)
+static inline void check_sample_large_draws(const op_target *target, uint32_t n_draws)
 {
   enum { VOCAB = 151936 };
   op_random random = {.seed = 2};
@@ -457,7 +462,7 @@ static inline void check_sample_large(const op_target *target)
                                          {.temperature = 1.0f, .top_p = 0.9999f, .min_p = 0.0001f}};
   for (size_t p = 0; p < sizeof params / sizeof *params; p++) {
     ref_kept kept = ref_filter(logits, VOCAB, &params[p]);
-    for (uint32_t position = 0; position < 4; position++) {
+    for (uint32_t position = 0; position < n_draws; position++) {
       yk_sample_row row = params[p];
       row.position = position;
       yk_sampled out;
@@ -470,6 +475,11 @@ static inline void check_sample_large(const op_target *target)
   }
   free(logits);
   dev->ops->destroy(dev);
+}
+
+static inline void check_sample_large(const op_target *target)
+{
+  check_sample_large_draws(target, 4);
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* op_cuda_target.h - GPU 0 as a target, and what the GPU's arithmetic may cost.
  *
  * A test that needs N GPUs says gpu_gate(N) first. YOKE_REQUIRE_GPU=M makes fewer than M GPUs a failure, and tests that
- * need more than M skip.                                                                                             */
+ * need more than M skip. YOKE_TEST_SMALL=1 asks for the fewest shapes that still run every kernel on every path of its own,
+ * for tools that slow kernels down a hundredfold.                                                                    */
 #ifndef YK_TESTS_OP_CUDA_TARGET_H
 #define YK_TESTS_OP_CUDA_TARGET_H
 
@@ -24,6 +25,12 @@ static inline int gpu_gate(int n_needed)
   else
     printf("skipped, needs %d GPUs\n", n_needed);
   return GPU_SKIP;
+}
+
+static inline bool gpu_is_small(void)
+{
+  const char *small = getenv("YOKE_TEST_SMALL");
+  return small && strcmp(small, "1") == 0;
 }
 
 static const yk_dtype gpu_dtypes[] = {YK_F16, YK_BF16};

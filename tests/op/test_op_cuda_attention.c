@@ -17,11 +17,19 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
              shape->heads.head_dim, rope, attention);
 }
 
+/* More heads to one KV head than fit a tile of eight. */
+static const scene_shape crowded_scenes[] = {
+    {{20, 1, 64, 20, 0, 0}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
+    {{32, 2, 128, 16, 0, 0}, 2, {{120, 1}, {5, 30}}, 50, true},
+};
+
 static void test_table(void **state)
 {
   (void)state;
-  for (int d = 0; d < N_GPU_DTYPES; d++)
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
     for (int i = 0; i < N_SCENES; i++) check_scene(gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
+    for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
+  }
 }
 
 static void random_scene(op_random *random, scene_shape *shape)
@@ -53,6 +61,22 @@ static void test_random_scenes(void **state)
   }
 }
 
+/* Each head size that has kernels of its own, in both types, with and without a prompt. */
+static void test_few_scenes(void **state)
+{
+  (void)state;
+  static const int32_t head_dims[] = {64, 80, 96, 128, 20};
+  for (uint32_t i = 0; i < 20; i++) {
+    op_random random = {.seed = 9000 + i};
+    scene_shape shape;
+    random_scene(&random, &shape);
+    shape.heads.head_dim = head_dims[i % 5];
+    for (int q = 0; i >= 10 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
+    check_scene(gpu_dtypes[i % 2], &shape, 70 + i);
+  }
+  for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[i], &crowded_scenes[i], 60 + i);
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -82,5 +106,6 @@ int main(void)
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes)};
+  return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,16 @@ static void test_packed(void **state)
       for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
 }
 
+static void test_few_shapes(void **state)
+{
+  (void)state;
+  static const int32_t token_counts[] = {1, 12, 24, 60, 130, 300}; /* tiles of every size */
+  for (int c = 0; c < N_LINEAR_CASES; c++) check_case(gpu_dtypes[c % 2], &linear_cases[c], 7, 100 + (uint32_t)c);
+  for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+    for (size_t t = 0; t < sizeof token_counts / sizeof *token_counts; t++)
+      check_case(gpu_dtypes[(c + t) % 2], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
+}
+
 static void test_random_shapes(void **state)
 {
   (void)state;
@@ -134,5 +144,6 @@ int main(void)
       cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_same_bits_again), cmocka_unit_test(test_contradictions_are_refused),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_shapes)};
+  return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

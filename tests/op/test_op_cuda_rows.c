@@ -33,6 +33,16 @@ static void test_rows(void **state)
   }
 }
 
+static void test_few_rows(void **state)
+{
+  (void)state;
+  static const int32_t hiddens[] = {1, 20, 256, 2051};
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
+    for (size_t h = 0; h < sizeof hiddens / sizeof *hiddens; h++) check_shape(gpu_dtypes[d], 2, hiddens[h]);
+    check_shape(gpu_dtypes[d], 1, 24512);
+  }
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -115,5 +125,6 @@ int main(void)
       cmocka_unit_test(test_gpus_describe_themselves),
       cmocka_unit_test(test_uploads_may_outrun_the_copy),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_few_rows)};
+  return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,18 @@ SAMPLE_TEST(penalties)
 SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
 
+static void test_some_draws(void **state)
+{
+  (void)state;
+  check_sample_some_draws(&cuda_target, 15);
+}
+
+static void test_a_large_draw(void **state)
+{
+  (void)state;
+  check_sample_large_draws(&cuda_target, 1);
+}
+
 enum { VOCAB = 151936, N_ROWS = 256 };
 
 static double seconds_of_sampling(yk_device *dev, const yk_sample_args *args)
@@ -104,5 +116,9 @@ int main(void)
       cmocka_unit_test(test_large),        cmocka_unit_test(test_penalties),   cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_like_the_cpu),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest small[] = {
+      cmocka_unit_test(test_some_draws), cmocka_unit_test(test_logprobs),     cmocka_unit_test(test_bad_logits),
+      cmocka_unit_test(test_penalties),  cmocka_unit_test(test_a_large_draw),
+  };
+  return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }
