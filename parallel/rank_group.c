@@ -57,7 +57,7 @@ static void run_command(worker *self, const void *command)
   bool must_signal = false;
   if (status != YK_OK) {
     yk_err_set(&err, status, "rank %d failed: %s", self->rank, yk_status_name(status));
-    err.rank = self->rank;
+    if (err.rank < 0) err.rank = self->rank; /* else it tells of another, which did not come */
     pthread_mutex_lock(&group->mutex);
     must_signal = record_failure(group, &err);
     pthread_mutex_unlock(&group->mutex);

@@ -22,7 +22,7 @@
 typedef struct yk_rank_group yk_rank_group;
 
 typedef struct yk_rank_group_ops {
-  /* Runs command on rank, on the rank's own thread. Sets err on failure (the group fills err->rank). */
+  /* Runs command on rank, on the rank's own thread. Sets err on failure; err->rank where that is another's. */
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
   /* Must make every rank's run return soon; called once, from any thread, without locks held. May be NULL. */
   void (*on_failure)(void *context);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "model/model.h"
+#include "parallel/p2p_sizes.h"
 
 #ifdef YOKE_HAVE_CUDA
 #include "fault/hook/fault_kernels.h"
@@ -259,4 +260,15 @@ yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model
   interpose_comm(comm);
   pthread_mutex_unlock(&mutex);
   return __real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err);
+}
+
+/* No slots for sums between peers: then they go over NCCL. */
+yk_p2p_options __real_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
+yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
+yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
+{
+  const char *way = getenv("YOKE_FAULT_SUMS");
+  yk_p2p_options options = __real_yk_p2p_options_for(n_ranks, max_rows, row_bytes, step_limit_s);
+  if (way && strcmp(way, "nccl") == 0) options.max_bytes = 0;
+  return options;
 }

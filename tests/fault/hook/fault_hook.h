@@ -14,8 +14,10 @@
  *            no-memory        alloc: it asks for twice what the GPU has
  *            bad-pointer      gather: it is given NULL, which NCCL refuses with NCCL_CHECK_POINTERS=1
  *
- * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create and yk_model_create; the
- * library itself knows nothing of it. Ranks are counted as their devices are created.                               */
+ * YOKE_FAULT_SUMS=nccl has GPUs sum over NCCL whatever the size.
+ *
+ * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create and
+ * yk_p2p_options_for; the library itself knows nothing of it. Ranks are counted as their devices are created.       */
 #ifndef TESTS_FAULT_HOOK_FAULT_HOOK_H
 #define TESTS_FAULT_HOOK_FAULT_HOOK_H
 
