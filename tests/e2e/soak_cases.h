@@ -1,0 +1,36 @@
+/* soak_cases.h - what the soak asks for: distinct requests of every kind over slices of one text, each with the answer it
+ * gets alone.                                                                                                        */
+#ifndef TESTS_E2E_SOAK_CASES_H
+#define TESTS_E2E_SOAK_CASES_H
+
+#include "e2e/engine_fixture.h"
+
+enum { SOAK_MAX_PROMPT = 300, SOAK_MAX_OUTPUT = 180 };
+
+typedef struct soak_case {
+  yk_request_options options; /* its ids point into the text, the rest into this case */
+  yk_token_bias bias;
+  int32_t stop_id;
+  const char *stop_string;
+  bool is_greedy; /* with nothing added to the logits, so that margins are those of the choice */
+  answer alone;
+} soak_case;
+
+typedef struct soak_cases {
+  int32_t *text;
+  size_t n_text;
+  soak_case *cases;
+  int n_cases;
+} soak_cases;
+
+/* Cases are the same for the same seed. The text is <model_dir>/heldout.txt. Fails the test where it cannot be read. */
+void soak_cases_create(soak_cases *out, yk_engine *engine, const char *model_dir, int n_cases, uint64_t seed);
+
+/* Run each alone on an engine that does nothing else. */
+void soak_cases_answer(soak_cases *cases, yk_engine *engine);
+void soak_cases_destroy(soak_cases *cases);
+
+/* A number from 0 to n - 1 that depends on all of these. */
+int32_t soak_draw(uint64_t seed, uint32_t item, uint32_t what, int32_t n);
+
+#endif
