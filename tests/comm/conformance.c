@@ -5,12 +5,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 
 /* Checks run on rank threads, where cmocka may not fail: they count, and the test asserts on the counts. */
@@ -23,7 +25,8 @@ typedef struct rank_case {
   yk_status status;
   void *result; /* host copy, to compare ranks bit for bit */
   size_t result_bytes;
-  bool misbehave; /* this rank takes no part, and later aborts */
+  bool misbehave; /* this rank takes no part, and may later abort */
+  int misbehaving_rank;
 } rank_case;
 
 typedef void (*rank_body)(rank_case *c);
@@ -67,7 +70,8 @@ static void keep_result(rank_case *c, const void *array, size_t bytes)
 static void expect_close(rank_case *c, size_t i, double expected, double magnitude)
 {
   double found = yk_dtype_load(c->dtype, c->result, i);
-  double tolerance = c->fixture->rounding_steps * rounding_step(c->dtype) * magnitude * 1.01;
+  double n_steps = c->fixture->rounding_steps(c->comm->n_ranks, (comm_shape){c->n_rows, c->hidden});
+  double tolerance = n_steps * rounding_step(c->dtype) * magnitude * 1.01;
   if (!(fabs(found - expected) <= tolerance)) c->mismatches++;
 }
 
@@ -83,10 +87,17 @@ static double sum_over_ranks(const rank_case *c, size_t i, double *magnitude)
   return sum;
 }
 
+/* Making arrays takes a different time on every rank, which a time limit is not to count. */
+static void meet(rank_case *c)
+{
+  if (c->comm->ops->barrier(c->comm, NULL) != YK_OK) c->mismatches++;
+}
+
 static void all_reduce_body(rank_case *c)
 {
   size_t n = (size_t)c->n_rows * (size_t)c->hidden;
   void *data = device_array(c, c->comm->rank, n);
+  meet(c);
   c->status = c->comm->ops->all_reduce_sum(c->comm, data, (int64_t)n, c->dtype, NULL);
   keep_result(c, data, n * yk_dtype_bytes(c->dtype));
   for (size_t i = 0; i < n; i++) {
@@ -105,6 +116,7 @@ static void sum_add_norm_body(rank_case *c)
   void *partial = device_array(c, c->comm->rank, n), *residual = device_array(c, RESIDUAL, n);
   void *w = device_array(c, WEIGHT, hidden), *y = device_array(c, WEIGHT, n);
   yk_sum_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps};
+  meet(c);
   c->status = c->comm->ops->sum_add_norm(c->comm, &args, NULL);
   keep_result(c, residual, bytes);
   for (size_t i = 0; i < n; i++) {
@@ -171,6 +183,162 @@ static void abort_body(rank_case *c)
   if (c->comm->ops->barrier(c->comm, NULL) == YK_OK) c->mismatches++; /* it stays aborted */
 }
 
+/* ---- Sums in a row, one by one and recorded ---- */
+
+enum { N_CHAIN = 6, N_REPLAYS = 3 };
+
+/* Of the sums of a chain; the case's own number of rows is the most. */
+static int32_t chain_rows(const rank_case *c, int i)
+{
+  static const int32_t rows[N_CHAIN] = {1, 40, 5, 1, 300, 1100};
+  return rows[i] < c->n_rows ? rows[i] : c->n_rows;
+}
+
+typedef struct chain {
+  void *source, *partial, *residual, *y, *w, *row_numbers;
+} chain;
+
+/* partial, which a sum may overwrite, is copied anew before each. */
+static yk_status run_chain(rank_case *c, const chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  for (int i = 0; i < N_CHAIN; i++) {
+    int32_t n_rows = chain_rows(c, i);
+    yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
+    yk_sum_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f};
+    YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
+    YK_TRY(c->comm->ops->sum_add_norm(c->comm, &sum, NULL));
+  }
+  return YK_OK;
+}
+
+static yk_status replay_chain(rank_case *c, const chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  yk_graph *graph = NULL;
+  YK_TRY(dev->ops->graph_begin(dev, NULL));
+  yk_status status = run_chain(c, a), ended = dev->ops->graph_end(dev, status == YK_OK ? &graph : NULL, NULL);
+  for (int i = 0; i < N_REPLAYS && status == YK_OK && ended == YK_OK; i++)
+    status = dev->ops->graph_run(dev, graph, NULL);
+  if (graph) dev->ops->graph_destroy(dev, graph);
+  return status == YK_OK ? ended : status;
+}
+
+/* Small whole numbers, which every type adds up exactly: rank 0 brings twos, the others ones. */
+static void make_chain(rank_case *c, chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  size_t number_bytes = (size_t)c->n_rows * sizeof(int32_t);
+  int32_t *numbers = malloc(number_bytes);
+  void **const arrays[] = {&a->source, &a->partial, &a->residual, &a->y, &a->w};
+  char *host = malloc(bytes);
+  for (size_t i = 0; i < n; i++) yk_dtype_store(c->dtype, host, i, c->comm->rank == 0 ? 2 : 1);
+  for (int32_t i = 0; i < c->n_rows; i++) numbers[i] = i;
+  for (int i = 0; i < 5; i++)
+    if (dev->ops->alloc(dev, bytes, arrays[i], NULL) != YK_OK) c->mismatches++;
+  if (dev->ops->alloc(dev, number_bytes, &a->row_numbers, NULL) != YK_OK ||
+      dev->ops->upload(dev, a->row_numbers, numbers, number_bytes, NULL) != YK_OK ||
+      dev->ops->upload(dev, a->source, host, bytes, NULL) != YK_OK)
+    c->mismatches++;
+  free(numbers);
+  free(host);
+}
+
+static void chain_body(rank_case *c)
+{
+  chain a = {0};
+  yk_device *dev = c->comm->dev;
+  make_chain(c, &a);
+  meet(c);
+  int n_runs = 1 + (dev->ops->graph_begin ? N_REPLAYS : 0);
+  c->status = run_chain(c, &a);
+  if (c->status == YK_OK && dev->ops->graph_begin) c->status = replay_chain(c, &a);
+  size_t hidden = (size_t)c->hidden;
+  keep_result(c, a.residual, (size_t)c->n_rows * hidden * yk_dtype_bytes(c->dtype));
+  for (int32_t row = 0; row < c->n_rows; row++) {
+    int n_sums = 0;
+    for (int i = 0; i < N_CHAIN; i++) n_sums += row < chain_rows(c, i);
+    for (size_t column = 0; column < hidden; column++)
+      if (yk_dtype_load(c->dtype, c->result, (size_t)row * hidden + column) !=
+          (float)(n_runs * n_sums * (c->comm->n_ranks + 1)))
+        c->mismatches++;
+  }
+  void *const arrays[] = {a.source, a.partial, a.residual, a.y, a.w, a.row_numbers};
+  for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
+}
+
+/* ---- Ranks that do not come ---- */
+
+/* What a sum needs: partial, residual, y, w. */
+static void make_sum(rank_case *c, yk_sum_add_norm_args *args)
+{
+  size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden;
+  *args = (yk_sum_add_norm_args){.partial = device_array(c, c->comm->rank, n),
+                                 .residual = device_array(c, 1, n),
+                                 .y = device_array(c, 2, n),
+                                 .w = device_array(c, 3, hidden),
+                                 .n_rows = c->n_rows,
+                                 .hidden = c->hidden,
+                                 .alpha = 1,
+                                 .eps = 1e-5f};
+}
+
+static void free_sum(rank_case *c, const yk_sum_add_norm_args *args)
+{
+  yk_device *dev = c->comm->dev;
+  void *const arrays[] = {args->partial, args->residual, args->y, (void *)(uintptr_t)args->w};
+  for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
+}
+
+static yk_status sum_and_wait(rank_case *c, const yk_sum_add_norm_args *args, yk_err *err)
+{
+  YK_TRY(c->comm->ops->sum_add_norm(c->comm, args, err));
+  return c->comm->dev->ops->sync(c->comm->dev, err);
+}
+
+/* Aborted while a device waits for the rank that does not come. */
+static void abort_sum_body(rank_case *c)
+{
+  yk_sum_add_norm_args args;
+  make_sum(c, &args);
+  meet(c);
+  if (c->misbehave) {
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    c->comm->ops->abort(c->comm);
+  }
+  c->status = sum_and_wait(c, &args, NULL);
+  if (sum_and_wait(c, &args, NULL) == YK_OK) c->mismatches++; /* it stays aborted */
+  if (c->comm->dev->ops->settle) c->comm->dev->ops->settle(c->comm->dev);
+  free_sum(c, &args);
+}
+
+/* Every other rank says who did not come, in time. */
+static void missing_body(rank_case *c)
+{
+  yk_sum_add_norm_args args;
+  yk_err err = YK_ERR_INIT;
+  char name[16];
+  make_sum(c, &args);
+  meet(c);
+  c->status = YK_E_COMM;
+  if (!c->misbehave) {
+    int64_t start_ns = yk_clock_now_ns();
+    c->status = sum_and_wait(c, &args, &err);
+    double waited_s = yk_clock_seconds_since(start_ns);
+    snprintf(name, sizeof name, "for rank %d", c->misbehaving_rank);
+    if (err.rank != c->misbehaving_rank || !strstr(err.message, name) || waited_s > c->fixture->step_limit_s) {
+      printf("rank %d: expected \"%s\", found rank %d, \"%s\", after %.3f s\n", c->comm->rank, name, err.rank,
+             err.message, waited_s);
+      c->mismatches++;
+    }
+    if (sum_and_wait(c, &args, NULL) == YK_OK) c->mismatches++; /* it stays so */
+  }
+  free_sum(c, &args);
+}
+
+/* ---- Running ---- */
+
 typedef struct thread_start {
   rank_case *c;
   rank_body body;
@@ -183,78 +351,139 @@ static void *run_rank(void *argument)
   return NULL;
 }
 
-typedef struct shape {
+/* Devices and their ends. */
+typedef struct session {
+  const comm_fixture *fixture;
   int n_ranks;
   yk_dtype dtype;
-  int32_t n_rows, hidden;
-} shape;
-
-/* Run body on every rank at once, then check status, tolerances and that all ranks hold the same bits. */
-static void run_case(const comm_fixture *fixture, const shape *s, rank_body body, yk_status expected,
-                     int misbehaving_rank)
-{
   yk_device *devs[YK_MAX_RANKS];
   yk_comm *comms[YK_MAX_RANKS];
-  if (!fixture->open(s->n_ranks, s->dtype, devs, comms)) return;
+} session;
+
+static bool open_session(session *s, const comm_fixture *fixture, int n_ranks, yk_dtype dtype)
+{
+  *s = (session){.fixture = fixture, .n_ranks = n_ranks, .dtype = dtype};
+  return fixture->open(n_ranks, dtype, s->devs, s->comms);
+}
+
+static void close_session(session *s)
+{
+  s->fixture->close(s->n_ranks, s->devs, s->comms);
+}
+
+/* Run body on every rank at once, then check status, tolerances and that all ranks hold the same bits. */
+static void run_case(session *s, comm_shape shape, rank_body body, yk_status expected, int misbehaving_rank)
+{
   rank_case cases[YK_MAX_RANKS];
   thread_start starts[YK_MAX_RANKS];
   pthread_t threads[YK_MAX_RANKS];
   for (int rank = 0; rank < s->n_ranks; rank++) {
-    cases[rank] = (rank_case){.fixture = fixture,
-                              .comm = comms[rank],
+    cases[rank] = (rank_case){.fixture = s->fixture,
+                              .comm = s->comms[rank],
                               .dtype = s->dtype,
-                              .n_rows = s->n_rows,
-                              .hidden = s->hidden,
+                              .n_rows = shape.n_rows,
+                              .hidden = shape.hidden,
                               .status = YK_E_INTERNAL,
-                              .misbehave = rank == misbehaving_rank};
+                              .misbehave = rank == misbehaving_rank,
+                              .misbehaving_rank = misbehaving_rank};
     starts[rank] = (thread_start){&cases[rank], body};
     assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &starts[rank]), 0);
   }
   for (int rank = 0; rank < s->n_ranks; rank++) pthread_join(threads[rank], NULL);
+  bool good = true;
   for (int rank = 0; rank < s->n_ranks; rank++) {
-    assert_int_equal(cases[rank].status, expected);
-    assert_int_equal(cases[rank].mismatches, 0);
-    if (cases[rank].result && rank > 0) assert_memory_equal(cases[rank].result, cases[0].result, cases[0].result_bytes);
+    const rank_case *c = &cases[rank];
+    bool same = !c->result || memcmp(c->result, cases[0].result, c->result_bytes) == 0;
+    if (c->status == expected && c->mismatches == 0 && same) continue;
+    good = false;
+    printf("rank %d of %d, %s [%d, %d]: expected %s, found %s; %d mismatches%s\n", rank, s->n_ranks,
+           yk_dtype_name(s->dtype), shape.n_rows, shape.hidden, yk_status_name(expected), yk_status_name(c->status),
+           c->mismatches, same ? "" : "; other bits than rank 0");
   }
   for (int rank = 0; rank < s->n_ranks; rank++) free(cases[rank].result);
-  fixture->close(s->n_ranks, devs, comms);
+  assert_true(good);
 }
 
-static void for_all_shapes(const comm_fixture *fixture, rank_body body)
+static const yk_dtype dtypes[] = {YK_F16, YK_BF16, YK_F32};
+
+/* with_large: also the shapes that only this transport is tested with. */
+static void for_all_shapes(const comm_fixture *fixture, rank_body body, bool with_large)
 {
-  static const yk_dtype dtypes[] = {YK_F16, YK_BF16, YK_F32};
-  static const int32_t rows[] = {1, 5, 33}, hiddens[] = {8, 96, 1000};
+  static const comm_shape shapes[] = {{1, 8}, {5, 96}, {33, 1000}, {3, 1001}};
   for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
-    for (size_t d = 0; d < 3; d++)
-      for (size_t i = 0; i < 3; i++)
-        run_case(fixture, &(shape){n_ranks, dtypes[d], rows[i], hiddens[i]}, body, YK_OK, -1);
+    for (size_t d = 0; d < 3; d++) {
+      session s;
+      if (!open_session(&s, fixture, n_ranks, dtypes[d])) continue;
+      for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_case(&s, shapes[i], body, YK_OK, -1);
+      for (int i = 0; with_large && n_ranks > 1 && i < fixture->n_large_shapes; i++)
+        run_case(&s, fixture->large_shapes[i], body, YK_OK, -1);
+      close_session(&s);
+    }
 }
 
 static void all_reduce_adds_over_ranks(void **state)
 {
-  for_all_shapes(*state, all_reduce_body);
+  for_all_shapes(*state, all_reduce_body, true);
 }
 
 static void sum_add_norm_is_sum_then_norm(void **state)
 {
-  for_all_shapes(*state, sum_add_norm_body);
+  for_all_shapes(*state, sum_add_norm_body, true);
 }
 
 static void gather_brings_all_to_rank_0_in_order(void **state)
 {
-  for_all_shapes(*state, gather_body);
+  for_all_shapes(*state, gather_body, false);
 }
 
 static void broadcast_brings_rank_0_to_all(void **state)
 {
-  for_all_shapes(*state, broadcast_body);
+  for_all_shapes(*state, broadcast_body, false);
+}
+
+static void sums_follow_each_other_and_replay(void **state)
+{
+  const comm_fixture *fixture = *state;
+  for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
+    for (size_t d = 0; d < 3; d++) {
+      session s;
+      if (!open_session(&s, fixture, n_ranks, dtypes[d])) continue;
+      run_case(&s, fixture->n_large_shapes ? (comm_shape){1100, 4096} : (comm_shape){70, 96}, chain_body, YK_OK, -1);
+      close_session(&s);
+    }
+}
+
+/* A session each: what was aborted stays so, and the next one is as good as the first. */
+static void with_one_rank_misbehaving(const comm_fixture *fixture, comm_shape shape, rank_body body)
+{
+  for (int n_ranks = 2; n_ranks <= fixture->max_ranks; n_ranks++) {
+    session s;
+    if (!open_session(&s, fixture, n_ranks, YK_F16)) continue;
+    run_case(&s, shape, body, YK_E_COMM, n_ranks - 1);
+    close_session(&s);
+  }
 }
 
 static void abort_releases_waiting_ranks_and_sticks(void **state)
 {
+  with_one_rank_misbehaving(*state, (comm_shape){1, 8}, abort_body);
+}
+
+static void abort_releases_a_sum_that_waits(void **state)
+{
   const comm_fixture *fixture = *state;
-  for (int n_ranks = 2; n_ranks <= fixture->max_ranks; n_ranks++)
-    run_case(fixture, &(shape){n_ranks, YK_F16, 1, 8}, abort_body, YK_E_COMM, n_ranks - 1);
+  with_one_rank_misbehaving(fixture, (comm_shape){1, 4096}, abort_sum_body);
+  with_one_rank_misbehaving(fixture, (comm_shape){3, 1001}, abort_sum_body);
+  for (int i = 0; i < fixture->n_large_shapes; i++)
+    with_one_rank_misbehaving(fixture, fixture->large_shapes[i], abort_sum_body);
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+  const comm_fixture *fixture = *state;
+  if (fixture->step_limit_s == 0) skip();
+  with_one_rank_misbehaving(fixture, (comm_shape){1, 4096}, missing_body);
+  with_one_rank_misbehaving(fixture, (comm_shape){321, 4096}, missing_body);
 }
 
 int comm_conformance_run(const comm_fixture *fixture)
@@ -264,6 +493,9 @@ int comm_conformance_run(const comm_fixture *fixture)
                                      cmocka_unit_test_prestate(sum_add_norm_is_sum_then_norm, state),
                                      cmocka_unit_test_prestate(gather_brings_all_to_rank_0_in_order, state),
                                      cmocka_unit_test_prestate(broadcast_brings_rank_0_to_all, state),
-                                     cmocka_unit_test_prestate(abort_releases_waiting_ranks_and_sticks, state)};
+                                     cmocka_unit_test_prestate(sums_follow_each_other_and_replay, state),
+                                     cmocka_unit_test_prestate(abort_releases_waiting_ranks_and_sticks, state),
+                                     cmocka_unit_test_prestate(abort_releases_a_sum_that_waits, state),
+                                     cmocka_unit_test_prestate(a_rank_that_does_not_come_is_named, state)};
   return cmocka_run_group_tests_name(fixture->name, tests, NULL, NULL);
 }

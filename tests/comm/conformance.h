@@ -5,6 +5,10 @@
 
 #include "parallel/comm.h"
 
+typedef struct comm_shape {
+  int32_t n_rows, hidden;
+} comm_shape;
+
 typedef struct comm_fixture {
   const char *name;
   /* Make n_ranks devices of dtype and their connected ends. Returns false where this machine cannot (too few GPUs). */
@@ -13,7 +17,10 @@ typedef struct comm_fixture {
   int max_ranks;
   /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that add in
    * float32 and round once need 1; one that rounds at each hop needs more.                                           */
-  double rounding_steps;
+  double (*rounding_steps)(int n_ranks, comm_shape shape);
+  const comm_shape *large_shapes; /* [n_large_shapes] also summed, beyond those that every transport is tested with */
+  int n_large_shapes;
+  double step_limit_s; /* a rank that does not come to a sum is named within this; 0: the transport names nobody */
 } comm_fixture;
 
 /* comm_conformance_run - returns cmocka's count of failed tests. */

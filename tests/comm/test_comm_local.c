@@ -16,8 +16,18 @@ static void close_local(int n_ranks, yk_device **devs, yk_comm **comms)
   }
 }
 
+static double round_once(int n_ranks, comm_shape shape)
+{
+  (void)n_ranks, (void)shape;
+  return 1;
+}
+
 int main(void)
 {
-  comm_fixture fixture = {"local", open_local, close_local, YK_MAX_RANKS, 1};
+  comm_fixture fixture = {.name = "local",
+                          .open = open_local,
+                          .close = close_local,
+                          .max_ranks = YK_MAX_RANKS,
+                          .rounding_steps = round_once};
   return comm_conformance_run(&fixture);
 }
