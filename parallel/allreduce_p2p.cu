@@ -1,6 +1,5 @@
 /* allreduce_p2p.cu - host side: slots, access between devices, launches. See allreduce_p2p.h. */
-#include <atomic>
-#include <new>
+#include <stdlib.h>
 
 #include "parallel/allreduce_p2p.cuh"
 
@@ -9,7 +8,7 @@ using namespace yk_p2p_kernels;
 /* What the ends of one group share; freed with the last of them. */
 struct p2p_group {
   int n_ranks;
-  std::atomic<int> n_ends;
+  int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_MAX_RANKS];
   void *memory[YK_MAX_RANKS];  /* on each device: slots, then block states and the word for failures */
@@ -42,7 +41,7 @@ static void group_free(p2p_group *g)
     if (g->memory[r]) cudaFree(g->memory[r]);
   }
   if (g->page) cudaFreeHost((void *)g->page);
-  delete g;
+  free(g);
 }
 
 static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
@@ -121,7 +120,7 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
       options->timeout_ms < 0)
     return yk_err_set(err, YK_E_INVAL,
                       "peer-to-peer group: sizes must be positive, rows up to 64 KiB, time limit not below 0");
-  p2p_group *g = new (std::nothrow) p2p_group();
+  p2p_group *g = (p2p_group *)calloc(1, sizeof *g); /* the library takes nothing from C++'s */
   if (!g) return yk_err_set(err, YK_E_NOMEM, "peer-to-peer group: out of memory");
   g->n_ranks = n_ranks;
   g->n_ends = n_ranks;
@@ -133,9 +132,15 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
   yk_status status = open_group(g, err);
   cudaSetDevice(current);
   for (int r = 0; status == YK_OK && r < n_ranks; r++) {
-    out[r] = new (std::nothrow) yk_p2p{g, r};
-    if (out[r]) continue;
-    while (r > 0) delete out[--r];
+    out[r] = (yk_p2p *)calloc(1, sizeof *out[r]);
+    if (out[r]) {
+      *out[r] = {g, r};
+      continue;
+    }
+    while (r > 0) {
+      free(out[--r]);
+      out[r] = NULL;
+    }
     status = yk_err_set(err, YK_E_NOMEM, "peer-to-peer group: out of memory");
     break;
   }
@@ -179,8 +184,8 @@ extern "C" void yk_p2p_destroy(yk_p2p *end)
 {
   if (!end) return;
   p2p_group *g = end->group;
-  delete end;
-  if (g->n_ends.fetch_sub(1) == 1) group_free(g);
+  free(end);
+  if (__atomic_sub_fetch(&g->n_ends, 1, __ATOMIC_ACQ_REL) == 0) group_free(g);
 }
 
 /* What every launch of an end is given; two_shot says which kind it is. */

@@ -20,18 +20,15 @@ static const yk_device_info *find_gpu(const yk_device_info *devices, int n, int 
   return NULL;
 }
 
-static yk_status choose_gpus(const yk_links_options *options, const yk_device_info *devices, int n_devices,
-                             gpu_list *out, yk_err *err)
+/* Of those asked for, the ones that this machine has: a plan may be made for others. */
+static void choose_gpus(const yk_links_options *options, const yk_device_info *devices, int n_devices, gpu_list *out)
 {
   for (int i = 0; i < options->n_devices; i++) {
-    int id = options->device_ids ? options->device_ids[i] : i;
-    const yk_device_info *gpu = find_gpu(devices, n_devices, id);
-    if (!gpu && options->device_ids) return yk_err_set(err, YK_E_INVAL, "--devices: this machine has no GPU %d", id);
-    if (!gpu) return YK_OK;
-    out->ids[out->n] = id;
+    const yk_device_info *gpu = find_gpu(devices, n_devices, options->device_ids ? options->device_ids[i] : i);
+    if (!gpu) continue;
+    out->ids[out->n] = gpu->id;
     out->gpus[out->n++] = *gpu;
   }
-  return YK_OK;
 }
 
 static yk_status list_gpus(const yk_links_options *options, gpu_list *out, yk_err *err)
@@ -43,7 +40,7 @@ static yk_status list_gpus(const yk_links_options *options, gpu_list *out, yk_er
   yk_device_info *devices = calloc((size_t)n, sizeof *devices);
   if (!devices) return yk_err_set(err, YK_E_NOMEM, "no memory to list GPUs");
   yk_status status = yk_device_list(devices, n, &n, err);
-  if (status == YK_OK) status = choose_gpus(options, devices, n, out, err);
+  if (status == YK_OK) choose_gpus(options, devices, n, out);
   free(devices);
   return status;
 }
