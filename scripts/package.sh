@@ -5,19 +5,21 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
-Usage: scripts/package.sh [BUILD_DIR [OUT.tar.gz]]
+Usage: scripts/package.sh [BUILD_DIR [OUT]]
 
 Packs the program, its GPU tests with their data, and the shared libraries that a bare machine lacks, from BUILD_DIR
-(build/release) into OUT (BUILD_DIR/yoke.tar.gz). The programs find the libraries beside themselves ($ORIGIN/../lib).
+(build/release) into OUT (BUILD_DIR/yoke.tar.xz; .tar.gz also, which is ten times as large: gzip does not see that the
+programs hold the same kernels). The programs find the libraries beside themselves ($ORIGIN/../lib).
 Not packed: the C library and the compilers' runtime, the GPU driver, CUDA and NCCL, which the machine must have.
 
-On that machine: tar xzf yoke.tar.gz && yoke/scripts/gpu_tests.sh
+On that machine: tar xf yoke.tar.xz && yoke/scripts/gpu_tests.sh
+Without xz there: python3 -m tarfile -e yoke.tar.xz
 HELP
   exit 0
 fi
 
 build=${1:-build/release}
-out=${2:-$build/yoke.tar.gz}
+out=${2:-$build/yoke.tar.xz}
 [ -x "$build/bin/yoke" ] || {
   echo "$build/bin/yoke: expected a built program; build first" >&2
   exit 1
@@ -49,5 +51,8 @@ cp -r tests/e2e tests/reference "$root/tests/"
 cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
-tar -C "$stage" -czf "$out" yoke
+case $out in
+*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=128MiB >"$out" ;; # a window wider than two programs
+*) tar -C "$stage" -czf "$out" yoke ;;
+esac
 echo "$out: $(du -h "$out" | cut -f1)"

@@ -11,7 +11,7 @@
 #include "parallel/p2p_sizes.h"
 
 #ifdef YOKE_HAVE_CUDA
-#include "fault/hook/fault_kernels.h"
+#include "fault/hook/cuda_faults.h"
 #include "kernels/cuda/cuda_device.h"
 #endif
 
@@ -102,9 +102,9 @@ static void queue_kernel(yk_device *dev)
   if (strcmp(dev->ops->name, "cuda") != 0) return;
   cudaStream_t stream = yk_cuda_device_stream(dev);
   yk_cuda_device_activate(dev, NULL);
-  if (is_kind("illegal-address")) fault_kernel_illegal_address(stream);
-  if (is_kind("launch-failure")) fault_kernel_trap(stream);
-  if (is_kind("stall-gpu")) fault_kernel_spin(stream, stop_spinning, plan.seconds > 0 ? plan.seconds : FOR_EVER_S);
+  if (is_kind("illegal-address")) cuda_fault_illegal_address(stream);
+  if (is_kind("launch-failure")) cuda_fault_trap(stream);
+  if (is_kind("stall-gpu")) cuda_fault_spin(stream, stop_spinning, plan.seconds > 0 ? plan.seconds : FOR_EVER_S);
 }
 
 /* Allocated with the device: allocating later might wait for what spins. */

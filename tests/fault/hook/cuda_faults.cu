@@ -1,4 +1,4 @@
-#include "fault/hook/fault_kernels.h"
+#include "fault/hook/cuda_faults.h"
 
 #include <cstdint>
 
@@ -25,17 +25,17 @@ static __global__ void spin(const volatile int *stop, uint64_t limit_ns)
   while (*stop == 0 && now_ns() - start_ns < limit_ns) __nanosleep(1000);
 }
 
-void fault_kernel_illegal_address(cudaStream_t stream)
+void cuda_fault_illegal_address(cudaStream_t stream)
 {
   write_at<<<1, 1, 0, stream>>>(uintptr_t{16});
 }
 
-void fault_kernel_trap(cudaStream_t stream)
+void cuda_fault_trap(cudaStream_t stream)
 {
   trap<<<1, 1, 0, stream>>>();
 }
 
-void fault_kernel_spin(cudaStream_t stream, const volatile int *stop, double seconds)
+void cuda_fault_spin(cudaStream_t stream, const volatile int *stop, double seconds)
 {
   spin<<<1, 1, 0, stream>>>(stop, static_cast<uint64_t>(seconds * 1e9));
 }
