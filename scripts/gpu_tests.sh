@@ -157,17 +157,37 @@ sanitize_tests() {
   done
 }
 
+# Once, on as many GPUs as there are up to 4, with its figures.
+run_soak() {
+  YOKE_TEST_OUTPUT=yes
+  for n_gpus in 4 3 2 1; do
+    if is_wanted "test_soak.gpu$n_gpus" "$@"; then
+      run "test_soak.gpu$n_gpus" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$bin/test_soak" --requests 10000 --threads 24
+      [ "$result" = skipped ] || return 0
+    fi
+  done
+}
+
 run_tests() {
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     name=$(basename "$test")
     if [ -x "$test" ] && is_wanted "$name" "$@"; then run "$name" "$test"; fi
   done
-  for source in tests/e2e/test_*.c; do # those of whole engines, on 1 to 4 GPUs
-    test=$bin/$(basename "$source" .c)
-    for n_gpus in 1 2 3 4; do
+  for n_gpus in 1 2 3 4; do # whole engines, then the program
+    for source in tests/e2e/test_*.c; do
+      test=$bin/$(basename "$source" .c)
+      case $test in *test_soak) continue ;; esac
       name=$(basename "$test").gpu$n_gpus
       if [ -x "$test" ] && is_wanted "$name" "$@"; then
         run "$name" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$test"
+      fi
+    done
+    scripts=demo
+    if [ $n_gpus -eq 1 ]; then scripts='demo cli_generate cli_score cli_batch'; fi # the same on any number
+    for script in $scripts; do
+      name=$script.gpu$n_gpus
+      if is_wanted "$name" "$@"; then
+        run "$name" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus python3 -B "tests/e2e/$script.py" "$bin/yoke"
       fi
     done
   done
@@ -175,6 +195,7 @@ run_tests() {
     name=$(basename "$script" .py)
     if is_wanted "$name" "$@"; then run "$name" python3 -B "$script" "$bin/yoke"; fi
   done
+  if [ -x "$bin/test_soak" ]; then run_soak "$@"; fi
 }
 
 if [ $sanitize = yes ]; then sanitize_tests "$@"; else run_tests "$@"; fi

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 import harness
 
@@ -50,7 +51,7 @@ class Base(harness.Case):
                 file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
 
     def arguments(self, *options, model=TINY):
-        return ["batch", "--model", model, "--device", "cpu", *SMALL, self.input, "-o", self.output, *options]
+        return ["batch", "--model", model, *harness.ON, *SMALL, self.input, "-o", self.output, *options]
 
     def results(self):
         """Of the output, in the order of the input; no line twice."""
@@ -76,7 +77,7 @@ class Base(harness.Case):
         parts = []
         for prompt in prompts:
             parts += ["-p", prompt] if isinstance(prompt, str) else ["--token-ids", ",".join(map(str, prompt))]
-        return self.run_json("generate", "--model", model, "--device", "cpu", *SMALL, *parts, *options)
+        return self.run_json("generate", "--model", model, *harness.ON, *SMALL, *parts, *options)
 
 
 def prompts_of_ids(n, seed=1):
@@ -89,19 +90,26 @@ TEXTS = ["the band in the end", "and then", "é à the 1234", "x", "the\nthe\n"]
 
 class Results(Base):
     def check_same(self, prompts, keys, options, model=TINY):
-        """Plain lines and OpenAI lines both give what generate gives, sampled with the same seed."""
+        """Plain lines and OpenAI lines both give what generate gives, sampled with the same seed: all of them on CPU. On GPUs
+        texts may part at a near tie or a draw near a border, as few do."""
+        n_parted = 0
         expected = self.generate(prompts, *options, model=model)
         plain = self.batch([{"prompt": prompt, **keys} for prompt in prompts], model=model)
         body = self.batch([openai("c", prompt=prompt, return_token_ids=True, **keys) for prompt in prompts], model=model)
         for want, result, wrapped in zip(expected, plain, body):
             choice = wrapped["response"]["body"]["choices"][0]
+            if not harness.ON_CPU and not want["token_ids"] == result["token_ids"] == choice["token_ids"]:
+                n_parted += 1
+                continue
             for key in ("text", "token_ids", "finish_reason"):
                 self.assertEqual(result[key], want[key])
                 self.assertEqual(choice[key], want[key])
             self.assertEqual(result["usage"], want["usage"])
             self.assertEqual(wrapped["response"]["body"]["usage"], want["usage"])
-            self.assertEqual(result.get("logprobs"), want.get("logprobs"))
-            self.assertEqual(result.get("prompt_logprobs"), want.get("prompt_logprobs"))
+            if harness.ON_CPU:
+                self.assertEqual(result.get("logprobs"), want.get("logprobs"))
+                self.assertEqual(result.get("prompt_logprobs"), want.get("prompt_logprobs"))
+        self.assertLessEqual(5 * n_parted, len(prompts))
 
     def test_greedy(self):
         self.check_same(prompts_of_ids(40), {"temperature": 0, "max_tokens": 20}, ["--temperature", 0, "-n", 20])
@@ -163,6 +171,7 @@ class Results(Base):
         self.assertEqual(list(choice), ["index", "text", "logprobs", "finish_reason"])
         self.assertIsNone(choice["logprobs"])
 
+    @unittest.skipUnless(harness.ON_CPU, "compares bits of two requests")
     def test_openai_logprobs(self):
         line = openai("a", prompt="the", max_tokens=40, logprobs=2, temperature=0, ignore_eos=True,
                       return_token_ids=True)
@@ -208,6 +217,7 @@ class Results(Base):
         self.assertEqual([step["token_id"] for step in result["prompt_logprobs"]], [6, 7])
 
 
+@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
 class Samples(Base):
     def test_n(self):
         line = {"prompt": [5, 6], "max_tokens": 10, "seed": 3, "ignore_eos": True}
@@ -267,6 +277,7 @@ class Samples(Base):
 GOOD = {"prompt": [5], "max_tokens": 2}
 
 
+@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
 class Errors(Base):
     BAD = [  # line, parts of the message
         ("nonsense", "JSON"),
@@ -423,25 +434,26 @@ class Errors(Base):
         self.write([GOOD])
         self.assert_error(["batch", "-m", TINY, self.input, "-o", "/no/such/file"], "/no/such/file")
         self.assert_error(["batch", "-m", TINY, self.input, "-o", self.input], "input and output")
-        self.assert_error(["batch", "-m", TINY, "--device", "cpu", *SMALL, self.input, "-o", "/dev/full"],
+        self.assert_error(["batch", "-m", TINY, *harness.ON, *SMALL, self.input, "-o", "/dev/full"],
                           "/dev/full", "No space left")
         with open(self.input, encoding="utf-8") as file:
             self.assertEqual(json.loads(file.read()), GOOD)
 
 
+@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
 class Streams(Base):
     def test_stdin_and_stdout(self):
         expected = self.batch([GOOD] * 5 + [{**GOOD, "n": 0}], expect=1)
         with open(self.input, encoding="utf-8") as file:
             text = file.read()
         for options in ((), ("-o", "-")):
-            done = self.run_yoke("batch", "-m", TINY, "--device", "cpu", *SMALL, *options, "-", stdin=text, expect=1)
+            done = self.run_yoke("batch", "-m", TINY, *harness.ON, *SMALL, *options, "-", stdin=text, expect=1)
             found = sorted(map(json.loads, done.out.splitlines()), key=lambda result: result["line"])
             self.assertEqual(found, expected)
 
     def test_a_live_pipe(self):
         """Results come while the input is still open, and waiting for it costs nothing."""
-        command = [self.yoke, "batch", "-m", TINY, "--device", "cpu", *SMALL, "-"]
+        command = [self.yoke, "batch", "-m", TINY, *harness.ON, *SMALL, "-"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
             for number in range(1, 4):
                 run.stdin.write(json.dumps(GOOD).encode() + b"\n")
@@ -456,7 +468,7 @@ class Streams(Base):
 
     def test_a_reader_goes_away(self):
         self.write([{**GOOD, "logprobs": 20}] * 3000)
-        command = [self.yoke, "batch", "-m", TINY, "--device", "cpu", *SMALL, self.input]
+        command = [self.yoke, "batch", "-m", TINY, *harness.ON, *SMALL, self.input]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
             run.stdout.readline()
             run.stdout.close()
@@ -507,6 +519,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
 class Resume(Base):
     """Sampled lines of every kind; however a run was stopped, the next ones end with the same results."""
 
@@ -642,7 +655,7 @@ class Resume(Base):
 
     def test_streams_cannot_resume(self):
         self.finish()
-        arguments = ["batch", "-m", TINY, "--device", "cpu", *SMALL, "-", "-o", self.output]
+        arguments = ["batch", "-m", TINY, *harness.ON, *SMALL, "-", "-o", self.output]
         self.assert_error(arguments, self.output, "not empty")
         self.assertEqual(self.results(), self.expected)
 

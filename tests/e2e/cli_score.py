@@ -8,7 +8,8 @@ import tempfile
 
 import harness
 
-TOLERANCE = 1e-3
+# A log-probability against its golden, and against the same in another window.
+TOLERANCE, SAME = (1e-3, 1e-4) if harness.ON_CPU else (0.06, 0.06)
 TINY = os.path.join(harness.FAMILIES, "qwen3")  # 200 tokens, context of 256, no tokenizer
 CONTEXT = 256
 
@@ -31,7 +32,7 @@ class Score(harness.Case):
         cls.with_bos = harness.make_text_model(os.path.join(cls.scratch.name, "bos"), add_bos=True)
 
     def score(self, *options, model=TINY, stdin="", expect=0):
-        return self.run_json("score", "--model", model, "--device", "cpu", "--dtype", "float32", *options, stdin=stdin,
+        return self.run_json("score", "--model", model, *harness.ON, "--dtype", harness.DTYPE, *options, stdin=stdin,
                              expect=expect)[0]
 
     def prompt_logprobs(self, windows):
@@ -39,7 +40,7 @@ class Score(harness.Case):
         parts = []
         for ids in windows:
             parts += ["--token-ids", id_list(ids)]
-        results = self.run_json("generate", "--model", TINY, "--device", "cpu", "--dtype", "float32", "--max-tokens", 0,
+        results = self.run_json("generate", "--model", TINY, *harness.ON, "--dtype", harness.DTYPE, "--max-tokens", 0,
                                 "--prompt-logprobs", 0, *parts)
         return [[step["logprob"] for step in result["prompt_logprobs"]] for result in results]
 
@@ -73,17 +74,12 @@ class Score(harness.Case):
                 n_checked += 1
         self.assertGreater(n_checked, 25)
 
-    def test_goldens_1_rank(self):
-        self.check_goldens("--tp", 1)
-
-    def test_goldens_2_ranks(self):
-        self.check_goldens("--tp", 2)
-
-    def test_goldens_3_ranks(self):
-        self.check_goldens("--tp", 3)
+    def test_goldens(self):
+        for ranks in (1, 2, 3) if harness.ON_CPU else (harness.RANKS,):
+            self.check_goldens("--tp", ranks)
 
     def test_goldens_small_steps(self):
-        self.check_goldens("--tp", 2, "--max-num-batched-tokens", 13)
+        self.check_goldens("--tp", harness.RANKS or 2, "--max-num-batched-tokens", 13)
 
     # ---- windows ----
 
@@ -116,7 +112,7 @@ class Score(harness.Case):
             self.assertEqual((result["window"], result["stride"]), (window, stride))
             expected = self.windowed(ids, window, stride)
             for found, want in zip(result["logprobs"][1:], expected[1:], strict=True):
-                self.assertAlmostEqual(found, want, delta=1e-4)
+                self.assertAlmostEqual(found, want, delta=SAME)
             self.check_totals(result, expected[1:])
 
     def test_windows(self):
@@ -134,9 +130,9 @@ class Score(harness.Case):
     def test_the_context_bounds_the_window(self):
         result = self.score("--token-ids", id_list([5] * 50), "--max-model-len", 20)
         self.assertEqual((result["window"], result["stride"]), (20, 10))
-        self.assert_error(["score", "-m", TINY, "--device", "cpu", "--token-ids", "5,6", "--window", 257], "--window",
+        self.assert_error(["score", "-m", TINY, *harness.ON, "--token-ids", "5,6", "--window", 257], "--window",
                           "256", "257")
-        self.assert_error(["score", "-m", TINY, "--device", "cpu", "--token-ids", "5,6", "--stride", 256], "--stride",
+        self.assert_error(["score", "-m", TINY, *harness.ON, "--token-ids", "5,6", "--stride", 256], "--stride",
                           "256")
 
     # ---- texts ----
@@ -172,7 +168,7 @@ class Score(harness.Case):
 
     def test_text_format(self):
         result = self.score("--text", self.TEXT, model=self.plain)
-        done = self.run_yoke("score", "--model", self.plain, "--device", "cpu", "--dtype", "float32", "--text", self.TEXT)
+        done = self.run_yoke("score", "--model", self.plain, *harness.ON, "--dtype", harness.DTYPE, "--text", self.TEXT)
         lines = dict(line.split("  ", 1) for line in done.out.splitlines())
         self.assertEqual(list(lines), ["tokens", "log-probability", "perplexity", "bits per byte"])
         self.assertIn(f"{result['tokens']}, {result['scored_tokens']} of them scored", lines["tokens"])
@@ -193,12 +189,12 @@ class Score(harness.Case):
         self.assert_usage_error(["score", "--text", "a"], "--model")
 
     def test_texts_that_cannot_be_scored(self):
-        command = ["score", "-m", TINY, "--device", "cpu"]
+        command = ["score", "-m", TINY, *harness.ON]
         self.assert_error([*command, "--token-ids", "5"], "at least two tokens", "1")
         self.assert_error([*command, "--token-ids", "5,200"], "200")
         self.assert_error([*command, "--text", "a text"], "tokenizer")
         self.assert_error([*command, "--text-file", "/no/such/file"], "/no/such/file")
-        self.assert_error(["score", "-m", self.plain, "--device", "cpu", "--text", ""], "at least two tokens")
+        self.assert_error(["score", "-m", self.plain, *harness.ON, "--text", ""], "at least two tokens")
 
 
 if __name__ == "__main__":

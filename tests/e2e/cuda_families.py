@@ -9,10 +9,8 @@ YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; rank counts beyond it are 
 """
 
 import concurrent.futures
-import ctypes
 import json
 import os
-import sys
 
 import harness
 from families import case_names
@@ -23,17 +21,6 @@ ALTERNATIVES = 3  # times the tolerance
 N_TOP = 16
 N_PARALLEL = 4  # programs at once
 DEMO_PROMPTS = ["Once upon a time", "The", "1 + 1 ="]
-
-
-def count_gpus():
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
 
 
 def compare(expected, result, margin_limit):
@@ -126,7 +113,7 @@ class CudaFamilies(harness.Case):
             self.skipTest("no demo model here")
         prompts = [word for prompt in DEMO_PROMPTS for word in ("--prompt", prompt)]
         on_cpu = self.generate("cpu", harness.DEMO, "float32", 1, 40, prompts)
-        for n_ranks in range(1, count_gpus() + 1):
+        for n_ranks in range(1, harness.count_gpus() + 1):
             results = self.generate("cuda", harness.DEMO, "float16", n_ranks, 40, prompts)
             for expected, result in zip(on_cpu, results, strict=True):
                 steps = [(token, at["top"][0][1] - at["top"][1][1], at["top"])
@@ -137,7 +124,7 @@ class CudaFamilies(harness.Case):
         folder = os.path.join(harness.FAMILIES, "llama")
         self.assert_error(["generate", "--model", folder, "--device", "cuda", "--dtype", "float32", "--token-ids", "1"],
                           "float32")
-        n_gpus = count_gpus()
+        n_gpus = harness.count_gpus()
         if n_gpus < 8:
             self.assert_error(["generate", "--model", folder, "--device", "cuda", "--tp", n_gpus + 1, "--token-ids", "1"],
                               f"{n_gpus + 1} ranks", f"has {n_gpus}")
@@ -146,7 +133,7 @@ class CudaFamilies(harness.Case):
 
 def add_rank_test(n_ranks):
     def test(self):
-        if n_ranks > min(count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", n_ranks))):
+        if n_ranks > min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", n_ranks))):
             self.skipTest(f"needs {n_ranks} GPUs")
         self.check_all("float16", n_ranks)
     setattr(CudaFamilies, f"test_float16_on_{n_ranks}", test)
@@ -156,10 +143,5 @@ for n in range(1, 5):
     add_rank_test(n)
 
 if __name__ == "__main__":
-    required = int(os.environ.get("YOKE_REQUIRE_GPU", 0))
-    if count_gpus() < required:
-        sys.exit(f"YOKE_REQUIRE_GPU={required}, but there are {count_gpus()} GPUs")
-    if count_gpus() == 0:
-        print("skipped, no device")
-        sys.exit(77)
+    harness.gate(1)
     harness.main()
