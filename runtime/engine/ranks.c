@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "engine/gpus.h"
 #include "parallel/rank_group.h"
@@ -97,12 +98,23 @@ static yk_status connect_devices(yk_ranks *ranks, yk_err *err)
   return yk_comm_local_create(ranks->devs, s->n_ranks, ranks->comms, err);
 }
 
+/* GPUs leave the processors free, where there are enough for every rank's thread and the engine's. */
+static double spin_seconds(const yk_settings *s)
+{
+  const double decode_step_s = 0.02; /* nearly all take less */
+  return s->device == YK_DEVICE_CUDA && sysconf(_SC_NPROCESSORS_ONLN) > 2 * s->n_ranks ? decode_step_s : 0;
+}
+
 static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
 {
   YK_TRY(open_devices(ranks, vocab, err));
   YK_TRY(connect_devices(ranks, err));
-  yk_rank_group_ops ops = {
-      .run = run_command, .on_failure = stop_all, .settle = settle, .describe = describe, .context = ranks};
+  yk_rank_group_ops ops = {.run = run_command,
+                           .on_failure = stop_all,
+                           .settle = settle,
+                           .describe = describe,
+                           .context = ranks,
+                           .spin_s = spin_seconds(&ranks->settings)};
   return yk_rank_group_create(ranks->settings.n_ranks, &ops, &ranks->group, err);
 }
 
