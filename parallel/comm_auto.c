@@ -38,6 +38,12 @@ static yk_status enter(auto_comm *comm, yk_err *err)
   return yk_cuda_device_activate(comm->base.dev, err);
 }
 
+/* A launch that failed does not know its GPU. */
+static yk_status blamed(const auto_comm *comm, yk_status status, yk_err *err)
+{
+  return status == YK_E_DEVICE ? yk_cuda_device_blame(comm->base.dev, status, err) : status;
+}
+
 static yk_status auto_all_reduce_sum(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
@@ -45,7 +51,7 @@ static yk_status auto_all_reduce_sum(yk_comm *base, void *data, int64_t count, y
   YK_TRY(enter(comm, err));
   if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) == YK_P2P_NONE)
     return comm->nccl->ops->all_reduce_sum(comm->nccl, data, count, dtype, err);
-  return yk_p2p_all_reduce_sum(comm->p2p, data, count, dtype, comm->stream, err);
+  return blamed(comm, yk_p2p_all_reduce_sum(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
 
 static yk_p2p_route route_of(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
@@ -60,7 +66,7 @@ static yk_status auto_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *ar
   YK_TRY(enter(comm, err));
   if (route_of(comm, args->n_rows, row_bytes) == YK_P2P_NONE)
     return comm->nccl->ops->sum_add_norm(comm->nccl, args, err);
-  return yk_p2p_sum_add_norm(comm->p2p, args, base->dev->dtype, comm->stream, err);
+  return blamed(comm, yk_p2p_sum_add_norm(comm->p2p, args, base->dev->dtype, comm->stream, err), err);
 }
 
 static yk_status auto_gather(yk_comm *base, const void *src, void *dst, int64_t n_bytes, yk_err *err)

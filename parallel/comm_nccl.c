@@ -89,9 +89,8 @@ static void signal_abort(group *g)
 /* The others are told by who reads the error, once it is recorded: else theirs might come first. */
 static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
-  yk_cuda_device_check(comm->base.dev, operation, err); /* then that is why */
-  yk_err_set(err, YK_E_COMM, "GPU %d: NCCL %s: %s: %s", yk_cuda_device_ordinal(comm->base.dev), operation,
-             ncclGetErrorString(result), ncclGetLastError(comm->nccl));
+  yk_err_set(err, YK_E_COMM, "NCCL %s: %s: %s", operation, ncclGetErrorString(result), ncclGetLastError(comm->nccl));
+  yk_cuda_device_blame(comm->base.dev, YK_E_COMM, err);
   comm->has_failed = true;
   return give_up(comm, NULL);
 }
@@ -177,8 +176,8 @@ static yk_status copy_own(nccl_comm *comm, const void *src, void *dst, int64_t n
   if (src == dst) return YK_OK;
   cudaError_t error = cudaMemcpyAsync(dst, src, (size_t)n_bytes, cudaMemcpyDeviceToDevice, comm->stream);
   if (error == cudaSuccess) return YK_OK;
-  return yk_err_set(err, YK_E_DEVICE, "GPU %d: gather: %s", yk_cuda_device_ordinal(comm->base.dev),
-                    cudaGetErrorString(error));
+  yk_err_set(err, YK_E_DEVICE, "gather: %s", cudaGetErrorString(error));
+  return yk_cuda_device_blame(comm->base.dev, YK_E_DEVICE, err);
 }
 
 static ncclResult_t receive_all(nccl_comm *comm, char *dst, int64_t n_bytes)

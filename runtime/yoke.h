@@ -73,11 +73,13 @@ void yk_engine_options_init(yk_engine_options *options);
 
 /* yk_engine_create - load a model and start its ranks. Blocks until it can serve.
  *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the checkpoint),
- *   YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE. Nothing stays half-loaded.           */
+ *   YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE; where an earlier failure has left a GPU
+ *   of no more use to this process the message says that a new process is needed. Nothing stays half-loaded.         */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
 /* yk_engine_destroy - stop the ranks and free everything. Unfinished requests end with YK_FINISH_ERROR and
- *   YK_E_CANCELLED; request objects stay valid until yk_request_free. NULL is allowed.                                */
+ *   YK_E_CANCELLED; request objects stay valid until yk_request_free. A rank that hangs is waited for a few seconds, then
+ *   left alone with its memory. NULL is allowed.                                                                     */
 void yk_engine_destroy(yk_engine *engine);
 
 typedef struct yk_rank_memory {

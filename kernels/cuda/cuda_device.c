@@ -62,8 +62,14 @@ yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *er
 {
   if (status == YK_OK || !err) return status;
   yk_err told = *err;
+  cudaError_t error = lasting_error(cuda->stream);
+  const char *why = error == cudaSuccess ? "" : cudaGetErrorString(error);
+  bool is_told = strstr(told.message, why) != NULL;
   yk_err_clear(err);
-  return yk_err_set(err, status, "GPU %d: %s%s", cuda->ordinal, told.message, remedy(lasting_error(cuda->stream)));
+  yk_err_set(err, status, "GPU %d: %s%s%s%s", cuda->ordinal, told.message, is_told ? "" : ": ", is_told ? "" : why,
+             remedy(error));
+  err->rank = told.rank;
+  return status;
 }
 
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
@@ -407,10 +413,9 @@ yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err)
   return yk_cuda_enter(yk_cuda_device_of(dev), err);
 }
 
-yk_status yk_cuda_device_check(yk_device *dev, const char *operation, yk_err *err)
+yk_status yk_cuda_device_blame(yk_device *dev, yk_status status, yk_err *err)
 {
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  return yk_cuda_check(cuda, lasting_error(cuda->stream), operation, err);
+  return yk_cuda_blame(yk_cuda_device_of(dev), status, err);
 }
 
 void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context)

@@ -46,9 +46,10 @@ int yk_cuda_device_ordinal(const yk_device *dev);
 /* yk_cuda_device_activate - make the device's GPU current for the calling thread. */
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
 
-/* yk_cuda_device_check - YK_OK, or the lasting error of a GPU that this process can no longer use, as met by operation: of
- *   interest where a library failed with words of its own. Waits for nothing.                                        */
-yk_status yk_cuda_device_check(yk_device *dev, const char *operation, yk_err *err);
+/* yk_cuda_device_blame - for what failed on this GPU without saying so: puts "GPU 1: " before err's message, and behind it,
+ *   where the GPU is of no more use to this process, CUDA's reason and what to do. Returns status; YK_OK changes nothing.
+ *   Waits for nothing.                                                                                                */
+yk_status yk_cuda_device_blame(yk_device *dev, yk_status status, yk_err *err);
 
 /* A watch is asked again and again while an operation waits for the stream. When it fails, the wait ends with its error;
  * it has then made sure that the stream will drain (by aborting what waits there for other ranks).                    */

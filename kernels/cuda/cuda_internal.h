@@ -81,8 +81,7 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
 /* yk_cuda_check - YK_OK, or an error that names operation, GPU and CUDA's own words. YK_E_CAPACITY for no memory. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
 
-/* yk_cuda_blame - for what fails without knowing its GPU: puts the GPU's name before err's message, and where the GPU is
- *   lost to this process what to do behind it. Returns status; does nothing where that is YK_OK.                     */
+/* yk_cuda_blame - see yk_cuda_device_blame. */
 yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err);
 
 /* yk_cuda_enter - make the GPU current for this thread; every operation begins with it. */

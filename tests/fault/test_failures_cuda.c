@@ -56,7 +56,7 @@ static const failure_case cases[] = {
      .parts = {"rank 0, layer 1, qkv_proj: made to fail"},
      .within_s = 10},
     {.name = "the_host_stalls_while_recording",
-     .fault = "rank=0 operation=attention call=5 fault=stall-host seconds=3",
+     .fault = "rank=0 operation=attention call=7 fault=stall-host seconds=3",
      .n_ranks = 1,
      .step_timeout_s = 1,
      .code = YK_E_TIMEOUT,
