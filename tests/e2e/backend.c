@@ -7,9 +7,11 @@
 test_backend test_backend_chosen(void)
 {
   const char *name = getenv("YOKE_TEST_DEVICE"), *ranks = getenv("YOKE_TEST_RANKS");
-  if (!name || strcmp(name, "cuda") != 0) return (test_backend){.kind = YK_DEVICE_CPU, .dtype = YK_DTYPE_F32};
+  int n_ranks = ranks ? atoi(ranks) : 0;
+  if (!name || strcmp(name, "cuda") != 0)
+    return (test_backend){.kind = YK_DEVICE_CPU, .n_ranks = n_ranks, .dtype = YK_DTYPE_F32};
   return (test_backend){.kind = YK_DEVICE_CUDA,
-                        .n_ranks = ranks ? atoi(ranks) : 1,
+                        .n_ranks = n_ranks ? n_ranks : 1,
                         .dtype = YK_DTYPE_F16,
                         .tolerance = 0.02f,
                         .rare_tolerance = 0.06f};

@@ -1,7 +1,7 @@
 /* test_backend.h - what the engines of a test run on, chosen by the environment, and what that device promises.
  *
  *   YOKE_TEST_DEVICE  cpu (default) or cuda
- *   YOKE_TEST_RANKS   on cuda: GPUs under every engine, 1 (default) to 8; on cpu each test chooses
+ *   YOKE_TEST_RANKS   1 to 8 ranks under every engine; by default 1 on cuda, and on cpu each test chooses
  *   YOKE_REQUIRE_GPU  N: fewer than N GPUs are a failure, and tests that need more than N skip
  *   YOKE_TESTS_DIR    the folder of golden/ and models/, where it is not where it was built
  *
@@ -14,7 +14,7 @@
 
 typedef struct test_backend {
   yk_device_kind kind;
-  int n_ranks;           /* on cuda; 0 on cpu */
+  int n_ranks;           /* 0: each test chooses */
   yk_dtype_choice dtype; /* float32, on cuda float16 */
   float tolerance;      /* of a greedy token's log-probability, and the widest margin of a near tie; 0: the same bits */
   float rare_tolerance; /* of other tokens' log-probabilities and of raw logits, of which rounding takes more */

@@ -19,7 +19,7 @@ int fixture_gate(void)
 
 int fixture_most_ranks(void)
 {
-  return test_backend_chosen().kind == YK_DEVICE_CPU ? YOKE_MAX_RANKS : 1;
+  return test_backend_chosen().n_ranks ? 1 : YOKE_MAX_RANKS;
 }
 
 yk_engine_options fixture_options(const char *model, int n_ranks)
@@ -31,13 +31,24 @@ yk_engine_options fixture_options(const char *model, int n_ranks)
   yk_engine_options_init(&options);
   options.model_dir = dir;
   options.device = backend.kind;
-  options.n_ranks = backend.kind == YK_DEVICE_CPU ? n_ranks : backend.n_ranks;
+  options.n_ranks = backend.n_ranks ? backend.n_ranks : n_ranks;
   options.n_cpu_threads = 1;
   options.dtype = backend.dtype;
   options.max_model_tokens = 256;
   options.max_batched_tokens = 64;
   options.max_seqs = 16;
   return options;
+}
+
+int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens)
+{
+  yk_plan plan;
+  yk_err err = YK_ERR_INIT;
+  if (yk_plan_make(options, 0, &plan, &err) != YK_OK) fail_msg("%s: %s", options->model_dir, err.message);
+  int64_t most = 0;
+  for (int rank = 0; rank < options->n_ranks; rank++)
+    if (plan.kv_bytes_per_token[rank] > most) most = plan.kv_bytes_per_token[rank];
+  return most * n_tokens;
 }
 
 yk_engine *fixture_open(const yk_engine_options *options)

@@ -24,11 +24,14 @@ typedef struct answer {
 /* For main: 0 where the environment's device is there, else the exit status. */
 int fixture_gate(void);
 
-/* Options for tests/golden/families/<model> on n_ranks CPU ranks in float32, or on the GPUs that the environment names. */
+/* Options for tests/golden/families/<model> on n_ranks CPU ranks in float32, or what the environment says instead. */
 yk_engine_options fixture_options(const char *model, int n_ranks);
 
-/* A test of rank counts tries 1 to this many: 1 on GPUs, where the environment has chosen. */
+/* A test of rank counts tries 1 to this many: 1 where the environment has chosen. */
 int fixture_most_ranks(void);
+
+/* kv_cache_bytes for this many tokens at least, on the rank that needs most for each. */
+int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens);
 yk_engine *fixture_open(const yk_engine_options *options);
 
 /* Checks that nothing is left: no request, every KV block free. Then destroys the engine. */

@@ -79,9 +79,7 @@ static void preemption_changes_nothing(void **state)
   for (size_t m = 0; m < 3; m++) {
     answers_alone(MODELS[m], LONG_OUTPUT, alone);
     yk_engine_options options = fixture_options(MODELS[m], 1);
-    yk_plan plan;
-    assert_int_equal(yk_plan_make(&options, 0, &plan, NULL), YK_OK);
-    options.kv_cache_bytes = plan.kv_bytes_per_token[0] * (256 + 64); /* one longest sequence and little more */
+    options.kv_cache_bytes = fixture_kv_bytes(&options, 256 + 64); /* one longest sequence and little more */
     yk_engine_stats stats = answers_together(&options, LONG_OUTPUT, together);
     /* Where every layer slides, blocks behind the window come back in time. */
     bool slides = strcmp(MODELS[m], "mistral") == 0;
@@ -98,10 +96,8 @@ static void preempted_prompts_report_once(void **state)
   static answer alone[N], together;
   for (int scarce = 0; scarce <= 1; scarce++) {
     yk_engine_options options = fixture_options("qwen3", 1);
-    yk_plan plan;
-    assert_int_equal(yk_plan_make(&options, 0, &plan, NULL), YK_OK);
     options.max_batched_tokens = 24;
-    if (scarce) options.kv_cache_bytes = plan.kv_bytes_per_token[0] * 256;
+    if (scarce) options.kv_cache_bytes = fixture_kv_bytes(&options, 256);
     yk_engine *engine = fixture_open(&options);
     yk_request *requests[N];
     for (uint32_t i = 0; i < N; i++) {

@@ -137,11 +137,9 @@ static void lost_blocks_are_computed_again(void **state)
   fixture_prompt(10, VOCAB, other, N);
   float *logits = reference("qwen3", ids);
   yk_engine_options options = fixture_options("qwen3", 1);
-  yk_plan plan;
   options.max_model_tokens = 64;
   options.no_prefix_reuse = true;
-  assert_int_equal(yk_plan_make(&options, 0, &plan, NULL), YK_OK);
-  options.kv_cache_bytes = plan.kv_bytes_per_token[0] * 64;
+  options.kv_cache_bytes = fixture_kv_bytes(&options, 64);
   yk_engine *engine = fixture_open(&options);
   yk_held_sequence *a = create(engine), *b = create(engine);
   append(a, ids, 30, YK_LOGITS_NONE, NULL);

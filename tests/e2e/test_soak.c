@@ -23,7 +23,7 @@ static const char USAGE[] =
     "  --kv-tokens   tokens that the KV cache holds (default 480): few, so that running requests are preempted\n"
     "  --threads     callers, each with 4 requests at once (default 16)\n"
     "  --time-limit  seconds after which it hangs (default 240)\n"
-    "Device: YOKE_TEST_DEVICE=cpu|cuda, with YOKE_TEST_RANKS GPUs unless --tp is given.\n\n"
+    "Device: YOKE_TEST_DEVICE=cpu|cuda; ranks: YOKE_TEST_RANKS unless --tp is given.\n\n"
     "example: YOKE_TEST_DEVICE=cuda test_soak --tp 4 --requests 10000\n";
 
 typedef struct soak_options {
@@ -112,7 +112,6 @@ static yk_engine_stats wait_until_idle(yk_engine *engine)
 
 static yk_engine_options engine_options(const soak_options *o)
 {
-  yk_plan plan;
   yk_engine_options options = fixture_options("", o->n_ranks);
   options.model_dir = o->model;
   options.n_ranks = o->n_ranks;
@@ -120,11 +119,7 @@ static yk_engine_options engine_options(const soak_options *o)
   options.max_model_tokens = SOAK_MAX_PROMPT + SOAK_MAX_OUTPUT;
   options.max_batched_tokens = 256;
   options.max_seqs = 48;
-  assert_int_equal(yk_plan_make(&options, 0, &plan, NULL), YK_OK);
-  for (int rank = 0; rank < o->n_ranks; rank++) {
-    int64_t n_bytes = plan.kv_bytes_per_token[rank] * o->kv_tokens;
-    if (n_bytes > options.kv_cache_bytes) options.kv_cache_bytes = n_bytes;
-  }
+  options.kv_cache_bytes = fixture_kv_bytes(&options, o->kv_tokens);
   return options;
 }
 
@@ -219,7 +214,7 @@ static bool parse_options(int argc, char **argv, soak_options *o)
       {"model", 1, 0, 'm'},   {"tp", 1, 0, 't'},        {"requests", 1, 0, 'r'},   {"seed", 1, 0, 's'},
       {"threads", 1, 0, 'c'}, {"kv-tokens", 1, 0, 'k'}, {"time-limit", 1, 0, 'l'}, {0}};
   test_backend backend = test_backend_chosen();
-  *o = (soak_options){.n_ranks = backend.kind == YK_DEVICE_CPU ? 3 : backend.n_ranks,
+  *o = (soak_options){.n_ranks = backend.n_ranks ? backend.n_ranks : 3,
                       .n_requests = 200,
                       .seed = 1,
                       .kv_tokens = 480,
