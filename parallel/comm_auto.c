@@ -9,6 +9,9 @@
 #include "kernels/cuda/cuda_device.h"
 #include "parallel/allreduce_p2p.h"
 #include "parallel/comm_nccl.h"
+#include "parallel/comm_warm_up.h"
+
+enum { WARM_UP_TIMEOUT_S = 60 };
 
 typedef struct auto_comm {
   yk_comm base;
@@ -137,9 +140,11 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
   yk_p2p *p2p[YK_MAX_RANKS] = {0};
   auto_comm *made[YK_MAX_RANKS] = {0};
   YK_TRY(yk_comm_nccl_create(devs, n_ranks, nccl, err));
+  yk_status status = n_ranks > 1 ? yk_comm_warm_up(nccl, n_ranks, WARM_UP_TIMEOUT_S, err) : YK_OK;
+  if (status == YK_E_TIMEOUT) return status; /* the ends are lost */
   int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
   yk_p2p_options sizes = yk_p2p_options_for(n_ranks, options->max_rows, row_bytes, options->step_limit_s);
-  yk_status status = create_p2p(devs, n_ranks, &sizes, p2p, err);
+  if (status == YK_OK) status = create_p2p(devs, n_ranks, &sizes, p2p, err);
   for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
     made[rank] = calloc(1, sizeof *made[rank]);
     if (!made[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");

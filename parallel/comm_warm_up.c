@@ -1,0 +1,61 @@
+#include "parallel/comm_warm_up.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/rank_group.h"
+
+enum { COUNT = 64 };
+
+/* Owner: yk_comm_warm_up; left alone where a rank hangs. */
+typedef struct warm_up {
+  int n_ranks;
+  yk_comm *ends[YK_MAX_RANKS];
+} warm_up;
+
+static yk_status use_once(yk_comm *end, void *data, yk_err *err)
+{
+  const yk_dtype dtype = end->dev->dtype;
+  YK_TRY(end->ops->all_reduce_sum(end, data, COUNT, dtype, err));
+  YK_TRY(end->ops->gather(end, data, data, COUNT * (int64_t)yk_dtype_bytes(dtype), err));
+  return end->dev->ops->sync(end->dev, err);
+}
+
+static yk_status run_rank(void *context, int rank, const void *command, yk_err *err)
+{
+  const warm_up *w = context;
+  yk_device *dev = w->ends[rank]->dev;
+  void *data;
+  (void)command;
+  YK_TRY(dev->ops->alloc(dev, (size_t)w->n_ranks * COUNT * yk_dtype_bytes(dev->dtype), &data, err));
+  yk_status status = use_once(w->ends[rank], data, err);
+  dev->ops->free(dev, data);
+  return status;
+}
+
+static void abort_ends(void *context)
+{
+  const warm_up *w = context;
+  for (int rank = 0; rank < w->n_ranks; rank++) w->ends[rank]->ops->abort(w->ends[rank]);
+}
+
+static void settle_rank(void *context, int rank)
+{
+  yk_device *dev = ((const warm_up *)context)->ends[rank]->dev;
+  if (dev->ops->settle) dev->ops->settle(dev);
+}
+
+yk_status yk_comm_warm_up(yk_comm *const *ends, int n_ranks, double timeout_s, yk_err *err)
+{
+  const double grace_s = 5;
+  yk_rank_group *group = NULL;
+  warm_up *w = calloc(1, sizeof *w);
+  if (!w) return yk_err_set(err, YK_E_NOMEM, "no memory to try a communicator");
+  w->n_ranks = n_ranks;
+  memcpy(w->ends, ends, (size_t)n_ranks * sizeof *ends);
+  yk_rank_group_ops ops = {.run = run_rank, .on_failure = abort_ends, .settle = settle_rank, .context = w};
+  yk_status status = yk_rank_group_create(n_ranks, &ops, &group, err);
+  if (status == YK_OK) status = yk_rank_group_run(group, w, timeout_s, err);
+  if (yk_rank_group_destroy(group, grace_s)) free(w);
+  return status;
+}
