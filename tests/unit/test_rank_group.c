@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,8 +14,9 @@
 typedef struct bench {
   atomic_int runs[8];
   atomic_int failures_signalled;
-  atomic_bool released; /* set by on_failure: stalled ranks come back */
-  int failing_rank, stalling_rank;
+  atomic_bool released;                         /* set by on_failure: stalled ranks come back */
+  atomic_int settled;                           /* bits of the ranks that have settled */
+  int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: whom the failing one names, or 0 */
 } bench;
 
 static void sleep_ms(long ms)
@@ -26,7 +28,10 @@ static yk_status run(void *context, int rank, const void *command, yk_err *err)
 {
   bench *b = context;
   atomic_fetch_add(&b->runs[rank], *(const int *)command);
-  if (rank == b->failing_rank) return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  if (rank == b->failing_rank) {
+    if (b->blamed_rank) err->rank = b->blamed_rank;
+    return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  }
   if (b->failing_rank >= 0 || rank == b->stalling_rank) {
     while (!atomic_load(&b->released)) sleep_ms(1);
     return yk_err_set(err, YK_E_COMM, "released");
@@ -41,11 +46,30 @@ static void release(void *context)
   atomic_store(&b->released, true);
 }
 
+/* After on_failure, and before the rank counts as returned. */
+static void settle(void *context, int rank)
+{
+  bench *b = context;
+  sleep_ms(20);
+  if (atomic_load(&b->released)) atomic_fetch_or(&b->settled, 1 << rank);
+}
+
+static void describe(void *context, int rank, char *text, size_t n_bytes)
+{
+  (void)context;
+  snprintf(text, n_bytes, "place %d", rank);
+}
+
 /* state: how long threads look before they sleep, in seconds. */
 static yk_rank_group *start(void **state, bench *b, int n_ranks)
 {
   yk_rank_group *group;
-  yk_rank_group_ops ops = {.run = run, .on_failure = release, .context = b, .spin_s = *(const double *)*state};
+  yk_rank_group_ops ops = {.run = run,
+                           .on_failure = release,
+                           .settle = settle,
+                           .describe = describe,
+                           .context = b,
+                           .spin_s = *(const double *)*state};
   assert_int_equal(yk_rank_group_create(n_ranks, &ops, &group, NULL), YK_OK);
   return group;
 }
@@ -58,6 +82,7 @@ static void every_rank_runs_every_command_once(void **state)
     for (int i = 1; i <= 100; i++) assert_int_equal(yk_rank_group_run(group, &i, i % 2 ? 10 : 0, NULL), YK_OK);
     assert_true(yk_rank_group_destroy(group, 1));
     for (int rank = 0; rank < n_ranks; rank++) assert_int_equal(atomic_load(&b.runs[rank]), 5050);
+    assert_int_equal(atomic_load(&b.settled), 0);
   }
 }
 
@@ -71,10 +96,22 @@ static void first_failure_is_named_releases_others_and_sticks(void **state)
   assert_int_equal(err.rank, 2);
   assert_string_equal(err.message, "made to fail");
   assert_int_equal(atomic_load(&b.failures_signalled), 1);
+  assert_int_equal(atomic_load(&b.settled), 0xf);
   yk_err again = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_run(group, &command, 0, &again), YK_E_DEVICE);
   assert_int_equal(again.rank, 2);
   assert_int_equal(atomic_load(&b.runs[0]), 1); /* the refused command did not run */
+  assert_true(yk_rank_group_destroy(group, 1));
+}
+
+static void a_rank_may_blame_another(void **state)
+{
+  bench b = {.failing_rank = 0, .stalling_rank = -1, .blamed_rank = 3};
+  yk_rank_group *group = start(state, &b, 4);
+  int command = 1;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_rank_group_run(group, &command, 0, &err), YK_E_DEVICE);
+  assert_int_equal(err.rank, 3);
   assert_true(yk_rank_group_destroy(group, 1));
 }
 
@@ -86,7 +123,8 @@ static void a_stalled_rank_is_named_and_released(void **state)
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_run(group, &command, 0.05, &err), YK_E_TIMEOUT);
   assert_int_equal(err.rank, 1);
-  assert_non_null(strstr(err.message, "rank 1 did not finish"));
+  assert_string_equal(err.message, "rank 1 did not finish a step within 0.05 s; rank 1 is at place 1");
+  assert_int_equal(atomic_load(&b.settled), 1 << 1);
   assert_int_equal(atomic_load(&b.failures_signalled), 1);
   assert_true(yk_rank_group_destroy(group, 1));
 }
@@ -112,6 +150,7 @@ int main(void)
       cmocka_unit_test_prestate(every_rank_runs_every_command_once, &some),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &none),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &some),
+      cmocka_unit_test_prestate(a_rank_may_blame_another, &none),
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &none),
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &some),
       cmocka_unit_test(rank_counts_out_of_range_are_refused)};
