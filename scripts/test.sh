@@ -57,7 +57,7 @@ stage() {
     ;;
   tsan)
     build tsan
-    without_aslr ctest --preset tsan -j "$jobs" -R 'rank|comm|engine|fault|pool|request|cli_generate'
+    without_aslr ctest --preset tsan -j "$jobs" -R 'rank|comm|engine|fault|pool|request|threads|cli_generate'
     ;;
   fuzz) run_fuzz ;;
   *)
