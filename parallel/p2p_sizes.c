@@ -37,7 +37,6 @@ static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes)
 yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes)
 {
   if (row_bytes <= 0 || row_bytes % PACKET_BYTES != 0 || row_bytes > options->max_row_bytes) return YK_P2P_NONE;
-  if (n_rows > options->max_bytes / row_bytes) return YK_P2P_NONE;
   return by_size(options, n_rows * row_bytes);
 }
 
