@@ -1,5 +1,5 @@
 /* comm_nccl.c - one NCCL communicator a rank, never blocking: whatever NCCL has not finished is polled together with the
- * group's abort flag.
+ * device's watch, which knows of aborts and of peers that another transport misses.
  *
  * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream, and
  * has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of its own:
@@ -8,6 +8,7 @@
 #include "parallel/comm_nccl.h"
 
 #include <cuda_runtime_api.h>
+#include <errno.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,11 +96,11 @@ static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operatio
   return give_up(comm, NULL);
 }
 
-/* Wait until NCCL has taken a call that it may still be working on. */
+/* Wait until NCCL has taken a call that it may still be working on, which may be until the peers have come. */
 static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
   while (result == ncclInProgress) {
-    if (atomic_load(&comm->group->aborted)) return give_up(comm, err);
+    YK_TRY(yk_cuda_device_ask_watch(comm->base.dev, err));
     ncclResult_t asked = ncclCommGetAsyncError(comm->nccl, &result);
     if (asked != ncclSuccess) result = asked;
   }
@@ -211,8 +212,10 @@ static yk_status nccl_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_e
 
 static yk_status nccl_barrier(yk_comm *base, yk_err *err)
 {
+  const double watch_every_s = 0.02;
   nccl_comm *comm = (nccl_comm *)base;
   group *g = comm->group;
+  yk_status status = YK_OK;
   pthread_mutex_lock(&g->mutex);
   uint64_t generation = g->generation;
   if (!atomic_load(&g->aborted) && ++g->n_arrived == g->n_ranks) {
@@ -220,10 +223,17 @@ static yk_status nccl_barrier(yk_comm *base, yk_err *err)
     g->generation++;
     pthread_cond_broadcast(&g->cv_met);
   }
-  while (g->generation == generation && !atomic_load(&g->aborted)) pthread_cond_wait(&g->cv_met, &g->mutex);
+  while (g->generation == generation && !atomic_load(&g->aborted) && status == YK_OK) {
+    struct timespec deadline = yk_wait_deadline(watch_every_s);
+    if (pthread_cond_timedwait(&g->cv_met, &g->mutex, &deadline) != ETIMEDOUT) continue;
+    pthread_mutex_unlock(&g->mutex);
+    status = yk_cuda_device_ask_watch(base->dev, err);
+    pthread_mutex_lock(&g->mutex);
+  }
   bool met = g->generation != generation;
   pthread_mutex_unlock(&g->mutex);
-  return met ? YK_OK : give_up(comm, err);
+  if (met) return YK_OK;
+  return status == YK_OK ? give_up(comm, err) : status;
 }
 
 static void nccl_abort(yk_comm *base)
@@ -300,7 +310,7 @@ static group *group_new(int n_ranks)
   group *g = calloc(1, sizeof *g);
   if (!g) return NULL;
   pthread_mutex_init(&g->mutex, NULL);
-  pthread_cond_init(&g->cv_met, NULL);
+  yk_cond_init(&g->cv_met);
   g->n_ranks = n_ranks;
   g->n_ends = 1; /* the creating function's, until every end is made */
   return g;

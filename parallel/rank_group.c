@@ -1,6 +1,7 @@
 #include "parallel/rank_group.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -116,24 +117,39 @@ static bool wait_idle(yk_rank_group *group, double timeout_s)
   return true;
 }
 
+/* Under the mutex: of the ranks still busy the one that is further behind than all others, or -1. */
+static int furthest_behind(const yk_rank_group *group)
+{
+  int last = -1, least = INT_MAX;
+  for (int rank = 0; rank < group->n_ranks && group->ops.progress; rank++) {
+    if (!group->workers[rank].busy) continue;
+    int progress = group->ops.progress(group->ops.context, rank);
+    if (progress <= least) last = progress < least ? rank : -1;
+    if (progress < least) least = progress;
+  }
+  return last;
+}
+
 /* Under the mutex: an error that names every rank still busy and what it is at. */
 static yk_err stall_error(const yk_rank_group *group, double timeout_s)
 {
-  char ranks[4 * YK_MAX_RANKS] = "", places[YK_ERR_MESSAGE_BYTES] = "";
-  int first = -1;
+  char ranks[4 * YK_MAX_RANKS] = "", places[YK_ERR_MESSAGE_BYTES] = "", culprit[48] = "";
+  int first = -1, n_busy = 0, behind = furthest_behind(group);
   for (int rank = 0; rank < group->n_ranks; rank++) {
     if (!group->workers[rank].busy) continue;
     char place[64] = "";
     size_t used = strlen(ranks);
     snprintf(ranks + used, sizeof ranks - used, "%s%d", first < 0 ? "" : ", ", rank);
     if (first < 0) first = rank;
+    n_busy++;
     if (group->ops.describe) group->ops.describe(group->ops.context, rank, place, sizeof place);
     used = strlen(places);
     if (place[0]) snprintf(places + used, sizeof places - used, "; rank %d is at %s", rank, place);
   }
   yk_err error = YK_ERR_INIT;
-  yk_err_set(&error, YK_E_TIMEOUT, "rank %s did not finish a step within %g s%s", ranks, timeout_s, places);
-  error.rank = first;
+  if (n_busy > 1 && behind >= 0) snprintf(culprit, sizeof culprit, "; rank %d is furthest behind", behind);
+  yk_err_set(&error, YK_E_TIMEOUT, "rank %s did not finish a step within %g s%s%s", ranks, timeout_s, culprit, places);
+  error.rank = behind >= 0 ? behind : first;
   return error;
 }
 

@@ -30,6 +30,9 @@ typedef struct yk_rank_group_ops {
   void (*settle)(void *context, int rank);
   /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
+  /* How far a rank is in its command, more being further: of ranks that wait for each other the one that is furthest behind
+   * holds the others up. From any thread, while run runs. May be NULL. */
+  int (*progress)(void *context, int rank);
   void *context;
   double spin_s; /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
 } yk_rank_group_ops;
@@ -40,8 +43,8 @@ yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_ran
 
 /* yk_rank_group_run - run one command on all ranks and wait for them.
  *   timeout_s: how long a rank may take; <= 0 waits for ever. Errors: the first rank's own, naming it; YK_E_TIMEOUT naming
- *   the ranks that have not returned and what each is at; the earlier error when the group is broken. Thread: one at a
- *   time.                                                                                                            */
+ *   the ranks that have not returned and what each is at (err->rank: the one that is furthest behind, else the first); the
+ *   earlier error when the group is broken. Thread: one at a time.                                                   */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);
 
 /* yk_rank_group_destroy - stop and join the threads. A rank that still has not returned from a timed-out command gets

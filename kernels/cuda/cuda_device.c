@@ -90,7 +90,7 @@ yk_status yk_cuda_wait(yk_cuda_device *cuda, cudaEvent_t event, const char *oper
     cudaError_t error = cudaEventQuery(event);
     if (error != cudaErrorNotReady) return yk_cuda_check(cuda, error, operation, err);
     cudaGetLastError();
-    if (cuda->watch) YK_TRY(cuda->watch(cuda->watch_context, err));
+    YK_TRY(yk_cuda_device_ask_watch(&cuda->base, err));
     if (spins)
       spins = yk_clock_seconds_since(start_ns) < spin_s;
     else
@@ -423,4 +423,10 @@ void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   cuda->watch = watch;
   cuda->watch_context = context;
+}
+
+yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  return cuda->watch ? cuda->watch(cuda->watch_context, err) : YK_OK;
 }

@@ -58,6 +58,9 @@ typedef yk_status (*yk_cuda_watch)(void *context, yk_err *err);
 /* yk_cuda_device_set_watch - one watch a device; NULL removes it. */
 void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context);
 
+/* yk_cuda_device_ask_watch - ask it once, for waits of a communicator's own; YK_OK where there is none. */
+yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -78,6 +78,12 @@ static void describe(void *context, int rank, char *text, size_t n_bytes)
     snprintf(text, n_bytes, "%s", place);
 }
 
+static int count_begun(void *context, int rank)
+{
+  const yk_ranks *ranks = context;
+  return ranks->is_loaded ? yk_model_n_begun(ranks->models[rank]) : 0;
+}
+
 static yk_status open_devices(yk_ranks *ranks, int32_t vocab, yk_err *err)
 {
   const yk_settings *s = &ranks->settings;
@@ -113,6 +119,7 @@ static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
                            .on_failure = stop_all,
                            .settle = settle,
                            .describe = describe,
+                           .progress = count_begun,
                            .context = ranks,
                            .spin_s = spin_seconds(&ranks->settings)};
   return yk_rank_group_create(ranks->settings.n_ranks, &ops, &ranks->group, err);

@@ -6,6 +6,7 @@ static yk_status begin(yk_model *model, int32_t layer, const char *operation, yk
 {
   atomic_store_explicit(&model->layer, layer, memory_order_relaxed);
   atomic_store_explicit(&model->operation, operation, memory_order_relaxed);
+  atomic_fetch_add_explicit(&model->n_begun, 1, memory_order_relaxed);
   if (!atomic_load_explicit(&model->is_stopped, memory_order_relaxed)) return YK_OK;
   return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", model->comm->rank);
 }
@@ -202,9 +203,8 @@ static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **gra
   return YK_OK;
 }
 
-yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
+static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
 {
-  yk_model *m = model;
   yk_graph **graph = NULL;
   const yk_step *padded = m->graphs ? yk_decode_graphs_pad(m->graphs, step, &graph) : NULL;
   if (padded) step = padded;
@@ -214,6 +214,13 @@ yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
   YK_TRY(finish(m, step, err));
   RUN(-1, "step end", m->dev->ops->sync(m->dev, err));
   return YK_OK;
+}
+
+yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
+{
+  yk_status status = forward(model, step, err);
+  atomic_store(&model->n_begun, 0);
+  return status;
 }
 
 void yk_model_stop(yk_model *model)
@@ -231,4 +238,9 @@ void yk_model_describe(const yk_model *model, char *text, size_t n_bytes)
     snprintf(text, n_bytes, "%s", operation);
   else
     snprintf(text, n_bytes, "layer %d, %s", layer, operation);
+}
+
+int yk_model_n_begun(const yk_model *model)
+{
+  return atomic_load(&model->n_begun);
 }

@@ -50,4 +50,8 @@ void yk_model_stop(yk_model *model);
 /* yk_model_describe - the operation that was begun last, such as "layer 3, attention". Thread: any. */
 void yk_model_describe(const yk_model *model, char *text, size_t n_bytes);
 
+/* yk_model_n_begun - how many operations of the step under way have begun; 0 between steps. All ranks begin the same ones in
+ *   the same order, so that who stalls has begun the fewest. Thread: any.                                              */
+int yk_model_n_begun(const yk_model *model);
+
 #endif

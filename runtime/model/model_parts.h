@@ -48,7 +48,8 @@ struct yk_model {
   yk_decode_graphs *graphs; /* NULL on a device without */
   /* What the rank is at, and whether it may go on: also other threads'. */
   _Atomic(const char *) operation;
-  atomic_int layer; /* -1 outside the layers */
+  atomic_int layer;   /* -1 outside the layers */
+  atomic_int n_begun; /* operations of the step under way; 0 between steps */
   atomic_bool is_stopped;
 };
 

@@ -64,7 +64,7 @@ static const failure_case cases[] = {
      .parts = {"did not finish a step within 1 s; rank 0 is at layer 0, attention on GPU 0"},
      .within_s = 6},
     {.name = "memory_runs_out_while_loading",
-     .fault = "rank=0 operation=alloc call=9 fault=no-memory",
+     .fault = "rank=0 operation=alloc call=5 fault=no-memory",
      .n_ranks = 1,
      .fails_at_load = true,
      .code = YK_E_CAPACITY,

@@ -17,6 +17,7 @@ typedef struct bench {
   atomic_bool released;                         /* set by on_failure: stalled ranks come back */
   atomic_int settled;                           /* bits of the ranks that have settled */
   int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: whom the failing one names, or 0 */
+  const int *progress;                          /* [n_ranks], or NULL: all alike; where given, all ranks but 0 stall */
 } bench;
 
 static void sleep_ms(long ms)
@@ -32,7 +33,7 @@ static yk_status run(void *context, int rank, const void *command, yk_err *err)
     if (b->blamed_rank) err->rank = b->blamed_rank;
     return yk_err_set(err, YK_E_DEVICE, "made to fail");
   }
-  if (b->failing_rank >= 0 || rank == b->stalling_rank) {
+  if (b->failing_rank >= 0 || rank == b->stalling_rank || (b->progress && rank > 0)) {
     while (!atomic_load(&b->released)) sleep_ms(1);
     return yk_err_set(err, YK_E_COMM, "released");
   }
@@ -60,6 +61,12 @@ static void describe(void *context, int rank, char *text, size_t n_bytes)
   snprintf(text, n_bytes, "place %d", rank);
 }
 
+static int progress(void *context, int rank)
+{
+  const bench *b = context;
+  return b->progress ? b->progress[rank] : 0;
+}
+
 /* state: how long threads look before they sleep, in seconds. */
 static yk_rank_group *start(void **state, bench *b, int n_ranks)
 {
@@ -68,6 +75,7 @@ static yk_rank_group *start(void **state, bench *b, int n_ranks)
                            .on_failure = release,
                            .settle = settle,
                            .describe = describe,
+                           .progress = progress,
                            .context = b,
                            .spin_s = *(const double *)*state};
   assert_int_equal(yk_rank_group_create(n_ranks, &ops, &group, NULL), YK_OK);
@@ -129,6 +137,28 @@ static void a_stalled_rank_is_named_and_released(void **state)
   assert_true(yk_rank_group_destroy(group, 1));
 }
 
+/* Of the ranks that wait for each other; rank 0 has returned, however little it did. */
+static void the_rank_furthest_behind_is_blamed(void **state)
+{
+  static const struct {
+    int progress[4], rank;
+    const char *message;
+  } cases[] = {
+      {{0, 9, 5, 7}, 2, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 2 is furthest behind; rank 1 is at"},
+      {{0, 9, 5, 5}, 1, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 1 is at"},
+      {{0, 5, 5, 4}, 3, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 3 is furthest behind; rank 1 is at"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bench b = {.failing_rank = -1, .stalling_rank = -1, .progress = cases[i].progress};
+    yk_rank_group *group = start(state, &b, 4);
+    int command = 1;
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_rank_group_run(group, &command, 0.05, &err), YK_E_TIMEOUT);
+    assert_int_equal(err.rank, cases[i].rank);
+    assert_memory_equal(err.message, cases[i].message, strlen(cases[i].message));
+    assert_true(yk_rank_group_destroy(group, 1));
+  }
+}
+
 static void rank_counts_out_of_range_are_refused(void **state)
 {
   (void)state;
@@ -153,6 +183,7 @@ int main(void)
       cmocka_unit_test_prestate(a_rank_may_blame_another, &none),
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &none),
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &some),
+      cmocka_unit_test_prestate(the_rank_furthest_behind_is_blamed, &none),
       cmocka_unit_test(rank_counts_out_of_range_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,9 @@
 #include "fault/hook/cuda_faults.h"
 #include "kernels/cuda/cuda_device.h"
 #endif
+#ifdef YOKE_HAVE_NCCL
+#include "fault/hook/nccl_faults.h"
+#endif
 
 /* What is to go wrong. Written while no engine lives. */
 typedef struct fault_plan {
@@ -38,7 +41,7 @@ static volatile int *stop_spinning; /* memory that the GPU can read */
 static void read_word(const char *word)
 {
   static const char *const kinds[] = {"error",           "skip",           "stall-host", "stall-gpu",
-                                      "illegal-address", "launch-failure", "no-memory",  "bad-pointer"};
+                                      "illegal-address", "launch-failure", "no-memory",  "bad-peer"};
   bool known = sscanf(word, "rank=%d", &plan.rank) == 1 || sscanf(word, "call=%d", &plan.call) == 1 ||
                sscanf(word, "seconds=%lf", &plan.seconds) == 1 || sscanf(word, "operation=%31s", plan.operation) == 1 ||
                sscanf(word, "fault=%31s", plan.kind) == 1;
@@ -75,13 +78,15 @@ void fault_hook_release(void)
 
 /* ---- The faults ------------------------------------------------------------------------------------------------------ */
 
-/* Whether this call of the operation is the one. */
+/* Whether this call of the operation is the one; to be asked once a call. */
 static bool is_due(const yk_device *dev, const char *operation)
 {
   if (!is_armed || dev != faulty_device || strcmp(operation, plan.operation) != 0) return false;
-  bool is_due_now = atomic_fetch_add(&n_calls, 1) + 1 == plan.call;
-  if (is_due_now) atomic_store(&has_happened, true);
-  return is_due_now;
+  if (atomic_fetch_add(&n_calls, 1) + 1 != plan.call) return false;
+  atomic_store(&has_happened, true);
+  printf("hook: rank %d, %s, call %d: %s\n", plan.rank, operation, plan.call, plan.kind);
+  fflush(stdout);
+  return true;
 }
 
 static bool is_kind(const char *kind)
@@ -122,14 +127,15 @@ static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status,
 {
   *status = YK_OK;
   if (!is_due(dev, operation)) return false;
-  printf("hook: rank %d, %s, call %d: %s\n", plan.rank, operation, plan.call, plan.kind);
-  fflush(stdout);
   if (is_kind("skip")) return true;
   if (is_kind("error")) {
     *status = yk_err_set(err, YK_E_DEVICE, "made to fail");
     return true;
   }
   if (is_kind("stall-host")) sleep_for(plan.seconds);
+#ifdef YOKE_HAVE_NCCL
+  if (is_kind("bad-peer")) nccl_fault_bad_peer();
+#endif
 #ifdef YOKE_HAVE_CUDA
   queue_kernel(dev);
 #endif
@@ -142,9 +148,12 @@ static yk_status faulty_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err
 {
   yk_status status;
   size_t free_bytes = 0, total_bytes = 0;
-  if (is_kind("no-memory") && is_due(dev, "alloc")) {
-    YK_TRY(device_ops->memory_info(dev, &free_bytes, &total_bytes, err));
-    return device_ops->alloc(dev, 2 * total_bytes, out, err);
+  if (is_kind("no-memory")) {
+    if (is_due(dev, "alloc")) {
+      YK_TRY(device_ops->memory_info(dev, &free_bytes, &total_bytes, err));
+      n_bytes = 2 * total_bytes;
+    }
+    return device_ops->alloc(dev, n_bytes, out, err);
   }
   return goes_wrong(dev, "alloc", &status, err) ? status : device_ops->alloc(dev, n_bytes, out, err);
 }
@@ -188,7 +197,6 @@ static yk_status faulty_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *
 static yk_status faulty_gather(yk_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err)
 {
   yk_status status;
-  if (is_kind("bad-pointer") && is_due(comm->dev, "gather")) return comm_ops->gather(comm, NULL, dst, n_bytes, err);
   return goes_wrong(comm->dev, "gather", &status, err) ? status : comm_ops->gather(comm, src, dst, n_bytes, err);
 }
 

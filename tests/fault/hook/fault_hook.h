@@ -12,12 +12,12 @@
  *            illegal-address  a kernel before it writes where there is no memory
  *            launch-failure   a kernel before it traps
  *            no-memory        alloc: it asks for twice what the GPU has
- *            bad-pointer      gather: it is given NULL, which NCCL refuses with NCCL_CHECK_POINTERS=1
+ *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it refuses
  *
  * YOKE_FAULT_SUMS=nccl has GPUs sum over NCCL whatever the size.
  *
- * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create and
- * yk_p2p_options_for; the library itself knows nothing of it. Ranks are counted as their devices are created.       */
+ * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create,
+ * yk_p2p_options_for and ncclSend; the library itself knows nothing of it. Ranks are counted as their devices are created. */
 #ifndef TESTS_FAULT_HOOK_FAULT_HOOK_H
 #define TESTS_FAULT_HOOK_FAULT_HOOK_H
 
