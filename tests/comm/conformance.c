@@ -15,13 +15,24 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
+/* What ranks bring: a prime number of elements, repeated, so that what lies a row or a packet too far differs. */
+enum { PERIOD = 65521, RESIDUAL = YK_MAX_RANKS, WEIGHT, N_SOURCES };
+
+typedef struct values {
+  yk_dtype dtype;
+  float rounded[N_SOURCES][PERIOD]; /* of each rank, then of what is alike on all: as dtype holds them */
+  char stored[N_SOURCES][PERIOD * sizeof(float)];
+} values;
+
 /* Checks run on rank threads, where cmocka may not fail: they count, and the test asserts on the counts. */
 typedef struct rank_case {
   const comm_fixture *fixture;
+  const values *values;
   yk_comm *comm;
   yk_dtype dtype;
   int32_t n_rows, hidden;
-  int mismatches; /* elements outside tolerance */
+  double tolerance; /* of a sum, relative to the sum of its parts' magnitudes */
+  int mismatches;   /* elements outside tolerance */
   yk_status status;
   void *result; /* host copy, to compare ranks bit for bit */
   size_t result_bytes;
@@ -31,16 +42,22 @@ typedef struct rank_case {
 
 typedef void (*rank_body)(rank_case *c);
 
-static float value_of(int rank, size_t i)
+static values *values_new(yk_dtype dtype)
 {
-  return yk_rng_uniform(7, (uint32_t)rank, (uint32_t)i) * 4 - 2;
+  values *v = malloc(sizeof *v);
+  assert_non_null(v);
+  v->dtype = dtype;
+  for (uint32_t source = 0; source < N_SOURCES; source++)
+    for (uint32_t i = 0; i < PERIOD; i++) {
+      yk_dtype_store(dtype, v->stored[source], i, yk_rng_uniform(7, source, i) * 4 - 2);
+      v->rounded[source][i] = yk_dtype_load(dtype, v->stored[source], i);
+    }
+  return v;
 }
 
-static float rounded(yk_dtype dtype, float value)
+static double value_of(const rank_case *c, int source, size_t i)
 {
-  char element[4];
-  yk_dtype_store(dtype, element, 0, value);
-  return yk_dtype_load(dtype, element, 0);
+  return c->values->rounded[source][i % PERIOD];
 }
 
 static double rounding_step(yk_dtype dtype)
@@ -48,12 +65,14 @@ static double rounding_step(yk_dtype dtype)
   return dtype == YK_F16 ? 0x1p-11 : dtype == YK_BF16 ? 0x1p-8 : 0x1p-22;
 }
 
-static void *device_array(rank_case *c, int rank_of_values, size_t n)
+static void *device_array(rank_case *c, int source, size_t n)
 {
   yk_device *dev = c->comm->dev;
-  size_t bytes = n * yk_dtype_bytes(c->dtype);
-  void *array = NULL, *host = malloc(bytes);
-  for (size_t i = 0; i < n; i++) yk_dtype_store(c->dtype, host, i, value_of(rank_of_values, i));
+  size_t bytes = n * yk_dtype_bytes(c->dtype), period = PERIOD * yk_dtype_bytes(c->dtype);
+  void *array = NULL;
+  char *host = malloc(bytes);
+  for (size_t at = 0; at < bytes; at += period)
+    memcpy(host + at, c->values->stored[source], bytes - at < period ? bytes - at : period);
   if (dev->ops->alloc(dev, bytes, &array, NULL) != YK_OK || dev->ops->upload(dev, array, host, bytes, NULL) != YK_OK)
     c->mismatches++;
   free(host);
@@ -70,9 +89,7 @@ static void keep_result(rank_case *c, const void *array, size_t bytes)
 static void expect_close(rank_case *c, size_t i, double expected, double magnitude)
 {
   double found = yk_dtype_load(c->dtype, c->result, i);
-  double n_steps = c->fixture->rounding_steps(c->comm->n_ranks, (comm_shape){c->n_rows, c->hidden});
-  double tolerance = n_steps * rounding_step(c->dtype) * magnitude * 1.01;
-  if (!(fabs(found - expected) <= tolerance)) c->mismatches++;
+  if (!(fabs(found - expected) <= c->tolerance * magnitude)) c->mismatches++;
 }
 
 static double sum_over_ranks(const rank_case *c, size_t i, double *magnitude)
@@ -80,7 +97,7 @@ static double sum_over_ranks(const rank_case *c, size_t i, double *magnitude)
   double sum = 0;
   *magnitude = 0;
   for (int rank = 0; rank < c->comm->n_ranks; rank++) {
-    double value = rounded(c->dtype, value_of(rank, i));
+    double value = value_of(c, rank, i);
     sum += value;
     *magnitude += fabs(value);
   }
@@ -107,9 +124,25 @@ static void all_reduce_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
+/* The norm is of the residual as stored. */
+static void check_norm(rank_case *c, const char *normed, size_t row, double eps)
+{
+  size_t hidden = (size_t)c->hidden;
+  double squares = 0;
+  for (size_t i = 0; i < hidden; i++) {
+    double x = yk_dtype_load(c->dtype, c->result, row * hidden + i);
+    squares += x * x;
+  }
+  double scale = 1 / sqrt(squares / (double)hidden + eps);
+  for (size_t i = 0; i < hidden; i++) {
+    double expected = yk_dtype_load(c->dtype, c->result, row * hidden + i) * scale * value_of(c, WEIGHT, i);
+    double found = yk_dtype_load(c->dtype, normed, row * hidden + i);
+    if (!(fabs(found - expected) <= 3 * rounding_step(c->dtype) * fabs(expected) + 1e-6)) c->mismatches++;
+  }
+}
+
 static void sum_add_norm_body(rank_case *c)
 {
-  enum { RESIDUAL = 100, WEIGHT = 101 };
   const float alpha = 0.5f, eps = 1e-5f;
   yk_device *dev = c->comm->dev;
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
@@ -120,24 +153,12 @@ static void sum_add_norm_body(rank_case *c)
   c->status = c->comm->ops->sum_add_norm(c->comm, &args, NULL);
   keep_result(c, residual, bytes);
   for (size_t i = 0; i < n; i++) {
-    double magnitude, sum = sum_over_ranks(c, i, &magnitude), before = rounded(c->dtype, value_of(RESIDUAL, i));
+    double magnitude, sum = sum_over_ranks(c, i, &magnitude), before = value_of(c, RESIDUAL, i);
     expect_close(c, i, before + alpha * sum, fabs(before) + alpha * magnitude);
   }
-  /* The norm is of the residual as stored. */
   char *normed = malloc(bytes);
   if (dev->ops->download(dev, normed, y, bytes, NULL) != YK_OK) c->mismatches++;
-  for (size_t row = 0; row < (size_t)c->n_rows; row++) {
-    double mean = 0;
-    for (size_t i = 0; i < hidden; i++)
-      mean += pow(yk_dtype_load(c->dtype, c->result, row * hidden + i), 2) / (double)hidden;
-    for (size_t i = 0; i < hidden; i++) {
-      double x = yk_dtype_load(c->dtype, c->result, row * hidden + i) / sqrt(mean + eps);
-      double expected = x * rounded(c->dtype, value_of(WEIGHT, i));
-      if (!(fabs(yk_dtype_load(c->dtype, normed, row * hidden + i) - expected) <=
-            3 * rounding_step(c->dtype) * fabs(expected) + 1e-6))
-        c->mismatches++;
-    }
-  }
+  for (size_t row = 0; row < (size_t)c->n_rows; row++) check_norm(c, normed, row, eps);
   free(normed);
   void *const arrays[] = {partial, residual, w, y};
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
@@ -154,7 +175,7 @@ static void gather_body(rank_case *c)
     if (c->comm->dev->ops->download(c->comm->dev, all, dst, bytes * (size_t)n_ranks, NULL) != YK_OK) c->mismatches++;
     for (int rank = 0; rank < n_ranks; rank++)
       for (size_t i = 0; i < n; i++)
-        if (yk_dtype_load(c->dtype, all, (size_t)rank * n + i) != rounded(c->dtype, value_of(rank, i))) c->mismatches++;
+        if (yk_dtype_load(c->dtype, all, (size_t)rank * n + i) != value_of(c, rank, i)) c->mismatches++;
     free(all);
   }
   c->comm->dev->ops->free(c->comm->dev, src);
@@ -168,7 +189,7 @@ static void broadcast_body(rank_case *c)
   c->status = c->comm->ops->broadcast(c->comm, data, (int64_t)bytes, NULL);
   keep_result(c, data, bytes);
   for (size_t i = 0; i < n; i++)
-    if (yk_dtype_load(c->dtype, c->result, i) != rounded(c->dtype, value_of(0, i))) c->mismatches++;
+    if (yk_dtype_load(c->dtype, c->result, i) != value_of(c, 0, i)) c->mismatches++;
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
@@ -354,16 +375,16 @@ static void *run_rank(void *argument)
 /* Devices and their ends. */
 typedef struct session {
   const comm_fixture *fixture;
+  const values *values;
   int n_ranks;
-  yk_dtype dtype;
   yk_device *devs[YK_MAX_RANKS];
   yk_comm *comms[YK_MAX_RANKS];
 } session;
 
-static bool open_session(session *s, const comm_fixture *fixture, int n_ranks, yk_dtype dtype)
+static bool open_session(session *s, const comm_fixture *fixture, int n_ranks, const values *v)
 {
-  *s = (session){.fixture = fixture, .n_ranks = n_ranks, .dtype = dtype};
-  return fixture->open(n_ranks, dtype, s->devs, s->comms);
+  *s = (session){.fixture = fixture, .values = v, .n_ranks = n_ranks};
+  return fixture->open(n_ranks, v->dtype, s->devs, s->comms);
 }
 
 static void close_session(session *s)
@@ -371,18 +392,38 @@ static void close_session(session *s)
   s->fixture->close(s->n_ranks, s->devs, s->comms);
 }
 
-/* Run body on every rank at once, then check status, tolerances and that all ranks hold the same bits. */
-static void run_case(session *s, comm_shape shape, rank_body body, yk_status expected, int misbehaving_rank)
+/* Status, tolerances, and that all ranks hold the same bits. */
+static bool check_ranks(const rank_case *cases, int n_ranks, const char *name, yk_status expected)
+{
+  bool good = true;
+  for (int rank = 0; rank < n_ranks; rank++) {
+    const rank_case *c = &cases[rank];
+    bool same = !c->result || memcmp(c->result, cases[0].result, c->result_bytes) == 0;
+    if (c->status == expected && c->mismatches == 0 && same) continue;
+    good = false;
+    printf("%s, rank %d of %d, %s [%d, %d]: expected %s, found %s; %d mismatches%s\n", name, rank, n_ranks,
+           yk_dtype_name(c->dtype), c->n_rows, c->hidden, yk_status_name(expected), yk_status_name(c->status),
+           c->mismatches, same ? "" : "; other bits than rank 0");
+  }
+  return good;
+}
+
+/* Run body on every rank at once. */
+static bool run_case(session *s, const char *name, rank_body body, comm_shape shape, yk_status expected,
+                     int misbehaving_rank)
 {
   rank_case cases[YK_MAX_RANKS];
   thread_start starts[YK_MAX_RANKS];
   pthread_t threads[YK_MAX_RANKS];
+  double n_steps = s->fixture->rounding_steps(s->n_ranks, shape);
   for (int rank = 0; rank < s->n_ranks; rank++) {
     cases[rank] = (rank_case){.fixture = s->fixture,
+                              .values = s->values,
                               .comm = s->comms[rank],
-                              .dtype = s->dtype,
+                              .dtype = s->values->dtype,
                               .n_rows = shape.n_rows,
                               .hidden = shape.hidden,
+                              .tolerance = n_steps * rounding_step(s->values->dtype) * 1.01,
                               .status = YK_E_INTERNAL,
                               .misbehave = rank == misbehaving_rank,
                               .misbehaving_rank = misbehaving_rank};
@@ -390,112 +431,121 @@ static void run_case(session *s, comm_shape shape, rank_body body, yk_status exp
     assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &starts[rank]), 0);
   }
   for (int rank = 0; rank < s->n_ranks; rank++) pthread_join(threads[rank], NULL);
-  bool good = true;
-  for (int rank = 0; rank < s->n_ranks; rank++) {
-    const rank_case *c = &cases[rank];
-    bool same = !c->result || memcmp(c->result, cases[0].result, c->result_bytes) == 0;
-    if (c->status == expected && c->mismatches == 0 && same) continue;
-    good = false;
-    printf("rank %d of %d, %s [%d, %d]: expected %s, found %s; %d mismatches%s\n", rank, s->n_ranks,
-           yk_dtype_name(s->dtype), shape.n_rows, shape.hidden, yk_status_name(expected), yk_status_name(c->status),
-           c->mismatches, same ? "" : "; other bits than rank 0");
-  }
+  bool good = check_ranks(cases, s->n_ranks, name, expected);
   for (int rank = 0; rank < s->n_ranks; rank++) free(cases[rank].result);
+  return good;
+}
+
+/* ---- What leaves the ends whole: on the same ones, as many ranks and every type in turn ---- */
+
+typedef struct whole_test {
+  const comm_fixture *fixture;
+  yk_dtype dtype;
+  int n_ranks;
+  char name[64];
+} whole_test;
+
+static bool run_shapes(session *s, const char *name, rank_body body, const comm_shape *shapes, int n_shapes)
+{
+  bool good = true;
+  for (int i = 0; i < n_shapes && good; i++) good = run_case(s, name, body, shapes[i], YK_OK, -1);
+  return good;
+}
+
+static void all_operations(void **state)
+{
+  enum { N_SHAPES = 4 };
+  static const comm_shape shapes[N_SHAPES] = {{1, 8}, {5, 96}, {33, 1000}, {3, 1001}};
+  static const struct {
+    const char *name;
+    rank_body body;
+    bool takes_large; /* sums may go another way when large */
+  } operations[] = {{"all_reduce_sum", all_reduce_body, true},
+                    {"sum_add_norm", sum_add_norm_body, true},
+                    {"gather", gather_body, false},
+                    {"broadcast", broadcast_body, false}};
+  const whole_test *test = *state;
+  const comm_fixture *fixture = test->fixture;
+  const comm_shape chain_shape = fixture->n_large_shapes ? (comm_shape){1100, 4096} : (comm_shape){70, 96};
+  values *v = values_new(test->dtype);
+  session s;
+  bool opens = open_session(&s, fixture, test->n_ranks, v), good = opens;
+  for (size_t i = 0; i < sizeof operations / sizeof *operations && good; i++) {
+    int n_large = operations[i].takes_large && test->n_ranks > 1 ? fixture->n_large_shapes : 0;
+    good = run_shapes(&s, operations[i].name, operations[i].body, shapes, N_SHAPES) &&
+           run_shapes(&s, operations[i].name, operations[i].body, fixture->large_shapes, n_large);
+  }
+  if (good) good = run_case(&s, "sums that follow each other", chain_body, chain_shape, YK_OK, -1);
+  if (opens) close_session(&s);
+  free(v);
+  if (!opens) skip();
   assert_true(good);
 }
 
-static const yk_dtype dtypes[] = {YK_F16, YK_BF16, YK_F32};
+/* ---- What breaks the ends ---- */
 
-/* with_large: also the shapes that only this transport is tested with. */
-static void for_all_shapes(const comm_fixture *fixture, rank_body body, bool with_large)
+/* Ends of their own each time: what was aborted stays so, and the next are as good as the first. */
+static void with_one_rank_misbehaving(const comm_fixture *fixture, const char *name, comm_shape shape, rank_body body)
 {
-  static const comm_shape shapes[] = {{1, 8}, {5, 96}, {33, 1000}, {3, 1001}};
-  for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
-    for (size_t d = 0; d < 3; d++) {
-      session s;
-      if (!open_session(&s, fixture, n_ranks, dtypes[d])) continue;
-      for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_case(&s, shapes[i], body, YK_OK, -1);
-      for (int i = 0; with_large && n_ranks > 1 && i < fixture->n_large_shapes; i++)
-        run_case(&s, fixture->large_shapes[i], body, YK_OK, -1);
-      close_session(&s);
-    }
-}
-
-static void all_reduce_adds_over_ranks(void **state)
-{
-  for_all_shapes(*state, all_reduce_body, true);
-}
-
-static void sum_add_norm_is_sum_then_norm(void **state)
-{
-  for_all_shapes(*state, sum_add_norm_body, true);
-}
-
-static void gather_brings_all_to_rank_0_in_order(void **state)
-{
-  for_all_shapes(*state, gather_body, false);
-}
-
-static void broadcast_brings_rank_0_to_all(void **state)
-{
-  for_all_shapes(*state, broadcast_body, false);
-}
-
-static void sums_follow_each_other_and_replay(void **state)
-{
-  const comm_fixture *fixture = *state;
-  for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
-    for (size_t d = 0; d < 3; d++) {
-      session s;
-      if (!open_session(&s, fixture, n_ranks, dtypes[d])) continue;
-      run_case(&s, fixture->n_large_shapes ? (comm_shape){1100, 4096} : (comm_shape){70, 96}, chain_body, YK_OK, -1);
-      close_session(&s);
-    }
-}
-
-/* A session each: what was aborted stays so, and the next one is as good as the first. */
-static void with_one_rank_misbehaving(const comm_fixture *fixture, comm_shape shape, rank_body body)
-{
-  for (int n_ranks = 2; n_ranks <= fixture->max_ranks; n_ranks++) {
+  values *v = values_new(YK_F16);
+  bool good = true;
+  for (int n_ranks = 2; n_ranks <= fixture->max_ranks && good; n_ranks++) {
     session s;
-    if (!open_session(&s, fixture, n_ranks, YK_F16)) continue;
-    run_case(&s, shape, body, YK_E_COMM, n_ranks - 1);
+    if (fixture->opens_slowly && n_ranks > 2 && n_ranks < fixture->max_ranks) continue;
+    if (!open_session(&s, fixture, n_ranks, v)) continue;
+    good = run_case(&s, name, body, shape, YK_E_COMM, n_ranks - 1);
     close_session(&s);
   }
+  free(v);
+  assert_true(good);
 }
 
 static void abort_releases_waiting_ranks_and_sticks(void **state)
 {
-  with_one_rank_misbehaving(*state, (comm_shape){1, 8}, abort_body);
+  with_one_rank_misbehaving(*state, "barrier", (comm_shape){1, 8}, abort_body);
 }
 
 static void abort_releases_a_sum_that_waits(void **state)
 {
   const comm_fixture *fixture = *state;
-  with_one_rank_misbehaving(fixture, (comm_shape){1, 4096}, abort_sum_body);
-  with_one_rank_misbehaving(fixture, (comm_shape){3, 1001}, abort_sum_body);
+  with_one_rank_misbehaving(fixture, "aborted sum", (comm_shape){1, 4096}, abort_sum_body);
+  with_one_rank_misbehaving(fixture, "aborted sum", (comm_shape){3, 1001}, abort_sum_body);
   if (fixture->n_large_shapes)
-    with_one_rank_misbehaving(fixture, fixture->large_shapes[fixture->n_large_shapes - 2], abort_sum_body);
+    with_one_rank_misbehaving(fixture, "aborted sum", fixture->large_shapes[fixture->n_large_shapes - 2],
+                              abort_sum_body);
 }
 
 static void a_rank_that_does_not_come_is_named(void **state)
 {
   const comm_fixture *fixture = *state;
   if (fixture->step_limit_s == 0) skip();
-  with_one_rank_misbehaving(fixture, (comm_shape){1, 4096}, missing_body);
-  with_one_rank_misbehaving(fixture, (comm_shape){321, 4096}, missing_body);
+  with_one_rank_misbehaving(fixture, "missing rank", (comm_shape){1, 4096}, missing_body);
+  with_one_rank_misbehaving(fixture, "missing rank", (comm_shape){321, 4096}, missing_body);
 }
 
 int comm_conformance_run(const comm_fixture *fixture)
 {
-  void *state = (void *)(uintptr_t)fixture;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(all_reduce_adds_over_ranks, state),
-                                     cmocka_unit_test_prestate(sum_add_norm_is_sum_then_norm, state),
-                                     cmocka_unit_test_prestate(gather_brings_all_to_rank_0_in_order, state),
-                                     cmocka_unit_test_prestate(broadcast_brings_rank_0_to_all, state),
-                                     cmocka_unit_test_prestate(sums_follow_each_other_and_replay, state),
-                                     cmocka_unit_test_prestate(abort_releases_waiting_ranks_and_sticks, state),
-                                     cmocka_unit_test_prestate(abort_releases_a_sum_that_waits, state),
-                                     cmocka_unit_test_prestate(a_rank_that_does_not_come_is_named, state)};
-  return cmocka_run_group_tests_name(fixture->name, tests, NULL, NULL);
+  enum { N_DTYPES = 3, N_BREAKING = 3 };
+  static const yk_dtype dtypes[N_DTYPES] = {YK_F16, YK_BF16, YK_F32};
+  static const struct {
+    const char *name;
+    CMUnitTestFunction run;
+  } breaking[N_BREAKING] = {
+      {"abort_releases_waiting_ranks_and_sticks", abort_releases_waiting_ranks_and_sticks},
+      {"abort_releases_a_sum_that_waits", abort_releases_a_sum_that_waits},
+      {"a_rank_that_does_not_come_is_named", a_rank_that_does_not_come_is_named},
+  };
+  whole_test whole[YK_MAX_RANKS * N_DTYPES];
+  struct CMUnitTest tests[YK_MAX_RANKS * N_DTYPES + N_BREAKING];
+  size_t n = 0;
+  for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
+    for (int d = 0; d < N_DTYPES; d++) {
+      whole_test *test = &whole[n];
+      *test = (whole_test){.fixture = fixture, .dtype = dtypes[d], .n_ranks = n_ranks};
+      snprintf(test->name, sizeof test->name, "all_operations: %d ranks, %s", n_ranks, yk_dtype_name(dtypes[d]));
+      tests[n++] = (struct CMUnitTest){test->name, all_operations, NULL, NULL, test};
+    }
+  for (int i = 0; i < N_BREAKING; i++)
+    tests[n++] = (struct CMUnitTest){breaking[i].name, breaking[i].run, NULL, NULL, (void *)(uintptr_t)fixture};
+  return _cmocka_run_group_tests(fixture->name, tests, n, NULL, NULL);
 }

@@ -20,6 +20,7 @@ typedef struct comm_fixture {
   double (*rounding_steps)(int n_ranks, comm_shape shape);
   const comm_shape *large_shapes; /* [n_large_shapes] also summed, beyond those that every transport is tested with */
   int n_large_shapes;
+  bool opens_slowly;   /* what breaks the ends is tried with 2 ranks and with all, not with every number */
   double step_limit_s; /* a rank that does not come to a sum is named within this; 0: the transport names nobody */
 } comm_fixture;
 

@@ -27,6 +27,7 @@ int main(void)
                           .max_ranks = n_gpus,
                           .rounding_steps = round_each_hop,
                           .large_shapes = gpu_large_shapes,
-                          .n_large_shapes = 3};
+                          .n_large_shapes = 3,
+                          .opens_slowly = true};
   return comm_conformance_run(&fixture);
 }

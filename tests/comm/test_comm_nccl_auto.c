@@ -11,7 +11,7 @@
 #include "parallel/links_p2p.h"
 
 enum { HIDDEN = 4096, MAX_ROWS = 2048, MOST_BYTES = 8 << 20 };
-static const double step_limit_s = 4;
+static const double step_limit_s = 2;
 
 static void create(yk_device *const *devs, int n_ranks, int32_t hidden, yk_comm **comms)
 {
@@ -52,6 +52,7 @@ static void the_way_follows_the_size(void **state)
 {
   (void)state;
   for (int n_ranks = 2; n_ranks <= n_gpus_tested; n_ranks++) {
+    if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* ends take long to open */
     const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2);
     const bool reach = all_reach_each_other(n_ranks);
     yk_device *devs[YK_MAX_RANKS];
@@ -85,6 +86,7 @@ int main(void)
                           .rounding_steps = rounding_steps,
                           .large_shapes = gpu_large_shapes,
                           .n_large_shapes = N_GPU_LARGE_SHAPES,
+                          .opens_slowly = true,
                           .step_limit_s = all_reach_each_other(n_gpus_tested) ? step_limit_s : 0};
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_way_follows_the_size)};
   return cmocka_run_group_tests_name("auto: choice", tests, NULL, NULL) + comm_conformance_run(&fixture);
