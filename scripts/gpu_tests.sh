@@ -222,7 +222,8 @@ run_soak() {
   YOKE_TEST_OUTPUT=yes
   for n_gpus in 4 3 2 1; do
     if is_wanted "test_soak.gpu$n_gpus" "$@"; then
-      run "test_soak.gpu$n_gpus" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$bin/test_soak" --requests 10000 --threads 24
+      run "test_soak.gpu$n_gpus" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$bin/test_soak" \
+        --requests 10000 --threads 24 --seconds 60 --time-limit 80
       [ "$result" = skipped ] || return 0
     fi
   done

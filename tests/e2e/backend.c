@@ -4,17 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+test_backend test_backend_of(yk_device_kind kind)
+{
+  if (kind != YK_DEVICE_CUDA) return (test_backend){.kind = YK_DEVICE_CPU, .dtype = YK_DTYPE_F32};
+  return (test_backend){
+      .kind = YK_DEVICE_CUDA, .n_ranks = 1, .dtype = YK_DTYPE_F16, .tolerance = 0.02f, .rare_tolerance = 0.06f};
+}
+
 test_backend test_backend_chosen(void)
 {
   const char *name = getenv("YOKE_TEST_DEVICE"), *ranks = getenv("YOKE_TEST_RANKS");
-  int n_ranks = ranks ? atoi(ranks) : 0;
-  if (!name || strcmp(name, "cuda") != 0)
-    return (test_backend){.kind = YK_DEVICE_CPU, .n_ranks = n_ranks, .dtype = YK_DTYPE_F32};
-  return (test_backend){.kind = YK_DEVICE_CUDA,
-                        .n_ranks = n_ranks ? n_ranks : 1,
-                        .dtype = YK_DTYPE_F16,
-                        .tolerance = 0.02f,
-                        .rare_tolerance = 0.06f};
+  test_backend backend = test_backend_of(name && strcmp(name, "cuda") == 0 ? YK_DEVICE_CUDA : YK_DEVICE_CPU);
+  if (ranks && atoi(ranks)) backend.n_ranks = atoi(ranks);
+  return backend;
 }
 
 int test_backend_gate(yk_device_kind kind, int n_ranks)

@@ -20,6 +20,8 @@ typedef struct test_backend {
   float rare_tolerance; /* of other tokens' log-probabilities and of raw logits, of which rounding takes more */
 } test_backend;
 
+/* What a device promises, and the least ranks. */
+test_backend test_backend_of(yk_device_kind kind);
 test_backend test_backend_chosen(void);
 
 /* 0 to go on; else main's exit status, with the reason printed: 77 without the devices, 1 where they are required. */

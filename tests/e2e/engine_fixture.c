@@ -22,6 +22,12 @@ int fixture_most_ranks(void)
   return test_backend_chosen().n_ranks ? 1 : YOKE_MAX_RANKS;
 }
 
+bool fixture_opens_slowly(void)
+{
+  test_backend backend = test_backend_chosen();
+  return backend.kind == YK_DEVICE_CUDA && backend.n_ranks > 1;
+}
+
 yk_engine_options fixture_options(const char *model, int n_ranks)
 {
   static _Thread_local char dir[512];
@@ -93,7 +99,7 @@ yk_request *fixture_submit(yk_engine *engine, const yk_request_options *options)
 static void take(answer *out, const yk_output *output)
 {
   if (output->is_prompt) {
-    assert_true(out->n_prompt < ANSWER_MAX_TOKENS);
+    assert_true(out->n_prompt < ANSWER_MAX_PROMPT);
     out->prompt_ids[out->n_prompt] = output->token_id;
     out->prompt_logprobs[out->n_prompt++] = output->logprob;
     return;

@@ -4,7 +4,7 @@
 
 #include "e2e/backend.h"
 
-enum { ANSWER_MAX_TOKENS = 256 };
+enum { ANSWER_MAX_TOKENS = 256, ANSWER_MAX_PROMPT = 512 };
 
 typedef struct answer {
   int32_t n;
@@ -13,8 +13,8 @@ typedef struct answer {
   int32_t best_ids[ANSWER_MAX_TOKENS]; /* of the raw logits, */
   float margins[ANSWER_MAX_TOKENS];    /* and by how much the log-probability of the second best is lower */
   int32_t n_prompt;
-  int32_t prompt_ids[ANSWER_MAX_TOKENS];
-  float prompt_logprobs[ANSWER_MAX_TOKENS];
+  int32_t prompt_ids[ANSWER_MAX_PROMPT];
+  float prompt_logprobs[ANSWER_MAX_PROMPT];
   char text[4096];
   yk_finish_reason finish;
   yk_err error;
@@ -29,6 +29,9 @@ yk_engine_options fixture_options(const char *model, int n_ranks);
 
 /* A test of rank counts tries 1 to this many: 1 where the environment has chosen. */
 int fixture_most_ranks(void);
+
+/* Whether opening an engine takes seconds, as GPUs do to connect: then tests open fewer. */
+bool fixture_opens_slowly(void);
 
 /* kv_cache_bytes for this many tokens at least, on the rank that needs most for each. */
 int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens);

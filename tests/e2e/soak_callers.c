@@ -10,9 +10,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { N_AT_ONCE = 4, MAX_THREADS = 256, MAX_COMPLAINTS = 10, NEVER = INT32_MAX };
+#include "base/clock.h"
+
+enum { N_AT_ONCE = 4, MAX_THREADS = 256, NEVER = INT32_MAX };
 enum { WAIT_S = 60 };
-enum { WORST_OF_MANY = 3 }; /* times a log-probability's tolerance: some of so many tokens are rarer than any test's */
 
 enum draws { /* what a request draws; cases have their own seed */
              CASE,
@@ -23,13 +24,12 @@ enum draws { /* what a request draws; cases have their own seed */
 };
 
 typedef struct shared {
-  yk_engine *engine;
-  const soak_cases *cases;
-  uint64_t seed;
+  soak_run run;
+  soak_examples *examples;
   int end;
+  int64_t started_ns;
   int32_t vocab_size;
-  test_backend backend;
-  atomic_int next, n_complaints;
+  atomic_int next;
 } shared;
 
 typedef struct caller {
@@ -51,60 +51,123 @@ typedef struct reading {
   bool cancelled;
 } reading;
 
-__attribute__((format(printf, 3, 4))) static void complain(caller *me, int number, const char *format, ...)
+#define COMPLAIN(me, ...)                                                                                              \
+  do {                                                                                                                 \
+    (me)->counts.wrong++;                                                                                              \
+    soak_examples_complain((me)->s->examples, __VA_ARGS__);                                                            \
+  } while (0)
+
+static int case_of(const caller *me, const soak_case *c)
 {
-  va_list arguments;
-  char message[256];
-  me->counts.wrong++;
-  if (atomic_fetch_add(&me->s->n_complaints, 1) >= MAX_COMPLAINTS) return;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  printf("request %d: %s\n", number, message);
+  return (int)(c - me->s->run.cases->cases);
 }
 
-static void check_number(caller *me, const reading *r, const char *what, float found, float expected, float tolerance,
-                         float *worst)
+/* In tolerances; without any, every difference is too large. */
+static float in_tolerances(float difference, float tolerance)
 {
-  float difference = fabsf(found - expected);
-  if (found == expected) return;
-  if (difference > *worst) *worst = difference;
-  if (!(difference <= tolerance))
-    complain(me, r->number, "%s: expected %g, found %g", what, (double)expected, (double)found);
+  return tolerance > 0 ? difference / tolerance : INFINITY;
+}
+
+/* The same token's log-probability, with the tolerance it has. Without one, a difference is an error. */
+static void check_logprob(caller *me, const reading *r, soak_deviation *d, float tolerance, float *worst)
+{
+  float difference = fabsf(d->found_logprob - d->expected_logprob);
+  me->counts.logprobs++;
+  if (d->found_logprob == d->expected_logprob) return;
+  *worst = fmaxf(*worst, difference);
+  if (difference <= tolerance) return;
+  me->counts.logprobs_beyond++;
+  d->size = in_tolerances(difference, tolerance);
+  soak_examples_add(me->s->examples, d);
+  if (tolerance == 0 || isnan(difference))
+    COMPLAIN(me, r->number, "token %d: expected log-probability %g, found %g", d->at, (double)d->expected_logprob,
+             (double)d->found_logprob);
+}
+
+/* Another greedy token than alone: right only where the two best are close in both runs. Returns whether it is. */
+static bool may_part(caller *me, soak_deviation *d)
+{
+  float margin = fmaxf(d->expected_margin, isinf(d->found_margin) ? 0 : d->found_margin);
+  float limit = me->s->run.limits.margin;
+  d->size = in_tolerances(margin, limit);
+  soak_examples_add(me->s->examples, d);
+  if (limit > 0 && margin <= limit) {
+    me->counts.widest_tie = fmaxf(me->counts.widest_tie, margin);
+    return true;
+  }
+  COMPLAIN(me, d->request, "%stoken %d: expected %d (margin %g), found %d (margin %g)",
+           d->kind == SOAK_SEQUENCE ? "held sequence, " : "", d->at, d->expected_id, (double)d->expected_margin,
+           d->found_id, (double)d->found_margin);
+  return false;
+}
+
+static soak_deviation compare_token(const caller *me, const reading *r, int32_t at, const yk_output *output)
+{
+  const answer *alone = &r->c->alone;
+  return (soak_deviation){.kind = SOAK_LOGPROB,
+                          .request = r->number,
+                          .soak_case = case_of(me, r->c),
+                          .at = at,
+                          .n_prompt = (int32_t)r->c->options.n_ids,
+                          .found_id = output->token_id,
+                          .expected_id = alone->ids[at],
+                          .found_logprob = output->logprob,
+                          .expected_logprob = alone->logprobs[at],
+                          .found_margin =
+                              output->n_top > 1 ? output->top_logprobs[0] - output->top_logprobs[1] : INFINITY,
+                          .expected_margin = alone->margins[at]};
 }
 
 static void check_token(caller *me, reading *r, const yk_output *output)
 {
   const answer *alone = &r->c->alone;
-  const test_backend *backend = &me->s->backend;
+  const soak_limits *limits = &me->s->run.limits;
   int32_t at = r->n++;
   if (r->parted) return;
   if (at >= alone->n) {
-    complain(me, r->number, "expected %d tokens, found more", alone->n);
+    COMPLAIN(me, r->number, "expected %d tokens, found more", alone->n);
     r->parted = r->wrong = true;
-  } else if (output->token_id != alone->ids[at]) {
-    r->parted = true;
-    r->wrong = r->c->is_greedy ? !fixture_near_tie(alone, at) : backend->tolerance == 0;
-    if (r->wrong)
-      complain(me, r->number, "step %d: expected token %d (margin %g), found %d", at, alone->ids[at],
-               (double)alone->margins[at], output->token_id);
-  } else if (r->c->is_greedy)
-    check_number(me, r, "log-probability", output->logprob, alone->logprobs[at], WORST_OF_MANY * backend->tolerance,
-                 &me->counts.worst_logprob);
-  else if (r->c->options.sampling.n_logprobs >= 0)
-    check_number(me, r, "log-probability", output->logprob, alone->logprobs[at],
-                 WORST_OF_MANY * backend->rare_tolerance, &me->counts.worst_rare_logprob);
+    return;
+  }
+  soak_deviation d = compare_token(me, r, at, output);
+  me->counts.greedy_tokens += r->c->is_greedy;
+  if (output->token_id == alone->ids[at]) {
+    if (r->c->is_greedy)
+      check_logprob(me, r, &d, limits->logprob, &me->counts.worst_logprob);
+    else if (r->c->options.sampling.n_logprobs >= 0)
+      check_logprob(me, r, &d, limits->rare, &me->counts.worst_rare_logprob);
+    return;
+  }
+  r->parted = true;
+  d.kind = SOAK_PARTED;
+  if (r->c->is_greedy) {
+    r->wrong = !may_part(me, &d);
+  } else if (limits->margin == 0) {
+    r->wrong = true;
+    COMPLAIN(me, r->number, "token %d: expected %d, found %d", at, alone->ids[at], output->token_id);
+  }
 }
 
 static void check_prompt_token(caller *me, reading *r, const yk_output *output)
 {
   const answer *alone = &r->c->alone;
   int32_t at = r->n_prompt++;
-  if (at >= alone->n_prompt || output->token_id != alone->prompt_ids[at])
-    complain(me, r->number, "prompt token %d: found %d", at, output->token_id);
-  else
-    check_number(me, r, "prompt token's log-probability", output->logprob, alone->prompt_logprobs[at],
-                 WORST_OF_MANY * me->s->backend.rare_tolerance, &me->counts.worst_rare_logprob);
+  if (at >= alone->n_prompt || output->token_id != alone->prompt_ids[at]) {
+    COMPLAIN(me, r->number, "prompt token %d: found %d", at, output->token_id);
+    return;
+  }
+  soak_deviation d = {.kind = SOAK_PROMPT_LOGPROB,
+                      .request = r->number,
+                      .soak_case = case_of(me, r->c),
+                      .at = at,
+                      .n_prompt = (int32_t)r->c->options.n_ids,
+                      .found_id = output->token_id,
+                      .expected_id = output->token_id,
+                      .found_logprob = output->logprob,
+                      .expected_logprob = alone->prompt_logprobs[at],
+                      .found_margin = INFINITY,
+                      .expected_margin = INFINITY};
+  check_logprob(me, r, &d, me->s->run.limits.rare, &me->counts.worst_rare_logprob);
 }
 
 static void check_text(caller *me, reading *r, const yk_output *output)
@@ -112,7 +175,7 @@ static void check_text(caller *me, reading *r, const yk_output *output)
   const char *text = r->c->alone.text + r->text_bytes;
   if (r->parted) return;
   if (output->text_bytes > strlen(text) || memcmp(output->text, text, output->text_bytes) != 0) {
-    complain(me, r->number, "text: expected \"%s\", found \"%.*s\"", text, (int)output->text_bytes, output->text);
+    COMPLAIN(me, r->number, "text: expected \"%s\", found \"%.*s\"", text, (int)output->text_bytes, output->text);
     r->parted = r->wrong = true;
   }
   r->text_bytes += output->text_bytes;
@@ -124,7 +187,7 @@ static void check_end(caller *me, const reading *r, yk_finish_reason finish)
   soak_counts *counts = &me->counts;
   if (finish == YK_FINISH_CANCELLED) {
     counts->cancelled++;
-    if (!r->cancelled) complain(me, r->number, "ended as cancelled, which nobody asked for");
+    if (!r->cancelled) COMPLAIN(me, r->number, "ended as cancelled, which nobody asked for");
     return;
   }
   counts->finished++;
@@ -136,7 +199,7 @@ static void check_end(caller *me, const reading *r, yk_finish_reason finish)
   (*(r->c->is_greedy ? &counts->greedy_equal : &counts->other_equal))++;
   if (finish != alone->finish || r->n != alone->n || r->n_prompt != alone->n_prompt ||
       r->text_bytes != strlen(alone->text))
-    complain(me, r->number, "expected %d prompt tokens, %d tokens, %zu bytes, end \"%s\"; found %d, %d, %zu, \"%s\"",
+    COMPLAIN(me, r->number, "expected %d prompt tokens, %d tokens, %zu bytes, end \"%s\"; found %d, %d, %zu, \"%s\"",
              alone->n_prompt, alone->n, strlen(alone->text), yk_finish_reason_name(alone->finish), r->n_prompt, r->n,
              r->text_bytes, yk_finish_reason_name(finish));
 }
@@ -145,17 +208,17 @@ static void submit(caller *me, int number, reading *r)
 {
   const shared *s = me->s;
   uint32_t n = (uint32_t)number;
-  int32_t way = soak_draw(s->seed, n, WAY, 20), moment = soak_draw(s->seed, n, MOMENT, 100);
+  int32_t way = soak_draw(s->run.seed, n, WAY, 20), moment = soak_draw(s->run.seed, n, MOMENT, 100);
   yk_err err = YK_ERR_INIT;
   *r = (reading){.number = number,
-                 .c = &s->cases->cases[soak_draw(s->seed, n, CASE, s->cases->n_cases)],
+                 .c = &s->run.cases->cases[soak_draw(s->run.seed, n, CASE, s->run.cases->n_cases)],
                  .cancel_at = way == 0  ? 0
                               : way < 3 ? moment
                                         : NEVER,
                  .leave_at = way == 6 ? moment : NEVER};
   me->counts.submitted++;
-  if (yk_engine_submit(s->engine, &r->c->options, &r->request, &err) != YK_OK)
-    complain(me, number, "submit: %s", err.message);
+  if (yk_engine_submit(s->run.engine, &r->c->options, &r->request, &err) != YK_OK)
+    COMPLAIN(me, number, "submit: %s", err.message);
 }
 
 static void cancel_some(const caller *me, reading *readings, int n)
@@ -176,7 +239,7 @@ static void read_one(caller *me, reading *r, reading *readings, int n)
   do {
     yk_status status = yk_request_next(r->request, WAIT_S, &output, &err);
     if (status != YK_OK || output.finish == YK_FINISH_ERROR) {
-      complain(me, r->number, "%s: %s", status != YK_OK ? "next" : "ended with", err.message);
+      COMPLAIN(me, r->number, "%s: %s", status != YK_OK ? "next" : "ended with", err.message);
       return;
     }
     if (output.has_token) me->n_read++;
@@ -195,12 +258,21 @@ static void read_one(caller *me, reading *r, reading *readings, int n)
 
 static void check_logits(caller *me, int number, const soak_case *c, int32_t at, const float *logits)
 {
-  int32_t best = 0;
+  int32_t best = 0, expected = c->alone.ids[at];
   for (int32_t i = 1; i < me->s->vocab_size; i++)
     if (logits[i] > logits[best]) best = i;
-  if (best != c->alone.ids[at] && !fixture_near_tie(&c->alone, at))
-    complain(me, number, "sequence, step %d: expected token %d (margin %g), found %d", at, c->alone.ids[at],
-             (double)c->alone.margins[at], best);
+  if (best == expected) return;
+  may_part(me, &(soak_deviation){.kind = SOAK_SEQUENCE,
+                                 .request = number,
+                                 .soak_case = case_of(me, c),
+                                 .at = at,
+                                 .n_prompt = (int32_t)c->options.n_ids,
+                                 .found_id = best,
+                                 .expected_id = expected,
+                                 .found_logprob = NAN,
+                                 .expected_logprob = c->alone.logprobs[at],
+                                 .found_margin = logits[best] - logits[expected],
+                                 .expected_margin = c->alone.margins[at]});
 }
 
 /* The prompt in two parts, astray and back between them, the second part and some of the answer on a branch. */
@@ -209,15 +281,15 @@ static yk_status hold(caller *me, int number, const soak_case *c, yk_held_sequen
 {
   enum { N_STEPS = 4 };
   const shared *s = me->s;
-  int32_t n = (int32_t)c->options.n_ids, cut = soak_draw(s->seed, (uint32_t)number, CUT, n);
-  int32_t astray = 1 + soak_draw(s->seed, (uint32_t)number, ASTRAY, 40);
+  int32_t n = (int32_t)c->options.n_ids, cut = soak_draw(s->run.seed, (uint32_t)number, CUT, n);
+  int32_t astray = 1 + soak_draw(s->run.seed, (uint32_t)number, ASTRAY, 40);
   if (cut > 0) YK_TRY(yk_held_sequence_append(sequence, c->options.ids, (size_t)cut, YK_LOGITS_NONE, NULL, err));
-  YK_TRY(yk_held_sequence_append(sequence, s->cases->text, (size_t)astray, YK_LOGITS_LAST, logits, err));
+  YK_TRY(yk_held_sequence_append(sequence, s->run.cases->text, (size_t)astray, YK_LOGITS_LAST, logits, err));
   YK_TRY(yk_held_sequence_truncate(sequence, (size_t)cut, err));
   YK_TRY(yk_held_sequence_fork(sequence, branch, err));
   YK_TRY(yk_held_sequence_append(*branch, c->options.ids + cut, (size_t)(n - cut), YK_LOGITS_LAST, logits, err));
   check_logits(me, number, c, 0, logits);
-  YK_TRY(yk_held_sequence_append(sequence, s->cases->text, (size_t)astray, YK_LOGITS_NONE, NULL, err));
+  YK_TRY(yk_held_sequence_append(sequence, s->run.cases->text, (size_t)astray, YK_LOGITS_NONE, NULL, err));
   for (int32_t at = 1; at < N_STEPS && at < c->alone.n; at++) {
     YK_TRY(yk_held_sequence_append(*branch, &c->alone.ids[at - 1], 1, YK_LOGITS_LAST, logits, err));
     check_logits(me, number, c, at, logits);
@@ -229,9 +301,9 @@ static void use_sequence(caller *me, const reading *r, float *logits)
 {
   yk_held_sequence *sequence = NULL, *branch = NULL;
   yk_err err = YK_ERR_INIT;
-  yk_status status = yk_held_sequence_create(me->s->engine, &sequence, &err);
+  yk_status status = yk_held_sequence_create(me->s->run.engine, &sequence, &err);
   if (status == YK_OK) status = hold(me, r->number, r->c, sequence, &branch, logits, &err);
-  if (status != YK_OK) complain(me, r->number, "sequence: %s", err.message);
+  if (status != YK_OK) COMPLAIN(me, r->number, "sequence: %s", err.message);
   yk_held_sequence_free(branch);
   yk_held_sequence_free(sequence);
   me->counts.sequences++;
@@ -243,6 +315,7 @@ static void *run_caller(void *argument)
   shared *s = me->s;
   float *logits = malloc((size_t)s->vocab_size * sizeof *logits);
   for (int first; (first = atomic_fetch_add(&s->next, N_AT_ONCE)) < s->end;) {
+    if (yk_clock_seconds_since(s->started_ns) > s->run.budget_s) break;
     reading readings[N_AT_ONCE] = {0};
     int n = 0;
     me->n_read = 0;
@@ -259,47 +332,26 @@ static void *run_caller(void *argument)
   return NULL;
 }
 
-static void add_counts(soak_counts *sum, const soak_counts *more)
-{
-  sum->submitted += more->submitted;
-  sum->finished += more->finished;
-  sum->cancelled += more->cancelled;
-  sum->left += more->left;
-  sum->sequences += more->sequences;
-  sum->greedy_equal += more->greedy_equal;
-  sum->greedy_near_tie += more->greedy_near_tie;
-  sum->other_equal += more->other_equal;
-  sum->other_parted += more->other_parted;
-  sum->wrong += more->wrong;
-  sum->worst_logprob = fmaxf(sum->worst_logprob, more->worst_logprob);
-  sum->worst_rare_logprob = fmaxf(sum->worst_rare_logprob, more->worst_rare_logprob);
-}
-
-bool soak_callers_run(yk_engine *engine, const soak_cases *cases, uint64_t seed, int first, int end, int n_threads,
-                      double time_limit_s, soak_counts *counts)
+bool soak_callers_run(const soak_run *run, int first, int end, soak_counts *counts, soak_examples *examples)
 {
   static shared s; /* outlives threads that hang */
   static caller callers[MAX_THREADS];
   pthread_t threads[MAX_THREADS];
   struct timespec deadline;
   yk_engine_info info;
-  yk_engine_get_info(engine, &info);
-  s = (shared){.engine = engine,
-               .cases = cases,
-               .seed = seed,
-               .end = end,
-               .vocab_size = info.vocab_size,
-               .backend = test_backend_chosen()};
+  yk_engine_get_info(run->engine, &info);
+  s = (shared){
+      .run = *run, .examples = examples, .end = end, .started_ns = yk_clock_now_ns(), .vocab_size = info.vocab_size};
   atomic_store(&s.next, first);
   clock_gettime(CLOCK_REALTIME, &deadline);
-  deadline.tv_sec += (time_t)time_limit_s;
+  deadline.tv_sec += (time_t)run->time_limit_s;
   int n = 0;
-  for (; n < n_threads && n < MAX_THREADS; n++) {
+  for (; n < run->n_threads && n < MAX_THREADS; n++) {
     callers[n] = (caller){.s = &s};
     if (pthread_create(&threads[n], NULL, run_caller, &callers[n]) != 0) break;
   }
   for (int i = 0; i < n; i++)
     if (pthread_timedjoin_np(threads[i], NULL, &deadline) != 0) return false;
-  for (int i = 0; i < n; i++) add_counts(counts, &callers[i].counts);
+  for (int i = 0; i < n; i++) soak_counts_add(counts, &callers[i].counts);
   return n > 0;
 }

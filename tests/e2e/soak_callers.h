@@ -4,18 +4,27 @@
 #define TESTS_E2E_SOAK_CALLERS_H
 
 #include "e2e/soak_cases.h"
+#include "e2e/soak_report.h"
 
-typedef struct soak_counts {
-  int64_t submitted, finished, cancelled, left; /* left: freed before their end */
-  int64_t sequences;
-  int64_t greedy_equal, greedy_near_tie, other_equal, other_parted; /* of the finished */
-  int64_t wrong; /* another token above the margin, log-probability, text, end; a call that failed or waited too long */
-  float worst_logprob, worst_rare_logprob; /* differences */
-} soak_counts;
+/* How far a run may be from the same alone; 0: not at all. */
+typedef struct soak_limits {
+  float margin;  /* by which a greedy token may be the second best */
+  float logprob; /* of greedy tokens */
+  float rare;    /* of drawn and of prompt tokens */
+} soak_limits;
 
-/* Submit requests first .. end - 1 from n_threads threads, and wait for all threads.
- * Returns false where they are not done within time_limit_s; then they still run. Counts are added to.                */
-bool soak_callers_run(yk_engine *engine, const soak_cases *cases, uint64_t seed, int first, int end, int n_threads,
-                      double time_limit_s, soak_counts *counts);
+typedef struct soak_run {
+  yk_engine *engine;
+  const soak_cases *cases;
+  soak_limits limits;
+  uint64_t seed;
+  int n_threads;
+  double budget_s;     /* begin no more requests after this long */
+  double time_limit_s; /* it hangs where it is not done by then */
+} soak_run;
+
+/* Submit requests first .. end - 1 from n_threads threads, and wait for all threads. Returns false where they are not done
+ * within the time limit; then they still run, and what run points to must stay. Counts and examples are added to.     */
+bool soak_callers_run(const soak_run *run, int first, int end, soak_counts *counts, soak_examples *examples);
 
 #endif

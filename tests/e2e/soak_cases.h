@@ -6,6 +6,8 @@
 #include "e2e/engine_fixture.h"
 
 enum { SOAK_MAX_PROMPT = 300, SOAK_MAX_OUTPUT = 180 };
+_Static_assert((int)SOAK_MAX_PROMPT <= (int)ANSWER_MAX_PROMPT && (int)SOAK_MAX_OUTPUT <= (int)ANSWER_MAX_TOKENS,
+               "answers hold them");
 
 typedef struct soak_case {
   yk_request_options options; /* its ids point into the text, the rest into this case */

@@ -18,17 +18,22 @@
 #include "e2e/soak_callers.h"
 
 static const char USAGE[] =
-    "usage: test_soak [--model DIR] [--tp N] [--requests N] [--seed N] [--kv-tokens N] [--threads N] [--time-limit S]\n"
+    "usage: test_soak [--model DIR] [--tp N] [--requests N] [--seconds S] [--seed N] [--kv-tokens N] [--threads N]\n"
+    "                 [--time-limit S] [--rounding]\n"
     "Runs N mixed requests (default 200) on the demo model and compares them with the same requests run alone.\n"
+    "  --seconds     begin no more requests after this long (default 3600), after 1000 at least\n"
     "  --kv-tokens   tokens that the KV cache holds (default 480): few, so that running requests are preempted\n"
     "  --threads     callers, each with 4 requests at once (default 16)\n"
     "  --time-limit  seconds after which it hangs (default 240)\n"
-    "Device: YOKE_TEST_DEVICE=cpu|cuda; ranks: YOKE_TEST_RANKS unless --tp is given.\n\n"
+    "  --rounding    CPU: compare float16 with float32 alone, within the tolerances of GPUs\n"
+    "Device: YOKE_TEST_DEVICE=cpu|cuda; ranks: YOKE_TEST_RANKS unless --tp is given. YOKE_TEST_SHARED_GPUS=1: other\n"
+    "programs use the GPUs too, so that how much of their memory is free says nothing.\n\n"
     "example: YOKE_TEST_DEVICE=cuda test_soak --tp 4 --requests 10000\n";
 
 typedef struct soak_options {
   char model[512];
-  int n_ranks, n_requests, seed, kv_tokens, n_threads, time_limit_s;
+  int n_ranks, n_requests, n_seconds, seed, kv_tokens, n_threads, time_limit_s;
+  bool rounding;
 } soak_options;
 
 /* In use by the process, and free on each GPU. */
@@ -82,13 +87,13 @@ static void print_memory(const char *when, const memory *m)
 
 static void check_growth(const memory *before, const memory *after)
 {
-  bool on_gpus = test_backend_chosen().kind == YK_DEVICE_CUDA;
+  bool on_gpus = test_backend_chosen().kind == YK_DEVICE_CUDA, are_shared = getenv("YOKE_TEST_SHARED_GPUS") != NULL;
   int64_t heap = after->heap_bytes - before->heap_bytes, resident = after->resident_bytes - before->resident_bytes;
   if (HOST_MEMORY_IS_TELLING && heap > (on_gpus ? MAX_HEAP_GROWTH_BESIDE_GPUS : MAX_HEAP_GROWTH))
     fail_msg("the heap grew by %.2f MB", mb(heap));
   if (HOST_MEMORY_IS_TELLING && resident > MAX_RESIDENT_GROWTH)
     fail_msg("resident memory grew by %.1f MB", mb(resident));
-  for (int i = 1; i < after->n_devices && on_gpus; i++) {
+  for (int i = 1; i < after->n_devices && on_gpus && !are_shared; i++) {
     int64_t lost = before->devices[i].free_bytes - after->devices[i].free_bytes;
     if (lost > MAX_GPU_GROWTH) fail_msg("GPU %d lost %.1f MB", i - 1, mb(lost));
   }
@@ -120,6 +125,7 @@ static yk_engine_options engine_options(const soak_options *o)
   options.max_model_tokens = SOAK_MAX_PROMPT + SOAK_MAX_OUTPUT;
   options.max_batched_tokens = 256;
   options.max_seqs = 48;
+  if (o->rounding) options.dtype = YK_DTYPE_F16;
   options.kv_cache_bytes = fixture_kv_bytes(&options, o->kv_tokens);
   return options;
 }
@@ -130,6 +136,10 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   int n_cases = o->n_requests / 5;
   yk_engine_options options = engine_options(o);
   options.no_prefix_reuse = true;
+  if (o->rounding) {
+    options.dtype = YK_DTYPE_F32;
+    options.kv_cache_bytes = fixture_kv_bytes(&options, o->kv_tokens);
+  }
   yk_engine *engine = fixture_open(&options);
   soak_cases_create(cases, engine, o->model,
                     n_cases < MIN_CASES   ? MIN_CASES
@@ -140,29 +150,52 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   fixture_close(engine);
 }
 
-static void print_counts(const soak_counts *c, const yk_engine_stats *stats)
+/* Some of so many log-probabilities are further off than those of any smaller test. */
+static soak_limits limits_of(const soak_options *o)
 {
-  printf("  finished %lld, cancelled %lld, left unread %lld; %lld held sequences; %llu preemptions; %.0f %% of tokens "
-         "found computed\n",
-         (long long)c->finished, (long long)c->cancelled, (long long)c->left, (long long)c->sequences,
-         (unsigned long long)stats->preemptions,
-         100.0 * (double)stats->prefix_reused_tokens / (double)stats->prefix_tokens);
-  printf("  greedy: %lld as alone, %lld parted at a near tie; others: %lld as alone, %lld parted; %lld wrong\n",
-         (long long)c->greedy_equal, (long long)c->greedy_near_tie, (long long)c->other_equal,
-         (long long)c->other_parted, (long long)c->wrong);
-  printf("  log-probabilities differ by at most %g, of drawn and prompt tokens %g\n", (double)c->worst_logprob,
-         (double)c->worst_rare_logprob);
+  const float worst_of_many = 3;
+  test_backend backend = o->rounding ? test_backend_of(YK_DEVICE_CUDA) : test_backend_chosen();
+  return (soak_limits){.margin = backend.tolerance,
+                       .logprob = worst_of_many * backend.tolerance,
+                       .rare = worst_of_many * backend.rare_tolerance};
 }
 
-static void run_round(const soak_options *o, yk_engine *engine, const soak_cases *cases, int first, int end,
-                      soak_counts *counts)
+static void run_round(const soak_run *run, int first, int end, soak_counts *counts, soak_examples *examples)
 {
   yk_engine_stats stats;
-  /* Cases and what is done with them are drawn apart. */
-  if (soak_callers_run(engine, cases, ~(uint64_t)o->seed, first, end, o->n_threads, o->time_limit_s, counts)) return;
-  yk_engine_get_stats(engine, &stats);
-  fail_msg("not done within %d s: %d requests run, %d wait, %llu steps", o->time_limit_s, stats.running, stats.waiting,
-           (unsigned long long)stats.steps);
+  if (soak_callers_run(run, first, end, counts, examples)) return;
+  yk_engine_get_stats(run->engine, &stats);
+  soak_report_print(counts, examples);
+  fail_msg("not done within %.0f s: %d requests run, %d wait, %llu steps", run->time_limit_s, stats.running,
+           stats.waiting, (unsigned long long)stats.steps);
+}
+
+/* A quarter of the requests, then the others, each in its share of the time. */
+static yk_engine_stats run_rounds(const soak_options *o, soak_run *run, soak_counts *counts, soak_examples *examples,
+                                  memory *warm)
+{
+  int n_first = o->n_requests / 4;
+  run->budget_s = o->n_seconds / 4.0;
+  run_round(run, 0, n_first, counts, examples);
+  wait_until_idle(run->engine);
+  *warm = measure();
+  run->budget_s = o->n_seconds * 3 / 4.0;
+  run_round(run, n_first, o->n_requests, counts, examples);
+  return wait_until_idle(run->engine);
+}
+
+/* What the counts of a run must be: first that it was one, then that nothing was wrong. */
+static void check_counts(const soak_options *o, const soak_counts *c, const yk_engine_stats *stats)
+{
+  enum { LEAST = 1000 };
+  assert_true(c->submitted == o->n_requests || (c->submitted >= LEAST && c->submitted < o->n_requests));
+  assert_true(c->cancelled > c->submitted / 100 && c->sequences > c->submitted / 50);
+  assert_true((int64_t)stats->preemptions > c->submitted / 100);
+  assert_int_equal(c->wrong, 0);
+  assert_int_equal(c->finished + c->cancelled + c->left, c->submitted);
+  /* Never on CPU. Elsewhere rounding makes a few; something that is broken makes most. */
+  assert_true(1000 * c->logprobs_beyond <= c->logprobs);
+  assert_true(2 * c->other_parted <= c->other_equal);
 }
 
 static void nothing_leaks_and_every_answer_is_as_alone(void **state)
@@ -170,33 +203,35 @@ static void nothing_leaks_and_every_answer_is_as_alone(void **state)
   const soak_options *o = *state;
   soak_cases cases;
   soak_counts counts = {0};
+  static soak_examples examples;
+  memory warm;
   int64_t started_ns = yk_clock_now_ns();
+  soak_examples_init(&examples);
   answer_alone(o, &cases);
-  double alone_s = yk_clock_seconds_since(started_ns);
+  printf("%d distinct requests alone: %.1f s\n", cases.n_cases, yk_clock_seconds_since(started_ns));
   yk_engine_options options = engine_options(o);
   yk_engine *engine = fixture_open(&options);
   started_ns = yk_clock_now_ns();
-  run_round(o, engine, &cases, 0, o->n_requests / 4, &counts);
-  wait_until_idle(engine);
-  memory warm = measure();
-  run_round(o, engine, &cases, o->n_requests / 4, o->n_requests, &counts);
-  yk_engine_stats stats = wait_until_idle(engine);
+  soak_run run = {.engine = engine,
+                  .cases = &cases,
+                  .limits = limits_of(o),
+                  .seed = ~(uint64_t)o->seed, /* cases and what is done with them are drawn apart */
+                  .n_threads = o->n_threads,
+                  .time_limit_s = o->time_limit_s};
+  yk_engine_stats stats = run_rounds(o, &run, &counts, &examples, &warm);
   memory end = measure();
   yk_engine_info info;
   yk_engine_get_info(engine, &info);
-  printf("%s, %d ranks: %d requests in %.1f s; %d distinct ones alone in %.1f s\n", info.device, info.n_ranks,
-         o->n_requests, yk_clock_seconds_since(started_ns), cases.n_cases, alone_s);
-  print_counts(&counts, &stats);
+  printf("%s, %d ranks: %lld requests in %.1f s, %llu steps\n", info.device, info.n_ranks, (long long)counts.submitted,
+         yk_clock_seconds_since(started_ns), (unsigned long long)stats.steps);
+  printf("  %llu preemptions; %.0f %% of tokens found computed\n", (unsigned long long)stats.preemptions,
+         100.0 * (double)stats.prefix_reused_tokens / (double)stats.prefix_tokens);
+  soak_report_print(&counts, &examples);
   print_memory("after a quarter", &warm);
   print_memory("at the end", &end);
   fixture_close(engine);
   soak_cases_destroy(&cases);
-  assert_int_equal(counts.wrong, 0);
-  assert_int_equal(counts.submitted, o->n_requests);
-  assert_int_equal(counts.finished + counts.cancelled + counts.left, o->n_requests);
-  assert_true(counts.cancelled > o->n_requests / 50 && counts.sequences > o->n_requests / 50);
-  assert_true((int64_t)stats.preemptions > o->n_requests / 100);
-  assert_true(5 * counts.other_parted <= counts.other_equal); /* draws near a border, on GPUs only */
+  check_counts(o, &counts, &stats);
   check_growth(&warm, &end);
 }
 
@@ -211,12 +246,15 @@ static bool parse_number(const char *text, int max, int *out)
 
 static bool parse_options(int argc, char **argv, soak_options *o)
 {
-  static const struct option names[] = {
-      {"model", 1, 0, 'm'},   {"tp", 1, 0, 't'},        {"requests", 1, 0, 'r'},   {"seed", 1, 0, 's'},
-      {"threads", 1, 0, 'c'}, {"kv-tokens", 1, 0, 'k'}, {"time-limit", 1, 0, 'l'}, {0}};
+  static const struct option names[] = {{"model", 1, 0, 'm'},      {"tp", 1, 0, 't'},
+                                        {"requests", 1, 0, 'r'},   {"seed", 1, 0, 's'},
+                                        {"threads", 1, 0, 'c'},    {"kv-tokens", 1, 0, 'k'},
+                                        {"time-limit", 1, 0, 'l'}, {"seconds", 1, 0, 'd'},
+                                        {"rounding", 0, 0, 'f'},   {0}};
   test_backend backend = test_backend_chosen();
   *o = (soak_options){.n_ranks = backend.n_ranks ? backend.n_ranks : 3,
                       .n_requests = 200,
+                      .n_seconds = 3600,
                       .seed = 1,
                       .kv_tokens = 480,
                       .n_threads = 16,
@@ -230,6 +268,8 @@ static bool parse_options(int argc, char **argv, soak_options *o)
     if (option == 's') ok = parse_number(optarg, 1 << 30, &o->seed);
     if (option == 'c') ok = parse_number(optarg, 256, &o->n_threads);
     if (option == 'k') ok = parse_number(optarg, 1 << 30, &o->kv_tokens);
+    if (option == 'd') ok = parse_number(optarg, 1 << 20, &o->n_seconds);
+    if (option == 'f') o->rounding = ok = backend.kind == YK_DEVICE_CPU;
     if (option == 'l') ok = parse_number(optarg, 1 << 20, &o->time_limit_s);
     if (!ok) return false;
   }
@@ -239,6 +279,7 @@ static bool parse_options(int argc, char **argv, soak_options *o)
 int main(int argc, char **argv)
 {
   static soak_options options;
+  setvbuf(stdout, NULL, _IOLBF, 0); /* what is known is to be read even where it hangs */
   if (!parse_options(argc, argv, &options)) return fputs(USAGE, stderr), 2;
   int status = test_backend_gate(test_backend_chosen().kind, options.n_ranks);
   if (status) return status;
