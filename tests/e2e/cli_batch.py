@@ -217,7 +217,7 @@ class Results(Base):
         self.assertEqual([step["token_id"] for step in result["prompt_logprobs"]], [6, 7])
 
 
-@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
+@harness.of_the_program
 class Samples(Base):
     def test_n(self):
         line = {"prompt": [5, 6], "max_tokens": 10, "seed": 3, "ignore_eos": True}
@@ -277,7 +277,7 @@ class Samples(Base):
 GOOD = {"prompt": [5], "max_tokens": 2}
 
 
-@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
+@harness.of_the_program
 class Errors(Base):
     BAD = [  # line, parts of the message
         ("nonsense", "JSON"),
@@ -440,7 +440,7 @@ class Errors(Base):
             self.assertEqual(json.loads(file.read()), GOOD)
 
 
-@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
+@harness.of_the_program
 class Streams(Base):
     def test_stdin_and_stdout(self):
         expected = self.batch([GOOD] * 5 + [{**GOOD, "n": 0}], expect=1)
@@ -519,7 +519,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@unittest.skipUnless(harness.ON_CPU, "of the program, not of the device")
+@harness.of_the_program
 class Resume(Base):
     """Sampled lines of every kind; however a run was stopped, the next ones end with the same results."""
 

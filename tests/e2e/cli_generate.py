@@ -30,6 +30,7 @@ class Base(harness.Case):
 
 
 class Json(Base):
+    @harness.of_the_program
     def test_keys(self):
         result = self.tiny("--token-ids", "5,6,7", "--max-tokens", 4, "--ignore-eos", "--temperature", 0)[0]
         self.assertEqual(list(result), ["text", "token_ids", "finish_reason", "usage", "timing"])
@@ -67,6 +68,7 @@ class Json(Base):
                                 "The capital of Spain is", "--max-tokens", 8)
         self.assertEqual([result["text"].split(".")[0] for result in results], [" Oslo", " Rome", " Madrid"])
 
+    @harness.of_the_program
     def test_stdin(self):
         prompt = "The capital of Japan is"
         with_newline = self.demo(stdin=prompt + "\n")[0]
@@ -162,6 +164,7 @@ class Memory(Base):
             self.assert_same_tokens(found["token_ids"], expected["token_ids"])
 
 
+@harness.of_the_program
 class Refused(Base):
     """A refused request has an error in its place; the others finish."""
 
@@ -218,17 +221,21 @@ class Refused(Base):
 
 
 class Text(Base):
+    @harness.of_the_program
     def test_one_prompt(self):
         self.assertEqual(self.demo_text("-p", "The capital of Norway is").out.strip("\n"), " Oslo.")
 
+    @harness.of_the_program
     def test_several_prompts(self):
         out = self.demo_text("-p", "The capital of Norway is", "-p", "The capital of Italy is").out
         self.assertEqual(out, "> The capital of Norway is\n Oslo.\n\n> The capital of Italy is\n Rome.\n")
 
+    @harness.of_the_program
     def test_prompt_of_several_lines(self):
         out = self.demo_text("-p", "a\nb", "-p", "c", "-n", 1).out
         self.assertTrue(out.startswith("> a\n> b\n"))
 
+    @harness.of_the_program
     def test_ids_where_there_is_no_tokenizer(self):
         options = ("--token-ids", "5,6", "-n", 5, "--ignore-eos", "--temperature", 0)
         ids = self.tiny(*options)[0]["token_ids"]
@@ -292,6 +299,7 @@ class Signals(Base):
         self.assertIn("tokens/s", err)
         self.assertNotIn("Sanitizer", err)
 
+    @harness.of_the_program
     def test_sigterm(self):
         self.assertEqual(self.interrupt_stream(signal.SIGTERM)[0], 143)
 
@@ -309,6 +317,7 @@ class Signals(Base):
         self.assertEqual(reasons[-1], "cancelled")
         self.assertEqual(results[-1]["usage"]["completion_tokens"], len(results[-1]["token_ids"]))
 
+    @harness.of_the_program
     def test_ignored_stays_ignored(self):
         process = subprocess.Popen([self.yoke, "generate", "--model", TINY, "--token-ids", "5", "-n", "200", "--ignore-eos"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -320,6 +329,7 @@ class Signals(Base):
         self.assertEqual(process.returncode, 0)
         self.assertEqual(len(out.split()), 200)
 
+    @harness.of_the_program
     def test_reader_goes_away(self):
         process = self.start(*["--token-ids", "5"] * 40, "-n", "200", "--max-num-seqs", "1", stdout=subprocess.PIPE)
         process.stdout.read(10)
@@ -329,6 +339,7 @@ class Signals(Base):
         self.assertEqual(process.wait(harness.TIMEOUT_S), 1, err)
         self.assertIn("standard output: Broken pipe", err)
 
+    @harness.of_the_program
     def test_full_disk(self):
         with open("/dev/full", "wb") as full:
             process = self.start("--token-ids", "5", "--format", "json", stdout=full)

@@ -12,6 +12,7 @@ import harness
 TOLERANCE, SAME = (1e-3, 1e-4) if harness.ON_CPU else (0.06, 0.06)
 TINY = os.path.join(harness.FAMILIES, "qwen3")  # 200 tokens, context of 256, no tokenizer
 CONTEXT = 256
+SMALL = ("--kv-cache-bytes", "16MiB")  # several programs share a GPU
 
 
 def case_names():
@@ -41,7 +42,7 @@ class Score(harness.Case):
         for ids in windows:
             parts += ["--token-ids", id_list(ids)]
         results = self.run_json("generate", "--model", TINY, *harness.ON, "--dtype", harness.DTYPE, "--max-tokens", 0,
-                                "--prompt-logprobs", 0, *parts)
+                                "--prompt-logprobs", 0, *SMALL, *parts)
         return [[step["logprob"] for step in result["prompt_logprobs"]] for result in results]
 
     def check_totals(self, result, logprobs):
@@ -55,24 +56,27 @@ class Score(harness.Case):
 
     # ---- goldens ----
 
+    def longest_scored_prompt(self, name):
+        with open(os.path.join(harness.FAMILIES, name, "golden.json"), encoding="utf-8") as file:
+            prompts = json.load(file)["prompts"]
+        return max(prompts, key=lambda prompt: len(prompt["prompt_logprobs"] or []))
+
     def check_goldens(self, *options):
-        n_checked = 0
-        for name in case_names():
-            with open(os.path.join(harness.FAMILIES, name, "golden.json"), encoding="utf-8") as file:
-                prompts = json.load(file)["prompts"]
-            prompt = max(prompts, key=lambda prompt: len(prompt["prompt_logprobs"] or []))
-            if not prompt["prompt_logprobs"]:
-                continue
+        prompts = {name: self.longest_scored_prompt(name) for name in case_names()}
+        prompts = {name: prompt for name, prompt in prompts.items() if prompt["prompt_logprobs"]}
+        self.assertGreater(len(prompts), 25)
+
+        def score(name):
+            return self.score("--token-ids", id_list(prompts[name]["prompt_ids"]), "--tokens", *SMALL, *options,
+                              model=os.path.join(harness.FAMILIES, name))
+        for name, result in zip(prompts, self.in_parallel(score, prompts), strict=True):
             with self.subTest(case=name, options=options):
-                result = self.score("--token-ids", id_list(prompt["prompt_ids"]), "--tokens", *options,
-                                    model=os.path.join(harness.FAMILIES, name))
+                prompt = prompts[name]
                 self.assertEqual(result["token_ids"], prompt["prompt_ids"])
                 self.assertIsNone(result["logprobs"][0])
                 for found, expected in zip(result["logprobs"][1:], prompt["prompt_logprobs"], strict=True):
                     self.assertAlmostEqual(found, expected, delta=TOLERANCE)
                 self.check_totals(result, prompt["prompt_logprobs"])
-                n_checked += 1
-        self.assertGreater(n_checked, 25)
 
     def test_goldens(self):
         for ranks in (1, 2, 3) if harness.ON_CPU else (harness.RANKS,):
@@ -101,26 +105,25 @@ class Score(harness.Case):
         self.assertNotIn(None, logprobs[1:])
         return logprobs
 
-    def check_windows(self, n_tokens, window=None, stride=None, options=()):
+    def check_windows(self, n_tokens, window=None, stride=None, options=SMALL):
         numbers = random.Random(n_tokens)
         ids = [numbers.randrange(200) for _ in range(n_tokens)]
         options = [*options, *(["--window", window] if window else []), *(["--stride", stride] if stride else [])]
         window = window or CONTEXT
         stride = stride or window // 2
-        with self.subTest(n_tokens=n_tokens, window=window, stride=stride):
-            result = self.score("--token-ids", id_list(ids), "--tokens", *options)
-            self.assertEqual((result["window"], result["stride"]), (window, stride))
-            expected = self.windowed(ids, window, stride)
-            for found, want in zip(result["logprobs"][1:], expected[1:], strict=True):
-                self.assertAlmostEqual(found, want, delta=SAME)
-            self.check_totals(result, expected[1:])
+        asked = f"{n_tokens} tokens, window {window}, stride {stride}"
+        result = self.score("--token-ids", id_list(ids), "--tokens", *options)
+        self.assertEqual((result["window"], result["stride"]), (window, stride), asked)
+        expected = self.windowed(ids, window, stride)
+        for found, want in zip(result["logprobs"][1:], expected[1:], strict=True):
+            self.assertAlmostEqual(found, want, delta=SAME, msg=asked)
+        self.check_totals(result, expected[1:])
 
     def test_windows(self):
-        for n_tokens, window, stride in ((2, None, None), (2, 2, 1), (3, 2, 1), (9, 2, 1), (10, 4, 1), (10, 4, 2),
-                                         (10, 4, 3), (11, 4, 3), (64, 16, 8), (65, 16, 8), (63, 16, 15), (100, 7, None),
-                                         (100, 256, None), (256, None, None), (257, None, None), (1000, None, None),
-                                         (600, None, 200), (300, 256, 255)):
-            self.check_windows(n_tokens, window, stride)
+        self.in_parallel(lambda case: self.check_windows(*case),
+                         ((2, None, None), (2, 2, 1), (3, 2, 1), (9, 2, 1), (10, 4, 1), (10, 4, 2), (10, 4, 3),
+                          (11, 4, 3), (64, 16, 8), (65, 16, 8), (63, 16, 15), (100, 7, None), (100, 256, None),
+                          (256, None, None), (257, None, None), (1000, None, None), (600, None, 200), (300, 256, 255)))
 
     def test_many_windows(self):
         """More than run at once, and more than there is memory for at once."""
@@ -150,6 +153,7 @@ class Score(harness.Case):
         self.assertAlmostEqual(result["bits_per_byte"], -result["logprob"] / math.log(2) / n_bytes, delta=1e-6)
         self.assertNotIn("bits_per_byte", by_ids)
 
+    @harness.of_the_program
     def test_sources(self):
         by_text = self.score("--text", self.TEXT, model=self.plain)
         path = os.path.join(self.scratch.name, "text.txt")
@@ -166,6 +170,7 @@ class Score(harness.Case):
         self.assertEqual(bos["token_ids"], [1, *plain["token_ids"]])
         self.assertEqual(bos["scored_tokens"], plain["tokens"])
 
+    @harness.of_the_program
     def test_text_format(self):
         result = self.score("--text", self.TEXT, model=self.plain)
         done = self.run_yoke("score", "--model", self.plain, *harness.ON, "--dtype", harness.DTYPE, "--text", self.TEXT)
@@ -178,6 +183,7 @@ class Score(harness.Case):
 
     # ---- what is refused ----
 
+    @harness.of_the_program
     def test_usage(self):
         for arguments, *parts in ((["--text", "a", "--token-ids", "5"], "one text", "2"),
                                   (["--tokens", "--text", "a"], "--tokens", "--format json"),
@@ -188,6 +194,7 @@ class Score(harness.Case):
             self.assert_usage_error(["score", "-m", TINY, *arguments], *parts)
         self.assert_usage_error(["score", "--text", "a"], "--model")
 
+    @harness.of_the_program
     def test_texts_that_cannot_be_scored(self):
         command = ["score", "-m", TINY, *harness.ON]
         self.assert_error([*command, "--token-ids", "5"], "at least two tokens", "1")

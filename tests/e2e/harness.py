@@ -4,6 +4,7 @@ Environment: YOKE_TEST_DEVICE (cpu) and, on cuda, YOKE_TEST_RANKS (1) say what t
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; tests that need more than N skip. Without GPUs: exit code 77.
 """
 
+import concurrent.futures
 import ctypes
 import json
 import os
@@ -81,8 +82,17 @@ def make_text_model(folder, add_bos=False):
     return folder
 
 
+# For tests and classes of tests: most of the time of a program on GPUs is its start.
+of_the_program = unittest.skipUnless(ON_CPU, "of the program, not of the device")
+
+
 class Case(unittest.TestCase):
     yoke = None
+
+    def in_parallel(self, function, items):
+        """The results for all items, in their order; several at once on GPUs, where the programs mostly wait."""
+        with concurrent.futures.ThreadPoolExecutor(1 if ON_CPU else 6) as pool:
+            return list(pool.map(function, items))
 
     def run_yoke(self, *arguments, stdin="", expect=0):
         """Run the program to its end; checks the exit code and that nothing crashed."""

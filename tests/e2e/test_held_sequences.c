@@ -33,17 +33,24 @@ static void append(yk_held_sequence *sequence, const int32_t *ids, size_t n, yk_
   if (yk_held_sequence_append(sequence, ids, n, which, logits, &err) != YK_OK) fail_msg("%s", err.message);
 }
 
-/* Logits of all positions of the ids, each appended in one go to a fresh engine's sequence. */
-static float *reference(const char *model, const int32_t *ids)
+enum { N_MODELS = 2 };
+static const char *const MODELS[N_MODELS] = {"qwen3", "mistral"};
+
+/* Logits of all positions of the ids, the same in every test, each appended in one go to a fresh engine's sequence. Asked
+ * for once.                                                                                                           */
+static const float *reference(size_t model, const int32_t *ids)
 {
-  float *logits = malloc(sizeof(float) * N * VOCAB);
-  yk_engine_options options = fixture_options(model, 1);
+  static float known[N_MODELS][N * VOCAB];
+  static bool is_known[N_MODELS];
+  if (is_known[model]) return known[model];
+  yk_engine_options options = fixture_options(MODELS[model], 1);
   yk_engine *engine = fixture_open(&options);
   yk_held_sequence *sequence = create(engine);
-  append(sequence, ids, N, YK_LOGITS_ALL, logits);
+  append(sequence, ids, N, YK_LOGITS_ALL, known[model]);
   yk_held_sequence_free(sequence);
   fixture_close(engine);
-  return logits;
+  is_known[model] = true;
+  return known[model];
 }
 
 static void logits_are_those_of_requests(void **state)
@@ -52,7 +59,7 @@ static void logits_are_those_of_requests(void **state)
   int32_t ids[N];
   static answer scored;
   fixture_prompt(9, VOCAB, ids, N);
-  float *logits = reference("qwen3", ids);
+  const float *logits = reference(0, ids);
   yk_engine_options options = fixture_options("qwen3", 1);
   yk_engine *engine = fixture_open(&options);
   yk_request_options request = fixture_request(engine, ids, N, 0);
@@ -63,20 +70,18 @@ static void logits_are_those_of_requests(void **state)
     assert_close_numbers(&scored.prompt_logprobs[i], &expected, 1);
   }
   fixture_close(engine);
-  free(logits);
 }
 
 static void going_back_and_branching_change_nothing(void **state)
 {
   (void)state;
-  static const char *const models[] = {"qwen3", "mistral"};
   int32_t ids[N], other[N];
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  for (size_t m = 0; m < 2; m++) {
-    float *logits = reference(models[m], ids);
-    yk_engine_options options = fixture_options(models[m], 1);
+  for (size_t m = 0; m < N_MODELS; m++) {
+    const float *logits = reference(m, ids);
+    yk_engine_options options = fixture_options(MODELS[m], 1);
     yk_engine *engine = fixture_open(&options);
     yk_held_sequence *sequence = create(engine), *branch = NULL;
     for (int kept = 0; kept < N; kept += 7) { /* cuts inside blocks and at their ends, after going astray */
@@ -95,7 +100,6 @@ static void going_back_and_branching_change_nothing(void **state)
     yk_held_sequence_free(branch);
     yk_held_sequence_free(sequence);
     fixture_close(engine);
-    free(logits);
   }
 }
 
@@ -103,14 +107,13 @@ static void going_back_and_branching_change_nothing(void **state)
 static void small_steps_back_change_nothing(void **state)
 {
   (void)state;
-  static const char *const models[] = {"qwen3", "mistral"};
   int32_t ids[N], other[N];
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  for (size_t m = 0; m < 2; m++) {
-    float *logits = reference(models[m], ids);
-    yk_engine_options options = fixture_options(models[m], 1);
+  for (size_t m = 0; m < N_MODELS; m++) {
+    const float *logits = reference(m, ids);
+    yk_engine_options options = fixture_options(MODELS[m], 1);
     yk_engine *engine = fixture_open(&options);
     yk_held_sequence *sequence = create(engine);
     for (int n = 0; n < N; n++) {
@@ -123,7 +126,6 @@ static void small_steps_back_change_nothing(void **state)
     }
     yk_held_sequence_free(sequence);
     fixture_close(engine);
-    free(logits);
   }
 }
 
@@ -135,7 +137,7 @@ static void lost_blocks_are_computed_again(void **state)
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  float *logits = reference("qwen3", ids);
+  const float *logits = reference(0, ids);
   yk_engine_options options = fixture_options("qwen3", 1);
   options.max_model_tokens = 64;
   options.no_prefix_reuse = true;
@@ -149,7 +151,6 @@ static void lost_blocks_are_computed_again(void **state)
   yk_held_sequence_free(a);
   yk_held_sequence_free(b);
   fixture_close(engine);
-  free(logits);
 }
 
 static void bad_calls_are_refused_and_leave_the_sequence_alone(void **state)
