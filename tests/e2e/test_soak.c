@@ -21,7 +21,7 @@ static const char USAGE[] =
     "usage: test_soak [--model DIR] [--tp N] [--requests N] [--seconds S] [--seed N] [--kv-tokens N] [--threads N]\n"
     "                 [--time-limit S] [--rounding]\n"
     "Runs N mixed requests (default 200) on the demo model and compares them with the same requests run alone.\n"
-    "  --seconds     begin no more requests after this long (default 3600), after 1000 at least\n"
+    "  --seconds     begin no more requests after this long (default 3600); fewer than 1000 of N fail\n"
     "  --kv-tokens   tokens that the KV cache holds (default 480): few, so that running requests are preempted\n"
     "  --threads     callers, each with 4 requests at once (default 16)\n"
     "  --time-limit  seconds after which it hangs (default 240)\n"
