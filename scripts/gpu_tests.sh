@@ -86,8 +86,8 @@ run() {
 # The library's own kernels are not searched for races; what they are given is checked by the other tools.
 not_ours=kns=cublas,kns=cutlass,kns=nvjet,kns=gemm,kns=gemv,kns=xmma,kns=splitK
 
-# Barriers of one block that the tool is to keep track of; 0 lets it count those that the compiler knows, which are none of
-# those written in PTX: synccheck then loses count and has the launch fail.
+# Barriers of one block that the tool is to keep track of; 0 has it take the compiler's count, which is too low where a loop
+# or every warp makes some: synccheck then has the launch fail.
 few_barriers() {
   case $1 in synccheck) echo 1024 ;; *) echo 0 ;; esac
 }
