@@ -216,6 +216,7 @@ static yk_status nccl_barrier(yk_comm *base, yk_err *err)
   nccl_comm *comm = (nccl_comm *)base;
   group *g = comm->group;
   yk_status status = YK_OK;
+  YK_TRY(enter(comm, err));
   pthread_mutex_lock(&g->mutex);
   uint64_t generation = g->generation;
   if (!atomic_load(&g->aborted) && ++g->n_arrived == g->n_ranks) {
