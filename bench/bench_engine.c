@@ -1,71 +1,60 @@
 /* bench_engine.c - what batching is worth: many requests of mixed length at once against the same one after another, and
  * what the engine thread itself costs per step.                                                                      */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
 #include "yoke.h"
 
 enum { MIN_TOKENS = 4, MAX_PROMPT = 1000 };
 
 typedef struct options {
-  yk_engine_options engine;
-  int n_requests, max_prompt, max_output;
+  yk_model_options model;
+  int32_t n_requests, max_prompt, max_output;
 } options;
 
-static const char USAGE[] =
-    "usage: bench_engine --model DIR [--tp N] [--device auto|cpu|cuda] [--requests N] [--max-prompt N] [--max-output "
-    "N]\n"
-    "Runs N requests (default 256) of 4 to 40 prompt tokens and 4 to 100 output tokens, all at once and then one "
-    "after\n"
-    "another; prints both times, their ratio, and the engine thread's own time per step while all run.\n\n"
-    "example: bench_engine --model tests/models/demo --device cpu --tp 4\n";
+static const char about[] =
+    "Runs many requests of mixed length, all at once and then one after another; prints both times, their ratio, and "
+    "the "
+    "engine thread's own time per step while all run. Prompts are random token ids of 4 tokens and more.";
 
-static int fail(const char *message)
+static const char examples[] = "  bench_engine -m tests/models/demo --device cpu --tp 4\n";
+
+static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
 {
-  fprintf(stderr, "bench_engine: %s\n", message);
-  return 1;
+  YK_TRY(yk_model_options_apply(&o->model, engine, err));
+  if (!o->model.seqs_given && o->n_requests < engine->max_seqs) engine->max_seqs = o->n_requests;
+  if (engine->max_model_tokens == 0) engine->max_model_tokens = o->max_prompt + o->max_output;
+  engine->no_prefix_reuse = true; /* both ways compute everything */
+  engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
+  return YK_OK;
 }
 
-static bool parse_number(const char *text, int max, int *out)
+/* True: go on. */
+static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
 {
-  char *end;
-  long value = strtol(text, &end, 10);
-  if (end == text || *end || value < 1 || value > max) return false;
-  *out = (int)value;
-  return true;
-}
-
-/* Returns -1 to go on, else the exit status. */
-static int parse_options(int argc, char **argv, options *o)
-{
-  static const struct option names[] = {
-      {"model", 1, 0, 'm'},      {"tp", 1, 0, 't'},         {"device", 1, 0, 'd'}, {"requests", 1, 0, 'r'},
-      {"max-prompt", 1, 0, 'p'}, {"max-output", 1, 0, 'o'}, {"help", 0, 0, 'h'},   {0}};
-  *o = (options){.n_requests = 256, .max_prompt = 40, .max_output = 100};
-  yk_engine_options_init(&o->engine);
-  for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-    bool ok = true;
-    if (option == 'h') return fputs(USAGE, stdout), 0;
-    if (option == 'm') o->engine.model_dir = optarg;
-    if (option == 't') ok = parse_number(optarg, YOKE_MAX_RANKS, &o->engine.n_ranks);
-    if (option == 'r') ok = parse_number(optarg, 100000, &o->n_requests);
-    if (option == 'p') ok = parse_number(optarg, MAX_PROMPT, &o->max_prompt) && o->max_prompt >= MIN_TOKENS;
-    if (option == 'o') ok = parse_number(optarg, 10000, &o->max_output) && o->max_output >= MIN_TOKENS;
-    if (option == 'd')
-      o->engine.device = strcmp(optarg, "cpu") == 0    ? YK_DEVICE_CPU
-                         : strcmp(optarg, "cuda") == 0 ? YK_DEVICE_CUDA
-                                                       : YK_DEVICE_AUTO;
-    if (option == '?' || !ok) return fputs(USAGE, stderr), 2;
-  }
-  if (!o->engine.model_dir) return fputs(USAGE, stderr), 2;
-  o->engine.max_seqs = o->n_requests < 256 ? o->n_requests : 256;
-  o->engine.max_model_tokens = o->max_prompt + o->max_output;
-  o->engine.no_prefix_reuse = true; /* both ways compute everything */
-  return -1;
+  const yk_option own[] = {
+      {"requests", NULL, YK_OPTION_INT, &o->n_requests, "N", .help = "how many", .min = 1, .max = 100000},
+      {"max-prompt", NULL, YK_OPTION_INT, &o->max_prompt, "N", .help = "tokens of the longest prompt",
+       .min = MIN_TOKENS, .max = MAX_PROMPT},
+      {"max-output", NULL, YK_OPTION_INT, &o->max_output, "N", .help = "tokens of the longest output",
+       .min = MIN_TOKENS, .max = 10000},
+  };
+  const yk_option_group groups[] = {{"Work", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
+  const yk_command command = {"bench_engine", "--model DIR [options]", about, examples, groups, 2};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  if (arguments.n_operands)
+    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"", arguments.operands[0]);
+  else
+    apply(o, engine, &err);
+  if (err.code == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
 }
 
 static int draw(int request, uint32_t what, int min, int max)
@@ -139,19 +128,30 @@ static yk_status run(yk_engine *engine, const options *o, yk_request **requests,
   return YK_OK;
 }
 
+static yk_status bench(const options *o, const yk_engine_options *engine_options, yk_err *err)
+{
+  yk_engine *engine;
+  yk_request **requests = calloc((size_t)o->n_requests, sizeof *requests);
+  if (!requests) return yk_err_set(err, YK_E_NOMEM, "no memory for %d requests", o->n_requests);
+  yk_status status = yk_engine_create(engine_options, &engine, err);
+  if (status == YK_OK) {
+    status = run(engine, o, requests, err);
+    yk_engine_destroy(engine);
+  }
+  free(requests);
+  return status;
+}
+
 int main(int argc, char **argv)
 {
-  options o;
+  options o = {.n_requests = 256, .max_prompt = 40, .max_output = 100};
+  yk_engine_options engine;
   yk_err err = YK_ERR_INIT;
-  yk_engine *engine;
-  int status = parse_options(argc, argv, &o);
-  if (status >= 0) return status;
-  o.engine.log = yk_log_stderr(YK_LOG_WARN);
-  yk_request **requests = calloc((size_t)o.n_requests, sizeof *requests);
-  if (!requests) return fail("no memory");
-  if (yk_engine_create(&o.engine, &engine, &err) != YK_OK) return free(requests), fail(err.message);
-  yk_status ran = run(engine, &o, requests, &err);
-  yk_engine_destroy(engine);
-  free(requests);
-  return ran == YK_OK ? 0 : fail(err.message);
+  int exit_code = YK_EXIT_OK;
+  yk_model_options_init(&o.model);
+  o.model.log_level = YK_LOG_WARN;
+  if (parse(&o, argc - 1, argv + 1, &engine, &exit_code) && bench(&o, &engine, &err) != YK_OK)
+    exit_code = yk_cli_failure(&err);
+  yk_model_options_free(&o.model);
+  return exit_code;
 }

@@ -1,7 +1,6 @@
 /* bench_model.c - a whole model, end to end: prefill and decode rates at several batch sizes, through the public
  * interface alone. Prompts are random token ids, outputs are greedy and ignore end-of-sequence, so that every run does
  * the same work.                                                                                                     */
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,121 +8,94 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
 #include "yoke.h"
 
-enum { MAX_POINTS = 16, MAX_REPEATS = 64 };
+enum { MAX_REPEATS = 64, MAX_TOKENS = 1 << 20, MAX_BATCH = 65536 };
 
 typedef struct options {
-  yk_engine_options engine;
-  int batches[MAX_POINTS];
-  int n_batches;
-  int prompt_tokens, output_tokens, repeats;
+  yk_model_options model;
+  int32_t *batches; /* [n_batches], owned */
+  size_t n_batches;
+  int32_t prompt_tokens, output_tokens, repeats;
   const char *json_path;
 } options;
 
 /* One run of one batch. */
 typedef struct sample {
   double prefill_tokens_per_s, decode_tokens_per_s, total_tokens_per_s, ttft_s;
+  double between_share; /* of the time, spent by the engine between steps */
 } sample;
 
-static const char USAGE[] =
-    "usage: bench_model --model DIR [options]\n"
-    "Prefill and decode rates of a checkpoint, median over repeats with the spread (max - min).\n\n"
-    "  --model DIR            Hugging Face directory (scripts/make_random_model.py makes one of any shape)\n"
-    "  --tp N                 ranks (default 1)\n"
-    "  --device auto|cpu|cuda\n"
-    "  --dtype auto|float16|bfloat16|float32\n"
-    "  --batch 1,8,64         requests at once (default 1,8)\n"
-    "  --prompt-tokens N      per request (default 32)\n"
-    "  --output-tokens N      per request (default 32)\n"
-    "  --max-num-batched-tokens N\n"
-    "  --repeats N            runs of each point after one warm-up (default 3)\n"
-    "  --json FILE            write the figures as JSON too\n\n"
-    "example: bench_model --model /tmp/qwen3-0.6b --device cpu --batch 1,8\n";
+static const char about[] =
+    "Prefill and decode rates of a checkpoint at several batch sizes, median over repeats. Prompts are random token "
+    "ids. "
+    "Decode steps carry no prompt; \"between\" is the share of the time that is spent between steps. The engine is "
+    "sized "
+    "for the largest batch and these lengths unless --max-num-seqs and --max-model-len say otherwise.";
 
-static int fail(const char *what, const char *detail)
-{
-  fprintf(stderr, "bench_model: %s%s%s\n", what, detail ? ": " : "", detail ? detail : "");
-  return 1;
-}
+static const char examples[] =
+    "  scripts/make_random_model.py --preset qwen3-8b --out /tmp/qwen3-8b\n"
+    "  bench_model -m /tmp/qwen3-8b --tp 4 --batch 1,64,256 --prompt-tokens 512 --output-tokens 100\n";
 
-static bool parse_int(const char *text, int min, int *out)
+static yk_status parse_batches(void *user, const char *text, yk_err *err)
 {
-  char *end;
-  long value = strtol(text, &end, 10);
-  if (end == text || *end || value < min || value > 1 << 24) return false;
-  *out = (int)value;
-  return true;
-}
-
-static bool parse_batches(char *text, options *o)
-{
+  options *o = user;
   o->n_batches = 0;
-  for (char *save, *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-    if (o->n_batches == MAX_POINTS || !parse_int(item, 1, &o->batches[o->n_batches])) return false;
-    o->n_batches++;
-  }
-  return o->n_batches > 0;
+  YK_TRY(yk_int_list_parse(text, &o->batches, &o->n_batches, err));
+  for (size_t i = 0; i < o->n_batches; i++)
+    if (o->batches[i] < 1 || o->batches[i] > MAX_BATCH)
+      return yk_err_set(err, YK_E_INVAL, "expected 1 to %d requests, found %d", MAX_BATCH, o->batches[i]);
+  return YK_OK;
 }
 
-static bool parse_name(const char *text, const char *const *names, int n, int *out)
+static int32_t largest_batch(const options *o)
 {
-  for (int i = 0; i < n; i++)
-    if (strcmp(text, names[i]) == 0) {
-      *out = i;
-      return true;
-    }
-  return false;
-}
-
-static bool parse_option(int option, char *value, options *o)
-{
-  static const char *const devices[] = {"auto", "cpu", "cuda"};
-  static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32"};
-  int number = 0;
-  bool ok = true;
-  switch (option) {
-  case 'm': o->engine.model_dir = value; break;
-  case 't': return parse_int(value, 1, &o->engine.n_ranks);
-  case 'd': ok = parse_name(value, devices, 3, &number), o->engine.device = (yk_device_kind)number; break;
-  case 'y': ok = parse_name(value, dtypes, 4, &number), o->engine.dtype = (yk_dtype_choice)number; break;
-  case 'b': return parse_batches(value, o);
-  case 'p': return parse_int(value, 1, &o->prompt_tokens);
-  case 'o': return parse_int(value, 2, &o->output_tokens);
-  case 'n': return parse_int(value, 1, &o->engine.max_batched_tokens);
-  case 'r': return parse_int(value, 1, &o->repeats) && o->repeats <= MAX_REPEATS;
-  case 'j': o->json_path = value; break;
-  default: return false;
-  }
-  return ok;
-}
-
-/* Returns -1 to go on, else the exit status. */
-static int parse_options(int argc, char **argv, options *o)
-{
-  static const struct option names[] = {
-      {"model", 1, 0, 'm'},         {"tp", 1, 0, 't'},      {"device", 1, 0, 'd'},
-      {"dtype", 1, 0, 'y'},         {"batch", 1, 0, 'b'},   {"prompt-tokens", 1, 0, 'p'},
-      {"output-tokens", 1, 0, 'o'}, {"repeats", 1, 0, 'r'}, {"max-num-batched-tokens", 1, 0, 'n'},
-      {"json", 1, 0, 'j'},          {"help", 0, 0, 'h'},    {0}};
-  *o = (options){.batches = {1, 8}, .n_batches = 2, .prompt_tokens = 32, .output_tokens = 32, .repeats = 3};
-  yk_engine_options_init(&o->engine);
-  for (int option, index; (option = getopt_long(argc, argv, "", names, &index)) != -1;) {
-    if (option == 'h') {
-      fputs(USAGE, stdout);
-      return 0;
-    }
-    if (option == '?') return 2;
-    if (!parse_option(option, optarg, o)) return fail("not a legal value of an option", optarg), 2;
-  }
-  if (!o->engine.model_dir || optind < argc) return fputs(USAGE, stderr), 2;
-  int largest = 0;
-  for (int i = 0; i < o->n_batches; i++)
+  int32_t largest = 0;
+  for (size_t i = 0; i < o->n_batches; i++)
     if (o->batches[i] > largest) largest = o->batches[i];
-  o->engine.max_seqs = largest;
-  o->engine.max_model_tokens = o->prompt_tokens + o->output_tokens + 1;
-  if (o->engine.max_batched_tokens < largest) o->engine.max_batched_tokens = largest;
-  return -1;
+  return largest;
+}
+
+/* Every batch runs at once, unless the options say otherwise. */
+static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
+{
+  YK_TRY(yk_model_options_apply(&o->model, engine, err));
+  if (!o->model.seqs_given) engine->max_seqs = largest_batch(o);
+  if (engine->max_batched_tokens < engine->max_seqs) engine->max_batched_tokens = engine->max_seqs;
+  if (engine->max_model_tokens == 0) engine->max_model_tokens = o->prompt_tokens + o->output_tokens + 1;
+  engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
+  return YK_OK;
+}
+
+/* True: go on. */
+static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
+{
+  const yk_option own[] = {
+      {"batch", NULL, YK_OPTION_CALL, o, "LIST", .help = "requests at once, as 1,8,64", .fallback = "1,8",
+       .parse = parse_batches},
+      {"prompt-tokens", NULL, YK_OPTION_INT, &o->prompt_tokens, "N", .help = "of each request", .min = 1,
+       .max = MAX_TOKENS},
+      {"output-tokens", NULL, YK_OPTION_INT, &o->output_tokens, "N", .help = "of each request", .min = 2,
+       .max = MAX_TOKENS},
+      {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs of each batch after one that is not counted",
+       .min = 1, .max = MAX_REPEATS},
+      {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE",
+       .help = "write the figures with their spread (max - min)"},
+  };
+  const yk_option_group groups[] = {{"Work", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
+  const yk_command command = {"bench_model", "--model DIR [options]", about, examples, groups, 2};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  if (arguments.n_operands)
+    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"", arguments.operands[0]);
+  else
+    apply(o, engine, &err);
+  if (err.code == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
 }
 
 static yk_status submit(yk_engine *engine, const options *o, uint64_t seed, int32_t *ids, yk_request **out, yk_err *err)
@@ -171,6 +143,7 @@ static yk_status run_batch(yk_engine *engine, const options *o, int batch, uint6
     out->decode_tokens_per_s = (double)(after.decode_step_tokens - before.decode_step_tokens) / decode_s;
     out->total_tokens_per_s = (double)batch * o->output_tokens / seconds;
     out->ttft_s = usage.ttft_s;
+    out->between_share = 1 - (prefill_s + decode_s) / seconds;
   }
   for (int i = 0; requests && i < batch; i++) yk_request_free(requests[i]);
   free(requests);
@@ -197,7 +170,7 @@ static json_t *summarise(const sample *samples, int n, size_t field_offset, doub
 static yk_status run_point(yk_engine *engine, const options *o, int batch, json_t *results, yk_err *err)
 {
   sample samples[MAX_REPEATS], warm_up;
-  double prefill, decode, total, ttft;
+  double prefill, decode, total, ttft, between;
   YK_TRY(run_batch(engine, o, batch, 1, &warm_up, err));
   for (int i = 0; i < o->repeats; i++) YK_TRY(run_batch(engine, o, batch, (uint64_t)i + 2, &samples[i], err));
   json_t *point = json_pack("{s:i}", "batch", batch);
@@ -208,8 +181,10 @@ static yk_status run_point(yk_engine *engine, const options *o, int batch, json_
   json_object_set_new(point, "output_tokens_per_s",
                       summarise(samples, o->repeats, offsetof(sample, total_tokens_per_s), &total));
   json_object_set_new(point, "ttft_s", summarise(samples, o->repeats, offsetof(sample, ttft_s), &ttft));
+  json_object_set_new(point, "between_share",
+                      summarise(samples, o->repeats, offsetof(sample, between_share), &between));
   json_array_append_new(results, point);
-  printf("%7d %15.1f %15.1f %15.1f %12.4f\n", batch, prefill, decode, total, ttft);
+  printf("%7d %15.1f %15.1f %15.1f %12.4f %8.1f%%\n", batch, prefill, decode, total, ttft, between * 100);
   fflush(stdout);
   return YK_OK;
 }
@@ -220,31 +195,48 @@ static yk_status run(yk_engine *engine, const options *o, json_t *results, yk_er
   yk_engine_get_info(engine, &info);
   printf("%s on %d %s rank%s, %s, %d tokens in, %d out, loaded in %.2f s\n", info.family, info.n_ranks, info.device,
          info.n_ranks > 1 ? "s" : "", info.dtype, o->prompt_tokens, o->output_tokens, info.load_s);
-  printf("%7s %15s %15s %15s %12s\n", "batch", "prefill tok/s", "decode tok/s", "output tok/s", "last TTFT s");
-  for (int i = 0; i < o->n_batches; i++) YK_TRY(run_point(engine, o, o->batches[i], results, err));
+  printf("%7s %15s %15s %15s %12s %9s\n", "batch", "prefill tok/s", "decode tok/s", "output tok/s", "last TTFT s",
+         "between");
+  for (size_t i = 0; i < o->n_batches; i++) YK_TRY(run_point(engine, o, o->batches[i], results, err));
   return YK_OK;
+}
+
+static json_t *report_of(const yk_engine *engine, const options *o, json_t *results)
+{
+  yk_engine_info info;
+  yk_engine_get_info(engine, &info);
+  return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:O}", "model", o->model.model_dir, "device", info.device,
+                   "ranks", info.n_ranks, "dtype", info.dtype, "prompt_tokens", o->prompt_tokens, "output_tokens",
+                   o->output_tokens, "load_s", info.load_s, "points", results);
+}
+
+static yk_status bench(const options *o, const yk_engine_options *engine_options, yk_err *err)
+{
+  yk_engine *engine;
+  YK_TRY(yk_engine_create(engine_options, &engine, err));
+  json_t *results = json_array();
+  yk_status status = run(engine, o, results, err);
+  json_t *report = report_of(engine, o, results);
+  if (o->json_path && json_dump_file(report, o->json_path, JSON_INDENT(2)) != 0 && status == YK_OK)
+    status = yk_err_set(err, YK_E_IO, "%s: cannot be written", o->json_path);
+  json_decref(report);
+  json_decref(results);
+  yk_engine_destroy(engine);
+  return status;
 }
 
 int main(int argc, char **argv)
 {
-  options o;
+  options o = {.prompt_tokens = 32, .output_tokens = 32, .repeats = 3};
+  yk_engine_options engine;
   yk_err err = YK_ERR_INIT;
-  yk_engine *engine;
-  int status = parse_options(argc, argv, &o);
-  if (status >= 0) return status;
-  o.engine.log = yk_log_stderr(YK_LOG_WARN);
-  if (yk_engine_create(&o.engine, &engine, &err) != YK_OK) return fail(err.message, NULL);
-  json_t *results = json_array();
-  yk_status ran = run(engine, &o, results, &err);
-  yk_engine_info info;
-  yk_engine_get_info(engine, &info);
-  json_t *report = json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:O}", "model", o.engine.model_dir, "device",
-                             info.device, "ranks", info.n_ranks, "dtype", info.dtype, "prompt_tokens", o.prompt_tokens,
-                             "output_tokens", o.output_tokens, "load_s", info.load_s, "points", results);
-  bool written = !o.json_path || json_dump_file(report, o.json_path, JSON_INDENT(2)) == 0;
-  json_decref(report);
-  json_decref(results);
-  yk_engine_destroy(engine);
-  if (ran != YK_OK) return fail(err.message, NULL);
-  return written ? 0 : fail("cannot write", o.json_path);
+  int exit_code = YK_EXIT_OK;
+  yk_model_options_init(&o.model);
+  o.model.log_level = YK_LOG_WARN;
+  bool goes_on = parse_batches(&o, "1,8", &err) == YK_OK && parse(&o, argc - 1, argv + 1, &engine, &exit_code);
+  if (goes_on) bench(&o, &engine, &err);
+  if (err.code != YK_OK) exit_code = yk_cli_failure(&err);
+  free(o.batches);
+  yk_model_options_free(&o.model);
+  return exit_code;
 }

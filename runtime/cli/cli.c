@@ -12,7 +12,7 @@ int yk_cli_usage_error(const yk_command *command, const yk_err *err)
 {
   yk_log log = yk_log_stderr(YK_LOG_INFO);
   yk_log_write(&log, YK_LOG_ERROR, "%s", err->message);
-  yk_log_write(&log, YK_LOG_INFO, "see yoke %s --help", command->name);
+  yk_log_write(&log, YK_LOG_INFO, "see %s --help", command->name);
   return YK_EXIT_USAGE;
 }
 

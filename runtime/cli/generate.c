@@ -56,7 +56,7 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
                                     yk_sampling_options_group(&options->sampling),
                                     yk_model_options_group(&options->model)};
   const yk_command command = {
-      "generate",
+      "yoke generate",
       "--model DIR [options]",
       "Continue prompts with a language model. All prompts run together in batches; where none is "
       "given, standard input is the prompt, less one newline at its end.",

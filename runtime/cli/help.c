@@ -79,7 +79,7 @@ static void print_option(const yk_option *option)
 
 void yk_options_help(const yk_command *command)
 {
-  printf("Usage: yoke %s %s\n\n", command->name, command->usage);
+  printf("Usage: %s %s\n\n", command->name, command->usage);
   print_wrapped(command->about, 0);
   for (size_t g = 0; g < command->n_groups; g++) {
     printf("\n%s:\n", command->groups[g].title);

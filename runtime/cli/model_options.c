@@ -44,7 +44,7 @@ static void fill_table(yk_model_options *options)
        .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
        .min = 1, .max = INT32_MAX},
       {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests running at once", .min = 1,
-       .max = 65536},
+       .max = 65536, .given = &options->seqs_given},
       {"max-num-batched-tokens", NULL, YK_OPTION_INT, &options->max_batched_tokens, "N", .help = "tokens of one step",
        .min = 1, .max = 1 << 20},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",

@@ -10,7 +10,7 @@ enum { YK_MODEL_OPTIONS = 16 };
 typedef struct yk_model_options {
   const char *model_dir;
   int32_t n_ranks;
-  bool ranks_given;
+  bool ranks_given, seqs_given;
   int device, dtype, log_level;
   int32_t *device_ids;
   size_t n_device_ids;

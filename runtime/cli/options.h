@@ -45,7 +45,7 @@ typedef struct yk_option_group {
 } yk_option_group;
 
 typedef struct yk_command {
-  const char *name;  /* "generate" */
+  const char *name;  /* as it is called: "yoke generate" */
   const char *usage; /* "--model DIR [options]" */
   const char *about;
   const char *examples;

@@ -36,7 +36,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   };
   const yk_option_group groups[] = {{"Plan", own, 3}, yk_model_options_group(&options->model)};
   const yk_command command = {
-      "plan",
+      "yoke plan",
       "--model DIR [options]",
       "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the "
       "bytes that each rank takes, and how many tokens of KV fit; then the GPUs, and what tests of each link between "

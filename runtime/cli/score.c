@@ -62,7 +62,7 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
   };
   const yk_option_group groups[] = {{"Text and windows", own, sizeof own / sizeof own[0]},
                                     yk_model_options_group(&options->model)};
-  const yk_command command = {"score", "--model DIR [options]", about, examples, groups, 2};
+  const yk_command command = {"yoke score", "--model DIR [options]", about, examples, groups, 2};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;

@@ -145,7 +145,7 @@ static yk_status decode_operands(converter *c, const yk_arguments *arguments, yk
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
 static const direction to_ids = {
-    "tokenize",
+    "yoke tokenize",
     "--model DIR [options] [TEXT]...",
     "Print the token ids of each text, a line each; without a text, of standard input less one newline at its end. "
     "With --format json and no text: one JSON string a line on standard input, one array of ids a line on standard "
@@ -159,7 +159,7 @@ static const direction to_ids = {
 };
 
 static const direction to_text = {
-    "detokenize",
+    "yoke detokenize",
     "--model DIR [options] [ID]...",
     "Print the text of token ids; without ids, of those on standard input, between commas, spaces or newlines. "
     "With --format json and no ids: one JSON array of ids a line on standard input, one string a line on standard "

@@ -2,26 +2,26 @@
  * for comparison with other software. The sequences run side by side, a thread each: first in pieces of a prompt, then
  * their last positions token by token, so that chunks, paged KV, mixed steps and batched decode steps all take part. */
 #include <fcntl.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
 #include "yoke.h"
 
 enum { MAX_SEQUENCES = 64 };
 
 typedef struct options {
-  yk_engine_options engine;
+  yk_model_options model;
   const char *ids_path, *out_path;
-  size_t lengths[MAX_SEQUENCES];
+  int32_t *lengths; /* [n_sequences], owned */
   size_t n_sequences;
-  int piece, n_decoded;
+  int32_t piece, n_decoded;
 } options;
 
 /* One sequence and the thread that appends to it. */
@@ -36,112 +36,83 @@ typedef struct worker {
   yk_err err;
 } worker;
 
-static const char USAGE[] =
-    "usage: dump_logits --model DIR --ids FILE --lengths N,N,... --out FILE [options]\n"
-    "Writes float32 logits [sum of lengths, vocabulary] of all sequences, one after the other; prints counts as "
-    "JSON.\n\n"
-    "  --model DIR            Hugging Face directory\n"
-    "  --ids FILE             token ids of all sequences, one after the other: int32, little endian\n"
-    "  --lengths N,N,...      tokens of each sequence (at most 64 sequences)\n"
-    "  --out FILE             written\n"
-    "  --piece N              tokens of one append of a prompt (default 227)\n"
-    "  --decode N             last tokens of each sequence, appended one by one (default 100)\n"
-    "  --tp N                 ranks (default 1)\n"
-    "  --device auto|cpu|cuda\n"
-    "  --dtype auto|float16|bfloat16|float32\n"
-    "  --max-num-batched-tokens N\n\n"
-    "example: dump_logits --model /tmp/model --ids ids.bin --lengths 512,600 --out logits.bin --device cuda --tp 2\n";
+static const char about[] =
+    "Writes float32 logits [sum of lengths, vocabulary] of several sequences, one after the other, and prints counts "
+    "as "
+    "JSON. All sequences run side by side: first their prompts in pieces, then their last tokens one by one.";
 
-static int fail(const char *what, const char *detail)
+static const char examples[] =
+    "  dump_logits -m /tmp/model --ids ids.bin --lengths 512,600 --out logits.bin --device cuda --tp 2\n";
+
+static yk_status parse_lengths(void *user, const char *text, yk_err *err)
 {
-  fprintf(stderr, "dump_logits: %s%s%s\n", what, detail ? ": " : "", detail ? detail : "");
-  return 1;
+  options *o = user;
+  o->n_sequences = 0;
+  YK_TRY(yk_int_list_parse(text, &o->lengths, &o->n_sequences, err));
+  if (o->n_sequences > MAX_SEQUENCES)
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d sequences, found %zu", MAX_SEQUENCES, o->n_sequences);
+  for (size_t i = 0; i < o->n_sequences; i++)
+    if (o->lengths[i] < 1) return yk_err_set(err, YK_E_INVAL, "expected at least 1 token, found %d", o->lengths[i]);
+  return YK_OK;
 }
 
-static bool parse_int(const char *text, int min, int *out)
+static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
 {
-  char *end;
-  long value = strtol(text, &end, 10);
-  if (end == text || *end || value < min || value > 1 << 24) return false;
-  *out = (int)value;
-  return true;
+  if (!o->ids_path || !o->out_path || !o->n_sequences)
+    return yk_err_set(err, YK_E_INVAL, "expected --ids, --lengths and --out");
+  YK_TRY(yk_model_options_apply(&o->model, engine, err));
+  for (size_t i = 0; i < o->n_sequences; i++)
+    if (engine->max_model_tokens < o->lengths[i]) engine->max_model_tokens = o->lengths[i];
+  if (!o->model.seqs_given) engine->max_seqs = MAX_SEQUENCES;
+  engine->no_prefix_reuse = true; /* every position is computed */
+  engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
+  return YK_OK;
 }
 
-static bool parse_lengths(char *text, options *o)
+/* True: go on. */
+static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
 {
-  for (char *save, *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-    int length;
-    if (o->n_sequences == MAX_SEQUENCES || !parse_int(item, 1, &length)) return false;
-    o->lengths[o->n_sequences++] = (size_t)length;
-  }
-  return o->n_sequences > 0;
-}
-
-static bool parse_name(const char *text, const char *const *names, int n, int *out)
-{
-  for (*out = 0; *out < n; ++*out)
-    if (strcmp(text, names[*out]) == 0) return true;
+  const yk_option own[] = {
+      {"ids", NULL, YK_OPTION_STRING, &o->ids_path, "FILE",
+       .help = "token ids of all sequences, one after the other: int32, little endian"},
+      {"lengths", NULL, YK_OPTION_CALL, o, "LIST", .help = "tokens of each sequence, as 512,600", .fallback = "",
+       .parse = parse_lengths},
+      {"out", NULL, YK_OPTION_STRING, &o->out_path, "FILE", .help = "written"},
+      {"piece", NULL, YK_OPTION_INT, &o->piece, "N", .help = "tokens of one append of a prompt", .min = 1,
+       .max = 1 << 20},
+      {"decode", NULL, YK_OPTION_INT, &o->n_decoded, "N", .help = "last tokens of each sequence, appended one by one",
+       .min = 0, .max = 1 << 20},
+  };
+  const yk_option_group groups[] = {{"Sequences", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
+  const yk_command command = {
+      "dump_logits", "--model DIR --ids FILE --lengths LIST --out FILE [options]", about, examples, groups, 2};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  if (arguments.n_operands)
+    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"", arguments.operands[0]);
+  else
+    apply(o, engine, &err);
+  if (err.code == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
   return false;
 }
 
-static bool parse_option(int option, char *value, options *o)
-{
-  static const char *const devices[] = {"auto", "cpu", "cuda"};
-  static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32"};
-  int number = 0;
-  bool ok = true;
-  switch (option) {
-  case 'm': o->engine.model_dir = value; break;
-  case 'i': o->ids_path = value; break;
-  case 'o': o->out_path = value; break;
-  case 'l': return parse_lengths(value, o);
-  case 'p': return parse_int(value, 1, &o->piece);
-  case 'c': return parse_int(value, 0, &o->n_decoded);
-  case 't': return parse_int(value, 1, &o->engine.n_ranks);
-  case 'd': ok = parse_name(value, devices, 3, &number), o->engine.device = (yk_device_kind)number; break;
-  case 'y': ok = parse_name(value, dtypes, 4, &number), o->engine.dtype = (yk_dtype_choice)number; break;
-  case 'n': return parse_int(value, 1, &o->engine.max_batched_tokens);
-  default: return false;
-  }
-  return ok;
-}
-
-/* Returns -1 to go on, else the exit status. */
-static int parse_options(int argc, char **argv, options *o)
-{
-  static const struct option names[] = {{"model", 1, 0, 'm'}, {"ids", 1, 0, 'i'},
-                                        {"out", 1, 0, 'o'},   {"lengths", 1, 0, 'l'},
-                                        {"piece", 1, 0, 'p'}, {"decode", 1, 0, 'c'},
-                                        {"tp", 1, 0, 't'},    {"device", 1, 0, 'd'},
-                                        {"dtype", 1, 0, 'y'}, {"max-num-batched-tokens", 1, 0, 'n'},
-                                        {"help", 0, 0, 'h'},  {0}};
-  *o = (options){.piece = 227, .n_decoded = 100};
-  yk_engine_options_init(&o->engine);
-  for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-    if (option == 'h') {
-      fputs(USAGE, stdout);
-      return 0;
-    }
-    if (option == '?') return 2;
-    if (!parse_option(option, optarg, o)) return fail("not a legal value of an option", optarg), 2;
-  }
-  if (!o->engine.model_dir || !o->ids_path || !o->out_path || !o->n_sequences || optind < argc)
-    return fputs(USAGE, stderr), 2;
-  return -1;
-}
-
-/* The ids of all sequences; NULL, and a message, where the file does not hold exactly n. */
-static int32_t *read_ids(const char *path, size_t n)
+/* The ids of all sequences. Errors: YK_E_NOMEM; YK_E_IO where the file does not hold exactly n. */
+static yk_status read_ids(const char *path, size_t n, int32_t **out, yk_err *err)
 {
   int32_t *ids = malloc((n + 1) * sizeof *ids); /* room for one more shows a file that is too long */
+  if (!ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu token ids", n);
   FILE *file = fopen(path, "rb");
-  size_t found = ids && file ? fread(ids, sizeof *ids, n + 1, file) : 0;
+  size_t found = file ? fread(ids, sizeof *ids, n + 1, file) : 0;
   if (file) fclose(file);
-  if (found == n) return ids;
-  fprintf(stderr, "dump_logits: %s: expected %zu token ids, found %s%zu\n", path, n, found > n ? "more than " : "",
-          found > n ? n : found);
+  if (found == n) {
+    *out = ids;
+    return YK_OK;
+  }
   free(ids);
-  return NULL;
+  return yk_err_set(err, YK_E_IO, "%s: expected %zu token ids, found %s%zu", path, n, found > n ? "more than " : "",
+                    found > n ? n : found);
 }
 
 /* The file as memory, so that the engine writes logits where they belong; NULL on failure. */
@@ -205,11 +176,11 @@ static yk_status run(yk_engine *engine, const options *o, const int32_t *ids, fl
   yk_status status = YK_OK;
   size_t at = 0;
   for (size_t i = 0; i < o->n_sequences && status == YK_OK; i++) {
-    workers[i] =
-        (worker){.ids = ids + at, .n_ids = o->lengths[i], .vocab_size = (size_t)info.vocab_size, .err = YK_ERR_INIT};
+    workers[i] = (worker){
+        .ids = ids + at, .n_ids = (size_t)o->lengths[i], .vocab_size = (size_t)info.vocab_size, .err = YK_ERR_INIT};
     workers[i].logits = logits + at * (size_t)info.vocab_size;
     status = yk_held_sequence_create(engine, &workers[i].sequence, err);
-    at += o->lengths[i];
+    at += (size_t)o->lengths[i];
   }
   if (status == YK_OK)
     status = run_phase(engine, workers, o->n_sequences, (size_t)o->n_decoded, (size_t)o->piece, "prefill", report, err);
@@ -226,42 +197,48 @@ static json_t *describe(const yk_engine *engine)
                    "ranks", info.n_ranks, "vocab_size", info.vocab_size, "load_s", info.load_s);
 }
 
-static int dump(yk_engine *engine, const options *o, const int32_t *ids, size_t n_ids)
+static yk_status dump(yk_engine *engine, const options *o, const int32_t *ids, size_t n_ids, yk_err *err)
 {
-  yk_err err = YK_ERR_INIT;
   yk_engine_info info;
   yk_engine_get_info(engine, &info);
   size_t n_bytes = n_ids * (size_t)info.vocab_size * sizeof(float);
   float *logits = map_output(o->out_path, n_bytes);
-  if (!logits) return fail("cannot write", o->out_path);
+  if (!logits) return yk_err_set(err, YK_E_IO, "%s: cannot be written", o->out_path);
   json_t *report = describe(engine);
-  yk_status status = run(engine, o, ids, logits, report, &err);
+  yk_status status = run(engine, o, ids, logits, report, err);
   munmap(logits, n_bytes);
   if (status == YK_OK) json_dumpf(report, stdout, 0), putchar('\n');
   json_decref(report);
-  return status == YK_OK ? 0 : fail(err.message, NULL);
+  return status;
+}
+
+static yk_status open_and_dump(const options *o, const yk_engine_options *engine_options, yk_err *err)
+{
+  size_t n_ids = 0;
+  int32_t *ids;
+  yk_engine *engine;
+  for (size_t i = 0; i < o->n_sequences; i++) n_ids += (size_t)o->lengths[i];
+  YK_TRY(read_ids(o->ids_path, n_ids, &ids, err));
+  yk_status status = yk_engine_create(engine_options, &engine, err);
+  if (status == YK_OK) {
+    status = dump(engine, o, ids, n_ids, err);
+    yk_engine_destroy(engine);
+  }
+  free(ids);
+  return status;
 }
 
 int main(int argc, char **argv)
 {
-  options o;
+  options o = {.piece = 227, .n_decoded = 100};
+  yk_engine_options engine;
   yk_err err = YK_ERR_INIT;
-  yk_engine *engine;
-  int status = parse_options(argc, argv, &o);
-  if (status >= 0) return status;
-  size_t n_ids = 0, longest = 0;
-  for (size_t i = 0; i < o.n_sequences; i++) {
-    n_ids += o.lengths[i];
-    if (o.lengths[i] > longest) longest = o.lengths[i];
-  }
-  int32_t *ids = read_ids(o.ids_path, n_ids);
-  if (!ids) return 1;
-  o.engine.max_model_tokens = (int32_t)longest;
-  o.engine.max_seqs = MAX_SEQUENCES;
-  o.engine.no_prefix_reuse = true; /* every position is computed */
-  o.engine.log = yk_log_stderr(YK_LOG_WARN);
-  status = yk_engine_create(&o.engine, &engine, &err) == YK_OK ? dump(engine, &o, ids, n_ids) : fail(err.message, NULL);
-  if (err.code == YK_OK) yk_engine_destroy(engine);
-  free(ids);
-  return status;
+  int exit_code = YK_EXIT_OK;
+  yk_model_options_init(&o.model);
+  o.model.log_level = YK_LOG_WARN;
+  if (parse(&o, argc - 1, argv + 1, &engine, &exit_code) && open_and_dump(&o, &engine, &err) != YK_OK)
+    exit_code = yk_cli_failure(&err);
+  free(o.lengths);
+  yk_model_options_free(&o.model);
+  return exit_code;
 }

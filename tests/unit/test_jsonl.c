@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/jsonl.c" /* the program's, which is no library */
+#include "cli/jsonl.h"
 
 /* A temporary file that holds text, at its start. */
 static int file_of(const char *text, size_t n_bytes)
