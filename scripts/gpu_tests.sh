@@ -5,259 +5,122 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
-Usage: scripts/gpu_tests.sh [--sanitize] [PATTERN...]
+Usage: scripts/gpu_tests.sh [PATTERN...]
 
 Runs the GPU tests of a package made by scripts/package.sh, without CMake; of a build tree with YOKE_BUILD=DIR. With
-PATTERNs only the tests whose name contains one. Where the machine has no GPU they are skipped; YOKE_REQUIRE_GPU=N makes
-fewer than N GPUs a failure, and tests that need more than N are skipped.
-
---sanitize runs the tests of single operations instead, on few shapes, under compute-sanitizer: memcheck, racecheck,
-initcheck and synccheck, one line a tool and test. A PATTERN may also be a part of "TOOL TEST". Any finding is a failure,
-and so is a run longer than YOKE_SANITIZER_LIMIT_S (240). Kernels that a tool itself fails on are left out of its run and
-told: "not instrumentable: NAME". YOKE_SANITIZER_OPTIONS are handed on.
+PATTERNs only the tests whose name contains one. Tests of one GPU run side by side, one on each; then those of several, one
+after the other. Where the machine has no GPU they are skipped; YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure, and
+tests that need more than N are skipped. YOKE_TEST_OUTPUT=yes shows what tests print that pass.
 
 CUDA's libraries are taken from LD_LIBRARY_PATH, the system, /usr/local/cuda*, or the packages of python3.
 Exit code: 0 where nothing failed.
 HELP
   exit 0
 fi
+. scripts/gpu_package.sh
 
-sanitize=no
-if [ "${1:-}" = --sanitize ]; then
-  sanitize=yes
-  shift
-fi
-bin=${YOKE_BUILD:-.}/bin
-export YOKE_TESTS_DIR="$PWD/tests"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-# Folders that may hold libcublas and libnccl where the system's loader does not know them.
-cuda_folders() {
-  for folder in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib; do
-    if [ -d "$folder" ]; then echo "$folder"; fi
+# All tests: programs, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
+# last, once, on as many as there are.
+list_tests() {
+  for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
+    if [ -x "$test" ]; then basename "$test"; fi
   done
-  python3 - <<'PYTHON' 2>/dev/null || true
-import glob, site, sys
-for root in {*sys.path, *site.getsitepackages()}:
-    print(*glob.glob(f"{root}/nvidia/*/lib"), sep="\n")
-PYTHON
+  for n_gpus in 1 2 3 4; do
+    for source in tests/e2e/test_*.c; do
+      test=$(basename "$source" .c)
+      if [ -x "$bin/$test" ] && [ "$test" != test_soak ]; then echo "$test.gpu$n_gpus"; fi
+    done
+    echo "demo.gpu$n_gpus"
+  done
+  printf '%s\n' cli_generate.gpu1 cli_score.gpu1 cli_batch.gpu1 # the same on any number
+  basename -s .py tests/e2e/cuda_*.py
+  if [ -x "$bin/test_soak" ]; then printf '%s\n' test_soak.gpu4 test_soak.gpu3 test_soak.gpu2 test_soak.gpu1; fi
 }
 
-if ldd "$bin/yoke" | grep -q 'not found'; then
-  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(cuda_folders | grep . | paste -sd: -)
-  export LD_LIBRARY_PATH
-fi
-if ldd "$bin/yoke" | grep 'not found'; then
-  echo "libraries are missing: set LD_LIBRARY_PATH to where CUDA and NCCL are" >&2
-  exit 1
-fi
-
-is_wanted() {
-  name=$1
-  shift
-  [ $# -gt 0 ] || return 0
-  for pattern; do
-    case $name in *"$pattern"*) return 0 ;; esac
-  done
-  return 1
+needs_one_gpu() {
+  case $1 in
+  test_soak.*) return 1 ;;
+  *.gpu1 | test_op_cuda_* | test_failures_cuda) return 0 ;;
+  *) return 1 ;;
+  esac
 }
 
-n_failed=0
+# On N GPUs: the command as it is, with its device in the environment.
+on_gpus() {
+  YOKE_TEST_RANKS=$1 YOKE_TEST_DEVICE=cuda
+  export YOKE_TEST_RANKS YOKE_TEST_DEVICE
+  shift
+  "$@"
+}
+
+start() {
+  name=$1 n_gpus=${1##*.gpu}
+  case $name in
+  test_soak.*) on_gpus "$n_gpus" "$bin/test_soak" --requests 10000 --threads 24 --seconds 60 --time-limit 80 ;;
+  test_*.gpu*) on_gpus "$n_gpus" "$bin/${name%.gpu*}" ;;
+  *.gpu*) on_gpus "$n_gpus" python3 -B "tests/e2e/${name%.gpu*}.py" "$bin/yoke" ;;
+  cuda_*) python3 -B "tests/e2e/$name.py" "$bin/yoke" ;;
+  *) "$bin/$name" ;;
+  esac
+}
+
+# One test, its result on one line; a failure leaves a file in $work/failed.
 run() {
-  name=$1
-  shift
   started=$(date +%s)
-  log=$(mktemp)
+  log=$work/$1.log
   code=0
-  "$@" >"$log" 2>&1 || code=$?
+  (start "$1") >"$log" 2>&1 || code=$?
+  shows=${YOKE_TEST_OUTPUT:-}
+  case $1 in test_soak.*) shows=yes ;; esac # for its figures
   case $code in
   0) result=passed ;;
   77) result=skipped ;;
   *)
     result="FAILED ($code)"
-    n_failed=$((n_failed + 1))
-    cat "$log"
+    shows=yes
+    : >"$work/failed/$1"
     ;;
   esac
-  [ -z "${YOKE_TEST_OUTPUT:-}" ] || cat "$log"
+  if [ -n "$shows" ]; then cat "$log"; fi
   rm -f "$log"
-  echo "$name: $result, $(($(date +%s) - started)) s"
+  echo "$1: $result, $(($(date +%s) - started)) s"
 }
 
-# The library's own kernels are not searched for races; what they are given is checked by the other tools.
-not_ours=kns=cublas,kns=cutlass,kns=nvjet,kns=gemm,kns=gemv,kns=xmma,kns=splitK
-
-# Barriers of one block that the tool is to keep track of; 0 has it take the compiler's count, which is too low where a loop
-# or every warp makes some: synccheck then has the launch fail.
-few_barriers() {
-  case $1 in synccheck) echo 1024 ;; *) echo 0 ;; esac
-}
-most_barriers=65536
-
-# One tool on one test: its log and how it ended as $work/TAG.log and .end.
-run_sanitizer() { # TOOL TEST TAG BARRIERS [OPTION...]
-  tool=$1 test=$2 tag=$3 barriers=$4
-  shift 4
-  case $tool in racecheck | synccheck) set -- --kernel-name-exclude "$not_ours" --num-cuda-barriers "$barriers" "$@" ;; esac
-  started=$(date +%s)
-  code=0
-  # shellcheck disable=SC2086 # options are words
-  YOKE_TEST_SMALL=1 timeout -k 5 "${YOKE_SANITIZER_LIMIT_S:-240}" "$sanitizer" --tool "$tool" --error-exitcode 99 \
-    --report-api-errors no "$@" ${YOKE_SANITIZER_OPTIONS:-} "$bin/$test" >"$work/$tag.log" 2>&1 || code=$?
-  echo "$code $(($(date +%s) - started))" >"$work/$tag.end"
-}
-
-# Whether the run was ended by the tool's own failure or loss of count, not by what it looked for.
-tool_failed() { # TAG
-  grep -q 'Internal Sanitizer Error\|Detected overflow of tracked' "$work/$1.log"
-}
-
-# Mangled names of our kernels, as 12place_kernel.
-kernels_in() {
-  python3 - "$1" <<'PYTHON'
-import re, sys
-data = open(sys.argv[1], "rb").read()
-names = set()
-for word in set(re.findall(rb"[A-Za-z0-9_]*?_kernel", data)):
-    for n in range(8, 41):
-        if re.search(rb"%d[a-z][a-z0-9_]{%d}$" % (n, n - 1), word):
-            names.add(word[-n - len(str(n)) :])
-print(*(name.decode() for name in sorted(names)), sep="\n")
-PYTHON
-}
-
-# A tool cannot instrument every kernel (registers handed from warp to warp, copies that complete on barriers across blocks):
-# each kernel is tried alone, those on which the tool fails are left out and told, and all others are checked together.
-without_uninstrumentable() { # TOOL TEST: writes TOOL.TEST.log and .end anew, and .left_out
-  alone_at_once=6
-  tool=$1 test=$2 n_running=0
-  barriers=$(few_barriers "$tool")
-  kernels=$(kernels_in "$bin/$test")
-  for kernel in $kernels; do
-    run_sanitizer "$tool" "$test" "$tool.$test.$kernel" "$barriers" --kernel-name "kns=$kernel" &
-    n_running=$((n_running + 1))
-    if [ $n_running -eq $alone_at_once ]; then
-      wait
-      n_running=0
-    fi
+# Takes tests of one GPU as long as there are any that no other lane has taken.
+run_lane() {
+  if [ -n "$1" ]; then export CUDA_VISIBLE_DEVICES="$1"; fi
+  if [ "${YOKE_REQUIRE_GPU:-0}" -gt 1 ]; then export YOKE_REQUIRE_GPU=1; fi
+  for test in $one_gpu; do
+    if mkdir "$work/taken.$test" 2>/dev/null; then run "$test"; fi
   done
-  wait
-  left_out=
-  for kernel in $kernels; do
-    if tool_failed "$tool.$test.$kernel"; then left_out="$left_out kns=$kernel"; fi
-  done
-  if [ -z "$left_out" ]; then return; fi
-  # shellcheck disable=SC2086 # one word a kernel
-  set -- $left_out
-  printf '%s ' "$@" | sed 's/kns=[0-9]*//g; s/ $//' >"$work/$tool.$test.left_out"
-  run_sanitizer "$tool" "$test" "$tool.$test" "$barriers" --kernel-name-exclude "$(echo "$@" | tr ' ' ,)"
 }
 
-# "0 errors": what the tool says at its end.
-findings_of() {
-  sed -n 's/^=* *\(RACECHECK\|ERROR\) SUMMARY: *//p' "$1" | tail -n 1
-}
+mkdir "$work/failed"
+one_gpu=
+more_gpus=
+for test in $(list_tests); do
+  if ! is_wanted "$test" "$@"; then continue; fi
+  if needs_one_gpu "$test"; then one_gpu="$one_gpu $test"; else more_gpus="$more_gpus $test"; fi
+done
 
-report_sanitizer() {
-  tool=$1 name=$2
-  log=$work/$tool.$name.log
-  read -r code seconds <"$work/$tool.$name.end"
-  findings=$(findings_of "$log")
-  result=$findings
-  case $code in
-  77) result=skipped ;;
-  124) result="FAILED: not done after $seconds s" ;;
-  *) case "$code $findings" in
-    '0 0 '*) ;;
-    *)
-      result="FAILED ($code): ${findings:-no summary}"
-      ;;
-    esac ;;
+gpus=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi -L 2>/dev/null | sed -n 's/^GPU \([0-9]*\):.*/\1/p' | paste -sd,)}
+n_gpus=$(echo "$gpus" | tr , ' ' | wc -w)
+if [ "$n_gpus" -lt "${YOKE_REQUIRE_GPU:-0}" ]; then
+  echo "YOKE_REQUIRE_GPU=$YOKE_REQUIRE_GPU, but there are $n_gpus GPUs" >&2
+  exit 1
+fi
+if [ "$n_gpus" -eq 0 ]; then run_lane ''; fi
+for gpu in $(echo "$gpus" | tr , ' '); do run_lane "$gpu" & done
+wait
+for test in $more_gpus; do
+  case $test in test_soak.*) if [ -e "$work/soaked" ]; then continue; fi ;; esac
+  run "$test"
+  case $test-$result in
+  test_soak.*-skipped) ;;
+  test_soak.*) : >"$work/soaked" ;;
   esac
-  case $result in
-  FAILED*)
-    n_failed=$((n_failed + 1))
-    head -c 6000 "$log"
-    echo ...
-    tail -n 15 "$log"
-    ;;
-  esac
-  if [ -f "$work/$tool.$name.left_out" ]; then
-    result="$result; not instrumentable: $(cat "$work/$tool.$name.left_out")"
-  fi
-  echo "$tool $name: $result, $seconds s"
-}
-
-# A tool's tests run side by side: most of their time is the host's.
-sanitize_tests() {
-  sanitizer=
-  for path in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /usr/local/cuda*/compute-sanitizer/compute-sanitizer; do
-    if command -v "$path" >/dev/null 2>&1; then sanitizer=$(command -v "$path"); fi
-  done
-  if [ -z "$sanitizer" ]; then
-    echo "compute-sanitizer is missing: it comes with the CUDA toolkit" >&2
-    exit 1
-  fi
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-  for tool in memcheck racecheck initcheck synccheck; do
-    wanted=
-    for path in "$bin"/test_op_cuda_*; do
-      test=$(basename "$path")
-      if [ -x "$path" ] && is_wanted "$tool $test" "$@"; then
-        wanted="$wanted $test"
-        run_sanitizer "$tool" "$test" "$tool.$test" "$(few_barriers "$tool")" &
-      fi
-    done
-    wait
-    for test in $wanted; do
-      if tool_failed "$tool.$test"; then run_sanitizer "$tool" "$test" "$tool.$test" $most_barriers; fi
-      if tool_failed "$tool.$test"; then without_uninstrumentable "$tool" "$test"; fi
-      report_sanitizer "$tool" "$test"
-    done
-  done
-}
-
-# Once, on as many GPUs as there are up to 4, with its figures.
-run_soak() {
-  YOKE_TEST_OUTPUT=yes
-  for n_gpus in 4 3 2 1; do
-    if is_wanted "test_soak.gpu$n_gpus" "$@"; then
-      run "test_soak.gpu$n_gpus" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$bin/test_soak" \
-        --requests 10000 --threads 24 --seconds 60 --time-limit 80
-      [ "$result" = skipped ] || return 0
-    fi
-  done
-}
-
-run_tests() {
-  for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
-    name=$(basename "$test")
-    if [ -x "$test" ] && is_wanted "$name" "$@"; then run "$name" "$test"; fi
-  done
-  for n_gpus in 1 2 3 4; do # whole engines, then the program
-    for source in tests/e2e/test_*.c; do
-      test=$bin/$(basename "$source" .c)
-      case $test in *test_soak) continue ;; esac
-      name=$(basename "$test").gpu$n_gpus
-      if [ -x "$test" ] && is_wanted "$name" "$@"; then
-        run "$name" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus "$test"
-      fi
-    done
-    scripts=demo
-    if [ $n_gpus -eq 1 ]; then scripts='demo cli_generate cli_score cli_batch'; fi # the same on any number
-    for script in $scripts; do
-      name=$script.gpu$n_gpus
-      if is_wanted "$name" "$@"; then
-        run "$name" env YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=$n_gpus python3 -B "tests/e2e/$script.py" "$bin/yoke"
-      fi
-    done
-  done
-  for script in tests/e2e/cuda_*.py; do
-    name=$(basename "$script" .py)
-    if is_wanted "$name" "$@"; then run "$name" python3 -B "$script" "$bin/yoke"; fi
-  done
-  if [ -x "$bin/test_soak" ]; then run_soak "$@"; fi
-}
-
-if [ $sanitize = yes ]; then sanitize_tests "$@"; else run_tests "$@"; fi
-[ "$n_failed" -eq 0 ]
+done
+[ -z "$(ls "$work/failed")" ]

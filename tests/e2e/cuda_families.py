@@ -19,7 +19,7 @@ TOLERANCES = {"float16": 0.02, "bfloat16": 0.16}
 MARGINS = {"float16": 0.02, "bfloat16": 0.32}
 ALTERNATIVES = 3  # times the tolerance
 N_TOP = 16
-N_PARALLEL = 4  # programs at once
+N_PARALLEL = min(16, max(4, (os.cpu_count() or 1) // 4))  # programs at once
 DEMO_PROMPTS = ["Once upon a time", "The", "1 + 1 ="]
 
 

@@ -1,0 +1,38 @@
+# shellcheck shell=sh
+# What scripts that run a package's GPU tests share; sourced from the package's root or the repository's.
+# Sets bin and YOKE_TESTS_DIR, and LD_LIBRARY_PATH where the system's loader does not know CUDA's libraries.
+
+bin=${YOKE_BUILD:-.}/bin
+export YOKE_TESTS_DIR="$PWD/tests"
+
+# Folders that may hold libcublas and libnccl where the system's loader does not know them.
+cuda_folders() {
+  for folder in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib; do
+    if [ -d "$folder" ]; then echo "$folder"; fi
+  done
+  python3 - <<'PYTHON' 2>/dev/null || true
+import glob, site, sys
+for root in {*sys.path, *site.getsitepackages()}:
+    print(*glob.glob(f"{root}/nvidia/*/lib"), sep="\n")
+PYTHON
+}
+
+if ldd "$bin/yoke" | grep -q 'not found'; then
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(cuda_folders | grep . | paste -sd: -)
+  export LD_LIBRARY_PATH
+fi
+if ldd "$bin/yoke" | grep 'not found'; then
+  echo "libraries are missing: set LD_LIBRARY_PATH to where CUDA and NCCL are" >&2
+  exit 1
+fi
+
+# NAME [PATTERN...]: whether the name contains one, or there is none.
+is_wanted() {
+  name=$1
+  shift
+  [ $# -gt 0 ] || return 0
+  for pattern; do
+    case $name in *"$pattern"*) return 0 ;; esac
+  done
+  return 1
+}
