@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/units.h"
+#include "base/units.h"
 
 enum { BAR_CHARS = 30 };
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -9,7 +10,6 @@
 #include "cli/prompts.h"
 #include "cli/result.h"
 #include "cli/sampling_options.h"
-#include "cli/units.h"
 
 typedef struct generate_options {
   yk_model_options model;

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "cli/options.h"
-#include "cli/units.h"
 
 enum { HELP_COLUMN = 32, HELP_WIDTH = 100 };
 

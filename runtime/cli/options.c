@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/units.h"
+#include "base/units.h"
 
 enum { NAME_MAX_CHARS = 63, CANDIDATES_MAX = 128 };
 

@@ -2,11 +2,11 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/model_options.h"
 #include "cli/plan_links.h"
-#include "cli/units.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/units.h"
+#include "base/units.h"
 
 /* The GPUs that ranks would run on. */
 typedef struct gpu_list {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "engine/engine_internal.h"
 
 const char *yk_version(void)
@@ -57,10 +58,13 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
 
 static void log_plan(const yk_engine *e, const yk_plan *plan)
 {
-  for (int rank = 0; rank < plan->n_ranks; rank++)
-    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %.3f GB, KV %.3f GB, workspace %.3f GB", rank,
-                 (double)plan->memory[rank].weight_bytes * 1e-9, (double)plan->memory[rank].kv_bytes * 1e-9,
-                 (double)plan->memory[rank].workspace_bytes * 1e-9);
+  char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
+  for (int rank = 0; rank < plan->n_ranks; rank++) {
+    const yk_rank_memory *memory = &plan->memory[rank];
+    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %s, KV %s, workspace %s", rank,
+                 yk_bytes_format(memory->weight_bytes, weights), yk_bytes_format(memory->kv_bytes, kv),
+                 yk_bytes_format(memory->workspace_bytes, workspace));
+  }
   if (plan->reason[0]) yk_log_write(&e->log, YK_LOG_WARN, "%s", plan->reason);
 }
 

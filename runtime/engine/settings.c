@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "engine/gpus.h"
 
 static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
@@ -153,13 +154,23 @@ static void note_idle_ranks(const yk_model_config *config, int n_ranks, yk_plan 
              n_ranks - 1, config->n_heads);
 }
 
-/* The rank that needs most, for the message of what does not fit. */
-static int64_t largest_fixed_bytes(const yk_model_memory *memory, int n_ranks)
+/* Not one block of KV fits: into what was asked for, or beside what the rank that needs most takes. */
+static void say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int n_ranks,
+                        yk_plan *plan)
 {
-  int64_t most = 0;
-  for (int rank = 0; rank < n_ranks; rank++)
-    most = yk_max_i64(most, memory[rank].weight_bytes + memory[rank].workspace_bytes);
-  return most;
+  int64_t fixed = 0, block = 0;
+  char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
+  for (int rank = 0; rank < n_ranks; rank++) {
+    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes);
+    block = yk_max_i64(block, memory[rank].kv_bytes_per_block);
+  }
+  if (o->kv_cache_bytes > 0 && o->kv_cache_bytes < block)
+    snprintf(plan->reason, sizeof plan->reason, "kv_cache_bytes: expected at least %s, a block of %d tokens, found %s",
+             yk_bytes_format(block, taken), YK_KV_BLOCK_TOKENS, yk_bytes_format(o->kv_cache_bytes, given));
+  else
+    snprintf(plan->reason, sizeof plan->reason,
+             "weights and workspace take %s on the largest rank and leave no room for KV in %s a rank",
+             yk_bytes_format(fixed, taken), yk_bytes_format(total, given));
 }
 
 static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int64_t kv_max,
@@ -182,9 +193,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   }
   plan->fits = false;
   if (n_blocks == 0)
-    snprintf(plan->reason, sizeof plan->reason,
-             "weights and workspace take %.2f GB on the largest rank and leave no room for KV in %.2f GB a rank",
-             (double)largest_fixed_bytes(memory, s->n_ranks) * 1e-9, (double)total * 1e-9);
+    say_no_room(o, memory, total, s->n_ranks, plan);
   else
     snprintf(plan->reason, sizeof plan->reason,
              "the KV cache holds %lld tokens, fewer than max_model_tokens %d; the largest that fits is %lld",

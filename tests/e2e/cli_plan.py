@@ -44,9 +44,15 @@ class Plan(harness.Case):
     def test_too_little_memory(self):
         plan = self.plan("--tp", 1, "--device-memory", "64KiB")[0]
         self.assertFalse(plan["fits"])
-        self.assertNotEqual(plan["reason"], "")
+        self.assertIn("leave no room for KV", plan["reason"])
         many = self.plan("--device-memory", "64KiB")
         self.assertEqual(len(many), 8)
+
+    def test_a_cache_smaller_than_a_block(self):
+        plan = self.plan("--tp", 1, "--kv-cache-bytes", 100)[0]
+        self.assertFalse(plan["fits"])
+        self.assertIn("kv_cache_bytes: expected at least", plan["reason"])
+        self.assertIn("found 100 B", plan["reason"])
 
     def test_sizes(self):
         sizes = ("20000000", "20000 KB", "20MB", "0.02GB", "20000000B", "20mb")

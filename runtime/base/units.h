@@ -1,6 +1,6 @@
 /* units.h - amounts of memory as people write and read them. */
-#ifndef YK_CLI_UNITS_H
-#define YK_CLI_UNITS_H
+#ifndef YK_BASE_UNITS_H
+#define YK_BASE_UNITS_H
 
 #include <stdint.h>
 
