@@ -216,7 +216,7 @@ class Broken(harness.Case):
 
     def test_memory(self):
         self.copy()
-        self.refused("KV", options=("--kv-cache-bytes", "100"))
+        self.refused("kv_cache_bytes: expected at least", options=("--kv-cache-bytes", "100"))
         self.refused("max_model_tokens", "256", options=("--max-model-len", "257"))
         self.refused("128", options=("--kv-cache-bytes", 128 * 768, "--dtype", "float32", "--max-model-len", 200))
 
