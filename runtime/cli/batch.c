@@ -65,7 +65,7 @@ static yk_status run_session(const batch_options *options, yk_batch_run *run, yk
   YK_TRY(yk_batch_files_open(run->files, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = console->log;
-  engine_options.progress = yk_console_progress;
+  engine_options.progress = yk_console_loading;
   engine_options.progress_user = console;
   yk_status status = yk_engine_create(&engine_options, &run->engine, err);
   yk_console_clear(console);

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-enum { BAR_CHARS = 24, REDRAW_MS = 200 };
+enum { REDRAW_MS = 200 };
 
 void yk_batch_progress_start(yk_batch_progress *progress, yk_console *console, yk_engine *engine)
 {
@@ -14,38 +14,33 @@ void yk_batch_progress_start(yk_batch_progress *progress, yk_console *console, y
   progress->drawn_ns = progress->started_ns;
 }
 
-static void print_bar(const yk_batch_progress *progress, double lines_per_s)
+/* "12 of 40 lines (1 failed)  3.1 lines/s  0:00:09 left  212 tokens/s" */
+static void describe(const yk_batch_progress *p, double elapsed_s, char *text, size_t n_bytes)
 {
-  static const char full[] = "########################", empty[] = "........................";
-  int64_t done = progress->n_before + progress->n_done, left = progress->n_total - done;
-  if (progress->n_total > 0) {
-    double share = (double)done / (double)progress->n_total;
-    int filled = (int)(share * BAR_CHARS);
-    fprintf(stderr, "[%.*s%.*s] %3d%%  %lld of %lld lines", filled, full, BAR_CHARS - filled, empty, (int)(100 * share),
-            (long long)done, (long long)progress->n_total);
-  } else {
-    fprintf(stderr, "%lld lines", (long long)done);
-  }
-  if (progress->n_failed) fprintf(stderr, " (%lld failed)", (long long)progress->n_failed);
-  fprintf(stderr, "  %.1f lines/s", lines_per_s);
-  if (progress->n_total > 0 && lines_per_s > 0) {
+  int64_t done = p->n_before + p->n_done, left = p->n_total - done;
+  double lines_per_s = (double)p->n_done / elapsed_s;
+  char total[32] = "", failed[40] = "", remaining[40] = "";
+  yk_engine_stats stats;
+  yk_engine_get_stats(p->engine, &stats);
+  if (p->n_total > 0) snprintf(total, sizeof total, " of %lld", (long long)p->n_total);
+  if (p->n_failed) snprintf(failed, sizeof failed, " (%lld failed)", (long long)p->n_failed);
+  if (p->n_total > 0 && lines_per_s > 0) {
     long long left_s = (long long)((double)left / lines_per_s);
-    fprintf(stderr, "  %lld:%02lld:%02lld left", left_s / 3600, left_s / 60 % 60, left_s % 60);
+    snprintf(remaining, sizeof remaining, "  %lld:%02lld:%02lld left", left_s / 3600, left_s / 60 % 60, left_s % 60);
   }
+  snprintf(text, n_bytes, "%lld%s lines%s  %.1f lines/s%s  %.0f tokens/s", (long long)done, total, failed, lines_per_s,
+           remaining, (double)stats.output_tokens / elapsed_s);
 }
 
 void yk_batch_progress_draw(yk_batch_progress *progress)
 {
-  int64_t now = yk_clock_now_ns();
+  char text[256];
+  int64_t now = yk_clock_now_ns(), done = progress->n_before + progress->n_done;
   if (!progress->console->has_bar || now - progress->drawn_ns < (int64_t)REDRAW_MS * 1000000) return;
   progress->drawn_ns = now;
-  double elapsed_s = (double)(now - progress->started_ns) * 1e-9;
-  yk_engine_stats stats;
-  yk_engine_get_stats(progress->engine, &stats);
-  fputs("\r\033[K", stderr);
-  print_bar(progress, (double)progress->n_done / elapsed_s);
-  fprintf(stderr, "  %.0f tokens/s", (double)stats.output_tokens / elapsed_s);
-  atomic_store(&progress->console->bar_drawn, true);
+  describe(progress, (double)(now - progress->started_ns) * 1e-9, text, sizeof text);
+  double share = progress->n_total > 0 ? (double)done / (double)progress->n_total : -1;
+  yk_console_bar(progress->console, "batch", share, text);
 }
 
 void yk_batch_progress_summarise(yk_batch_progress *progress)

@@ -27,20 +27,46 @@ void yk_console_clear(yk_console *console)
   if (atomic_exchange(&console->bar_drawn, false)) fputs("\r\033[K", stderr);
 }
 
-void yk_console_progress(void *user, int64_t done_bytes, int64_t total_bytes)
+void yk_console_bar(yk_console *console, const char *what, double share, const char *detail)
 {
-  yk_console *console = user;
-  if (!console->has_bar || total_bytes <= 0) return;
-  int percent = (int)(100.0 * (double)done_bytes / (double)total_bytes);
-  if (done_bytes == total_bytes) {
-    yk_console_clear(console);
-  } else if (percent != console->percent) {
-    static const char full[] = "##############################", empty[] = "..............................";
-    char done[YK_BYTES_TEXT], total[YK_BYTES_TEXT];
-    int filled = percent * BAR_CHARS / 100;
-    fprintf(stderr, "\r\033[Kloading [%.*s%.*s] %3d%%  %s of %s", filled, full, BAR_CHARS - filled, empty, percent,
-            yk_bytes_format(done_bytes, done), yk_bytes_format(total_bytes, total));
-    atomic_store(&console->bar_drawn, true);
+  static const char full[] = "##############################", empty[] = "..............................";
+  if (!console->has_bar) return;
+  fprintf(stderr, "\r\033[K%s", what);
+  if (share >= 0) {
+    int filled = (int)(share * BAR_CHARS);
+    fprintf(stderr, " [%.*s%.*s] %3d%%", filled, full, BAR_CHARS - filled, empty, (int)(100 * share));
   }
+  fprintf(stderr, "  %s", detail);
+  atomic_store(&console->bar_drawn, true);
+}
+
+/* True where the bar would look other than it does. */
+static bool moves(yk_console *console, int64_t done, int64_t total)
+{
+  int percent = total > 0 ? (int)(100.0 * (double)done / (double)total) : console->percent;
+  bool has_moved = percent != console->percent;
   console->percent = percent;
+  return has_moved;
+}
+
+void yk_console_loading(void *user, int64_t done_bytes, int64_t total_bytes)
+{
+  char done[YK_BYTES_TEXT], total[YK_BYTES_TEXT], detail[2 * YK_BYTES_TEXT + 8];
+  if (done_bytes == total_bytes)
+    yk_console_clear(user);
+  else if (moves(user, done_bytes, total_bytes)) {
+    snprintf(detail, sizeof detail, "%s of %s", yk_bytes_format(done_bytes, done), yk_bytes_format(total_bytes, total));
+    yk_console_bar(user, "loading", (double)done_bytes / (double)total_bytes, detail);
+  }
+}
+
+void yk_console_scoring(void *user, int64_t done_tokens, int64_t total_tokens)
+{
+  char detail[64];
+  if (done_tokens == total_tokens)
+    yk_console_clear(user);
+  else if (moves(user, done_tokens, total_tokens)) {
+    snprintf(detail, sizeof detail, "%lld of %lld tokens", (long long)done_tokens, (long long)total_tokens);
+    yk_console_bar(user, "scoring", (double)done_tokens / (double)total_tokens, detail);
+  }
 }

@@ -1,4 +1,4 @@
-/* console.h - stderr as the user sees it: log lines, and while a model loads a progress bar where it is a terminal. */
+/* console.h - stderr as the user sees it: log lines, and a progress bar where it is a terminal. */
 #ifndef YK_CLI_CONSOLE_H
 #define YK_CLI_CONSOLE_H
 
@@ -18,8 +18,15 @@ typedef struct yk_console {
 /* yk_console_init - the struct must not move afterwards: its log points to it. */
 void yk_console_init(yk_console *console, yk_log_level level);
 
-/* yk_console_progress - for yk_engine_options.progress, with the console as its user. Erases the bar at the end. */
-void yk_console_progress(void *console, int64_t done_bytes, int64_t total_bytes);
+/* yk_console_bar - draw "what [###...] 42%  detail" in place of the bar before, where there are bars. share: 0 to 1 of the
+ *   work that is done; negative draws the words alone.                                                                */
+void yk_console_bar(yk_console *console, const char *what, double share, const char *detail);
+
+/* yk_console_loading - for yk_engine_options.progress, with the console as its user. Erases the bar at the end. */
+void yk_console_loading(void *console, int64_t done_bytes, int64_t total_bytes);
+
+/* yk_console_scoring - the same for yk_score_tokens. */
+void yk_console_scoring(void *console, int64_t done_tokens, int64_t total_tokens);
 
 /* yk_console_clear - erase the bar where one is drawn. */
 void yk_console_clear(yk_console *console);

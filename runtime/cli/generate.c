@@ -204,7 +204,7 @@ static yk_status run_session(generation *session, yk_err *err)
   yk_engine_options engine_options;
   YK_TRY(yk_model_options_apply(&session->options->model, &engine_options, err));
   engine_options.log = session->console.log;
-  engine_options.progress = yk_console_progress;
+  engine_options.progress = yk_console_loading;
   engine_options.progress_user = &session->console;
   yk_status status = yk_engine_create(&engine_options, &session->engine, err);
   yk_console_clear(&session->console);

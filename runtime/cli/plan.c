@@ -40,8 +40,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
       "--model DIR [options]",
       "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the "
       "bytes that each rank takes, and how many tokens of KV fit; then the GPUs, and what tests of each link between "
-      "them "
-      "and of sums over them give. Loads no weights.",
+      "them and of sums over them give. Loads no weights.",
       examples,
       groups,
       2};

@@ -138,7 +138,7 @@ static void print_text(const score *s)
   if (s->has_text) printf("bits per byte    %.6f\n", -s->sum / log(2) / (double)s->n_bytes);
 }
 
-static yk_status score_and_print(const score_options *options, yk_engine *engine, const yk_log *log, score *s,
+static yk_status score_and_print(const score_options *options, yk_engine *engine, yk_console *console, score *s,
                                  yk_err *err)
 {
   yk_engine_info info;
@@ -147,15 +147,18 @@ static yk_status score_and_print(const score_options *options, yk_engine *engine
   s->logprobs = calloc(s->n_tokens, sizeof *s->logprobs);
   if (!s->logprobs) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu log-probabilities", s->n_tokens);
   int64_t started_ns = yk_clock_now_ns();
-  YK_TRY(yk_score_tokens(engine, s->ids, s->n_tokens, (size_t)s->window, (size_t)s->stride, s->logprobs, err));
+  yk_status status = yk_score_tokens(engine, s->ids, s->n_tokens, (size_t)s->window, (size_t)s->stride, s->logprobs,
+                                     yk_console_scoring, console, err);
+  yk_console_clear(console);
+  YK_TRY(status);
   double elapsed_s = yk_clock_seconds_since(started_ns);
   for (size_t i = 1; i < s->n_tokens; i++) s->sum += s->logprobs[i];
   if (options->format == FORMAT_JSON)
     print_json(s, options->tokens);
   else
     print_text(s);
-  yk_log_write(log, YK_LOG_INFO, "%zu tokens in %.2f s, windows of %d every %d", s->n_tokens, elapsed_s, s->window,
-               s->stride);
+  yk_log_write(&console->log, YK_LOG_INFO, "%zu tokens in %.2f s, windows of %d every %d", s->n_tokens, elapsed_s,
+               s->window, s->stride);
   return yk_cli_flush(err);
 }
 
@@ -164,7 +167,7 @@ static yk_status run_engine(const score_options *options, yk_console *console, y
   yk_engine_options engine_options;
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = console->log;
-  engine_options.progress = yk_console_progress;
+  engine_options.progress = yk_console_loading;
   engine_options.progress_user = console;
   yk_status status = yk_engine_create(&engine_options, engine, err);
   yk_console_clear(console);
@@ -176,7 +179,7 @@ static yk_status run_engine(const score_options *options, yk_console *console, y
     YK_TRY(yk_engine_tokenize(*engine, text->text, text->n_bytes, &ids, &s.n_tokens, err));
     s.ids = ids;
   }
-  status = score_and_print(options, *engine, &console->log, &s, err);
+  status = score_and_print(options, *engine, console, &s, err);
   free(s.logprobs);
   free(ids);
   return status;

@@ -39,7 +39,7 @@ static yk_status collect(yk_request *request, const yk_score_window *window, flo
 }
 
 yk_status yk_score_tokens(yk_engine *engine, const int32_t *ids, size_t n_tokens, size_t window, size_t stride,
-                          float *logprobs, yk_err *err)
+                          float *logprobs, yk_score_progress progress, void *user, yk_err *err)
 {
   yk_request *requests[YK_SCORE_MAX_WINDOWS_IN_FLIGHT] = {0};
   size_t n_submitted = 0, n_collected = 0;
@@ -57,6 +57,7 @@ yk_status yk_score_tokens(yk_engine *engine, const int32_t *ids, size_t n_tokens
     status = collect(*oldest, &span, logprobs, err);
     yk_request_free(*oldest);
     *oldest = NULL;
+    progress(user, (int64_t)span.end, (int64_t)n_tokens);
   }
   for (size_t i = 0; i < YK_SCORE_MAX_WINDOWS_IN_FLIGHT; i++) yk_request_free(requests[i]);
   return status;

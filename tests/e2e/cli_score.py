@@ -54,6 +54,14 @@ class Score(harness.Case):
         self.assertAlmostEqual(result["mean_logprob"], math.fsum(logprobs) / n, delta=TOLERANCE)
         self.assertAlmostEqual(result["perplexity"] / math.exp(-result["mean_logprob"]), 1, delta=1e-6)
 
+    @harness.of_the_program
+    def test_a_terminal_sees_how_far_it_is(self):
+        seen = self.run_on_terminal("score", "--model", TINY, *harness.ON, "--window", 16, "--stride", 8, "--token-ids",
+                                    id_list([i % 190 for i in range(400)]))
+        self.assertIn("loading [", seen)
+        self.assertIn("of 400 tokens", seen)
+        self.assertIn("\r\x1b[K", seen[seen.rindex("%"):])  # the last bar is erased
+
     # ---- goldens ----
 
     def longest_scored_prompt(self, name):

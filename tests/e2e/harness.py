@@ -104,6 +104,22 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, expect, f"{arguments}: {done.err}")
         return done
 
+    def run_on_terminal(self, *arguments):
+        """Run the program with a terminal as stderr; what stood there, erased or not."""
+        terminal, end = os.openpty()
+        with subprocess.Popen([self.yoke, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=end) as program:
+            os.close(end)
+            seen = b""
+            with open(terminal, "rb", buffering=0) as file:
+                try:
+                    while chunk := file.read(4096):
+                        seen += chunk
+                except OSError:  # the other end is closed
+                    pass
+            self.assertEqual(program.wait(TIMEOUT_S), 0)
+        return seen.decode()
+
     def assert_same_tokens(self, found, expected):
         """On CPU the very same. GPUs split sums by what runs beside a request, so that tokens may part at a near tie or a
         draw near a border; not before half of them are the same."""
