@@ -1,6 +1,7 @@
 /* yoke batch - continue the prompts of a JSONL file; an interrupted run goes on where it stopped. */
 #include <stdio.h>
 
+#include "cli/batch_identity.h"
 #include "cli/batch_run.h"
 #include "cli/cli.h"
 #include "cli/console.h"
@@ -22,7 +23,7 @@ static const char about[] =
     "\"-\" is standard input or output. Keys beside the prompt: id or custom_id, n, seed, stop, stop_token_ids, "
     "logit_bias, and the sampling options below with underscores; other keys are refused. A line that is wrong gives "
     "an error in its place, and exit code 1 at the end. Blank lines are skipped. Where OUTPUT holds results of INPUT "
-    "already, their lines are not done again.";
+    "already, by the same model and options, their lines are not done again.";
 
 static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl --max-tokens 256\n"
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"
@@ -62,6 +63,8 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
 static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_console *console, yk_err *err)
 {
   yk_engine_options engine_options;
+  YK_TRY(yk_batch_identity(options->model.model_dir, &options->sampling, options->model.dtype, options->model.seed,
+                           &run->files->hash_start, err));
   YK_TRY(yk_batch_files_open(run->files, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = console->log;

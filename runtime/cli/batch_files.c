@@ -59,7 +59,7 @@ static yk_status index_input(yk_batch_files *files, yk_err *err)
     status = yk_jsonl_read(&reader, -1, &event, &line, err);
     if (status != YK_OK || event == YK_JSONL_END) break;
     bool blank = yk_jsonl_is_blank(line.text, line.n_bytes);
-    status = append_hash(files, &capacity, blank ? 0 : yk_jsonl_hash(line.text, line.n_bytes), err);
+    status = append_hash(files, &capacity, blank ? 0 : yk_jsonl_hash(files->hash_start, line.text, line.n_bytes), err);
   }
   yk_jsonl_reader_free(&reader);
   if (status == YK_OK && lseek(files->input_fd, 0, SEEK_SET) != 0) return failed(files->input_path, err);
@@ -100,7 +100,7 @@ static yk_status take_result(yk_batch_files *files, const yk_jsonl_line *line, y
   if (*pending == 0)
     return yk_err_set(err, YK_E_FORMAT, "is of line %lld, which is blank or has a result already", (long long)number);
   if (*pending != hash)
-    return yk_err_set(err, YK_E_FORMAT, "is of another line %lld than %s has now", (long long)number,
+    return yk_err_set(err, YK_E_FORMAT, "line %lld of %s, the model or the options were others then", (long long)number,
                       files->input_path);
   *pending = 0;
   files->n_done++;
@@ -123,7 +123,7 @@ static yk_status read_results(yk_batch_files *files, yk_jsonl_reader *reader, in
     else if (!yk_batch_output_begins(line.text, line.n_bytes))
       status = yk_err_set(err, YK_E_FORMAT, "not the beginning of a result");
     if (status != YK_OK) {
-      yk_err_prefix(err, "%s: does not belong to this input (--overwrite starts anew): line %lld", files->output_path,
+      yk_err_prefix(err, "%s: does not belong to this run (--overwrite starts anew): line %lld", files->output_path,
                     (long long)line.number);
       return status;
     }

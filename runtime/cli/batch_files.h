@@ -13,6 +13,7 @@
 typedef struct yk_batch_files {
   const char *input_path, *output_path; /* "-": standard input, standard output */
   bool overwrite;                       /* start anew instead of resuming */
+  uint32_t hash_start;                  /* of lines: stands for model and options, see batch_identity.h */
   int input_fd, output_fd;
   yk_jsonl_reader reader;
   yk_jsonl_writer writer;
@@ -22,7 +23,8 @@ typedef struct yk_batch_files {
   int64_t n_done, n_failed;     /* results in the output, and those of them that are errors */
 } yk_batch_files;
 
-/* yk_batch_files_open - open and lock both, and where the output holds results, check that they belong to the input.
+/* yk_batch_files_open - open and lock both, and where the output holds results, check that they belong to the input, the
+ *   model and the options.
  *   Free with yk_batch_files_close whatever is returned.
  *   Errors: YK_E_IO; YK_E_INVAL where a run cannot be resumed (the input is no file, both are one, another run has the
  *   output); YK_E_FORMAT where the output holds something else than results of this input: it is left as it was.      */

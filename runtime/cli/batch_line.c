@@ -326,12 +326,11 @@ static void read_ticket(yk_batch_ticket *ticket, json_t *root)
   if (custom_id) ticket->id = json_incref(custom_id);
 }
 
-yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, const yk_sampling *defaults,
-                              bool has_max_tokens, yk_batch_line *out, yk_err *err)
+yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
+                              const yk_sampling *defaults, bool has_max_tokens, yk_batch_line *out, yk_err *err)
 {
   *out = (yk_batch_line){.n_samples = 1, .has_max_tokens = has_max_tokens, .sampling = *defaults};
-  out->ticket =
-      (yk_batch_ticket){.number = number, .hash = yk_jsonl_hash(text, n_bytes), .id_key = "id", .id = json_null()};
+  out->ticket = (yk_batch_ticket){.number = number, .hash = hash, .id_key = "id", .id = json_null()};
   YK_TRY(yk_json_parse("JSON", text, n_bytes, &out->root, err));
   if (!json_is_object(out->root))
     return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(out->root));

@@ -19,7 +19,7 @@ typedef enum yk_batch_form {
 /* What the result of a line needs to know about it. */
 typedef struct yk_batch_ticket {
   int64_t number; /* of the line, from 1 */
-  uint32_t hash;  /* of its bytes */
+  uint32_t hash;  /* of its bytes, the model and the options */
   yk_batch_form form;
   const char *id_key;    /* "custom_id" or "id" */
   json_t *id;            /* owned; null where there is none */
@@ -48,11 +48,11 @@ typedef struct yk_batch_line {
 } yk_batch_line;
 
 /* yk_batch_line_parse - read a line over the defaults: sampling, with has_max_tokens saying whether its max_tokens was asked
- *   for. *out is valid and must be freed whatever is returned; its ticket holds what could be read.
+ *   for; hash: into the ticket. *out is valid and must be freed whatever is returned; its ticket holds what could be read.
  *   Errors: YK_E_FORMAT (no JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
  *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM.                                                             */
-yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, const yk_sampling *defaults,
-                              bool has_max_tokens, yk_batch_line *out, yk_err *err);
+yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
+                              const yk_sampling *defaults, bool has_max_tokens, yk_batch_line *out, yk_err *err);
 
 void yk_batch_line_free(yk_batch_line *line);
 void yk_batch_ticket_free(yk_batch_ticket *ticket);

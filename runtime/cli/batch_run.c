@@ -167,7 +167,8 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
 {
   yk_err failure = YK_ERR_INIT;
   yk_batch_line line;
-  yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, &run->defaults,
+  uint32_t hash = yk_jsonl_hash(run->files->hash_start, text->text, text->n_bytes);
+  yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults,
                                          run->sampling->max_tokens_given, &line, &failure);
   if (text->too_long) {
     yk_err_clear(&failure);

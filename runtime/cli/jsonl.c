@@ -123,10 +123,11 @@ bool yk_jsonl_is_blank(const char *text, size_t n_bytes)
   return true;
 }
 
-uint32_t yk_jsonl_hash(const char *text, size_t n_bytes)
+uint32_t yk_jsonl_hash(uint32_t start, const void *bytes, size_t n_bytes)
 {
-  uint32_t hash = 2166136261u;
-  for (size_t i = 0; i < n_bytes; i++) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+  const unsigned char *at = bytes;
+  uint32_t hash = start;
+  for (size_t i = 0; i < n_bytes; i++) hash = (hash ^ at[i]) * 16777619u;
   return hash ? hash : 1;
 }
 

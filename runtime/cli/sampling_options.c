@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "cli/jsonl.h"
 
 static yk_status parse_stop_ids(void *user, const char *text, yk_err *err)
 {
@@ -77,6 +78,30 @@ yk_option_group yk_sampling_options_group(const yk_sampling_options *options)
   size_t n = 0;
   while (n < YK_SAMPLING_OPTIONS && options->table[n].name) n++;
   return (yk_option_group){"Sampling and stopping", options->table, n};
+}
+
+static size_t value_bytes(yk_option_kind kind)
+{
+  switch (kind) {
+  case YK_OPTION_FLAG: return sizeof(bool);
+  case YK_OPTION_INT: return sizeof(int32_t);
+  case YK_OPTION_NUMBER: return sizeof(double);
+  default: return 0; /* of these options only those that collect, which follow by themselves */
+  }
+}
+
+uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start)
+{
+  uint32_t hash = start;
+  size_t n_options = yk_sampling_options_group(options).n_options;
+  for (const yk_option *option = options->table; option < options->table + n_options; option++) {
+    hash = yk_jsonl_hash(hash, option->value, value_bytes(option->kind));
+    if (option->given) hash = yk_jsonl_hash(hash, option->given, sizeof *option->given);
+  }
+  hash = yk_jsonl_hash(hash, options->stop_ids, options->n_stop_ids * sizeof *options->stop_ids);
+  for (size_t i = 0; i < options->n_stop_strings; i++)
+    hash = yk_jsonl_hash(hash, options->stop_strings[i], strlen(options->stop_strings[i]) + 1);
+  return hash;
 }
 
 void yk_sampling_options_apply(const yk_sampling_options *options, int64_t left_tokens, yk_sampling *sampling)

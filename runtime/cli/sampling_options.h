@@ -26,6 +26,9 @@ void yk_sampling_options_free(yk_sampling_options *options);
 /* yk_sampling_options_group - the table for yk_command.groups. */
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 
+/* yk_sampling_options_hash - start, and then every value: tells whether two runs sample alike. */
+uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
+
 /* yk_sampling_options_apply - put what was given over the model's own in *sampling, which points into *options afterwards.
  *   left_tokens: what the context leaves beside the prompt; bounds the default of max_tokens, but not what is given,
  *   which the engine refuses with its legal range.                                                                    */

@@ -6,6 +6,7 @@ import os
 import pty
 import random
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -632,10 +633,25 @@ class Resume(Base):
             lines = json.loads(json.dumps(self.lines))
             change(lines)
             self.write(lines)
-            self.refused("does not belong to this input", *parts)
+            self.refused("does not belong to this run", *parts)
         self.write(self.lines + [GOOD])  # a longer input is fine
         self.run_yoke(*self.arguments(), expect=1)
         self.assertEqual(self.results()[:-1], self.expected)
+
+    def test_other_model_or_options(self):
+        self.finish()
+        with tempfile.TemporaryDirectory() as folder:
+            moved = shutil.copytree(TINY, os.path.join(folder, "model"))
+            for options in (("--tp", 2), ("--max-num-seqs", 3), ("--model", moved)):  # not what results depend on
+                self.run_yoke(*self.arguments(), *options, expect=1)
+            os.truncate(os.path.join(moved, "model.safetensors"), os.path.getsize(os.path.join(moved, "model.safetensors")) - 1)
+            for options in (("--temperature", 0.5), ("--max-tokens", 3), ("--top-k", 0), ("--stop", "x"),
+                            ("--stop-token-ids", 5), ("--ignore-eos",), ("--seed", 8), ("--dtype", "bfloat16"),
+                            ("--model", moved)):
+                with self.subTest(options):
+                    self.assert_error([*self.arguments(), *options], "does not belong to this run",
+                                      "the model or the options were others")
+        self.assertEqual(self.results(), self.expected)
 
     def test_other_files(self):
         for text in ("notes\n", "notes without a newline", "{}\n", '{"line": 1}\n', '{"line": 1, "input_hash": "x"}\n',
@@ -643,7 +659,7 @@ class Resume(Base):
             with self.subTest(text):
                 with open(self.output, "w", encoding="utf-8") as file:
                     file.write(text)
-                self.refused("does not belong to this input", "--overwrite")
+                self.refused("does not belong to this run", "--overwrite")
 
     def test_doubled_line(self):
         self.finish()
