@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "cli/batch_output.h"
 
 enum { INPUT_LINE_MAX_BYTES = 64 << 20 };
@@ -59,7 +60,7 @@ static yk_status index_input(yk_batch_files *files, yk_err *err)
     status = yk_jsonl_read(&reader, -1, &event, &line, err);
     if (status != YK_OK || event == YK_JSONL_END) break;
     bool blank = yk_jsonl_is_blank(line.text, line.n_bytes);
-    status = append_hash(files, &capacity, blank ? 0 : yk_jsonl_hash(files->hash_start, line.text, line.n_bytes), err);
+    status = append_hash(files, &capacity, blank ? 0 : yk_hash(files->hash_start, line.text, line.n_bytes), err);
   }
   yk_jsonl_reader_free(&reader);
   if (status == YK_OK && lseek(files->input_fd, 0, SEEK_SET) != 0) return failed(files->input_path, err);

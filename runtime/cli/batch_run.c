@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/rng.h"
 
 enum { LINES_PER_ROUND = 256, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 20 };
@@ -167,7 +168,7 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
 {
   yk_err failure = YK_ERR_INIT;
   yk_batch_line line;
-  uint32_t hash = yk_jsonl_hash(run->files->hash_start, text->text, text->n_bytes);
+  uint32_t hash = yk_hash(run->files->hash_start, text->text, text->n_bytes);
   yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults,
                                          run->sampling->max_tokens_given, &line, &failure);
   if (text->too_long) {

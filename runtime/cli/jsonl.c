@@ -123,14 +123,6 @@ bool yk_jsonl_is_blank(const char *text, size_t n_bytes)
   return true;
 }
 
-uint32_t yk_jsonl_hash(uint32_t start, const void *bytes, size_t n_bytes)
-{
-  const unsigned char *at = bytes;
-  uint32_t hash = start;
-  for (size_t i = 0; i < n_bytes; i++) hash = (hash ^ at[i]) * 16777619u;
-  return hash ? hash : 1;
-}
-
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 void yk_jsonl_writer_init(yk_jsonl_writer *writer, int fd, const char *name)

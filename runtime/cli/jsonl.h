@@ -50,11 +50,6 @@ yk_status yk_jsonl_read(yk_jsonl_reader *reader, int timeout_ms, yk_jsonl_event 
 /* yk_jsonl_is_blank - nothing but JSON's white space. */
 bool yk_jsonl_is_blank(const char *text, size_t n_bytes);
 
-/* yk_jsonl_hash - FNV-1a (32 bits, Fowler, Noll and Vo) of a line's bytes, never 0: tells whether a line is the same.
- *   start: YK_JSONL_HASH_START, or the hash of what comes before.                                                     */
-#define YK_JSONL_HASH_START UINT32_C(2166136261)
-uint32_t yk_jsonl_hash(uint32_t start, const void *bytes, size_t n_bytes);
-
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct yk_jsonl_writer {

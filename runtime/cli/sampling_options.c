@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "cli/jsonl.h"
+#include "base/hash.h"
 
 static yk_status parse_stop_ids(void *user, const char *text, yk_err *err)
 {
@@ -95,12 +95,12 @@ uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t s
   uint32_t hash = start;
   size_t n_options = yk_sampling_options_group(options).n_options;
   for (const yk_option *option = options->table; option < options->table + n_options; option++) {
-    hash = yk_jsonl_hash(hash, option->value, value_bytes(option->kind));
-    if (option->given) hash = yk_jsonl_hash(hash, option->given, sizeof *option->given);
+    hash = yk_hash(hash, option->value, value_bytes(option->kind));
+    if (option->given) hash = yk_hash(hash, option->given, sizeof *option->given);
   }
-  hash = yk_jsonl_hash(hash, options->stop_ids, options->n_stop_ids * sizeof *options->stop_ids);
+  hash = yk_hash(hash, options->stop_ids, options->n_stop_ids * sizeof *options->stop_ids);
   for (size_t i = 0; i < options->n_stop_strings; i++)
-    hash = yk_jsonl_hash(hash, options->stop_strings[i], strlen(options->stop_strings[i]) + 1);
+    hash = yk_hash(hash, options->stop_strings[i], strlen(options->stop_strings[i]) + 1);
   return hash;
 }
 

@@ -642,6 +642,8 @@ class Resume(Base):
         self.finish()
         with tempfile.TemporaryDirectory() as folder:
             moved = shutil.copytree(TINY, os.path.join(folder, "model"))
+            os.mkdir(os.path.join(moved, "notes.json"))  # no files of the model
+            os.symlink("nowhere", os.path.join(moved, "lost.json"))
             for options in (("--tp", 2), ("--max-num-seqs", 3), ("--model", moved)):  # not what results depend on
                 self.run_yoke(*self.arguments(), *options, expect=1)
             os.truncate(os.path.join(moved, "model.safetensors"), os.path.getsize(os.path.join(moved, "model.safetensors")) - 1)
@@ -651,6 +653,7 @@ class Resume(Base):
                 with self.subTest(options):
                     self.assert_error([*self.arguments(), *options], "does not belong to this run",
                                       "the model or the options were others")
+            self.assert_error([*self.arguments(), "--model", os.path.join(folder, "none")], "none: No such file")
         self.assertEqual(self.results(), self.expected)
 
     def test_other_files(self):
