@@ -20,7 +20,9 @@ extern "C" yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk
                       path == YK_W4A16_WGMMA ? "the wgmma path" : "AWQ", path == YK_W4A16_WGMMA ? "9.0" : "8.0", major,
                       minor);
   gpu->path = path != YK_W4A16_AUTO ? path : hopper ? YK_W4A16_WGMMA : YK_W4A16_MMA;
-  return cuda_status(gpu->path == YK_W4A16_WGMMA ? wgmma_init(gpu) : mma_init(), "w4a16 init", err);
+  if (gpu->path == YK_W4A16_MMA) return cuda_status(mma_init(), "w4a16 init", err);
+  YK_TRY(cuda_status(decode_init(), "w4a16 init", err));
+  return cuda_status(wgmma_init(gpu), "w4a16 init", err);
 }
 
 extern "C" yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err)
@@ -69,7 +71,12 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
       !is_aligned(call->workspace, 256))
     return yk_err_set(err, YK_E_INVAL, "w4a16: weights must be 128, x and y 16, the workspace 256 bytes aligned");
-  cudaError_t error =
-      gpu->path == YK_W4A16_WGMMA ? wgmma_forward(*gpu, *desc, *call, stream) : mma_forward(*gpu, *desc, *call, stream);
+  cudaError_t error;
+  if (gpu->path == YK_W4A16_MMA)
+    error = mma_forward(*gpu, *desc, *call, stream);
+  else if (decode_takes(*gpu, *desc, call->m))
+    error = decode_forward(*gpu, *desc, *call, stream);
+  else
+    error = wgmma_forward(*gpu, *desc, *call, stream);
   return cuda_status(error, "w4a16 product", err);
 }

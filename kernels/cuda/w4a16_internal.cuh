@@ -51,6 +51,13 @@ cudaError_t mma_init();
 cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                         cudaStream_t stream);
 
+/* Few tokens on Hopper: no workspace. */
+constexpr int DECODE_TOKENS = 8;
+cudaError_t decode_init();
+bool decode_takes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
+cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
+                           cudaStream_t stream);
+
 /* The wgmma path. */
 size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 cudaError_t wgmma_init(yk_w4a16_gpu *gpu);

@@ -1,0 +1,550 @@
+/* w4a16_decode.cuh - products of up to 8 tokens on Hopper, where memory is the bound.
+ *
+ * A unit is 16 columns: the rows of one matrix instruction. A block takes whole units over all of its inputs; its eight
+ * multiplying warps take a K tile each in turn, so that nothing is exchanged but through shared memory at the end of a
+ * sweep of C units. Two blocks of a cluster cut the inputs further where x would take too long to reach every
+ * multiprocessor, and send their sums into each other's shared memory. Sums are added warp by warp, then block by block:
+ * the order depends on the shapes alone.
+ *
+ * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps with tensor copies (a box of nibbles
+ * and a box of scales). That begins before griddepcontrol.wait, since weights do not depend on the kernel before; the
+ * next product is let in at once, and with two blocks a multiprocessor its ring fills while this one works. All of x
+ * comes after the wait and stays.                                                                                     */
+#ifndef YK_KERNELS_CUDA_W4A16_DECODE_CUH
+#define YK_KERNELS_CUDA_W4A16_DECODE_CUH
+
+#include "kernels/cuda/w4a16_async.cuh"
+#include "kernels/cuda/w4a16_internal.cuh"
+#include "kernels/cuda/w4a16_mma.cuh"
+
+namespace w4a16 {
+
+constexpr int DECODE_WARPS = 8; /* that multiply */
+constexpr int DECODE_THREADS = (DECODE_WARPS + 4) * 32;
+constexpr int DECODE_STAGES = 16; /* at most */
+/* Of a thread: all together no more than a block starts with, since two blocks share 64K. */
+constexpr int PRODUCER_REGISTERS = 32, MULTIPLIER_REGISTERS = 104;
+constexpr int UNIT_COLUMNS = 16;
+constexpr int UNIT_NIBBLE_BYTES = UNIT_COLUMNS * TILE_K / 2;
+constexpr int UNIT_SCALE_BYTES = UNIT_COLUMNS * 4;
+constexpr int UNIT_SUM_BYTES = UNIT_COLUMNS * DECODE_TOKENS * 4;
+constexpr int X_TILE_BYTES = TILE_K * 2; /* a token's part of 128 inputs */
+constexpr int X_PAD_BYTES = 16;          /* between tokens, against bank conflicts */
+
+struct decode_params {
+  const void *bias, *x;
+  void *y;
+  int m, n, k;
+  int k_tiles, units, clusters;
+  int stage_tiles; /* K tiles of a stage, at most DECODE_WARPS */
+  int stages;
+  int x_pitch; /* bytes from token to token */
+  bool gate_up;
+};
+
+__host__ __device__ constexpr int scale_stage_bytes(int stage_tiles, int groups)
+{
+  return (stage_tiles * groups * UNIT_SCALE_BYTES + 127) / 128 * 128;
+}
+
+/* Addresses in shared memory. */
+struct decode_memory {
+  uint32_t nibbles, scales, sums, received, x;
+  uint32_t full, empty, x_full, received_full; /* barriers */
+};
+
+constexpr int DECODE_BARRIERS = 2 * DECODE_STAGES + 3;
+
+/* Sums of a sweep of C units: of every multiplying warp; of the cluster's other blocks, two sweeps in turn. */
+__host__ __device__ constexpr int sums_bytes(int c)
+{
+  return DECODE_WARPS * c * UNIT_SUM_BYTES;
+}
+
+__host__ __device__ constexpr int received_bytes(int c)
+{
+  return 2 * c * UNIT_SUM_BYTES;
+}
+
+template <int GROUPS, int C>
+__device__ __forceinline__ decode_memory memory_of_block(const decode_params &p, uint32_t memory, uint32_t barriers)
+{
+  decode_memory s;
+  s.nibbles = memory;
+  s.scales = s.nibbles + p.stages * p.stage_tiles * UNIT_NIBBLE_BYTES;
+  s.sums = s.scales + p.stages * scale_stage_bytes(p.stage_tiles, GROUPS);
+  s.received = s.sums + sums_bytes(C);
+  s.x = s.received + received_bytes(C);
+  s.full = barriers;
+  s.empty = barriers + DECODE_STAGES * 8;
+  s.x_full = barriers + DECODE_STAGES * 16;
+  s.received_full = s.x_full + 8;
+  return s;
+}
+
+__device__ __forceinline__ void init_barriers(const decode_params &p, const decode_memory &s)
+{
+  for (int i = 0; i < p.stages; i++) {
+    barrier_init(s.full + i * 8, 2); /* nibbles and scales */
+    barrier_init(s.empty + i * 8, DECODE_WARPS);
+  }
+  barrier_init(s.x_full, DECODE_WARPS);
+  barrier_init(s.received_full, 1);
+  barrier_init(s.received_full + 8, 1);
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* What a block works on: K tiles [first, first + tiles) of units [unit, unit_end). */
+struct decode_work {
+  int unit, unit_end, first, tiles;
+  uint32_t rank, n_ranks; /* within the cluster */
+};
+
+__device__ __forceinline__ uint32_t cluster_rank()
+{
+  uint32_t v;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
+  return v;
+}
+
+__device__ __forceinline__ uint32_t cluster_size()
+{
+  uint32_t v;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(v));
+  return v;
+}
+
+__device__ __forceinline__ decode_work work_of_block(const decode_params &p)
+{
+  decode_work w;
+  w.rank = cluster_rank();
+  w.n_ranks = cluster_size();
+  int64_t cluster = blockIdx.x / w.n_ranks, tiles = p.k_tiles;
+  w.unit = static_cast<int>(p.units * cluster / p.clusters);
+  w.unit_end = static_cast<int>(p.units * (cluster + 1) / p.clusters);
+  w.first = static_cast<int>(tiles * w.rank / w.n_ranks);
+  w.tiles = static_cast<int>(tiles * (w.rank + 1) / w.n_ranks) - w.first;
+  return w;
+}
+
+/* ---- Copies into the block ---------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int row, int parity, int tile,
+                                         uint32_t barrier)
+{
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+               "[%1, {%2, %3, %2, %4, %5}], [%6];" ::"r"(to),
+               "l"(map), "r"(0), "r"(row), "r"(parity), "r"(tile), "r"(barrier)
+               : "memory");
+}
+
+/* The nibbles or the scales of every second stage, from the first (turn 0) or the second (turn 1) on. One lane.
+ *   to, stage_bytes   of stage 0, and from stage to stage
+ *   box_bytes         that a copy brings                                                                              */
+template <int C>
+__device__ __forceinline__ void produce(const CUtensorMap *map, const decode_params &p, const decode_memory &s,
+                                        const decode_work &w, uint32_t to, int stage_bytes, int box_bytes, int turn)
+{
+  int stage = 0, phase = 1; /* an empty stage: the phase before the first */
+  for (int sweep = w.unit; sweep < w.unit_end; sweep += C) {
+    for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
+      for (int unit = sweep; unit < min(sweep + C, w.unit_end); unit++, turn ^= 1) {
+        if (turn == 0) {
+          barrier_wait(s.empty + stage * 8, phase);
+          barrier_expect(s.full + stage * 8, box_bytes);
+          copy_box(to + stage * stage_bytes, map, unit / 2 % 4, unit % 2, unit / 8 * p.k_tiles + w.first + tile,
+                   s.full + stage * 8);
+        }
+        if (++stage == p.stages) {
+          stage = 0;
+          phase ^= 1;
+        }
+      }
+    }
+  }
+}
+
+/* This block's inputs of one token, by one lane of the token's warp; each warp arrives once. */
+__device__ __forceinline__ void fetch_x(const decode_params &p, const decode_memory &s, const decode_work &w, int token)
+{
+  int bytes = token < p.m ? (min(p.k, (w.first + w.tiles) * TILE_K) - w.first * TILE_K) * 2 : 0;
+  barrier_expect(s.x_full, bytes);
+  if (bytes > 0)
+    copy_bulk(s.x + token * p.x_pitch,
+              static_cast<const uint8_t *>(p.x) + (static_cast<int64_t>(token) * p.k + w.first * TILE_K) * 2, bytes,
+              s.x_full);
+}
+
+__device__ __forceinline__ void sync_multipliers()
+{
+  asm volatile("bar.sync 1, %0;" ::"n"(DECODE_WARPS * 32) : "memory");
+}
+
+/* Inputs past the last, up to a whole K tile, are zero. */
+__device__ __forceinline__ void clear_x_tail(const decode_params &p, const decode_memory &s, const decode_work &w)
+{
+  if (p.k % TILE_K == 0) return;
+  int from = (p.k - w.first * TILE_K) * 2, to = w.tiles * X_TILE_BYTES;
+  for (int token = threadIdx.x; token < p.m; token += DECODE_WARPS * 32)
+    for (int at = from; at < to; at += 16) store_shared16(s.x + token * p.x_pitch + at, make_uint4(0, 0, 0, 0));
+  sync_multipliers();
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------------ */
+
+/* Nibbles as they are: a lower row's fragment is q, an upper one's 16 q, as multiples of float16's smallest number, or
+ * 128 + q in bfloat16; both are exact. What is too much is taken off a group's sum by means of the sum of its x, which
+ * comes from a fragment of ones in the same measure. */
+template <yk_dtype DTYPE> struct raw_weights {
+  static constexpr uint32_t ONE = DTYPE == YK_F16 ? 0x00010001u : 0x3F803F80u;
+  static constexpr uint32_t UPPER_ONE = DTYPE == YK_F16 ? 0x00100010u : ONE;
+  static constexpr float UNIT = DTYPE == YK_F16 ? 0x1p24f : 1.0f; /* of a lower row's sum */
+  static constexpr float UPPER_UNIT = DTYPE == YK_F16 ? 0x1p20f : 1.0f;
+  float scale[2], offset[2]; /* offset: what to add of the sum of x */
+
+  __device__ __forceinline__ void load(uint2 words)
+  {
+    load_row(words.x, 0);
+    load_row(words.y, 1);
+  }
+
+  __device__ __forceinline__ void load_row(uint32_t word, int row)
+  {
+    if constexpr (DTYPE == YK_F16) {
+      float2 pair = __half22float2(pair_of<__half2>(word));
+      scale[row] = pair.x;
+      offset[row] = pair.y + (row ? 64.0f : 1024.0f);
+    } else {
+      scale[row] = __uint_as_float(word & 0xFFFF0000u) + __uint_as_float((word & 0xFFF0u) << 16);
+      offset[row] = -128.0f - static_cast<float>(word & 0xFu);
+    }
+  }
+
+  __device__ __forceinline__ static void expand(uint32_t word, uint32_t (&a)[4])
+  {
+    if constexpr (DTYPE == YK_F16) {
+      a[0] = word & 0x000F000Fu;
+      a[1] = word & 0x00F000F0u;
+      a[2] = word >> 8 & 0x000F000Fu;
+      a[3] = word >> 8 & 0x00F000F0u;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; j++) a[j] = and_or(word >> 4 * j, 0x000F000Fu, 0x43004300u);
+    }
+  }
+};
+
+/* The stages that a warp is about to use, one a unit of the sweep: this lane's places in them, and the barriers that
+ * give them back. Units past the last repeat what is there. */
+template <int C> struct unit_stages {
+  uint32_t nibbles[C], scales[C], empty[C];
+};
+
+/* Wait for the next stage of each unit. first: this lane's places in stage 0. */
+template <int GROUPS, int C>
+__device__ __forceinline__ void await_stages(const decode_params &p, const decode_memory &s, uint32_t first_nibbles,
+                                             uint32_t first_scales, int n_units, int &stage, int &phase,
+                                             unit_stages<C> &stages)
+{
+  int nibble_bytes = p.stage_tiles * UNIT_NIBBLE_BYTES, scale_bytes = scale_stage_bytes(p.stage_tiles, GROUPS);
+#pragma unroll
+  for (int c = 0; c < C; c++) {
+    if (c < n_units) {
+      barrier_wait(s.full + stage * 8, phase);
+      stages.nibbles[c] = first_nibbles + stage * nibble_bytes;
+      stages.scales[c] = first_scales + stage * scale_bytes;
+      stages.empty[c] = s.empty + stage * 8;
+      if (++stage == p.stages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+  }
+}
+
+template <int C> __device__ __forceinline__ void release_stages(const unit_stages<C> &stages, int n_units, int lane)
+{
+  __syncwarp();
+  if (lane == 0) {
+#pragma unroll
+    for (int c = 0; c < C; c++)
+      if (c < n_units) barrier_arrive(stages.empty[c]);
+  }
+}
+
+__device__ __forceinline__ uint32_t word_at(const uint4 &words, int i)
+{
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
+/* sum += 128 inputs of C units by 8 tokens. x: this lane's row of the K tile. */
+template <yk_dtype DTYPE, int GROUPS, int C>
+__device__ __forceinline__ void multiply_tile(const unit_stages<C> &stages, uint32_t x, float (&sum)[C][4])
+{
+  constexpr int GROUP_STEPS = 8 / GROUPS;
+  constexpr int CHAINS = C <= 2 && GROUPS == 1 ? 2 : 1; /* few products in a row: two sums in turn, for their latency */
+  const uint32_t ones[4] = {raw_weights<DTYPE>::ONE, raw_weights<DTYPE>::UPPER_ONE, raw_weights<DTYPE>::ONE,
+                            raw_weights<DTYPE>::UPPER_ONE};
+  float part[CHAINS][C][4], x_sum[CHAINS][4];
+  uint4 words[C];
+#pragma unroll
+  for (int pair = 0; pair < 4; pair++) {
+    if (pair % 2 == 0) {
+#pragma unroll
+      for (int c = 0; c < C; c++) words[c] = load_shared16(stages.nibbles[c] + pair / 2 * (UNIT_NIBBLE_BYTES / 2));
+    }
+    uint32_t b[4];
+    load_matrices(b, x + pair * 64);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int step = pair * 2 + i;
+      if (step % GROUP_STEPS == 0) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+#pragma unroll
+          for (int chain = 0; chain < CHAINS; chain++) {
+            x_sum[chain][j] = 0.0f;
+#pragma unroll
+            for (int c = 0; c < C; c++) part[chain][c][j] = 0.0f;
+          }
+        }
+      }
+      mma_step<DTYPE>(x_sum[step % CHAINS], ones, b[i * 2], b[i * 2 + 1]);
+#pragma unroll
+      for (int c = 0; c < C; c++) {
+        uint32_t a[4];
+        raw_weights<DTYPE>::expand(word_at(words[c], step % 4), a);
+        mma_step<DTYPE>(part[step % CHAINS][c], a, b[i * 2], b[i * 2 + 1]);
+      }
+      if ((step + 1) % GROUP_STEPS) continue;
+      if constexpr (CHAINS == 2) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) x_sum[0][j] += x_sum[1][j];
+      }
+#pragma unroll
+      for (int c = 0; c < C; c++) {
+        raw_weights<DTYPE> w;
+        w.load(load_shared8(stages.scales[c] + step / GROUP_STEPS * UNIT_SCALE_BYTES));
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          float total = fmaf(w.offset[j / 2], x_sum[0][j], part[0][c][j]);
+          if constexpr (CHAINS == 2) total += part[CHAINS - 1][c][j];
+          sum[c][j] = fmaf(w.scale[j / 2], total, sum[c][j]);
+        }
+      }
+    }
+  }
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------- */
+
+template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const decode_params &p, int column)
+{
+  return p.bias ? load_float<DTYPE>(p.bias, column) : 0.0f;
+}
+
+/* The results of one lane's sums: rows row (v.x, v.y) and 8 below (v.z, v.w), tokens token and token + 1. */
+template <yk_dtype DTYPE>
+__device__ __forceinline__ void store_sums(const decode_params &p, int unit, int row, int token, float4 v)
+{
+  uint16_t *y = static_cast<uint16_t *>(p.y);
+  const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
+  int width = p.gate_up ? p.n / 2 : p.n, column = unit * (p.gate_up ? 8 : 16) + row;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (token + i >= p.m) return;
+    uint16_t *to = y + static_cast<int64_t>(token + i) * width + column;
+    if (p.gate_up) {
+      if (column >= width) return;
+      float gate = lower[i] + bias_of<DTYPE>(p, column), up = upper[i] + bias_of<DTYPE>(p, width + column);
+      to[0] = static_cast<uint16_t>(round_pair<DTYPE>(silu(gate) * up, 0.0f));
+      continue;
+    }
+    if (column < width) to[0] = static_cast<uint16_t>(round_pair<DTYPE>(lower[i] + bias_of<DTYPE>(p, column), 0.0f));
+    if (column + 8 < width)
+      to[8] = static_cast<uint16_t>(round_pair<DTYPE>(upper[i] + bias_of<DTYPE>(p, column + 8), 0.0f));
+  }
+}
+
+__device__ __forceinline__ float4 load_sums(uint32_t address)
+{
+  uint4 v = load_shared16(address);
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+}
+
+__device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4])
+{
+  store_shared16(
+      address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
+}
+
+__device__ __forceinline__ void add_sums(float4 &sum, float4 v)
+{
+  sum.x += v.x;
+  sum.y += v.y;
+  sum.z += v.z;
+  sum.w += v.w;
+}
+
+/* A lane's sums to the shared memory of block `rank` of the cluster, counted by its barrier. */
+__device__ __forceinline__ void send_sums(uint32_t address, uint32_t barrier, uint32_t rank, float4 v)
+{
+  asm volatile("{\n"
+               ".reg .b32 remote, counter;\n"
+               "mapa.shared::cluster.u32 remote, %0, %2;\n"
+               "mapa.shared::cluster.u32 counter, %1, %2;\n"
+               "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3,%4,%5,%6}, [counter];\n"
+               "}" ::"r"(address),
+               "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+
+/* Add up sweep number `sweep`: the warps' sums in order, then those of the cluster's blocks in order, each block
+ * finishing its share. An item is what one lane holds of one unit. */
+template <yk_dtype DTYPE, int C>
+__device__ __forceinline__ void finish_sweep(const decode_params &p, const decode_memory &s, const decode_work &w,
+                                             int sweep, const float (&sum)[C][4])
+{
+  constexpr uint32_t ITEMS = C * 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int unit0 = w.unit + sweep * C, n_units = min(C, w.unit_end - unit0);
+  uint32_t share = ITEMS / w.n_ranks, received = s.received + sweep % 2 * ITEMS * 16;
+  uint32_t received_full = s.received_full + sweep % 2 * 8;
+  if (sweep > 0) sync_multipliers(); /* the sweep before has been added up */
+#pragma unroll
+  for (int c = 0; c < C; c++) store_shared_sums(s.sums + (warp * ITEMS + c * 32 + lane) * 16, sum[c]);
+  if (w.n_ranks > 1 && threadIdx.x == 0) barrier_expect(received_full, ITEMS * 16);
+  sync_multipliers();
+  for (uint32_t item = threadIdx.x; item < ITEMS; item += DECODE_WARPS * 32) {
+    float4 v = load_sums(s.sums + item * 16);
+#pragma unroll
+    for (int other = 1; other < DECODE_WARPS; other++) add_sums(v, load_sums(s.sums + (other * ITEMS + item) * 16));
+    int unit = item / 32;
+    if (w.n_ranks > 1)
+      send_sums(received + (w.rank * share + item % share) * 16, received_full, item / share, v);
+    else if (unit < n_units)
+      store_sums<DTYPE>(p, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
+  }
+  if (w.n_ranks == 1) return;
+  barrier_wait(received_full, sweep / 2 % 2);
+  for (uint32_t i = threadIdx.x; i < share; i += DECODE_WARPS * 32) {
+    uint32_t item = w.rank * share + i;
+    int unit = item / 32;
+    float4 v = load_sums(received + i * 16);
+    for (uint32_t other = 1; other < w.n_ranks; other++) add_sums(v, load_sums(received + (other * share + i) * 16));
+    if (unit < n_units) store_sums<DTYPE>(p, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
+  }
+}
+
+/* ---- The kernel ---------------------------------------------------------------------------------------------------- */
+
+template <yk_dtype DTYPE, int GROUPS, int C>
+__device__ __forceinline__ void multiply_units(const decode_params &p, const decode_memory &s, const decode_work &w)
+{
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  uint32_t nibbles = s.nibbles + warp * UNIT_NIBBLE_BYTES + lane * 16;
+  uint32_t scales = s.scales + warp * GROUPS * UNIT_SCALE_BYTES + lane / 4 * 8;
+  int token = lane % 8 < p.m ? lane % 8 : 0; /* sums of tokens past the last are not kept */
+  uint32_t x = s.x + token * p.x_pitch + warp * X_TILE_BYTES + lane / 8 * 16;
+  clear_x_tail(p, s, w);
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (lane == 0) fetch_x(p, s, w, warp);
+  __syncwarp();
+  barrier_wait(s.x_full, 0);
+  int stage = 0, phase = 0;
+  for (int sweep = 0; w.unit + sweep * C < w.unit_end; sweep++) {
+    int n_units = min(C, w.unit_end - w.unit - sweep * C);
+    float sum[C][4] = {};
+    unit_stages<C> stages;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      stages.nibbles[c] = nibbles;
+      stages.scales[c] = scales;
+      stages.empty[c] = s.empty;
+    }
+    for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
+      await_stages<GROUPS, C>(p, s, nibbles, scales, n_units, stage, phase, stages);
+      if (warp < p.stage_tiles && tile + warp < w.tiles)
+        multiply_tile<DTYPE, GROUPS, C>(stages, x + tile * X_TILE_BYTES, sum);
+      release_stages<C>(stages, n_units, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < C * 4; i++)
+      sum[i / 4][i % 4] *= i % 4 < 2 ? raw_weights<DTYPE>::UNIT : raw_weights<DTYPE>::UPPER_UNIT;
+    finish_sweep<DTYPE, C>(p, s, w, sweep, sum);
+  }
+}
+
+static_assert(DECODE_WARPS == DECODE_TOKENS, "each multiplying warp fetches one token's inputs");
+
+template <yk_dtype DTYPE, int GROUPS, int C>
+__global__ void __launch_bounds__(DECODE_THREADS, 2)
+    decode_kernel(const __grid_constant__ CUtensorMap nibbles, const __grid_constant__ CUtensorMap scales,
+                  const __grid_constant__ decode_params p)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(128) uint8_t shared[];
+  __shared__ uint64_t barriers[DECODE_BARRIERS];
+  uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
+  if (threadIdx.x == DECODE_WARPS * 32) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&nibbles) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&scales) : "memory");
+    init_barriers(p, memory_of_block<GROUPS, C>(p, memory, barrier));
+  }
+  if (threadIdx.x == 0) asm volatile("griddepcontrol.launch_dependents;");
+  if (cluster_size() == 1)
+    __syncthreads();
+  else /* the other block's barriers are ready too */
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  int producer = static_cast<int>(threadIdx.x / 32) - DECODE_WARPS;
+  if (producer >= 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+    decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
+    decode_work w = work_of_block(p);
+    if (threadIdx.x % 32 == 0) {
+      if (producer < 2)
+        produce<C>(&nibbles, p, s, w, s.nibbles, p.stage_tiles * UNIT_NIBBLE_BYTES, p.stage_tiles * UNIT_NIBBLE_BYTES,
+                   producer);
+      else
+        produce<C>(&scales, p, s, w, s.scales, scale_stage_bytes(p.stage_tiles, GROUPS),
+                   p.stage_tiles * GROUPS * UNIT_SCALE_BYTES, producer - 2);
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MULTIPLIER_REGISTERS));
+    multiply_units<DTYPE, GROUPS, C>(p, memory_of_block<GROUPS, C>(p, memory, barrier), work_of_block(p));
+  }
+#endif
+}
+
+/* One compiled kernel and what the host needs to choose it. */
+struct decode_variant {
+  int units;              /* of a sweep */
+  int sweep_cost;         /* time of a sweep against those of the others, measured */
+  const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
+};
+
+constexpr int DECODE_VARIANTS = 3;
+
+const decode_variant *decode_variants_f16();
+const decode_variant *decode_variants_bf16();
+
+template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(int sweep_cost)
+{
+  return {C,
+          sweep_cost,
+          {reinterpret_cast<const void *>(decode_kernel<DTYPE, 1, C>),
+           reinterpret_cast<const void *>(decode_kernel<DTYPE, 2, C>),
+           reinterpret_cast<const void *>(decode_kernel<DTYPE, 4, C>)}};
+}
+
+template <yk_dtype DTYPE> const decode_variant *decode_variant_table()
+{
+  static const decode_variant table[DECODE_VARIANTS] = {
+      decode_variant_of<DTYPE, 2>(10), decode_variant_of<DTYPE, 3>(13), decode_variant_of<DTYPE, 4>(19)};
+  return table;
+}
+
+} // namespace w4a16
+
+#endif

@@ -1,0 +1,11 @@
+/* w4a16_decode_f16.cu - the kernels of few tokens for float16 activations. */
+#include "kernels/cuda/w4a16_decode.cuh"
+
+namespace w4a16 {
+
+const decode_variant *decode_variants_f16()
+{
+  return decode_variant_table<YK_F16>();
+}
+
+} // namespace w4a16
