@@ -26,7 +26,7 @@ template <int CLUSTER> __device__ __forceinline__ void barrier_release(uint32_t 
     asm volatile("{\n"
                  ".reg .b32 remote;\n"
                  "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
                  "}" ::"r"(barrier),
                  "r"(lane)
                  : "memory");
