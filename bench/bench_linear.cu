@@ -412,7 +412,7 @@ struct timing {
   double median_us = 0, low_us = 0, high_us = 0;
 };
 
-constexpr int WARM_UP = 20; /* replays before the first that counts: clocks rise with load */
+constexpr double WARM_UP_MS = 60; /* of replays before the first that counts: clocks rise with load */
 
 /* Time of one node of a graph that launch(i) fills with n nodes. */
 template <typename Launch> timing time_graph(cudaStream_t stream, int n, int repeats, Launch launch)
@@ -427,14 +427,17 @@ template <typename Launch> timing time_graph(cudaStream_t stream, int n, int rep
   check(cudaStreamEndCapture(stream, &graph), "capture");
   check(cudaGraphInstantiate(&exec, graph, 0), "graph");
   std::vector<double> us;
-  for (int i = -WARM_UP; i < repeats; i++) {
+  for (double warm_ms = 0; us.size() < size_t(repeats);) {
     check(cudaEventRecord(from, stream), "event");
     check(cudaGraphLaunch(exec, stream), "graph");
     check(cudaEventRecord(to, stream), "event");
     check(cudaEventSynchronize(to), "graph");
     float ms;
     check(cudaEventElapsedTime(&ms, from, to), "event");
-    if (i >= 0) us.push_back(ms * 1e3 / n);
+    if (warm_ms < WARM_UP_MS)
+      warm_ms += ms;
+    else
+      us.push_back(ms * 1e3 / n);
   }
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);

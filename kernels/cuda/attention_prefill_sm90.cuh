@@ -335,7 +335,7 @@ template <typename T, int HD> struct prefill_consumer {
 #pragma unroll
         for (int j = 0; j < 4; j++) words[j] = pack2<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
         transpose_quad(words);
-        if (valid) *(uint4 *)(y + 32 * i + 8 * t) = make_uint4(words[0], words[1], words[2], words[3]);
+        if (valid) store_global16(y + 32 * i + 8 * t, words);
       }
 #pragma unroll
       for (int i = N_O / 4 * 4; i < N_O; i++) {

@@ -1,15 +1,10 @@
-/* w4a16_partial.cuh - sums of blocks that share a work tile, added in order of K by the block that owns it. */
+/* w4a16_partial.cuh - sums of blocks that share a work tile, added in a fixed order by those that finish it. */
 #ifndef YK_KERNELS_CUDA_W4A16_PARTIAL_CUH
 #define YK_KERNELS_CUDA_W4A16_PARTIAL_CUH
 
 #include "kernels/cuda/w4a16_work.cuh"
 
 namespace w4a16 {
-
-__device__ __forceinline__ void sync_warpgroup()
-{
-  asm volatile("bar.sync %0, 128;" ::"r"(threadIdx.x / 128 + 1) : "memory");
-}
 
 __device__ __forceinline__ float4 load_partial(const float4 *from)
 {
@@ -38,7 +33,7 @@ __device__ __forceinline__ bool is_written(float4 v)
   return __float_as_uint(v.x) && __float_as_uint(v.y) && __float_as_uint(v.z) && __float_as_uint(v.w);
 }
 
-/* A block's partial sums have their own place in the workspace, thread by thread. */
+/* A range's partial sums have their own place in the workspace, thread by thread. */
 template <int C, int N>
 __device__ __forceinline__ float4 *partial_of(const wgmma_params &p, int range, int n_groups, int group)
 {
@@ -46,109 +41,109 @@ __device__ __forceinline__ float4 *partial_of(const wgmma_params &p, int range, 
   return reinterpret_cast<float4 *>(p.partial) + at * (C * N / 8) * 128 + threadIdx.x % 128;
 }
 
-/* Few tokens: the data are their own flag, which saves a round trip to memory. */
-template <int G, int C, int N>
-__device__ __forceinline__ void send_partial(const wgmma_params &p, int range, int group, const float (&sum)[C][N / 2])
-{
-  float4 *to = partial_of<C, N>(p, range, G, group);
-#pragma unroll
-  for (int i = 0; i < C * N / 8; i++) {
-    const float *s = &sum[i / (N / 8)][i % (N / 8) * 4];
-    store_partial(to + i * 128, make_float4(never_zero_bits(s[0]), never_zero_bits(s[1]), never_zero_bits(s[2]),
-                                            never_zero_bits(s[3])));
+/* Blocks of 8 tokens whose sums are complete. */
+struct token_blocks {
+  int first, end;
+
+  __device__ __forceinline__ bool holds(int block) const
+  {
+    return block >= first && block < end;
   }
-}
+};
 
-template <int C, int N> __device__ __forceinline__ void add_to(float (&sum)[C][N / 2], int i, float4 v)
+/* The part that a range has in a tile. */
+struct participant {
+  int first, count; /* ranges of the tile */
+  int place;        /* this one's among them */
+  token_blocks own; /* what it finishes */
+};
+
+__device__ __forceinline__ participant participant_of(const wgmma_params &p, int range, const work &w, int n_blocks)
 {
-  float *s = &sum[i / (N / 8)][i % (N / 8) * 4];
-  s[0] += v.x;
-  s[1] += v.y;
-  s[2] += v.z;
-  s[3] += v.w;
+  int first = range, end = range + 1, tile_start = w.tile * p.k_tiles;
+  while (work_list::range_start(p, first) > tile_start) first--;
+  while (end < p.split_blocks && work_list::range_start(p, end) < tile_start + p.k_tiles) end++;
+  participant me = {first, end - first, range - first, {0, range == first ? n_blocks : 0}};
+  if (p.cuts) me.own = {me.place * n_blocks / me.count, (me.place + 1) * n_blocks / me.count};
+  return me;
 }
 
-/* Ranges after the owner's that hold inputs of its tile. */
-__device__ __forceinline__ int partial_end(const wgmma_params &p, int range, const work &w)
-{
-  int tile_end = (w.tile + 1) * p.k_tiles, end = range + 1;
-  while (end < p.split_blocks && work_list::range_start(p, end) < tile_end) end++;
-  return end;
-}
-
-/* The owner adds the others in order of K, several in flight at a time, and puts the zeros back. */
-template <int G, int C, int N>
-__device__ __forceinline__ void receive_partials(const wgmma_params &p, int range, const work &w, int group,
+/* Add the other ranges' sums of this one's blocks, in the order of ranges.
+ *   BATCH, AHEAD   pieces of 4 sums and ranges that are read together                                                 */
+template <int G, int C, int N, int BATCH, int AHEAD>
+__device__ __forceinline__ void receive_partials(const wgmma_params &p, const participant &me, int group,
                                                  float (&sum)[C][N / 2])
 {
-  constexpr int PIECES = C * N / 8, AHEAD = PIECES >= 8 ? 1 : 8 / PIECES;
-  int end = partial_end(p, range, w);
-  for (range++; range < end; range += AHEAD) {
-    float4 v[AHEAD][PIECES];
-    bool complete;
-    do {
-      complete = true;
+  constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS;
+  for (int other = 0; other < me.count - 1; other += AHEAD) {
+    float4 *from[AHEAD];
 #pragma unroll
-      for (int ahead = 0; ahead < AHEAD; ahead++) {
-        const float4 *from = partial_of<C, N>(p, min(range + ahead, end - 1), G, group);
+    for (int a = 0; a < AHEAD; a++) {
+      int at = min(other + a, me.count - 2);
+      from[a] = partial_of<C, N>(p, me.first + at + (at >= me.place ? 1 : 0), G, group);
+    }
+    /* The piece that is written last, so that waiting takes no bandwidth from those who still work. A warp leaves as one:
+     * else the compiler has every lane work out the addresses of the next tile's products for itself, in their loop. */
+    const float4 *last = from[AHEAD - 1] + ((C - 1) * BLOCKS + me.own.end - 1) * 128;
+    while (!__all_sync(~0u, is_written(load_partial(last)))) {
+    }
 #pragma unroll
-        for (int i = 0; i < PIECES; i++) v[ahead][i] = load_partial(from + i * 128);
-      }
+    for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
+      if (i0 % BLOCKS >= me.own.end || (BATCH < BLOCKS && i0 % BLOCKS + BATCH <= me.own.first)) continue;
+      float4 v[AHEAD][BATCH]; /* of other shares too: what lies there is added where nobody looks */
+      bool complete;
+      do {
+        complete = true;
 #pragma unroll
-      for (int ahead = 0; ahead < AHEAD; ahead++) {
+        for (int i = 0; i < AHEAD * BATCH; i++)
+          v[i / BATCH][i % BATCH] = load_partial(from[i / BATCH] + (i0 + i % BATCH) * 128);
 #pragma unroll
-        for (int i = 0; i < PIECES; i++) complete = complete && is_written(v[ahead][i]);
-      }
-    } while (!complete);
+        for (int i = 0; i < AHEAD * BATCH; i++)
+          complete = complete && (is_written(v[i / BATCH][i % BATCH]) || !me.own.holds((i0 + i % BATCH) % BLOCKS));
+      } while (!__all_sync(~0u, complete));
 #pragma unroll
-    for (int ahead = 0; ahead < AHEAD; ahead++) {
-      if (range + ahead >= end) break;
-      float4 *to = partial_of<C, N>(p, range + ahead, G, group);
+      for (int a = 0; a < AHEAD; a++) {
+        if (other + a >= me.count - 1) break;
 #pragma unroll
-      for (int i = 0; i < PIECES; i++) {
-        add_to<C, N>(sum, i, v[ahead][i]);
-        store_partial(to + i * 128, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+        for (int i = 0; i < BATCH; i++) {
+          float *s = &sum[(i0 + i) / BLOCKS][(i0 + i) % BLOCKS * 4];
+          s[0] += v[a][i].x;
+          s[1] += v[a][i].y;
+          s[2] += v[a][i].z;
+          s[3] += v[a][i].w;
+          if (me.own.holds((i0 + i) % BLOCKS))
+            store_partial(from[a] + (i0 + i) * 128, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+        }
       }
     }
   }
 }
 
-/* Many tokens: one flag a warpgroup. */
+/* Where each range is a part of one tile, each finishes a share of the tokens and sends the others theirs; else the first
+ * finishes all, since the others have more to do. The data are their own flag, which saves three round trips to memory;
+ * who has read them puts the zeros back. Returns the blocks that are complete.                                        */
 template <int G, int C, int N>
-__device__ __forceinline__ void write_partial(const wgmma_params &p, int range, int group, const float (&sum)[C][N / 2])
+__device__ __forceinline__ token_blocks exchange_partials(const wgmma_params &p, int range, const work &w, int group,
+                                                          float (&sum)[C][N / 2])
 {
+  constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS, BATCH = PIECES < 8 ? PIECES : C == 1 ? 8 : 4;
+  participant me = participant_of(p, range, w, BLOCKS);
   float4 *to = partial_of<C, N>(p, range, G, group);
 #pragma unroll
-  for (int i = 0; i < C * N / 8; i++) {
-    const float *s = &sum[i / (N / 8)][i % (N / 8) * 4];
-    __stcg(to + i * 128, make_float4(s[0], s[1], s[2], s[3]));
+  for (int i = 0; i < PIECES; i++) {
+    const float *s = &sum[i / BLOCKS][i % BLOCKS * 4];
+    if (!me.own.holds(i % BLOCKS))
+      store_partial(to + i * 128, make_float4(never_zero_bits(s[0]), never_zero_bits(s[1]), never_zero_bits(s[2]),
+                                              never_zero_bits(s[3])));
   }
-  sync_warpgroup();
-  if (threadIdx.x % 128 == 0) {
-    __threadfence();
-    asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(p.flags + range * G + group) : "memory");
-  }
-}
-
-/* All flags are awaited at once, a thread each, and taken down. */
-template <int G, int C, int N>
-__device__ __forceinline__ void add_partials(const wgmma_params &p, int range, const work &w, int group,
-                                             float (&sum)[C][N / 2])
-{
-  int end = partial_end(p, range, w);
-  for (int i = range + 1 + threadIdx.x % 128; i < end; i += 128) {
-    uint32_t *flag = p.flags + i * G + group, up;
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(up) : "l"(flag) : "memory");
-    } while (!up);
-    *flag = 0;
-  }
-  sync_warpgroup();
-  for (range++; range < end; range++) {
-    const float4 *from = partial_of<C, N>(p, range, G, group);
-#pragma unroll
-    for (int i = 0; i < C * N / 8; i++) add_to<C, N>(sum, i, __ldcg(from + i * 128));
-  }
+  if (me.own.first == me.own.end) return me.own;
+  /* Small shares of many ranges: fewer pieces of more ranges at a time. */
+  constexpr int SMALL = BLOCKS >= 8 && C == 1 ? BLOCKS / 4 : BATCH;
+  if (SMALL < BATCH && me.own.end - me.own.first <= BLOCKS / 3)
+    receive_partials<G, C, N, SMALL, BATCH / SMALL>(p, me, group, sum);
+  else
+    receive_partials < G, C, N, BATCH, PIECES<8 ? 8 / PIECES : 1>(p, me, group, sum);
+  return me.own;
 }
 
 } // namespace w4a16

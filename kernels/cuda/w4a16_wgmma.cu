@@ -8,9 +8,6 @@ namespace {
 
 constexpr int SHARED_BYTES_PER_SM = 227 * 1024;
 constexpr int STATIC_SHARED_BYTES = 2048; /* barriers, and 1 KB that the driver takes for each block */
-constexpr int64_t FLAG_BYTES_PER_BLOCK = 16;
-/* Partial sums of few tokens are zero between launches and so have a place of their own. */
-constexpr int64_t FEW_PARTIAL_BYTES = 4 * TILE_N * FEW_TOKENS * 4;
 
 wgmma_variants variants_of(yk_dtype dtype)
 {
@@ -20,29 +17,48 @@ wgmma_variants variants_of(yk_dtype dtype)
 struct plan {
   wgmma_variant variant;
   int row_tiles, token_tiles, split_tiles, split_blocks, blocks, stages, shared_bytes;
+
+  /* Of each tile, where all are cut alike; else 0. */
+  int cuts() const
+  {
+    return split_tiles > 0 && split_blocks % split_tiles == 0 ? split_blocks / split_tiles : 0;
+  }
 };
 
-/* Microseconds fitted to measurements on H200. They rank tiles and splits, so they decide how K is split and nothing
- * else; they are the same on every machine, so that the split is a function of the shapes. */
-constexpr double START_US = 4.5, OVERLAPPED_START_US = 2.2;       /* a launch; with two blocks a multiprocessor */
-constexpr double FEW_EXCHANGE_US = 0.4, EXCHANGE_US = 1.0;        /* of partial sums, latency */
-constexpr double EXCHANGE_BYTES_PER_US = 60e3, STRADDLE_US = 0.3; /* a block that ends one tile and begins the next */
+/* A tile's float32 sums. */
+int64_t partial_bytes(const wgmma_variant &v)
+{
+  return static_cast<int64_t>(v.warpgroups) * v.column_tiles * TILE_N * v.tokens * 4;
+}
+
+/* Microseconds fitted to 1,000 measured plans on H200 (bench/NOTES.md), such that the plans chosen are 0.8 % slower than the
+ * best on average; one by one they mean little. They decide how K is split and nothing else, and are the same on every
+ * machine, so that the split is a function of the shapes. */
+constexpr double SHARED_START_US = 1.0,
+                 CLUSTER_START_US = 1.0;                /* more, where blocks share a multiprocessor, or tokens */
+constexpr double TILE_END_US = 20.4e-6;                 /* for each byte of a tile's sums */
+constexpr double PART_US = 0.48;                        /* an exchange, for each part of a tile but one */
+constexpr double CUT_US = 1.86, CUT_BYTE_US = 21e-6;    /* and where every tile is cut alike */
+constexpr double RANGE_US = 0.5, RANGE_BYTE_US = 50e-6; /* and where ranges ignore tiles ... */
+constexpr double RANGE_PART_BYTE_US = 20e-6;            /* ... for each of up to two other parts */
 
 double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l, int clusters)
 {
-  double k_tiles = static_cast<double>(n_k_tiles(desc)), units = 0, exchange = 0;
-  if (l.split_blocks > 0) {
-    units = std::ceil(l.split_tiles * k_tiles / l.split_blocks);
-    bool straddles = l.split_blocks % l.split_tiles != 0;
-    double parts = std::ceil(k_tiles / units) + (straddles ? 1 : 0), pieces = v.column_tiles * v.tokens / 8.0;
-    double bytes = static_cast<double>(v.warpgroups) * v.column_tiles * TILE_N * v.tokens * 4;
-    if (parts > 1 && v.tokens <= FEW_TOKENS)
-      exchange = FEW_EXCHANGE_US * std::ceil((parts - 1) * pieces / 8) + (straddles ? STRADDLE_US : 0);
-    else if (parts > 1)
-      exchange = EXCHANGE_US + (parts - 1) * bytes / EXCHANGE_BYTES_PER_US;
-  }
+  double k_tiles = static_cast<double>(n_k_tiles(desc)), bytes = static_cast<double>(partial_bytes(v));
   double whole = std::ceil((static_cast<double>(l.row_tiles) * l.token_tiles - l.split_tiles) / clusters);
-  return (v.blocks_per_sm > 1 ? OVERLAPPED_START_US : START_US) + (units + whole * k_tiles) * v.unit_us + exchange;
+  double units = whole * k_tiles, ends = whole;
+  double us = v.blocks_per_sm > 1 ? SHARED_START_US : v.cluster > 1 ? CLUSTER_START_US : 0.0;
+  if (l.split_blocks > 0) {
+    double range = l.cuts() ? std::ceil(k_tiles / l.cuts()) : std::ceil(l.split_tiles * k_tiles / l.split_blocks);
+    double others = l.cuts() ? l.cuts() - 1 : std::ceil(k_tiles / range);
+    units += range;
+    ends++;
+    if (others > 0)
+      us += others * PART_US + (l.cuts()
+                                    ? CUT_US + bytes * CUT_BYTE_US
+                                    : RANGE_US + bytes * (RANGE_BYTE_US + RANGE_PART_BYTE_US * std::min(others, 2.0)));
+  }
+  return us + units * v.unit_us + ends * bytes * TILE_END_US;
 }
 
 /* Fill in a plan for one variant with the first split_tiles tiles cut into split_blocks ranges. */
@@ -56,10 +72,9 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int64
   l.split_tiles = static_cast<int>(split_tiles);
   l.split_blocks = static_cast<int>(split_blocks);
   int stage = v.tokens * TILE_K * 2 + row * tile_bytes(desc),
-      staging = v.warpgroups * 4 * staging_bytes(v.column_tiles);
+      staging = v.warpgroups * 4 * staging_bytes(v.column_tiles, v.tokens);
   l.stages = std::min(MAX_STAGES, (SHARED_BYTES_PER_SM / v.blocks_per_sm - STATIC_SHARED_BYTES - staging) / stage);
   l.shared_bytes = l.stages * stage + staging;
-
   return l;
 }
 
@@ -81,6 +96,7 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
   };
   for (int i = 0; i < all.count; i++) {
     const wgmma_variant &v = all.first[i];
+    if (m <= FEW_TOKENS && v.tokens > FEW_TOKENS) break;
     int64_t sms = gpu.n_multiprocessors / v.cluster;
     int64_t tiles = ceil_div(n_column_tiles(desc), v.warpgroups * v.column_tiles * v.cluster) * ceil_div(m, v.tokens);
     int64_t units = tiles * n_k_tiles(desc);
@@ -94,16 +110,6 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
     if (units >= sms) consider(v, tiles, sms, sms);
   }
   return best;
-}
-
-int64_t flag_bytes(const yk_w4a16_gpu &gpu)
-{
-  return ceil_div(gpu.n_multiprocessors * FLAG_BYTES_PER_BLOCK, 256) * 256;
-}
-
-int64_t partial_bytes(const wgmma_variant &v)
-{
-  return static_cast<int64_t>(v.warpgroups) * v.column_tiles * TILE_N * v.tokens * 4;
 }
 
 /* x as [m, k], boxes of 64 inputs by a tile's tokens, zeros outside. */
@@ -126,9 +132,8 @@ size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc,
 {
   wgmma_variants all = variants_of(desc.dtype);
   int64_t most = 0;
-  for (int i = 0; i < all.count; i++)
-    if (all.first[i].tokens > FEW_TOKENS) most = std::max(most, partial_bytes(all.first[i]));
-  return static_cast<size_t>(flag_bytes(gpu) + gpu.n_multiprocessors * (FEW_PARTIAL_BYTES + most));
+  for (int i = 0; i < all.count; i++) most = std::max(most, partial_bytes(all.first[i]));
+  return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
 cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
@@ -161,10 +166,7 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.bias = call.bias;
   p.y = call.y;
-  p.flags = static_cast<uint32_t *>(call.workspace);
-  int64_t partial = flag_bytes(gpu);
-  if (l.variant.tokens > FEW_TOKENS) partial += gpu.n_multiprocessors * FEW_PARTIAL_BYTES;
-  p.partial = reinterpret_cast<float *>(static_cast<uint8_t *>(call.workspace) + partial);
+  p.partial = static_cast<float *>(call.workspace);
   p.m = static_cast<int>(call.m);
   p.n = static_cast<int>(desc.n);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
@@ -175,6 +177,7 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.split_tiles = l.split_tiles;
   p.split_blocks = l.split_blocks;
   if (l.split_blocks > 0) {
+    p.cuts = l.cuts();
     p.range_units = l.split_tiles * p.k_tiles / l.split_blocks;
     p.longer_ranges = l.split_tiles * p.k_tiles % l.split_blocks;
   }

@@ -6,10 +6,10 @@
  * 128-byte swizzle, zeros past the edges); two warpgroups consume them. Weights of the first stages are fetched before
  * griddepcontrol.wait: they do not depend on the kernel before.
  *
- * Work: tiles of 64 R columns by N tokens. Tiles that do not fill whole waves are cut along K into equal ranges, one a
- * block. The block that holds a tile's first inputs owns it and adds the others' partial sums in order of K; they are
- * ready by then, since a block works on the tile it does not own first. Ranges are dealt so that a block waits only for
- * blocks of lower index, which the GPU starts earlier.                                                                */
+ * Work: tiles of 64 R columns by N tokens. Tiles that do not fill whole waves are cut along K into ranges, one a block.
+ * Where each is a part of one tile, the blocks of a tile exchange partial sums and each finishes a share of its tokens.
+ * Else the block that holds a tile's first inputs finishes it; the others' sums are ready by then, since a block works on
+ * the tile that it does not finish first. All blocks run at once, so all may wait.                                     */
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 
@@ -22,10 +22,10 @@ namespace w4a16 {
  * 0 and 1 fetch a pair of column tiles each, where there are so many; warps 2 and 3 fetch a half of x each. */
 constexpr int X_WARP = 2;
 
-/* Bytes of one stage's weights that lie inside the matrix: at most R column tiles. */
-template <int R> __device__ __forceinline__ int weight_bytes(const wgmma_params &p, int row_tile)
+/* Column tiles of a block that lie inside the matrix. */
+template <int R> __device__ __forceinline__ int tiles_inside(const wgmma_params &p, int row_tile)
 {
-  return max(0, min(R, p.column_tiles - row_tile * R)) * p.tile_bytes;
+  return max(0, min(R, p.column_tiles - row_tile * R));
 }
 
 /* Weights do not depend on the kernel before: the first stages are filled before that kernel has finished. */
@@ -38,15 +38,17 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N
   for (work_list list(p, cluster); list.next(p, w);) {
     place_of_tile(p, w.tile, row_tile, token_tile);
     row_tile = row_tile * CLUSTER + rank;
-    int bytes = weight_bytes<R>(p, row_tile);
-    bool inside = pair * 2 * p.tile_bytes < bytes;
-    const uint8_t *from =
-        p.packed + tile_index(row_tile * static_cast<int64_t>(R) + pair * 2, w.first, p.k_tiles) * p.tile_bytes;
+    int inside = tiles_inside<R>(p, row_tile), count = min(2, inside - pair * 2), tile = row_tile * R + pair * 2;
+    const uint8_t *from = p.packed + tile_index(tile, w.first, p.k_tiles) * p.tile_bytes;
+    const uint8_t *next = p.packed + tile_index(tile + 1, w.first, p.k_tiles) * p.tile_bytes;
+    bool together = R % 2 == 0 || (count == 2 && tile % 2 == 0);
 #pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += 2 * p.tile_bytes) {
+    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += 2 * p.tile_bytes, next += 2 * p.tile_bytes) {
       barrier_wait(r.empty(), r.phase);
-      if (pair == 0) barrier_expect(r.full(), bytes + r.X_BYTES);
-      if (inside) copy_bulk(r.weights(p) + pair * 2 * p.tile_bytes, from, 2 * p.tile_bytes, r.full());
+      if (pair == 0) barrier_expect(r.full(), inside * p.tile_bytes + r.X_BYTES);
+      uint32_t to = r.weights(p) + pair * 2 * p.tile_bytes;
+      if (count > 0) copy_bulk(to, from, (together ? 2 : 1) * p.tile_bytes, r.full());
+      if (count > 1 && !together) copy_bulk(to + p.tile_bytes, next, p.tile_bytes, r.full());
       r.advance(p);
     }
   }
@@ -91,36 +93,58 @@ template <int COUNT> __device__ __forceinline__ void store_transposed(uint32_t a
                  : "memory");
 }
 
+/* Tokens of a warp's results that are turned through shared memory at a time. */
+__host__ __device__ constexpr int staged_tokens(int tokens)
+{
+  return tokens == 64 || tokens == 128 ? 32 : tokens < 16 ? tokens : 16;
+}
+
+/* Bytes from token to token: 16 more than a row, against bank conflicts. */
+__host__ __device__ constexpr int staging_pitch(int column_tiles)
+{
+  return column_tiles * 32 + 16;
+}
+
+/* Staging of one warp. */
+__host__ __device__ constexpr int staging_bytes(int column_tiles, int tokens)
+{
+  return staged_tokens(tokens) * staging_pitch(column_tiles);
+}
+
 /* Results of a warp, 8 columns by 8 tokens a matrix, turned through shared memory into 16-byte pieces of rows of y.
  *   PIECES   8-column pieces a token: 2 C, or C with gate_up
- *   row0     packed row of the warp's first column                                                                    */
+ *   row0     packed row of the warp's first column
+ *   own      the blocks of 8 tokens that are complete                                                                 */
 template <yk_dtype DTYPE, int C, int N, bool GATE_UP>
 __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
-                                              int lane, const float (&sum)[C][N / 2])
+                                              token_blocks own, int lane, const float (&sum)[C][N / 2])
 {
-  constexpr int PIECES = GATE_UP ? C : 2 * C;
-  constexpr int PITCH = PIECES * 16 + 16; /* 16 bytes more than a row, against bank conflicts */
-  constexpr int BATCH = 2;                /* blocks of 8 tokens between two barriers */
-  int64_t width = GATE_UP ? p.n / 2 : p.n, column0 = GATE_UP ? row0 / 2 : row0;
+  constexpr int PIECES = GATE_UP ? C : 2 * C, PITCH = staging_pitch(C), STAGED = staged_tokens(N);
+  constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
+  int64_t width = GATE_UP ? p.n / 2 : p.n, column = (GATE_UP ? row0 / 2 : row0) + lane % PIECES * 8;
   float bias[C][2];
 #pragma unroll
   for (int c = 0; c < C; c++) {
 #pragma unroll
     for (int upper = 0; upper < 2; upper++) {
-      int64_t column = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATE_UP);
-      bias[c][upper] = p.bias && column < p.n ? load_float<DTYPE>(p.bias, column) : 0.0f;
+      int64_t at = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATE_UP);
+      bias[c][upper] = p.bias && at < p.n ? load_float<DTYPE>(p.bias, at) : 0.0f;
     }
   }
+  int token = lane / PIECES, last = min(own.end * 8, p.m - token0);
+  uint16_t *to = static_cast<uint16_t *>(p.y) + (token0 + token) * width + column;
+  if (column >= width || token >= ROWS) last = 0;
+  uint32_t put = staging + lane % 8 * PITCH + lane / 8 % PIECES * 16;
+  uint32_t take = staging + lane / PIECES * PITCH + lane % PIECES * 16;
 #pragma unroll
-  for (int first = 0; first < N / 8; first += BATCH) {
-    constexpr int BLOCKS = N / 8 < BATCH ? N / 8 : BATCH;
+  for (int first = 0; first < N; first += STAGED, to += STAGED * width) {
+    if (first >= own.end * 8 || first + STAGED <= own.first * 8) continue;
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
-      if (first + i >= N / 8) break;
+    for (int i = 0; i < STAGED / 8; i++) {
       uint32_t matrices[PIECES];
 #pragma unroll
       for (int c = 0; c < C; c++) {
-        const float *s = &sum[c][(first + i) * 4];
+        const float *s = &sum[c][(first / 8 + i) * 4];
         float low0 = s[0] + bias[c][0], low1 = s[1] + bias[c][0], up0 = s[2] + bias[c][1], up1 = s[3] + bias[c][1];
         if constexpr (GATE_UP) {
           matrices[c] = round_pair<DTYPE>(silu(low0) * up0, silu(low1) * up1);
@@ -129,59 +153,42 @@ __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t st
           matrices[c * 2 + 1] = round_pair<DTYPE>(up0, up1);
         }
       }
-      store_transposed<PIECES>(staging + (i * 8 + lane % 8) * PITCH + lane / 8 % PIECES * 16, matrices);
+      store_transposed<PIECES>(put + i * 8 * PITCH, matrices);
     }
     __syncwarp();
 #pragma unroll
-    for (int i = lane; i < BLOCKS * 8 * PIECES; i += 32) {
-      int token = token0 + first * 8 + i / PIECES;
-      int64_t column = column0 + i % PIECES * 8;
-      if (first * 8 + i / PIECES < N && token < p.m && column < width)
-        *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(p.y) + token * width + column) =
-            load_shared16(staging + i / PIECES * PITCH + i % PIECES * 16);
+    for (int i = 0; i < STAGED; i += ROWS) {
+      int at = first + i + token;
+      if (at >= own.first * 8 && at < last) store_global16(to + i * width, load_shared16(take + i * PITCH));
     }
     __syncwarp();
   }
-}
-
-/* Staging of a warp's results: 16 tokens. */
-__host__ __device__ constexpr int staging_bytes(int c)
-{
-  return 16 * (c * 32 + 16);
 }
 
 template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, int STEPS, int CLUSTER>
 __device__ __forceinline__ void consume(const wgmma_params &p, ring<G * C, N> r, int cluster, int rank)
 {
   int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, group = threadIdx.x / 128;
-  uint32_t staging = r.staging(p) + threadIdx.x / 32 * staging_bytes(C);
+  uint32_t staging = r.staging(p) + threadIdx.x / 32 * staging_bytes(C, N);
   asm volatile("griddepcontrol.wait;" ::: "memory");
   int range = work_list::split_range(p, cluster), place = rank * G + group; /* of this warpgroup in a range */
   work w;
   for (work_list list(p, cluster); list.next(p, w);) {
     float sum[C][N / 2];
-    if constexpr (N <= FEW_TOKENS) {
+    token_blocks own = {0, N / 8};
+    if constexpr (N <= FEW_TOKENS)
       multiply_few<DTYPE, GROUPS, G * C, C, N>(p, r, w, group, warp, lane, sum);
-      if (w.first > 0) {
-        send_partial<G, C, N>(p, range, group, sum);
-        continue;
-      }
-      if (w.last < p.k_tiles) receive_partials<G, C, N>(p, range, w, group, sum);
-    } else {
+    else
       multiply<DTYPE, GROUPS, G * C, C, N, STEPS, CLUSTER>(p, r, w, group, warp, lane, sum);
-      if (w.first > 0) {
-        write_partial<G * CLUSTER, C, N>(p, range, place, sum);
-        continue;
-      }
-      if (w.last < p.k_tiles) add_partials<G * CLUSTER, C, N>(p, range, w, place, sum);
-    }
+    if (w.last - w.first < p.k_tiles) own = exchange_partials<G * CLUSTER, C, N>(p, range, w, place, sum);
+    if (own.first == own.end) continue;
     int row_tile, token_tile;
     place_of_tile(p, w.tile, row_tile, token_tile);
     int64_t row0 = packed_row((static_cast<int64_t>(row_tile) * CLUSTER + rank) * G * C + group * C, warp, 0);
     if (p.gate_up)
-      write_results<DTYPE, C, N, true>(p, staging, row0, token_tile * N, lane, sum);
+      write_results<DTYPE, C, N, true>(p, staging, row0, token_tile * N, own, lane, sum);
     else
-      write_results<DTYPE, C, N, false>(p, staging, row0, token_tile * N, lane, sum);
+      write_results<DTYPE, C, N, false>(p, staging, row0, token_tile * N, own, lane, sum);
   }
 }
 
@@ -191,9 +198,9 @@ __host__ __device__ constexpr int producer_registers(int blocks_per_sm)
   return blocks_per_sm == 1 ? 40 : 32;
 }
 
-__host__ __device__ constexpr int consumer_registers(int blocks_per_sm)
+__host__ __device__ constexpr int consumer_registers(int warpgroups, int blocks_per_sm)
 {
-  return blocks_per_sm == 1 ? 232 : 104;
+  return warpgroups == 3 ? 152 : blocks_per_sm == 1 ? 232 : 104;
 }
 
 /* G warpgroups of C column tiles each, N tokens, GROUPS of scales in 128 inputs; CLUSTER blocks share their tokens. */
@@ -226,12 +233,12 @@ __global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
     if (threadIdx.x % 32 == 0) {
       if (warp >= X_WARP)
         produce_x<G * C, N, CLUSTER>(&map, p, r, cluster, rank, warp - X_WARP);
-      else if (warp < G * C / 2)
+      else if (warp < (G * C + 1) / 2)
         produce_weights<G * C, N, CLUSTER>(p, r, cluster, rank, warp);
     }
     __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(BLOCKS_PER_SM)));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, BLOCKS_PER_SM)));
     constexpr int STEPS = BLOCKS_PER_SM == 1 ? 4 : 2;
     consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, r, cluster, rank);
   }

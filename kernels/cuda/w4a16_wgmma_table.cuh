@@ -7,9 +7,8 @@
 
 namespace w4a16 {
 
-template <yk_dtype DTYPE, int N, int C, int BLOCKS_PER_SM, int CLUSTER> wgmma_variant variant(double unit_us)
+template <yk_dtype DTYPE, int N, int G, int C, int BLOCKS_PER_SM, int CLUSTER> wgmma_variant variant(double unit_us)
 {
-  constexpr int G = 2;
   return {N,
           G,
           C,
@@ -24,10 +23,11 @@ template <yk_dtype DTYPE, int N, int C, int BLOCKS_PER_SM, int CLUSTER> wgmma_va
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 8, 1, 2, 1>(0.33),   variant<DTYPE, 8, 2, 2, 1>(0.63),   variant<DTYPE, 16, 1, 2, 1>(0.36),
-      variant<DTYPE, 16, 2, 2, 1>(0.66),  variant<DTYPE, 32, 1, 2, 1>(0.50),  variant<DTYPE, 64, 1, 2, 1>(0.70),
-      variant<DTYPE, 64, 2, 1, 1>(1.19),  variant<DTYPE, 128, 1, 1, 1>(0.89), variant<DTYPE, 128, 2, 1, 1>(1.75),
-      variant<DTYPE, 256, 1, 1, 2>(1.72),
+      variant<DTYPE, 8, 2, 1, 2, 1>(0.351),   variant<DTYPE, 8, 2, 2, 2, 1>(0.580),
+      variant<DTYPE, 16, 2, 1, 2, 1>(0.344),  variant<DTYPE, 16, 2, 2, 2, 1>(0.607),
+      variant<DTYPE, 32, 2, 1, 2, 1>(0.507),  variant<DTYPE, 64, 2, 1, 2, 1>(0.451),
+      variant<DTYPE, 128, 2, 1, 1, 1>(0.790), variant<DTYPE, 128, 3, 1, 1, 1>(1.186),
+      variant<DTYPE, 128, 2, 2, 1, 1>(1.530), variant<DTYPE, 256, 2, 1, 1, 2>(1.515),
   };
   return {table, static_cast<int>(sizeof table / sizeof table[0])};
 }

@@ -16,16 +16,16 @@ struct wgmma_params {
   const uint8_t *packed;
   const void *bias;
   void *y;
-  float *partial;  /* [block][TILE COLUMNS x N] */
-  uint32_t *flags; /* [block][warpgroup], zero between launches */
+  float *partial; /* [range][TILE COLUMNS x N], zero between launches */
   int m, n;
   int k_tiles, tile_bytes, column_tiles;
   int row_tiles, token_tiles; /* work tiles along columns and tokens */
   int clusters;               /* of the grid */
   int split_tiles;            /* the first tiles are cut along K ... */
   int split_blocks;           /* ... into so many ranges ... */
-  int range_units;            /* ... of so many K tiles, */
-  int longer_ranges;          /* the first so many one longer */
+  int cuts;                   /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
+  int range_units;            /* ... so many K tiles, */
+  int longer_ranges;          /* the first so many one more */
   int stages;
   bool gate_up;
 };
@@ -41,6 +41,7 @@ struct work_list {
 
   __device__ __forceinline__ static int range_start(const wgmma_params &p, int range)
   {
+    if (p.cuts) return range / p.cuts * p.k_tiles + range % p.cuts * p.k_tiles / p.cuts;
     return range * p.range_units + min(range, p.longer_ranges);
   }
 
