@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
 #include "parallel/allreduce_p2p.h"
 #include "parallel/comm_nccl.h"
@@ -57,19 +58,28 @@ static yk_status auto_all_reduce_sum(yk_comm *base, void *data, int64_t count, y
   return blamed(comm, yk_p2p_all_reduce_sum(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
 
-static yk_p2p_route route_of(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
+/* Rows of one launch of a sum over peer pointers; 0: over NCCL. */
+static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
 {
-  return comm->p2p ? yk_p2p_route_of_rows(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : YK_P2P_NONE;
+  return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
 }
 
 static yk_status auto_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *args, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
+  int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
   YK_TRY(enter(comm, err));
-  if (route_of(comm, args->n_rows, row_bytes) == YK_P2P_NONE)
-    return comm->nccl->ops->sum_add_norm(comm->nccl, args, err);
-  return blamed(comm, yk_p2p_sum_add_norm(comm->p2p, args, base->dev->dtype, comm->stream, err), err);
+  if (n_rows == 0) return comm->nccl->ops->sum_add_norm(comm->nccl, args, err);
+  for (int64_t first = 0; first < args->n_rows; first += n_rows) {
+    yk_sum_add_norm_args rows = *args;
+    rows.partial = (char *)args->partial + first * row_bytes;
+    rows.residual = (char *)args->residual + first * row_bytes;
+    if (args->y) rows.y = (char *)args->y + first * row_bytes;
+    rows.n_rows = (int32_t)yk_min_i64(n_rows, args->n_rows - first);
+    YK_TRY(blamed(comm, yk_p2p_sum_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
+  }
+  return YK_OK;
 }
 
 static yk_status auto_gather(yk_comm *base, const void *src, void *dst, int64_t n_bytes, yk_err *err)
@@ -170,5 +180,6 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
 yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows)
 {
   const auto_comm *end = (const auto_comm *)comm;
-  return route_of(end, n_rows, end->row_bytes);
+  int64_t at_once = rows_at_once(end, n_rows, end->row_bytes);
+  return at_once > 0 ? yk_p2p_route_of_rows(yk_p2p_get_options(end->p2p), at_once, end->row_bytes) : YK_P2P_NONE;
 }

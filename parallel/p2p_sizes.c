@@ -4,9 +4,12 @@
 
 #include "base/checked.h"
 
+/* Larger sums go over NCCL. */
+enum { MOST_LAUNCHES = 4 };
+
 enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192, DEAD_WORD_BYTES = 256 };
 
-/* Beyond this NCCL takes over; up to here it was slower wherever measured. */
+/* Of one launch; slots take about 12 times as much. Up to here NCCL was slower wherever measured. */
 static const int64_t most_bytes = INT64_C(8) << 20;
 
 int64_t yk_p2p_one_shot_default(int n_ranks)
@@ -38,6 +41,13 @@ yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows,
 {
   if (row_bytes <= 0 || row_bytes % PACKET_BYTES != 0 || row_bytes > options->max_row_bytes) return YK_P2P_NONE;
   return by_size(options, n_rows * row_bytes);
+}
+
+int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes)
+{
+  if (n_rows <= 0 || yk_p2p_route_of_rows(options, 1, row_bytes) == YK_P2P_NONE) return 0;
+  int64_t n_launches = yk_ceil_div_i64(n_rows, options->max_bytes / row_bytes);
+  return n_launches <= MOST_LAUNCHES ? yk_ceil_div_i64(n_rows, n_launches) : 0;
 }
 
 /* Rows of no meaning: as short as fills the blocks, but 2 KiB to 8 KiB. */

@@ -38,7 +38,11 @@ int64_t yk_p2p_one_shot_default(int n_ranks);
 /* yk_p2p_route_of_rows - how n_rows rows of row_bytes go; YK_P2P_NONE: not this way. */
 yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes);
 
-/* yk_p2p_route_of_array - the same of n_bytes without rows. row_bytes: what they are cut into, the last one maybe short. */
+/* yk_p2p_rows_at_once - rows of one launch of a sum of n_rows: all of them, or an even share where a few launches together
+ *   take them; 0: not this way.                                                                                      */
+int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes);
+
+/* yk_p2p_route_of_array - how n_bytes without rows go. row_bytes: what they are cut into, the last one maybe short. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes);
 
 /* Slots on each device: packets of 16 bytes for a block, a set and a source rank. */

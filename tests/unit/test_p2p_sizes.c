@@ -47,6 +47,26 @@ static void the_route_follows_the_size(void **state)
   }
 }
 
+static void more_rows_take_a_few_launches_of_equal_size(void **state)
+{
+  (void)state;
+  const int64_t row = 8 * KIB;
+  yk_p2p_options o = yk_p2p_options_for(4, 1 << 20, row, 60);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 1, row), 1);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 1024, row), 1024);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 1025, row), 513);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 2048, row), 1024);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 4096, row), 1024);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 4097, row), 0);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 1, row + 2), 0);
+  assert_int_equal(yk_p2p_rows_at_once(&o, 0, row), 0);
+  yk_p2p_options small = yk_p2p_options_for(4, 3, row, 60); /* room for what was announced */
+  assert_int_equal(yk_p2p_rows_at_once(&small, 3, row), 3);
+  yk_p2p_options none = yk_p2p_options_for(4, 64, 1001 * 2, 60);
+  assert_int_equal(yk_p2p_rows_at_once(&none, 1, 1001 * 2), 0);
+  assert_int_equal(yk_p2p_rows_at_once(&none, 1, 2000), 0);
+}
+
 static void rows_that_packets_do_not_fill_go_elsewhere(void **state)
 {
   (void)state;
@@ -98,9 +118,9 @@ static void a_rank_is_waited_for_less_long_than_a_step_may_take(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_route_follows_the_size),
-                                     cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere),
-                                     cmocka_unit_test(every_message_finds_room),
-                                     cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_route_follows_the_size), cmocka_unit_test(more_rows_take_a_few_launches_of_equal_size),
+      cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere), cmocka_unit_test(every_message_finds_room),
+      cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
