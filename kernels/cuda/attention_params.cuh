@@ -63,10 +63,11 @@ template <typename T>
 cudaError_t launch_prefill_sm90(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 template <typename T> cudaError_t launch_plain(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 
-/* Launch so that the start overlaps the end of the kernel before; the kernel calls wait_for_previous_kernel. */
+/* Launch so that the start overlaps the end of the kernel before, on GPUs that can; the kernel calls
+ * wait_for_previous_kernel. */
 template <typename... Args>
-cudaError_t launch_overlapped(void (*kernel)(Args...), int grid, int block, size_t smem_bytes, cudaStream_t stream,
-                              Args... args)
+cudaError_t launch_overlapped(const yk_cuda_attention &device, void (*kernel)(Args...), int grid, int block,
+                              size_t smem_bytes, cudaStream_t stream, Args... args)
 {
   cudaError_t rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem_bytes);
   if (rc != cudaSuccess) return rc;
@@ -79,7 +80,7 @@ cudaError_t launch_overlapped(void (*kernel)(Args...), int grid, int block, size
   config.dynamicSmemBytes = smem_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = device.cc_major >= 9 ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, args...);
 }
 

@@ -494,8 +494,8 @@ cudaError_t launch_prefill_sm90_as(const yk_cuda_attention &device, const params
   if (rc == cudaSuccess) rc = encode_map<T>(device, p, p.v, &v_map);
   if (rc != cudaSuccess) return rc;
   return launch_overlapped<params, CUtensorMap, CUtensorMap, int32_t>(
-      prefill_sm90_kernel<T, HD>, device.n_sms, PREFILL_THREADS, sizeof(prefill_shared<HD>), stream, p, k_map, v_map,
-      TILE_ROWS / max_heads_per_kv(p.heads));
+      device, prefill_sm90_kernel<T, HD>, device.n_sms, PREFILL_THREADS, sizeof(prefill_shared<HD>), stream, p, k_map,
+      v_map, TILE_ROWS / max_heads_per_kv(p.heads));
 }
 
 template <typename T>

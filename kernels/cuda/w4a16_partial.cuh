@@ -85,8 +85,7 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
     /* The piece that is written last, so that waiting takes no bandwidth from those who still work. A warp leaves as one:
      * else the compiler has every lane work out the addresses of the next tile's products for itself, in their loop. */
     const float4 *last = from[AHEAD - 1] + ((C - 1) * BLOCKS + me.own.end - 1) * 128;
-    while (!__all_sync(~0u, is_written(load_partial(last)))) {
-    }
+    while (!__all_sync(~0u, is_written(load_partial(last)))) continue;
 #pragma unroll
     for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
       if (i0 % BLOCKS >= me.own.end || (BATCH < BLOCKS && i0 % BLOCKS + BATCH <= me.own.first)) continue;
@@ -127,6 +126,7 @@ __device__ __forceinline__ token_blocks exchange_partials(const wgmma_params &p,
                                                           float (&sum)[C][N / 2])
 {
   constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS, BATCH = PIECES < 8 ? PIECES : C == 1 ? 8 : 4;
+  constexpr int AHEAD = PIECES < 8 ? 8 / PIECES : 1;
   participant me = participant_of(p, range, w, BLOCKS);
   float4 *to = partial_of<C, N>(p, range, G, group);
 #pragma unroll
@@ -142,7 +142,7 @@ __device__ __forceinline__ token_blocks exchange_partials(const wgmma_params &p,
   if (SMALL < BATCH && me.own.end - me.own.first <= BLOCKS / 3)
     receive_partials<G, C, N, SMALL, BATCH / SMALL>(p, me, group, sum);
   else
-    receive_partials < G, C, N, BATCH, PIECES<8 ? 8 / PIECES : 1>(p, me, group, sum);
+    receive_partials<G, C, N, BATCH, AHEAD>(p, me, group, sum);
   return me.own;
 }
 
