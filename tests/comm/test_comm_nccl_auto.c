@@ -10,7 +10,8 @@
 #include "parallel/comm_auto.h"
 #include "parallel/links_p2p.h"
 
-enum { HIDDEN = 4096, MAX_ROWS = 2048, MOST_BYTES = 8 << 20 };
+enum { HIDDEN = 4096, MAX_ROWS = 2048 };
+enum { MOST_BYTES = 8 << 20, MOST_LAUNCHES = 4 }; /* of one launch over peer pointers; of a sum of rows */
 static const double step_limit_s = 2;
 
 static void create(yk_device *const *devs, int n_ranks, int32_t hidden, yk_comm **comms)
@@ -40,7 +41,8 @@ static bool all_reach_each_other(int n_ranks)
 
 static int n_gpus_tested;
 
-/* Over NCCL each hop rounds; else sums are rounded once. */
+/* Over NCCL each hop rounds; else sums are rounded once. A large array goes over NCCL where as many rows do not: the looser
+ * of both. */
 static double rounding_steps(int n_ranks, comm_shape shape)
 {
   int64_t row_bytes = shape.hidden * INT64_C(2);
@@ -53,7 +55,7 @@ static void the_way_follows_the_size(void **state)
   (void)state;
   for (int n_ranks = 2; n_ranks <= n_gpus_tested; n_ranks++) {
     if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* ends take long to open */
-    const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2);
+    const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2), most_rows = MOST_BYTES / (HIDDEN * 2);
     const bool reach = all_reach_each_other(n_ranks);
     yk_device *devs[YK_MAX_RANKS];
     yk_comm *comms[YK_MAX_RANKS];
@@ -63,9 +65,11 @@ static void the_way_follows_the_size(void **state)
       assert_int_equal(yk_comm_auto_route(comms[rank], 1), reach ? YK_P2P_ONE_SHOT : YK_P2P_NONE);
       assert_int_equal(yk_comm_auto_route(comms[rank], crossover), reach ? YK_P2P_ONE_SHOT : YK_P2P_NONE);
       assert_int_equal(yk_comm_auto_route(comms[rank], crossover + 1), reach ? YK_P2P_TWO_SHOT : YK_P2P_NONE);
-      assert_int_equal(yk_comm_auto_route(comms[rank], MOST_BYTES / (HIDDEN * 2)),
+      for (int64_t n_rows = most_rows; n_rows <= MOST_LAUNCHES * most_rows; n_rows += most_rows - 1)
+        assert_int_equal(yk_comm_auto_route(comms[rank], n_rows), reach ? YK_P2P_TWO_SHOT : YK_P2P_NONE);
+      assert_int_equal(yk_comm_auto_route(comms[rank], MOST_LAUNCHES * most_rows),
                        reach ? YK_P2P_TWO_SHOT : YK_P2P_NONE);
-      assert_int_equal(yk_comm_auto_route(comms[rank], MOST_BYTES / (HIDDEN * 2) + 1), YK_P2P_NONE);
+      assert_int_equal(yk_comm_auto_route(comms[rank], MOST_LAUNCHES * most_rows + 1), YK_P2P_NONE);
     }
     for (int rank = 0; rank < n_ranks; rank++) comms[rank]->ops->destroy(comms[rank]);
     create(devs, n_ranks, 1001, comms); /* no whole packets: no slots at all, on the same devices */
