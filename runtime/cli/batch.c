@@ -43,7 +43,8 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   const yk_option_group groups[] = {{"Input and output", own, sizeof own / sizeof own[0]},
                                     yk_sampling_options_group(&options->sampling),
                                     yk_model_options_group(&options->model)};
-  const yk_command command = {"yoke batch", "--model DIR [options] INPUT -o OUTPUT", about, examples, groups, 3};
+  const yk_command command = {
+      "yoke batch", "--model DIR [options] INPUT -o OUTPUT", about, examples, groups, 3, .takes_operands = true};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;

@@ -26,7 +26,11 @@ int yk_cli_failure(const yk_err *err)
 bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments *arguments, int *exit_code)
 {
   yk_err err = YK_ERR_INIT;
-  if (yk_options_parse(command, argc, argv, arguments, &err) != YK_OK) {
+  yk_options_parse(command, argc, argv, arguments, &err);
+  if (err.code == YK_OK && !arguments->help && arguments->n_operands && !command->takes_operands)
+    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"%s%s", arguments->operands[0],
+               command->instead ? "; " : "", command->instead ? command->instead : "");
+  if (err.code != YK_OK) {
     *exit_code = yk_cli_usage_error(command, &err);
     return false;
   }

@@ -21,7 +21,8 @@ int yk_cli_plan(int argc, char **argv);
 int yk_cli_batch(int argc, char **argv);
 int yk_cli_score(int argc, char **argv);
 
-/* yk_cli_begin - parse the options. True: go on. False: *exit_code is final, help or the error has been printed.      */
+/* yk_cli_begin - parse the options, and refuse operands where the command takes none. True: go on. False: *exit_code is final,
+ *   help or the error has been printed.                                                                               */
 bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments *arguments, int *exit_code);
 
 /* yk_cli_usage_error - print err and where to find help; returns YK_EXIT_USAGE. */

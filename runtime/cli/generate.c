@@ -62,14 +62,13 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
       "given, standard input is the prompt, less one newline at its end.",
       examples,
       groups,
-      sizeof groups / sizeof groups[0]};
+      sizeof groups / sizeof groups[0],
+      .instead = "prompts follow --prompt"};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (arguments.n_operands)
-    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"; prompts follow --prompt", arguments.operands[0]);
-  else if (options->format != FORMAT_JSON && options->sampling.n_logprobs >= 0)
+  if (options->format != FORMAT_JSON && options->sampling.n_logprobs >= 0)
     yk_err_set(&err, YK_E_INVAL, "--logprobs: expected --format json with it, found --format text");
   else if (options->format != FORMAT_JSON && options->sampling.n_prompt_logprobs >= 0)
     yk_err_set(&err, YK_E_INVAL, "--prompt-logprobs: expected --format json with it, found --format text");

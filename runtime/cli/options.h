@@ -51,6 +51,8 @@ typedef struct yk_command {
   const char *examples;
   const yk_option_group *groups;
   size_t n_groups;
+  bool takes_operands;
+  const char *instead; /* where it takes none: "prompts follow --prompt"; or NULL */
 } yk_command;
 
 /* What parsing left over. */

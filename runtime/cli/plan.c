@@ -43,16 +43,12 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
       "them and of sums over them give. Loads no weights.",
       examples,
       groups,
-      2};
+      .n_groups = 2};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (arguments.n_operands)
-    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"", arguments.operands[0]);
-  else
-    yk_model_options_apply(&options->model, &engine, &err);
-  if (err.code == YK_OK) return true;
+  if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK) return true;
   *exit_code = yk_cli_usage_error(&command, &err);
   return false;
 }

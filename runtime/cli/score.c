@@ -62,14 +62,13 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
   };
   const yk_option_group groups[] = {{"Text and windows", own, sizeof own / sizeof own[0]},
                                     yk_model_options_group(&options->model)};
-  const yk_command command = {"yoke score", "--model DIR [options]", about, examples, groups, 2};
+  const yk_command command = {
+      "yoke score", "--model DIR [options]", about, examples, groups, 2, .instead = "the text follows --text"};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (arguments.n_operands)
-    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"; the text follows --text", arguments.operands[0]);
-  else if (options->texts.n > 1)
+  if (options->texts.n > 1)
     yk_err_set(&err, YK_E_INVAL, "expected one text, found %zu", options->texts.n);
   else if (options->tokens && options->format != FORMAT_JSON)
     yk_err_set(&err, YK_E_INVAL, "--tokens: expected --format json with it, found --format text");

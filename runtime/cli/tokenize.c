@@ -242,7 +242,7 @@ static int convert(const direction *way, int argc, char **argv)
       {"format", NULL, YK_OPTION_CHOICE, &c.format, .help = "of input and output, see above", .choices = format_names},
   };
   const yk_option_group groups[] = {{"Options", options, sizeof options / sizeof options[0]}};
-  const yk_command command = {way->name, way->usage, way->about, way->examples, groups, 1};
+  const yk_command command = {way->name, way->usage, way->about, way->examples, groups, 1, .takes_operands = true};
   yk_arguments arguments;
   int exit_code;
   if (!yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) return exit_code;

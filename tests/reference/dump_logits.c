@@ -84,16 +84,13 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .min = 0, .max = 1 << 20},
   };
   const yk_option_group groups[] = {{"Sequences", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
-  const yk_command command = {
-      "dump_logits", "--model DIR --ids FILE --lengths LIST --out FILE [options]", about, examples, groups, 2};
+  const yk_command command = {"dump_logits", "--model DIR --ids FILE --lengths LIST --out FILE [options]",
+                              about,         examples,
+                              groups,        .n_groups = 2};
   yk_arguments arguments;
   yk_err err = YK_ERR_INIT;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
-  if (arguments.n_operands)
-    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"", arguments.operands[0]);
-  else
-    apply(o, engine, &err);
-  if (err.code == YK_OK) return true;
+  if (apply(o, engine, &err) == YK_OK) return true;
   *exit_code = yk_cli_usage_error(&command, &err);
   return false;
 }
