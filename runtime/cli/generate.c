@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -189,13 +188,6 @@ static void print_summary(generation *session)
   yk_log_write(log, YK_LOG_INFO, "%zu request%s (%zu failed): %lld prompt tokens, %lld output tokens", session->n,
                session->n > 1 ? "s" : "", session->n_failed, (long long)prompt_tokens, (long long)output_tokens);
   print_rates(session);
-  for (int rank = 0; rank < info->n_ranks; rank++) {
-    const yk_rank_memory *memory = &info->memory[rank];
-    char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
-    yk_log_write(log, YK_LOG_INFO, "rank %d: weights %s, KV %s, workspace %s", rank,
-                 yk_bytes_format(memory->weight_bytes, weights), yk_bytes_format(memory->kv_bytes, kv),
-                 yk_bytes_format(memory->workspace_bytes, workspace));
-  }
 }
 
 static yk_status run_session(generation *session, yk_err *err)
