@@ -1,15 +1,16 @@
-/* w4a16_wgmma.cuh - the Hopper path: one persistent kernel for every number of tokens.
+/* w4a16_wgmma.cuh - the Hopper path: one persistent kernel for any number of tokens; few go to w4a16_decode where it is faster.
  *
  * The problem is transposed: columns of W are the rows of wgmma's A operand, expanded in registers; tokens are the
  * columns of B, which wgmma reads from shared memory (up to 32 tokens: mma.sync, tokens by ldmatrix). Producer warps fill
  * a ring of stages, each 128 inputs of 64 R columns of packed weights (bulk copies) and of N tokens of x (tensor map,
- * 128-byte swizzle, zeros past the edges); two warpgroups consume them. Weights of the first stages are fetched before
- * griddepcontrol.wait: they do not depend on the kernel before.
+ * 128-byte swizzle, zeros past the edges); two or three warpgroups consume them. Weights of the first stages are fetched
+ * before griddepcontrol.wait: they do not depend on the kernel before.
  *
  * Work: tiles of 64 R columns by N tokens. Tiles that do not fill whole waves are cut along K into ranges, one a block.
  * Where each is a part of one tile, the blocks of a tile exchange partial sums and each finishes a share of its tokens.
  * Else the block that holds a tile's first inputs finishes it; the others' sums are ready by then, since a block works on
- * the tile that it does not finish first. All blocks run at once, so all may wait.                                     */
+ * the tile that it does not finish first. All may wait for all, since all run at once: there are never more blocks than
+ * multiprocessors, and the GPU places all blocks of a grid before any of the next, of other streams too.               */
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 
