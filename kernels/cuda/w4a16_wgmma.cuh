@@ -1,4 +1,5 @@
-/* w4a16_wgmma.cuh - the Hopper path: one persistent kernel for any number of tokens; few go to w4a16_decode where it is faster.
+/* w4a16_wgmma.cuh - the Hopper path: one persistent kernel for any number of tokens. Up to 8 go to w4a16_decode.cuh where
+ * that is faster.
  *
  * The problem is transposed: columns of W are the rows of wgmma's A operand, expanded in registers; tokens are the
  * columns of B, which wgmma reads from shared memory (up to 32 tokens: mma.sync, tokens by ldmatrix). Producer warps fill
