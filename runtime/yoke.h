@@ -94,6 +94,7 @@ typedef struct yk_engine_info {
   int n_ranks;
   int32_t vocab_size, n_layers, hidden_size;
   int32_t max_model_tokens, max_seqs, max_batched_tokens;
+  int32_t default_max_tokens; /* max_new_tokens of the model's generation_config.json; 0: it has none */
   int64_t kv_capacity_tokens; /* what the smallest rank can hold */
   bool has_tokenizer;
   double load_s;

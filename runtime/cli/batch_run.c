@@ -255,7 +255,7 @@ static void prepare(yk_batch_run *run)
   yk_request_options request;
   yk_engine_get_info(run->engine, &info);
   yk_request_options_init(run->engine, &request);
-  yk_sampling_options_apply(run->sampling, INT32_MAX, &request.sampling);
+  yk_sampling_options_apply(run->sampling, info.default_max_tokens, INT32_MAX, &request.sampling);
   run->defaults = request.sampling;
   run->max_model_tokens = info.max_model_tokens;
   if (run->max_in_flight == 0) run->max_in_flight = 2 * (size_t)info.max_seqs;

@@ -91,7 +91,8 @@ static yk_status submit(generation *session, const yk_prompt *prompt, yk_request
     request.ids = ids;
   }
   int64_t left_tokens = session->info.max_model_tokens - (int64_t)request.n_ids;
-  yk_sampling_options_apply(&session->options->sampling, left_tokens, &request.sampling);
+  yk_sampling_options_apply(&session->options->sampling, session->info.default_max_tokens, left_tokens,
+                            &request.sampling);
   yk_status status = yk_engine_submit(session->engine, &request, out, err);
   free(ids);
   return status;

@@ -30,7 +30,8 @@ void yk_sampling_options_init(yk_sampling_options *options)
   *options = (yk_sampling_options){.max_tokens = YK_DEFAULT_MAX_TOKENS, .n_logprobs = -1, .n_prompt_logprobs = -1};
   const yk_option table[] = {
       {"max-tokens", "n", YK_OPTION_INT, &options->max_tokens, "N",
-       .help = "most tokens to generate for a prompt; -1: all that the context leaves", .min = -1, .max = INT32_MAX,
+       .help = "most tokens to generate for a prompt; -1: all that the context leaves",
+       .fallback = "the model's generation_config.json, else 128", .min = -1, .max = INT32_MAX,
        .given = &options->max_tokens_given},
       {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "do not stop before", .max = INT32_MAX},
       {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 takes the likeliest token",
@@ -104,7 +105,8 @@ uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t s
   return hash;
 }
 
-void yk_sampling_options_apply(const yk_sampling_options *options, int64_t left_tokens, yk_sampling *sampling)
+void yk_sampling_options_apply(const yk_sampling_options *options, int32_t model_max_tokens, int64_t left_tokens,
+                               yk_sampling *sampling)
 {
   if (options->temperature_given) sampling->temperature = (float)options->temperature;
   if (options->top_k_given) sampling->top_k = options->top_k;
@@ -114,8 +116,10 @@ void yk_sampling_options_apply(const yk_sampling_options *options, int64_t left_
   sampling->frequency_penalty = (float)options->frequency_penalty;
   sampling->presence_penalty = (float)options->presence_penalty;
   sampling->max_tokens = options->max_tokens;
-  if (!options->max_tokens_given)
-    sampling->max_tokens = (int32_t)yk_min_i64(options->max_tokens, yk_max_i64(left_tokens, 1));
+  if (!options->max_tokens_given) {
+    int32_t wanted = model_max_tokens > 0 ? model_max_tokens : options->max_tokens;
+    sampling->max_tokens = (int32_t)yk_min_i64(wanted, yk_max_i64(left_tokens, 1));
+  }
   sampling->min_tokens = options->min_tokens;
   sampling->ignore_eos = options->ignore_eos;
   sampling->stop_ids = options->stop_ids;

@@ -30,8 +30,9 @@ yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
 
 /* yk_sampling_options_apply - put what was given over the model's own in *sampling, which points into *options afterwards.
- *   left_tokens: what the context leaves beside the prompt; bounds the default of max_tokens, but not what is given,
- *   which the engine refuses with its legal range.                                                                    */
-void yk_sampling_options_apply(const yk_sampling_options *options, int64_t left_tokens, yk_sampling *sampling);
+ *   model_max_tokens: its default of max_tokens, or 0. left_tokens: what the context leaves beside the prompt; bounds
+ *   that default, but not what is given, which the engine refuses with its legal range.                               */
+void yk_sampling_options_apply(const yk_sampling_options *options, int32_t model_max_tokens, int64_t left_tokens,
+                               yk_sampling *sampling);
 
 #endif

@@ -48,6 +48,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .max_model_tokens = s->limits.max_model_tokens,
                              .max_seqs = s->limits.max_seqs,
                              .max_batched_tokens = s->limits.max_tokens,
+                             .default_max_tokens = config->generation.max_new_tokens,
                              .kv_capacity_tokens = plan->kv_tokens,
                              .has_tokenizer = e->tokenizer != NULL};
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);

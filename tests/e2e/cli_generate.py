@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -102,6 +103,15 @@ class Json(Base):
             result = self.tiny(*options, *limit)[0]
             self.assertEqual(result["finish_reason"], "length")
             self.assertEqual(result["usage"], {"prompt_tokens": 4, "completion_tokens": 36, "total_tokens": 40})
+
+    def test_the_model_says_how_much(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copytree(TINY, os.path.join(folder, "model"))
+            with open(os.path.join(model, "generation_config.json"), "w", encoding="utf-8") as file:
+                json.dump({"max_new_tokens": 7}, file)
+            options = ("generate", "--model", model, *harness.ON, "--ignore-eos", "--token-ids", "5,6,7,8")
+            for given, n_tokens in (((), 7), (("--max-model-len", 10), 6), (("--max-tokens", 9), 9)):
+                self.assertEqual(len(self.run_json(*options, *given)[0]["token_ids"]), n_tokens)
 
     def test_prompt_logprobs(self):
         options = ("--token-ids", "5,6,7,8", "--prompt-logprobs", 2)
