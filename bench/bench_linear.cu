@@ -18,46 +18,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/w4a16.h"
+#include "bench/linear_check.cuh"
+
+using namespace linear;
 
 namespace {
-
-void fail(const char *what, const char *why)
-{
-  std::fprintf(stderr, "bench_linear: %s: %s\n", what, why);
-  std::exit(1);
-}
-
-void check(cudaError_t error, const char *what)
-{
-  if (error != cudaSuccess) fail(what, cudaGetErrorString(error));
-}
-
-void check(cublasStatus_t status, const char *what)
-{
-  if (status != CUBLAS_STATUS_SUCCESS) fail(what, cublasGetStatusString(status));
-}
-
-void check(yk_status status, const yk_err &err)
-{
-  if (status != YK_OK) fail("product", err.message);
-}
-
-/* Device memory with one owner. */
-template <typename T> struct device_array {
-  T *data = nullptr;
-  size_t count = 0;
-  explicit device_array(size_t n) : count(n)
-  {
-    check(cudaMalloc(&data, std::max<size_t>(n, 1) * sizeof(T)), "memory");
-  }
-  ~device_array()
-  {
-    cudaFree(data);
-  }
-  device_array(const device_array &) = delete;
-  device_array &operator=(const device_array &) = delete;
-};
 
 struct options {
   std::vector<int64_t> ms = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
@@ -68,7 +33,7 @@ struct options {
   int repeats = 11;
   double bandwidth = 4.35e12, peak = 640e12; /* of an H200, for the floor */
   size_t cold_bytes = 200u << 20;
-  const char *json = nullptr;
+  const char *json = nullptr, *commit = "";
   bool check_only = false, cublas = true, fused = true;
   uint64_t seed = 0;
 };
@@ -113,86 +78,6 @@ double marlin_us(const shape &s, int64_t m)
   return 0;
 }
 
-/* ---- data and reference ------------------------------------------------------------------------------------------ */
-
-__device__ uint64_t mix(uint64_t v)
-{
-  v += 0x9E3779B97F4A7C15u;
-  v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9u;
-  v = (v ^ v >> 27) * 0x94D049BB133111EBu;
-  return v ^ v >> 31;
-}
-
-__global__ void fill_words(uint32_t *out, size_t n, uint64_t seed)
-{
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
-    out[i] = static_cast<uint32_t>(mix(seed * 0x100000001B3u + i));
-}
-
-/* Uniform in [low, high), rounded to dtype. */
-__global__ void fill_halves(uint16_t *out, size_t n, yk_dtype dtype, float low, float high, uint64_t seed)
-{
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
-    float v = low + (high - low) * static_cast<float>(mix(seed * 0x100000001B3u + i) >> 40) * 0x1p-24f;
-    out[i] = dtype == YK_F16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
-  }
-}
-
-__device__ float half_value(uint16_t bits, yk_dtype dtype)
-{
-  return dtype == YK_F16 ? __half2float(__ushort_as_half(bits)) : __bfloat162float(__ushort_as_bfloat16(bits));
-}
-
-/* AWQ tensors as in a checkpoint, and which part of them a product takes. */
-struct awq {
-  const int32_t *qweight, *qzeros;
-  const uint16_t *scales;
-  yk_dtype scales_dtype;
-  int64_t n, group, k0;   /* whole columns; group; first input of the product */
-  const int64_t *columns; /* source column of each column of the product */
-};
-
-__device__ double awq_weight(const awq &w, int64_t k, int64_t column)
-{
-  const int shifts[8] = {0, 16, 4, 20, 8, 24, 12, 28};
-  int64_t at = w.columns[column], word = at / 8, row = w.k0 + k, g = row / w.group;
-  int q = static_cast<uint32_t>(w.qweight[row * (w.n / 8) + word]) >> shifts[at % 8] & 15;
-  int z = static_cast<uint32_t>(w.qzeros[g * (w.n / 8) + word]) >> shifts[at % 8] & 15;
-  return static_cast<double>(half_value(w.scales[g * w.n + at], w.scales_dtype)) * (q - z);
-}
-
-__device__ double exact_sum(const awq &w, const uint16_t *x, yk_dtype dtype, int64_t k, int64_t column)
-{
-  double sum = 0;
-  for (int64_t i = 0; i < k; i++) sum += static_cast<double>(half_value(x[i], dtype)) * awq_weight(w, i, column);
-  return sum;
-}
-
-/* out[i, column] in float64 for the tokens named in rows. */
-__global__ void reference(awq w, const uint16_t *x, const uint16_t *bias, yk_w4a16_desc d, const int64_t *rows,
-                          double *out)
-{
-  int64_t width = d.gate_up ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (column >= width) return;
-  x += rows[blockIdx.y] * d.k;
-  double v = exact_sum(w, x, d.dtype, d.k, column) + (bias ? half_value(bias[column], d.dtype) : 0.0);
-  if (d.gate_up) {
-    double up =
-        exact_sum(w, x, d.dtype, d.k, width + column) + (bias ? half_value(bias[width + column], d.dtype) : 0.0);
-    v = v / (1 + exp(-v)) * up;
-  }
-  out[blockIdx.y * width + column] = v;
-}
-
-/* W rounded to dtype, [n, k] as a plain linear layer keeps it. */
-__global__ void expand(awq w, uint16_t *out, int64_t k, int64_t n, yk_dtype dtype)
-{
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < k * n; i += int64_t(gridDim.x) * blockDim.x) {
-    float v = static_cast<float>(awq_weight(w, i % k, i / k));
-    out[i] = dtype == YK_F16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
-  }
-}
-
 __global__ void read_bytes(const uint4 *from, size_t n, uint32_t *out)
 {
   uint32_t sum = 0;
@@ -207,203 +92,6 @@ __global__ void copy_bytes(const uint4 *from, uint4 *to, size_t n)
 {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
     to[i] = from[i];
-}
-
-double to_double(uint16_t bits, yk_dtype dtype)
-{
-  return dtype == YK_F16 ? yk_f16_to_f32(bits) : yk_bf16_to_f32(bits);
-}
-
-/* ---- one product on the device ------------------------------------------------------------------------------------ */
-
-/* Where a part of the product's columns comes from. */
-struct part {
-  int64_t first_column, n_columns, source_column;
-};
-
-/* Fresh random tensors, their repacked copy, activations and results. */
-struct product {
-  yk_w4a16_desc desc;
-  int64_t k0, source_n, source_group, m_max;
-  yk_dtype scales_dtype;
-  uint64_t seed;
-  device_array<uint32_t> qweight, qzeros;
-  device_array<uint16_t> scales, x, y, bias;
-  device_array<int64_t> columns;
-  device_array<uint8_t> packed, workspace;
-
-  product(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
-          yk_dtype scales_type, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
-      : desc(d), k0(first_k), source_n(n_source), source_group(group_source), m_max(most_tokens),
-        scales_dtype(scales_type), seed(s), qweight((k0 + d.k) * n_source / 8),
-        qzeros((k0 + d.k + group_source - 1) / group_source * n_source / 8), scales(qzeros.count * 8),
-        x(most_tokens * d.k), y(most_tokens * d.n), bias(d.n), columns(d.n), packed(yk_w4a16_packed_bytes(&d)),
-        workspace(yk_w4a16_workspace_bytes(&gpu, &d, most_tokens))
-  {
-    fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
-    fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
-    fill_halves<<<256, 256>>>(scales.data, scales.count, scales_dtype, 0.002f, 0.02f, seed + 3);
-    fill_halves<<<1024, 256>>>(x.data, x.count, d.dtype, -1.0f, 1.0f, seed + 4);
-    fill_halves<<<64, 256>>>(bias.data, bias.count, d.dtype, -2.0f, 2.0f, seed + 5);
-    check(cudaMemset(packed.data, 0xFF, packed.count), "poison");
-    check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
-    std::vector<int64_t> map(d.n);
-    yk_err err = YK_ERR_INIT;
-    for (const part &p : parts) {
-      for (int64_t i = 0; i < p.n_columns; i++) map[p.first_column + i] = p.source_column + i;
-      yk_w4a16_source from = {};
-      from.qweight = reinterpret_cast<int32_t *>(qweight.data) + k0 * (source_n / 8);
-      from.qzeros = reinterpret_cast<int32_t *>(qzeros.data) + k0 / source_group * (source_n / 8);
-      from.scales = scales.data + k0 / source_group * source_n;
-      from.scales_dtype = scales_dtype;
-      from.words_per_row = source_n / 8;
-      from.first_column = p.source_column;
-      from.group = source_group;
-      from.k_phase = k0 % source_group;
-      check(yk_w4a16_pack(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
-    }
-    check(cudaMemcpy(columns.data, map.data(), d.n * 8, cudaMemcpyHostToDevice), "columns");
-    check(cudaDeviceSynchronize(), "pack");
-  }
-
-  awq tensors() const
-  {
-    return {reinterpret_cast<int32_t *>(qweight.data),
-            reinterpret_cast<int32_t *>(qzeros.data),
-            scales.data,
-            scales_dtype,
-            source_n,
-            source_group,
-            k0,
-            columns.data};
-  }
-
-  int64_t width() const
-  {
-    return desc.gate_up ? desc.n / 2 : desc.n;
-  }
-};
-
-struct errors {
-  double normalised = 0; /* |y - reference| / |reference| over the tokens compared */
-  int64_t bad = 0;       /* results that are not finite, over all tokens */
-};
-
-/* Run once into poisoned memory and compare up to 12 tokens, among them the first, the last and the edges of tiles. */
-errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias)
-{
-  std::vector<int64_t> rows;
-  for (int64_t r : {int64_t(0), m - 1, m / 2, int64_t(7), int64_t(8), int64_t(63), int64_t(64), int64_t(127),
-                    int64_t(128), m / 3, m - 2, m * 5 / 7})
-    if (r >= 0 && r < m && std::find(rows.begin(), rows.end(), r) == rows.end()) rows.push_back(r);
-  int64_t width = p.width();
-  device_array<int64_t> rows_device(rows.size());
-  device_array<double> exact_device(rows.size() * width);
-  check(cudaMemcpy(rows_device.data, rows.data(), rows.size() * 8, cudaMemcpyHostToDevice), "rows");
-  check(cudaMemset(p.y.data, 0xFF, p.y.count * 2), "poison"); /* NaN */
-  yk_err err = YK_ERR_INIT;
-  yk_w4a16_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data};
-  check(yk_w4a16_forward(&gpu, &p.desc, &call, nullptr, &err), err);
-  reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
-      p.tensors(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
-  check(cudaDeviceSynchronize(), "product");
-  std::vector<uint16_t> y(m * width);
-  std::vector<double> exact(rows.size() * width);
-  check(cudaMemcpy(y.data(), p.y.data, y.size() * 2, cudaMemcpyDeviceToHost), "results");
-  check(cudaMemcpy(exact.data(), exact_device.data, exact.size() * 8, cudaMemcpyDeviceToHost), "reference");
-  errors e;
-  double error2 = 0, size2 = 0;
-  for (uint16_t v : y) e.bad += !std::isfinite(to_double(v, p.desc.dtype));
-  for (size_t r = 0; r < rows.size(); r++) {
-    for (int64_t c = 0; c < width; c++) {
-      double want = exact[r * width + c], got = to_double(y[rows[r] * width + c], p.desc.dtype);
-      error2 += (got - want) * (got - want);
-      size2 += want * want;
-    }
-  }
-  e.normalised = std::sqrt(error2 / size2);
-  return e;
-}
-
-/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square. */
-double tolerance(yk_dtype dtype, bool gate_up)
-{
-  return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1);
-}
-
-/* ---- correctness over odd shapes ----------------------------------------------------------------------------------- */
-
-struct check_case {
-  int64_t k, n, group, source_group, k0, extra_columns;
-  bool gate_up, parts;
-};
-
-const check_case CASES[] = {
-    {128, 64, 128, 128, 0, 0, false, false},       {32, 8, 32, 32, 0, 0, false, false},
-    {4096, 6144, 128, 128, 0, 0, false, true},     {4096, 1536, 64, 64, 0, 512, false, true},
-    {1408, 4096, 128, 128, 1408, 0, false, false}, {96, 72, 32, 128, 32, 24, false, true},
-    {4096, 2176, 128, 128, 0, 0, false, true},     {2400, 1000, 32, 32, 0, 0, false, false},
-    {992, 2056, 32, 128, 4064, 0, false, false},   {1024, 24576, 128, 128, 0, 0, true, false},
-    {4096, 8192, 128, 128, 0, 0, true, true},      {672, 1376, 32, 64, 288, 40, true, true},
-    {160, 48, 160, 160, 0, 0, true, true},         {4096, 520, 4096, 4096, 0, 8, false, true},
-    {12288, 4096, 128, 128, 0, 0, false, false},   {3072, 4096, 64, 128, 3136, 0, false, false},
-    {2048, 4096, 256, 256, 0, 0, false, false},    {2464, 352, 32, 32, 0, 0, true, false},
-};
-
-std::vector<part> parts_of(const check_case &c)
-{
-  int64_t half = c.n / 2 / 8 * 8;
-  if (!c.parts) return {{0, c.n, 0}};
-  /* Two parts whose place in the source is swapped and shifted, so that nothing falls on its own column. */
-  int64_t shift = c.extra_columns;
-  return {{0, half, shift + c.n - half}, {half, c.n - half, shift}};
-}
-
-int run_checks(const options &o)
-{
-  int failures = 0, runs = 0;
-  double worst[2] = {0, 0};
-  uint64_t seed = o.seed;
-  for (yk_w4a16_path path : {YK_W4A16_WGMMA, YK_W4A16_MMA}) {
-    if (o.path != YK_W4A16_AUTO && o.path != path) continue;
-    yk_w4a16_gpu gpu;
-    yk_err err = YK_ERR_INIT;
-    if (yk_w4a16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
-      std::printf("%s\n", err.message);
-      continue;
-    }
-    for (const check_case &c : CASES) {
-      for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-        yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
-        yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
-        std::vector<int64_t> ms = o.ms;
-        for (int64_t m : {3, 17, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
-        int64_t most = *std::max_element(ms.begin(), ms.end());
-        product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
-        for (int64_t m : ms) {
-          bool bias = m % 2 == 0;
-          errors e = compare(gpu, p, m, bias);
-          std::vector<uint16_t> first(m * p.width()), second(m * p.width());
-          check(cudaMemcpy(first.data(), p.y.data, first.size() * 2, cudaMemcpyDeviceToHost), "results");
-          compare(gpu, p, m, bias);
-          check(cudaMemcpy(second.data(), p.y.data, second.size() * 2, cudaMemcpyDeviceToHost), "results");
-          bool same = first == second, good = e.bad == 0 && e.normalised < tolerance(dtype, c.gate_up) && same;
-          worst[dtype == YK_BF16] = std::max(worst[dtype == YK_BF16], e.normalised);
-          runs++;
-          if (good) continue;
-          failures++;
-          std::printf(
-              "FAIL %s k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not finite, %s\n",
-              path == YK_W4A16_MMA ? "mma" : "wgmma", (long long)c.k, (long long)c.n, (long long)c.group,
-              (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype), (long long)m, e.normalised,
-              (long long)e.bad, same ? "repeats" : "CHANGES");
-        }
-      }
-    }
-  }
-  std::printf("%d products checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", runs, failures,
-              worst[0], worst[1]);
-  return failures != 0;
 }
 
 /* ---- timing --------------------------------------------------------------------------------------------------------- */
@@ -523,11 +211,12 @@ void write_json(const char *path, const options &o, const machine &m, const std:
   FILE *f = std::fopen(path, "w");
   if (!f) fail(path, std::strerror(errno));
   std::fprintf(f,
-               "{\"bench\": \"linear\", \"gpu\": \"%s\", \"driver_api\": %d, \"cuda_runtime\": %d, \"dtype\": \"%s\", "
+               "{\"bench\": \"linear\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", \"driver_api\": %d, "
+               "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
                "\"group\": %lld,\n \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"cublas_8192_tflops\": %.1f, "
                "\"floor_tb_s\": %.3f, \"floor_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
-               m.gpu, m.driver, m.runtime, yk_dtype_name(o.dtype), (long long)o.group, m.read_tbs, m.copy_tbs,
-               m.peak_tflops, o.bandwidth * 1e-12, o.peak * 1e-12, o.repeats);
+               o.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime, yk_dtype_name(o.dtype), (long long)o.group, m.read_tbs,
+               m.copy_tbs, m.peak_tflops, o.bandwidth * 1e-12, o.peak * 1e-12, o.repeats);
   for (size_t i = 0; i < rows.size(); i++) {
     const row &r = rows[i];
     std::fprintf(
@@ -607,7 +296,8 @@ const char *HELP =
     "  --bandwidth TB/s   of the floor (default 4.35)      --peak TFLOP/s  of the floor (default 640)\n"
     "  --cold MB          of weight copies to rotate over (default 200)\n"
     "  --no-cublas        leave out the 16-bit product     --no-fuse  gate_up without SiLU*up\n"
-    "  --seed N           of the data (default: the clock) --json FILE  write all figures\n\n"
+    "  --seed N           of the data (default: the clock) --json FILE  write all figures\n"
+    "  --commit ID        recorded in the JSON\n\n"
     "Columns: time [lowest, highest], floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency\n"
     "(floor/time), TB/s, TFLOP/s, the bar and whether it is met, normalised error against float64.\n";
 
@@ -622,6 +312,79 @@ std::vector<std::string> split(const char *list)
   return out;
 }
 
+[[noreturn]] void refuse(const std::string &option, const std::string &expected, const std::string &found)
+{
+  std::fprintf(stderr, "bench_linear: %s: expected %s, found \"%s\"; see --help\n", option.c_str(), expected.c_str(),
+               found.c_str());
+  std::exit(2);
+}
+
+/* A number in [min, max], and nothing after it. */
+double number(const std::string &option, const std::string &text, double min, double max, const char *range)
+{
+  char *end;
+  errno = 0;
+  double v = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end || errno || !(v >= min && v <= max)) refuse(option, range, text);
+  return v;
+}
+
+int64_t whole_number(const std::string &option, const std::string &text, int64_t max)
+{
+  double v = number(option, text, 1, double(max), ("a whole number from 1 to " + std::to_string(max)).c_str());
+  if (v != std::floor(v)) refuse(option, "a whole number", text);
+  return int64_t(v);
+}
+
+/* The index of text among names. */
+size_t choice(const std::string &option, const std::string &text, const std::vector<std::string> &names)
+{
+  std::string all;
+  for (size_t i = 0; i < names.size(); i++) {
+    if (text == names[i]) return i;
+    all += (i ? ", " : "") + names[i];
+  }
+  refuse(option, "one of " + all, text);
+}
+
+void parse_value(const std::string &name, const char *value, options *o)
+{
+  if (name == "--shapes") {
+    std::vector<std::string> known;
+    for (const shape &s : SHAPES) known.push_back(s.name);
+    o->shapes = split(value);
+    for (const std::string &s : o->shapes) choice(name, s, known);
+  } else if (name == "--m") {
+    o->ms.clear();
+    for (const std::string &m : split(value)) o->ms.push_back(whole_number(name, m, 1 << 20));
+    if (o->ms.empty()) refuse(name, "numbers of tokens", value);
+  } else if (name == "--dtype") {
+    o->dtype = choice(name, value, {"float16", "bfloat16"}) == 0 ? YK_F16 : YK_BF16;
+  } else if (name == "--group") {
+    o->group = whole_number(name, value, 1 << 24);
+  } else if (name == "--path") {
+    const yk_w4a16_path paths[] = {YK_W4A16_AUTO, YK_W4A16_MMA, YK_W4A16_WGMMA};
+    o->path = paths[choice(name, value, {"auto", "mma", "wgmma"})];
+  } else if (name == "--repeats") {
+    o->repeats = int(whole_number(name, value, 10000));
+  } else if (name == "--bandwidth") {
+    o->bandwidth = number(name, value, 1e-3, 1e3, "TB/s from 0.001 to 1000") * 1e12;
+  } else if (name == "--peak") {
+    o->peak = number(name, value, 1e-3, 1e6, "TFLOP/s from 0.001 to 1000000") * 1e12;
+  } else if (name == "--cold") {
+    o->cold_bytes = size_t(whole_number(name, value, 1 << 20)) << 20;
+  } else if (name == "--seed") {
+    o->seed = uint64_t(whole_number(name, value, int64_t(1) << 53));
+  } else if (name == "--json") {
+    if (!*value) refuse(name, "a file", value);
+    o->json = value;
+  } else if (name == "--commit") {
+    o->commit = value;
+  } else {
+    refuse("options", "those that --help tells", name);
+  }
+}
+
 options parse(int argc, char **argv)
 {
   options o;
@@ -632,42 +395,15 @@ options parse(int argc, char **argv)
       std::fputs(HELP, stdout);
       std::exit(0);
     }
-    if (name == "--check")
+    if (name == "--check") {
       o.check_only = true;
-    else if (name == "--no-cublas")
+    } else if (name == "--no-cublas") {
       o.cublas = false;
-    else if (name == "--no-fuse")
+    } else if (name == "--no-fuse") {
       o.fused = false;
-    else {
-      if (i + 1 >= argc) fail(name.c_str(), "unknown, or its value is missing; see --help");
-      const char *value = argv[++i];
-      if (name == "--shapes")
-        o.shapes = split(value);
-      else if (name == "--m") {
-        o.ms.clear();
-        for (const std::string &m : split(value)) o.ms.push_back(std::max(1ll, std::atoll(m.c_str())));
-      } else if (name == "--dtype")
-        o.dtype = std::strcmp(value, "bfloat16") == 0 ? YK_BF16 : YK_F16;
-      else if (name == "--group")
-        o.group = std::atoll(value);
-      else if (name == "--path")
-        o.path = !std::strcmp(value, "mma")     ? YK_W4A16_MMA
-                 : !std::strcmp(value, "wgmma") ? YK_W4A16_WGMMA
-                                                : YK_W4A16_AUTO;
-      else if (name == "--repeats")
-        o.repeats = std::max(1, std::atoi(value));
-      else if (name == "--bandwidth")
-        o.bandwidth = std::atof(value) * 1e12;
-      else if (name == "--peak")
-        o.peak = std::atof(value) * 1e12;
-      else if (name == "--cold")
-        o.cold_bytes = size_t(std::atoll(value)) << 20;
-      else if (name == "--json")
-        o.json = value;
-      else if (name == "--seed")
-        o.seed = std::strtoull(value, nullptr, 10);
-      else
-        fail(name.c_str(), "unknown; see --help");
+    } else {
+      const char *value = i + 1 < argc ? argv[++i] : "";
+      parse_value(name, value, &o);
     }
   }
   return o;
@@ -678,7 +414,7 @@ options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
-  if (o.check_only) return run_checks(o);
+  if (o.check_only) return run_checks(o.path, o.ms, o.seed);
   yk_w4a16_gpu gpu;
   yk_err err = YK_ERR_INIT;
   check(yk_w4a16_gpu_init(&gpu, o.path, &err), err);

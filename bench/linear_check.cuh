@@ -1,0 +1,85 @@
+/* linear_check.cuh - odd shapes, groups and parts of W4A16 products against float64, each twice, for bench_linear. */
+#ifndef YK_BENCH_LINEAR_CHECK_CUH
+#define YK_BENCH_LINEAR_CHECK_CUH
+
+#include "bench/linear_product.cuh"
+
+namespace linear {
+
+struct check_case {
+  int64_t k, n, group, source_group, k0, extra_columns;
+  bool gate_up, parts;
+};
+
+const check_case CHECK_CASES[] = {
+    {128, 64, 128, 128, 0, 0, false, false},       {32, 8, 32, 32, 0, 0, false, false},
+    {4096, 6144, 128, 128, 0, 0, false, true},     {4096, 1536, 64, 64, 0, 512, false, true},
+    {1408, 4096, 128, 128, 1408, 0, false, false}, {96, 72, 32, 128, 32, 24, false, true},
+    {4096, 2176, 128, 128, 0, 0, false, true},     {2400, 1000, 32, 32, 0, 0, false, false},
+    {992, 2056, 32, 128, 4064, 0, false, false},   {1024, 24576, 128, 128, 0, 0, true, false},
+    {4096, 8192, 128, 128, 0, 0, true, true},      {672, 1376, 32, 64, 288, 40, true, true},
+    {160, 48, 160, 160, 0, 0, true, true},         {4096, 520, 4096, 4096, 0, 8, false, true},
+    {12288, 4096, 128, 128, 0, 0, false, false},   {3072, 4096, 64, 128, 3136, 0, false, false},
+    {2048, 4096, 256, 256, 0, 0, false, false},    {2464, 352, 32, 32, 0, 0, true, false},
+};
+
+inline std::vector<part> parts_of(const check_case &c)
+{
+  int64_t half = c.n / 2 / 8 * 8;
+  if (!c.parts) return {{0, c.n, 0}};
+  /* Two parts whose place in the source is swapped and shifted, so that nothing falls on its own column. */
+  int64_t shift = c.extra_columns;
+  return {{0, half, shift + c.n - half}, {half, c.n - half, shift}};
+}
+
+/* Checks products of ms tokens and of some between, on one path or on both; prints failures and a summary. Returns whether
+ * any failed. */
+inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
+{
+  int failures = 0, runs = 0;
+  double worst[2] = {0, 0};
+  for (yk_w4a16_path path : {YK_W4A16_WGMMA, YK_W4A16_MMA}) {
+    if (only != YK_W4A16_AUTO && only != path) continue;
+    yk_w4a16_gpu gpu;
+    yk_err err = YK_ERR_INIT;
+    if (yk_w4a16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
+      std::printf("%s\n", err.message);
+      continue;
+    }
+    for (const check_case &c : CHECK_CASES) {
+      for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+        yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+        yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
+        std::vector<int64_t> ms = tokens;
+        for (int64_t m : {3, 17, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
+        int64_t most = *std::max_element(ms.begin(), ms.end());
+        product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
+        for (int64_t m : ms) {
+          bool bias = m % 2 == 0;
+          errors e = compare(gpu, p, m, bias);
+          std::vector<uint16_t> first(m * p.width()), second(m * p.width());
+          check(cudaMemcpy(first.data(), p.y.data, first.size() * 2, cudaMemcpyDeviceToHost), "results");
+          compare(gpu, p, m, bias);
+          check(cudaMemcpy(second.data(), p.y.data, second.size() * 2, cudaMemcpyDeviceToHost), "results");
+          bool same = first == second, good = e.bad == 0 && e.normalised < tolerance(dtype, c.gate_up) && same;
+          worst[dtype == YK_BF16] = std::max(worst[dtype == YK_BF16], e.normalised);
+          runs++;
+          if (good) continue;
+          failures++;
+          std::printf(
+              "FAIL %s k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not finite, %s\n",
+              path == YK_W4A16_MMA ? "mma" : "wgmma", (long long)c.k, (long long)c.n, (long long)c.group,
+              (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype), (long long)m, e.normalised,
+              (long long)e.bad, same ? "repeats" : "CHANGES");
+        }
+      }
+    }
+  }
+  std::printf("%d products checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", runs, failures,
+              worst[0], worst[1]);
+  return failures != 0;
+}
+
+} // namespace linear
+
+#endif

@@ -1,0 +1,262 @@
+/* linear_product.cuh - one W4A16 product on the device for bench_linear: fresh random AWQ tensors, their repacked copy, and
+ * the same product in float64. */
+#ifndef YK_BENCH_LINEAR_PRODUCT_CUH
+#define YK_BENCH_LINEAR_PRODUCT_CUH
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/w4a16.h"
+
+namespace linear {
+
+inline void fail(const char *what, const char *why)
+{
+  std::fprintf(stderr, "bench_linear: %s: %s\n", what, why);
+  std::exit(1);
+}
+
+inline void check(cudaError_t error, const char *what)
+{
+  if (error != cudaSuccess) fail(what, cudaGetErrorString(error));
+}
+
+inline void check(cublasStatus_t status, const char *what)
+{
+  if (status != CUBLAS_STATUS_SUCCESS) fail(what, cublasGetStatusString(status));
+}
+
+inline void check(yk_status status, const yk_err &err)
+{
+  if (status != YK_OK) fail("product", err.message);
+}
+
+/* Device memory with one owner. */
+template <typename T> struct device_array {
+  T *data = nullptr;
+  size_t count = 0;
+  explicit device_array(size_t n) : count(n)
+  {
+    check(cudaMalloc(&data, std::max<size_t>(n, 1) * sizeof(T)), "memory");
+  }
+  ~device_array()
+  {
+    cudaFree(data);
+  }
+  device_array(const device_array &) = delete;
+  device_array &operator=(const device_array &) = delete;
+};
+
+/* ---- data and reference ------------------------------------------------------------------------------------------ */
+
+__device__ inline uint64_t mix(uint64_t v)
+{
+  v += 0x9E3779B97F4A7C15u;
+  v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9u;
+  v = (v ^ v >> 27) * 0x94D049BB133111EBu;
+  return v ^ v >> 31;
+}
+
+static __global__ void fill_words(uint32_t *out, size_t n, uint64_t seed)
+{
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
+    out[i] = static_cast<uint32_t>(mix(seed * 0x100000001B3u + i));
+}
+
+/* Uniform in [low, high), rounded to dtype. */
+static __global__ void fill_halves(uint16_t *out, size_t n, yk_dtype dtype, float low, float high, uint64_t seed)
+{
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
+    float v = low + (high - low) * static_cast<float>(mix(seed * 0x100000001B3u + i) >> 40) * 0x1p-24f;
+    out[i] = dtype == YK_F16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
+  }
+}
+
+__device__ inline float half_value(uint16_t bits, yk_dtype dtype)
+{
+  return dtype == YK_F16 ? __half2float(__ushort_as_half(bits)) : __bfloat162float(__ushort_as_bfloat16(bits));
+}
+
+/* AWQ tensors as in a checkpoint, and which part of them a product takes. */
+struct awq {
+  const int32_t *qweight, *qzeros;
+  const uint16_t *scales;
+  yk_dtype scales_dtype;
+  int64_t n, group, k0;   /* whole columns; group; first input of the product */
+  const int64_t *columns; /* source column of each column of the product */
+};
+
+__device__ inline double awq_weight(const awq &w, int64_t k, int64_t column)
+{
+  const int shifts[8] = {0, 16, 4, 20, 8, 24, 12, 28};
+  int64_t at = w.columns[column], word = at / 8, row = w.k0 + k, g = row / w.group;
+  int q = static_cast<uint32_t>(w.qweight[row * (w.n / 8) + word]) >> shifts[at % 8] & 15;
+  int z = static_cast<uint32_t>(w.qzeros[g * (w.n / 8) + word]) >> shifts[at % 8] & 15;
+  return static_cast<double>(half_value(w.scales[g * w.n + at], w.scales_dtype)) * (q - z);
+}
+
+__device__ inline double exact_sum(const awq &w, const uint16_t *x, yk_dtype dtype, int64_t k, int64_t column)
+{
+  double sum = 0;
+  for (int64_t i = 0; i < k; i++) sum += static_cast<double>(half_value(x[i], dtype)) * awq_weight(w, i, column);
+  return sum;
+}
+
+/* out[i, column] in float64 for the tokens named in rows. */
+static __global__ void reference(awq w, const uint16_t *x, const uint16_t *bias, yk_w4a16_desc d, const int64_t *rows,
+                                 double *out)
+{
+  int64_t width = d.gate_up ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (column >= width) return;
+  x += rows[blockIdx.y] * d.k;
+  double v = exact_sum(w, x, d.dtype, d.k, column) + (bias ? half_value(bias[column], d.dtype) : 0.0);
+  if (d.gate_up) {
+    double up =
+        exact_sum(w, x, d.dtype, d.k, width + column) + (bias ? half_value(bias[width + column], d.dtype) : 0.0);
+    v = v / (1 + exp(-v)) * up;
+  }
+  out[blockIdx.y * width + column] = v;
+}
+
+/* W rounded to dtype, [n, k] as a plain linear layer keeps it. */
+static __global__ void expand(awq w, uint16_t *out, int64_t k, int64_t n, yk_dtype dtype)
+{
+  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < k * n; i += int64_t(gridDim.x) * blockDim.x) {
+    float v = static_cast<float>(awq_weight(w, i % k, i / k));
+    out[i] = dtype == YK_F16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
+  }
+}
+
+inline double to_double(uint16_t bits, yk_dtype dtype)
+{
+  return dtype == YK_F16 ? yk_f16_to_f32(bits) : yk_bf16_to_f32(bits);
+}
+
+/* ---- one product on the device ------------------------------------------------------------------------------------ */
+
+/* Where a part of the product's columns comes from. */
+struct part {
+  int64_t first_column, n_columns, source_column;
+};
+
+/* Fresh random tensors, their repacked copy, activations and results. */
+struct product {
+  yk_w4a16_desc desc;
+  int64_t k0, source_n, source_group, m_max;
+  yk_dtype scales_dtype;
+  uint64_t seed;
+  device_array<uint32_t> qweight, qzeros;
+  device_array<uint16_t> scales, x, y, bias;
+  device_array<int64_t> columns;
+  device_array<uint8_t> packed, workspace;
+
+  product(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
+          yk_dtype scales_type, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
+      : desc(d), k0(first_k), source_n(n_source), source_group(group_source), m_max(most_tokens),
+        scales_dtype(scales_type), seed(s), qweight((k0 + d.k) * n_source / 8),
+        qzeros((k0 + d.k + group_source - 1) / group_source * n_source / 8), scales(qzeros.count * 8),
+        x(most_tokens * d.k), y(most_tokens * d.n), bias(d.n), columns(d.n), packed(yk_w4a16_packed_bytes(&d)),
+        workspace(yk_w4a16_workspace_bytes(&gpu, &d, most_tokens))
+  {
+    fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
+    fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
+    fill_halves<<<256, 256>>>(scales.data, scales.count, scales_dtype, 0.002f, 0.02f, seed + 3);
+    fill_halves<<<1024, 256>>>(x.data, x.count, d.dtype, -1.0f, 1.0f, seed + 4);
+    fill_halves<<<64, 256>>>(bias.data, bias.count, d.dtype, -2.0f, 2.0f, seed + 5);
+    check(cudaMemset(packed.data, 0xFF, packed.count), "poison");
+    check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
+    std::vector<int64_t> map(d.n);
+    yk_err err = YK_ERR_INIT;
+    for (const part &p : parts) {
+      for (int64_t i = 0; i < p.n_columns; i++) map[p.first_column + i] = p.source_column + i;
+      yk_w4a16_source from = {};
+      from.qweight = reinterpret_cast<int32_t *>(qweight.data) + k0 * (source_n / 8);
+      from.qzeros = reinterpret_cast<int32_t *>(qzeros.data) + k0 / source_group * (source_n / 8);
+      from.scales = scales.data + k0 / source_group * source_n;
+      from.scales_dtype = scales_dtype;
+      from.words_per_row = source_n / 8;
+      from.first_column = p.source_column;
+      from.group = source_group;
+      from.k_phase = k0 % source_group;
+      check(yk_w4a16_pack(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
+    }
+    check(cudaMemcpy(columns.data, map.data(), d.n * 8, cudaMemcpyHostToDevice), "columns");
+    check(cudaDeviceSynchronize(), "pack");
+  }
+
+  awq tensors() const
+  {
+    return {reinterpret_cast<int32_t *>(qweight.data),
+            reinterpret_cast<int32_t *>(qzeros.data),
+            scales.data,
+            scales_dtype,
+            source_n,
+            source_group,
+            k0,
+            columns.data};
+  }
+
+  int64_t width() const
+  {
+    return desc.gate_up ? desc.n / 2 : desc.n;
+  }
+};
+
+struct errors {
+  double normalised = 0; /* |y - reference| / |reference| over the tokens compared */
+  int64_t bad = 0;       /* results that are not finite, over all tokens */
+};
+
+/* Run once into poisoned memory and compare up to 12 tokens, among them the first, the last and the edges of tiles. */
+inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias)
+{
+  std::vector<int64_t> rows;
+  for (int64_t r : {int64_t(0), m - 1, m / 2, int64_t(7), int64_t(8), int64_t(63), int64_t(64), int64_t(127),
+                    int64_t(128), m / 3, m - 2, m * 5 / 7})
+    if (r >= 0 && r < m && std::find(rows.begin(), rows.end(), r) == rows.end()) rows.push_back(r);
+  int64_t width = p.width();
+  device_array<int64_t> rows_device(rows.size());
+  device_array<double> exact_device(rows.size() * width);
+  check(cudaMemcpy(rows_device.data, rows.data(), rows.size() * 8, cudaMemcpyHostToDevice), "rows");
+  check(cudaMemset(p.y.data, 0xFF, p.y.count * 2), "poison"); /* NaN */
+  yk_err err = YK_ERR_INIT;
+  yk_w4a16_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data};
+  check(yk_w4a16_forward(&gpu, &p.desc, &call, nullptr, &err), err);
+  reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
+      p.tensors(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
+  check(cudaDeviceSynchronize(), "product");
+  std::vector<uint16_t> y(m * width);
+  std::vector<double> exact(rows.size() * width);
+  check(cudaMemcpy(y.data(), p.y.data, y.size() * 2, cudaMemcpyDeviceToHost), "results");
+  check(cudaMemcpy(exact.data(), exact_device.data, exact.size() * 8, cudaMemcpyDeviceToHost), "reference");
+  errors e;
+  double error2 = 0, size2 = 0;
+  for (uint16_t v : y) e.bad += !std::isfinite(to_double(v, p.desc.dtype));
+  for (size_t r = 0; r < rows.size(); r++) {
+    for (int64_t c = 0; c < width; c++) {
+      double want = exact[r * width + c], got = to_double(y[rows[r] * width + c], p.desc.dtype);
+      error2 += (got - want) * (got - want);
+      size2 += want * want;
+    }
+  }
+  e.normalised = std::sqrt(error2 / size2);
+  return e;
+}
+
+/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square. */
+inline double tolerance(yk_dtype dtype, bool gate_up)
+{
+  return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1);
+}
+
+} // namespace linear
+
+#endif
