@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/attention_wgmma.cuh"
+#include "kernels/cuda/store16.cuh"
 
 namespace yk_attn {
 
@@ -335,7 +336,7 @@ template <typename T, int HD> struct prefill_consumer {
 #pragma unroll
         for (int j = 0; j < 4; j++) words[j] = pack2<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
         transpose_quad(words);
-        if (valid) store_global16(y + 32 * i + 8 * t, words);
+        if (valid) yk_cuda::store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
       }
 #pragma unroll
       for (int i = N_O / 4 * 4; i < N_O; i++) {

@@ -195,14 +195,6 @@ __device__ __forceinline__ void tensor_copy(uint32_t dst, const void *map, int32
                : "memory");
 }
 
-/* One instruction: the compiler cuts an assignment of 16 bytes into four. */
-__device__ __forceinline__ void store_global16(void *to, const uint32_t (&words)[4])
-{
-  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
-               "r"(words[3])
-               : "memory");
-}
-
 __device__ __forceinline__ void fence_async_shared()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -74,9 +74,7 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   cudaError_t error;
   if (gpu->path == YK_W4A16_MMA)
     error = mma_forward(*gpu, *desc, *call, stream);
-  else if (decode_takes(*gpu, *desc, call->m))
-    error = decode_forward(*gpu, *desc, *call, stream);
-  else
+  else if (!decode_forward(*gpu, *desc, *call, stream, &error))
     error = wgmma_forward(*gpu, *desc, *call, stream);
   return cuda_status(error, "w4a16 product", err);
 }

@@ -102,12 +102,6 @@ __device__ __forceinline__ void store_shared16(uint32_t address, uint4 v)
                : "memory");
 }
 
-/* One instruction: the compiler cuts an assignment of 16 bytes into four. */
-__device__ __forceinline__ void store_global16(void *to, uint4 v)
-{
-  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
-
 } // namespace w4a16
 
 #endif

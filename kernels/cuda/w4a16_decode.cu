@@ -85,25 +85,6 @@ bool encode_weights(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const vo
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-cudaError_t launch(const decode_plan &plan, const void *kernel, void **args, cudaStream_t stream)
-{
-  unsigned cluster = static_cast<unsigned>(plan.cluster);
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = cluster;
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(plan.clusters) * cluster);
-  config.blockDim = dim3(DECODE_THREADS);
-  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = cluster > 1 ? 2 : 1;
-  return cudaLaunchKernelExC(&config, kernel, args);
-}
-
 } // namespace
 
 cudaError_t decode_init()
@@ -119,23 +100,19 @@ cudaError_t decode_init()
   return cudaSuccess;
 }
 
-bool decode_takes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
+bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, cudaStream_t stream,
+                    cudaError_t *error)
 {
   decode_plan plan;
-  return make_plan(gpu, desc, m, &plan);
-}
-
-cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
-                           cudaStream_t stream)
-{
-  decode_plan plan;
-  if (!make_plan(gpu, desc, call.m, &plan)) return cudaErrorInvalidValue;
+  if (!make_plan(gpu, desc, call.m, &plan)) return false;
   const uint8_t *packed = static_cast<const uint8_t *>(call.packed);
   CUtensorMap nibbles, scales;
   if (!encode_weights(gpu, desc, packed, UNIT_NIBBLE_BYTES / 2, 2, TILE_NIBBLE_BYTES / 2, plan.stage_tiles, &nibbles) ||
       !encode_weights(gpu, desc, packed + TILE_NIBBLE_BYTES, UNIT_SCALE_BYTES, groups_per_tile(desc), GROUP_SCALE_BYTES,
-                      plan.stage_tiles, &scales))
-    return cudaErrorInvalidValue;
+                      plan.stage_tiles, &scales)) {
+    *error = cudaErrorInvalidValue;
+    return true;
+  }
   decode_params p = {};
   p.bias = call.bias;
   p.x = call.x;
@@ -151,7 +128,9 @@ cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, c
   p.x_pitch = plan.x_pitch;
   p.gate_up = desc.gate_up;
   void *args[] = {&nibbles, &scales, &p};
-  return launch(plan, plan.variant->kernels[groups_per_tile(desc) / 2], args, stream);
+  *error = launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster,
+                             DECODE_THREADS, plan.shared_bytes, args, stream);
+  return true;
 }
 
 } // namespace w4a16

@@ -46,18 +46,37 @@ template <yk_dtype DTYPE> __device__ __forceinline__ uint32_t round_pair(float l
   return bits_of(__floats2bfloat162_rn(low, high));
 }
 
+/* Launch clusters of so many blocks, whose start may overlap the end of the kernel before (compute capability 9.0). */
+inline cudaError_t launch_overlapped(const void *kernel, int64_t clusters, int64_t cluster, int threads,
+                                     int shared_bytes, void **args, cudaStream_t stream)
+{
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = cluster > 1 ? 2 : 1;
+  return cudaLaunchKernelExC(&config, kernel, args);
+}
+
 /* The mma.sync path. */
 size_t mma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 cudaError_t mma_init();
 cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                         cudaStream_t stream);
 
-/* Few tokens on Hopper: no workspace. */
+/* Few tokens on Hopper: no workspace. decode_forward returns false where the wgmma path is to take the product. */
 constexpr int DECODE_TOKENS = 8;
 cudaError_t decode_init();
-bool decode_takes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
-cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
-                           cudaStream_t stream);
+bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, cudaStream_t stream,
+                    cudaError_t *error);
 
 /* The wgmma path. */
 size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);

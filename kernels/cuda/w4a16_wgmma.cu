@@ -184,23 +184,9 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.stages = l.stages;
   p.clusters = l.blocks;
   p.gate_up = desc.gate_up;
-
-  unsigned cluster = static_cast<unsigned>(l.variant.cluster);
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = cluster;
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(l.blocks) * cluster);
-  config.blockDim = dim3(static_cast<unsigned>((l.variant.warpgroups + 1) * 128));
-  config.dynamicSmemBytes = static_cast<size_t>(l.shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = cluster > 1 ? 2 : 1;
   void *args[] = {&map, &p};
-  return cudaLaunchKernelExC(&config, l.variant.kernels[groups_per_tile(desc) / 2], args);
+  return launch_overlapped(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster,
+                           (l.variant.warpgroups + 1) * 128, l.shared_bytes, args, stream);
 }
 
 } // namespace w4a16

@@ -15,13 +15,14 @@
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 
+#include "kernels/cuda/store16.cuh"
 #include "kernels/cuda/w4a16_multiply.cuh"
 #include "kernels/cuda/w4a16_partial.cuh"
 
 namespace w4a16 {
 
 /* The producers are single lanes of four warps, since each copy costs the warp that asks for it about 300 cycles: warps
- * 0 and 1 fetch a pair of column tiles each, where there are so many; warps 2 and 3 fetch a half of x each. */
+ * 0 and 1 fetch up to two column tiles each, in one copy where these are a pair; warps 2 and 3 fetch a half of x each. */
 constexpr int X_WARP = 2;
 
 /* Column tiles of a block that lie inside the matrix. */
@@ -161,7 +162,7 @@ __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t st
 #pragma unroll
     for (int i = 0; i < STAGED; i += ROWS) {
       int at = first + i + token;
-      if (at >= own.first * 8 && at < last) store_global16(to + i * width, load_shared16(take + i * PITCH));
+      if (at >= own.first * 8 && at < last) yk_cuda::store_global16(to + i * width, load_shared16(take + i * PITCH));
     }
     __syncwarp();
   }
@@ -251,7 +252,7 @@ __global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
 /* One compiled kernel and what the host needs to launch it. */
 struct wgmma_variant {
   int tokens, warpgroups, column_tiles, blocks_per_sm, cluster; /* column tiles of a warpgroup */
-  double unit_us;         /* measured time of one K tile, all multiprocessors busy */
+  double unit_us;         /* of one K tile, fitted together with the other costs of a plan */
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 

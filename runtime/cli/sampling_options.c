@@ -27,6 +27,7 @@ static yk_status add_stop_string(void *user, const char *text, yk_err *err)
 void yk_sampling_options_init(yk_sampling_options *options)
 {
   static const char model_default[] = "the model's generation_config.json";
+  _Static_assert(YK_DEFAULT_MAX_TOKENS == 128, "help says so");
   *options = (yk_sampling_options){.max_tokens = YK_DEFAULT_MAX_TOKENS, .n_logprobs = -1, .n_prompt_logprobs = -1};
   const yk_option table[] = {
       {"max-tokens", "n", YK_OPTION_INT, &options->max_tokens, "N",

@@ -112,6 +112,14 @@ class Results(Base):
                 self.assertEqual(result.get("prompt_logprobs"), want.get("prompt_logprobs"))
         self.assertLessEqual(5 * n_parted, len(prompts))
 
+    def test_the_model_says_how_much(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copytree(TINY, os.path.join(folder, "model"))
+            with open(os.path.join(model, "generation_config.json"), "w", encoding="utf-8") as file:
+                json.dump({"max_new_tokens": 7}, file)
+            results = self.batch([{"prompt": [5, 6]}, {"prompt": [5, 6], "max_tokens": 9}], "--ignore-eos", model=model)
+        self.assertEqual([len(result["token_ids"]) for result in results], [7, 9])
+
     def test_greedy(self):
         self.check_same(prompts_of_ids(40), {"temperature": 0, "max_tokens": 20}, ["--temperature", 0, "-n", 20])
 

@@ -56,6 +56,7 @@ class Refused(harness.Case):
         self.assert_usage_error(["plan", "--quite-different"], "unknown option --quite-different")
         self.assert_usage_error(["generate", "a prompt"], "a prompt", "--prompt")
         self.assert_usage_error(["plan", "directory"], "directory")
+        self.assert_usage_error(["score", "a text"], "a text", "--text")
 
     def test_values(self):
         for arguments, *parts in (

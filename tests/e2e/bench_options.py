@@ -1,0 +1,40 @@
+"""What the benchmarks and dump_logits refuse on their command lines. Needs no model and no GPU."""
+
+import os
+import subprocess
+
+import harness
+
+
+class Refused(harness.Case):
+    def refused(self, name, arguments, *parts):
+        program = os.path.join(os.path.dirname(self.yoke), name)
+        if not os.path.exists(program):
+            self.skipTest(f"{name} is not built")
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_operands(self):
+        for name in ("bench_engine", "bench_model", "dump_logits"):
+            with self.subTest(name):
+                self.refused(name, ["model"], 'unexpected argument "model"', f"{name} --help")
+
+    def test_bench_linear(self):
+        tokens = "a whole number from 1 to 1048576"
+        for arguments, parts in ((["--m", "abc"], ["--m", tokens, '"abc"']), (["--m", "1,0"], [tokens, '"0"']),
+                                 (["--m", "1,2x"], [tokens, '"2x"']), (["--m", "1.5"], ["a whole number", '"1.5"']),
+                                 (["--m", "nan"], [tokens, '"nan"']), (["--m"], ["--m", '""']),
+                                 (["--shapes", "o,x"], ["--shapes", "qkv, o, gate_up", '"x"']),
+                                 (["--dtype", "f16"], ["float16, bfloat16", '"f16"']), (["--path", ""], ["auto, mma, wgmma"]),
+                                 (["--group", "0"], ["--group", '"0"']), (["--repeats", "0"], ["--repeats", "1 to 10000"]),
+                                 (["--peak", "-1"], ["--peak", "TFLOP/s"]), (["--bandwidth", "1e9"], ["TB/s from"]),
+                                 (["--cold", "x"], ["--cold"]), (["--seed", "-1"], ["--seed"]), (["--json", ""], ["a file"]),
+                                 (["--what", "1"], ['"--what"', "--help"]), (["what"], ['"what"'])):
+            with self.subTest(arguments):
+                self.refused("bench_linear", arguments, *parts)
+
+
+if __name__ == "__main__":
+    harness.main()
