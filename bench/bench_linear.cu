@@ -257,9 +257,9 @@ void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas,
     row r = {};
     r.s = s;
     r.m = m;
-    errors e = compare(gpu, p, m, false);
+    errors e = compare(gpu, p, m, false, 0);
     r.error = e.normalised;
-    if (e.bad || !(e.normalised < tolerance(o.dtype, d.gate_up))) {
+    if (e.bad || !(e.normalised < tolerance(o.dtype, d.gate_up, m * p.width()))) {
       std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised,
                   (long long)e.bad);
       std::exit(1);
@@ -272,7 +272,8 @@ void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas,
     yk_err err = YK_ERR_INIT;
     int nodes = std::max(copies, r.floor_us < 50 ? 64 : 8);
     r.ours = time_graph(stream, nodes, o.repeats, [&](int i) {
-      yk_w4a16_call call = {cold.data + size_t(i % copies) * pitch, nullptr, p.x.data, p.y.data, m, p.workspace.data};
+      yk_w4a16_call call = {
+          cold.data + size_t(i % copies) * pitch, nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2};
       check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
     });
     if (o.cublas)

@@ -215,13 +215,20 @@ __device__ __forceinline__ uint4 gather_sum(block_view<T> &b, F from_of, uint4 o
   return add_up<T, N, NORM>(a, from, own, residual);
 }
 
+/* Wait for the kernel before, and let the next one start: it waits for our end before it uses what we write. */
+__device__ __forceinline__ void overlap_neighbours()
+{
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) one_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  overlap_neighbours();
   block_view<T> b(a);
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
@@ -264,9 +271,7 @@ template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  overlap_neighbours();
   block_view<T> b(a);
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
@@ -384,7 +389,11 @@ template <typename T, bool NORM> cudaError_t load(int n_ranks)
   cudaError_t rc = cudaSuccess;
   for (int i = 0; i < 4 && rc == cudaSuccess; i++) {
     cudaFuncAttributes attributes;
-    rc = cudaFuncGetAttributes(&attributes, kernel_for<T, NORM>(n_ranks, i & 1, i & 2));
+    const kernel which = kernel_for<T, NORM>(n_ranks, i & 1, i & 2);
+    rc = cudaFuncGetAttributes(&attributes, which);
+    /* As the products around it, lest a multiprocessor be divided anew. */
+    if (rc == cudaSuccess)
+      rc = cudaFuncSetAttribute(which, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   }
   return rc;
 }

@@ -90,7 +90,8 @@ __device__ inline void let_next_kernel_start()
 #endif
 }
 
-/* Launch so that the start overlaps the end of the kernel before, on GPUs that can. */
+/* Launch so that the start overlaps the end of the kernel before, on GPUs that can. Multiprocessors keep the products'
+ * division of their memory, since they can change it only when they are empty. */
 template <typename P>
 cudaError_t launch_overlapped(void (*kernel)(P), dim3 grid, int block, size_t smem_bytes, cudaStream_t stream,
                               const P &p)
@@ -101,6 +102,7 @@ cudaError_t launch_overlapped(void (*kernel)(P), dim3 grid, int block, size_t sm
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(block));

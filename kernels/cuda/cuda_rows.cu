@@ -77,8 +77,8 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid
   float squares = 0.0f;
   V own_weights = {};
   if (weights && own < n) own_weights = weights[own];
-  wait_for_previous_kernel();
   let_next_kernel_start();
+  wait_for_previous_kernel();
   for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
     if constexpr (ADDS)
@@ -176,8 +176,8 @@ template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_k
   using V = vec<T, 2>;
   const int64_t row = blockIdx.x;
   const int32_t h = blockIdx.y * ROPE_WARPS + threadIdx.x / WARP;
-  wait_for_previous_kernel();
   let_next_kernel_start();
+  wait_for_previous_kernel();
   if (h >= p.n_q + 2 * p.n_kv) return;
   T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
   const float *rope = p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim;

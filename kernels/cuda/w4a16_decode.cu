@@ -7,16 +7,15 @@
 namespace w4a16 {
 namespace {
 
-constexpr int SHARED_BYTES = 112 * 1024;    /* so that two blocks share a multiprocessor's 227 KB, 1 KB lost to each */
-constexpr int LEAST_STAGES = 6;             /* 52 KB under way */
-constexpr int64_t MOST_X_BYTES = 20 * 1024; /* of a block: more takes too long to reach every block */
+constexpr int LEAST_STAGES = 6;               /* 52 KB under way */
+constexpr int64_t MOST_X_BYTES = 20 * 1024;   /* of a block: more takes too long to reach every block */
 constexpr int64_t SHARED_X_BYTES = 12 * 1024; /* from here on a cluster that is done in one sweep had better share x */
 constexpr int64_t CLUSTER_UNITS = 8;          /* at most, since every sweep of a cluster ends with an exchange */
 
 struct decode_plan {
   const decode_variant *variant;
   int64_t cluster, clusters; /* blocks of a cluster, clusters */
-  int stages, stage_tiles, x_pitch, shared_bytes;
+  int stages, stage_tiles, x_pitch, shared_bytes, threads;
 };
 
 int64_t n_units(const yk_w4a16_desc &desc)
@@ -41,8 +40,26 @@ int64_t cluster_size_for(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int
   return x > MOST_X_BYTES || (x > SHARED_X_BYTES && both <= 4) ? 2 : 1;
 }
 
+/* The ring, and what a block takes of its multiprocessor. A product shares where its half's ring holds half of its
+ * weights or more: longer ones gain nothing by an early start, but slow down the one before (bench/NOTES.md).
+ *   rest, stage    bytes beside the ring and of a stage
+ *   block_stages   that a block goes through
+ * False where half a multiprocessor is not enough. */
+bool lay_out_memory(int64_t rest, int64_t stage, int64_t block_stages, int turn, decode_plan *plan)
+{
+  auto stages_in = [&](int64_t bytes) { return std::min<int64_t>((bytes - rest) / stage, DECODE_STAGES); };
+  int64_t half = stages_in(TURN_SHARED_BYTES[1]);
+  if (half < LEAST_STAGES) return false;
+  bool shares = block_stages <= 2 * half;
+  plan->stages = static_cast<int>(stages_in(shares ? TURN_SHARED_BYTES[turn] : ALONE_SHARED_BYTES));
+  plan->shared_bytes =
+      shares ? turn_shared_bytes(turn, static_cast<int>(rest + plan->stages * stage)) : ALONE_SHARED_BYTES;
+  plan->threads = TURN_THREADS[shares ? turn : 0];
+  return true;
+}
+
 /* False where another kernel is faster, or the shape does not fit. */
-bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, decode_plan *plan)
+bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn, decode_plan *plan)
 {
   if (m > DECODE_TOKENS) return false;
   *plan = {};
@@ -60,11 +77,7 @@ bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, de
   plan->x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
   int stage = plan->stage_tiles * UNIT_NIBBLE_BYTES + scale_stage_bytes(plan->stage_tiles, groups_per_tile(desc));
   int64_t rest = x + sums_bytes(plan->variant->units) + received_bytes(plan->variant->units);
-  int64_t stages = std::min<int64_t>((SHARED_BYTES - rest) / stage, DECODE_STAGES);
-  if (stages < LEAST_STAGES) return false;
-  plan->stages = static_cast<int>(stages);
-  plan->shared_bytes = static_cast<int>(rest + stages * stage);
-  return true;
+  return lay_out_memory(rest, stage, units * ceil_div(tiles, plan->stage_tiles), turn, plan);
 }
 
 /* Packed weights as [K tile of a pair of column tiles][column tile][row][warp][a unit's part], a box being stage_tiles K
@@ -92,7 +105,7 @@ cudaError_t decode_init()
   for (const decode_variant *variants : {decode_variants_f16(), decode_variants_bf16()}) {
     for (int i = 0; i < DECODE_VARIANTS; i++) {
       for (const void *kernel : variants[i].kernels) {
-        cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        cudaError_t error = allow_shared_bytes(kernel, ALONE_SHARED_BYTES);
         if (error != cudaSuccess) return error;
       }
     }
@@ -104,7 +117,7 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
                     cudaError_t *error)
 {
   decode_plan plan;
-  if (!make_plan(gpu, desc, call.m, &plan)) return false;
+  if (!make_plan(gpu, desc, call.m, call.turn, &plan)) return false;
   const uint8_t *packed = static_cast<const uint8_t *>(call.packed);
   CUtensorMap nibbles, scales;
   if (!encode_weights(gpu, desc, packed, UNIT_NIBBLE_BYTES / 2, 2, TILE_NIBBLE_BYTES / 2, plan.stage_tiles, &nibbles) ||
@@ -129,7 +142,7 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   p.gate_up = desc.gate_up;
   void *args[] = {&nibbles, &scales, &p};
   *error = launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster,
-                             DECODE_THREADS, plan.shared_bytes, args, stream);
+                             plan.threads, plan.shared_bytes, args, stream);
   return true;
 }
 

@@ -20,10 +20,8 @@
 namespace w4a16 {
 
 constexpr int DECODE_WARPS = 8; /* that multiply */
-constexpr int DECODE_THREADS = (DECODE_WARPS + 4) * 32;
+constexpr int DECODE_PRODUCERS = 4;
 constexpr int DECODE_STAGES = 16; /* at most */
-/* Of a thread: all together no more than a block starts with, since two blocks share 64K. */
-constexpr int PRODUCER_REGISTERS = 32, MULTIPLIER_REGISTERS = 104;
 constexpr int UNIT_COLUMNS = 16;
 constexpr int UNIT_NIBBLE_BYTES = UNIT_COLUMNS * TILE_K / 2;
 constexpr int UNIT_SCALE_BYTES = UNIT_COLUMNS * 4;
@@ -146,8 +144,11 @@ __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_par
                                         const decode_work &w, uint32_t to, int stage_bytes, int box_bytes, int turn)
 {
   int stage = 0, phase = 1; /* an empty stage: the phase before the first */
+#pragma unroll 1
   for (int sweep = w.unit; sweep < w.unit_end; sweep += C) {
+#pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
+#pragma unroll 1
       for (int unit = sweep; unit < min(sweep + C, w.unit_end); unit++, turn ^= 1) {
         if (turn == 0) {
           barrier_wait(s.empty + stage * 8, phase);
@@ -476,9 +477,10 @@ __device__ __forceinline__ void multiply_units(const decode_params &p, const dec
 }
 
 static_assert(DECODE_WARPS == DECODE_TOKENS, "each multiplying warp fetches one token's inputs");
+static_assert((DECODE_WARPS + DECODE_PRODUCERS) * 32 == TURN_THREADS[0], "those who work");
 
 template <yk_dtype DTYPE, int GROUPS, int C>
-__global__ void __launch_bounds__(DECODE_THREADS, 2)
+__global__ void __maxnreg__(TURN_REGISTERS)
     decode_kernel(const __grid_constant__ CUtensorMap nibbles, const __grid_constant__ CUtensorMap scales,
                   const __grid_constant__ decode_params p)
 {
@@ -498,20 +500,18 @@ __global__ void __launch_bounds__(DECODE_THREADS, 2)
   else /* the other block's barriers are ready too */
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   int producer = static_cast<int>(threadIdx.x / 32) - DECODE_WARPS;
+  if (producer >= DECODE_PRODUCERS) return;
   if (producer >= 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
     decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
     decode_work w = work_of_block(p);
-    if (threadIdx.x % 32 == 0) {
-      if (producer < 2)
-        produce<C>(&nibbles, p, s, w, s.nibbles, p.stage_tiles * UNIT_NIBBLE_BYTES, p.stage_tiles * UNIT_NIBBLE_BYTES,
-                   producer);
-      else
-        produce<C>(&scales, p, s, w, s.scales, scale_stage_bytes(p.stage_tiles, GROUPS),
-                   p.stage_tiles * GROUPS * UNIT_SCALE_BYTES, producer - 2);
-    }
+    if (threadIdx.x % 32 != 0) return;
+    bool brings_nibbles = producer < 2;
+    produce<C>(brings_nibbles ? &nibbles : &scales, p, s, w, brings_nibbles ? s.nibbles : s.scales,
+               brings_nibbles ? p.stage_tiles * UNIT_NIBBLE_BYTES : scale_stage_bytes(p.stage_tiles, GROUPS),
+               p.stage_tiles * (brings_nibbles ? UNIT_NIBBLE_BYTES : GROUPS * UNIT_SCALE_BYTES), producer % 2);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MULTIPLIER_REGISTERS));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURN_CONSUMER_REGISTERS));
     multiply_units<DTYPE, GROUPS, C>(p, memory_of_block<GROUPS, C>(p, memory, barrier), work_of_block(p));
   }
 #endif

@@ -46,6 +46,39 @@ template <yk_dtype DTYPE> __device__ __forceinline__ uint32_t round_pair(float l
   return bits_of(__floats2bfloat162_rn(low, high));
 }
 
+/* Some products leave half of each multiprocessor to the next, whose first weights arrive while they finish. Two blocks of
+ * one grid must not take both halves: that multiprocessor would take twice as long while another stood idle, and each
+ * grid would hand its places on to the next (a norm between two products is enough to bring that about). So in one turn
+ * blocks need more than half of the shared memory; in the other more than half of the registers, by means of warps that
+ * only hold them. Then only blocks of different turns fit side by side. */
+constexpr int SM_SHARED_BYTES = 228 * 1024;
+constexpr int BLOCK_SHARED_BYTES = 2 * 1024; /* 1 KB that the driver takes, and barriers, aligned */
+constexpr int MOST_SHARED_BYTES = SM_SHARED_BYTES - BLOCK_SHARED_BYTES;
+constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024; /* room for a norm or a sum, but no other product */
+constexpr int TURN_SHARED_BYTES[2] = {116 * 1024, 108 * 1024};
+constexpr int TURN_THREADS[2] = {384, 512};
+constexpr int TURN_REGISTERS = 72; /* of each thread at the start, then of a producer's and a consumer's */
+constexpr int TURN_PRODUCER_REGISTERS = 24, TURN_CONSUMER_REGISTERS = 96;
+static_assert(TURN_SHARED_BYTES[0] + TURN_SHARED_BYTES[1] + 2 * BLOCK_SHARED_BYTES <= SM_SHARED_BYTES, "both fit");
+static_assert(2 * (TURN_SHARED_BYTES[0] + 1024) > SM_SHARED_BYTES, "two of turn 0 do not");
+static_assert(TURN_REGISTERS * (TURN_THREADS[0] + TURN_THREADS[1]) <= 64 * 1024, "both fit");
+static_assert(2 * TURN_REGISTERS * TURN_THREADS[1] > 64 * 1024, "two of turn 1 do not");
+
+/* Shared memory of a block in its turn, which needs so many bytes of it. */
+inline int turn_shared_bytes(int turn, int bytes)
+{
+  return turn == 0 ? TURN_SHARED_BYTES[0] : bytes;
+}
+
+/* Let a kernel have so much dynamic shared memory, out of all that a multiprocessor has: left to itself, the driver gives
+ * a kernel of which one block fits no more than that takes, and the next product no room beside it. */
+inline cudaError_t allow_shared_bytes(const void *kernel, int bytes)
+{
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+}
+
 /* Launch clusters of so many blocks, whose start may overlap the end of the kernel before (compute capability 9.0). */
 inline cudaError_t launch_overlapped(const void *kernel, int64_t clusters, int64_t cluster, int threads,
                                      int shared_bytes, void **args, cudaStream_t stream)

@@ -6,8 +6,11 @@
 namespace w4a16 {
 namespace {
 
-constexpr int SHARED_BYTES_PER_SM = 227 * 1024;
-constexpr int STATIC_SHARED_BYTES = 2048; /* barriers, and 1 KB that the driver takes for each block */
+/* Dynamic shared memory that a block may take. */
+int most_shared_bytes(const wgmma_variant &v, int turn)
+{
+  return v.shares ? TURN_SHARED_BYTES[turn] : v.half_registers ? ALONE_SHARED_BYTES : MOST_SHARED_BYTES;
+}
 
 wgmma_variants variants_of(yk_dtype dtype)
 {
@@ -16,7 +19,7 @@ wgmma_variants variants_of(yk_dtype dtype)
 
 struct plan {
   wgmma_variant variant;
-  int row_tiles, token_tiles, split_tiles, split_blocks, blocks, stages, shared_bytes;
+  int row_tiles, token_tiles, split_tiles, split_blocks, blocks, stages, shared_bytes, threads;
 
   /* Of each tile, where all are cut alike; else 0. */
   int cuts() const
@@ -34,10 +37,10 @@ int64_t partial_bytes(const wgmma_variant &v)
 /* Microseconds fitted to 1,000 measured plans on H200 (bench/NOTES.md), such that the plans chosen are 0.8 % slower than the
  * best on average; one by one they mean little. They decide how K is split and nothing else, and are the same on every
  * machine, so that the split is a function of the shapes. */
-constexpr double SHARED_START_US = 1.0,
-                 CLUSTER_START_US = 1.0;                /* more, where blocks share a multiprocessor, or tokens */
-constexpr double TILE_END_US = 20.4e-6;                 /* for each byte of a tile's sums */
-constexpr double PART_US = 0.48;                        /* an exchange, for each part of a tile but one */
+constexpr double SMALL_START_US = 1.0,
+                 CLUSTER_START_US = 1.0; /* more, for tiles of up to 64 tokens, or where blocks share them */
+constexpr double TILE_END_US = 20.4e-6;  /* for each byte of a tile's sums */
+constexpr double PART_US = 0.48;         /* an exchange, for each part of a tile but one */
 constexpr double CUT_US = 1.86, CUT_BYTE_US = 21e-6;    /* and where every tile is cut alike */
 constexpr double RANGE_US = 0.5, RANGE_BYTE_US = 50e-6; /* and where ranges ignore tiles ... */
 constexpr double RANGE_PART_BYTE_US = 20e-6;            /* ... for each of up to two other parts */
@@ -47,7 +50,7 @@ double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l,
   double k_tiles = static_cast<double>(n_k_tiles(desc)), bytes = static_cast<double>(partial_bytes(v));
   double whole = std::ceil((static_cast<double>(l.row_tiles) * l.token_tiles - l.split_tiles) / clusters);
   double units = whole * k_tiles, ends = whole;
-  double us = v.blocks_per_sm > 1 ? SHARED_START_US : v.cluster > 1 ? CLUSTER_START_US : 0.0;
+  double us = v.tokens <= 64 ? SMALL_START_US : v.cluster > 1 ? CLUSTER_START_US : 0.0;
   if (l.split_blocks > 0) {
     double range = l.cuts() ? std::ceil(k_tiles / l.cuts()) : std::ceil(l.split_tiles * k_tiles / l.split_blocks);
     double others = l.cuts() ? l.cuts() - 1 : std::ceil(k_tiles / range);
@@ -62,7 +65,8 @@ double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l,
 }
 
 /* Fill in a plan for one variant with the first split_tiles tiles cut into split_blocks ranges. */
-plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int64_t split_tiles, int64_t split_blocks)
+plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int turn, int64_t split_tiles,
+             int64_t split_blocks)
 {
   plan l = {};
   l.variant = v;
@@ -73,21 +77,28 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int64
   l.split_blocks = static_cast<int>(split_blocks);
   int stage = v.tokens * TILE_K * 2 + row * tile_bytes(desc),
       staging = v.warpgroups * 4 * staging_bytes(v.column_tiles, v.tokens);
-  l.stages = std::min(MAX_STAGES, (SHARED_BYTES_PER_SM / v.blocks_per_sm - STATIC_SHARED_BYTES - staging) / stage);
+  l.stages = std::min(MAX_STAGES, (most_shared_bytes(v, turn) - staging) / stage);
   l.shared_bytes = l.stages * stage + staging;
+  l.threads = (v.warpgroups + 1) * 128;
+  if (v.shares) {
+    l.shared_bytes = turn_shared_bytes(turn, l.shared_bytes);
+    l.threads = TURN_THREADS[turn];
+  } else if (v.half_registers) {
+    l.shared_bytes = ALONE_SHARED_BYTES;
+  }
   return l;
 }
 
 /* The cheapest tile and split. Whole waves go uncut, but a remainder takes one wave with it, so that no block has less
  * than a tile's worth; with fewer tiles than multiprocessors each is cut evenly, or all together into one range a
  * multiprocessor. */
-plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
+plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn)
 {
   wgmma_variants all = variants_of(desc.dtype);
   plan best = {};
   double best_cost = 0;
   auto consider = [&](const wgmma_variant &v, int64_t split_tiles, int64_t split_blocks, int64_t blocks) {
-    plan l = lay_out(v, desc, m, split_tiles, split_blocks);
+    plan l = lay_out(v, desc, m, turn, split_tiles, split_blocks);
     l.blocks = static_cast<int>(blocks);
     double c = cost_us(v, desc, l, gpu.n_multiprocessors / v.cluster);
     if (best.blocks && c >= best_cost) return;
@@ -146,9 +157,8 @@ cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
   for (yk_dtype dtype : {YK_F16, YK_BF16}) {
     wgmma_variants all = variants_of(dtype);
     for (int i = 0; i < all.count; i++) {
-      int bytes = SHARED_BYTES_PER_SM / all.first[i].blocks_per_sm - STATIC_SHARED_BYTES;
       for (const void *kernel : all.first[i].kernels) {
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        error = allow_shared_bytes(kernel, most_shared_bytes(all.first[i], 0));
         if (error != cudaSuccess) return error;
       }
     }
@@ -159,7 +169,7 @@ cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
 cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                           cudaStream_t stream)
 {
-  plan l = make_plan(gpu, desc, call.m);
+  plan l = make_plan(gpu, desc, call.m, call.turn);
   CUtensorMap map;
   if (!encode_x(gpu, desc, call, l.variant.tokens / l.variant.cluster, &map)) return cudaErrorInvalidValue;
   wgmma_params p = {};
@@ -185,8 +195,8 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.clusters = l.blocks;
   p.gate_up = desc.gate_up;
   void *args[] = {&map, &p};
-  return launch_overlapped(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster,
-                           (l.variant.warpgroups + 1) * 128, l.shared_bytes, args, stream);
+  return launch_overlapped(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster, l.threads,
+                           l.shared_bytes, args, stream);
 }
 
 } // namespace w4a16

@@ -195,20 +195,25 @@ __device__ __forceinline__ void consume(const wgmma_params &p, ring<G * C, N> r,
   }
 }
 
-/* Registers of a producer and a consumer thread: warpgroups trade them, out of 64K for all blocks of a multiprocessor. */
-__host__ __device__ constexpr int producer_registers(int blocks_per_sm)
+/* Registers that a thread starts with, and what a producer and a consumer have then: warpgroups trade them. */
+__host__ __device__ constexpr int start_registers(int warpgroups, bool half)
 {
-  return blocks_per_sm == 1 ? 40 : 32;
+  return half ? TURN_REGISTERS : 64 * 1024 / (128 * (warpgroups + 1)) / 8 * 8;
 }
 
-__host__ __device__ constexpr int consumer_registers(int warpgroups, int blocks_per_sm)
+__host__ __device__ constexpr int producer_registers(bool half)
 {
-  return warpgroups == 3 ? 152 : blocks_per_sm == 1 ? 232 : 104;
+  return half ? TURN_PRODUCER_REGISTERS : 40;
+}
+
+__host__ __device__ constexpr int consumer_registers(int warpgroups, bool half)
+{
+  return half ? TURN_CONSUMER_REGISTERS : warpgroups == 3 ? 152 : 232;
 }
 
 /* G warpgroups of C column tiles each, N tokens, GROUPS of scales in 128 inputs; CLUSTER blocks share their tokens. */
-template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, int BLOCKS_PER_SM, int CLUSTER>
-__global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
+template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, bool HALF_REGISTERS, int CLUSTER>
+__global__ void __maxnreg__(start_registers(G, HALF_REGISTERS))
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -230,8 +235,9 @@ __global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
     __syncthreads();
   else
     sync_cluster();
+  if (threadIdx.x >= (G + 1) * 128) return;
   if (threadIdx.x >= G * 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(BLOCKS_PER_SM)));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(HALF_REGISTERS)));
     int warp = threadIdx.x / 32 - G * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp >= X_WARP)
@@ -241,8 +247,8 @@ __global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
     }
     __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, BLOCKS_PER_SM)));
-    constexpr int STEPS = BLOCKS_PER_SM == 1 ? 4 : 2;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, HALF_REGISTERS)));
+    constexpr int STEPS = HALF_REGISTERS ? 2 : 4;
     consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, r, cluster, rank);
   }
   if constexpr (CLUSTER > 1) sync_cluster(); /* the other block may still write here or arrive at our barriers */
@@ -251,9 +257,11 @@ __global__ void __launch_bounds__((G + 1) * 128, BLOCKS_PER_SM)
 
 /* One compiled kernel and what the host needs to launch it. */
 struct wgmma_variant {
-  int tokens, warpgroups, column_tiles, blocks_per_sm, cluster; /* column tiles of a warpgroup */
-  double unit_us;         /* of one K tile, fitted together with the other costs of a plan */
-  const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
+  int tokens, warpgroups, column_tiles, cluster; /* column tiles of a warpgroup */
+  bool half_registers;                           /* a block takes no more than half of a multiprocessor's registers */
+  bool shares;                                   /* and leaves half of its shared memory to the next product */
+  double unit_us;                                /* of one K tile, fitted together with the other costs of a plan */
+  const void *kernels[3];                        /* for 1, 2 and 4 groups a tile */
 };
 
 /* Kernels by rising number of tokens. */

@@ -1,5 +1,6 @@
-/* w4a16_wgmma_table.cuh - which tiles are compiled. Small tiles run two blocks a multiprocessor, so that the next
- * product's first weights arrive while this one finishes. */
+/* w4a16_wgmma_table.cuh - which tiles are compiled. Those of 32 and 64 tokens leave half of a multiprocessor to the next
+ * product, whose first weights arrive while this one finishes. Smaller ones are bound by memory, and an early start of the
+ * next only takes bandwidth from them, but a norm or a sum still fits beside them; larger ones need all. */
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_TABLE_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_TABLE_CUH
 
@@ -7,27 +8,31 @@
 
 namespace w4a16 {
 
-template <yk_dtype DTYPE, int N, int G, int C, int BLOCKS_PER_SM, int CLUSTER> wgmma_variant variant(double unit_us)
+enum class place { ALONE, SHARED, WHOLE };
+
+template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_variant variant(double unit_us)
 {
+  constexpr bool HALF = PLACE != place::WHOLE;
   return {N,
           G,
           C,
-          BLOCKS_PER_SM,
           CLUSTER,
+          HALF,
+          PLACE == place::SHARED,
           unit_us,
-          {reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 1, G, C, N, BLOCKS_PER_SM, CLUSTER>),
-           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 2, G, C, N, BLOCKS_PER_SM, CLUSTER>),
-           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 4, G, C, N, BLOCKS_PER_SM, CLUSTER>)}};
+          {reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 1, G, C, N, HALF, CLUSTER>),
+           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 2, G, C, N, HALF, CLUSTER>),
+           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 4, G, C, N, HALF, CLUSTER>)}};
 }
 
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 8, 2, 1, 2, 1>(0.351),   variant<DTYPE, 8, 2, 2, 2, 1>(0.580),
-      variant<DTYPE, 16, 2, 1, 2, 1>(0.344),  variant<DTYPE, 16, 2, 2, 2, 1>(0.607),
-      variant<DTYPE, 32, 2, 1, 2, 1>(0.507),  variant<DTYPE, 64, 2, 1, 2, 1>(0.451),
-      variant<DTYPE, 128, 2, 1, 1, 1>(0.790), variant<DTYPE, 128, 3, 1, 1, 1>(1.186),
-      variant<DTYPE, 128, 2, 2, 1, 1>(1.530), variant<DTYPE, 256, 2, 1, 1, 2>(1.515),
+      variant<DTYPE, 8, 2, 1, place::ALONE, 1>(0.351),   variant<DTYPE, 8, 2, 2, place::ALONE, 1>(0.580),
+      variant<DTYPE, 16, 2, 1, place::ALONE, 1>(0.344),  variant<DTYPE, 16, 2, 2, place::ALONE, 1>(0.607),
+      variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.507), variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.451),
+      variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.790), variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.186),
+      variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.530), variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.515),
   };
   return {table, static_cast<int>(sizeof table / sizeof table[0])};
 }
