@@ -8,8 +8,8 @@
  *
  * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps with tensor copies (a box of nibbles
  * and a box of scales). That begins before griddepcontrol.wait, since weights do not depend on the kernel before; the
- * next product is let in at once, and with two blocks a multiprocessor its ring fills while this one works. All of x
- * comes after the wait and stays.                                                                                     */
+ * next product is let in at once, and where both are short its ring fills while this one works (w4a16_internal.cuh). All
+ * of x comes after the wait and stays.                                                                                     */
 #ifndef YK_KERNELS_CUDA_W4A16_DECODE_CUH
 #define YK_KERNELS_CUDA_W4A16_DECODE_CUH
 
