@@ -41,7 +41,8 @@ int64_t cluster_size_for(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int
 }
 
 /* The ring, and what a block takes of its multiprocessor. A product shares where its half's ring holds half of its
- * weights or more: longer ones gain nothing by an early start, but slow down the one before (bench/NOTES.md).
+ * weights or more. Longer ones are alone: bound by memory, they gain little by an early start, which takes bandwidth from
+ * the one before, and a model is no slower (bench/NOTES.md, also for what rows of equal products lose by it).
  *   rest, stage    bytes beside the ring and of a stage
  *   block_stages   that a block goes through
  * False where half a multiprocessor is not enough. */
