@@ -257,7 +257,7 @@ void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas,
     row r = {};
     r.s = s;
     r.m = m;
-    errors e = compare(gpu, p, m, false, 0);
+    errors e = compare(gpu, p, m, false, false);
     r.error = e.normalised;
     if (e.bad || !(e.normalised < tolerance(o.dtype, d.gate_up, m * p.width()))) {
       std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised,
@@ -273,7 +273,7 @@ void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas,
     int nodes = std::max(copies, r.floor_us < 50 ? 64 : 8);
     r.ours = time_graph(stream, nodes, o.repeats, [&](int i) {
       yk_w4a16_call call = {
-          cold.data + size_t(i % copies) * pitch, nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2};
+          cold.data + size_t(i % copies) * pitch, nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2 == 1};
       check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
     });
     if (o.cublas)
@@ -287,7 +287,7 @@ void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas,
 
 const char *HELP =
     "bench_linear - W4A16 (AWQ) products, checked against float64 and timed with cold weights\n\n"
-    "  --check            check odd shapes, groups, parts and both paths, twice each; no timing\n"
+    "  --check            check odd shapes, groups, parts and both paths, in both turns; no timing\n"
     "  --shapes A,B       of qkv o gate_up down, and with /2 /3 /4 the shard of so many ranks (default: all)\n"
     "  --m 1,16,...       tokens (default: powers of two from 1 to 8192)\n"
     "  --dtype NAME       float16 (default) or bfloat16\n"

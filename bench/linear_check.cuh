@@ -56,10 +56,10 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
         product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
         for (int64_t m : ms) {
           bool bias = m % 2 == 0;
-          errors e = compare(gpu, p, m, bias, 0);
+          errors e = compare(gpu, p, m, bias, false);
           std::vector<uint16_t> first(m * p.width()), second(m * p.width());
           check(cudaMemcpy(first.data(), p.y.data, first.size() * 2, cudaMemcpyDeviceToHost), "results");
-          compare(gpu, p, m, bias, 1);
+          compare(gpu, p, m, bias, true);
           check(cudaMemcpy(second.data(), p.y.data, second.size() * 2, cudaMemcpyDeviceToHost), "results");
           bool same = first == second,
                good = e.bad == 0 && e.normalised < tolerance(dtype, c.gate_up, m * p.width()) && same;

@@ -216,7 +216,7 @@ struct errors {
 };
 
 /* Run once into poisoned memory and compare up to 12 tokens, among them the first, the last and the edges of tiles. */
-inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias, int turn)
+inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias, bool turn)
 {
   std::vector<int64_t> rows;
   for (int64_t r : {int64_t(0), m - 1, m / 2, int64_t(7), int64_t(8), int64_t(63), int64_t(64), int64_t(127),

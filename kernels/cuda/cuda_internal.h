@@ -66,7 +66,7 @@ typedef struct yk_cuda_device {
   yk_cuda_sampler sampler;
   void *cublas_workspace, *attention_workspace;
   yk_cuda_buffer product_workspace; /* of the W4A16 products: zeroed once, left ready by each */
-  int product_turn;                 /* of the next */
+  bool product_turn;                /* of the next */
   yk_cuda_buffer scratch;           /* outputs of a product on their way to y */
   yk_cuda_watch watch;
   void *watch_context;

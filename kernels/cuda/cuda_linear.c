@@ -318,7 +318,7 @@ static yk_status multiply_packed(yk_cuda_device *cuda, const yk_linear *linear, 
                         .m = b->n_rows,
                         .workspace = cuda->product_workspace.ptr,
                         .turn = cuda->product_turn};
-  cuda->product_turn ^= 1;
+  cuda->product_turn = !cuda->product_turn;
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &p->desc, &call, cuda->stream, err), err));
   if (is_direct) return YK_OK;
   int64_t n = p->desc.gate_up ? p->n / 2 : p->n;

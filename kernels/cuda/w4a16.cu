@@ -67,8 +67,6 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   const long long max_tokens = 1 << 24;
   if (call->m < 0 || call->m > max_tokens)
     return yk_err_set(err, YK_E_INVAL, "w4a16: tokens must be 0 to %lld, found %lld", max_tokens, (long long)call->m);
-  if (call->turn != 0 && call->turn != 1)
-    return yk_err_set(err, YK_E_INVAL, "w4a16: turn must be 0 or 1, found %d", call->turn);
   if (call->m == 0) return YK_OK;
   if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
       !is_aligned(call->workspace, 256))

@@ -69,8 +69,9 @@ typedef struct yk_w4a16_call {
   void *y;            /* [m, n], or [m, n/2] with gate_up, 16-byte aligned; must not alias x */
   int64_t m;          /* tokens, 0 or more */
   void *workspace;    /* yk_w4a16_workspace_bytes, 256-byte aligned */
-  int turn;           /* 0 and 1 alternately, for products that follow each other on a stream: only those of different
-                         turns share a multiprocessor, so that the next begins early. Results do not depend on it. */
+  /* false and true by turns, for products that follow each other on a stream: only those of different turns share a
+   * multiprocessor, so that the next begins early. Results do not depend on it. */
+  bool turn;
 } yk_w4a16_call;
 
 /* yk_w4a16_gpu_init - read the current device's properties and load every kernel that forward may launch.

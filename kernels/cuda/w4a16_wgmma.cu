@@ -9,7 +9,8 @@ namespace {
 /* Dynamic shared memory that a block may take. */
 int most_shared_bytes(const wgmma_variant &v, int turn)
 {
-  return v.shares ? TURN_SHARED_BYTES[turn] : v.half_registers ? ALONE_SHARED_BYTES : MOST_SHARED_BYTES;
+  if (v.where == place::SHARED) return TURN_SHARED_BYTES[turn];
+  return v.where == place::ALONE ? ALONE_SHARED_BYTES : MOST_SHARED_BYTES;
 }
 
 wgmma_variants variants_of(yk_dtype dtype)
@@ -80,10 +81,10 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int t
   l.stages = std::min(MAX_STAGES, (most_shared_bytes(v, turn) - staging) / stage);
   l.shared_bytes = l.stages * stage + staging;
   l.threads = (v.warpgroups + 1) * 128;
-  if (v.shares) {
+  if (v.where == place::SHARED) {
     l.shared_bytes = turn_shared_bytes(turn, l.shared_bytes);
     l.threads = TURN_THREADS[turn];
-  } else if (v.half_registers) {
+  } else if (v.where == place::ALONE) {
     l.shared_bytes = ALONE_SHARED_BYTES;
   }
   return l;

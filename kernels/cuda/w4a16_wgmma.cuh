@@ -255,13 +255,16 @@ __global__ void __maxnreg__(start_registers(G, HALF_REGISTERS))
 #endif
 }
 
+/* What a block takes of its multiprocessor: half of registers and shared memory; half of the registers and most of the
+ * memory, so that a norm or a sum fits beside it, but no product; everything. */
+enum class place { SHARED, ALONE, WHOLE };
+
 /* One compiled kernel and what the host needs to launch it. */
 struct wgmma_variant {
   int tokens, warpgroups, column_tiles, cluster; /* column tiles of a warpgroup */
-  bool half_registers;                           /* a block takes no more than half of a multiprocessor's registers */
-  bool shares;                                   /* and leaves half of its shared memory to the next product */
-  double unit_us;                                /* of one K tile, fitted together with the other costs of a plan */
-  const void *kernels[3];                        /* for 1, 2 and 4 groups a tile */
+  place where;
+  double unit_us;         /* of one K tile, fitted together with the other costs of a plan */
+  const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 
 /* Kernels by rising number of tokens. */

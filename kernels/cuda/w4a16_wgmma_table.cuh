@@ -8,8 +8,6 @@
 
 namespace w4a16 {
 
-enum class place { ALONE, SHARED, WHOLE };
-
 template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_variant variant(double unit_us)
 {
   constexpr bool HALF = PLACE != place::WHOLE;
@@ -17,8 +15,7 @@ template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_v
           G,
           C,
           CLUSTER,
-          HALF,
-          PLACE == place::SHARED,
+          PLACE,
           unit_us,
           {reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 1, G, C, N, HALF, CLUSTER>),
            reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 2, G, C, N, HALF, CLUSTER>),
