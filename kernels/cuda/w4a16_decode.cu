@@ -40,25 +40,6 @@ int64_t cluster_size_for(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int
   return x > MOST_X_BYTES || (x > SHARED_X_BYTES && both <= 4) ? 2 : 1;
 }
 
-/* The ring, and what a block takes of its multiprocessor. A product shares where its half's ring holds half of its
- * weights or more. Longer ones are alone: bound by memory, they gain little by an early start, which takes bandwidth from
- * the one before, and a model is no slower (bench/NOTES.md, also for what rows of equal products lose by it).
- *   rest, stage    bytes beside the ring and of a stage
- *   block_stages   that a block goes through
- * False where half a multiprocessor is not enough. */
-bool lay_out_memory(int64_t rest, int64_t stage, int64_t block_stages, int turn, decode_plan *plan)
-{
-  auto stages_in = [&](int64_t bytes) { return std::min<int64_t>((bytes - rest) / stage, DECODE_STAGES); };
-  int64_t half = stages_in(TURN_SHARED_BYTES[1]);
-  if (half < LEAST_STAGES) return false;
-  bool shares = block_stages <= 2 * half;
-  plan->stages = static_cast<int>(stages_in(shares ? TURN_SHARED_BYTES[turn] : ALONE_SHARED_BYTES));
-  plan->shared_bytes =
-      shares ? turn_shared_bytes(turn, static_cast<int>(rest + plan->stages * stage)) : ALONE_SHARED_BYTES;
-  plan->threads = TURN_THREADS[shares ? turn : 0];
-  return true;
-}
-
 /* False where another kernel is faster, or the shape does not fit. */
 bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn, decode_plan *plan)
 {
@@ -78,7 +59,12 @@ bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
   plan->x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
   int stage = plan->stage_tiles * UNIT_NIBBLE_BYTES + scale_stage_bytes(plan->stage_tiles, groups_per_tile(desc));
   int64_t rest = x + sums_bytes(plan->variant->units) + received_bytes(plan->variant->units);
-  return lay_out_memory(rest, stage, units * ceil_div(tiles, plan->stage_tiles), turn, plan);
+  auto stages_in = [&](int64_t bytes) { return std::min<int64_t>((bytes - rest) / stage, DECODE_STAGES); };
+  if (stages_in(std::min(TURN_SHARED_BYTES[0], TURN_SHARED_BYTES[1])) < LEAST_STAGES) return false;
+  plan->stages = static_cast<int>(stages_in(TURN_SHARED_BYTES[turn]));
+  plan->shared_bytes = turn_shared_bytes(turn, static_cast<int>(rest + plan->stages * stage));
+  plan->threads = TURN_THREADS[turn];
+  return true;
 }
 
 /* Packed weights as [K tile of a pair of column tiles][column tile][row][warp][a unit's part], a box being stage_tiles K
@@ -106,7 +92,7 @@ cudaError_t decode_init()
   for (const decode_variant *variants : {decode_variants_f16(), decode_variants_bf16()}) {
     for (int i = 0; i < DECODE_VARIANTS; i++) {
       for (const void *kernel : variants[i].kernels) {
-        cudaError_t error = allow_shared_bytes(kernel, ALONE_SHARED_BYTES);
+        cudaError_t error = allow_shared_bytes(kernel, TURN_SHARED_BYTES[0]);
         if (error != cudaSuccess) return error;
       }
     }
