@@ -22,6 +22,7 @@ extern "C" yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk
   gpu->path = path != YK_W4A16_AUTO ? path : hopper ? YK_W4A16_WGMMA : YK_W4A16_MMA;
   if (gpu->path == YK_W4A16_MMA) return cuda_status(mma_init(), "w4a16 init", err);
   YK_TRY(cuda_status(decode_init(), "w4a16 init", err));
+  YK_TRY(cuda_status(batch_init(), "w4a16 init", err));
   return cuda_status(wgmma_init(gpu), "w4a16 init", err);
 }
 
@@ -45,7 +46,7 @@ extern "C" yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err)
 
 extern "C" size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
 {
-  return static_cast<size_t>(n_column_tiles(*desc) * n_k_tiles(*desc)) * static_cast<size_t>(tile_bytes(*desc));
+  return static_cast<size_t>(n_units(*desc) * n_k_tiles(*desc)) * static_cast<size_t>(unit_bytes(*desc));
 }
 
 extern "C" size_t yk_w4a16_workspace_bytes(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, int64_t m_max)
@@ -74,7 +75,9 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   cudaError_t error;
   if (gpu->path == YK_W4A16_MMA)
     error = mma_forward(*gpu, *desc, *call, stream);
-  else if (!decode_forward(*gpu, *desc, *call, stream, &error))
+  else if (call->m > BATCH_TOKENS)
     error = wgmma_forward(*gpu, *desc, *call, stream);
+  else if (!decode_forward(*gpu, *desc, *call, stream, &error))
+    error = batch_forward(*gpu, *desc, *call, stream);
   return cuda_status(error, "w4a16 product", err);
 }

@@ -2,8 +2,8 @@
  * SiLU(gate) * up.
  *
  * Weights are repacked once into the order in which the matrix instructions take them; that one copy serves every
- * number of tokens. w = scale * (q - zero) is rounded once to the activation type, or not at all (up to 32 tokens on
- * Hopper, where the scale is applied to a group's sum); sums are float32, the result is rounded once. The same call
+ * number of tokens. w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on Hopper,
+ * where the scale is applied to a group's sum); sums are float32, the result is rounded once. The same call
  * gives the same bits every time: how K is split depends on the shapes and the number of multiprocessors alone, and
  * partial sums are added in a fixed order.
  *

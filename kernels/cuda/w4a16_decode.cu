@@ -1,4 +1,4 @@
-/* w4a16_decode.cu - host side of the products of few tokens on Hopper: choice of kernel and cluster, tensor maps, launch. */
+/* w4a16_decode.cu - host side of the products of few tokens on Hopper: choice of kernel and cluster, tensor map, launch. */
 #include <algorithm>
 #include <cuda.h>
 
@@ -10,18 +10,13 @@ namespace {
 constexpr int LEAST_STAGES = 6;               /* 52 KB under way */
 constexpr int64_t MOST_X_BYTES = 20 * 1024;   /* of a block: more takes too long to reach every block */
 constexpr int64_t SHARED_X_BYTES = 12 * 1024; /* from here on a cluster that is done in one sweep had better share x */
-constexpr int64_t CLUSTER_UNITS = 8;          /* at most, since every sweep of a cluster ends with an exchange */
+constexpr int64_t CLUSTER_UNITS = 4;          /* at most, since every sweep of a cluster ends with an exchange */
 
 struct decode_plan {
   const decode_variant *variant;
   int64_t cluster, clusters; /* blocks of a cluster, clusters */
   int stages, stage_tiles, x_pitch, shared_bytes, threads;
 };
-
-int64_t n_units(const yk_w4a16_desc &desc)
-{
-  return ceil_div(desc.n, UNIT_COLUMNS);
-}
 
 /* Units of the busiest cluster. */
 int64_t units_of_cluster(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t cluster)
@@ -57,7 +52,7 @@ bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
                                    [&](const decode_variant &a, const decode_variant &b) { return cost(a) < cost(b); });
   plan->stage_tiles = static_cast<int>(ceil_div(tiles, ceil_div(tiles, DECODE_WARPS)));
   plan->x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
-  int stage = plan->stage_tiles * UNIT_NIBBLE_BYTES + scale_stage_bytes(plan->stage_tiles, groups_per_tile(desc));
+  int stage = stage_bytes_of(plan->stage_tiles, groups_per_tile(desc));
   int64_t rest = x + sums_bytes(plan->variant->units) + received_bytes(plan->variant->units);
   auto stages_in = [&](int64_t bytes) { return std::min<int64_t>((bytes - rest) / stage, DECODE_STAGES); };
   if (stages_in(std::min(TURN_SHARED_BYTES[0], TURN_SHARED_BYTES[1])) < LEAST_STAGES) return false;
@@ -67,20 +62,17 @@ bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
   return true;
 }
 
-/* Packed weights as [K tile of a pair of column tiles][column tile][row][warp][a unit's part], a box being stage_tiles K
- * tiles of one unit.
- *   part_bytes   of a unit in a row: rows are the halves of the nibbles, or groups
- *   row_bytes    from row to row                                                                                      */
-bool encode_weights(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const void *from, int part_bytes, int n_rows,
-                    int row_bytes, int stage_tiles, CUtensorMap *map)
+/* Packed weights as [K tile][unit][8 bytes], a box being stage_tiles K tiles of one unit. */
+bool encode_weights(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const void *packed, int stage_tiles,
+                    CUtensorMap *map)
 {
   auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.encode_tensor_map);
-  cuuint64_t tile = static_cast<cuuint64_t>(tile_bytes(desc));
-  cuuint32_t words = static_cast<cuuint32_t>(part_bytes / 4), rows = static_cast<cuuint32_t>(n_rows);
-  cuuint64_t sizes[5] = {words, 4, rows, 2, static_cast<cuuint64_t>(n_column_tiles(desc) / 2 * n_k_tiles(desc))};
-  cuuint64_t strides[4] = {static_cast<cuuint64_t>(part_bytes), static_cast<cuuint64_t>(row_bytes), tile, 2 * tile};
-  cuuint32_t box[5] = {words, 1, rows, 1, static_cast<cuuint32_t>(stage_tiles)}, steps[5] = {1, 1, 1, 1, 1};
-  return encode(map, CU_TENSOR_MAP_DATA_TYPE_INT32, 5, const_cast<void *>(from), sizes, strides, box, steps,
+  cuuint64_t bytes = static_cast<cuuint64_t>(unit_bytes(desc)), units = static_cast<cuuint64_t>(n_units(desc));
+  cuuint64_t sizes[3] = {bytes / 8, units, static_cast<cuuint64_t>(n_k_tiles(desc))};
+  cuuint64_t strides[2] = {bytes, bytes * units};
+  cuuint32_t box[3] = {static_cast<cuuint32_t>(bytes / 8), 1, static_cast<cuuint32_t>(stage_tiles)};
+  cuuint32_t steps[3] = {1, 1, 1};
+  return encode(map, CU_TENSOR_MAP_DATA_TYPE_INT64, 3, const_cast<void *>(packed), sizes, strides, box, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
@@ -105,20 +97,15 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
 {
   decode_plan plan;
   if (!make_plan(gpu, desc, call.m, call.turn, &plan)) return false;
-  const uint8_t *packed = static_cast<const uint8_t *>(call.packed);
-  CUtensorMap nibbles, scales;
-  if (!encode_weights(gpu, desc, packed, UNIT_NIBBLE_BYTES / 2, 2, TILE_NIBBLE_BYTES / 2, plan.stage_tiles, &nibbles) ||
-      !encode_weights(gpu, desc, packed + TILE_NIBBLE_BYTES, UNIT_SCALE_BYTES, groups_per_tile(desc), GROUP_SCALE_BYTES,
-                      plan.stage_tiles, &scales)) {
+  CUtensorMap map;
+  if (!encode_weights(gpu, desc, call.packed, plan.stage_tiles, &map)) {
     *error = cudaErrorInvalidValue;
     return true;
   }
   decode_params p = {};
-  p.bias = call.bias;
   p.x = call.x;
-  p.y = call.y;
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
   p.m = static_cast<int>(call.m);
-  p.n = static_cast<int>(desc.n);
   p.k = static_cast<int>(desc.k);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.units = static_cast<int>(n_units(desc));
@@ -126,8 +113,7 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   p.stage_tiles = plan.stage_tiles;
   p.stages = plan.stages;
   p.x_pitch = plan.x_pitch;
-  p.gate_up = desc.gate_up;
-  void *args[] = {&nibbles, &scales, &p};
+  void *args[] = {&map, &p};
   *error = launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster,
                              plan.threads, plan.shared_bytes, args, stream);
   return true;

@@ -6,8 +6,7 @@
  * multiprocessor, and send their sums into each other's shared memory. Sums are added warp by warp, then block by block:
  * the order depends on the shapes alone.
  *
- * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps with tensor copies (a box of nibbles
- * and a box of scales). That begins before griddepcontrol.wait, since weights do not depend on the kernel before; the
+ * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps, a tensor copy each in turn. That begins before griddepcontrol.wait, since weights do not depend on the kernel before; the
  * next product is let in at once, and where both are short its ring fills while this one works (w4a16_internal.cuh). All
  * of x comes after the wait and stays.                                                                                     */
 #ifndef YK_KERNELS_CUDA_W4A16_DECODE_CUH
@@ -16,38 +15,36 @@
 #include "kernels/cuda/w4a16_async.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
 #include "kernels/cuda/w4a16_mma.cuh"
+#include "kernels/cuda/w4a16_sums.cuh"
 
 namespace w4a16 {
 
-constexpr int DECODE_WARPS = 8; /* that multiply */
+constexpr int DECODE_WARPS = MULTIPLIERS; /* one fetches the inputs of one token */
 constexpr int DECODE_PRODUCERS = 4;
 constexpr int DECODE_STAGES = 16; /* at most */
-constexpr int UNIT_COLUMNS = 16;
-constexpr int UNIT_NIBBLE_BYTES = UNIT_COLUMNS * TILE_K / 2;
-constexpr int UNIT_SCALE_BYTES = UNIT_COLUMNS * 4;
 constexpr int UNIT_SUM_BYTES = UNIT_COLUMNS * DECODE_TOKENS * 4;
 constexpr int X_TILE_BYTES = TILE_K * 2; /* a token's part of 128 inputs */
 constexpr int X_PAD_BYTES = 16;          /* between tokens, against bank conflicts */
 
 struct decode_params {
-  const void *bias, *x;
-  void *y;
-  int m, n, k;
+  const void *x;
+  results out;
+  int m, k;
   int k_tiles, units, clusters;
   int stage_tiles; /* K tiles of a stage, at most DECODE_WARPS */
   int stages;
   int x_pitch; /* bytes from token to token */
-  bool gate_up;
 };
 
-__host__ __device__ constexpr int scale_stage_bytes(int stage_tiles, int groups)
+/* Tensor copies want 128 bytes' alignment. */
+__host__ __device__ constexpr int stage_bytes_of(int stage_tiles, int groups)
 {
-  return (stage_tiles * groups * UNIT_SCALE_BYTES + 127) / 128 * 128;
+  return (stage_tiles * unit_bytes_of(groups) + 127) / 128 * 128;
 }
 
 /* Addresses in shared memory. */
 struct decode_memory {
-  uint32_t nibbles, scales, sums, received, x;
+  uint32_t weights, sums, received, x;
   uint32_t full, empty, x_full, received_full; /* barriers */
 };
 
@@ -68,9 +65,8 @@ template <int GROUPS, int C>
 __device__ __forceinline__ decode_memory memory_of_block(const decode_params &p, uint32_t memory, uint32_t barriers)
 {
   decode_memory s;
-  s.nibbles = memory;
-  s.scales = s.nibbles + p.stages * p.stage_tiles * UNIT_NIBBLE_BYTES;
-  s.sums = s.scales + p.stages * scale_stage_bytes(p.stage_tiles, GROUPS);
+  s.weights = memory;
+  s.sums = s.weights + p.stages * stage_bytes_of(p.stage_tiles, GROUPS);
   s.received = s.sums + sums_bytes(C);
   s.x = s.received + received_bytes(C);
   s.full = barriers;
@@ -83,7 +79,7 @@ __device__ __forceinline__ decode_memory memory_of_block(const decode_params &p,
 __device__ __forceinline__ void init_barriers(const decode_params &p, const decode_memory &s)
 {
   for (int i = 0; i < p.stages; i++) {
-    barrier_init(s.full + i * 8, 2); /* nibbles and scales */
+    barrier_init(s.full + i * 8, 1);
     barrier_init(s.empty + i * 8, DECODE_WARPS);
   }
   barrier_init(s.x_full, DECODE_WARPS);
@@ -97,20 +93,6 @@ struct decode_work {
   int unit, unit_end, first, tiles;
   uint32_t rank, n_ranks; /* within the cluster */
 };
-
-__device__ __forceinline__ uint32_t cluster_rank()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
-  return v;
-}
-
-__device__ __forceinline__ uint32_t cluster_size()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(v));
-  return v;
-}
 
 __device__ __forceinline__ decode_work work_of_block(const decode_params &p)
 {
@@ -127,34 +109,32 @@ __device__ __forceinline__ decode_work work_of_block(const decode_params &p)
 
 /* ---- Copies into the block ---------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int row, int parity, int tile,
-                                         uint32_t barrier)
+__device__ __forceinline__ void copy_units(uint32_t to, const CUtensorMap *map, int unit, int tile, uint32_t barrier)
 {
-  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
-               "[%1, {%2, %3, %2, %4, %5}], [%6];" ::"r"(to),
-               "l"(map), "r"(0), "r"(row), "r"(parity), "r"(tile), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+               "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
+               "l"(map), "r"(0), "r"(unit), "r"(tile), "r"(barrier)
                : "memory");
 }
 
-/* The nibbles or the scales of every second stage, from the first (turn 0) or the second (turn 1) on. One lane.
- *   to, stage_bytes   of stage 0, and from stage to stage
- *   box_bytes         that a copy brings                                                                              */
-template <int C>
+/* The weights of every stage whose turn it is for this producer. One lane. */
+template <int GROUPS, int C>
 __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_params &p, const decode_memory &s,
-                                        const decode_work &w, uint32_t to, int stage_bytes, int box_bytes, int turn)
+                                        const decode_work &w, int producer)
 {
   int stage = 0, phase = 1; /* an empty stage: the phase before the first */
+  int turn = 0;
 #pragma unroll 1
   for (int sweep = w.unit; sweep < w.unit_end; sweep += C) {
 #pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
 #pragma unroll 1
-      for (int unit = sweep; unit < min(sweep + C, w.unit_end); unit++, turn ^= 1) {
-        if (turn == 0) {
+      for (int unit = sweep; unit < min(sweep + C, w.unit_end); unit++, turn++) {
+        if (turn % DECODE_PRODUCERS == producer) {
           barrier_wait(s.empty + stage * 8, phase);
-          barrier_expect(s.full + stage * 8, box_bytes);
-          copy_box(to + stage * stage_bytes, map, unit / 2 % 4, unit % 2, unit / 8 * p.k_tiles + w.first + tile,
-                   s.full + stage * 8);
+          barrier_expect(s.full + stage * 8, p.stage_tiles * unit_bytes_of(GROUPS));
+          copy_units(s.weights + stage * stage_bytes_of(p.stage_tiles, GROUPS), map, unit, w.first + tile,
+                     s.full + stage * 8);
         }
         if (++stage == p.stages) {
           stage = 0;
@@ -174,11 +154,6 @@ __device__ __forceinline__ void fetch_x(const decode_params &p, const decode_mem
     copy_bulk(s.x + token * p.x_pitch,
               static_cast<const uint8_t *>(p.x) + (static_cast<int64_t>(token) * p.k + w.first * TILE_K) * 2, bytes,
               s.x_full);
-}
-
-__device__ __forceinline__ void sync_multipliers()
-{
-  asm volatile("bar.sync 1, %0;" ::"n"(DECODE_WARPS * 32) : "memory");
 }
 
 /* Inputs past the last, up to a whole K tile, are zero. */
@@ -238,22 +213,22 @@ template <yk_dtype DTYPE> struct raw_weights {
 /* The stages that a warp is about to use, one a unit of the sweep: this lane's places in them, and the barriers that
  * give them back. Units past the last repeat what is there. */
 template <int C> struct unit_stages {
-  uint32_t nibbles[C], scales[C], empty[C];
+  uint32_t words[C], scales[C], empty[C];
 };
 
-/* Wait for the next stage of each unit. first: this lane's places in stage 0. */
+/* Wait for the next stage of each unit. words, scales: this lane's places in stage 0. */
 template <int GROUPS, int C>
-__device__ __forceinline__ void await_stages(const decode_params &p, const decode_memory &s, uint32_t first_nibbles,
-                                             uint32_t first_scales, int n_units, int &stage, int &phase,
+__device__ __forceinline__ void await_stages(const decode_params &p, const decode_memory &s, uint32_t words,
+                                             uint32_t scales, int n_units, int &stage, int &phase,
                                              unit_stages<C> &stages)
 {
-  int nibble_bytes = p.stage_tiles * UNIT_NIBBLE_BYTES, scale_bytes = scale_stage_bytes(p.stage_tiles, GROUPS);
+  int stage_bytes = stage_bytes_of(p.stage_tiles, GROUPS);
 #pragma unroll
   for (int c = 0; c < C; c++) {
     if (c < n_units) {
       barrier_wait(s.full + stage * 8, phase);
-      stages.nibbles[c] = first_nibbles + stage * nibble_bytes;
-      stages.scales[c] = first_scales + stage * scale_bytes;
+      stages.words[c] = words + stage * stage_bytes;
+      stages.scales[c] = scales + stage * stage_bytes;
       stages.empty[c] = s.empty + stage * 8;
       if (++stage == p.stages) {
         stage = 0;
@@ -273,11 +248,6 @@ template <int C> __device__ __forceinline__ void release_stages(const unit_stage
   }
 }
 
-__device__ __forceinline__ uint32_t word_at(const uint4 &words, int i)
-{
-  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
-}
-
 /* sum += 128 inputs of C units by 8 tokens. x: this lane's row of the K tile. */
 template <yk_dtype DTYPE, int GROUPS, int C>
 __device__ __forceinline__ void multiply_tile(const unit_stages<C> &stages, uint32_t x, float (&sum)[C][4])
@@ -292,7 +262,7 @@ __device__ __forceinline__ void multiply_tile(const unit_stages<C> &stages, uint
   for (int pair = 0; pair < 4; pair++) {
     if (pair % 2 == 0) {
 #pragma unroll
-      for (int c = 0; c < C; c++) words[c] = load_shared16(stages.nibbles[c] + pair / 2 * (UNIT_NIBBLE_BYTES / 2));
+      for (int c = 0; c < C; c++) words[c] = load_shared16(stages.words[c] + pair / 2 * UNIT_HALF_BYTES);
     }
     uint32_t b[4];
     load_matrices(b, x + pair * 64);
@@ -339,67 +309,6 @@ __device__ __forceinline__ void multiply_tile(const unit_stages<C> &stages, uint
 
 /* ---- Results ------------------------------------------------------------------------------------------------------- */
 
-template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const decode_params &p, int column)
-{
-  return p.bias ? load_float<DTYPE>(p.bias, column) : 0.0f;
-}
-
-/* The results of one lane's sums: rows row (v.x, v.y) and 8 below (v.z, v.w), tokens token and token + 1. */
-template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_sums(const decode_params &p, int unit, int row, int token, float4 v)
-{
-  uint16_t *y = static_cast<uint16_t *>(p.y);
-  const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
-  int width = p.gate_up ? p.n / 2 : p.n, column = unit * (p.gate_up ? 8 : 16) + row;
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    if (token + i >= p.m) return;
-    uint16_t *to = y + static_cast<int64_t>(token + i) * width + column;
-    if (p.gate_up) {
-      if (column >= width) return;
-      float gate = lower[i] + bias_of<DTYPE>(p, column), up = upper[i] + bias_of<DTYPE>(p, width + column);
-      to[0] = static_cast<uint16_t>(round_pair<DTYPE>(silu(gate) * up, 0.0f));
-      continue;
-    }
-    if (column < width) to[0] = static_cast<uint16_t>(round_pair<DTYPE>(lower[i] + bias_of<DTYPE>(p, column), 0.0f));
-    if (column + 8 < width)
-      to[8] = static_cast<uint16_t>(round_pair<DTYPE>(upper[i] + bias_of<DTYPE>(p, column + 8), 0.0f));
-  }
-}
-
-__device__ __forceinline__ float4 load_sums(uint32_t address)
-{
-  uint4 v = load_shared16(address);
-  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
-}
-
-__device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4])
-{
-  store_shared16(
-      address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
-}
-
-__device__ __forceinline__ void add_sums(float4 &sum, float4 v)
-{
-  sum.x += v.x;
-  sum.y += v.y;
-  sum.z += v.z;
-  sum.w += v.w;
-}
-
-/* A lane's sums to the shared memory of block `rank` of the cluster, counted by its barrier. */
-__device__ __forceinline__ void send_sums(uint32_t address, uint32_t barrier, uint32_t rank, float4 v)
-{
-  asm volatile("{\n"
-               ".reg .b32 remote, counter;\n"
-               "mapa.shared::cluster.u32 remote, %0, %2;\n"
-               "mapa.shared::cluster.u32 counter, %1, %2;\n"
-               "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3,%4,%5,%6}, [counter];\n"
-               "}" ::"r"(address),
-               "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
-               : "memory");
-}
-
 /* Add up sweep number `sweep`: the warps' sums in order, then those of the cluster's blocks in order, each block
  * finishing its share. An item is what one lane holds of one unit. */
 template <yk_dtype DTYPE, int C>
@@ -424,7 +333,7 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
     if (w.n_ranks > 1)
       send_sums(received + (w.rank * share + item % share) * 16, received_full, item / share, v);
     else if (unit < n_units)
-      store_sums<DTYPE>(p, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
+      store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
   }
   if (w.n_ranks == 1) return;
   barrier_wait(received_full, sweep / 2 % 2);
@@ -433,7 +342,7 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
     int unit = item / 32;
     float4 v = load_sums(received + i * 16);
     for (uint32_t other = 1; other < w.n_ranks; other++) add_sums(v, load_sums(received + (other * share + i) * 16));
-    if (unit < n_units) store_sums<DTYPE>(p, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
+    if (unit < n_units) store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
   }
 }
 
@@ -443,8 +352,8 @@ template <yk_dtype DTYPE, int GROUPS, int C>
 __device__ __forceinline__ void multiply_units(const decode_params &p, const decode_memory &s, const decode_work &w)
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  uint32_t nibbles = s.nibbles + warp * UNIT_NIBBLE_BYTES + lane * 16;
-  uint32_t scales = s.scales + warp * GROUPS * UNIT_SCALE_BYTES + lane / 4 * 8;
+  uint32_t words = s.weights + warp * unit_bytes_of(GROUPS) + lane * 16;
+  uint32_t scales = s.weights + warp * unit_bytes_of(GROUPS) + UNIT_NIBBLE_BYTES + lane / 4 * 8;
   int token = lane % 8 < p.m ? lane % 8 : 0; /* sums of tokens past the last are not kept */
   uint32_t x = s.x + token * p.x_pitch + warp * X_TILE_BYTES + lane / 8 * 16;
   clear_x_tail(p, s, w);
@@ -459,12 +368,12 @@ __device__ __forceinline__ void multiply_units(const decode_params &p, const dec
     unit_stages<C> stages;
 #pragma unroll
     for (int c = 0; c < C; c++) {
-      stages.nibbles[c] = nibbles;
+      stages.words[c] = words;
       stages.scales[c] = scales;
       stages.empty[c] = s.empty;
     }
     for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
-      await_stages<GROUPS, C>(p, s, nibbles, scales, n_units, stage, phase, stages);
+      await_stages<GROUPS, C>(p, s, words, scales, n_units, stage, phase, stages);
       if (warp < p.stage_tiles && tile + warp < w.tiles)
         multiply_tile<DTYPE, GROUPS, C>(stages, x + tile * X_TILE_BYTES, sum);
       release_stages<C>(stages, n_units, lane);
@@ -481,8 +390,7 @@ static_assert((DECODE_WARPS + DECODE_PRODUCERS) * 32 == TURN_THREADS[0], "those 
 
 template <yk_dtype DTYPE, int GROUPS, int C>
 __global__ void __maxnreg__(TURN_REGISTERS)
-    decode_kernel(const __grid_constant__ CUtensorMap nibbles, const __grid_constant__ CUtensorMap scales,
-                  const __grid_constant__ decode_params p)
+    decode_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ decode_params p)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) uint8_t shared[];
@@ -490,8 +398,7 @@ __global__ void __maxnreg__(TURN_REGISTERS)
   uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
   if (threadIdx.x == DECODE_WARPS * 32) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&nibbles) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&scales) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
     init_barriers(p, memory_of_block<GROUPS, C>(p, memory, barrier));
   }
   if (threadIdx.x == 0) asm volatile("griddepcontrol.launch_dependents;");
@@ -506,10 +413,7 @@ __global__ void __maxnreg__(TURN_REGISTERS)
     decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
     decode_work w = work_of_block(p);
     if (threadIdx.x % 32 != 0) return;
-    bool brings_nibbles = producer < 2;
-    produce<C>(brings_nibbles ? &nibbles : &scales, p, s, w, brings_nibbles ? s.nibbles : s.scales,
-               brings_nibbles ? p.stage_tiles * UNIT_NIBBLE_BYTES : scale_stage_bytes(p.stage_tiles, GROUPS),
-               p.stage_tiles * (brings_nibbles ? UNIT_NIBBLE_BYTES : GROUPS * UNIT_SCALE_BYTES), producer % 2);
+    produce<GROUPS, C>(&map, p, s, w, producer);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURN_CONSUMER_REGISTERS));
     multiply_units<DTYPE, GROUPS, C>(p, memory_of_block<GROUPS, C>(p, memory, barrier), work_of_block(p));

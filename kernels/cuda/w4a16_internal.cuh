@@ -54,7 +54,6 @@ template <yk_dtype DTYPE> __device__ __forceinline__ uint32_t round_pair(float l
 constexpr int SM_SHARED_BYTES = 228 * 1024;
 constexpr int BLOCK_SHARED_BYTES = 2 * 1024; /* 1 KB that the driver takes, and barriers, aligned */
 constexpr int MOST_SHARED_BYTES = SM_SHARED_BYTES - BLOCK_SHARED_BYTES;
-constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024; /* room for a norm or a sum, but no other product */
 constexpr int TURN_SHARED_BYTES[2] = {116 * 1024, 108 * 1024};
 constexpr int TURN_THREADS[2] = {384, 512};
 constexpr int TURN_REGISTERS = 72; /* of each thread at the start, then of a producer's and a consumer's */
@@ -63,6 +62,36 @@ static_assert(TURN_SHARED_BYTES[0] + TURN_SHARED_BYTES[1] + 2 * BLOCK_SHARED_BYT
 static_assert(2 * (TURN_SHARED_BYTES[0] + 1024) > SM_SHARED_BYTES, "two of turn 0 do not");
 static_assert(TURN_REGISTERS * (TURN_THREADS[0] + TURN_THREADS[1]) <= 64 * 1024, "both fit");
 static_assert(2 * TURN_REGISTERS * TURN_THREADS[1] > 64 * 1024, "two of turn 1 do not");
+
+constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024;
+
+/* What a block takes of its multiprocessor: half, in its turn; half of the registers and so much memory that a norm or a
+ * sum fits beside it, but no other product; everything. */
+enum class place { SHARED, ALONE, WHOLE };
+
+/* Registers that a thread starts with, and what a producer and a consumer have then: warpgroups trade them. */
+__host__ __device__ constexpr int start_registers(int warpgroups, place where)
+{
+  return where == place::WHOLE ? 64 * 1024 / (128 * (warpgroups + 1)) / 8 * 8 : TURN_REGISTERS;
+}
+
+__host__ __device__ constexpr int producer_registers(place where)
+{
+  return where == place::WHOLE ? 40 : TURN_PRODUCER_REGISTERS;
+}
+
+__host__ __device__ constexpr int consumer_registers(int warpgroups, place where)
+{
+  if (where != place::WHOLE) return TURN_CONSUMER_REGISTERS;
+  return warpgroups == 3 ? 152 : 232;
+}
+
+/* Dynamic shared memory that a block may take. */
+inline int most_shared_bytes(place where, int turn)
+{
+  if (where == place::SHARED) return TURN_SHARED_BYTES[turn];
+  return where == place::ALONE ? ALONE_SHARED_BYTES : MOST_SHARED_BYTES;
+}
 
 /* Shared memory of a block in its turn, which needs so many bytes of it. */
 inline int turn_shared_bytes(int turn, int bytes)
@@ -105,13 +134,19 @@ cudaError_t mma_init();
 cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                         cudaStream_t stream);
 
-/* Few tokens on Hopper: no workspace. decode_forward returns false where the wgmma path is to take the product. */
+/* Few tokens on Hopper: no workspace. decode_forward returns false where the kernels below are faster. */
 constexpr int DECODE_TOKENS = 8;
 cudaError_t decode_init();
 bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, cudaStream_t stream,
                     cudaError_t *error);
 
-/* The wgmma path. */
+/* Up to 16 tokens on Hopper: no workspace. */
+constexpr int BATCH_TOKENS = 16;
+cudaError_t batch_init();
+cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
+                          cudaStream_t stream);
+
+/* Any number of tokens on Hopper, meant for more. */
 size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 cudaError_t wgmma_init(yk_w4a16_gpu *gpu);
 cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,

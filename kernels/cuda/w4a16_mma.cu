@@ -10,7 +10,8 @@ namespace {
 
 constexpr int THREADS = 128;
 constexpr int STAGES = 3;
-constexpr int ROWS = 2 * TILE_N;        /* packed rows of a block: one pair of column tiles */
+constexpr int UNITS = 8; /* of a block, two a warp */
+constexpr int ROWS = UNITS * UNIT_COLUMNS;
 constexpr int X_ROW_BYTES = TILE_K * 2; /* a token's part of a stage */
 constexpr int MAX_SPLITS = 16;
 
@@ -20,7 +21,7 @@ struct mma_params {
   void *y;
   float *partial; /* [split][m][rows_padded], NULL without a split */
   int64_t m, k, n, rows_padded;
-  int k_tiles, groups, tile_bytes, splits;
+  int k_tiles, units, groups, unit_bytes, splits;
   bool gate_up;
 };
 
@@ -42,14 +43,13 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
     copy16_async(stage + token * X_ROW_BYTES + ((piece ^ (token & 7)) * 16), from, valid);
   }
   uint32_t weights = stage + TOKENS * X_ROW_BYTES;
-  for (int tile = 0; tile < 2; tile++) {
-    const uint8_t *from = p.packed + tile_index(blockIdx.x * 2 + tile, k_tile, p.k_tiles) * p.tile_bytes;
-    for (int at = threadIdx.x * 16; at < p.tile_bytes; at += THREADS * 16)
-      copy16_async(weights + tile * p.tile_bytes + at, from + at, true);
-  }
+  int unit = blockIdx.x * UNITS, bytes = min(UNITS, p.units - unit) * p.unit_bytes;
+  const uint8_t *from = p.packed + (static_cast<int64_t>(k_tile) * p.units + unit) * p.unit_bytes;
+  for (int at = threadIdx.x * 16; at < UNITS * p.unit_bytes; at += THREADS * 16)
+    copy16_async(weights + at, at < bytes ? from + at : from, at < bytes);
 }
 
-/* One stage's products into sum[column tile][8 tokens][4]. */
+/* One stage's products into sum[unit][8 tokens][4]. */
 template <yk_dtype DTYPE, int TOKENS>
 __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_t *stage, uint32_t stage_address,
                                                float (&sum)[2][TOKENS / 8][4])
@@ -63,26 +63,26 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
     dequant<DTYPE> scales[2];
     uint2 words[2];
 #pragma unroll
-    for (int tile = 0; tile < 2; tile++) {
-      const uint8_t *from = weights + tile * p.tile_bytes;
+    for (int unit = 0; unit < 2; unit++) {
+      const uint8_t *from = weights + (warp * 2 + unit) * p.unit_bytes;
       int group = quarter * p.groups / 4;
-      scales[tile].load(*reinterpret_cast<const uint2 *>(from + TILE_NIBBLE_BYTES + group * GROUP_SCALE_BYTES +
-                                                         (warp * 8 + lane / 4) * 8));
-      words[tile] =
-          *reinterpret_cast<const uint2 *>(from + quarter / 2 * 2048 + (warp * 32 + lane) * 16 + quarter % 2 * 8);
+      scales[unit].load(
+          *reinterpret_cast<const uint2 *>(from + UNIT_NIBBLE_BYTES + group * UNIT_SCALE_BYTES + lane / 4 * 8));
+      words[unit] =
+          *reinterpret_cast<const uint2 *>(from + quarter / 2 * UNIT_HALF_BYTES + lane * 16 + quarter % 2 * 8);
     }
 #pragma unroll
     for (int step = 0; step < 2; step++) {
       uint32_t a[2][4];
-      for (int tile = 0; tile < 2; tile++) scales[tile].expand(step ? words[tile].y : words[tile].x, a[tile]);
+      for (int unit = 0; unit < 2; unit++) scales[unit].expand(step ? words[unit].y : words[unit].x, a[unit]);
 #pragma unroll
       for (int pair = 0; pair < TOKENS / 16; pair++) {
         uint32_t b[4];
         int row = pair * 16 + token, piece = (quarter * 2 + step) * 2 + piece0;
         load_matrices(b, stage_address + row * X_ROW_BYTES + ((piece ^ (row & 7)) * 16));
-        for (int tile = 0; tile < 2; tile++) {
-          mma_step<DTYPE>(sum[tile][pair * 2], a[tile], b[0], b[1]);
-          mma_step<DTYPE>(sum[tile][pair * 2 + 1], a[tile], b[2], b[3]);
+        for (int unit = 0; unit < 2; unit++) {
+          mma_step<DTYPE>(sum[unit][pair * 2], a[unit], b[0], b[1]);
+          mma_step<DTYPE>(sum[unit][pair * 2 + 1], a[unit], b[2], b[3]);
         }
       }
     }
@@ -116,7 +116,7 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
 {
   extern __shared__ __align__(128) uint8_t shared[];
   uint32_t shared_address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  int stage_bytes = TOKENS * X_ROW_BYTES + 2 * p.tile_bytes;
+  int stage_bytes = TOKENS * X_ROW_BYTES + UNITS * p.unit_bytes;
   int64_t token0 = static_cast<int64_t>(blockIdx.y) * TOKENS;
   int first = static_cast<int>(static_cast<int64_t>(p.k_tiles) * blockIdx.z / p.splits);
   int last = static_cast<int>(static_cast<int64_t>(p.k_tiles) * (blockIdx.z + 1) / p.splits);
@@ -138,14 +138,14 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
 
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-  for (int tile = 0; tile < 2; tile++) {
-    int64_t row = packed_row(blockIdx.x * 2 + tile, warp, lane / 4);
+  for (int unit = 0; unit < 2; unit++) {
+    int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + (warp * 2 + unit) * UNIT_COLUMNS + lane / 4;
 #pragma unroll
     for (int block = 0; block < TOKENS / 8; block++) {
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         int64_t token = token0 + block * 8 + lane % 4 * 2 + i;
-        float lower = sum[tile][block][i], upper = sum[tile][block][2 + i];
+        float lower = sum[unit][block][i], upper = sum[unit][block][2 + i];
         if (p.partial) {
           if (token >= p.m) continue;
           float *to = p.partial + (blockIdx.z * p.m + token) * p.rows_padded + row;
@@ -187,15 +187,15 @@ int tokens_per_block(int64_t m)
   return m <= 16 ? 16 : 64;
 }
 
-int shared_bytes(int tokens, int bytes_of_tile)
+int shared_bytes(int tokens, int bytes_of_unit)
 {
-  return STAGES * (tokens * X_ROW_BYTES + 2 * bytes_of_tile);
+  return STAGES * (tokens * X_ROW_BYTES + UNITS * bytes_of_unit);
 }
 
 /* Enough splits for about two blocks a multiprocessor, each with at least two tiles of K. */
 int n_splits(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 {
-  int64_t blocks = n_column_tiles(desc) / 2 * ceil_div(m, tokens_per_block(m));
+  int64_t blocks = ceil_div(n_units(desc), UNITS) * ceil_div(m, tokens_per_block(m));
   int64_t most = std::min<int64_t>(MAX_SPLITS, std::max<int64_t>(1, n_k_tiles(desc) / 2));
   return static_cast<int>(std::clamp<int64_t>(2 * gpu.n_multiprocessors / blocks, 1, most));
 }
@@ -205,7 +205,7 @@ template <yk_dtype DTYPE> cudaError_t launch(const mma_params &p, int64_t m, cud
   int tokens = tokens_per_block(m);
   dim3 grid(static_cast<unsigned>(p.rows_padded / ROWS), static_cast<unsigned>(ceil_div(m, tokens)),
             static_cast<unsigned>(p.splits));
-  int bytes = shared_bytes(tokens, p.tile_bytes);
+  int bytes = shared_bytes(tokens, p.unit_bytes);
   if (tokens == 16)
     mma_kernel<DTYPE, 16><<<grid, THREADS, bytes, stream>>>(p);
   else
@@ -222,7 +222,7 @@ template <yk_dtype DTYPE> cudaError_t launch(const mma_params &p, int64_t m, cud
 /* The split falls as tokens rise, so the largest need is not at m_max: take it over all sizes of token tiles. */
 size_t mma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m_max)
 {
-  int64_t rows = n_column_tiles(desc) * TILE_N, most = 0;
+  int64_t rows = ceil_div(n_units(desc), UNITS) * ROWS, most = 0;
   for (int64_t tiles = 0; tiles <= ceil_div(m_max, 64); tiles++) {
     int64_t m = tiles == 0 ? std::min<int64_t>(16, m_max) : std::min(tiles * 64, m_max);
     int splits = n_splits(gpu, desc, m);
@@ -236,7 +236,7 @@ cudaError_t mma_init()
   const void *kernels[] = {
       reinterpret_cast<const void *>(mma_kernel<YK_F16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_F16, 64>),
       reinterpret_cast<const void *>(mma_kernel<YK_BF16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_BF16, 64>)};
-  int most = shared_bytes(64, TILE_NIBBLE_BYTES + 4 * GROUP_SCALE_BYTES);
+  int most = shared_bytes(64, unit_bytes_of(4));
   for (const void *kernel : kernels) {
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
     if (error != cudaSuccess) return error;
@@ -258,10 +258,11 @@ cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, cons
   p.m = call.m;
   p.k = desc.k;
   p.n = desc.n;
-  p.rows_padded = n_column_tiles(desc) * TILE_N;
+  p.rows_padded = ceil_div(n_units(desc), UNITS) * ROWS;
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.groups = groups_per_tile(desc);
-  p.tile_bytes = tile_bytes(desc);
+  p.units = static_cast<int>(n_units(desc));
+  p.unit_bytes = unit_bytes(desc);
   p.splits = n_splits(gpu, desc, call.m);
   p.partial = p.splits > 1 ? static_cast<float *>(call.workspace) : nullptr;
   p.gate_up = desc.gate_up;

@@ -8,6 +8,12 @@
 
 namespace w4a16 {
 
+/* One of the four words that a lane loads at once. */
+__device__ __forceinline__ uint32_t word_at(const uint4 &words, int i)
+{
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
 /* Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i%8 of matrix i/8. */
 __device__ __forceinline__ void load_matrices(uint32_t (&out)[4], uint32_t address)
 {

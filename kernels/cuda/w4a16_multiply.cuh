@@ -1,4 +1,4 @@
-/* w4a16_multiply.cuh - the inner loops of the Hopper kernel: wgmma for many tokens, mma.sync for few. */
+/* w4a16_multiply.cuh - the inner loops of the kernel of many tokens: wgmma, and mma.sync for up to 32. */
 #ifndef YK_KERNELS_CUDA_W4A16_MULTIPLY_CUH
 #define YK_KERNELS_CUDA_W4A16_MULTIPLY_CUH
 
@@ -22,23 +22,24 @@ __host__ __device__ constexpr int x_step(int tokens, int step)
   return (step / 4 * tokens * 128 + step % 4 * 32) >> 4;
 }
 
-__device__ __forceinline__ uint32_t word_of(uint4 words, int step)
+/* Where a lane finds its words of a unit's half (4 steps) and its scales of a group. */
+__device__ __forceinline__ uint32_t words_at(uint32_t unit, int step, int lane)
 {
-  return step % 4 == 0 ? words.x : step % 4 == 1 ? words.y : step % 4 == 2 ? words.z : words.w;
+  return unit + step / 4 * UNIT_HALF_BYTES + lane * 16;
 }
 
-/* Where a lane finds its words of a column tile's half (4 steps) and its scales of a group. */
-__device__ __forceinline__ uint32_t words_at(uint32_t tile, int step, int warp, int lane)
+__device__ __forceinline__ uint32_t scales_at(uint32_t unit, int group, int lane)
 {
-  return tile + step / 4 * 2048 + (warp * 32 + lane) * 16;
+  return unit + UNIT_NIBBLE_BYTES + group * UNIT_SCALE_BYTES + lane / 4 * 8;
 }
 
-__device__ __forceinline__ uint32_t scales_at(uint32_t tile, int group, int warp, int lane)
+/* The first of the C units that a warp of a warpgroup takes, within those of its block. */
+template <int C> __device__ __forceinline__ int first_unit(int group, int warp)
 {
-  return tile + TILE_NIBBLE_BYTES + group * GROUP_SCALE_BYTES + (warp * 8 + lane / 4) * 8;
+  return (group * TILE_UNITS + warp) * C;
 }
 
-/* Sums of one run of K tiles: C column tiles a warpgroup. Fragments are double-buffered in batches of STEPS k16 steps, so
+/* Sums of one run of K tiles: C times 64 columns a warpgroup. Fragments are double-buffered in batches of STEPS k16 steps, so
  * that one batch is expanded while the tensor cores work on the other. */
 template <yk_dtype DTYPE, int GROUPS, int R, int C, int N, int STEPS, int CLUSTER>
 __device__ __forceinline__ void multiply(const wgmma_params &p, ring<R, N> &r, const work &w, int group, int warp,
@@ -48,7 +49,7 @@ __device__ __forceinline__ void multiply(const wgmma_params &p, ring<R, N> &r, c
   uint32_t release = 0;
   for (int k_tile = w.first; k_tile < w.last; k_tile++, r.advance(p)) {
     barrier_wait(r.full(), r.phase);
-    uint32_t tile = r.weights(p) + group * C * p.tile_bytes;
+    uint32_t units = r.weights(p) + first_unit<C>(group, warp) * p.unit_bytes;
     uint64_t b = b_descriptor(r.x());
     uint4 words[C];
     dequant<DTYPE> scales[C];
@@ -62,10 +63,10 @@ __device__ __forceinline__ void multiply(const wgmma_params &p, ring<R, N> &r, c
       }
 #pragma unroll
       for (int c = 0; c < C; c++) {
-        uint32_t from = tile + c * p.tile_bytes;
-        if (step % 4 == 0) words[c] = load_shared16(words_at(from, step, warp, lane));
-        if (step % (8 / GROUPS) == 0) scales[c].load(load_shared8(scales_at(from, step * GROUPS / 8, warp, lane)));
-        scales[c].expand(word_of(words[c], step), a[batch][c][step % STEPS]);
+        uint32_t unit = units + c * p.unit_bytes;
+        if (step % 4 == 0) words[c] = load_shared16(words_at(unit, step, lane));
+        if (step % (8 / GROUPS) == 0) scales[c].load(load_shared8(scales_at(unit, step * GROUPS / 8, lane)));
+        scales[c].expand(word_at(words[c], step % 4), a[batch][c][step % STEPS]);
       }
       if (step % STEPS < STEPS - 1) continue;
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -90,7 +91,7 @@ __device__ __forceinline__ void load_half(const wgmma_params &p, uint32_t words_
                                           int half, uint4 (&words)[C], uint32_t (&b)[N / 8][2][4])
 {
 #pragma unroll
-  for (int c = 0; c < C; c++) words[c] = load_shared16(words_address + c * p.tile_bytes + half * 2048);
+  for (int c = 0; c < C; c++) words[c] = load_shared16(words_address + c * p.unit_bytes + half * UNIT_HALF_BYTES);
 #pragma unroll
   for (int t = 0; t < N / 8; t++) {
 #pragma unroll
@@ -108,8 +109,8 @@ __device__ __forceinline__ void multiply_few(const wgmma_params &p, ring<R, N> &
   /* Where registers allow, a stage is read at once and free before the products begin. */
   constexpr bool WHOLE = 8 * C + 2 * N + N * C <= 64;
   constexpr int CHAINS = N * C <= 16 ? 2 : 1; /* few products in a row: two sums in turn, for their latency */
-  uint32_t words_offset = group * C * p.tile_bytes + (warp * 32 + lane) * 16;
-  uint32_t scales_offset = group * C * p.tile_bytes + TILE_NIBBLE_BYTES + (warp * 8 + lane / 4) * 8;
+  uint32_t units = first_unit<C>(group, warp) * p.unit_bytes;
+  uint32_t words_offset = words_at(units, 0, lane), scales_offset = scales_at(units, 0, lane);
   /* Lane i gives ldmatrix the address of token i%8, inputs 8 (i/8).., pieces of 16 bytes swizzled. */
   uint32_t x_offset = lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
 #pragma unroll
@@ -131,7 +132,7 @@ __device__ __forceinline__ void multiply_few(const wgmma_params &p, ring<R, N> &
     for (int i = 0; i < GROUPS; i++) {
 #pragma unroll
       for (int c = 0; c < C; c++)
-        scale_words[i][c] = load_shared8(stage + scales_offset + c * p.tile_bytes + i * GROUP_SCALE_BYTES);
+        scale_words[i][c] = load_shared8(stage + scales_offset + c * p.unit_bytes + i * UNIT_SCALE_BYTES);
     }
     load_half<C, N>(p, stage + words_offset, x, 0, words[0], b[0]);
     if constexpr (WHOLE) {
@@ -151,7 +152,7 @@ __device__ __forceinline__ void multiply_few(const wgmma_params &p, ring<R, N> &
           for (int j = 0; j < CHAINS * N / 2; j++) part[j / (N / 2)][c][j % (N / 2)] = 0.0f;
         }
         uint32_t a[4];
-        scales[c].expand_unscaled(word_of(words[half][c], i), a);
+        scales[c].expand_unscaled(word_at(words[half][c], i), a);
 #pragma unroll
         for (int t = 0; t < N / 8; t++)
           mma_step<DTYPE>(&part[step % CHAINS][c][t * 4], a, b[half][t][i / 2][i % 2 * 2],

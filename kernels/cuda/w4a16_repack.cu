@@ -7,9 +7,9 @@ namespace {
 struct repack_params {
   yk_w4a16_source source;
   uint8_t *packed;
-  int64_t k, n, first_column, n_columns, k_tiles;
+  int64_t k, n, first_column, n_columns, units;
   int groups; /* per tile */
-  int tile_bytes;
+  int unit_bytes;
   bool gate_up;
 };
 
@@ -58,18 +58,21 @@ __device__ uint32_t scale_word_of(const repack_params &p, bool bf16, int64_t col
   return bf16 ? dequant<YK_BF16>::scale_word(scale, zero, upper) : dequant<YK_F16>::scale_word(scale, zero, upper);
 }
 
-/* One block a tile, one thread a lane of one input half. Words that two parts share (8 columns each) keep what the other
- * part wrote. */
-__global__ void __launch_bounds__(256) repack_kernel(repack_params p, bool bf16)
+/* Four units of a K tile a block, one thread a lane of one input half. Words that two parts share (8 columns each) keep
+ * what the other part wrote. */
+constexpr int UNIT_THREADS = 64, BLOCK_UNITS = 4;
+
+__global__ void __launch_bounds__(UNIT_THREADS *BLOCK_UNITS) repack_kernel(repack_params p, bool bf16)
 {
-  int64_t column_tile = blockIdx.x / p.k_tiles, k_tile = blockIdx.x % p.k_tiles;
-  uint8_t *tile = p.packed + tile_index(column_tile, k_tile, p.k_tiles) * p.tile_bytes;
-  int half = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  int64_t row_blocks = (p.units + BLOCK_UNITS - 1) / BLOCK_UNITS, k_tile = blockIdx.x / row_blocks;
+  int64_t unit = blockIdx.x % row_blocks * BLOCK_UNITS + threadIdx.x / UNIT_THREADS;
+  if (unit >= p.units) return;
+  uint8_t *packed = p.packed + (k_tile * p.units + unit) * p.unit_bytes;
+  int thread = threadIdx.x % UNIT_THREADS, half = thread / 32, lane = thread % 32;
   int64_t columns[2];
-  for (int upper = 0; upper < 2; upper++)
-    columns[upper] = source_column(p, packed_row(column_tile, warp, lane / 4 + 8 * upper));
+  for (int upper = 0; upper < 2; upper++) columns[upper] = source_column(p, unit * UNIT_COLUMNS + lane / 4 + 8 * upper);
   if (columns[0] >= 0 || columns[1] >= 0) {
-    uint32_t *words = reinterpret_cast<uint32_t *>(tile) + threadIdx.x * 4;
+    uint32_t *words = reinterpret_cast<uint32_t *>(packed) + thread * 4;
     for (int step = 0; step < 4; step++) {
       int64_t k0 = k_tile * TILE_K + half * 64 + step * 16 + lane % 4 * 2;
       uint32_t word = words[step];
@@ -78,13 +81,13 @@ __global__ void __launch_bounds__(256) repack_kernel(repack_params p, bool bf16)
       words[step] = word;
     }
   }
-  if (static_cast<int>(threadIdx.x) < p.groups * TILE_N) {
-    int group = threadIdx.x / TILE_N, at = threadIdx.x % TILE_N;
+  if (thread < p.groups * UNIT_COLUMNS) {
+    int group = thread / UNIT_COLUMNS, at = thread % UNIT_COLUMNS;
     bool upper = at % 2;
-    int64_t column = source_column(p, packed_row(column_tile, at / 16, at / 2 % 8 + 8 * upper));
+    int64_t column = source_column(p, unit * UNIT_COLUMNS + at / 2 + 8 * upper);
     if (column < 0) return;
     uint32_t word = scale_word_of(p, bf16, column, k_tile * TILE_K + group * (TILE_K / p.groups), upper);
-    reinterpret_cast<uint32_t *>(tile + TILE_NIBBLE_BYTES)[threadIdx.x] = word;
+    reinterpret_cast<uint32_t *>(packed + UNIT_NIBBLE_BYTES)[thread] = word;
   }
 }
 
@@ -121,9 +124,9 @@ extern "C" yk_status yk_w4a16_pack(const yk_w4a16_desc *desc, void *packed, cons
   YK_TRY(source_check(*desc, *source, first_column, n_columns, err));
   if (n_columns == 0) return YK_OK;
   repack_params p = {
-      *source,          static_cast<uint8_t *>(packed), desc->k,           desc->n,      first_column, n_columns,
-      n_k_tiles(*desc), groups_per_tile(*desc),         tile_bytes(*desc), desc->gate_up};
-  unsigned blocks = static_cast<unsigned>(n_column_tiles(*desc) * p.k_tiles);
-  repack_kernel<<<blocks, 256, 0, stream>>>(p, desc->dtype == YK_BF16);
+      *source,        static_cast<uint8_t *>(packed), desc->k,           desc->n,      first_column, n_columns,
+      n_units(*desc), groups_per_tile(*desc),         unit_bytes(*desc), desc->gate_up};
+  unsigned blocks = static_cast<unsigned>(ceil_div(p.units, BLOCK_UNITS) * n_k_tiles(*desc));
+  repack_kernel<<<blocks, UNIT_THREADS * BLOCK_UNITS, 0, stream>>>(p, desc->dtype == YK_BF16);
   return cuda_status(cudaGetLastError(), "w4a16 pack", err);
 }

@@ -1,17 +1,11 @@
-/* w4a16_wgmma.cu - host side of the Hopper path: choice of tile, split of K, tensor map, launch. */
+/* w4a16_wgmma.cu - host side of the products of more than 16 tokens on Hopper: choice of tile, split of K, launch. */
 #include <algorithm>
 
+#include "kernels/cuda/w4a16_tensor_map.cuh"
 #include "kernels/cuda/w4a16_wgmma.cuh"
 
 namespace w4a16 {
 namespace {
-
-/* Dynamic shared memory that a block may take. */
-int most_shared_bytes(const wgmma_variant &v, int turn)
-{
-  if (v.where == place::SHARED) return TURN_SHARED_BYTES[turn];
-  return v.where == place::ALONE ? ALONE_SHARED_BYTES : MOST_SHARED_BYTES;
-}
 
 wgmma_variants variants_of(yk_dtype dtype)
 {
@@ -29,10 +23,16 @@ struct plan {
   }
 };
 
+/* Units of a block's tile. */
+int units_of(const wgmma_variant &v)
+{
+  return v.warpgroups * v.column_tiles * TILE_UNITS;
+}
+
 /* A tile's float32 sums. */
 int64_t partial_bytes(const wgmma_variant &v)
 {
-  return static_cast<int64_t>(v.warpgroups) * v.column_tiles * TILE_N * v.tokens * 4;
+  return static_cast<int64_t>(units_of(v)) * UNIT_COLUMNS * v.tokens * 4;
 }
 
 /* Microseconds fitted to 1,000 measured plans on H200 (bench/NOTES.md), such that the plans chosen are 0.8 % slower than the
@@ -71,14 +71,13 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int t
 {
   plan l = {};
   l.variant = v;
-  int row = v.warpgroups * v.column_tiles;
-  l.row_tiles = static_cast<int>(ceil_div(n_column_tiles(desc), row * v.cluster));
+  l.row_tiles = static_cast<int>(ceil_div(n_units(desc), units_of(v) * v.cluster));
   l.token_tiles = static_cast<int>(ceil_div(m, v.tokens));
   l.split_tiles = static_cast<int>(split_tiles);
   l.split_blocks = static_cast<int>(split_blocks);
-  int stage = v.tokens * TILE_K * 2 + row * tile_bytes(desc),
+  int stage = v.tokens * TILE_K * 2 + units_of(v) * unit_bytes(desc),
       staging = v.warpgroups * 4 * staging_bytes(v.column_tiles, v.tokens);
-  l.stages = std::min(MAX_STAGES, (most_shared_bytes(v, turn) - staging) / stage);
+  l.stages = std::min(MAX_STAGES, (most_shared_bytes(v.where, turn) - staging) / stage);
   l.shared_bytes = l.stages * stage + staging;
   l.threads = (v.warpgroups + 1) * 128;
   if (v.where == place::SHARED) {
@@ -110,7 +109,7 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
     const wgmma_variant &v = all.first[i];
     if (m <= FEW_TOKENS && v.tokens > FEW_TOKENS) break;
     int64_t sms = gpu.n_multiprocessors / v.cluster;
-    int64_t tiles = ceil_div(n_column_tiles(desc), v.warpgroups * v.column_tiles * v.cluster) * ceil_div(m, v.tokens);
+    int64_t tiles = ceil_div(n_units(desc), units_of(v) * v.cluster) * ceil_div(m, v.tokens);
     int64_t units = tiles * n_k_tiles(desc);
     if (tiles >= sms) {
       consider(v, 0, 0, sms);
@@ -122,20 +121,6 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
     if (units >= sms) consider(v, tiles, sms, sms);
   }
   return best;
-}
-
-/* x as [m, k], boxes of 64 inputs by a tile's tokens, zeros outside. */
-bool encode_x(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, int box_tokens,
-              CUtensorMap *map)
-{
-  auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.encode_tensor_map);
-  cuuint64_t sizes[2] = {static_cast<cuuint64_t>(desc.k), static_cast<cuuint64_t>(call.m)};
-  cuuint64_t strides[1] = {static_cast<cuuint64_t>(desc.k) * 2};
-  cuuint32_t box[2] = {64, static_cast<cuuint32_t>(box_tokens)}, steps[2] = {1, 1};
-  return encode(map, desc.dtype == YK_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-                const_cast<void *>(call.x), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 } // namespace
@@ -159,7 +144,7 @@ cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
     wgmma_variants all = variants_of(dtype);
     for (int i = 0; i < all.count; i++) {
       for (const void *kernel : all.first[i].kernels) {
-        error = allow_shared_bytes(kernel, most_shared_bytes(all.first[i], 0));
+        error = allow_shared_bytes(kernel, most_shared_bytes(all.first[i].where, 0));
         if (error != cudaSuccess) return error;
       }
     }
@@ -181,8 +166,8 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.m = static_cast<int>(call.m);
   p.n = static_cast<int>(desc.n);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.tile_bytes = tile_bytes(desc);
-  p.column_tiles = static_cast<int>(n_column_tiles(desc));
+  p.units = static_cast<int>(n_units(desc));
+  p.unit_bytes = unit_bytes(desc);
   p.row_tiles = l.row_tiles;
   p.token_tiles = l.token_tiles;
   p.split_tiles = l.split_tiles;

@@ -1,9 +1,8 @@
-/* w4a16_wgmma.cuh - the Hopper path: one persistent kernel for any number of tokens. Up to 8 go to w4a16_decode.cuh where
- * that is faster.
+/* w4a16_wgmma.cuh - products of more than 16 tokens on Hopper: one persistent kernel for any number.
  *
  * The problem is transposed: columns of W are the rows of wgmma's A operand, expanded in registers; tokens are the
  * columns of B, which wgmma reads from shared memory (up to 32 tokens: mma.sync, tokens by ldmatrix). Producer warps fill
- * a ring of stages, each 128 inputs of 64 R columns of packed weights (bulk copies) and of N tokens of x (tensor map,
+ * a ring of stages, each 128 inputs of 64 R columns of packed weights (a bulk copy) and of N tokens of x (tensor map,
  * 128-byte swizzle, zeros past the edges); two or three warpgroups consume them. Weights of the first stages are fetched
  * before griddepcontrol.wait: they do not depend on the kernel before.
  *
@@ -21,19 +20,13 @@
 
 namespace w4a16 {
 
-/* The producers are single lanes of four warps, since each copy costs the warp that asks for it about 300 cycles: warps
- * 0 and 1 fetch up to two column tiles each, in one copy where these are a pair; warps 2 and 3 fetch a half of x each. */
-constexpr int X_WARP = 2;
-
-/* Column tiles of a block that lie inside the matrix. */
-template <int R> __device__ __forceinline__ int tiles_inside(const wgmma_params &p, int row_tile)
-{
-  return max(0, min(R, p.column_tiles - row_tile * R));
-}
+/* The producers are single lanes of warps, since each copy costs the warp that asks for it about 300 cycles: warp 0 fetches
+ * the weights, the two after it a half of x each. */
+constexpr int X_WARPS = 2;
 
 /* Weights do not depend on the kernel before: the first stages are filled before that kernel has finished. */
 template <int R, int N, int CLUSTER>
-__device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N> r, int cluster, int rank, int pair)
+__device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N> r, int cluster, int rank)
 {
   work w;
   int row_tile, token_tile;
@@ -41,17 +34,14 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N
   for (work_list list(p, cluster); list.next(p, w);) {
     place_of_tile(p, w.tile, row_tile, token_tile);
     row_tile = row_tile * CLUSTER + rank;
-    int inside = tiles_inside<R>(p, row_tile), count = min(2, inside - pair * 2), tile = row_tile * R + pair * 2;
-    const uint8_t *from = p.packed + tile_index(tile, w.first, p.k_tiles) * p.tile_bytes;
-    const uint8_t *next = p.packed + tile_index(tile + 1, w.first, p.k_tiles) * p.tile_bytes;
-    bool together = R % 2 == 0 || (count == 2 && tile % 2 == 0);
+    int unit = row_tile * R * TILE_UNITS, bytes = max(0, min(R * TILE_UNITS, p.units - unit)) * p.unit_bytes;
+    int64_t k_tile_bytes = static_cast<int64_t>(p.units) * p.unit_bytes;
+    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * p.unit_bytes;
 #pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += 2 * p.tile_bytes, next += 2 * p.tile_bytes) {
+    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
       barrier_wait(r.empty(), r.phase);
-      if (pair == 0) barrier_expect(r.full(), inside * p.tile_bytes + r.X_BYTES);
-      uint32_t to = r.weights(p) + pair * 2 * p.tile_bytes;
-      if (count > 0) copy_bulk(to, from, (together ? 2 : 1) * p.tile_bytes, r.full());
-      if (count > 1 && !together) copy_bulk(to + p.tile_bytes, next, p.tile_bytes, r.full());
+      barrier_expect(r.full(), bytes + r.X_BYTES);
+      if (bytes > 0) copy_bulk(r.weights(p), from, bytes, r.full());
       r.advance(p);
     }
   }
@@ -187,7 +177,8 @@ __device__ __forceinline__ void consume(const wgmma_params &p, ring<G * C, N> r,
     if (own.first == own.end) continue;
     int row_tile, token_tile;
     place_of_tile(p, w.tile, row_tile, token_tile);
-    int64_t row0 = packed_row((static_cast<int64_t>(row_tile) * CLUSTER + rank) * G * C + group * C, warp, 0);
+    int64_t unit = (static_cast<int64_t>(row_tile) * CLUSTER + rank) * G * C * TILE_UNITS + first_unit<C>(group, warp);
+    int64_t row0 = unit * UNIT_COLUMNS;
     if (p.gate_up)
       write_results<DTYPE, C, N, true>(p, staging, row0, token_tile * N, own, lane, sum);
     else
@@ -195,25 +186,9 @@ __device__ __forceinline__ void consume(const wgmma_params &p, ring<G * C, N> r,
   }
 }
 
-/* Registers that a thread starts with, and what a producer and a consumer have then: warpgroups trade them. */
-__host__ __device__ constexpr int start_registers(int warpgroups, bool half)
-{
-  return half ? TURN_REGISTERS : 64 * 1024 / (128 * (warpgroups + 1)) / 8 * 8;
-}
-
-__host__ __device__ constexpr int producer_registers(bool half)
-{
-  return half ? TURN_PRODUCER_REGISTERS : 40;
-}
-
-__host__ __device__ constexpr int consumer_registers(int warpgroups, bool half)
-{
-  return half ? TURN_CONSUMER_REGISTERS : warpgroups == 3 ? 152 : 232;
-}
-
-/* G warpgroups of C column tiles each, N tokens, GROUPS of scales in 128 inputs; CLUSTER blocks share their tokens. */
-template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, bool HALF_REGISTERS, int CLUSTER>
-__global__ void __maxnreg__(start_registers(G, HALF_REGISTERS))
+/* G warpgroups of 64 C columns each, N tokens, GROUPS of scales in 128 inputs; CLUSTER blocks share their tokens. */
+template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, place PLACE, int CLUSTER>
+__global__ void __maxnreg__(start_registers(G, PLACE))
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -237,31 +212,27 @@ __global__ void __maxnreg__(start_registers(G, HALF_REGISTERS))
     sync_cluster();
   if (threadIdx.x >= (G + 1) * 128) return;
   if (threadIdx.x >= G * 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(HALF_REGISTERS)));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(PLACE)));
     int warp = threadIdx.x / 32 - G * 4;
     if (threadIdx.x % 32 == 0) {
-      if (warp >= X_WARP)
-        produce_x<G * C, N, CLUSTER>(&map, p, r, cluster, rank, warp - X_WARP);
-      else if (warp < (G * C + 1) / 2)
-        produce_weights<G * C, N, CLUSTER>(p, r, cluster, rank, warp);
+      if (warp == 0)
+        produce_weights<G * C, N, CLUSTER>(p, r, cluster, rank);
+      else if (warp <= X_WARPS)
+        produce_x<G * C, N, CLUSTER>(&map, p, r, cluster, rank, warp - 1);
     }
     __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, HALF_REGISTERS)));
-    constexpr int STEPS = HALF_REGISTERS ? 2 : 4;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, PLACE)));
+    constexpr int STEPS = PLACE == place::WHOLE ? 4 : 2;
     consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, r, cluster, rank);
   }
   if constexpr (CLUSTER > 1) sync_cluster(); /* the other block may still write here or arrive at our barriers */
 #endif
 }
 
-/* What a block takes of its multiprocessor: half of registers and shared memory; half of the registers and most of the
- * memory, so that a norm or a sum fits beside it, but no product; everything. */
-enum class place { SHARED, ALONE, WHOLE };
-
 /* One compiled kernel and what the host needs to launch it. */
 struct wgmma_variant {
-  int tokens, warpgroups, column_tiles, cluster; /* column tiles of a warpgroup */
+  int tokens, warpgroups, column_tiles, cluster; /* column tiles: times 64 columns, of a warpgroup */
   place where;
   double unit_us;         /* of one K tile, fitted together with the other costs of a plan */
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */

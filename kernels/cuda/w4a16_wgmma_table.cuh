@@ -10,22 +10,20 @@ namespace w4a16 {
 
 template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_variant variant(double unit_us)
 {
-  constexpr bool HALF = PLACE != place::WHOLE;
   return {N,
           G,
           C,
           CLUSTER,
           PLACE,
           unit_us,
-          {reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 1, G, C, N, HALF, CLUSTER>),
-           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 2, G, C, N, HALF, CLUSTER>),
-           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 4, G, C, N, HALF, CLUSTER>)}};
+          {reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 1, G, C, N, PLACE, CLUSTER>),
+           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 2, G, C, N, PLACE, CLUSTER>),
+           reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 4, G, C, N, PLACE, CLUSTER>)}};
 }
 
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 8, 2, 1, place::ALONE, 1>(0.351),   variant<DTYPE, 8, 2, 2, place::ALONE, 1>(0.580),
       variant<DTYPE, 16, 2, 1, place::ALONE, 1>(0.344),  variant<DTYPE, 16, 2, 2, place::ALONE, 1>(0.607),
       variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.507), variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.451),
       variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.790), variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.186),

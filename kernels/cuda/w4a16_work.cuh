@@ -10,15 +10,16 @@ namespace w4a16 {
 
 constexpr int FEW_TOKENS = 32; /* up to here mma.sync, weights scaled by group in float32 */
 constexpr int MAX_STAGES = 12;
+constexpr int TILE_UNITS = 4;       /* of the 64 columns of one wgmma, one a warp */
 constexpr int BAND_TOKEN_TILES = 8; /* token tiles that share a sweep over the columns, for the L2 cache */
 
 struct wgmma_params {
   const uint8_t *packed;
   const void *bias;
   void *y;
-  float *partial; /* [range][TILE COLUMNS x N], zero between launches */
+  float *partial; /* [range][columns of a tile x N], zero between launches */
   int m, n;
-  int k_tiles, tile_bytes, column_tiles;
+  int k_tiles, units, unit_bytes;
   int row_tiles, token_tiles; /* work tiles along columns and tokens */
   int clusters;               /* of the grid */
   int split_tiles;            /* the first tiles are cut along K ... */
@@ -83,7 +84,7 @@ __device__ __forceinline__ void place_of_tile(const wgmma_params &p, int tile, i
 }
 
 /* Shared memory of one block: x of all stages (1024-byte swizzle atoms), weights of all stages, staging of results.
- * R column tiles and N tokens a stage. */
+ * R times 64 columns and N tokens a stage. */
 template <int R, int N> struct ring {
   static constexpr int X_BYTES = N * TILE_K * 2;
   uint32_t memory, barriers;
@@ -95,11 +96,11 @@ template <int R, int N> struct ring {
   }
   __device__ __forceinline__ uint32_t weights(const wgmma_params &p) const
   {
-    return memory + p.stages * X_BYTES + stage * R * p.tile_bytes;
+    return memory + p.stages * X_BYTES + stage * R * TILE_UNITS * p.unit_bytes;
   }
   __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
   {
-    return memory + p.stages * (X_BYTES + R * p.tile_bytes);
+    return memory + p.stages * (X_BYTES + R * TILE_UNITS * p.unit_bytes);
   }
   __device__ __forceinline__ uint32_t full() const
   {

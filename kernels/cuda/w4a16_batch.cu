@@ -1,0 +1,121 @@
+/* w4a16_batch.cu - host side of the products of up to 16 tokens on Hopper: choice of kernel and cluster, launch. */
+#include <algorithm>
+
+#include "kernels/cuda/w4a16_batch.cuh"
+#include "kernels/cuda/w4a16_tensor_map.cuh"
+
+namespace w4a16 {
+namespace {
+
+struct batch_plan {
+  const batch_variant *variant;
+  int64_t cluster, clusters; /* blocks of a cluster, clusters */
+  int team_size, stages, shared_bytes, threads;
+};
+
+/* Stages in so much memory, as many for each team; 0 where that is too few, or too little for a sweep's sums. */
+int n_stages(const batch_variant &v, const yk_w4a16_desc &desc, int team_size, int64_t bytes)
+{
+  int64_t stage = stage_bytes_of(v.tokens, team_size * v.warp_units, unit_bytes(desc)), teams = MULTIPLIERS / team_size;
+  int64_t stages = std::min<int64_t>(bytes / stage, BATCH_STAGES) / teams * teams;
+  bool fits = stages >= 2 && stages * stage >= finish_bytes(v.tokens, v.warp_units, team_size);
+  return fits ? static_cast<int>(stages) : 0;
+}
+
+batch_plan lay_out(const batch_variant &v, const yk_w4a16_desc &desc, int team_size, int turn)
+{
+  batch_plan plan = {};
+  plan.variant = &v;
+  plan.team_size = team_size;
+  plan.shared_bytes = ALONE_SHARED_BYTES;
+  plan.threads = TURN_THREADS[0];
+  plan.stages = n_stages(v, desc, team_size, std::min(most_shared_bytes(v.where, 0), most_shared_bytes(v.where, 1)));
+  if (v.where == place::SHARED) {
+    int stage = stage_bytes_of(v.tokens, team_size * v.warp_units, unit_bytes(desc));
+    plan.shared_bytes = turn_shared_bytes(turn, plan.stages * stage);
+    plan.threads = TURN_THREADS[turn];
+  }
+  return plan;
+}
+
+/* Microseconds fitted to 770 measured plans of 8, 16 and 32 tokens on H200 (bench/NOTES.md), such that the plans chosen are
+ * 0.9 % slower than the best on average; one by one they mean little. */
+constexpr double UNIT_US = 0.031;        /* memory's time for a unit's K tile where every multiprocessor asks for one */
+constexpr double X_US = 1.2e-3;          /* and for a token's */
+constexpr double ALONE_US = 1.0;         /* where the next product cannot begin early */
+constexpr double SWEEP_US = 2.0;         /* end of a sweep, ... */
+constexpr double TEAM_US = 0.12;         /* ... for each team, ... */
+constexpr double UNIT_TOKEN_US = 4.2e-3; /* ... and for each unit and token */
+constexpr double EXCHANGE_US = 0.22;     /* between two blocks */
+
+double cost_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const batch_plan &plan)
+{
+  const batch_variant &v = *plan.variant;
+  int64_t tiles = ceil_div(n_k_tiles(desc), plan.cluster), teams = MULTIPLIERS / plan.team_size;
+  int64_t sweep_units = plan.team_size * v.warp_units;
+  double busy = static_cast<double>(plan.clusters * plan.cluster) / gpu.n_multiprocessors;
+  double us = (v.where == place::SHARED ? 0.0 : ALONE_US) + (plan.cluster > 1 ? EXCHANGE_US : 0.0);
+  for (int64_t left = ceil_div(n_units(desc), plan.clusters); left > 0; left -= sweep_units) {
+    double units = static_cast<double>(std::min(left, sweep_units));
+    double memory_us = static_cast<double>(tiles) * (units * UNIT_US + v.tokens * X_US) * busy;
+    us += std::max(memory_us, static_cast<double>(ceil_div(tiles, teams)) * v.tile_us);
+    us += SWEEP_US + static_cast<double>(teams) * TEAM_US + units * v.tokens * UNIT_TOKEN_US;
+  }
+  return us;
+}
+
+/* The cheapest kernel, cluster and division of a block's warps. There is always one: 32 columns a block fit any memory. */
+batch_plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn)
+{
+  const batch_variant *all = desc.dtype == YK_F16 ? batch_variants_f16() : batch_variants_bf16();
+  int tokens = m <= 8 ? 8 : BATCH_TOKENS;
+  batch_plan best = {};
+  for (int i = 0; i < BATCH_VARIANTS; i++) {
+    if (all[i].tokens != tokens) continue;
+    for (int team_size = 1; team_size <= MULTIPLIERS; team_size *= 2) {
+      batch_plan plan = lay_out(all[i], desc, team_size, turn);
+      if (plan.stages == 0) continue;
+      for (plan.cluster = 1; plan.cluster <= std::min(2, gpu.n_multiprocessors); plan.cluster++) {
+        plan.clusters = std::min(n_units(desc), gpu.n_multiprocessors / plan.cluster);
+        if (!best.variant || cost_us(gpu, desc, plan) < cost_us(gpu, desc, best)) best = plan;
+      }
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+cudaError_t batch_init()
+{
+  for (const batch_variant *variants : {batch_variants_f16(), batch_variants_bf16()}) {
+    for (int i = 0; i < BATCH_VARIANTS; i++) {
+      for (const void *kernel : variants[i].kernels) {
+        cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(variants[i].where, 0));
+        if (error != cudaSuccess) return error;
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
+                          cudaStream_t stream)
+{
+  batch_plan plan = make_plan(gpu, desc, call.m, call.turn);
+  CUtensorMap map;
+  if (!encode_x(gpu, desc, call, plan.variant->tokens, &map)) return cudaErrorInvalidValue;
+  batch_params p = {};
+  p.packed = static_cast<const uint8_t *>(call.packed);
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
+  p.k_tiles = static_cast<int>(n_k_tiles(desc));
+  p.units = static_cast<int>(n_units(desc));
+  p.clusters = static_cast<int>(plan.clusters);
+  p.stages = plan.stages;
+  p.team_size = plan.team_size;
+  void *args[] = {&map, &p};
+  return launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
+                           plan.shared_bytes, args, stream);
+}
+
+} // namespace w4a16

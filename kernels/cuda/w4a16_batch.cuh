@@ -1,0 +1,373 @@
+/* w4a16_batch.cuh - products of up to 16 tokens on Hopper, where memory is the bound and x is too much to stay.
+ *
+ * A unit is 16 columns: the rows of one matrix instruction. A cluster of blocks takes a range of units, each block a part
+ * of their inputs: so that a block needs a part of x only, and partial sums stay within the cluster, going from one
+ * shared memory to another. A block's stages, each the units' weights of one K tile (a bulk copy) and its x (tensor map,
+ * 128-byte swizzle, zeros past the edges), go through a ring. Its eight multiplying warps are teams: a team takes every
+ * n-th stage, its warps C units each. At the end of the inputs the teams' sums are added in shared memory, then those of
+ * the cluster's blocks, each finishing a share: in an order that depends on the shapes alone. Where there are more units
+ * than a block's warps hold, that is a sweep, and more follow.
+ *
+ * Weights do not depend on the kernel before: the first stages' are asked for before griddepcontrol.wait. The next product
+ * is let in at once, and its ring fills while this one works (w4a16_internal.cuh).                                     */
+#ifndef YK_KERNELS_CUDA_W4A16_BATCH_CUH
+#define YK_KERNELS_CUDA_W4A16_BATCH_CUH
+
+#include "kernels/cuda/w4a16_async.cuh"
+#include "kernels/cuda/w4a16_internal.cuh"
+#include "kernels/cuda/w4a16_mma.cuh"
+#include "kernels/cuda/w4a16_sums.cuh"
+
+namespace w4a16 {
+
+constexpr int BATCH_STAGES = 16; /* at most */
+
+struct batch_params {
+  const uint8_t *packed;
+  results out;
+  int k_tiles, units, clusters;
+  int stages;    /* a multiple of the teams */
+  int team_size; /* warps of a team: 1, 2, 4 or 8 */
+};
+
+__host__ __device__ constexpr int stage_x_bytes(int tokens)
+{
+  return tokens * TILE_K * 2;
+}
+
+__host__ __device__ constexpr int stage_bytes_of(int tokens, int units, int unit_bytes)
+{
+  return stage_x_bytes(tokens) + units * unit_bytes;
+}
+
+/* Sums of so many units. */
+__host__ __device__ constexpr int unit_sums_bytes(int tokens, int units)
+{
+  return units * UNIT_COLUMNS * tokens * 4;
+}
+
+/* Memory at the end of a sweep: all warps' sums, and what the cluster's blocks send of one share of a team's. */
+__host__ __device__ constexpr int finish_bytes(int tokens, int warp_units, int team_size)
+{
+  return unit_sums_bytes(tokens, MULTIPLIERS * warp_units) + unit_sums_bytes(tokens, team_size * warp_units);
+}
+
+/* What a block works on: K tiles [first, first + tiles) of units [unit, unit_end), so many a sweep. */
+struct batch_work {
+  int unit, unit_end, sweep_units, first, tiles;
+  uint32_t rank, n_ranks; /* within the cluster */
+};
+
+template <int C> __device__ __forceinline__ batch_work work_of_block(const batch_params &p)
+{
+  batch_work w;
+  w.rank = cluster_rank();
+  w.n_ranks = cluster_size();
+  int64_t cluster = blockIdx.x / w.n_ranks, tiles = p.k_tiles;
+  w.unit = static_cast<int>(p.units * cluster / p.clusters);
+  w.unit_end = static_cast<int>(p.units * (cluster + 1) / p.clusters);
+  w.sweep_units = p.team_size * C;
+  w.first = static_cast<int>(tiles * w.rank / w.n_ranks);
+  w.tiles = static_cast<int>(tiles * (w.rank + 1) / w.n_ranks) - w.first;
+  return w;
+}
+
+/* Addresses in shared memory. Sums and what other blocks send lie where the ring is, empty then. */
+struct batch_memory {
+  uint32_t x, weights, sums, received;
+  uint32_t full, empty; /* barriers of the stages */
+  uint32_t ring_free;   /* the sweep before is done with the ring */
+  uint32_t peers_free;  /* that of every block of the cluster may be written to */
+  uint32_t received_full;
+};
+
+constexpr int BATCH_BARRIERS = 2 * BATCH_STAGES + 3;
+
+template <int GROUPS, int N, int C>
+__device__ __forceinline__ batch_memory memory_of_block(const batch_params &p, uint32_t memory, uint32_t barriers)
+{
+  batch_memory s;
+  s.x = memory;
+  s.weights = memory + p.stages * stage_x_bytes(N);
+  s.sums = memory;
+  s.received = memory + unit_sums_bytes(N, MULTIPLIERS * C);
+  s.full = barriers;
+  s.empty = barriers + BATCH_STAGES * 8;
+  s.ring_free = barriers + 2 * BATCH_STAGES * 8;
+  s.peers_free = s.ring_free + 8;
+  s.received_full = s.ring_free + 16;
+  return s;
+}
+
+__device__ __forceinline__ void init_barriers(const batch_params &p, const batch_memory &s)
+{
+  for (int i = 0; i < p.stages; i++) {
+    barrier_init(s.full + i * 8, 1);
+    barrier_init(s.empty + i * 8, p.team_size);
+  }
+  barrier_init(s.ring_free, 1);
+  barrier_init(s.peers_free, static_cast<int>(cluster_size()));
+  barrier_init(s.received_full, 1);
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* ---- Copies into the block ---------------------------------------------------------------------------------------- */
+
+template <int GROUPS, int N>
+__device__ __forceinline__ void produce_weights(const batch_params &p, const batch_memory &s, const batch_work &w)
+{
+  int stage = 0, phase = 1, sweep = 0; /* an empty stage: the phase before the first */
+  int64_t k_tile_bytes = static_cast<int64_t>(p.units) * unit_bytes_of(GROUPS);
+#pragma unroll 1
+  for (int unit = w.unit; unit < w.unit_end; unit += w.sweep_units, sweep++) {
+    int bytes = min(w.sweep_units, w.unit_end - unit) * unit_bytes_of(GROUPS);
+    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * unit_bytes_of(GROUPS);
+    if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
+#pragma unroll 1
+    for (int tile = 0; tile < w.tiles; tile++, from += k_tile_bytes) {
+      barrier_wait(s.empty + stage * 8, phase);
+      barrier_expect(s.full + stage * 8, bytes + stage_x_bytes(N));
+      copy_bulk(s.weights + stage * w.sweep_units * unit_bytes_of(GROUPS), from, bytes, s.full + stage * 8);
+      if (++stage == p.stages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+  }
+}
+
+/* A half of each stage's x: 64 inputs of all tokens. */
+template <int N>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const batch_params &p, const batch_memory &s,
+                                          const batch_work &w, int half)
+{
+  int stage = 0, phase = 1, sweep = 0;
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#pragma unroll 1
+  for (int unit = w.unit; unit < w.unit_end; unit += w.sweep_units, sweep++) {
+    if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
+#pragma unroll 1
+    for (int tile = 0; tile < w.tiles; tile++) {
+      barrier_wait(s.empty + stage * 8, phase);
+      copy_tensor(s.x + stage * stage_x_bytes(N) + half * (N * 128), map, (w.first + tile) * TILE_K + half * 64, 0,
+                  s.full + stage * 8);
+      if (++stage == p.stages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+  }
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------------ */
+
+/* sum += 128 inputs of C units by N tokens. units: the first unit. x: this lane's row of the first matrices of a half;
+ * rows are swizzled, 16-byte pieces permuted within their 128 bytes. A group's sums have registers of their own and are
+ * scaled in float32, which takes fewer instructions than scaling the weights. */
+template <yk_dtype DTYPE, int GROUPS, int N, int C>
+__device__ __forceinline__ void multiply_tile(uint32_t units, uint32_t x, int lane, float (&sum)[C][N / 8][4])
+{
+  constexpr int GROUP_STEPS = 8 / GROUPS;
+  uint4 words[C];
+  dequant<DTYPE> scales[C];
+  uint32_t b[N / 8][4];
+  float part[C][N / 8][4];
+#pragma unroll
+  for (int step = 0; step < 8; step++) {
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      uint32_t unit = units + c * unit_bytes_of(GROUPS);
+      if (step % 4 == 0) words[c] = load_shared16(unit + step / 4 * UNIT_HALF_BYTES + lane * 16);
+      if (step % GROUP_STEPS) continue;
+      scales[c].load(load_shared8(unit + UNIT_NIBBLE_BYTES + step / GROUP_STEPS * UNIT_SCALE_BYTES + lane / 4 * 8));
+#pragma unroll
+      for (int i = 0; i < N / 2; i++) part[c][i / 4][i % 4] = 0.0f;
+    }
+    if (step % 2 == 0) {
+#pragma unroll
+      for (int t = 0; t < N / 8; t++) load_matrices(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
+    }
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      uint32_t a[4];
+      scales[c].expand_unscaled(word_at(words[c], step % 4), a);
+#pragma unroll
+      for (int t = 0; t < N / 8; t++) mma_step<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
+      if ((step + 1) % GROUP_STEPS) continue;
+#pragma unroll
+      for (int i = 0; i < N / 2; i++)
+        sum[c][i / 4][i % 4] = fmaf(scales[c].scale_of(i % 4 / 2), part[c][i / 4][i % 4], sum[c][i / 4][i % 4]);
+    }
+  }
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------- */
+
+/* An arrival at the barrier of every block of the cluster. One warp. */
+__device__ __forceinline__ void arrive_at_all(uint32_t barrier, uint32_t n_ranks)
+{
+  uint32_t lane = threadIdx.x % 32;
+  if (lane < n_ranks)
+    asm volatile("{\n"
+                 ".reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "}" ::"r"(barrier),
+                 "r"(lane)
+                 : "memory");
+}
+
+/* Add up sweep number `sweep`, which began at unit0. An item is what one lane holds of a unit by 8 tokens. */
+template <yk_dtype DTYPE, int N, int C>
+__device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_memory &s, const batch_work &w,
+                                             int sweep, int unit0, const float (&sum)[C][N / 8][4])
+{
+  constexpr int UNIT_ITEMS = N / 8 * 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_teams = MULTIPLIERS / p.team_size;
+  int items = w.sweep_units * UNIT_ITEMS, share = items / static_cast<int>(w.n_ranks);
+  int n_units = min(w.sweep_units, w.unit_end - unit0);
+  auto finish = [&](int item, float4 v) {
+    int unit = item / UNIT_ITEMS;
+    if (unit < n_units)
+      store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
+  };
+  if (threadIdx.x == 0) barrier_expect(s.received_full, w.n_ranks > 1 ? items * 16 : 0);
+  sync_multipliers(); /* the ring is empty, and nobody reads it */
+  if (warp == 0) arrive_at_all(s.peers_free, w.n_ranks);
+#pragma unroll
+  for (int c = 0; c < C; c++) {
+#pragma unroll
+    for (int t = 0; t < N / 8; t++)
+      store_shared_sums(s.sums + (((warp * C + c) * (N / 8) + t) * 32 + lane) * 16, sum[c][t]);
+  }
+  sync_multipliers();
+  if (w.n_ranks > 1) barrier_wait(s.peers_free, sweep % 2);
+  for (int item = threadIdx.x; item < items; item += MULTIPLIERS * 32) {
+    float4 v = load_sums(s.sums + item * 16);
+    for (int team = 1; team < n_teams; team++) add_sums(v, load_sums(s.sums + (team * items + item) * 16));
+    if (w.n_ranks > 1) {
+      int to = item >= share; /* a cluster has at most two blocks */
+      send_sums(s.received + (static_cast<int>(w.rank) * share + item - to * share) * 16, s.received_full,
+                static_cast<uint32_t>(to), v);
+    } else {
+      finish(item, v);
+    }
+  }
+  if (w.n_ranks > 1) {
+    barrier_wait(s.received_full, sweep % 2);
+    for (int i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
+      float4 v = load_sums(s.received + i * 16);
+      for (uint32_t other = 1; other < w.n_ranks; other++)
+        add_sums(v, load_sums(s.received + (static_cast<int>(other) * share + i) * 16));
+      finish(static_cast<int>(w.rank) * share + i, v);
+    }
+  }
+  if (unit0 + w.sweep_units >= w.unit_end) return;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* before copies into the ring */
+  sync_multipliers();
+  if (threadIdx.x == 0) barrier_arrive(s.ring_free);
+}
+
+/* ---- The kernel ---------------------------------------------------------------------------------------------------- */
+
+template <yk_dtype DTYPE, int GROUPS, int N, int C>
+__device__ __forceinline__ void multiply_units(const batch_params &p, const batch_memory &s, const batch_work &w)
+{
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int n_teams = MULTIPLIERS / p.team_size, team = warp / p.team_size, member = warp % p.team_size;
+  uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
+  uint32_t units = s.weights + member * C * unit_bytes_of(GROUPS);
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  int stage = team, phase = 0, ahead = team; /* K tiles of the sweep before this team's next */
+  for (int unit = w.unit, sweep = 0; unit < w.unit_end; unit += w.sweep_units, sweep++) {
+    float sum[C][N / 8][4] = {};
+#pragma unroll 1
+    for (; ahead < w.tiles; ahead += n_teams) {
+      barrier_wait(s.full + stage * 8, phase);
+      if (member * C < w.unit_end - unit)
+        multiply_tile<DTYPE, GROUPS, N, C>(units + stage * w.sweep_units * unit_bytes_of(GROUPS),
+                                           x + stage * stage_x_bytes(N), lane, sum);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(s.empty + stage * 8);
+      stage += n_teams;
+      if (stage >= p.stages) {
+        stage -= p.stages;
+        phase ^= 1;
+      }
+    }
+    ahead -= w.tiles;
+    finish_sweep<DTYPE, N, C>(p, s, w, sweep, unit, sum);
+  }
+}
+
+template <yk_dtype DTYPE, int GROUPS, int N, int C, place PLACE>
+__global__ void __maxnreg__(start_registers(2, PLACE))
+    batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ batch_params p)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[BATCH_BARRIERS];
+  uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
+  if (threadIdx.x == MULTIPLIERS * 32) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+    init_barriers(p, memory_of_block<GROUPS, N, C>(p, memory, barrier));
+  }
+  if (threadIdx.x == 0) asm volatile("griddepcontrol.launch_dependents;");
+  if (cluster_size() == 1)
+    __syncthreads();
+  else /* the other blocks' barriers are ready too */
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  int producer = static_cast<int>(threadIdx.x / 32) - MULTIPLIERS;
+  if (producer >= 4) return;
+  if (producer >= 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(PLACE)));
+    batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
+    batch_work w = work_of_block<C>(p);
+    if (threadIdx.x % 32 != 0) return;
+    if (producer == 0)
+      produce_weights<GROUPS, N>(p, s, w);
+    else if (producer <= 2)
+      produce_x<N>(&map, p, s, w, producer - 1);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(2, PLACE)));
+    multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
+  }
+#endif
+}
+
+/* One compiled kernel and what the host needs to choose it. */
+struct batch_variant {
+  int tokens, warp_units;
+  place where;
+  double tile_us;         /* a warp's time for a K tile, fitted together with the other costs of a plan */
+  const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
+};
+
+constexpr int BATCH_VARIANTS = 4;
+
+const batch_variant *batch_variants_f16();
+const batch_variant *batch_variants_bf16();
+
+template <yk_dtype DTYPE, int N, int C, place PLACE> batch_variant batch_variant_of(double tile_us)
+{
+  return {N,
+          C,
+          PLACE,
+          tile_us,
+          {reinterpret_cast<const void *>(batch_kernel<DTYPE, 1, N, C, PLACE>),
+           reinterpret_cast<const void *>(batch_kernel<DTYPE, 2, N, C, PLACE>),
+           reinterpret_cast<const void *>(batch_kernel<DTYPE, 4, N, C, PLACE>)}};
+}
+
+template <yk_dtype DTYPE> const batch_variant *batch_variant_table()
+{
+  static const batch_variant table[BATCH_VARIANTS] = {
+      batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.430), batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.491),
+      batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.489), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.656)};
+  return table;
+}
+
+} // namespace w4a16
+
+#endif

@@ -1,0 +1,103 @@
+/* w4a16_sums.cuh - from the sums of matrix instructions to results, for products of few tokens on Hopper: lanes' sums in
+ * shared memory and in that of other blocks of a cluster, and results written one by one.                             */
+#ifndef YK_KERNELS_CUDA_W4A16_SUMS_CUH
+#define YK_KERNELS_CUDA_W4A16_SUMS_CUH
+
+#include "kernels/cuda/w4a16_async.cuh"
+#include "kernels/cuda/w4a16_internal.cuh"
+
+namespace w4a16 {
+
+constexpr int MULTIPLIERS = 8; /* warps of a block that multiply, its first ones */
+
+__device__ __forceinline__ void sync_multipliers()
+{
+  asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS * 32) : "memory");
+}
+
+__device__ __forceinline__ uint32_t cluster_rank()
+{
+  uint32_t v;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
+  return v;
+}
+
+__device__ __forceinline__ uint32_t cluster_size()
+{
+  uint32_t v;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(v));
+  return v;
+}
+
+/* Where results go. */
+struct results {
+  const void *bias; /* [n] or NULL */
+  void *y;          /* [m, n], or [m, n/2] with gate_up */
+  int m, n;
+  bool gate_up;
+};
+
+template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const results &out, int column)
+{
+  return out.bias ? load_float<DTYPE>(out.bias, column) : 0.0f;
+}
+
+/* The results of one lane's sums: rows row (v.x, v.y) and 8 below (v.z, v.w), tokens token and token + 1. */
+template <yk_dtype DTYPE>
+__device__ __forceinline__ void store_sums(const results &out, int unit, int row, int token, float4 v)
+{
+  uint16_t *y = static_cast<uint16_t *>(out.y);
+  const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
+  int width = out.gate_up ? out.n / 2 : out.n, column = unit * (out.gate_up ? 8 : 16) + row;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (token + i >= out.m) return;
+    uint16_t *to = y + static_cast<int64_t>(token + i) * width + column;
+    if (out.gate_up) {
+      if (column >= width) return;
+      float gate = lower[i] + bias_of<DTYPE>(out, column), up = upper[i] + bias_of<DTYPE>(out, width + column);
+      to[0] = static_cast<uint16_t>(round_pair<DTYPE>(silu(gate) * up, 0.0f));
+      continue;
+    }
+    if (column < width) to[0] = static_cast<uint16_t>(round_pair<DTYPE>(lower[i] + bias_of<DTYPE>(out, column), 0.0f));
+    if (column + 8 < width)
+      to[8] = static_cast<uint16_t>(round_pair<DTYPE>(upper[i] + bias_of<DTYPE>(out, column + 8), 0.0f));
+  }
+}
+
+__device__ __forceinline__ float4 load_sums(uint32_t address)
+{
+  uint4 v = load_shared16(address);
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+}
+
+__device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4])
+{
+  store_shared16(
+      address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
+}
+
+__device__ __forceinline__ void add_sums(float4 &sum, float4 v)
+{
+  sum.x += v.x;
+  sum.y += v.y;
+  sum.z += v.z;
+  sum.w += v.w;
+}
+
+/* A lane's sums to the shared memory of block `rank` of the cluster, counted by its barrier. */
+__device__ __forceinline__ void send_sums(uint32_t address, uint32_t barrier, uint32_t rank, float4 v)
+{
+  asm volatile("{\n"
+               ".reg .b32 remote, counter;\n"
+               "mapa.shared::cluster.u32 remote, %0, %2;\n"
+               "mapa.shared::cluster.u32 counter, %1, %2;\n"
+               "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3,%4,%5,%6}, [counter];\n"
+               "}" ::"r"(address),
+               "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+
+} // namespace w4a16
+
+#endif

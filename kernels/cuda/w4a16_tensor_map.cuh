@@ -1,0 +1,27 @@
+/* w4a16_tensor_map.cuh - how tensor copies find the tokens of a product. */
+#ifndef YK_KERNELS_CUDA_W4A16_TENSOR_MAP_CUH
+#define YK_KERNELS_CUDA_W4A16_TENSOR_MAP_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/w4a16.h"
+
+namespace w4a16 {
+
+/* x as [m, k], boxes of 64 inputs by a tile's tokens, zeros outside. False where the driver refuses. */
+inline bool encode_x(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, int box_tokens,
+                     CUtensorMap *map)
+{
+  auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.encode_tensor_map);
+  cuuint64_t sizes[2] = {static_cast<cuuint64_t>(desc.k), static_cast<cuuint64_t>(call.m)};
+  cuuint64_t strides[1] = {static_cast<cuuint64_t>(desc.k) * 2};
+  cuuint32_t box[2] = {64, static_cast<cuuint32_t>(box_tokens)}, steps[2] = {1, 1};
+  return encode(map, desc.dtype == YK_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                const_cast<void *>(call.x), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+} // namespace w4a16
+
+#endif
