@@ -22,6 +22,12 @@ namespace w4a16 {
 
 constexpr int BATCH_STAGES = 16; /* at most */
 
+/* Of two warpgroups that are alone on their multiprocessor: a third unit's sums, of a group and of all inputs, need more
+ * than half of the registers. */
+constexpr int BATCH_ALONE_REGISTERS = 112, BATCH_ALONE_CONSUMER_REGISTERS = 152;
+static_assert(3 * BATCH_ALONE_REGISTERS >= TURN_PRODUCER_REGISTERS + 2 * BATCH_ALONE_CONSUMER_REGISTERS,
+              "what they have");
+
 struct batch_params {
   const uint8_t *packed;
   results out;
@@ -301,7 +307,7 @@ __device__ __forceinline__ void multiply_units(const batch_params &p, const batc
 }
 
 template <yk_dtype DTYPE, int GROUPS, int N, int C, place PLACE>
-__global__ void __maxnreg__(start_registers(2, PLACE))
+__global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN_REGISTERS)
     batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ batch_params p)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -321,7 +327,7 @@ __global__ void __maxnreg__(start_registers(2, PLACE))
   int producer = static_cast<int>(threadIdx.x / 32) - MULTIPLIERS;
   if (producer >= 4) return;
   if (producer >= 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(PLACE)));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
     batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
     batch_work w = work_of_block<C>(p);
     if (threadIdx.x % 32 != 0) return;
@@ -330,7 +336,8 @@ __global__ void __maxnreg__(start_registers(2, PLACE))
     else if (producer <= 2)
       produce_x<N>(&map, p, s, w, producer - 1);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(2, PLACE)));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PLACE == place::ALONE ? BATCH_ALONE_CONSUMER_REGISTERS
+                                                                                   : TURN_CONSUMER_REGISTERS));
     multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
   }
 #endif

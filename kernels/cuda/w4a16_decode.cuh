@@ -6,9 +6,9 @@
  * multiprocessor, and send their sums into each other's shared memory. Sums are added warp by warp, then block by block:
  * the order depends on the shapes alone.
  *
- * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps, a tensor copy each in turn. That begins before griddepcontrol.wait, since weights do not depend on the kernel before; the
- * next product is let in at once, and where both are short its ring fills while this one works (w4a16_internal.cuh). All
- * of x comes after the wait and stays.                                                                                     */
+ * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps, a tensor copy each in turn. That
+ * begins before griddepcontrol.wait, since weights do not depend on the kernel before; the next product is let in at once,
+ * and its ring fills while this one works (w4a16_internal.cuh). All of x comes after the wait and stays.              */
 #ifndef YK_KERNELS_CUDA_W4A16_DECODE_CUH
 #define YK_KERNELS_CUDA_W4A16_DECODE_CUH
 
