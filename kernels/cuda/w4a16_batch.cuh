@@ -22,7 +22,7 @@ namespace w4a16 {
 
 constexpr int BATCH_STAGES = 16; /* at most */
 
-/* Of two warpgroups that are alone on their multiprocessor: a third unit's sums, of a group and of all inputs, need more
+/* Of two warpgroups that are alone on their multiprocessor: three units' sums, of a group and of all inputs, need more
  * than half of the registers. */
 constexpr int BATCH_ALONE_REGISTERS = 112, BATCH_ALONE_CONSUMER_REGISTERS = 152;
 static_assert(3 * BATCH_ALONE_REGISTERS >= TURN_PRODUCER_REGISTERS + 2 * BATCH_ALONE_CONSUMER_REGISTERS,

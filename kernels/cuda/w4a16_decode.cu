@@ -1,4 +1,4 @@
-/* w4a16_decode.cu - host side of the products of few tokens on Hopper: choice of kernel and cluster, tensor map, launch. */
+/* w4a16_decode.cu - host side of the products of up to 8 tokens on Hopper: choice of kernel and cluster, launch. */
 #include <algorithm>
 #include <cuda.h>
 

@@ -1,4 +1,4 @@
-/* w4a16_decode_bf16.cu - the kernels of few tokens for bfloat16 activations. */
+/* w4a16_decode_bf16.cu - the kernels of up to 8 tokens for bfloat16 activations. */
 #include "kernels/cuda/w4a16_decode.cuh"
 
 namespace w4a16 {

@@ -65,8 +65,8 @@ static_assert(2 * TURN_REGISTERS * TURN_THREADS[1] > 64 * 1024, "two of turn 1 d
 
 constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024;
 
-/* What a block takes of its multiprocessor: half, in its turn; half of the registers and so much memory that a norm or a
- * sum fits beside it, but no other product; everything. */
+/* What a block takes of its multiprocessor: half, in its turn; so much that a norm or a sum fits beside it, but no other
+ * product; everything. */
 enum class place { SHARED, ALONE, WHOLE };
 
 /* Registers that a thread starts with, and what a producer and a consumer have then: warpgroups trade them. */
