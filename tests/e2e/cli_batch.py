@@ -505,6 +505,7 @@ class Streams(Base):
                 time.sleep(0.002)
         self.assertEqual(run.returncode, 0)
         self.assertEqual(len(self.results()), n_lines)
+        self.assertGreater(peak, 0)
         return peak
 
     def test_progress(self):
