@@ -131,10 +131,31 @@ __device__ int64_t cache_index(const rope_params &p, int64_t slot, int32_t h)
   return ((slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * p.head_dim;
 }
 
-/* One head by one warp: RMSNorm where weights are given, rotation of the halves, then to `to`. A lane holds pairs of
- * neighbours of the first half and their partners of the second.                                                      */
+/* What a lane needs to turn a head: it holds pairs of neighbours of the first half and their partners of the second. */
+template <typename T> struct rotation {
+  vec<T, 2> norm_low[ROPE_PAIRS], norm_high[ROPE_PAIRS]; /* weights of the norm, if there is one */
+  vec<float, 2> cosine[ROPE_PAIRS], sine[ROPE_PAIRS];
+};
+
+template <typename T> __device__ rotation<T> load_rotation(const rope_params &p, const T *norm_w, const float *rope)
+{
+  rotation<T> r = {};
+  const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
+  for (int i = 0; i < ROPE_PAIRS; i++) {
+    const int pair = i * WARP + lane;
+    if (pair >= n_pairs) continue;
+    r.cosine[i] = reinterpret_cast<const vec<float, 2> *>(rope)[pair];
+    r.sine[i] = reinterpret_cast<const vec<float, 2> *>(rope + half)[pair];
+    if (!norm_w) continue;
+    r.norm_low[i] = reinterpret_cast<const vec<T, 2> *>(norm_w)[pair];
+    r.norm_high[i] = reinterpret_cast<const vec<T, 2> *>(norm_w + half)[pair];
+  }
+  return r;
+}
+
+/* One head by one warp: RMSNorm where has_norm, rotation of the halves, then to `to`. */
 template <typename T>
-__device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, const T *norm_w, const float *rope)
+__device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool has_norm, const rotation<T> &r)
 {
   using V = vec<T, 2>;
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
@@ -150,19 +171,18 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, cons
     }
   }
   float factor = 1.0f;
-  if (norm_w) factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
+  if (has_norm) factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
   for (int i = 0; i < ROPE_PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     V a, b;
     for (int j = 0; j < 2; j++) {
-      const int at = 2 * pair + j;
       float x = low[i][j], y = high[i][j];
-      if (norm_w) {
-        x = rounded<T>(rounded<T>(x * factor) * to_float(norm_w[at]));
-        y = rounded<T>(rounded<T>(y * factor) * to_float(norm_w[half + at]));
+      if (has_norm) {
+        x = rounded<T>(rounded<T>(x * factor) * to_float(r.norm_low[i].at[j]));
+        y = rounded<T>(rounded<T>(y * factor) * to_float(r.norm_high[i].at[j]));
       }
-      const float c = rope[at], s = rope[half + at];
+      const float c = r.cosine[i].at[j], s = r.sine[i].at[j];
       a.at[j] = from_float<T>(x * c - y * s);
       b.at[j] = from_float<T>(y * c + x * s);
     }
@@ -171,23 +191,27 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, cons
   }
 }
 
+/* The step's positions and slots were there before its first kernel, and weights and table always: what they lead to is
+ * read while the kernel before still runs.                                                                            */
 template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {
   using V = vec<T, 2>;
   const int64_t row = blockIdx.x;
   const int32_t h = blockIdx.y * ROPE_WARPS + threadIdx.x / WARP;
+  const bool is_query = h < p.n_q, is_value = h >= p.n_q + p.n_kv;
+  const T *norm_w = static_cast<const T *>(is_query ? p.q_norm_w : p.k_norm_w);
   let_next_kernel_start();
-  wait_for_previous_kernel();
-  if (h >= p.n_q + 2 * p.n_kv) return;
-  T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
-  const float *rope = p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim;
   const int64_t slot = p.kv_slots[row];
-  if (slot < 0) return; /* padding */
-  if (h < p.n_q) {
-    norm_and_rotate<T>(p, head, head, static_cast<const T *>(p.q_norm_w), rope);
-  } else if (h < p.n_q + p.n_kv) {
+  rotation<T> r;
+  if (!is_value) r = load_rotation<T>(p, norm_w, p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim);
+  wait_for_previous_kernel();
+  if (h >= p.n_q + 2 * p.n_kv || slot < 0) return; /* no head; padding */
+  T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
+  if (is_query) {
+    norm_and_rotate<T>(p, head, head, norm_w != nullptr, r);
+  } else if (!is_value) {
     T *to = static_cast<T *>(p.k_cache) + cache_index(p, slot, h - p.n_q);
-    norm_and_rotate<T>(p, head, to, static_cast<const T *>(p.k_norm_w), rope);
+    norm_and_rotate<T>(p, head, to, norm_w != nullptr, r);
   } else {
     T *to = static_cast<T *>(p.v_cache) + cache_index(p, slot, h - p.n_q - p.n_kv);
     for (int i = threadIdx.x % WARP; i < p.head_dim / 2; i += WARP)

@@ -325,7 +325,10 @@ __global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN
   else /* the other blocks' barriers are ready too */
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   int producer = static_cast<int>(threadIdx.x / 32) - MULTIPLIERS;
-  if (producer >= 4) return;
+  if (producer >= 4) {
+    hold_registers();
+    return;
+  }
   if (producer >= 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
     batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
@@ -339,6 +342,7 @@ __global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PLACE == place::ALONE ? BATCH_ALONE_CONSUMER_REGISTERS
                                                                                    : TURN_CONSUMER_REGISTERS));
     multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
+    release_holders();
   }
 #endif
 }

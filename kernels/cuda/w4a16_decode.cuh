@@ -407,7 +407,10 @@ __global__ void __maxnreg__(TURN_REGISTERS)
   else /* the other block's barriers are ready too */
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   int producer = static_cast<int>(threadIdx.x / 32) - DECODE_WARPS;
-  if (producer >= DECODE_PRODUCERS) return;
+  if (producer >= DECODE_PRODUCERS) {
+    hold_registers();
+    return;
+  }
   if (producer >= 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
     decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
@@ -417,6 +420,7 @@ __global__ void __maxnreg__(TURN_REGISTERS)
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURN_CONSUMER_REGISTERS));
     multiply_units<DTYPE, GROUPS, C>(p, memory_of_block<GROUPS, C>(p, memory, barrier), work_of_block(p));
+    release_holders();
   }
 #endif
 }

@@ -63,6 +63,18 @@ static_assert(2 * (TURN_SHARED_BYTES[0] + 1024) > SM_SHARED_BYTES, "two of turn 
 static_assert(TURN_REGISTERS * (TURN_THREADS[0] + TURN_THREADS[1]) <= 64 * 1024, "both fit");
 static_assert(2 * TURN_REGISTERS * TURN_THREADS[1] > 64 * 1024, "two of turn 1 do not");
 
+/* A warp that returns gives its registers back at once. After attention, which has a multiprocessor's whole shared memory,
+ * two blocks of turn 1 then fit: so the warps that only hold registers stay until those that multiply are done. */
+__device__ __forceinline__ void hold_registers()
+{
+  asm volatile("bar.sync 15, %0;" ::"r"(blockDim.x - 128) : "memory"); /* all but the producers */
+}
+
+__device__ __forceinline__ void release_holders()
+{
+  asm volatile("bar.arrive 15, %0;" ::"r"(blockDim.x - 128) : "memory");
+}
+
 constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024;
 
 /* What a block takes of its multiprocessor: half, in its turn; so much that a norm or a sum fits beside it, but no other

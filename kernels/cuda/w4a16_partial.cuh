@@ -6,39 +6,48 @@
 
 namespace w4a16 {
 
-__device__ __forceinline__ float4 load_partial(const float4 *from)
+/* Four sums on their way, all bits inverted: 0 means "not written yet", since no arithmetic gives the NaN of all ones. */
+__device__ __forceinline__ uint4 load_partial(const uint4 *from)
 {
-  float4 v;
-  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+  uint4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(from)
                : "memory");
   return v;
 }
 
-__device__ __forceinline__ void store_partial(float4 *to, float4 v)
+__device__ __forceinline__ bool is_written(uint4 v)
 {
-  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+  return v.x && v.y && v.z && v.w;
+}
+
+/* The inversion inside: as an integer operation of C++ it has ptxas serialise the products that the sums come from (C7514). */
+__device__ __forceinline__ void send_partial(uint4 *to, const float *sums)
+{
+  asm volatile("{\n"
+               ".reg .b32 a, b, c, d;\n"
+               "not.b32 a, %1;\n"
+               "not.b32 b, %2;\n"
+               "not.b32 c, %3;\n"
+               "not.b32 d, %4;\n"
+               "st.relaxed.gpu.global.v4.b32 [%0], {a, b, c, d};\n"
+               "}" ::"l"(to),
+               "f"(sums[0]), "f"(sums[1]), "f"(sums[2]), "f"(sums[3])
                : "memory");
 }
 
-/* +0 becomes -0, so that the bit pattern 0 can mean "not written yet". */
-__device__ __forceinline__ float never_zero_bits(float v)
+__device__ __forceinline__ void clear_partial(uint4 *to)
 {
-  return __float_as_uint(v) == 0 ? -0.0f : v;
-}
-
-__device__ __forceinline__ bool is_written(float4 v)
-{
-  return __float_as_uint(v.x) && __float_as_uint(v.y) && __float_as_uint(v.z) && __float_as_uint(v.w);
+  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%1,%1,%1};" ::"l"(to), "r"(0) : "memory");
 }
 
 /* A range's partial sums have their own place in the workspace, thread by thread. */
 template <int C, int N>
-__device__ __forceinline__ float4 *partial_of(const wgmma_params &p, int range, int n_groups, int group)
+__device__ __forceinline__ uint4 *partial_of(const wgmma_params &p, int range, int n_groups, int group)
 {
   int64_t at = static_cast<int64_t>(range) * n_groups + group;
-  return reinterpret_cast<float4 *>(p.partial) + at * (C * N / 8) * 128 + threadIdx.x % 128;
+  return reinterpret_cast<uint4 *>(p.partial) + at * (C * N / 8) * 128 + threadIdx.x % 128;
 }
 
 /* Blocks of 8 tokens whose sums are complete. */
@@ -58,14 +67,34 @@ struct participant {
   token_blocks own; /* what it finishes */
 };
 
+/* Where each range is a part of one tile, each finishes a share of the tokens; else the first finishes all, since the
+ * others have more to do. A tile that is whole has one part. */
 __device__ __forceinline__ participant participant_of(const wgmma_params &p, int range, const work &w, int n_blocks)
 {
+  if (w.last - w.first == p.k_tiles) return {range, 1, 0, {0, n_blocks}};
+  if (p.cuts) {
+    int first = w.tile * p.cuts, place = range - first;
+    return {first, p.cuts, place, {place * n_blocks / p.cuts, (place + 1) * n_blocks / p.cuts}};
+  }
   int first = range, end = range + 1, tile_start = w.tile * p.k_tiles;
   while (work_list::range_start(p, first) > tile_start) first--;
   while (end < p.split_blocks && work_list::range_start(p, end) < tile_start + p.k_tiles) end++;
-  participant me = {first, end - first, range - first, {0, range == first ? n_blocks : 0}};
-  if (p.cuts) me.own = {me.place * n_blocks / me.count, (me.place + 1) * n_blocks / me.count};
-  return me;
+  return {first, end - first, range - first, {0, range == first ? n_blocks : 0}};
+}
+
+/* Have the L2 cache hold what the others will write: attention has filled it with keys and values, and a read that goes to
+ * memory waits behind the next product's weights. */
+template <int G, int C, int N>
+__device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const participant &me, int group)
+{
+  for (int i = 0; i < me.count - 1; i++) {
+    const uint4 *from = partial_of<C, N>(p, me.first + i + (i >= me.place ? 1 : 0), G, group);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      for (int block = me.own.first; block < me.own.end; block++)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + (c * (N / 8) + block) * 128));
+    }
+  }
 }
 
 /* Add the other ranges' sums of this one's blocks, in the order of ranges.
@@ -76,7 +105,7 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
 {
   constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS;
   for (int other = 0; other < me.count - 1; other += AHEAD) {
-    float4 *from[AHEAD];
+    uint4 *from[AHEAD];
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       int at = min(other + a, me.count - 2);
@@ -84,12 +113,12 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
     }
     /* The piece that is written last, so that waiting takes no bandwidth from those who still work. A warp leaves as one:
      * else the compiler has every lane work out the addresses of the next tile's products for itself, in their loop. */
-    const float4 *last = from[AHEAD - 1] + ((C - 1) * BLOCKS + me.own.end - 1) * 128;
-    while (!__all_sync(~0u, is_written(load_partial(last)))) continue;
+    const uint4 *last = from[AHEAD - 1] + ((C - 1) * BLOCKS + me.own.end - 1) * 128;
+    while (other == 0 && !__all_sync(~0u, is_written(load_partial(last)))) continue;
 #pragma unroll
     for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
       if (i0 % BLOCKS >= me.own.end || (BATCH < BLOCKS && i0 % BLOCKS + BATCH <= me.own.first)) continue;
-      float4 v[AHEAD][BATCH]; /* of other shares too: what lies there is added where nobody looks */
+      uint4 v[AHEAD][BATCH]; /* of other shares too: what lies there is added where nobody looks */
       bool complete;
       do {
         complete = true;
@@ -106,44 +135,36 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
           float *s = &sum[(i0 + i) / BLOCKS][(i0 + i) % BLOCKS * 4];
-          s[0] += v[a][i].x;
-          s[1] += v[a][i].y;
-          s[2] += v[a][i].z;
-          s[3] += v[a][i].w;
-          if (me.own.holds((i0 + i) % BLOCKS))
-            store_partial(from[a] + (i0 + i) * 128, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+          s[0] += __uint_as_float(~v[a][i].x);
+          s[1] += __uint_as_float(~v[a][i].y);
+          s[2] += __uint_as_float(~v[a][i].z);
+          s[3] += __uint_as_float(~v[a][i].w);
+          if (me.own.holds((i0 + i) % BLOCKS)) clear_partial(from[a] + (i0 + i) * 128);
         }
       }
     }
   }
 }
 
-/* Where each range is a part of one tile, each finishes a share of the tokens and sends the others theirs; else the first
- * finishes all, since the others have more to do. The data are their own flag, which saves three round trips to memory;
- * who has read them puts the zeros back. Returns the blocks that are complete.                                        */
+/* Send the others what they finish, and complete what this one does. The data are their own flag, which saves three round
+ * trips to memory; who has read them puts the zeros back. */
 template <int G, int C, int N>
-__device__ __forceinline__ token_blocks exchange_partials(const wgmma_params &p, int range, const work &w, int group,
-                                                          float (&sum)[C][N / 2])
+__device__ __forceinline__ void exchange_partials(const wgmma_params &p, int range, const participant &me, int group,
+                                                  float (&sum)[C][N / 2])
 {
-  constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS, BATCH = PIECES < 8 ? PIECES : C == 1 ? 8 : 4;
-  constexpr int AHEAD = PIECES < 8 ? 8 / PIECES : 1;
-  participant me = participant_of(p, range, w, BLOCKS);
-  float4 *to = partial_of<C, N>(p, range, G, group);
+  constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS;
+  uint4 *to = partial_of<C, N>(p, range, G, group);
 #pragma unroll
   for (int i = 0; i < PIECES; i++) {
-    const float *s = &sum[i / BLOCKS][i % BLOCKS * 4];
-    if (!me.own.holds(i % BLOCKS))
-      store_partial(to + i * 128, make_float4(never_zero_bits(s[0]), never_zero_bits(s[1]), never_zero_bits(s[2]),
-                                              never_zero_bits(s[3])));
+    if (!me.own.holds(i % BLOCKS)) send_partial(to + i * 128, &sum[i / BLOCKS][i % BLOCKS * 4]);
   }
-  if (me.own.first == me.own.end) return me.own;
-  /* Small shares of many ranges: fewer pieces of more ranges at a time. */
-  constexpr int SMALL = BLOCKS >= 8 && C == 1 ? BLOCKS / 4 : BATCH;
-  if (SMALL < BATCH && me.own.end - me.own.first <= BLOCKS / 3)
-    receive_partials<G, C, N, SMALL, BATCH / SMALL>(p, me, group, sum);
+  if (me.own.first == me.own.end) return;
+  /* Eight pieces at a time: few of many ranges where shares are small. */
+  constexpr int FEW = BLOCKS / 4, MANY = PIECES < 8 ? PIECES : C == 1 ? 8 : 4;
+  if (C == 1 && BLOCKS <= 16 && me.own.end - me.own.first <= FEW)
+    receive_partials < G, C, N, FEW, FEW<2 ? 4 : 8 / FEW>(p, me, group, sum);
   else
-    receive_partials<G, C, N, BATCH, AHEAD>(p, me, group, sum);
-  return me.own;
+    receive_partials < G, C, N, MANY, PIECES<8 ? 8 / PIECES : 1>(p, me, group, sum);
 }
 
 } // namespace w4a16

@@ -14,7 +14,7 @@ wgmma_variants variants_of(yk_dtype dtype)
 
 struct plan {
   wgmma_variant variant;
-  int row_tiles, token_tiles, split_tiles, split_blocks, blocks, stages, shared_bytes, threads;
+  int row_tiles, token_tiles, split_tiles, split_blocks, blocks, x_stages, weight_stages, shared_bytes, threads;
 
   /* Of each tile, where all are cut alike; else 0. */
   int cuts() const
@@ -28,6 +28,8 @@ int units_of(const wgmma_variant &v)
 {
   return v.warpgroups * v.column_tiles * TILE_UNITS;
 }
+
+constexpr int X_STAGES = 6; /* at most: one is read, the next come from the L2 cache */
 
 /* A tile's float32 sums. */
 int64_t partial_bytes(const wgmma_variant &v)
@@ -75,10 +77,12 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int t
   l.token_tiles = static_cast<int>(ceil_div(m, v.tokens));
   l.split_tiles = static_cast<int>(split_tiles);
   l.split_blocks = static_cast<int>(split_blocks);
-  int stage = v.tokens * TILE_K * 2 + units_of(v) * unit_bytes(desc),
-      staging = v.warpgroups * 4 * staging_bytes(v.column_tiles, v.tokens);
-  l.stages = std::min(MAX_STAGES, (most_shared_bytes(v.where, turn) - staging) / stage);
-  l.shared_bytes = l.stages * stage + staging;
+  int x_bytes = x_stage_bytes(v.tokens), weight_bytes = weight_stage_bytes(groups_per_tile(desc), units_of(v)),
+      staging = v.warpgroups * 4 * staging_bytes(v.column_tiles, v.tokens),
+      rings = most_shared_bytes(v.where, turn) - staging;
+  l.x_stages = std::min(X_STAGES, rings / (x_bytes + weight_bytes));
+  l.weight_stages = std::min(MAX_STAGES, (rings - l.x_stages * x_bytes) / weight_bytes);
+  l.shared_bytes = l.x_stages * x_bytes + l.weight_stages * weight_bytes + staging;
   l.threads = (v.warpgroups + 1) * 128;
   if (v.where == place::SHARED) {
     l.shared_bytes = turn_shared_bytes(turn, l.shared_bytes);
@@ -107,7 +111,6 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
   };
   for (int i = 0; i < all.count; i++) {
     const wgmma_variant &v = all.first[i];
-    if (m <= FEW_TOKENS && v.tokens > FEW_TOKENS) break;
     int64_t sms = gpu.n_multiprocessors / v.cluster;
     int64_t tiles = ceil_div(n_units(desc), units_of(v) * v.cluster) * ceil_div(m, v.tokens);
     int64_t units = tiles * n_k_tiles(desc);
@@ -167,7 +170,6 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.n = static_cast<int>(desc.n);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.units = static_cast<int>(n_units(desc));
-  p.unit_bytes = unit_bytes(desc);
   p.row_tiles = l.row_tiles;
   p.token_tiles = l.token_tiles;
   p.split_tiles = l.split_tiles;
@@ -177,7 +179,8 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
     p.range_units = l.split_tiles * p.k_tiles / l.split_blocks;
     p.longer_ranges = l.split_tiles * p.k_tiles % l.split_blocks;
   }
-  p.stages = l.stages;
+  p.x_stages = l.x_stages;
+  p.weight_stages = l.weight_stages;
   p.clusters = l.blocks;
   p.gate_up = desc.gate_up;
   void *args[] = {&map, &p};

@@ -1,10 +1,10 @@
 /* w4a16_wgmma.cuh - products of more than 16 tokens on Hopper: one persistent kernel for any number.
  *
  * The problem is transposed: columns of W are the rows of wgmma's A operand, expanded in registers; tokens are the
- * columns of B, which wgmma reads from shared memory (up to 32 tokens: mma.sync, tokens by ldmatrix). Producer warps fill
- * a ring of stages, each 128 inputs of 64 R columns of packed weights (a bulk copy) and of N tokens of x (tensor map,
- * 128-byte swizzle, zeros past the edges); two or three warpgroups consume them. Weights of the first stages are fetched
- * before griddepcontrol.wait: they do not depend on the kernel before.
+ * columns of B, which wgmma reads from shared memory. Producer warps fill two rings of stages, each 128 inputs: of 64 R
+ * columns of packed weights (a bulk copy), and of N tokens of x (tensor map, 128-byte swizzle, zeros past the edges); two or
+ * three warpgroups consume them. Weights of the first stages are fetched before griddepcontrol.wait: they do not depend on
+ * the kernel before.
  *
  * Work: tiles of 64 R columns by N tokens. Tiles that do not fill whole waves are cut along K into ranges, one a block.
  * Where each is a part of one tile, the blocks of a tile exchange partial sums and each finishes a share of its tokens.
@@ -25,8 +25,8 @@ namespace w4a16 {
 constexpr int X_WARPS = 2;
 
 /* Weights do not depend on the kernel before: the first stages are filled before that kernel has finished. */
-template <int R, int N, int CLUSTER>
-__device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N> r, int cluster, int rank)
+template <int GROUPS, int R, int CLUSTER>
+__device__ __forceinline__ void produce_weights(const wgmma_params &p, ring r, int cluster, int rank)
 {
   work w;
   int row_tile, token_tile;
@@ -34,23 +34,23 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, ring<R, N
   for (work_list list(p, cluster); list.next(p, w);) {
     place_of_tile(p, w.tile, row_tile, token_tile);
     row_tile = row_tile * CLUSTER + rank;
-    int unit = row_tile * R * TILE_UNITS, bytes = max(0, min(R * TILE_UNITS, p.units - unit)) * p.unit_bytes;
-    int64_t k_tile_bytes = static_cast<int64_t>(p.units) * p.unit_bytes;
-    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * p.unit_bytes;
+    int unit = row_tile * R * TILE_UNITS, bytes = max(0, min(R * TILE_UNITS, p.units - unit)) * unit_bytes_of(GROUPS);
+    int64_t k_tile_bytes = static_cast<int64_t>(p.units) * unit_bytes_of(GROUPS);
+    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * unit_bytes_of(GROUPS);
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
       barrier_wait(r.empty(), r.phase);
-      barrier_expect(r.full(), bytes + r.X_BYTES);
-      if (bytes > 0) copy_bulk(r.weights(p), from, bytes, r.full());
-      r.advance(p);
+      barrier_expect(r.full(), bytes);
+      if (bytes > 0) copy_bulk(r.data(), from, bytes, r.full());
+      r.advance();
     }
   }
 }
 
 /* x, all of a half or this block's share of it for both blocks of a cluster. */
-template <int R, int N, int CLUSTER>
-__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, ring<R, N> r, int cluster,
-                                          int rank, int half)
+template <int N, int CLUSTER>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, ring r, int cluster, int rank,
+                                          int half)
 {
   work w;
   int row_tile, token_tile;
@@ -63,12 +63,13 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
       barrier_wait(r.empty(), r.phase);
-      uint32_t to = r.x() + half * N * 128 + rank * (N / CLUSTER) * 128;
+      barrier_expect(r.full(), x_stage_bytes(N) / X_WARPS);
+      uint32_t to = r.data() + half * N * 128 + rank * (N / CLUSTER) * 128;
       if constexpr (CLUSTER == 1)
         copy_tensor(to, map, k, token, r.full());
       else
         copy_tensor_to_both(to, map, k, token, r.full());
-      r.advance(p);
+      r.advance();
     }
   }
 }
@@ -158,31 +159,42 @@ __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t st
   }
 }
 
+/* Divisions take hundreds of cycles, of which there are plenty before the products and none to spare after them: but left to
+ * itself, the compiler puts them where their results are used. */
+__device__ __forceinline__ void work_out_now(int &row_tile, int &token_tile, participant &me)
+{
+  asm volatile(""
+               : "+r"(row_tile), "+r"(token_tile), "+r"(me.first), "+r"(me.count), "+r"(me.place), "+r"(me.own.first),
+                 "+r"(me.own.end));
+}
+
 template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, int STEPS, int CLUSTER>
-__device__ __forceinline__ void consume(const wgmma_params &p, ring<G * C, N> r, int cluster, int rank)
+__device__ __forceinline__ void consume(const wgmma_params &p, const block_memory<GROUPS, G * C, N> &memory,
+                                        int cluster, int rank)
 {
   int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, group = threadIdx.x / 128;
-  uint32_t staging = r.staging(p) + threadIdx.x / 32 * staging_bytes(C, N);
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(C, N);
+  ring x = memory.x(p), weights = memory.weights(p);
   int range = work_list::split_range(p, cluster), place = rank * G + group; /* of this warpgroup in a range */
   work w;
   for (work_list list(p, cluster); list.next(p, w);) {
     float sum[C][N / 2];
-    token_blocks own = {0, N / 8};
-    if constexpr (N <= FEW_TOKENS)
-      multiply_few<DTYPE, GROUPS, G * C, C, N>(p, r, w, group, warp, lane, sum);
-    else
-      multiply<DTYPE, GROUPS, G * C, C, N, STEPS, CLUSTER>(p, r, w, group, warp, lane, sum);
-    if (w.last - w.first < p.k_tiles) own = exchange_partials<G * CLUSTER, C, N>(p, range, w, place, sum);
-    if (own.first == own.end) continue;
     int row_tile, token_tile;
     place_of_tile(p, w.tile, row_tile, token_tile);
+    participant me = participant_of(p, range, w, N / 8);
+    work_out_now(row_tile, token_tile, me);
+    prefetch_partials<G * CLUSTER, C, N>(p, me, place);
+
+    asm volatile("griddepcontrol.wait;" ::: "memory"); /* the first time; then it is over */
+    multiply<DTYPE, GROUPS, C, N, STEPS, CLUSTER>(x, weights, w, group, warp, lane, sum);
+    if (me.count > 1) exchange_partials<G * CLUSTER, C, N>(p, range, me, place, sum);
+    if (me.own.first == me.own.end) continue;
     int64_t unit = (static_cast<int64_t>(row_tile) * CLUSTER + rank) * G * C * TILE_UNITS + first_unit<C>(group, warp);
     int64_t row0 = unit * UNIT_COLUMNS;
     if (p.gate_up)
-      write_results<DTYPE, C, N, true>(p, staging, row0, token_tile * N, own, lane, sum);
+      write_results<DTYPE, C, N, true>(p, staging, row0, token_tile * N, me.own, lane, sum);
     else
-      write_results<DTYPE, C, N, false>(p, staging, row0, token_tile * N, own, lane, sum);
+      write_results<DTYPE, C, N, false>(p, staging, row0, token_tile * N, me.own, lane, sum);
   }
 }
 
@@ -193,16 +205,19 @@ __global__ void __maxnreg__(start_registers(G, PLACE))
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) uint8_t shared[];
-  __shared__ uint64_t barriers[2 * MAX_STAGES];
-  ring<G * C, N> r;
-  r.memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  r.barriers = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
+  __shared__ uint64_t barriers[4 * MAX_STAGES];
+  block_memory<GROUPS, G * C, N> memory = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)),
+                                           static_cast<uint32_t>(__cvta_generic_to_shared(barriers))};
   int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
   if (threadIdx.x == G * 128) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-    for (int i = 0; i < p.stages; i++) {
-      barrier_init(r.barriers + i * 8, 1);
-      barrier_init(r.barriers + (MAX_STAGES + i) * 8, G * 4 * CLUSTER);
+    for (ring r = memory.x(p); r.phase == 0; r.advance()) {
+      barrier_init(r.full(), X_WARPS);
+      barrier_init(r.empty(), G * 4 * CLUSTER);
+    }
+    for (ring r = memory.weights(p); r.phase == 0; r.advance()) {
+      barrier_init(r.full(), 1);
+      barrier_init(r.empty(), G * 4);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -210,21 +225,25 @@ __global__ void __maxnreg__(start_registers(G, PLACE))
     __syncthreads();
   else
     sync_cluster();
-  if (threadIdx.x >= (G + 1) * 128) return;
+  if (threadIdx.x >= (G + 1) * 128) {
+    hold_registers();
+    return;
+  }
   if (threadIdx.x >= G * 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(PLACE)));
     int warp = threadIdx.x / 32 - G * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
-        produce_weights<G * C, N, CLUSTER>(p, r, cluster, rank);
+        produce_weights<GROUPS, G * C, CLUSTER>(p, memory.weights(p), cluster, rank);
       else if (warp <= X_WARPS)
-        produce_x<G * C, N, CLUSTER>(&map, p, r, cluster, rank, warp - 1);
+        produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, warp - 1);
     }
     __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, PLACE)));
     constexpr int STEPS = PLACE == place::WHOLE ? 4 : 2;
-    consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, r, cluster, rank);
+    consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, memory, cluster, rank);
+    if constexpr (PLACE == place::SHARED) release_holders();
   }
   if constexpr (CLUSTER > 1) sync_cluster(); /* the other block may still write here or arrive at our barriers */
 #endif

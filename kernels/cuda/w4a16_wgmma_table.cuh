@@ -24,8 +24,7 @@ template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_v
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 16, 2, 1, place::ALONE, 1>(0.344),  variant<DTYPE, 16, 2, 2, place::ALONE, 1>(0.607),
-      variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.507), variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.451),
+      variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.400), variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.451),
       variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.790), variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.186),
       variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.530), variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.515),
   };

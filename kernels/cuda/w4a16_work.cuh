@@ -1,4 +1,4 @@
-/* w4a16_work.cuh - what a block of the Hopper kernel works on, and the ring of stages that feeds it. */
+/* w4a16_work.cuh - what a block of the Hopper kernel works on, and the rings of stages that feed it. */
 #ifndef YK_KERNELS_CUDA_W4A16_WORK_CUH
 #define YK_KERNELS_CUDA_W4A16_WORK_CUH
 
@@ -8,8 +8,7 @@
 
 namespace w4a16 {
 
-constexpr int FEW_TOKENS = 32; /* up to here mma.sync, weights scaled by group in float32 */
-constexpr int MAX_STAGES = 12;
+constexpr int MAX_STAGES = 12;      /* of each ring */
 constexpr int TILE_UNITS = 4;       /* of the 64 columns of one wgmma, one a warp */
 constexpr int BAND_TOKEN_TILES = 8; /* token tiles that share a sweep over the columns, for the L2 cache */
 
@@ -19,7 +18,7 @@ struct wgmma_params {
   void *y;
   float *partial; /* [range][columns of a tile x N], zero between launches */
   int m, n;
-  int k_tiles, units, unit_bytes;
+  int k_tiles, units;
   int row_tiles, token_tiles; /* work tiles along columns and tokens */
   int clusters;               /* of the grid */
   int split_tiles;            /* the first tiles are cut along K ... */
@@ -27,7 +26,7 @@ struct wgmma_params {
   int cuts;                   /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
   int range_units;            /* ... so many K tiles, */
   int longer_ranges;          /* the first so many one more */
-  int stages;
+  int x_stages, weight_stages;
   bool gate_up;
 };
 
@@ -83,24 +82,19 @@ __device__ __forceinline__ void place_of_tile(const wgmma_params &p, int tile, i
   token_tile = band * BAND_TOKEN_TILES + in_band % width;
 }
 
-/* Shared memory of one block: x of all stages (1024-byte swizzle atoms), weights of all stages, staging of results.
- * R times 64 columns and N tokens a stage. */
-template <int R, int N> struct ring {
-  static constexpr int X_BYTES = N * TILE_K * 2;
-  uint32_t memory, barriers;
+/* Stages in shared memory, each filled by copies and emptied by all warps that read it. */
+struct ring {
+  uint32_t memory, barriers; /* barriers: full ones, then empty ones */
+  int stages, stage_bytes;
   int stage = 0, phase = 0;
 
-  __device__ __forceinline__ uint32_t x() const
+  __device__ __forceinline__ ring(uint32_t memory, uint32_t barriers, int stages, int stage_bytes)
+      : memory(memory), barriers(barriers), stages(stages), stage_bytes(stage_bytes)
   {
-    return memory + stage * X_BYTES;
   }
-  __device__ __forceinline__ uint32_t weights(const wgmma_params &p) const
+  __device__ __forceinline__ uint32_t data() const
   {
-    return memory + p.stages * X_BYTES + stage * R * TILE_UNITS * p.unit_bytes;
-  }
-  __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
-  {
-    return memory + p.stages * (X_BYTES + R * TILE_UNITS * p.unit_bytes);
+    return memory + stage * stage_bytes;
   }
   __device__ __forceinline__ uint32_t full() const
   {
@@ -110,12 +104,43 @@ template <int R, int N> struct ring {
   {
     return barriers + (MAX_STAGES + stage) * 8;
   }
-  __device__ __forceinline__ void advance(const wgmma_params &p)
+  __device__ __forceinline__ void advance()
   {
-    if (++stage == p.stages) {
+    if (++stage == stages) {
       stage = 0;
       phase ^= 1;
     }
+  }
+};
+
+/* Bytes of 128 inputs of N tokens, and of 64 R columns. */
+__host__ __device__ constexpr int x_stage_bytes(int tokens)
+{
+  return tokens * TILE_K * 2;
+}
+
+__host__ __device__ constexpr int weight_stage_bytes(int groups, int units)
+{
+  return units * unit_bytes_of(groups);
+}
+
+/* Shared memory of a block: x in 1024-byte swizzle atoms, weights, staging of results. Weights do not depend on the kernel
+ * before and come from further away, so that they have stages of their own, and more of them. */
+template <int GROUPS, int R, int N> struct block_memory {
+  static constexpr int X_BYTES = x_stage_bytes(N), WEIGHT_BYTES = weight_stage_bytes(GROUPS, R *TILE_UNITS);
+  uint32_t memory, barriers;
+
+  __device__ __forceinline__ ring x(const wgmma_params &p) const
+  {
+    return ring(memory, barriers, p.x_stages, X_BYTES);
+  }
+  __device__ __forceinline__ ring weights(const wgmma_params &p) const
+  {
+    return ring(memory + p.x_stages * X_BYTES, barriers + 2 * MAX_STAGES * 8, p.weight_stages, WEIGHT_BYTES);
+  }
+  __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
+  {
+    return memory + p.x_stages * X_BYTES + p.weight_stages * WEIGHT_BYTES;
   }
 };
 
