@@ -39,9 +39,11 @@ template <int C> __device__ __forceinline__ int first_unit(int group, int warp)
   return (group * TILE_UNITS + warp) * C;
 }
 
-/* Sums of one run of K tiles: C times 64 columns a warpgroup. Fragments are double-buffered in batches of STEPS k16 steps, so
- * that one batch is expanded while the tensor cores work on the other; a batch's words are read before the wait for them. */
-template <yk_dtype DTYPE, int GROUPS, int C, int N, int STEPS, int CLUSTER>
+constexpr int STEPS = 2; /* of k16, whose products are one batch */
+
+/* Sums of one run of K tiles: C times 64 columns a warpgroup. Fragments are double-buffered, so that one batch is expanded
+ * while the tensor cores work on the other; a batch's words are read before the wait for them. */
+template <yk_dtype DTYPE, int GROUPS, int C, int N, int CLUSTER>
 __device__ __forceinline__ void multiply(ring &x, ring &weights, const work &w, int group, int warp, int lane,
                                          float (&sum)[C][N / 2])
 {

@@ -37,16 +37,16 @@ int64_t partial_bytes(const wgmma_variant &v)
   return static_cast<int64_t>(units_of(v)) * UNIT_COLUMNS * v.tokens * 4;
 }
 
-/* Microseconds fitted to 1,000 measured plans on H200 (bench/NOTES.md), such that the plans chosen are 0.8 % slower than the
- * best on average; one by one they mean little. They decide how K is split and nothing else, and are the same on every
- * machine, so that the split is a function of the shapes. */
-constexpr double SMALL_START_US = 1.0,
-                 CLUSTER_START_US = 1.0; /* more, for tiles of up to 64 tokens, or where blocks share them */
-constexpr double TILE_END_US = 20.4e-6;  /* for each byte of a tile's sums */
-constexpr double PART_US = 0.48;         /* an exchange, for each part of a tile but one */
-constexpr double CUT_US = 1.86, CUT_BYTE_US = 21e-6;    /* and where every tile is cut alike */
-constexpr double RANGE_US = 0.5, RANGE_BYTE_US = 50e-6; /* and where ranges ignore tiles ... */
-constexpr double RANGE_PART_BYTE_US = 20e-6;            /* ... for each of up to two other parts */
+/* Microseconds fitted to 1,900 measured plans of 32 to 256 tokens on H200 (bench/NOTES.md), such that the plans chosen are
+ * 0.4 % slower than the best on average; one by one they mean little. They decide how K is split and nothing else, and are
+ * the same on every machine, so that the split is a function of the shapes. */
+constexpr double SMALL_START_US = 0.36,
+                 CLUSTER_START_US = 0.69; /* more, for tiles of up to 64 tokens, or where blocks share them */
+constexpr double TILE_END_US = 23.8e-6;   /* for each byte of a tile's sums */
+constexpr double PART_US = 0.20;          /* an exchange, for each part of a tile but one */
+constexpr double CUT_US = 0.48, CUT_BYTE_US = 27e-6;     /* and where every tile is cut alike */
+constexpr double RANGE_US = 0.90, RANGE_BYTE_US = 44e-6; /* and where ranges ignore tiles ... */
+constexpr double RANGE_PART_BYTE_US = 15e-6;             /* ... for each of up to two other parts */
 
 double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l, int clusters)
 {
@@ -87,8 +87,6 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int t
   if (v.where == place::SHARED) {
     l.shared_bytes = turn_shared_bytes(turn, l.shared_bytes);
     l.threads = TURN_THREADS[turn];
-  } else if (v.where == place::ALONE) {
-    l.shared_bytes = ALONE_SHARED_BYTES;
   }
   return l;
 }

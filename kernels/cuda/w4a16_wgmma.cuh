@@ -168,7 +168,7 @@ __device__ __forceinline__ void work_out_now(int &row_tile, int &token_tile, par
                  "+r"(me.own.end));
 }
 
-template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, int STEPS, int CLUSTER>
+template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, int CLUSTER>
 __device__ __forceinline__ void consume(const wgmma_params &p, const block_memory<GROUPS, G * C, N> &memory,
                                         int cluster, int rank)
 {
@@ -186,7 +186,7 @@ __device__ __forceinline__ void consume(const wgmma_params &p, const block_memor
     prefetch_partials<G * CLUSTER, C, N>(p, me, place);
 
     asm volatile("griddepcontrol.wait;" ::: "memory"); /* the first time; then it is over */
-    multiply<DTYPE, GROUPS, C, N, STEPS, CLUSTER>(x, weights, w, group, warp, lane, sum);
+    multiply<DTYPE, GROUPS, C, N, CLUSTER>(x, weights, w, group, warp, lane, sum);
     if (me.count > 1) exchange_partials<G * CLUSTER, C, N>(p, range, me, place, sum);
     if (me.own.first == me.own.end) continue;
     int64_t unit = (static_cast<int64_t>(row_tile) * CLUSTER + rank) * G * C * TILE_UNITS + first_unit<C>(group, warp);
@@ -241,8 +241,7 @@ __global__ void __maxnreg__(start_registers(G, PLACE))
     __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, PLACE)));
-    constexpr int STEPS = PLACE == place::WHOLE ? 4 : 2;
-    consume<DTYPE, GROUPS, G, C, N, STEPS, CLUSTER>(p, memory, cluster, rank);
+    consume<DTYPE, GROUPS, G, C, N, CLUSTER>(p, memory, cluster, rank);
     if constexpr (PLACE == place::SHARED) release_holders();
   }
   if constexpr (CLUSTER > 1) sync_cluster(); /* the other block may still write here or arrive at our barriers */

@@ -1,6 +1,5 @@
-/* w4a16_wgmma_table.cuh - which tiles are compiled. Those of 32 and 64 tokens leave half of a multiprocessor to the next
- * product, whose first weights arrive while this one finishes. Smaller ones are bound by memory, and an early start of the
- * next only takes bandwidth from them, but a norm or a sum still fits beside them; larger ones need all. */
+/* w4a16_wgmma_table.cuh - which tiles are compiled. Those of up to 64 tokens leave half of a multiprocessor to the next
+ * product, whose first weights arrive while this one finishes; larger ones need all. */
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_TABLE_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_TABLE_CUH
 
@@ -24,9 +23,10 @@ template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_v
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.400), variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.451),
-      variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.790), variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.186),
-      variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.530), variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.515),
+      variant<DTYPE, 16, 2, 1, place::SHARED, 1>(0.339), variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.402),
+      variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.468), variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.656),
+      variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.054), variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.272),
+      variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.343),
   };
   return {table, static_cast<int>(sizeof table / sizeof table[0])};
 }
