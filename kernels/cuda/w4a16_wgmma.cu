@@ -40,13 +40,13 @@ int64_t partial_bytes(const wgmma_variant &v)
 /* Microseconds fitted to 1,900 measured plans of 32 to 256 tokens on H200 (bench/NOTES.md), such that the plans chosen are
  * 0.4 % slower than the best on average; one by one they mean little. They decide how K is split and nothing else, and are
  * the same on every machine, so that the split is a function of the shapes. */
-constexpr double SMALL_START_US = 0.36,
-                 CLUSTER_START_US = 0.69; /* more, for tiles of up to 64 tokens, or where blocks share them */
-constexpr double TILE_END_US = 23.8e-6;   /* for each byte of a tile's sums */
-constexpr double PART_US = 0.20;          /* an exchange, for each part of a tile but one */
-constexpr double CUT_US = 0.48, CUT_BYTE_US = 27e-6;     /* and where every tile is cut alike */
-constexpr double RANGE_US = 0.90, RANGE_BYTE_US = 44e-6; /* and where ranges ignore tiles ... */
-constexpr double RANGE_PART_BYTE_US = 15e-6;             /* ... for each of up to two other parts */
+constexpr double SMALL_START_US = 0.17,
+                 CLUSTER_START_US = 0.64; /* more, for tiles of up to 64 tokens, or where blocks share them */
+constexpr double TILE_END_US = 25.8e-6;   /* for each byte of a tile's sums */
+constexpr double PART_US = 0.17;          /* an exchange, for each part of a tile but one */
+constexpr double CUT_US = 0.44, CUT_BYTE_US = 38e-6;     /* and where every tile is cut alike */
+constexpr double RANGE_US = 0.49, RANGE_BYTE_US = 75e-6; /* and where ranges ignore tiles ... */
+constexpr double RANGE_PART_BYTE_US = 8e-6;              /* ... for each of up to two other parts */
 
 double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l, int clusters)
 {

@@ -23,10 +23,10 @@ template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_v
 template <yk_dtype DTYPE> wgmma_variants variant_table()
 {
   static const wgmma_variant table[] = {
-      variant<DTYPE, 16, 2, 1, place::SHARED, 1>(0.339), variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.402),
-      variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.468), variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.656),
-      variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(1.054), variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.272),
-      variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.343),
+      variant<DTYPE, 16, 2, 1, place::SHARED, 1>(0.360), variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.418),
+      variant<DTYPE, 64, 2, 1, place::SHARED, 1>(0.473), variant<DTYPE, 128, 2, 1, place::WHOLE, 1>(0.613),
+      variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(0.920), variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.187),
+      variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.175),
   };
   return {table, static_cast<int>(sizeof table / sizeof table[0])};
 }
