@@ -160,11 +160,12 @@ __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int ran
   }
   if (me.own.first == me.own.end) return;
   /* Eight pieces at a time: few of many ranges where shares are small. */
-  constexpr int FEW = BLOCKS < 8 ? 1 : BLOCKS / 4, MANY = PIECES < 8 ? PIECES : C == 1 ? 8 : 4;
+  constexpr int FEW = BLOCKS < 8 ? 1 : BLOCKS / 4, FEW_AHEAD = FEW == 1 ? 4 : 8 / FEW;
+  constexpr int MANY = PIECES < 8 ? PIECES : C == 1 ? 8 : 4, MANY_AHEAD = PIECES < 8 ? 8 / PIECES : 1;
   if (C == 1 && BLOCKS <= 16 && me.own.end - me.own.first <= FEW)
-    receive_partials < G, C, N, FEW, FEW<2 ? 4 : 8 / FEW>(p, me, group, sum);
+    receive_partials<G, C, N, FEW, FEW_AHEAD>(p, me, group, sum);
   else
-    receive_partials < G, C, N, MANY, PIECES<8 ? 8 / PIECES : 1>(p, me, group, sum);
+    receive_partials<G, C, N, MANY, MANY_AHEAD>(p, me, group, sum);
 }
 
 } // namespace w4a16

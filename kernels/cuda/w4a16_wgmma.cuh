@@ -184,7 +184,6 @@ __device__ __forceinline__ void consume(const wgmma_params &p, const block_memor
     participant me = participant_of(p, range, w, N / 8);
     work_out_now(row_tile, token_tile, me);
     prefetch_partials<G * CLUSTER, C, N>(p, me, place);
-
     asm volatile("griddepcontrol.wait;" ::: "memory"); /* the first time; then it is over */
     multiply<DTYPE, GROUPS, C, N, CLUSTER>(x, weights, w, group, warp, lane, sum);
     if (me.count > 1) exchange_partials<G * CLUSTER, C, N>(p, range, me, place, sum);
