@@ -11,8 +11,7 @@ struct p2p_group {
   int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_MAX_RANKS];
-  void *memory[YK_MAX_RANKS];  /* on each device: slots, then block states and the word for failures */
-  bool overlaps[YK_MAX_RANKS]; /* the device's kernels wait for the one before by themselves */
+  void *memory[YK_MAX_RANKS]; /* on each device: slots, then block states and the word for failures */
   size_t state_offset;
   slots whole, first, second; /* one-shot; two-shot */
   shared_page *page;
@@ -63,17 +62,13 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
   return YK_OK;
 }
 
-/* Whether the code that the current device runs was compiled for one that can start early: PTX for older ones was not. */
-static cudaError_t load_kernels(p2p_group *g, int rank)
+static cudaError_t load_kernels(int n_ranks)
 {
-  cudaFuncAttributes attributes;
-  cudaError_t rc = cudaFuncGetAttributes(&attributes, fill_absent);
-  g->overlaps[rank] = rc == cudaSuccess && attributes.ptxVersion >= 90;
-  if (rc == cudaSuccess) rc = load<__half, true>(g->n_ranks);
-  if (rc == cudaSuccess) rc = load<__half, false>(g->n_ranks);
-  if (rc == cudaSuccess) rc = load<__nv_bfloat16, true>(g->n_ranks);
-  if (rc == cudaSuccess) rc = load<__nv_bfloat16, false>(g->n_ranks);
-  return rc == cudaSuccess ? load<float, false>(g->n_ranks) : rc;
+  cudaError_t rc = load<__half, true>(n_ranks);
+  if (rc == cudaSuccess) rc = load<__half, false>(n_ranks);
+  if (rc == cudaSuccess) rc = load<__nv_bfloat16, true>(n_ranks);
+  if (rc == cudaSuccess) rc = load<__nv_bfloat16, false>(n_ranks);
+  return rc == cudaSuccess ? load<float, false>(n_ranks) : rc;
 }
 
 static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, yk_err *err)
@@ -81,7 +76,7 @@ static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, 
   cudaError_t rc = cudaSetDevice(g->device[rank]);
   if (rc != cudaSuccess) return device_error(err, "cannot use its device", rank, rc);
   YK_TRY(open_peers(g, rank, err));
-  rc = load_kernels(g, rank);
+  rc = load_kernels(g->n_ranks);
   if (rc != cudaSuccess) return device_error(err, "cannot load kernels", rank, rc);
   rc = cudaMalloc(&g->memory[rank], (size_t)layout.n_bytes);
   if (rc != cudaSuccess) return device_error(err, "no memory for slots", rank, rc);
@@ -215,7 +210,7 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   if (dtype == YK_F32 || route == YK_P2P_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer sum: %d rows of %d %s", args->n_rows, args->hidden,
                       yk_dtype_name(dtype));
-  const bool two_shot = route == YK_P2P_TWO_SHOT, overlaps = end->group->overlaps[end->rank];
+  const bool two_shot = route == YK_P2P_TWO_SHOT;
   launch_args a = args_of(end, two_shot);
   a.x = args->partial;
   a.residual = args->residual;
@@ -227,8 +222,8 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   a.n_elements = args->hidden;
   a.alpha = args->alpha;
   a.eps = args->eps;
-  const cudaError_t rc = dtype == YK_F16 ? launch<__half, true>(a, two_shot, overlaps, stream)
-                                         : launch<__nv_bfloat16, true>(a, two_shot, overlaps, stream);
+  const cudaError_t rc =
+      dtype == YK_F16 ? launch<__half, true>(a, two_shot, stream) : launch<__nv_bfloat16, true>(a, two_shot, stream);
   return rc == cudaSuccess ? YK_OK : device_error(err, "launch failed", end->rank, rc);
 }
 
@@ -243,14 +238,14 @@ extern "C" yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t coun
   if (route == YK_P2P_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer sum: %lld values of %s", (long long)count,
                       yk_dtype_name(dtype));
-  const bool two_shot = route == YK_P2P_TWO_SHOT, overlaps = end->group->overlaps[end->rank];
+  const bool two_shot = route == YK_P2P_TWO_SHOT;
   launch_args a = args_of(end, two_shot);
   a.x = a.residual = data;
   a.row_packets = (int32_t)(row_bytes / 16);
   a.n_rows = (n_packets + a.row_packets - 1) / a.row_packets;
   a.n_packets = n_packets;
-  const cudaError_t rc = dtype == YK_F16    ? launch<__half, false>(a, two_shot, overlaps, stream)
-                         : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, overlaps, stream)
-                                            : launch<float, false>(a, two_shot, overlaps, stream);
+  const cudaError_t rc = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
+                         : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
+                                            : launch<float, false>(a, two_shot, stream);
   return rc == cudaSuccess ? YK_OK : device_error(err, "launch failed", end->rank, rc);
 }

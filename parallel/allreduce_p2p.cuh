@@ -56,10 +56,8 @@ struct launch_args {
 };
 
 /* x [n_rows, ..] summed over ranks; NORM: added to residual and normalised into y (w NULL: not normalised); otherwise
- * written to residual, which is then the data itself. overlaps: the device's code waits for the kernel before by
- * itself, so that it may start early.                                                                                */
-template <typename T, bool NORM>
-cudaError_t launch(const launch_args &args, bool two_shot, bool overlaps, cudaStream_t stream);
+ * written to residual, which is then the data itself. */
+template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream);
 
 /* Load what launch may launch onto the current device: loading later could wait for a kernel that waits for a peer. */
 template <typename T, bool NORM> cudaError_t load(int n_ranks);

@@ -6,6 +6,7 @@
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_KERNELS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_KERNELS_CUH
 
+#include "kernels/cuda/overlap.cuh"
 #include "parallel/allreduce_p2p.cuh"
 
 namespace yk_p2p_kernels {
@@ -215,20 +216,12 @@ __device__ __forceinline__ uint4 gather_sum(block_view<T> &b, F from_of, uint4 o
   return add_up<T, N, NORM>(a, from, own, residual);
 }
 
-/* Wait for the kernel before, and let the next one start: it waits for our end before it uses what we write. */
-__device__ __forceinline__ void overlap_neighbours()
-{
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) one_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
-  overlap_neighbours();
+  yk_cuda::let_next_kernel_start();
+  yk_cuda::wait_for_previous_kernel();
   block_view<T> b(a);
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
@@ -271,7 +264,8 @@ template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
-  overlap_neighbours();
+  yk_cuda::let_next_kernel_start();
+  yk_cuda::wait_for_previous_kernel();
   block_view<T> b(a);
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
@@ -347,21 +341,12 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
 
 using kernel = void (*)(launch_args);
 
-/* Where the kernels wait for the one before by themselves, their start overlaps its end. */
-inline cudaError_t launch_kernel(kernel which, const launch_args &a, bool two_shot, bool overlaps, cudaStream_t stream)
+inline cudaError_t launch_kernel(kernel which, const launch_args &a, bool two_shot, cudaStream_t stream)
 {
   const int64_t n_items = two_shot ? (a.n_rows + a.n_ranks - 1) / a.n_ranks : a.n_rows;
   const int n_packets = a.row_packets < MAX_THREADS ? a.row_packets : MAX_THREADS;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3((unsigned)(n_items < MAX_BLOCKS ? n_items : MAX_BLOCKS));
-  config.blockDim = dim3((unsigned)(n_packets + 31) / 32 * 32);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = overlaps ? 1 : 0;
-  return cudaLaunchKernelEx(&config, which, a);
+  const dim3 grid((unsigned)(n_items < MAX_BLOCKS ? n_items : MAX_BLOCKS));
+  return yk_cuda::launch_overlapped(which, {grid, (n_packets + 31) / 32 * 32, 0, 1}, stream, a);
 }
 
 template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool one_packet)
@@ -377,11 +362,10 @@ template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, b
   return kernel_of<T, YK_MAX_RANKS, NORM>(two_shot, one_packet);
 }
 
-template <typename T, bool NORM>
-cudaError_t launch(const launch_args &a, bool two_shot, bool overlaps, cudaStream_t stream)
+template <typename T, bool NORM> cudaError_t launch(const launch_args &a, bool two_shot, cudaStream_t stream)
 {
   const kernel which = kernel_for<T, NORM>(a.n_ranks, two_shot, a.row_packets <= MAX_THREADS);
-  return launch_kernel(which, a, two_shot, overlaps, stream);
+  return launch_kernel(which, a, two_shot, stream);
 }
 
 template <typename T, bool NORM> cudaError_t load(int n_ranks)

@@ -19,7 +19,9 @@ MAY_INCLUDE = {
     "runtime/yoke.h": ["runtime/base/"],
     "kernels/": ["runtime/base/"],
     "loader/": ["runtime/base/"],
-    "parallel/": ["runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/cuda_device.h"],
+    "parallel/": [
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/cuda_device.h", "kernels/cuda/overlap.cuh"
+    ],
     "runtime/text/": ["runtime/base/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],

@@ -428,8 +428,8 @@ cudaError_t launch_decode_as(const yk_cuda_attention &device, const params &all,
     p.row_starts += first;
     p.kv_tokens += first;
     p.block_tables += (int64_t)first * all.block_table_stride;
-    cudaError_t rc = launch_overlapped<params, int32_t, int32_t>(
-        device, decode_kernel<T, HD, N_TILES>, device.n_sms, DECODE_THREADS, smem_bytes, stream, p, n_stages, n_chunks);
+    cudaError_t rc = launch_blocks(decode_kernel<T, HD, N_TILES>, device.n_sms, DECODE_THREADS, smem_bytes, stream, p,
+                                   n_stages, n_chunks);
     if (rc != cudaSuccess) return rc;
   }
   return cudaSuccess;

@@ -3,6 +3,7 @@
 #define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/overlap.cuh"
 
 namespace yk_attn {
 
@@ -63,25 +64,16 @@ template <typename T>
 cudaError_t launch_prefill_sm90(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 template <typename T> cudaError_t launch_plain(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 
-/* Launch so that the start overlaps the end of the kernel before, on GPUs that can; the kernel calls
- * wait_for_previous_kernel. */
+/* Launch a kernel that waits for the one before, with so much dynamic shared memory. */
 template <typename... Args>
-cudaError_t launch_overlapped(const yk_cuda_attention &device, void (*kernel)(Args...), int grid, int block,
-                              size_t smem_bytes, cudaStream_t stream, Args... args)
+cudaError_t launch_blocks(void (*kernel)(Args...), int blocks, int threads, size_t shared_bytes, cudaStream_t stream,
+                          const typename yk_cuda::same_type<Args>::type &...args)
 {
-  cudaError_t rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem_bytes);
+  const cudaError_t rc =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (rc != cudaSuccess) return rc;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3((unsigned)grid);
-  config.blockDim = dim3((unsigned)block);
-  config.dynamicSmemBytes = smem_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = device.cc_major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, args...);
+  const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, 1};
+  return yk_cuda::launch_overlapped(kernel, shape, stream, args...);
 }
 
 } // namespace yk_attn

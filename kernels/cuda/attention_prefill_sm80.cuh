@@ -197,9 +197,8 @@ __global__ void __launch_bounds__(SM80_THREADS) prefill_sm80_kernel(const params
 template <typename T, int HD>
 cudaError_t launch_prefill_sm80_as(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  return launch_overlapped<params, int32_t>(device, prefill_sm80_kernel<T, HD>, device.n_sms * 2, SM80_THREADS,
-                                            sizeof(prefill_sm80_shared<HD>), stream, p,
-                                            SM80_ROWS / max_heads_per_kv(p.heads));
+  return launch_blocks(prefill_sm80_kernel<T, HD>, device.n_sms * 2, SM80_THREADS, sizeof(prefill_sm80_shared<HD>),
+                       stream, p, SM80_ROWS / max_heads_per_kv(p.heads));
 }
 
 template <typename T>

@@ -494,9 +494,8 @@ cudaError_t launch_prefill_sm90_as(const yk_cuda_attention &device, const params
   cudaError_t rc = encode_map<T>(device, p, p.k, &k_map);
   if (rc == cudaSuccess) rc = encode_map<T>(device, p, p.v, &v_map);
   if (rc != cudaSuccess) return rc;
-  return launch_overlapped<params, CUtensorMap, CUtensorMap, int32_t>(
-      device, prefill_sm90_kernel<T, HD>, device.n_sms, PREFILL_THREADS, sizeof(prefill_shared<HD>), stream, p, k_map,
-      v_map, TILE_ROWS / max_heads_per_kv(p.heads));
+  return launch_blocks(prefill_sm90_kernel<T, HD>, device.n_sms, PREFILL_THREADS, sizeof(prefill_shared<HD>), stream, p,
+                       k_map, v_map, TILE_ROWS / max_heads_per_kv(p.heads));
 }
 
 template <typename T>

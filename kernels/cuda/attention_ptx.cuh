@@ -6,11 +6,16 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "kernels/cuda/overlap.cuh"
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define YK_HAVE_SM90A 1
 #endif
 
 namespace yk_attn {
+
+using yk_cuda::let_next_kernel_start;
+using yk_cuda::wait_for_previous_kernel;
 
 constexpr float LOG2E = 1.4426950408889634f;
 
@@ -150,22 +155,6 @@ __device__ __forceinline__ void named_barrier_sync(int id, int n_threads)
 __device__ __forceinline__ void named_barrier_arrive(int id, int n_threads)
 {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
-}
-
-/* Wait for the kernels before this one in the stream, where it was launched to overlap their end. */
-__device__ __forceinline__ void wait_for_previous_kernel()
-{
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* Let the kernel after this one start where there is room; it waits for our end before it uses what we write. */
-__device__ __forceinline__ void let_next_kernel_start()
-{
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
 }
 
 #if defined(YK_HAVE_SM90A)

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/overlap.cuh"
 
 namespace yk_cuda {
 
@@ -73,46 +74,15 @@ __device__ inline float block_sum(float x, float *shared)
   return warp_sum(lane < n_warps ? shared[lane] : 0.0f);
 }
 
-/* Wait for the kernel before this one in the stream, where launch_overlapped let us start early: first of all, since
- * everything that a kernel reads or overwrites may still be in use.                                                   */
-__device__ inline void wait_for_previous_kernel()
-{
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* Let the kernel after this one start where there is room; it waits for our end before it uses what we write. */
-__device__ inline void let_next_kernel_start()
-{
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Launch so that the start overlaps the end of the kernel before, on GPUs that can. Multiprocessors keep the products'
- * division of their memory, since they can change it only when they are empty. */
+/* Multiprocessors keep the products' division of their memory, since they can change it only when they are empty. */
 template <typename P>
-cudaError_t launch_overlapped(void (*kernel)(P), dim3 grid, int block, size_t smem_bytes, cudaStream_t stream,
-                              const P &p)
+cudaError_t launch_between_products(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
+                                    const P &p)
 {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(block));
-  config.dynamicSmemBytes = smem_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, p);
+  return launch_overlapped(kernel, {grid, threads, shared_bytes, 1}, stream, p);
 }
 
 inline bool is_aligned(const void *pointer, size_t bytes)

@@ -105,9 +105,10 @@ cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bo
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     const size_t row_bytes = p.hidden * sizeof(T);
-    return is_wide ? launch_overlapped(norm_kernel<T, WIDE, ADDS>, n_rows, row_threads(p.hidden / WIDE), row_bytes,
-                                       stream, p)
-                   : launch_overlapped(norm_kernel<T, 1, ADDS>, n_rows, row_threads(p.hidden), row_bytes, stream, p);
+    return is_wide
+               ? launch_between_products(norm_kernel<T, WIDE, ADDS>, n_rows, row_threads(p.hidden / WIDE), row_bytes,
+                                         stream, p)
+               : launch_between_products(norm_kernel<T, 1, ADDS>, n_rows, row_threads(p.hidden), row_bytes, stream, p);
   });
 }
 
@@ -310,6 +311,6 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   if (args->batch->n_tokens == 0 || n_heads == 0) return cudaSuccess;
   const dim3 grid(args->batch->n_tokens, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
   return with_act_type(dtype, [&](auto type) {
-    return launch_overlapped(rope_kernel<decltype(type)>, grid, ROPE_WARPS * WARP, 0, stream, p);
+    return launch_between_products(rope_kernel<decltype(type)>, grid, ROPE_WARPS * WARP, 0, stream, p);
   });
 }

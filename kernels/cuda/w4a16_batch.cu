@@ -67,13 +67,13 @@ double cost_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const batch_p
 /* The cheapest kernel, cluster and division of a block's warps. There is always one: 32 columns a block fit any memory. */
 batch_plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn)
 {
-  const batch_variant *all = desc.dtype == YK_F16 ? batch_variants_f16() : batch_variants_bf16();
+  variant_list<batch_variant> all = desc.dtype == YK_F16 ? batch_variants_f16() : batch_variants_bf16();
   int tokens = m <= 8 ? 8 : BATCH_TOKENS;
   batch_plan best = {};
-  for (int i = 0; i < BATCH_VARIANTS; i++) {
-    if (all[i].tokens != tokens) continue;
+  for (const batch_variant &v : all) {
+    if (v.tokens != tokens) continue;
     for (int team_size = 1; team_size <= MULTIPLIERS; team_size *= 2) {
-      batch_plan plan = lay_out(all[i], desc, team_size, turn);
+      batch_plan plan = lay_out(v, desc, team_size, turn);
       if (plan.stages == 0) continue;
       for (plan.cluster = 1; plan.cluster <= std::min(2, gpu.n_multiprocessors); plan.cluster++) {
         plan.clusters = std::min(n_units(desc), gpu.n_multiprocessors / plan.cluster);
@@ -88,15 +88,8 @@ batch_plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t
 
 cudaError_t batch_init()
 {
-  for (const batch_variant *variants : {batch_variants_f16(), batch_variants_bf16()}) {
-    for (int i = 0; i < BATCH_VARIANTS; i++) {
-      for (const void *kernel : variants[i].kernels) {
-        cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(variants[i].where, 0));
-        if (error != cudaSuccess) return error;
-      }
-    }
-  }
-  return cudaSuccess;
+  cudaError_t error = allow_shared_bytes(batch_variants_f16());
+  return error == cudaSuccess ? allow_shared_bytes(batch_variants_bf16()) : error;
 }
 
 cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
@@ -114,8 +107,8 @@ cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.stages = plan.stages;
   p.team_size = plan.team_size;
   void *args[] = {&map, &p};
-  return launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
-                           plan.shared_bytes, args, stream);
+  return launch_clusters(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
+                         plan.shared_bytes, args, stream);
 }
 
 } // namespace w4a16

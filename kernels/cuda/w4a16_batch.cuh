@@ -148,7 +148,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const batch_pa
                                           const batch_work &w, int half)
 {
   int stage = 0, phase = 1, sweep = 0;
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_previous_kernel();
 #pragma unroll 1
   for (int unit = w.unit; unit < w.unit_end; unit += w.sweep_units, sweep++) {
     if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
@@ -283,7 +283,7 @@ __device__ __forceinline__ void multiply_units(const batch_params &p, const batc
   int n_teams = MULTIPLIERS / p.team_size, team = warp / p.team_size, member = warp % p.team_size;
   uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
   uint32_t units = s.weights + member * C * unit_bytes_of(GROUPS);
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_previous_kernel();
   int stage = team, phase = 0, ahead = team; /* K tiles of the sweep before this team's next */
   for (int unit = w.unit, sweep = 0; unit < w.unit_end; unit += w.sweep_units, sweep++) {
     float sum[C][N / 8][4] = {};
@@ -315,35 +315,20 @@ __global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN
   __shared__ uint64_t barriers[BATCH_BARRIERS];
   uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
-  if (threadIdx.x == MULTIPLIERS * 32) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-    init_barriers(p, memory_of_block<GROUPS, N, C>(p, memory, barrier));
-  }
-  if (threadIdx.x == 0) asm volatile("griddepcontrol.launch_dependents;");
-  if (cluster_size() == 1)
-    __syncthreads();
-  else /* the other blocks' barriers are ready too */
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-  int producer = static_cast<int>(threadIdx.x / 32) - MULTIPLIERS;
-  if (producer >= 4) {
-    hold_registers();
-    return;
-  }
-  if (producer >= 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
-    batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
-    batch_work w = work_of_block<C>(p);
-    if (threadIdx.x % 32 != 0) return;
-    if (producer == 0)
-      produce_weights<GROUPS, N>(p, s, w);
-    else if (producer <= 2)
-      produce_x<N>(&map, p, s, w, producer - 1);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PLACE == place::ALONE ? BATCH_ALONE_CONSUMER_REGISTERS
-                                                                                   : TURN_CONSUMER_REGISTERS));
-    multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
-    release_holders();
-  }
+  begin_block(&map, [&] { init_barriers(p, memory_of_block<GROUPS, N, C>(p, memory, barrier)); });
+  constexpr int REGISTERS = PLACE == place::ALONE ? BATCH_ALONE_CONSUMER_REGISTERS : TURN_CONSUMER_REGISTERS;
+  divide_work<REGISTERS>(
+      [&](int producer) {
+        batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
+        batch_work w = work_of_block<C>(p);
+        if (producer == 0)
+          produce_weights<GROUPS, N>(p, s, w);
+        else if (producer <= 2)
+          produce_x<N>(&map, p, s, w, producer - 1);
+      },
+      [&] {
+        multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
+      });
 #endif
 }
 
@@ -355,10 +340,8 @@ struct batch_variant {
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 
-constexpr int BATCH_VARIANTS = 4;
-
-const batch_variant *batch_variants_f16();
-const batch_variant *batch_variants_bf16();
+variant_list<batch_variant> batch_variants_f16();
+variant_list<batch_variant> batch_variants_bf16();
 
 template <yk_dtype DTYPE, int N, int C, place PLACE> batch_variant batch_variant_of(double tile_us)
 {
@@ -371,12 +354,12 @@ template <yk_dtype DTYPE, int N, int C, place PLACE> batch_variant batch_variant
            reinterpret_cast<const void *>(batch_kernel<DTYPE, 4, N, C, PLACE>)}};
 }
 
-template <yk_dtype DTYPE> const batch_variant *batch_variant_table()
+template <yk_dtype DTYPE> variant_list<batch_variant> batch_variant_table()
 {
-  static const batch_variant table[BATCH_VARIANTS] = {
+  static const batch_variant table[] = {
       batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.430), batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.491),
       batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.489), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.656)};
-  return table;
+  return list_of(table);
 }
 
 } // namespace w4a16

@@ -3,7 +3,7 @@
 
 namespace w4a16 {
 
-const batch_variant *batch_variants_bf16()
+variant_list<batch_variant> batch_variants_bf16()
 {
   return batch_variant_table<YK_BF16>();
 }

@@ -46,11 +46,11 @@ bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
   int64_t units = units_of_cluster(gpu, desc, plan->cluster);
   bool slow = m * tiles * X_TILE_BYTES > MOST_X_BYTES || (plan->cluster > 1 && units > CLUSTER_UNITS);
   if (m > 1 && slow) return false;
-  const decode_variant *all = desc.dtype == YK_F16 ? decode_variants_f16() : decode_variants_bf16();
+  variant_list<decode_variant> all = desc.dtype == YK_F16 ? decode_variants_f16() : decode_variants_bf16();
   auto cost = [&](const decode_variant &v) { return ceil_div(units, v.units) * v.sweep_cost; };
-  plan->variant = std::min_element(all, all + DECODE_VARIANTS,
+  plan->variant = std::min_element(all.begin(), all.end(),
                                    [&](const decode_variant &a, const decode_variant &b) { return cost(a) < cost(b); });
-  plan->stage_tiles = static_cast<int>(ceil_div(tiles, ceil_div(tiles, DECODE_WARPS)));
+  plan->stage_tiles = static_cast<int>(ceil_div(tiles, ceil_div(tiles, MULTIPLIERS)));
   plan->x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
   int stage = stage_bytes_of(plan->stage_tiles, groups_per_tile(desc));
   int64_t rest = x + sums_bytes(plan->variant->units) + received_bytes(plan->variant->units);
@@ -81,15 +81,8 @@ bool encode_weights(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const vo
 
 cudaError_t decode_init()
 {
-  for (const decode_variant *variants : {decode_variants_f16(), decode_variants_bf16()}) {
-    for (int i = 0; i < DECODE_VARIANTS; i++) {
-      for (const void *kernel : variants[i].kernels) {
-        cudaError_t error = allow_shared_bytes(kernel, TURN_SHARED_BYTES[0]);
-        if (error != cudaSuccess) return error;
-      }
-    }
-  }
-  return cudaSuccess;
+  cudaError_t error = allow_shared_bytes(decode_variants_f16());
+  return error == cudaSuccess ? allow_shared_bytes(decode_variants_bf16()) : error;
 }
 
 bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, cudaStream_t stream,
@@ -105,7 +98,6 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   decode_params p = {};
   p.x = call.x;
   p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
-  p.m = static_cast<int>(call.m);
   p.k = static_cast<int>(desc.k);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.units = static_cast<int>(n_units(desc));
@@ -114,8 +106,8 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   p.stages = plan.stages;
   p.x_pitch = plan.x_pitch;
   void *args[] = {&map, &p};
-  *error = launch_overlapped(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster,
-                             plan.threads, plan.shared_bytes, args, stream);
+  *error = launch_clusters(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
+                           plan.shared_bytes, args, stream);
   return true;
 }
 

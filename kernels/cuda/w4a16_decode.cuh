@@ -19,8 +19,6 @@
 
 namespace w4a16 {
 
-constexpr int DECODE_WARPS = MULTIPLIERS; /* one fetches the inputs of one token */
-constexpr int DECODE_PRODUCERS = 4;
 constexpr int DECODE_STAGES = 16; /* at most */
 constexpr int UNIT_SUM_BYTES = UNIT_COLUMNS * DECODE_TOKENS * 4;
 constexpr int X_TILE_BYTES = TILE_K * 2; /* a token's part of 128 inputs */
@@ -29,9 +27,9 @@ constexpr int X_PAD_BYTES = 16;          /* between tokens, against bank conflic
 struct decode_params {
   const void *x;
   results out;
-  int m, k;
+  int k;
   int k_tiles, units, clusters;
-  int stage_tiles; /* K tiles of a stage, at most DECODE_WARPS */
+  int stage_tiles; /* K tiles of a stage, at most MULTIPLIERS */
   int stages;
   int x_pitch; /* bytes from token to token */
 };
@@ -53,7 +51,7 @@ constexpr int DECODE_BARRIERS = 2 * DECODE_STAGES + 3;
 /* Sums of a sweep of C units: of every multiplying warp; of the cluster's other blocks, two sweeps in turn. */
 __host__ __device__ constexpr int sums_bytes(int c)
 {
-  return DECODE_WARPS * c * UNIT_SUM_BYTES;
+  return MULTIPLIERS * c * UNIT_SUM_BYTES;
 }
 
 __host__ __device__ constexpr int received_bytes(int c)
@@ -80,9 +78,9 @@ __device__ __forceinline__ void init_barriers(const decode_params &p, const deco
 {
   for (int i = 0; i < p.stages; i++) {
     barrier_init(s.full + i * 8, 1);
-    barrier_init(s.empty + i * 8, DECODE_WARPS);
+    barrier_init(s.empty + i * 8, MULTIPLIERS);
   }
-  barrier_init(s.x_full, DECODE_WARPS);
+  barrier_init(s.x_full, MULTIPLIERS);
   barrier_init(s.received_full, 1);
   barrier_init(s.received_full + 8, 1);
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -130,7 +128,7 @@ __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_par
     for (int tile = 0; tile < w.tiles; tile += p.stage_tiles) {
 #pragma unroll 1
       for (int unit = sweep; unit < min(sweep + C, w.unit_end); unit++, turn++) {
-        if (turn % DECODE_PRODUCERS == producer) {
+        if (turn % PRODUCERS == producer) {
           barrier_wait(s.empty + stage * 8, phase);
           barrier_expect(s.full + stage * 8, p.stage_tiles * unit_bytes_of(GROUPS));
           copy_units(s.weights + stage * stage_bytes_of(p.stage_tiles, GROUPS), map, unit, w.first + tile,
@@ -148,7 +146,7 @@ __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_par
 /* This block's inputs of one token, by one lane of the token's warp; each warp arrives once. */
 __device__ __forceinline__ void fetch_x(const decode_params &p, const decode_memory &s, const decode_work &w, int token)
 {
-  int bytes = token < p.m ? (min(p.k, (w.first + w.tiles) * TILE_K) - w.first * TILE_K) * 2 : 0;
+  int bytes = token < p.out.m ? (min(p.k, (w.first + w.tiles) * TILE_K) - w.first * TILE_K) * 2 : 0;
   barrier_expect(s.x_full, bytes);
   if (bytes > 0)
     copy_bulk(s.x + token * p.x_pitch,
@@ -161,7 +159,7 @@ __device__ __forceinline__ void clear_x_tail(const decode_params &p, const decod
 {
   if (p.k % TILE_K == 0) return;
   int from = (p.k - w.first * TILE_K) * 2, to = w.tiles * X_TILE_BYTES;
-  for (int token = threadIdx.x; token < p.m; token += DECODE_WARPS * 32)
+  for (int token = threadIdx.x; token < p.out.m; token += MULTIPLIERS * 32)
     for (int at = from; at < to; at += 16) store_shared16(s.x + token * p.x_pitch + at, make_uint4(0, 0, 0, 0));
   sync_multipliers();
 }
@@ -223,10 +221,13 @@ __device__ __forceinline__ void await_stages(const decode_params &p, const decod
                                              unit_stages<C> &stages)
 {
   int stage_bytes = stage_bytes_of(p.stage_tiles, GROUPS);
+  uint32_t full[C];
+  int phases[C];
 #pragma unroll
   for (int c = 0; c < C; c++) {
-    if (c < n_units) {
-      barrier_wait(s.full + stage * 8, phase);
+    if (c == 0 || c < n_units) {
+      full[c] = s.full + stage * 8;
+      phases[c] = phase;
       stages.words[c] = words + stage * stage_bytes;
       stages.scales[c] = scales + stage * stage_bytes;
       stages.empty[c] = s.empty + stage * 8;
@@ -234,8 +235,12 @@ __device__ __forceinline__ void await_stages(const decode_params &p, const decod
         stage = 0;
         phase ^= 1;
       }
+    } else {
+      full[c] = full[0];
+      phases[c] = phases[0];
     }
   }
+  barriers_wait<C>(full, phases);
 }
 
 template <int C> __device__ __forceinline__ void release_stages(const unit_stages<C> &stages, int n_units, int lane)
@@ -325,10 +330,10 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
   for (int c = 0; c < C; c++) store_shared_sums(s.sums + (warp * ITEMS + c * 32 + lane) * 16, sum[c]);
   if (w.n_ranks > 1 && threadIdx.x == 0) barrier_expect(received_full, ITEMS * 16);
   sync_multipliers();
-  for (uint32_t item = threadIdx.x; item < ITEMS; item += DECODE_WARPS * 32) {
+  for (uint32_t item = threadIdx.x; item < ITEMS; item += MULTIPLIERS * 32) {
     float4 v = load_sums(s.sums + item * 16);
 #pragma unroll
-    for (int other = 1; other < DECODE_WARPS; other++) add_sums(v, load_sums(s.sums + (other * ITEMS + item) * 16));
+    for (int other = 1; other < MULTIPLIERS; other++) add_sums(v, load_sums(s.sums + (other * ITEMS + item) * 16));
     int unit = item / 32;
     if (w.n_ranks > 1)
       send_sums(received + (w.rank * share + item % share) * 16, received_full, item / share, v);
@@ -337,7 +342,7 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
   }
   if (w.n_ranks == 1) return;
   barrier_wait(received_full, sweep / 2 % 2);
-  for (uint32_t i = threadIdx.x; i < share; i += DECODE_WARPS * 32) {
+  for (uint32_t i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
     uint32_t item = w.rank * share + i;
     int unit = item / 32;
     float4 v = load_sums(received + i * 16);
@@ -354,10 +359,10 @@ __device__ __forceinline__ void multiply_units(const decode_params &p, const dec
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   uint32_t words = s.weights + warp * unit_bytes_of(GROUPS) + lane * 16;
   uint32_t scales = s.weights + warp * unit_bytes_of(GROUPS) + UNIT_NIBBLE_BYTES + lane / 4 * 8;
-  int token = lane % 8 < p.m ? lane % 8 : 0; /* sums of tokens past the last are not kept */
+  int token = lane % 8 < p.out.m ? lane % 8 : 0; /* sums of tokens past the last are not kept */
   uint32_t x = s.x + token * p.x_pitch + warp * X_TILE_BYTES + lane / 8 * 16;
   clear_x_tail(p, s, w);
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_previous_kernel();
   if (lane == 0) fetch_x(p, s, w, warp);
   __syncwarp();
   barrier_wait(s.x_full, 0);
@@ -385,8 +390,7 @@ __device__ __forceinline__ void multiply_units(const decode_params &p, const dec
   }
 }
 
-static_assert(DECODE_WARPS == DECODE_TOKENS, "each multiplying warp fetches one token's inputs");
-static_assert((DECODE_WARPS + DECODE_PRODUCERS) * 32 == TURN_THREADS[0], "those who work");
+static_assert(MULTIPLIERS == DECODE_TOKENS, "each multiplying warp fetches one token's inputs");
 
 template <yk_dtype DTYPE, int GROUPS, int C>
 __global__ void __maxnreg__(TURN_REGISTERS)
@@ -397,45 +401,24 @@ __global__ void __maxnreg__(TURN_REGISTERS)
   __shared__ uint64_t barriers[DECODE_BARRIERS];
   uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
-  if (threadIdx.x == DECODE_WARPS * 32) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-    init_barriers(p, memory_of_block<GROUPS, C>(p, memory, barrier));
-  }
-  if (threadIdx.x == 0) asm volatile("griddepcontrol.launch_dependents;");
-  if (cluster_size() == 1)
-    __syncthreads();
-  else /* the other block's barriers are ready too */
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-  int producer = static_cast<int>(threadIdx.x / 32) - DECODE_WARPS;
-  if (producer >= DECODE_PRODUCERS) {
-    hold_registers();
-    return;
-  }
-  if (producer >= 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
-    decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
-    decode_work w = work_of_block(p);
-    if (threadIdx.x % 32 != 0) return;
-    produce<GROUPS, C>(&map, p, s, w, producer);
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURN_CONSUMER_REGISTERS));
-    multiply_units<DTYPE, GROUPS, C>(p, memory_of_block<GROUPS, C>(p, memory, barrier), work_of_block(p));
-    release_holders();
-  }
+  decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
+  begin_block(&map, [&] { init_barriers(p, s); });
+  decode_work w = work_of_block(p);
+  divide_work<TURN_CONSUMER_REGISTERS>([&](int producer) { produce<GROUPS, C>(&map, p, s, w, producer); },
+                                       [&] { multiply_units<DTYPE, GROUPS, C>(p, s, w); });
 #endif
 }
 
 /* One compiled kernel and what the host needs to choose it. */
 struct decode_variant {
+  static constexpr place where = place::SHARED;
   int units;              /* of a sweep */
   int sweep_cost;         /* time of a sweep against those of the others, measured */
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 
-constexpr int DECODE_VARIANTS = 3;
-
-const decode_variant *decode_variants_f16();
-const decode_variant *decode_variants_bf16();
+variant_list<decode_variant> decode_variants_f16();
+variant_list<decode_variant> decode_variants_bf16();
 
 template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(int sweep_cost)
 {
@@ -446,11 +429,11 @@ template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(int sweep_cost
            reinterpret_cast<const void *>(decode_kernel<DTYPE, 4, C>)}};
 }
 
-template <yk_dtype DTYPE> const decode_variant *decode_variant_table()
+template <yk_dtype DTYPE> variant_list<decode_variant> decode_variant_table()
 {
-  static const decode_variant table[DECODE_VARIANTS] = {
-      decode_variant_of<DTYPE, 2>(10), decode_variant_of<DTYPE, 3>(13), decode_variant_of<DTYPE, 4>(19)};
-  return table;
+  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(10), decode_variant_of<DTYPE, 3>(13),
+                                         decode_variant_of<DTYPE, 4>(19)};
+  return list_of(table);
 }
 
 } // namespace w4a16

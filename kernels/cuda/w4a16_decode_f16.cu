@@ -3,7 +3,7 @@
 
 namespace w4a16 {
 
-const decode_variant *decode_variants_f16()
+variant_list<decode_variant> decode_variants_f16()
 {
   return decode_variant_table<YK_F16>();
 }

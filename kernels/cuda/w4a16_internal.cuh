@@ -4,11 +4,15 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/overlap.cuh"
 #include "kernels/cuda/w4a16.h"
 #include "kernels/cuda/w4a16_dequant.cuh"
 #include "kernels/cuda/w4a16_layout.cuh"
 
 namespace w4a16 {
+
+using yk_cuda::let_next_kernel_start;
+using yk_cuda::wait_for_previous_kernel;
 
 inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
 {
@@ -120,24 +124,44 @@ inline cudaError_t allow_shared_bytes(const void *kernel, int bytes)
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
-/* Launch clusters of so many blocks, whose start may overlap the end of the kernel before (compute capability 9.0). */
-inline cudaError_t launch_overlapped(const void *kernel, int64_t clusters, int64_t cluster, int threads,
-                                     int shared_bytes, void **args, cudaStream_t stream)
+/* The compiled kernels of one kind. A variant has `where` it runs and its `kernels`. */
+template <typename VARIANT> struct variant_list {
+  const VARIANT *first;
+  int count;
+
+  const VARIANT *begin() const
+  {
+    return first;
+  }
+  const VARIANT *end() const
+  {
+    return first + count;
+  }
+};
+
+template <typename VARIANT, int N> variant_list<VARIANT> list_of(const VARIANT (&variants)[N])
 {
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = cluster > 1 ? 2 : 1;
-  return cudaLaunchKernelExC(&config, kernel, args);
+  return {variants, N};
+}
+
+template <typename VARIANT> cudaError_t allow_shared_bytes(const variant_list<VARIANT> &variants)
+{
+  for (const VARIANT &v : variants) {
+    for (const void *kernel : v.kernels) {
+      cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(v.where, 0));
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+/* Launch clusters of so many blocks each, whose start overlaps the end of the kernel before. */
+inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,
+                                   void **args, cudaStream_t stream)
+{
+  const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(clusters * cluster)), threads,
+                                       static_cast<size_t>(shared_bytes), static_cast<int>(cluster)};
+  return yk_cuda::launch_overlapped(kernel, shape, stream, args);
 }
 
 /* The mma.sync path. */

@@ -4,30 +4,9 @@
 #define YK_KERNELS_CUDA_W4A16_SUMS_CUH
 
 #include "kernels/cuda/w4a16_async.cuh"
-#include "kernels/cuda/w4a16_internal.cuh"
+#include "kernels/cuda/w4a16_roles.cuh"
 
 namespace w4a16 {
-
-constexpr int MULTIPLIERS = 8; /* warps of a block that multiply, its first ones */
-
-__device__ __forceinline__ void sync_multipliers()
-{
-  asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS * 32) : "memory");
-}
-
-__device__ __forceinline__ uint32_t cluster_rank()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
-  return v;
-}
-
-__device__ __forceinline__ uint32_t cluster_size()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(v));
-  return v;
-}
 
 /* Where results go. */
 struct results {

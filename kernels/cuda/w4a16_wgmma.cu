@@ -7,7 +7,7 @@
 namespace w4a16 {
 namespace {
 
-wgmma_variants variants_of(yk_dtype dtype)
+variant_list<wgmma_variant> variants_of(yk_dtype dtype)
 {
   return dtype == YK_F16 ? wgmma_variants_f16() : wgmma_variants_bf16();
 }
@@ -96,7 +96,6 @@ plan lay_out(const wgmma_variant &v, const yk_w4a16_desc &desc, int64_t m, int t
  * multiprocessor. */
 plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn)
 {
-  wgmma_variants all = variants_of(desc.dtype);
   plan best = {};
   double best_cost = 0;
   auto consider = [&](const wgmma_variant &v, int64_t split_tiles, int64_t split_blocks, int64_t blocks) {
@@ -107,8 +106,7 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
     best = l;
     best_cost = c;
   };
-  for (int i = 0; i < all.count; i++) {
-    const wgmma_variant &v = all.first[i];
+  for (const wgmma_variant &v : variants_of(desc.dtype)) {
     int64_t sms = gpu.n_multiprocessors / v.cluster;
     int64_t tiles = ceil_div(n_units(desc), units_of(v) * v.cluster) * ceil_div(m, v.tokens);
     int64_t units = tiles * n_k_tiles(desc);
@@ -128,9 +126,8 @@ plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, in
 
 size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t)
 {
-  wgmma_variants all = variants_of(desc.dtype);
   int64_t most = 0;
-  for (int i = 0; i < all.count; i++) most = std::max(most, partial_bytes(all.first[i]));
+  for (const wgmma_variant &v : variants_of(desc.dtype)) most = std::max(most, partial_bytes(v));
   return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
@@ -141,16 +138,8 @@ cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
                                                        cudaEnableDefault, &found);
   if (error != cudaSuccess) return error;
   if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-    wgmma_variants all = variants_of(dtype);
-    for (int i = 0; i < all.count; i++) {
-      for (const void *kernel : all.first[i].kernels) {
-        error = allow_shared_bytes(kernel, most_shared_bytes(all.first[i].where, 0));
-        if (error != cudaSuccess) return error;
-      }
-    }
-  }
-  return cudaSuccess;
+  error = allow_shared_bytes(wgmma_variants_f16());
+  return error == cudaSuccess ? allow_shared_bytes(wgmma_variants_bf16()) : error;
 }
 
 cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
@@ -182,8 +171,8 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.clusters = l.blocks;
   p.gate_up = desc.gate_up;
   void *args[] = {&map, &p};
-  return launch_overlapped(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster, l.threads,
-                           l.shared_bytes, args, stream);
+  return launch_clusters(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster, l.threads,
+                         l.shared_bytes, args, stream);
 }
 
 } // namespace w4a16

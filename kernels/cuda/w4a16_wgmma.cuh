@@ -55,8 +55,8 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   work w;
   int row_tile, token_tile;
   r.phase = 1;
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
+  wait_for_previous_kernel();
+  let_next_kernel_start();
   for (work_list list(p, cluster); list.next(p, w);) {
     place_of_tile(p, w.tile, row_tile, token_tile);
     int token = token_tile * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void consume(const wgmma_params &p, const block_memor
     participant me = participant_of(p, range, w, N / 8);
     work_out_now(row_tile, token_tile, me);
     prefetch_partials<G * CLUSTER, C, N>(p, me, place);
-    asm volatile("griddepcontrol.wait;" ::: "memory"); /* the first time; then it is over */
+    wait_for_previous_kernel(); /* the first time; then it is over */
     multiply<DTYPE, GROUPS, C, N, CLUSTER>(x, weights, w, group, warp, lane, sum);
     if (me.count > 1) exchange_partials<G * CLUSTER, C, N>(p, range, me, place, sum);
     if (me.own.first == me.own.end) continue;
@@ -255,14 +255,9 @@ struct wgmma_variant {
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 
-/* Kernels by rising number of tokens. */
-struct wgmma_variants {
-  const wgmma_variant *first;
-  int count;
-};
-
-wgmma_variants wgmma_variants_f16();
-wgmma_variants wgmma_variants_bf16();
+/* By rising number of tokens. */
+variant_list<wgmma_variant> wgmma_variants_f16();
+variant_list<wgmma_variant> wgmma_variants_bf16();
 
 } // namespace w4a16
 

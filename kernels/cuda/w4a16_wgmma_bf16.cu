@@ -4,7 +4,7 @@
 
 namespace w4a16 {
 
-wgmma_variants wgmma_variants_bf16()
+variant_list<wgmma_variant> wgmma_variants_bf16()
 {
   return variant_table<YK_BF16>();
 }

@@ -20,7 +20,7 @@ template <yk_dtype DTYPE, int N, int G, int C, place PLACE, int CLUSTER> wgmma_v
            reinterpret_cast<const void *>(wgmma_kernel<DTYPE, 4, G, C, N, PLACE, CLUSTER>)}};
 }
 
-template <yk_dtype DTYPE> wgmma_variants variant_table()
+template <yk_dtype DTYPE> variant_list<wgmma_variant> variant_table()
 {
   static const wgmma_variant table[] = {
       variant<DTYPE, 16, 2, 1, place::SHARED, 1>(0.360), variant<DTYPE, 32, 2, 1, place::SHARED, 1>(0.418),
@@ -28,7 +28,7 @@ template <yk_dtype DTYPE> wgmma_variants variant_table()
       variant<DTYPE, 128, 3, 1, place::WHOLE, 1>(0.920), variant<DTYPE, 128, 2, 2, place::WHOLE, 1>(1.187),
       variant<DTYPE, 256, 2, 1, place::WHOLE, 2>(1.175),
   };
-  return {table, static_cast<int>(sizeof table / sizeof table[0])};
+  return list_of(table);
 }
 
 } // namespace w4a16
