@@ -102,10 +102,12 @@ cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.units = static_cast<int>(n_units(desc));
-  p.clusters = static_cast<int>(plan.clusters);
+  p.n_units = static_cast<int>(n_units(desc));
+  p.units = deal_units(n_units(desc), plan.clusters);
   p.stages = plan.stages;
   p.team_size = plan.team_size;
+  p.n_teams = MULTIPLIERS / plan.team_size;
+  p.sweep_units = plan.team_size * plan.variant->warp_units;
   void *args[] = {&map, &p};
   return launch_clusters(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
                          plan.shared_bytes, args, stream);

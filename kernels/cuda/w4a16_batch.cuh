@@ -31,9 +31,11 @@ static_assert(3 * BATCH_ALONE_REGISTERS >= TURN_PRODUCER_REGISTERS + 2 * BATCH_A
 struct batch_params {
   const uint8_t *packed;
   results out;
-  int k_tiles, units, clusters;
-  int stages;    /* a multiple of the teams */
-  int team_size; /* warps of a team: 1, 2, 4 or 8 */
+  int k_tiles, n_units;
+  cluster_units units;
+  int stages;             /* a multiple of the teams */
+  int team_size, n_teams; /* warps of a team: 1, 2, 4 or 8; teams of a block */
+  int sweep_units;        /* of a team's warps */
 };
 
 __host__ __device__ constexpr int stage_x_bytes(int tokens)
@@ -56,26 +58,6 @@ __host__ __device__ constexpr int unit_sums_bytes(int tokens, int units)
 __host__ __device__ constexpr int finish_bytes(int tokens, int warp_units, int team_size)
 {
   return unit_sums_bytes(tokens, MULTIPLIERS * warp_units) + unit_sums_bytes(tokens, team_size * warp_units);
-}
-
-/* What a block works on: K tiles [first, first + tiles) of units [unit, unit_end), so many a sweep. */
-struct batch_work {
-  int unit, unit_end, sweep_units, first, tiles;
-  uint32_t rank, n_ranks; /* within the cluster */
-};
-
-template <int C> __device__ __forceinline__ batch_work work_of_block(const batch_params &p)
-{
-  batch_work w;
-  w.rank = cluster_rank();
-  w.n_ranks = cluster_size();
-  int64_t cluster = blockIdx.x / w.n_ranks, tiles = p.k_tiles;
-  w.unit = static_cast<int>(p.units * cluster / p.clusters);
-  w.unit_end = static_cast<int>(p.units * (cluster + 1) / p.clusters);
-  w.sweep_units = p.team_size * C;
-  w.first = static_cast<int>(tiles * w.rank / w.n_ranks);
-  w.tiles = static_cast<int>(tiles * (w.rank + 1) / w.n_ranks) - w.first;
-  return w;
 }
 
 /* Addresses in shared memory. Sums and what other blocks send lie where the ring is, empty then. */
@@ -120,20 +102,20 @@ __device__ __forceinline__ void init_barriers(const batch_params &p, const batch
 /* ---- Copies into the block ---------------------------------------------------------------------------------------- */
 
 template <int GROUPS, int N>
-__device__ __forceinline__ void produce_weights(const batch_params &p, const batch_memory &s, const batch_work &w)
+__device__ __forceinline__ void produce_weights(const batch_params &p, const batch_memory &s, const block_work &w)
 {
   int stage = 0, phase = 1, sweep = 0; /* an empty stage: the phase before the first */
-  int64_t k_tile_bytes = static_cast<int64_t>(p.units) * unit_bytes_of(GROUPS);
+  int64_t k_tile_bytes = static_cast<int64_t>(p.n_units) * unit_bytes_of(GROUPS);
 #pragma unroll 1
-  for (int unit = w.unit; unit < w.unit_end; unit += w.sweep_units, sweep++) {
-    int bytes = min(w.sweep_units, w.unit_end - unit) * unit_bytes_of(GROUPS);
+  for (int unit = w.unit; unit < w.unit_end; unit += p.sweep_units, sweep++) {
+    int bytes = min(p.sweep_units, w.unit_end - unit) * unit_bytes_of(GROUPS);
     const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * unit_bytes_of(GROUPS);
     if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
 #pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile++, from += k_tile_bytes) {
       barrier_wait(s.empty + stage * 8, phase);
       barrier_expect(s.full + stage * 8, bytes + stage_x_bytes(N));
-      copy_bulk(s.weights + stage * w.sweep_units * unit_bytes_of(GROUPS), from, bytes, s.full + stage * 8);
+      copy_bulk(s.weights + stage * p.sweep_units * unit_bytes_of(GROUPS), from, bytes, s.full + stage * 8);
       if (++stage == p.stages) {
         stage = 0;
         phase ^= 1;
@@ -145,12 +127,12 @@ __device__ __forceinline__ void produce_weights(const batch_params &p, const bat
 /* A half of each stage's x: 64 inputs of all tokens. */
 template <int N>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const batch_params &p, const batch_memory &s,
-                                          const batch_work &w, int half)
+                                          const block_work &w, int half)
 {
   int stage = 0, phase = 1, sweep = 0;
   wait_for_previous_kernel();
 #pragma unroll 1
-  for (int unit = w.unit; unit < w.unit_end; unit += w.sweep_units, sweep++) {
+  for (int unit = w.unit; unit < w.unit_end; unit += p.sweep_units, sweep++) {
     if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
 #pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile++) {
@@ -225,13 +207,13 @@ __device__ __forceinline__ void arrive_at_all(uint32_t barrier, uint32_t n_ranks
 
 /* Add up sweep number `sweep`, which began at unit0. An item is what one lane holds of a unit by 8 tokens. */
 template <yk_dtype DTYPE, int N, int C>
-__device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_memory &s, const batch_work &w,
+__device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_memory &s, const block_work &w,
                                              int sweep, int unit0, const float (&sum)[C][N / 8][4])
 {
   constexpr int UNIT_ITEMS = N / 8 * 32;
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_teams = MULTIPLIERS / p.team_size;
-  int items = w.sweep_units * UNIT_ITEMS, share = items / static_cast<int>(w.n_ranks);
-  int n_units = min(w.sweep_units, w.unit_end - unit0);
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int items = p.sweep_units * UNIT_ITEMS, share = w.share_of(items);
+  int n_units = min(p.sweep_units, w.unit_end - unit0);
   auto finish = [&](int item, float4 v) {
     int unit = item / UNIT_ITEMS;
     if (unit < n_units)
@@ -250,9 +232,9 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
   if (w.n_ranks > 1) barrier_wait(s.peers_free, sweep % 2);
   for (int item = threadIdx.x; item < items; item += MULTIPLIERS * 32) {
     float4 v = load_sums(s.sums + item * 16);
-    for (int team = 1; team < n_teams; team++) add_sums(v, load_sums(s.sums + (team * items + item) * 16));
+    for (int team = 1; team < p.n_teams; team++) add_sums(v, load_sums(s.sums + (team * items + item) * 16));
     if (w.n_ranks > 1) {
-      int to = item >= share; /* a cluster has at most two blocks */
+      int to = item >= share;
       send_sums(s.received + (static_cast<int>(w.rank) * share + item - to * share) * 16, s.received_full,
                 static_cast<uint32_t>(to), v);
     } else {
@@ -263,12 +245,11 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
     barrier_wait(s.received_full, sweep % 2);
     for (int i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
       float4 v = load_sums(s.received + i * 16);
-      for (uint32_t other = 1; other < w.n_ranks; other++)
-        add_sums(v, load_sums(s.received + (static_cast<int>(other) * share + i) * 16));
+      add_sums(v, load_sums(s.received + (share + i) * 16));
       finish(static_cast<int>(w.rank) * share + i, v);
     }
   }
-  if (unit0 + w.sweep_units >= w.unit_end) return;
+  if (unit0 + p.sweep_units >= w.unit_end) return;
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* before copies into the ring */
   sync_multipliers();
   if (threadIdx.x == 0) barrier_arrive(s.ring_free);
@@ -277,25 +258,25 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
 /* ---- The kernel ---------------------------------------------------------------------------------------------------- */
 
 template <yk_dtype DTYPE, int GROUPS, int N, int C>
-__device__ __forceinline__ void multiply_units(const batch_params &p, const batch_memory &s, const batch_work &w)
+__device__ __forceinline__ void multiply_units(const batch_params &p, const batch_memory &s, const block_work &w)
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int n_teams = MULTIPLIERS / p.team_size, team = warp / p.team_size, member = warp % p.team_size;
+  int team = warp / p.team_size, member = warp % p.team_size;
   uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
   uint32_t units = s.weights + member * C * unit_bytes_of(GROUPS);
   wait_for_previous_kernel();
   int stage = team, phase = 0, ahead = team; /* K tiles of the sweep before this team's next */
-  for (int unit = w.unit, sweep = 0; unit < w.unit_end; unit += w.sweep_units, sweep++) {
+  for (int unit = w.unit, sweep = 0; unit < w.unit_end; unit += p.sweep_units, sweep++) {
     float sum[C][N / 8][4] = {};
 #pragma unroll 1
-    for (; ahead < w.tiles; ahead += n_teams) {
+    for (; ahead < w.tiles; ahead += p.n_teams) {
       barrier_wait(s.full + stage * 8, phase);
       if (member * C < w.unit_end - unit)
-        multiply_tile<DTYPE, GROUPS, N, C>(units + stage * w.sweep_units * unit_bytes_of(GROUPS),
+        multiply_tile<DTYPE, GROUPS, N, C>(units + stage * p.sweep_units * unit_bytes_of(GROUPS),
                                            x + stage * stage_x_bytes(N), lane, sum);
       __syncwarp();
       if (lane == 0) barrier_arrive(s.empty + stage * 8);
-      stage += n_teams;
+      stage += p.n_teams;
       if (stage >= p.stages) {
         stage -= p.stages;
         phase ^= 1;
@@ -320,14 +301,15 @@ __global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN
   divide_work<REGISTERS>(
       [&](int producer) {
         batch_memory s = memory_of_block<GROUPS, N, C>(p, memory, barrier);
-        batch_work w = work_of_block<C>(p);
+        block_work w = work_of_block(p.units, p.k_tiles);
         if (producer == 0)
           produce_weights<GROUPS, N>(p, s, w);
         else if (producer <= 2)
           produce_x<N>(&map, p, s, w, producer - 1);
       },
       [&] {
-        multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier), work_of_block<C>(p));
+        multiply_units<DTYPE, GROUPS, N, C>(p, memory_of_block<GROUPS, N, C>(p, memory, barrier),
+                                            work_of_block(p.units, p.k_tiles));
       });
 #endif
 }

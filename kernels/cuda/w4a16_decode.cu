@@ -100,8 +100,7 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
   p.k = static_cast<int>(desc.k);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.units = static_cast<int>(n_units(desc));
-  p.clusters = static_cast<int>(plan.clusters);
+  p.units = deal_units(n_units(desc), plan.clusters);
   p.stage_tiles = plan.stage_tiles;
   p.stages = plan.stages;
   p.x_pitch = plan.x_pitch;

@@ -28,7 +28,8 @@ struct decode_params {
   const void *x;
   results out;
   int k;
-  int k_tiles, units, clusters;
+  int k_tiles;
+  cluster_units units;
   int stage_tiles; /* K tiles of a stage, at most MULTIPLIERS */
   int stages;
   int x_pitch; /* bytes from token to token */
@@ -86,25 +87,6 @@ __device__ __forceinline__ void init_barriers(const decode_params &p, const deco
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* What a block works on: K tiles [first, first + tiles) of units [unit, unit_end). */
-struct decode_work {
-  int unit, unit_end, first, tiles;
-  uint32_t rank, n_ranks; /* within the cluster */
-};
-
-__device__ __forceinline__ decode_work work_of_block(const decode_params &p)
-{
-  decode_work w;
-  w.rank = cluster_rank();
-  w.n_ranks = cluster_size();
-  int64_t cluster = blockIdx.x / w.n_ranks, tiles = p.k_tiles;
-  w.unit = static_cast<int>(p.units * cluster / p.clusters);
-  w.unit_end = static_cast<int>(p.units * (cluster + 1) / p.clusters);
-  w.first = static_cast<int>(tiles * w.rank / w.n_ranks);
-  w.tiles = static_cast<int>(tiles * (w.rank + 1) / w.n_ranks) - w.first;
-  return w;
-}
-
 /* ---- Copies into the block ---------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void copy_units(uint32_t to, const CUtensorMap *map, int unit, int tile, uint32_t barrier)
@@ -118,7 +100,7 @@ __device__ __forceinline__ void copy_units(uint32_t to, const CUtensorMap *map, 
 /* The weights of every stage whose turn it is for this producer. One lane. */
 template <int GROUPS, int C>
 __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_params &p, const decode_memory &s,
-                                        const decode_work &w, int producer)
+                                        const block_work &w, int producer)
 {
   int stage = 0, phase = 1; /* an empty stage: the phase before the first */
   int turn = 0;
@@ -144,7 +126,7 @@ __device__ __forceinline__ void produce(const CUtensorMap *map, const decode_par
 }
 
 /* This block's inputs of one token, by one lane of the token's warp; each warp arrives once. */
-__device__ __forceinline__ void fetch_x(const decode_params &p, const decode_memory &s, const decode_work &w, int token)
+__device__ __forceinline__ void fetch_x(const decode_params &p, const decode_memory &s, const block_work &w, int token)
 {
   int bytes = token < p.out.m ? (min(p.k, (w.first + w.tiles) * TILE_K) - w.first * TILE_K) * 2 : 0;
   barrier_expect(s.x_full, bytes);
@@ -155,7 +137,7 @@ __device__ __forceinline__ void fetch_x(const decode_params &p, const decode_mem
 }
 
 /* Inputs past the last, up to a whole K tile, are zero. */
-__device__ __forceinline__ void clear_x_tail(const decode_params &p, const decode_memory &s, const decode_work &w)
+__device__ __forceinline__ void clear_x_tail(const decode_params &p, const decode_memory &s, const block_work &w)
 {
   if (p.k % TILE_K == 0) return;
   int from = (p.k - w.first * TILE_K) * 2, to = w.tiles * X_TILE_BYTES;
@@ -317,13 +299,14 @@ __device__ __forceinline__ void multiply_tile(const unit_stages<C> &stages, uint
 /* Add up sweep number `sweep`: the warps' sums in order, then those of the cluster's blocks in order, each block
  * finishing its share. An item is what one lane holds of one unit. */
 template <yk_dtype DTYPE, int C>
-__device__ __forceinline__ void finish_sweep(const decode_params &p, const decode_memory &s, const decode_work &w,
+__device__ __forceinline__ void finish_sweep(const decode_params &p, const decode_memory &s, const block_work &w,
                                              int sweep, const float (&sum)[C][4])
 {
   constexpr uint32_t ITEMS = C * 32;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int unit0 = w.unit + sweep * C, n_units = min(C, w.unit_end - unit0);
-  uint32_t share = ITEMS / w.n_ranks, received = s.received + sweep % 2 * ITEMS * 16;
+  int unit0 = w.unit + sweep * C;
+  uint32_t n_units = min(C, w.unit_end - unit0);
+  uint32_t share = w.share_of(ITEMS), received = s.received + sweep % 2 * ITEMS * 16;
   uint32_t received_full = s.received_full + sweep % 2 * 8;
   if (sweep > 0) sync_multipliers(); /* the sweep before has been added up */
 #pragma unroll
@@ -334,19 +317,18 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
     float4 v = load_sums(s.sums + item * 16);
 #pragma unroll
     for (int other = 1; other < MULTIPLIERS; other++) add_sums(v, load_sums(s.sums + (other * ITEMS + item) * 16));
-    int unit = item / 32;
+    uint32_t unit = item / 32, to = item >= share;
     if (w.n_ranks > 1)
-      send_sums(received + (w.rank * share + item % share) * 16, received_full, item / share, v);
+      send_sums(received + (w.rank * share + item - to * share) * 16, received_full, to, v);
     else if (unit < n_units)
       store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
   }
   if (w.n_ranks == 1) return;
   barrier_wait(received_full, sweep / 2 % 2);
   for (uint32_t i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
-    uint32_t item = w.rank * share + i;
-    int unit = item / 32;
+    uint32_t item = w.rank * share + i, unit = item / 32;
     float4 v = load_sums(received + i * 16);
-    for (uint32_t other = 1; other < w.n_ranks; other++) add_sums(v, load_sums(received + (other * share + i) * 16));
+    add_sums(v, load_sums(received + (share + i) * 16));
     if (unit < n_units) store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item % 4 * 2, v);
   }
 }
@@ -354,7 +336,7 @@ __device__ __forceinline__ void finish_sweep(const decode_params &p, const decod
 /* ---- The kernel ---------------------------------------------------------------------------------------------------- */
 
 template <yk_dtype DTYPE, int GROUPS, int C>
-__device__ __forceinline__ void multiply_units(const decode_params &p, const decode_memory &s, const decode_work &w)
+__device__ __forceinline__ void multiply_units(const decode_params &p, const decode_memory &s, const block_work &w)
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   uint32_t words = s.weights + warp * unit_bytes_of(GROUPS) + lane * 16;
@@ -403,7 +385,7 @@ __global__ void __maxnreg__(TURN_REGISTERS)
   uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
   decode_memory s = memory_of_block<GROUPS, C>(p, memory, barrier);
   begin_block(&map, [&] { init_barriers(p, s); });
-  decode_work w = work_of_block(p);
+  block_work w = work_of_block(p.units, p.k_tiles);
   divide_work<TURN_CONSUMER_REGISTERS>([&](int producer) { produce<GROUPS, C>(&map, p, s, w, producer); },
                                        [&] { multiply_units<DTYPE, GROUPS, C>(p, s, w); });
 #endif

@@ -29,6 +29,42 @@ __device__ __forceinline__ uint32_t cluster_size()
   return v;
 }
 
+/* Clusters have one block or two. Units are dealt out evenly: so many to each cluster, the first ones one more. */
+struct cluster_units {
+  int each, longer;
+};
+
+inline cluster_units deal_units(int64_t units, int64_t clusters)
+{
+  return {static_cast<int>(units / clusters), static_cast<int>(units % clusters)};
+}
+
+/* What a block works on: K tiles [first, first + tiles) of units [unit, unit_end). Without a division, which would delay its
+ * first request for weights. */
+struct block_work {
+  int unit, unit_end, first, tiles;
+  uint32_t rank, n_ranks; /* within the cluster */
+
+  /* This block's part of so many things that the cluster's blocks share. */
+  __device__ __forceinline__ int share_of(int count) const
+  {
+    return n_ranks == 2 ? count / 2 : count;
+  }
+};
+
+__device__ __forceinline__ block_work work_of_block(const cluster_units &units, int k_tiles)
+{
+  block_work w;
+  w.rank = cluster_rank();
+  w.n_ranks = cluster_size();
+  int cluster = static_cast<int>(w.n_ranks == 2 ? blockIdx.x / 2 : blockIdx.x);
+  w.unit = cluster * units.each + min(cluster, units.longer);
+  w.unit_end = w.unit + units.each + (cluster < units.longer ? 1 : 0);
+  w.first = w.rank == 1 ? k_tiles / 2 : 0;
+  w.tiles = w.n_ranks == 1 ? k_tiles : w.rank == 1 ? k_tiles - k_tiles / 2 : k_tiles / 2;
+  return w;
+}
+
 /* The whole block: one thread calls init_barriers, the next product is let in, and the barriers of all blocks of the cluster
  * are ready. */
 template <typename INIT> __device__ __forceinline__ void begin_block(const CUtensorMap *map, INIT init_barriers)
