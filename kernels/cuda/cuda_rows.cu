@@ -44,7 +44,7 @@ struct norm_params {
   int32_t n_partials;
   const void *w; /* NULL: no norm */
   int32_t hidden;
-  float alpha, eps;
+  float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
 /* residual + alpha * (partials in order) of one vector, stored and returned as stored. */
@@ -89,8 +89,7 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid
     row[i] = v;
   }
   if (!weights) return;
-  const float mean = block_sum(squares, sums) / static_cast<float>(p.hidden);
-  const float factor = 1.0f / sqrtf(mean + p.eps);
+  const float factor = rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
   for (int32_t i = own; i < n; i += blockDim.x) { /* each thread reads what it wrote */
     V v = row[i], w = i == own ? own_weights : weights[i];
     for (int j = 0; j < N; j++) v.at[j] = from_float<T>(rounded<T>(to_float(v.at[j]) * factor) * to_float(w.at[j]));
@@ -120,7 +119,7 @@ struct rope_params {
   const float *rope;
   const int32_t *positions, *kv_slots;
   int32_t n_q, n_kv, head_dim;
-  float eps;
+  float eps, per_element; /* per_element: 1 / head_dim */
 };
 
 constexpr int ROPE_WARPS = 8;                                   /* heads a block takes */
@@ -172,7 +171,7 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool
     }
   }
   float factor = 1.0f;
-  if (has_norm) factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
+  if (has_norm) factor = rsqrtf(warp_sum(squares) * p.per_element + p.eps);
   for (int i = 0; i < ROPE_PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
@@ -255,6 +254,7 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   p.x = args->x;
   p.w = args->w;
   p.hidden = args->hidden;
+  p.per_element = 1.0f / static_cast<float>(args->hidden);
   p.eps = args->eps;
   const bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.x, 16) && is_aligned(p.w, 16);
   return launch_norm<false>(dtype, p, args->n_rows, is_wide, stream);
@@ -268,6 +268,7 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
   p.n_partials = args->n_partials;
   p.w = args->w;
   p.hidden = args->hidden;
+  p.per_element = 1.0f / static_cast<float>(args->hidden);
   p.alpha = args->alpha;
   p.eps = args->eps;
   bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.residual, 16) && is_aligned(p.w, 16);
@@ -307,6 +308,7 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   p.n_kv = args->heads.n_kv_heads;
   p.head_dim = args->heads.head_dim;
   p.eps = args->norm_eps;
+  p.per_element = 1.0f / static_cast<float>(p.head_dim);
   const int32_t n_heads = p.n_q + 2 * p.n_kv;
   if (args->batch->n_tokens == 0 || n_heads == 0) return cudaSuccess;
   const dim3 grid(args->batch->n_tokens, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);

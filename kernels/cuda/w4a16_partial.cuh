@@ -74,7 +74,8 @@ __device__ __forceinline__ participant participant_of(const wgmma_params &p, int
   if (w.last - w.first == p.k_tiles) return {range, 1, 0, {0, n_blocks}};
   if (p.cuts) {
     int first = w.tile * p.cuts, place = range - first;
-    return {first, p.cuts, place, {place * n_blocks / p.cuts, (place + 1) * n_blocks / p.cuts}};
+    token_blocks own = {p.by_cuts.quotient(place * n_blocks), p.by_cuts.quotient((place + 1) * n_blocks)};
+    return {first, p.cuts, place, own};
   }
   int first = range, end = range + 1, tile_start = w.tile * p.k_tiles;
   while (work_list::range_start(p, first) > tile_start) first--;

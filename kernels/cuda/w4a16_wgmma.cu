@@ -159,6 +159,11 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.units = static_cast<int>(n_units(desc));
   p.row_tiles = l.row_tiles;
   p.token_tiles = l.token_tiles;
+  p.full_bands = l.token_tiles / BAND_TOKEN_TILES;
+  p.by_k_tiles = yk_cuda::divider::of(p.k_tiles);
+  p.by_cuts = yk_cuda::divider::of(std::max(l.cuts(), 1));
+  p.by_band_tiles = yk_cuda::divider::of(static_cast<int64_t>(BAND_TOKEN_TILES) * l.row_tiles);
+  p.by_last_width = yk_cuda::divider::of(std::max(l.token_tiles % BAND_TOKEN_TILES, 1));
   p.split_tiles = l.split_tiles;
   p.split_blocks = l.split_blocks;
   if (l.split_blocks > 0) {

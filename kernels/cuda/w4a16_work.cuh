@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/divider.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
 
 namespace w4a16 {
@@ -20,12 +21,15 @@ struct wgmma_params {
   int m, n;
   int k_tiles, units;
   int row_tiles, token_tiles; /* work tiles along columns and tokens */
-  int clusters;               /* of the grid */
-  int split_tiles;            /* the first tiles are cut along K ... */
-  int split_blocks;           /* ... into so many ranges ... */
-  int cuts;                   /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
-  int range_units;            /* ... so many K tiles, */
-  int longer_ranges;          /* the first so many one more */
+  int full_bands;             /* of BAND_TOKEN_TILES token tiles; there may be one more */
+  yk_cuda::divider by_k_tiles, by_cuts, by_band_tiles,
+      by_last_width; /* width: token tiles of the band past the full ones */
+  int clusters;      /* of the grid */
+  int split_tiles;   /* the first tiles are cut along K ... */
+  int split_blocks;  /* ... into so many ranges ... */
+  int cuts;          /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
+  int range_units;   /* ... so many K tiles, */
+  int longer_ranges; /* the first so many one more */
   int x_stages, weight_stages;
   bool gate_up;
 };
@@ -41,7 +45,10 @@ struct work_list {
 
   __device__ __forceinline__ static int range_start(const wgmma_params &p, int range)
   {
-    if (p.cuts) return range / p.cuts * p.k_tiles + range % p.cuts * p.k_tiles / p.cuts;
+    if (p.cuts) {
+      int tile = p.by_cuts.quotient(range), part = range - tile * p.cuts;
+      return tile * p.k_tiles + p.by_cuts.quotient(part * p.k_tiles);
+    }
     return range * p.range_units + min(range, p.longer_ranges);
   }
 
@@ -61,8 +68,8 @@ struct work_list {
   __device__ __forceinline__ bool next(const wgmma_params &p, work &w)
   {
     if (unit < unit_end) {
-      w.tile = unit / p.k_tiles;
-      w.first = unit % p.k_tiles;
+      w.tile = p.by_k_tiles.quotient(unit);
+      w.first = unit - w.tile * p.k_tiles;
       w.last = min(p.k_tiles, w.first + unit_end - unit);
       unit += w.last - w.first;
       return true;
@@ -76,10 +83,11 @@ struct work_list {
 
 __device__ __forceinline__ void place_of_tile(const wgmma_params &p, int tile, int &row_tile, int &token_tile)
 {
-  int band = tile / (BAND_TOKEN_TILES * p.row_tiles), in_band = tile % (BAND_TOKEN_TILES * p.row_tiles);
-  int width = min(BAND_TOKEN_TILES, p.token_tiles - band * BAND_TOKEN_TILES);
-  row_tile = in_band / width;
-  token_tile = band * BAND_TOKEN_TILES + in_band % width;
+  int band = p.by_band_tiles.quotient(tile), in_band = tile - band * BAND_TOKEN_TILES * p.row_tiles;
+  bool is_full = band < p.full_bands;
+  int width = is_full ? BAND_TOKEN_TILES : static_cast<int>(p.by_last_width.by);
+  row_tile = is_full ? in_band / BAND_TOKEN_TILES : p.by_last_width.quotient(in_band);
+  token_tile = band * BAND_TOKEN_TILES + in_band - row_tile * width;
 }
 
 /* Stages in shared memory, each filled by copies and emptied by all warps that read it. */

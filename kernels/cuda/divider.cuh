@@ -1,0 +1,31 @@
+/* divider.cuh - division of integers by a number that the host knows: a division by a variable takes a GPU a hundred cycles,
+ * which hurts where a kernel starts or ends. */
+#ifndef YK_KERNELS_CUDA_DIVIDER_CUH
+#define YK_KERNELS_CUDA_DIVIDER_CUH
+
+#include <algorithm>
+#include <cstdint>
+
+namespace yk_cuda {
+
+struct divider {
+  uint32_t by, reciprocal; /* of by: 2^32 / by, rounded down */
+
+  /* by: 1 to 2^31. */
+  static divider of(int64_t by)
+  {
+    return {static_cast<uint32_t>(by), static_cast<uint32_t>(std::min<int64_t>((int64_t{1} << 32) / by, UINT32_MAX))};
+  }
+
+  /* n / by for n from 0 to 2^31. The first guess is right or one too small: it is off by less than n / 2^32 and what is
+   * rounded away. */
+  __device__ __forceinline__ int quotient(int n) const
+  {
+    uint32_t dividend = static_cast<uint32_t>(n), guess = __umulhi(dividend, reciprocal);
+    return static_cast<int>(dividend - guess * by >= by ? guess + 1 : guess);
+  }
+};
+
+} // namespace yk_cuda
+
+#endif
