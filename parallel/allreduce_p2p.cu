@@ -219,7 +219,7 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   a.n_rows = args->n_rows;
   a.row_packets = (int32_t)(row_bytes / 16);
   a.n_packets = a.n_rows * a.row_packets;
-  a.n_elements = args->hidden;
+  a.per_element = 1.0f / (float)args->hidden;
   a.alpha = args->alpha;
   a.eps = args->eps;
   const cudaError_t rc =

@@ -45,8 +45,8 @@ struct launch_args {
   void *residual, *y;
   const void *w;
   int64_t n_rows, n_packets;
-  int32_t row_packets, n_elements; /* of a row */
-  float alpha, eps;
+  int32_t row_packets;           /* of a row */
+  float alpha, eps, per_element; /* per_element: 1 / elements of a row */
   int32_t rank, n_ranks;
   slots first, second; /* data to add up; results (two-shot) */
   block_state *state;

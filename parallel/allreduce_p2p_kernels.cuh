@@ -148,9 +148,26 @@ __device__ __forceinline__ float block_sum(float v, float *scratch)
   return sum;
 }
 
-/* y = round(round(x * rsqrt(mean of squares + eps)) * w) of one row, x being the rounded residual. */
+/* The rank that is j places after this one, j < n_ranks. */
+__device__ __forceinline__ int peer_at(const launch_args &a, int j)
+{
+  const int rank = a.rank + j;
+  return rank < a.n_ranks ? rank : rank - a.n_ranks;
+}
+
+/* This thread's first packet of a row, if it has one. */
+__device__ __forceinline__ uint4 first_packet(const launch_args &a, const void *rows, int64_t row)
+{
+  const int64_t i = row * a.row_packets + threadIdx.x;
+  if (threadIdx.x >= (uint32_t)a.row_packets || i >= a.n_packets) return make_uint4(0, 0, 0, 0);
+  return ((const uint4 *)rows)[i];
+}
+
+/* y = round(round(x * rsqrt(mean of squares + eps)) * w) of one row, x being the rounded residual. weights: this thread's,
+ * if it has one packet. */
 template <typename T, int V>
-__device__ __forceinline__ void norm_row(const launch_args &a, int64_t row, const uint4 (&x)[V], float *scratch)
+__device__ __forceinline__ void norm_row(const launch_args &a, int64_t row, const uint4 (&x)[V], const uint4 &weights,
+                                         float *scratch)
 {
   float squares = 0.0f;
 #pragma unroll
@@ -160,13 +177,13 @@ __device__ __forceinline__ void norm_row(const launch_args &a, int64_t row, cons
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) squares += p.v[i] * p.v[i];
   }
-  const float scale = rsqrtf(block_sum(squares, scratch) / (float)a.n_elements + a.eps);
+  const float scale = rsqrtf(block_sum(squares, scratch) * a.per_element + a.eps);
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int64_t at = (int64_t)v * blockDim.x + threadIdx.x;
     if (at >= a.row_packets) continue;
     packet<T> p = packet<T>::of(x[v]);
-    const packet<T> w = packet<T>::of(((const uint4 *)a.w)[at]);
+    const packet<T> w = packet<T>::of(V == 1 ? weights : ((const uint4 *)a.w)[at]);
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) p.v[i] = (float)(T)(p.v[i] * scale) * w.v[i];
     ((uint4 *)a.y)[row * a.row_packets + at] = p.rounded();
@@ -220,8 +237,11 @@ template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) one_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
+  uint4 weights = {}, ahead = {}; /* weights depend on no kernel; the first row needs no block_view */
+  if (NORM && V == 1 && a.w) weights = first_packet(a, a.w, 0);
   yk_cuda::let_next_kernel_start();
   yk_cuda::wait_for_previous_kernel();
+  if (V == 1) ahead = first_packet(a, a.x, blockIdx.x);
   block_view<T> b(a);
   const uint4 *x = (const uint4 *)a.x;
   uint4 *residual = (uint4 *)a.residual;
@@ -231,10 +251,10 @@ __global__ void __launch_bounds__(MAX_THREADS) one_shot_kernel(const __grid_cons
     for (int v = 0; v < V; v++) {
       const int64_t at = (int64_t)v * blockDim.x + threadIdx.x, i = row * a.row_packets + at;
       if (at >= a.row_packets || i >= a.n_packets) continue;
-      const uint4 own = sendable(x[i]);
+      const uint4 own = sendable(V == 1 && row == blockIdx.x ? ahead : x[i]);
 #pragma unroll
       for (int j = 1; j < N; j++) {
-        const int peer = (a.rank + j) % a.n_ranks;
+        const int peer = peer_at(a, j);
         if (j < a.n_ranks) send(b.slot(a.first, peer, b.set, a.rank) + n_sent + at, own);
       }
     }
@@ -254,7 +274,7 @@ __global__ void __launch_bounds__(MAX_THREADS) one_shot_kernel(const __grid_cons
       residual[i] = sum[v];
     }
     b.dead = __syncthreads_or(b.dead);
-    if (NORM && a.w) norm_row<T, V>(a, row, sum, scratch[parity]);
+    if (NORM && a.w) norm_row<T, V>(a, row, sum, weights, scratch[parity]);
   }
   b.end((uint32_t)n_sent);
 }
@@ -264,6 +284,8 @@ template <typename T, int N, int V, bool NORM>
 __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
+  uint4 weights = {};
+  if (NORM && V == 1 && a.w) weights = first_packet(a, a.w, 0);
   yk_cuda::let_next_kernel_start();
   yk_cuda::wait_for_previous_kernel();
   block_view<T> b(a);
@@ -276,7 +298,7 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
   for (int64_t group = blockIdx.x; group < n_groups && !b.dead; group += gridDim.x, n_sent += a.row_packets) {
 #pragma unroll
     for (int i = 1; i < N; i++) {
-      const int peer = (a.rank + i) % a.n_ranks;
+      const int peer = peer_at(a, i);
       const int64_t row = group * a.n_ranks + peer;
       if (i >= a.n_ranks || row >= a.n_rows) continue;
 #pragma unroll
@@ -304,19 +326,19 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
           b, [&](int r) { return b.slot(a.first, a.rank, b.set, r) + n_read + at; }, own, before));
 #pragma unroll
       for (int j = 1; j < N; j++) {
-        const int peer = (a.rank + j) % a.n_ranks;
+        const int peer = peer_at(a, j);
         if (j < a.n_ranks) send(b.slot(a.second, peer, b.set, a.rank) + n_read + at, sum[v]);
       }
       residual[i] = sum[v];
     }
     b.dead = __syncthreads_or(b.dead);
-    if (NORM && a.w) norm_row<T, V>(a, row, sum, scratch[parity]);
+    if (NORM && a.w) norm_row<T, V>(a, row, sum, weights, scratch[parity]);
     parity ^= 1;
   }
   n_read = 0;
   for (int64_t group = blockIdx.x; group < n_groups && !b.dead; group += gridDim.x, n_read += a.row_packets) {
     for (int j = 1; j < a.n_ranks; j++) {
-      const int peer = (a.rank + j) % a.n_ranks;
+      const int peer = peer_at(a, j);
       const int64_t row = group * a.n_ranks + peer;
       if (row >= a.n_rows) continue;
       uint4 sum[V];
@@ -332,7 +354,7 @@ __global__ void __launch_bounds__(MAX_THREADS) two_shot_kernel(const __grid_cons
         residual[i] = sum[v];
       }
       b.dead = __syncthreads_or(b.dead);
-      if (NORM && a.w) norm_row<T, V>(a, row, sum, scratch[parity]);
+      if (NORM && a.w) norm_row<T, V>(a, row, sum, weights, scratch[parity]);
       parity ^= 1;
     }
   }
