@@ -251,11 +251,11 @@ inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias,
   return e;
 }
 
-/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square,
- * which scatters where results are few. */
+/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square. More
+ * where results are few and happen to cancel: 8 of them have come to 1.7e-3 once in 4,000 times. */
 inline double tolerance(yk_dtype dtype, bool gate_up, int64_t n_results)
 {
-  return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1) * (1 + 2 / std::sqrt(double(n_results)));
+  return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1) * (1 + 20 / double(n_results));
 }
 
 } // namespace linear

@@ -165,12 +165,15 @@ class Memory(Base):
         for first in range(5, 11):
             prompts += ["--token-ids", f"{first},6,7"]
         options = ("--dtype", harness.DTYPE, "--temperature", 1, "--seed", 3, "-n", 100, "--ignore-eos")
+        # GPUs round the weights of larger steps, so that what is computed again would differ more than from what runs beside.
+        options += ("--max-num-batched-tokens", 16)
         bytes_per_token = 2 * 2 * 2 * 24 * harness.DTYPE_BYTES  # layers, K and V, KV heads, head_dim
         roomy = self.tiny(*prompts, *options)
         self.assertNotIn("preemptions", self.last_err)
         tight = self.tiny(*prompts, *options, "--kv-cache-bytes", 208 * bytes_per_token, "--max-model-len", 200)
         self.assertIn("preemptions: ", self.last_err)
-        self.assert_same_answers([a["token_ids"] for a in tight], [a["token_ids"] for a in roomy])
+        for found, expected in zip(tight, roomy, strict=True):
+            self.assert_same_tokens(found["token_ids"], expected["token_ids"])
 
 
 @harness.of_the_program
