@@ -13,17 +13,17 @@ static yk_status device_error(yk_err *err, const char *what, cudaError_t rc)
 
 extern "C" yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *workspace, yk_err *err)
 {
-  int device = 0;
+  int device = 0, major = 0;
   *attn = {};
   attn->workspace = workspace;
   cudaError_t rc = cudaGetDevice(&device);
   if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&attn->n_sms, cudaDevAttrMultiProcessorCount, device);
-  if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&attn->cc_major, cudaDevAttrComputeCapabilityMajor, device);
+  if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (rc == cudaSuccess)
     rc = cudaDeviceGetAttribute(&attn->smem_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   if (rc != cudaSuccess) return device_error(err, "cannot read the device's properties", rc);
   if (attn->n_sms > MAX_BLOCKS) attn->n_sms = MAX_BLOCKS;
-  if (attn->cc_major == 9) {
+  if (major == 9) {
     cudaDriverEntryPointQueryResult found;
     rc = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &attn->encode_tensor_map, 12000, cudaEnableDefault,
                                           &found);

@@ -24,9 +24,9 @@ extern "C" {
 
 /* What the launches need to know of a device, read once. Plain data; may be copied. */
 typedef struct yk_cuda_attention {
-  int32_t n_sms, cc_major, smem_bytes; /* multiprocessors, compute capability, largest shared memory of a block */
-  void *encode_tensor_map;             /* the driver's cuTensorMapEncodeTiled; NULL where unknown */
-  void *workspace;                     /* not owned */
+  int32_t n_sms, smem_bytes; /* multiprocessors, largest shared memory of a block */
+  void *encode_tensor_map;   /* the driver's cuTensorMapEncodeTiled; NULL where unknown or no use */
+  void *workspace;           /* not owned */
 } yk_cuda_attention;
 
 /* yk_cuda_attention_init - describe the current device.

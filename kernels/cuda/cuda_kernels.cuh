@@ -74,7 +74,8 @@ __device__ inline float block_sum(float x, float *shared)
   return warp_sum(lane < n_warps ? shared[lane] : 0.0f);
 }
 
-/* Multiprocessors keep the products' division of their memory, since they can change it only when they are empty. */
+/* Launch a kernel that waits for the one before and asks for the products' division of a multiprocessor's memory, which can
+ * change only when that is empty. */
 template <typename P>
 cudaError_t launch_between_products(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
                                     const P &p)

@@ -159,8 +159,8 @@ __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t st
   }
 }
 
-/* Divisions take hundreds of cycles, of which there are plenty before the products and none to spare after them: but left to
- * itself, the compiler puts them where their results are used. */
+/* There are cycles to spare before the products and none after them: but left to itself, the compiler works things out where
+ * they are used. */
 __device__ __forceinline__ void work_out_now(int &row_tile, int &token_tile, participant &me)
 {
   asm volatile(""

@@ -22,14 +22,14 @@ struct wgmma_params {
   int k_tiles, units;
   int row_tiles, token_tiles; /* work tiles along columns and tokens */
   int full_bands;             /* of BAND_TOKEN_TILES token tiles; there may be one more */
-  yk_cuda::divider by_k_tiles, by_cuts, by_band_tiles,
-      by_last_width; /* width: token tiles of the band past the full ones */
-  int clusters;      /* of the grid */
-  int split_tiles;   /* the first tiles are cut along K ... */
-  int split_blocks;  /* ... into so many ranges ... */
-  int cuts;          /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
-  int range_units;   /* ... so many K tiles, */
-  int longer_ranges; /* the first so many one more */
+  yk_cuda::divider by_k_tiles, by_cuts, by_band_tiles;
+  yk_cuda::divider by_last_width; /* token tiles of the band past the full ones */
+  int clusters;                   /* of the grid */
+  int split_tiles;                /* the first tiles are cut along K ... */
+  int split_blocks;               /* ... into so many ranges ... */
+  int cuts;                       /* of each tile, or 0 where ranges ignore the tiles' ends: then each has ... */
+  int range_units;                /* ... so many K tiles, */
+  int longer_ranges;              /* the first so many one more */
   int x_stages, weight_stages;
   bool gate_up;
 };

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import tempfile
 
 import harness
 
@@ -26,17 +25,15 @@ def without_time(result):
 class Base(harness.Case):
     @classmethod
     def setUpClass(cls):
-        cls.models = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.models.cleanup)
-        cls.text_model = harness.make_text_model(os.path.join(cls.models.name, "text"))
+        models = harness.scratch_folder(cls.addClassCleanup)
+        cls.text_model = harness.make_text_model(os.path.join(models, "text"))
 
     def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(self.scratch.cleanup)
+        self.scratch = harness.scratch_folder(self.addCleanup)
         self.input, self.output = self.path("in.jsonl"), self.path("out.jsonl")
 
     def path(self, name):
-        return os.path.join(self.scratch.name, name)
+        return os.path.join(self.scratch, name)
 
     def write(self, lines, path=None):
         """Lines are objects, or texts as they are."""

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import struct
-import tempfile
 
 import harness
 
@@ -17,11 +16,10 @@ SHARDED = os.path.join(harness.FAMILIES, "qwen3_bf16")
 
 class Broken(harness.Case):
     def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(self.scratch.cleanup)
+        self.scratch = harness.scratch_folder(self.addCleanup)
 
     def copy(self, model=SINGLE):
-        self.folder = os.path.join(self.scratch.name, "model")
+        self.folder = os.path.join(self.scratch, "model")
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(model, self.folder)
         return self.folder

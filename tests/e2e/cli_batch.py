@@ -361,7 +361,7 @@ class Errors(Base):
 
     def test_files(self):
         self.assert_error(["batch", "-m", TINY, "/no/such/file"], "/no/such/file")
-        self.assert_error(["batch", "-m", TINY, self.scratch.name], self.scratch.name, "directory")
+        self.assert_error(["batch", "-m", TINY, self.scratch], self.scratch, "directory")
         self.write([GOOD])
         self.assert_error(["batch", "-m", TINY, self.input, "-o", "/no/such/file"], "/no/such/file")
         self.assert_error(["batch", "-m", TINY, self.input, "-o", self.input], "input and output")

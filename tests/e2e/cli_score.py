@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import tempfile
 
 import harness
 
@@ -27,10 +26,9 @@ def id_list(ids):
 class Score(harness.Case):
     @classmethod
     def setUpClass(cls):
-        cls.scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.scratch.cleanup)
-        cls.plain = harness.make_text_model(os.path.join(cls.scratch.name, "plain"))
-        cls.with_bos = harness.make_text_model(os.path.join(cls.scratch.name, "bos"), add_bos=True)
+        cls.scratch = harness.scratch_folder(cls.addClassCleanup)
+        cls.plain = harness.make_text_model(os.path.join(cls.scratch, "plain"))
+        cls.with_bos = harness.make_text_model(os.path.join(cls.scratch, "bos"), add_bos=True)
 
     def score(self, *options, model=TINY, stdin="", expect=0):
         return self.run_json("score", "--model", model, *harness.ON, "--dtype", harness.DTYPE, *options, stdin=stdin,
@@ -164,7 +162,7 @@ class Score(harness.Case):
     @harness.of_the_program
     def test_sources(self):
         by_text = self.score("--text", self.TEXT, model=self.plain)
-        path = os.path.join(self.scratch.name, "text.txt")
+        path = os.path.join(self.scratch, "text.txt")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.TEXT + "\n")
         self.assertEqual(self.score("--text-file", path, model=self.plain), by_text)

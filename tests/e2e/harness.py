@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 TESTS_DIR = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -51,6 +52,13 @@ def main():
         gate(RANKS)
     Case.yoke = os.path.abspath(sys.argv.pop(1))
     unittest.main(verbosity=2)
+
+
+def scratch_folder(add_cleanup):
+    """A new folder, until the test or class whose add_cleanup this is has ended."""
+    folder = tempfile.TemporaryDirectory()
+    add_cleanup(folder.cleanup)
+    return folder.name
 
 
 def make_text_model(folder, add_bos=False):

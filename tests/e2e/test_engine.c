@@ -219,8 +219,8 @@ static void samples_of_one_prompt_share_it(void **state)
   yk_request_options request = fixture_request(engine, ids, 64, OUTPUT);
   request.sampling.temperature = 1;
   request.sampling.has_seed = true;
-  request.sampling.seed =
-      27; /* sample 2 draws far from the borders of its tokens: rounding moves none of the first twelve */
+  /* Sample 2 draws far from the borders of its tokens: rounding moves none of the first twelve. */
+  request.sampling.seed = 27;
   for (int i = 0; i < 4; i++) {
     request.sampling.sample_index = i;
     requests[i] = fixture_submit(engine, &request);
