@@ -333,16 +333,16 @@ __device__ void combine_parts(const partial_slot<HD> *slots, int32_t first_block
   }
 }
 
-/* Count this block's part in; true in every thread of the block that was the last. */
+/* Count this block's part in; true in every thread of the block that was the last. Of one thread, the addition orders all that
+ * the block has written before and reads after: a fence, let alone two, would take longer. */
 template <typename SHARED> __device__ bool arrive_last(SHARED &s, int32_t *arrived, int32_t n_parts)
 {
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();
-    const bool last = atomicAdd(arrived, 1) == n_parts - 1;
-    if (last) *arrived = 0;
-    s.is_last = last;
-    __threadfence();
+    int32_t n_before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(n_before) : "l"(arrived) : "memory");
+    s.is_last = n_before == n_parts - 1;
+    if (s.is_last) *arrived = 0;
   }
   __syncthreads();
   return s.is_last != 0;

@@ -1,5 +1,6 @@
 /* w4a16.cu - checks of the W4A16 products' interface and the choice of path. */
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cuda/w4a16_internal.cuh"
 
@@ -56,6 +57,24 @@ extern "C" size_t yk_w4a16_workspace_bytes(const yk_w4a16_gpu *gpu, const yk_w4a
                                      : mma_workspace_bytes(*gpu, *desc, m_max);
 }
 
+using forward_function = cudaError_t (*)(const yk_w4a16_gpu &, const yk_w4a16_desc &, const yk_w4a16_call &,
+                                         cudaStream_t);
+
+static forward_function fastest_on_hopper(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
+{
+  forward_function best = wgmma_forward;
+  if (m > BATCH_TOKENS) return best;
+  double best_us = m > UNROUNDED_TOKENS ? wgmma_us(gpu, desc, m) : std::numeric_limits<double>::infinity();
+  auto consider = [&](forward_function forward, double us) {
+    if (us >= best_us) return;
+    best = forward;
+    best_us = us;
+  };
+  consider(batch_forward, batch_us(gpu, desc, m));
+  if (m <= DECODE_TOKENS) consider(decode_forward, decode_us(gpu, desc, m));
+  return best;
+}
+
 static bool is_aligned(const void *pointer, uintptr_t bytes)
 {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
@@ -72,12 +91,6 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
       !is_aligned(call->workspace, 256))
     return yk_err_set(err, YK_E_INVAL, "w4a16: weights must be 128, x and y 16, the workspace 256 bytes aligned");
-  cudaError_t error;
-  if (gpu->path == YK_W4A16_MMA)
-    error = mma_forward(*gpu, *desc, *call, stream);
-  else if (call->m > BATCH_TOKENS)
-    error = wgmma_forward(*gpu, *desc, *call, stream);
-  else if (!decode_forward(*gpu, *desc, *call, stream, &error))
-    error = batch_forward(*gpu, *desc, *call, stream);
-  return cuda_status(error, "w4a16 product", err);
+  forward_function forward = gpu->path == YK_W4A16_MMA ? mma_forward : fastest_on_hopper(*gpu, *desc, call->m);
+  return cuda_status(forward(*gpu, *desc, *call, stream), "w4a16 product", err);
 }

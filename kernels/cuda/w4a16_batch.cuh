@@ -1,4 +1,4 @@
-/* w4a16_batch.cuh - products of up to 16 tokens on Hopper, where memory is the bound and x is too much to stay.
+/* w4a16_batch.cuh - products of up to 32 tokens on Hopper, where memory is the bound and x is too much to stay.
  *
  * A unit is 16 columns: the rows of one matrix instruction. A cluster of blocks takes a range of units, each block a part
  * of their inputs: so that a block needs a part of x only, and partial sums stay within the cluster, going from one
@@ -54,18 +54,12 @@ __host__ __device__ constexpr int unit_sums_bytes(int tokens, int units)
   return units * UNIT_COLUMNS * tokens * 4;
 }
 
-/* Memory at the end of a sweep: all warps' sums, and what the cluster's blocks send of one share of a team's. */
-__host__ __device__ constexpr int finish_bytes(int tokens, int warp_units, int team_size)
-{
-  return unit_sums_bytes(tokens, MULTIPLIERS * warp_units) + unit_sums_bytes(tokens, team_size * warp_units);
-}
-
-/* Addresses in shared memory. Sums and what other blocks send lie where the ring is, empty then. */
+/* Addresses in shared memory. A sweep's sums lie where the ring is, empty then; those that the cluster's blocks send have
+ * places of their own, two sweeps' in turn: to ask whether they may be sent took a microsecond. */
 struct batch_memory {
   uint32_t x, weights, sums, received;
   uint32_t full, empty; /* barriers of the stages */
   uint32_t ring_free;   /* the sweep before is done with the ring */
-  uint32_t peers_free;  /* that of every block of the cluster may be written to */
   uint32_t received_full;
 };
 
@@ -78,12 +72,11 @@ __device__ __forceinline__ batch_memory memory_of_block(const batch_params &p, u
   s.x = memory;
   s.weights = memory + p.stages * stage_x_bytes(N);
   s.sums = memory;
-  s.received = memory + unit_sums_bytes(N, MULTIPLIERS * C);
+  s.received = memory + p.stages * stage_bytes_of(N, p.sweep_units, unit_bytes_of(GROUPS));
   s.full = barriers;
   s.empty = barriers + BATCH_STAGES * 8;
   s.ring_free = barriers + 2 * BATCH_STAGES * 8;
-  s.peers_free = s.ring_free + 8;
-  s.received_full = s.ring_free + 16;
+  s.received_full = s.ring_free + 8;
   return s;
 }
 
@@ -94,8 +87,8 @@ __device__ __forceinline__ void init_barriers(const batch_params &p, const batch
     barrier_init(s.empty + i * 8, p.team_size);
   }
   barrier_init(s.ring_free, 1);
-  barrier_init(s.peers_free, static_cast<int>(cluster_size()));
   barrier_init(s.received_full, 1);
+  barrier_init(s.received_full + 8, 1);
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
@@ -191,20 +184,6 @@ __device__ __forceinline__ void multiply_tile(uint32_t units, uint32_t x, int la
 
 /* ---- Results ------------------------------------------------------------------------------------------------------- */
 
-/* An arrival at the barrier of every block of the cluster. One warp. */
-__device__ __forceinline__ void arrive_at_all(uint32_t barrier, uint32_t n_ranks)
-{
-  uint32_t lane = threadIdx.x % 32;
-  if (lane < n_ranks)
-    asm volatile("{\n"
-                 ".reg .b32 remote;\n"
-                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-                 "}" ::"r"(barrier),
-                 "r"(lane)
-                 : "memory");
-}
-
 /* Add up sweep number `sweep`, which began at unit0. An item is what one lane holds of a unit by 8 tokens. */
 template <yk_dtype DTYPE, int N, int C>
 __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_memory &s, const block_work &w,
@@ -214,14 +193,14 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int items = p.sweep_units * UNIT_ITEMS, share = w.share_of(items);
   int n_units = min(p.sweep_units, w.unit_end - unit0);
+  uint32_t received = s.received + sweep % 2 * items * 16, received_full = s.received_full + sweep % 2 * 8;
   auto finish = [&](int item, float4 v) {
     int unit = item / UNIT_ITEMS;
     if (unit < n_units)
       store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
   };
-  if (threadIdx.x == 0) barrier_expect(s.received_full, w.n_ranks > 1 ? items * 16 : 0);
+  if (w.n_ranks > 1 && threadIdx.x == 0) barrier_expect(received_full, items * 16);
   sync_multipliers(); /* the ring is empty, and nobody reads it */
-  if (warp == 0) arrive_at_all(s.peers_free, w.n_ranks);
 #pragma unroll
   for (int c = 0; c < C; c++) {
 #pragma unroll
@@ -229,23 +208,22 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
       store_shared_sums(s.sums + (((warp * C + c) * (N / 8) + t) * 32 + lane) * 16, sum[c][t]);
   }
   sync_multipliers();
-  if (w.n_ranks > 1) barrier_wait(s.peers_free, sweep % 2);
   for (int item = threadIdx.x; item < items; item += MULTIPLIERS * 32) {
     float4 v = load_sums(s.sums + item * 16);
     for (int team = 1; team < p.n_teams; team++) add_sums(v, load_sums(s.sums + (team * items + item) * 16));
     if (w.n_ranks > 1) {
       int to = item >= share;
-      send_sums(s.received + (static_cast<int>(w.rank) * share + item - to * share) * 16, s.received_full,
+      send_sums(received + (static_cast<int>(w.rank) * share + item - to * share) * 16, received_full,
                 static_cast<uint32_t>(to), v);
     } else {
       finish(item, v);
     }
   }
   if (w.n_ranks > 1) {
-    barrier_wait(s.received_full, sweep % 2);
+    barrier_wait(received_full, sweep / 2 % 2);
     for (int i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
-      float4 v = load_sums(s.received + i * 16);
-      add_sums(v, load_sums(s.received + (share + i) * 16));
+      float4 v = load_sums(received + i * 16);
+      add_sums(v, load_sums(received + (share + i) * 16));
       finish(static_cast<int>(w.rank) * share + i, v);
     }
   }
@@ -339,8 +317,11 @@ template <yk_dtype DTYPE, int N, int C, place PLACE> batch_variant batch_variant
 template <yk_dtype DTYPE> variant_list<batch_variant> batch_variant_table()
 {
   static const batch_variant table[] = {
-      batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.430), batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.491),
-      batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.489), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.656)};
+      batch_variant_of<DTYPE, 8, 1, place::SHARED>(0.336),  batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.463),
+      batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.472),  batch_variant_of<DTYPE, 16, 1, place::SHARED>(0.432),
+      batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.513), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.529),
+      batch_variant_of<DTYPE, 24, 2, place::SHARED>(0.826), batch_variant_of<DTYPE, 24, 2, place::ALONE>(0.687),
+      batch_variant_of<DTYPE, 32, 1, place::SHARED>(0.512)};
   return list_of(table);
 }
 

@@ -1,4 +1,4 @@
-/* w4a16_batch_bf16.cu - the kernels of up to 16 tokens for bfloat16 activations. */
+/* w4a16_batch_bf16.cu - the kernels of up to 32 tokens for bfloat16 activations. */
 #include "kernels/cuda/w4a16_batch.cuh"
 
 namespace w4a16 {

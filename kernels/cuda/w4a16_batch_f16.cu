@@ -1,4 +1,4 @@
-/* w4a16_batch_f16.cu - the kernels of up to 16 tokens for float16 activations. */
+/* w4a16_batch_f16.cu - the kernels of up to 32 tokens for float16 activations. */
 #include "kernels/cuda/w4a16_batch.cuh"
 
 namespace w4a16 {

@@ -1,65 +1,71 @@
 /* w4a16_decode.cu - host side of the products of up to 8 tokens on Hopper: choice of kernel and cluster, launch. */
 #include <algorithm>
 #include <cuda.h>
+#include <limits>
 
 #include "kernels/cuda/w4a16_decode.cuh"
 
 namespace w4a16 {
 namespace {
 
-constexpr int LEAST_STAGES = 6;               /* 52 KB under way */
-constexpr int64_t MOST_X_BYTES = 20 * 1024;   /* of a block: more takes too long to reach every block */
-constexpr int64_t SHARED_X_BYTES = 12 * 1024; /* from here on a cluster that is done in one sweep had better share x */
-constexpr int64_t CLUSTER_UNITS = 4;          /* at most, since every sweep of a cluster ends with an exchange */
+constexpr int LEAST_STAGES = 6; /* 52 KB under way */
 
 struct decode_plan {
-  const decode_variant *variant;
-  int64_t cluster, clusters; /* blocks of a cluster, clusters */
+  const decode_variant *variant; /* NULL where the shape does not fit */
+  int64_t cluster, clusters;     /* blocks of a cluster, clusters */
   int stages, stage_tiles, x_pitch, shared_bytes, threads;
 };
 
-/* Units of the busiest cluster. */
-int64_t units_of_cluster(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t cluster)
+/* Stages 0 where x takes too much memory in either turn. */
+decode_plan lay_out(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, const decode_variant &v,
+                    int64_t cluster, int turn)
 {
-  return ceil_div(n_units(desc), std::min(n_units(desc), gpu.n_multiprocessors / cluster));
-}
-
-/* Blocks that share the inputs: two where one each would leave multiprocessors idle or unevenly loaded, where x is too
- * much for one, or where it is much and two are done in one sweep. One token's x is never much. */
-int64_t cluster_size_for(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
-{
-  if (gpu.n_multiprocessors < 2 || n_k_tiles(desc) < 2) return 1;
-  int64_t alone = units_of_cluster(gpu, desc, 1), both = units_of_cluster(gpu, desc, 2), x = m * desc.k * 2;
-  if (n_units(desc) < gpu.n_multiprocessors || 5 * both < 9 * alone) return 2;
-  if (m == 1) return x > 2 * MOST_X_BYTES ? 2 : 1;
-  return x > MOST_X_BYTES || (x > SHARED_X_BYTES && both <= 4) ? 2 : 1;
-}
-
-/* False where another kernel is faster, or the shape does not fit. */
-bool make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn, decode_plan *plan)
-{
-  if (m > DECODE_TOKENS) return false;
-  *plan = {};
-  plan->cluster = cluster_size_for(gpu, desc, m);
-  plan->clusters = std::min(n_units(desc), gpu.n_multiprocessors / plan->cluster);
-  int64_t tiles = ceil_div(n_k_tiles(desc), plan->cluster), x = m * (tiles * X_TILE_BYTES + X_PAD_BYTES);
-  int64_t units = units_of_cluster(gpu, desc, plan->cluster);
-  bool slow = m * tiles * X_TILE_BYTES > MOST_X_BYTES || (plan->cluster > 1 && units > CLUSTER_UNITS);
-  if (m > 1 && slow) return false;
-  variant_list<decode_variant> all = desc.dtype == YK_F16 ? decode_variants_f16() : decode_variants_bf16();
-  auto cost = [&](const decode_variant &v) { return ceil_div(units, v.units) * v.sweep_cost; };
-  plan->variant = std::min_element(all.begin(), all.end(),
-                                   [&](const decode_variant &a, const decode_variant &b) { return cost(a) < cost(b); });
-  plan->stage_tiles = static_cast<int>(ceil_div(tiles, ceil_div(tiles, MULTIPLIERS)));
-  plan->x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
-  int stage = stage_bytes_of(plan->stage_tiles, groups_per_tile(desc));
-  int64_t rest = x + sums_bytes(plan->variant->units) + received_bytes(plan->variant->units);
+  decode_plan plan = {};
+  int64_t tiles = ceil_div(n_k_tiles(desc), cluster), x = m * (tiles * X_TILE_BYTES + X_PAD_BYTES);
+  plan.variant = &v;
+  plan.cluster = cluster;
+  plan.clusters = std::min(n_units(desc), gpu.n_multiprocessors / cluster);
+  plan.stage_tiles = static_cast<int>(ceil_div(tiles, ceil_div(tiles, MULTIPLIERS)));
+  plan.x_pitch = static_cast<int>(tiles * X_TILE_BYTES + X_PAD_BYTES);
+  int stage = stage_bytes_of(plan.stage_tiles, groups_per_tile(desc));
+  int64_t rest = x + sums_bytes(v.units) + received_bytes(v.units);
   auto stages_in = [&](int64_t bytes) { return std::min<int64_t>((bytes - rest) / stage, DECODE_STAGES); };
-  if (stages_in(std::min(TURN_SHARED_BYTES[0], TURN_SHARED_BYTES[1])) < LEAST_STAGES) return false;
-  plan->stages = static_cast<int>(stages_in(TURN_SHARED_BYTES[turn]));
-  plan->shared_bytes = turn_shared_bytes(turn, static_cast<int>(rest + plan->stages * stage));
-  plan->threads = TURN_THREADS[turn];
-  return true;
+  if (stages_in(std::min(TURN_SHARED_BYTES[0], TURN_SHARED_BYTES[1])) < LEAST_STAGES) return plan;
+  plan.stages = static_cast<int>(stages_in(TURN_SHARED_BYTES[turn]));
+  plan.shared_bytes = turn_shared_bytes(turn, static_cast<int>(rest + plan.stages * stage));
+  plan.threads = TURN_THREADS[turn];
+  return plan;
+}
+
+/* Microseconds fitted together with those of the other kernels (bench/NOTES.md); one by one they mean little. */
+constexpr double START_US = 1.39;
+constexpr double SWEEP_US = 0.40;    /* end of a sweep, ... */
+constexpr double EXCHANGE_US = 0.07; /* ... and more between two blocks */
+constexpr double X_US = 0.012;       /* a token's K tile, before the first product */
+
+double cost_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, const decode_plan &plan)
+{
+  int64_t tiles = ceil_div(n_k_tiles(desc), plan.cluster), units = ceil_div(n_units(desc), plan.clusters);
+  double sweeps = static_cast<double>(ceil_div(units, plan.variant->units));
+  double busy = static_cast<double>(plan.clusters * plan.cluster) / gpu.n_multiprocessors;
+  double memory_us = static_cast<double>(tiles * units) * MEMORY_UNIT_US * busy;
+  double products_us = static_cast<double>(ceil_div(tiles, MULTIPLIERS)) * sweeps * plan.variant->tile_us;
+  return START_US + static_cast<double>(m * tiles) * X_US + std::max(memory_us, products_us) +
+         sweeps * (SWEEP_US + (plan.cluster > 1 ? EXCHANGE_US : 0.0));
+}
+
+/* The cheapest kernel and cluster. */
+decode_plan make_plan(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, int turn)
+{
+  decode_plan best = {};
+  for (const decode_variant &v : desc.dtype == YK_F16 ? decode_variants_f16() : decode_variants_bf16()) {
+    for (int64_t cluster = 1; cluster <= std::min<int64_t>({2, gpu.n_multiprocessors, n_k_tiles(desc)}); cluster++) {
+      decode_plan plan = lay_out(gpu, desc, m, v, cluster, turn);
+      if (plan.stages == 0) continue;
+      if (!best.variant || cost_us(gpu, desc, m, plan) < cost_us(gpu, desc, m, best)) best = plan;
+    }
+  }
+  return best;
 }
 
 /* Packed weights as [K tile][unit][8 bytes], a box being stage_tiles K tiles of one unit. */
@@ -85,16 +91,18 @@ cudaError_t decode_init()
   return error == cudaSuccess ? allow_shared_bytes(decode_variants_bf16()) : error;
 }
 
-bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, cudaStream_t stream,
-                    cudaError_t *error)
+double decode_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 {
-  decode_plan plan;
-  if (!make_plan(gpu, desc, call.m, call.turn, &plan)) return false;
+  decode_plan plan = make_plan(gpu, desc, m, 0);
+  return plan.variant ? cost_us(gpu, desc, m, plan) : std::numeric_limits<double>::infinity();
+}
+
+cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
+                           cudaStream_t stream)
+{
+  decode_plan plan = make_plan(gpu, desc, call.m, call.turn);
   CUtensorMap map;
-  if (!encode_weights(gpu, desc, call.packed, plan.stage_tiles, &map)) {
-    *error = cudaErrorInvalidValue;
-    return true;
-  }
+  if (!encode_weights(gpu, desc, call.packed, plan.stage_tiles, &map)) return cudaErrorInvalidValue;
   decode_params p = {};
   p.x = call.x;
   p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
@@ -105,9 +113,8 @@ bool decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk
   p.stages = plan.stages;
   p.x_pitch = plan.x_pitch;
   void *args[] = {&map, &p};
-  *error = launch_clusters(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
-                           plan.shared_bytes, args, stream);
-  return true;
+  return launch_clusters(plan.variant->kernels[groups_per_tile(desc) / 2], plan.clusters, plan.cluster, plan.threads,
+                         plan.shared_bytes, args, stream);
 }
 
 } // namespace w4a16

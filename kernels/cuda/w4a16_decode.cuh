@@ -394,18 +394,18 @@ __global__ void __maxnreg__(TURN_REGISTERS)
 /* One compiled kernel and what the host needs to choose it. */
 struct decode_variant {
   static constexpr place where = place::SHARED;
-  int units;              /* of a sweep */
-  int sweep_cost;         /* time of a sweep against those of the others, measured */
+  int units;      /* of a sweep */
+  double tile_us; /* a sweep's time for eight K tiles, one a warp, fitted together with the other costs of a plan */
   const void *kernels[3]; /* for 1, 2 and 4 groups a tile */
 };
 
 variant_list<decode_variant> decode_variants_f16();
 variant_list<decode_variant> decode_variants_bf16();
 
-template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(int sweep_cost)
+template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(double tile_us)
 {
   return {C,
-          sweep_cost,
+          tile_us,
           {reinterpret_cast<const void *>(decode_kernel<DTYPE, 1, C>),
            reinterpret_cast<const void *>(decode_kernel<DTYPE, 2, C>),
            reinterpret_cast<const void *>(decode_kernel<DTYPE, 4, C>)}};
@@ -413,8 +413,8 @@ template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(int sweep_cost
 
 template <yk_dtype DTYPE> variant_list<decode_variant> decode_variant_table()
 {
-  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(10), decode_variant_of<DTYPE, 3>(13),
-                                         decode_variant_of<DTYPE, 4>(19)};
+  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.484), decode_variant_of<DTYPE, 3>(0.634),
+                                         decode_variant_of<DTYPE, 4>(1.143)};
   return list_of(table);
 }
 

@@ -47,6 +47,7 @@ constexpr double PART_US = 0.17;          /* an exchange, for each part of a til
 constexpr double CUT_US = 0.44, CUT_BYTE_US = 38e-6;     /* and where every tile is cut alike */
 constexpr double RANGE_US = 0.49, RANGE_BYTE_US = 75e-6; /* and where ranges ignore tiles ... */
 constexpr double RANGE_PART_BYTE_US = 8e-6;              /* ... for each of up to two other parts */
+constexpr double START_US = 1.14;                        /* of any plan, against the other kernels' estimates */
 
 double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l, int clusters)
 {
@@ -64,7 +65,7 @@ double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l,
                                     ? CUT_US + bytes * CUT_BYTE_US
                                     : RANGE_US + bytes * (RANGE_BYTE_US + RANGE_PART_BYTE_US * std::min(others, 2.0)));
   }
-  return us + units * v.unit_us + ends * bytes * TILE_END_US;
+  return START_US + us + units * v.unit_us + ends * bytes * TILE_END_US;
 }
 
 /* Fill in a plan for one variant with the first split_tiles tiles cut into split_blocks ranges. */
@@ -140,6 +141,12 @@ cudaError_t wgmma_init(yk_w4a16_gpu *gpu)
   if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
   error = allow_shared_bytes(wgmma_variants_f16());
   return error == cudaSuccess ? allow_shared_bytes(wgmma_variants_bf16()) : error;
+}
+
+double wgmma_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
+{
+  plan l = make_plan(gpu, desc, m, 0);
+  return cost_us(l.variant, desc, l, gpu.n_multiprocessors / l.variant.cluster);
 }
 
 cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,

@@ -150,12 +150,14 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   fixture_close(engine);
 }
 
-/* Some of so many log-probabilities are further off than those of any smaller test. */
+/* Some of so many log-probabilities, and of so many choices, are further off than those of any smaller test: in float16 the
+ * difference of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions, whichever way the
+ * products are computed. */
 static soak_limits limits_of(const soak_options *o)
 {
   const float worst_of_many = 3;
   test_backend backend = o->rounding ? test_backend_of(YK_DEVICE_CUDA) : test_backend_chosen();
-  return (soak_limits){.margin = backend.tolerance,
+  return (soak_limits){.margin = worst_of_many * backend.tolerance,
                        .logprob = worst_of_many * backend.tolerance,
                        .rare = worst_of_many * backend.rare_tolerance};
 }
