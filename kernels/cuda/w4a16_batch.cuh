@@ -317,11 +317,11 @@ template <yk_dtype DTYPE, int N, int C, place PLACE> batch_variant batch_variant
 template <yk_dtype DTYPE> variant_list<batch_variant> batch_variant_table()
 {
   static const batch_variant table[] = {
-      batch_variant_of<DTYPE, 8, 1, place::SHARED>(0.336),  batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.463),
-      batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.472),  batch_variant_of<DTYPE, 16, 1, place::SHARED>(0.432),
-      batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.513), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.529),
-      batch_variant_of<DTYPE, 24, 2, place::SHARED>(0.826), batch_variant_of<DTYPE, 24, 2, place::ALONE>(0.687),
-      batch_variant_of<DTYPE, 32, 1, place::SHARED>(0.512)};
+      batch_variant_of<DTYPE, 8, 1, place::SHARED>(0.330),  batch_variant_of<DTYPE, 8, 2, place::SHARED>(0.458),
+      batch_variant_of<DTYPE, 8, 3, place::SHARED>(0.470),  batch_variant_of<DTYPE, 16, 1, place::SHARED>(0.338),
+      batch_variant_of<DTYPE, 16, 2, place::SHARED>(0.558), batch_variant_of<DTYPE, 16, 3, place::ALONE>(0.507),
+      batch_variant_of<DTYPE, 24, 2, place::SHARED>(0.747), batch_variant_of<DTYPE, 24, 2, place::ALONE>(0.660),
+      batch_variant_of<DTYPE, 32, 1, place::SHARED>(0.448)};
   return list_of(table);
 }
 

@@ -413,8 +413,8 @@ template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(double tile_us
 
 template <yk_dtype DTYPE> variant_list<decode_variant> decode_variant_table()
 {
-  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.484), decode_variant_of<DTYPE, 3>(0.634),
-                                         decode_variant_of<DTYPE, 4>(1.143)};
+  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.505), decode_variant_of<DTYPE, 3>(0.662),
+                                         decode_variant_of<DTYPE, 4>(1.176)};
   return list_of(table);
 }
 
