@@ -16,6 +16,7 @@
 #include "kernels/cuda/w4a16_async.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
 #include "kernels/cuda/w4a16_mma.cuh"
+#include "kernels/cuda/w4a16_raw.cuh"
 #include "kernels/cuda/w4a16_sums.cuh"
 
 namespace w4a16 {
@@ -142,17 +143,28 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const batch_pa
 
 /* ---- Products ------------------------------------------------------------------------------------------------------ */
 
+/* Whether nibbles go into the products as they are: that saves instructions for each unit, but takes a product a step for the
+ * sums of x. */
+__host__ __device__ constexpr bool takes_raw(int tokens, int warp_units)
+{
+  return tokens == 8 && warp_units > 1;
+}
+
 /* sum += 128 inputs of C units by N tokens. units: the first unit. x: this lane's row of the first matrices of a half;
  * rows are swizzled, 16-byte pieces permuted within their 128 bytes. A group's sums have registers of their own and are
  * scaled in float32, which takes fewer instructions than scaling the weights. */
 template <yk_dtype DTYPE, int GROUPS, int N, int C>
 __device__ __forceinline__ void multiply_tile(uint32_t units, uint32_t x, int lane, float (&sum)[C][N / 8][4])
 {
-  constexpr int GROUP_STEPS = 8 / GROUPS;
+  constexpr int GROUP_STEPS = 8 / GROUPS, BLOCKS = N / 8;
+  constexpr bool RAW = takes_raw(N, C);
+  using raw = raw_weights<DTYPE>;
+  const uint32_t ones[4] = {raw::ONE, raw::UPPER_ONE, raw::ONE, raw::UPPER_ONE};
   uint4 words[C];
+  uint2 scale_words[C];
   dequant<DTYPE> scales[C];
-  uint32_t b[N / 8][4];
-  float part[C][N / 8][4];
+  uint32_t b[BLOCKS][4];
+  float part[C][BLOCKS][4], x_sum[BLOCKS][4];
 #pragma unroll
   for (int step = 0; step < 8; step++) {
 #pragma unroll
@@ -160,24 +172,48 @@ __device__ __forceinline__ void multiply_tile(uint32_t units, uint32_t x, int la
       uint32_t unit = units + c * unit_bytes_of(GROUPS);
       if (step % 4 == 0) words[c] = load_shared16(unit + step / 4 * UNIT_HALF_BYTES + lane * 16);
       if (step % GROUP_STEPS) continue;
-      scales[c].load(load_shared8(unit + UNIT_NIBBLE_BYTES + step / GROUP_STEPS * UNIT_SCALE_BYTES + lane / 4 * 8));
+      scale_words[c] = load_shared8(unit + UNIT_NIBBLE_BYTES + step / GROUP_STEPS * UNIT_SCALE_BYTES + lane / 4 * 8);
+      if constexpr (!RAW) scales[c].load(scale_words[c]);
+    }
+    if (step % GROUP_STEPS == 0) {
 #pragma unroll
-      for (int i = 0; i < N / 2; i++) part[c][i / 4][i % 4] = 0.0f;
+      for (int i = 0; i < BLOCKS * 4; i++) {
+        x_sum[i / 4][i % 4] = 0.0f;
+#pragma unroll
+        for (int c = 0; c < C; c++) part[c][i / 4][i % 4] = 0.0f;
+      }
     }
     if (step % 2 == 0) {
 #pragma unroll
-      for (int t = 0; t < N / 8; t++) load_matrices(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
+      for (int t = 0; t < BLOCKS; t++) load_matrices(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
+    }
+    if constexpr (RAW) {
+#pragma unroll
+      for (int t = 0; t < BLOCKS; t++) mma_step<DTYPE>(x_sum[t], ones, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
     }
 #pragma unroll
     for (int c = 0; c < C; c++) {
       uint32_t a[4];
-      scales[c].expand_unscaled(word_at(words[c], step % 4), a);
+      if constexpr (RAW)
+        raw::expand(word_at(words[c], step % 4), a);
+      else
+        scales[c].expand_unscaled(word_at(words[c], step % 4), a);
 #pragma unroll
-      for (int t = 0; t < N / 8; t++) mma_step<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
+      for (int t = 0; t < BLOCKS; t++) mma_step<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
       if ((step + 1) % GROUP_STEPS) continue;
+      if constexpr (RAW) {
+        raw w;
+        w.load(scale_words[c]);
 #pragma unroll
-      for (int i = 0; i < N / 2; i++)
-        sum[c][i / 4][i % 4] = fmaf(scales[c].scale_of(i % 4 / 2), part[c][i / 4][i % 4], sum[c][i / 4][i % 4]);
+        for (int i = 0; i < BLOCKS * 4; i++)
+          sum[c][i / 4][i % 4] =
+              fmaf(w.scale[i % 4 / 2], fmaf(w.offset[i % 4 / 2], x_sum[i / 4][i % 4], part[c][i / 4][i % 4]),
+                   sum[c][i / 4][i % 4]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < BLOCKS * 4; i++)
+          sum[c][i / 4][i % 4] = fmaf(scales[c].scale_of(i % 4 / 2), part[c][i / 4][i % 4], sum[c][i / 4][i % 4]);
+      }
     }
   }
 }
@@ -261,6 +297,10 @@ __device__ __forceinline__ void multiply_units(const batch_params &p, const batc
       }
     }
     ahead -= w.tiles;
+    if constexpr (takes_raw(N, C)) {
+#pragma unroll
+      for (int i = 0; i < C * (N / 8); i++) raw_weights<DTYPE>::to_results(sum[i / (N / 8)][i % (N / 8)]);
+    }
     finish_sweep<DTYPE, N, C>(p, s, w, sweep, unit, sum);
   }
 }
