@@ -21,6 +21,8 @@ const check_case CHECK_CASES[] = {
     {160, 48, 160, 160, 0, 0, true, true},         {4096, 520, 4096, 4096, 0, 8, false, true},
     {12288, 4096, 128, 128, 0, 0, false, false},   {3072, 4096, 64, 128, 3136, 0, false, false},
     {2048, 4096, 256, 256, 0, 0, false, false},    {2464, 352, 32, 32, 0, 0, true, false},
+    {1024, 6144, 32, 32, 0, 0, false, false},      {1024, 24576, 64, 64, 0, 0, true, false},
+    {1024, 24576, 32, 32, 0, 0, true, false},
 };
 
 inline std::vector<part> parts_of(const check_case &c)
@@ -51,7 +53,7 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
         yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
         std::vector<int64_t> ms = tokens;
-        for (int64_t m : {3, 17, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
+        for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
         product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
         for (int64_t m : ms) {

@@ -371,7 +371,7 @@ template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(double tile_us
 
 template <yk_dtype DTYPE> variant_list<decode_variant> decode_variant_table()
 {
-  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.505), decode_variant_of<DTYPE, 3>(0.662),
+  static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.505), decode_variant_of<DTYPE, 3>(0.885),
                                          decode_variant_of<DTYPE, 4>(1.176)};
   return list_of(table);
 }
