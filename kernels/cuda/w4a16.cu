@@ -1,5 +1,4 @@
 /* w4a16.cu - checks of the W4A16 products' interface and the choice of path. */
-#include <algorithm>
 #include <limits>
 
 #include "kernels/cuda/w4a16_internal.cuh"

@@ -187,8 +187,8 @@ double batch_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 cudaError_t batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                           cudaStream_t stream);
 
-/* Any number of tokens. Its weights are rounded, the others' are not: so up to UNROUNDED_TOKENS it is not asked, and what
- * follows from few tokens does not depend on how many they are. */
+/* Any number of tokens. Its weights are rounded, the others' are not: up to UNROUNDED_TOKENS it is not asked, so that what is
+ * decoded in small batches differs by the order of sums alone. */
 constexpr int UNROUNDED_TOKENS = 16;
 size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 cudaError_t wgmma_init(yk_w4a16_gpu *gpu);
