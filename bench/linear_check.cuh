@@ -34,6 +34,11 @@ inline std::vector<part> parts_of(const check_case &c)
   return {{0, half, shift + c.n - half}, {half, c.n - half, shift}};
 }
 
+/* As if a GPU had so few multiprocessors, each block of a product of few tokens takes its units in several sweeps, which on
+ * a whole one only models of 70B do. */
+constexpr int FEW_MULTIPROCESSORS = 10;
+constexpr int64_t FEW_TOKENS = 32;
+
 /* Checks products of ms tokens and of some between, on one path or on both; prints failures and a summary. Returns whether
  * any failed. */
 inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
@@ -56,12 +61,19 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
         product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
+        yk_w4a16_gpu few = gpu;
+        few.n_multiprocessors = FEW_MULTIPROCESSORS;
+        std::vector<std::pair<yk_w4a16_gpu, int64_t>> points;
         for (int64_t m : ms) {
+          points.push_back({gpu, m});
+          if (m <= FEW_TOKENS) points.push_back({few, m});
+        }
+        for (const auto &[on, m] : points) {
           bool bias = m % 2 == 0;
-          errors e = compare(gpu, p, m, bias, false);
+          errors e = compare(on, p, m, bias, false);
           std::vector<uint16_t> first(m * p.width()), second(m * p.width());
           check(cudaMemcpy(first.data(), p.y.data, first.size() * 2, cudaMemcpyDeviceToHost), "results");
-          compare(gpu, p, m, bias, true);
+          compare(on, p, m, bias, true);
           check(cudaMemcpy(second.data(), p.y.data, second.size() * 2, cudaMemcpyDeviceToHost), "results");
           bool same = first == second,
                good = e.bad == 0 && e.normalised < tolerance(dtype, c.gate_up, m * p.width()) && same;
@@ -69,11 +81,11 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
           runs++;
           if (good) continue;
           failures++;
-          std::printf(
-              "FAIL %s k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not finite, %s\n",
-              path == YK_W4A16_MMA ? "mma" : "wgmma", (long long)c.k, (long long)c.n, (long long)c.group,
-              (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype), (long long)m, e.normalised,
-              (long long)e.bad, same ? "repeats" : "CHANGES");
+          std::printf("FAIL %s on %d k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not "
+                      "finite, %s\n",
+                      path == YK_W4A16_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
+                      (long long)c.group, (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype),
+                      (long long)m, e.normalised, (long long)e.bad, same ? "repeats" : "CHANGES");
         }
       }
     }
