@@ -252,7 +252,7 @@ inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias,
 }
 
 /* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square. More
- * where results are few and happen to cancel: of 4,000 times 8, drawn at random, one came to 1.7e-3. */
+ * where results are few and happen to cancel: of 4,000 times 8, drawn at random in an emulation, one came to 1.7e-3. */
 inline double tolerance(yk_dtype dtype, bool gate_up, int64_t n_results)
 {
   return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1) * (1 + 20 / double(n_results));

@@ -333,8 +333,8 @@ __device__ void combine_parts(const partial_slot<HD> *slots, int32_t first_block
   }
 }
 
-/* Count this block's part in; true in every thread of the block that was the last. Of one thread, the addition orders all that
- * the block has written before and reads after: a fence, let alone two, would take longer. */
+/* Count this block's part in; true in every thread of the block that was the last. The addition, of one thread, orders all that
+ * the block has written before and reads after; between two fences it took up to 0.3 us more. */
 template <typename SHARED> __device__ bool arrive_last(SHARED &s, int32_t *arrived, int32_t n_parts)
 {
   __syncthreads();

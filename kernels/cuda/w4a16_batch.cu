@@ -50,7 +50,7 @@ batch_plan lay_out(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const bat
 }
 
 /* Microseconds fitted to 3,900 plans of all three kernels, timed for 1 to 32 tokens on H200 (bench/NOTES.md), such that
- * the plans chosen are 0.3 % slower than the best on average; one by one they mean little. */
+ * the plans chosen are 0.5 % slower than the best on average; one by one they mean little. */
 constexpr double X_US = 0.98e-3;         /* a token's K tile, where every multiprocessor asks for one */
 constexpr double ALONE_US = 1.0;         /* where the next product cannot begin early */
 constexpr double SWEEP_US = 1.39;        /* end of a sweep, ... */

@@ -2,8 +2,8 @@
  *
  * A unit is 16 columns: the rows of one matrix instruction. A block takes whole units over all of its inputs; its eight
  * multiplying warps take a K tile each in turn, so that nothing is exchanged but through shared memory at the end of a
- * sweep of C units. Two blocks of a cluster cut the inputs further where x would take too long to reach every
- * multiprocessor, and send their sums into each other's shared memory. Sums are added warp by warp, then block by block:
+ * sweep of C units. Two blocks of a cluster cut the inputs further where that is estimated to be
+ * faster, and send their sums into each other's shared memory. Sums are added warp by warp, then block by block:
  * the order depends on the shapes alone.
  *
  * A ring of stages, each a unit by up to eight K tiles, is filled by four more warps, a tensor copy each in turn. That
@@ -371,6 +371,7 @@ template <yk_dtype DTYPE, int C> decode_variant decode_variant_of(double tile_us
 
 template <yk_dtype DTYPE> variant_list<decode_variant> decode_variant_table()
 {
+  /* The second by hand, a third above its fit: so qkv of one token streams its inputs, which is faster. */
   static const decode_variant table[] = {decode_variant_of<DTYPE, 2>(0.505), decode_variant_of<DTYPE, 3>(0.885),
                                          decode_variant_of<DTYPE, 4>(1.176)};
   return list_of(table);

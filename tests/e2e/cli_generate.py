@@ -165,7 +165,7 @@ class Memory(Base):
         for first in range(5, 11):
             prompts += ["--token-ids", f"{first},6,7"]
         options = ("--dtype", harness.DTYPE, "--temperature", 1, "--seed", 3, "-n", 100, "--ignore-eos")
-        # GPUs round the weights of larger steps, so that what is computed again would differ more than from what runs beside.
+        # In steps of more than 16 tokens GPUs round the weights: computed again in such a step, an answer soon parts.
         options += ("--max-num-batched-tokens", 16)
         bytes_per_token = 2 * 2 * 2 * 24 * harness.DTYPE_BYTES  # layers, K and V, KV heads, head_dim
         roomy = self.tiny(*prompts, *options)
