@@ -22,12 +22,13 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: programs, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
+# All tests: programs, products of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
 # last, once, on as many as there are.
 list_tests() {
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     if [ -x "$test" ]; then basename "$test"; fi
   done
+  if [ -x "$bin/bench_linear" ]; then echo linear_check; fi
   for n_gpus in 1 2 3 4; do
     for source in tests/e2e/test_*.c; do
       test=$(basename "$source" .c)
@@ -43,7 +44,7 @@ list_tests() {
 needs_one_gpu() {
   case $1 in
   test_soak.*) return 1 ;;
-  *.gpu1 | test_op_cuda_* | test_failures_cuda) return 0 ;;
+  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check) return 0 ;;
   *) return 1 ;;
   esac
 }
@@ -62,6 +63,10 @@ start() {
   test_soak.*) on_gpus "$n_gpus" "$bin/test_soak" --requests 10000 --threads 24 --seconds 60 --time-limit 80 ;;
   test_*.gpu*) on_gpus "$n_gpus" "$bin/${name%.gpu*}" ;;
   *.gpu*) on_gpus "$n_gpus" python3 -B "tests/e2e/${name%.gpu*}.py" "$bin/yoke" ;;
+  linear_check)
+    [ -n "$gpus" ] || exit 77
+    "$bin/bench_linear" --check
+    ;;
   cuda_*) python3 -B "tests/e2e/$name.py" "$bin/yoke" ;;
   *) "$bin/$name" ;;
   esac
