@@ -320,6 +320,11 @@ bool check_decode(const machine &m, FILE *log)
                            spread_lengths(9, 1, 900, seed)),
                     seed, log);
     }
+    for (int n : {1, 2, 8, 16, 17, 33, 64})
+      good &= check(m,
+                    decode("decode 32/8, " + std::to_string(n) + " x 600" + suffix, plain_heads(32, 8, 128), dtype, 0,
+                           std::vector<int>(n, 600)),
+                    seed++, log);
     good &= check(m, decode("decode 32/8, 1 x 1024" + suffix, plain_heads(32, 8, 128), dtype, 0, {1024}), seed++, log);
     good &=
         check(m, decode("decode 32/8, 1 x 20000" + suffix, plain_heads(32, 8, 128), dtype, 0, {20000}), seed++, log);
@@ -457,6 +462,11 @@ std::vector<timed> timed_cases()
   v.push_back({even(1, 8192), 0, ""});
   v.push_back({even(1, 65536), 0, ""});
   v.push_back({even(8, 1024), 0, ""});
+  v.push_back({even(1, 600), 0, ""});
+  v.push_back({even(8, 650), 0, ""});
+  v.push_back({even(32, 600), 0, ""});
+  v.push_back({even(64, 600), 0, ""});
+  v.push_back({decode("decode 8 x 100..1000 uneven", h, YK_F16, 0, spread_lengths(8, 100, 1000, 3)), 0, ""});
   v.push_back({even(64, 1024), 0, ""});
   v.push_back({even(128, 1024), 3.9, "TB/s"});
   v.push_back({even(256, 1024), 0, ""});

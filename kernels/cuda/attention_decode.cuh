@@ -1,8 +1,8 @@
 /* attention_decode.cuh - one query row per sequence against its paged keys and values, at the speed of memory.
  *
  * Work: an item is one (sequence, KV head, chunk of at most 8 * N_TILES query heads). All pages of all items form one
- * line, sequences outermost; block c takes the c-th equal piece of it, whatever the lengths are. Every block finds its
- * piece itself from kv_tokens, so the launch depends on no length. An item that spans blocks leaves f32 partials; the
+ * line, sequences outermost, of which block c takes the c-th part (share_of_block). Every block finds its
+ * share itself from kv_tokens, so the launch depends on no length. An item that spans blocks leaves f32 partials; the
  * block that completes the count adds them in block order.
  *
  * Inside a block each warp owns a ring of pages in shared memory that it fills and drains alone, running ahead across
@@ -368,18 +368,18 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
   }
   prefetch_tables(p);
   const int32_t n_units = p.heads.n_kv_heads * n_chunks;
-  const int32_t n_pages = lay_out_pages(s, p, n_units);
-  const int32_t piece = max((n_pages + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x, DECODE_MIN_PAGES);
-  const int32_t begin = min((int64_t)blockIdx.x * piece, (int64_t)n_pages), end = min(begin + piece, n_pages);
+  const page_line line = lay_out_pages(s, p, n_units);
+  const block_share share = share_of_block(s, p, line, n_units);
+  const int32_t begin = share.begin, end = share.end;
 
-  ring pages = {p, s, slots, s.full[warp], n_chunks, n_stages, begin + warp, end, 0, 0, 0, 0, 0};
+  ring pages = {p, s, slots, s.full[warp], line.n_seqs, n_chunks, n_stages, begin + warp, end, 0, 0, 0, 0, 0};
   if (pages.first < end) pages.look_up_32();
   wait_for_previous_kernel();
   for (int i = 0; i < n_stages; i++) pages.issue();
 
   partial_slot<HD> *slots_of_parts = (partial_slot<HD> *)p.partials;
-  int32_t mine = begin + warp; /* the warp's next page */
-  int32_t seq = begin < end ? find_seq(s.first_page, p.n_seqs, begin) : 0;
+  int32_t mine = begin + warp;                                                /* the warp's next page */
+  int32_t seq = begin < end ? find_seq(s.first_page, line.n_seqs, begin) : 0; /* its place on the line */
   for (int32_t at = begin; at < end;) {
     while (at >= s.first_page[seq + 1]) seq++;
     const int32_t kv = s.kv_tokens[seq], n_item = pages_of(p, kv), visible = first_visible(p, kv);
@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
       T *y = (T *)p.y + s.row[seq] * p.y_stride + (int64_t)heads.begin * HD;
       const bool whole = at == item_begin && stop == item_end;
       merge_warps<T, HD>(s, y, n_heads, whole ? nullptr : slots_of_parts + 2 * blockIdx.x + (at == item_begin));
-      const int32_t first_block = item_begin / piece, n_parts = (item_end - 1) / piece - first_block + 1;
+      const int32_t first_block = share.first_block(item_begin), n_parts = share.n_blocks(item_begin, item_end);
       if (!whole && arrive_last(s, &p.head->arrived[first_block], n_parts))
         combine_parts<T, HD, N_TILES == 1 ? 16 : 8>(slots_of_parts, first_block, n_parts, y, n_heads);
     }

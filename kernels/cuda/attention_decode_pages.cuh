@@ -11,8 +11,18 @@ constexpr int DECODE_WARPS = 8;
 constexpr int DECODE_THREADS = DECODE_WARPS * 32;
 constexpr int DECODE_MAX_STAGES = 16;
 
-/* A block's piece is at least this many pages, so that tiny steps do not drown in partials. */
+/* A block's share is at least this many pages, so that tiny steps do not drown in partials. */
 constexpr int DECODE_MIN_PAGES = 4;
+
+/* A block that ends one item and begins another has done late. Shares that begin and end with items, or equal parts of them, may
+ * be longer by so many pages. */
+constexpr int DECODE_SLACK_PAGES = 20;
+
+/* The line of pages, or a part of it. */
+struct page_line {
+  int32_t n_pages, n_seqs;
+  int32_t longest; /* pages of the longest item */
+};
 
 /* Shared memory besides the ring. */
 template <int HD, int N_TILES> struct decode_shared {
@@ -20,10 +30,11 @@ template <int HD, int N_TILES> struct decode_shared {
   alignas(16) float o[DECODE_WARPS][N_HEADS][HD];
   float m[DECODE_WARPS][N_HEADS], l[DECODE_WARPS][N_HEADS];
   uint64_t full[DECODE_WARPS][DECODE_MAX_STAGES];
-  int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* place of each sequence on the line of pages */
+  int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* place of each sequence with one row on the line of pages */
   int32_t kv_tokens[MAX_SEQS_PER_LAUNCH];
   int32_t row[MAX_SEQS_PER_LAUNCH];
-  int32_t warp_sum[DECODE_WARPS];
+  int32_t seq[MAX_SEQS_PER_LAUNCH]; /* its number in the step */
+  page_line of_warp[DECODE_WARPS];
   int32_t is_last;
 };
 
@@ -44,7 +55,7 @@ __device__ __forceinline__ int32_t pages_of(const params &p, int32_t kv_tokens)
   return (kv_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_visible(p, kv_tokens) / PAGE_TOKENS;
 }
 
-/* The sequence whose pages contain index, by bisection over [n_seqs + 1] ascending starts. */
+/* The place of the sequence whose pages contain index, by bisection over [n_seqs + 1] ascending starts. */
 __device__ __forceinline__ int32_t find_seq(const int32_t *first_page, int32_t n_seqs, int32_t index)
 {
   int32_t low = 0, high = n_seqs;
@@ -73,36 +84,102 @@ __device__ __forceinline__ void prefetch_tables(const params &p)
   if (n_values <= 64 * 1024) prefetch_line(p.block_tables, n_values, line);
 }
 
-/* Fill the shared tables; returns the total number of pages. */
-template <typename SHARED> __device__ int32_t lay_out_pages(SHARED &s, const params &p, int32_t n_units)
+/* Fill the shared tables. */
+template <typename SHARED> __device__ page_line lay_out_pages(SHARED &s, const params &p, int32_t n_units)
 {
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-  int32_t total = 0;
+  page_line line = {0, 0, 0};
   for (int32_t base = 0; base < p.n_seqs; base += DECODE_THREADS) {
-    int32_t seq = base + tid, pages = 0;
+    int32_t seq = base + tid, row = 0, kv = 0, pages = 0;
     if (seq < p.n_seqs) {
-      int32_t row = p.row_starts[seq], n_rows = p.row_starts[seq + 1] - row, kv = p.kv_tokens[seq];
-      s.row[seq] = row;
-      s.kv_tokens[seq] = kv;
-      pages = n_rows == 1 && kv > 0 ? pages_of(p, kv) * n_units : 0;
+      row = p.row_starts[seq];
+      kv = p.kv_tokens[seq];
+      if (p.row_starts[seq + 1] - row == 1 && kv > 0) pages = pages_of(p, kv);
     }
-    int32_t sum = pages;
+    const uint32_t taken = __ballot_sync(~0u, pages > 0);
+    const int32_t longest = __reduce_max_sync(~0u, pages);
+    int32_t sum = pages * n_units;
     for (int offset = 1; offset < 32; offset *= 2) {
       int32_t before = __shfl_up_sync(~0u, sum, offset);
       if (lane >= offset) sum += before;
     }
-    if (lane == 31) s.warp_sum[warp] = sum;
+    if (lane == 31) s.of_warp[warp] = {sum, __popc(taken), longest};
     __syncthreads();
+    int32_t first = line.n_pages + sum - pages * n_units, place = line.n_seqs + __popc(taken & ((1u << lane) - 1));
     for (int w = 0; w < DECODE_WARPS; w++) {
-      if (w < warp) sum += s.warp_sum[w];
+      const page_line part = s.of_warp[w];
+      if (w < warp) first += part.n_pages, place += part.n_seqs;
+      line = {line.n_pages + part.n_pages, line.n_seqs + part.n_seqs, max(line.longest, part.longest)};
     }
-    if (seq < p.n_seqs) s.first_page[seq] = total + sum - pages;
-    for (int w = 0; w < DECODE_WARPS; w++) total += s.warp_sum[w];
+    if (pages > 0) {
+      s.first_page[place] = first;
+      s.kv_tokens[place] = kv;
+      s.row[place] = row;
+      s.seq[place] = seq;
+    }
     __syncthreads();
   }
-  if (tid == 0) s.first_page[p.n_seqs] = total;
+  if (tid == 0) s.first_page[line.n_seqs] = line.n_pages;
   __syncthreads();
-  return total;
+  return line;
+}
+
+/* a / b in about half the time; exact for 0 <= a < 2^20. */
+__device__ __forceinline__ int32_t divide_small(int32_t a, int32_t b)
+{
+  return static_cast<int32_t>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
+}
+
+/* Which pages of the line are this block's. */
+struct block_share {
+  int32_t begin, end;
+  int32_t piece;       /* pages of every block, where these are all alike; else 0 */
+  int32_t part, parts; /* else: which part of an item, of how many; 0 of 1: whole ones */
+
+  /* The first of the blocks that share an item's pages, and how many these are. */
+  __device__ int32_t first_block(int32_t item_begin) const
+  {
+    return piece ? item_begin / piece : static_cast<int32_t>(blockIdx.x) - part;
+  }
+
+  __device__ int32_t n_blocks(int32_t item_begin, int32_t item_end) const
+  {
+    return piece ? (item_end - 1) / piece - item_begin / piece + 1 : parts;
+  }
+};
+
+/* Every block takes the same number of whole items, or the same part of one, where no block gets much more than its share by
+ * that; else the line is cut into equal pieces. */
+template <typename SHARED>
+__device__ block_share share_of_block(const SHARED &s, const params &p, const page_line &line, int32_t n_units)
+{
+  const int32_t n_blocks = gridDim.x, c = blockIdx.x, n_items = line.n_seqs * n_units;
+  if (n_items == 0) return {0, 0, 1, 0, 1};
+  const int32_t piece = max((line.n_pages + n_blocks - 1) / n_blocks, DECODE_MIN_PAGES);
+  const int32_t limit = piece + DECODE_SLACK_PAGES;
+  auto first_of = [&](int32_t item) {
+    if (item >= n_items) return line.n_pages;
+    const int32_t place = divide_small(item, n_units);
+    return s.first_page[place] + (item - place * n_units) * pages_of(p, s.kv_tokens[place]);
+  };
+  if (n_items > n_blocks) {
+    const int32_t items = divide_small(n_items + n_blocks - 1, n_blocks);
+    if (items * line.longest <= limit) return {first_of(c * items), first_of((c + 1) * items), 0, 0, 1};
+  } else {
+    const int32_t most = min(divide_small(n_blocks, n_items), (line.longest + DECODE_MIN_PAGES - 1) / DECODE_MIN_PAGES);
+    if (divide_small(line.longest + most - 1, most) <= limit) {
+      const int32_t item = divide_small(c, most), part = c - item * most;
+      if (item >= n_items) return {0, 0, 0, 0, 1};
+      const int32_t first = first_of(item), n_pages = first_of(item + 1) - first;
+      const int32_t parts = min(most, (n_pages + DECODE_MIN_PAGES - 1) / DECODE_MIN_PAGES);
+      if (part >= parts) return {0, 0, 0, 0, 1};
+      const int32_t each = divide_small(n_pages, parts), longer = n_pages - each * parts;
+      const int32_t begin = first + part * each + min(part, longer);
+      return {begin, begin + each + (part < longer ? 1 : 0), 0, part, parts};
+    }
+  }
+  const int32_t begin = min(static_cast<int64_t>(c) * piece, static_cast<int64_t>(line.n_pages));
+  return {begin, min(begin + piece, line.n_pages), piece, 0, 1};
 }
 
 /* One warp's supply of pages: page number n of the warp is page first + n * DECODE_WARPS of the line. */
@@ -113,7 +190,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
   SHARED &s;
   char *slots; /* [n_stages][K page, V page] */
   uint64_t *full;
-  int32_t n_chunks, n_stages, first, end;
+  int32_t n_seqs, n_chunks, n_stages, first, end;
   int32_t n_issued, issue_stage, stage;
   uint32_t phase;
   int32_t ahead; /* lane i: physical page of the i-th page of the current 32 */
@@ -123,11 +200,11 @@ template <typename T, int HD, typename SHARED> struct page_ring {
     int32_t index = first + (n_issued + (int32_t)(threadIdx.x % 32)) * DECODE_WARPS;
     ahead = 0;
     if (index >= end) return;
-    int32_t seq = find_seq(s.first_page, p.n_seqs, index);
-    int32_t kv = s.kv_tokens[seq], n_pages = pages_of(p, kv);
-    int32_t within = index - s.first_page[seq], unit = within / n_pages;
+    int32_t place = find_seq(s.first_page, n_seqs, index);
+    int32_t kv = s.kv_tokens[place], n_pages = pages_of(p, kv);
+    int32_t within = index - s.first_page[place], unit = within / n_pages;
     int32_t logical = first_visible(p, kv) / PAGE_TOKENS + within - unit * n_pages;
-    int32_t block = p.block_tables[(int64_t)seq * p.block_table_stride + logical];
+    int32_t block = p.block_tables[(int64_t)s.seq[place] * p.block_table_stride + logical];
     ahead = block * p.heads.n_kv_heads + unit / n_chunks;
   }
 
