@@ -466,7 +466,10 @@ std::vector<timed> timed_cases()
   v.push_back({even(8, 650), 0, ""});
   v.push_back({even(32, 600), 0, ""});
   v.push_back({even(64, 600), 0, ""});
-  v.push_back({decode("decode 8 x 100..1000 uneven", h, YK_F16, 0, spread_lengths(8, 100, 1000, 3)), 0, ""});
+  for (int n : {2, 8, 16, 32, 64, 128})
+    v.push_back(
+        {decode("decode " + std::to_string(n) + " x 100..1000 uneven", h, YK_F16, 0, spread_lengths(n, 100, 1000, 3)),
+         0, ""});
   v.push_back({even(64, 1024), 0, ""});
   v.push_back({even(128, 1024), 3.9, "TB/s"});
   v.push_back({even(256, 1024), 0, ""});

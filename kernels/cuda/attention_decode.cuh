@@ -29,14 +29,15 @@ template <typename T, int HD, int N_TILES> struct decode_state {
   float o[N_TILES][N_D16][4];
   float m[N_TILES][2], l[N_TILES][2];
 
-  __device__ void start(const params &p, int64_t row, int32_t head_begin, int32_t n_heads)
+  /* Ask for the item's queries. */
+  __device__ void load_queries(const params &p, const decode_item &item)
   {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
       int32_t head = tile * 8 + g;
-      bool valid = head < n_heads;
-      const T *src = (const T *)p.q + row * p.q_stride + (int64_t)(head_begin + head) * HD;
+      bool valid = head < item.n_heads;
+      const T *src = (const T *)p.q + item.row * p.q_stride + (int64_t)(item.head_begin + head) * HD;
 #pragma unroll
       for (int j = 0; j < N_K32; j++) {
         uint4 v = valid ? *(const uint4 *)(src + j * 32 + t * 8) : make_uint4(0, 0, 0, 0);
@@ -50,6 +51,13 @@ template <typename T, int HD, int N_TILES> struct decode_state {
         q[tile][N_K16 - 1][0] = v.x;
         q[tile][N_K16 - 1][1] = v.y;
       }
+    }
+  }
+
+  __device__ void start()
+  {
+#pragma unroll
+    for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
       for (int i = 0; i < N_D16; i++) {
 #pragma unroll
@@ -333,19 +341,31 @@ __device__ void combine_parts(const partial_slot<HD> *slots, int32_t first_block
   }
 }
 
-/* Count this block's part in; true in every thread of the block that was the last. The addition, of one thread, orders all that
- * the block has written before and reads after; between two fences it took up to 0.3 us more. */
-template <typename SHARED> __device__ bool arrive_last(SHARED &s, int32_t *arrived, int32_t n_parts)
+/* An item of which this block has left a part. */
+template <typename T> struct unfinished_item {
+  int32_t first_block, n_parts; /* n_parts 0: there is none */
+  int32_t n_heads;
+  T *y;
+};
+
+/* Count this block's parts in, after a barrier; s.is_last tells every thread of which items it was the last. The addition, of
+ * one thread, orders all that the block has written before and reads after; between two fences it took up to 0.3 us more. */
+template <typename T, typename SHARED>
+__device__ void arrive(SHARED &s, const unfinished_item<T> (&items)[2], int32_t *arrived)
 {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    int32_t n_before;
-    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(n_before) : "l"(arrived) : "memory");
-    s.is_last = n_before == n_parts - 1;
-    if (s.is_last) *arrived = 0;
+  if (threadIdx.x % 32 == 0 && threadIdx.x < 2 * 32) {
+    const unfinished_item<T> item = threadIdx.x ? items[1] : items[0];
+    int32_t n_before = -2;
+    if (item.n_parts > 0)
+      asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
+                   : "=r"(n_before)
+                   : "l"(arrived + item.first_block)
+                   : "memory");
+    const bool is_last = n_before == item.n_parts - 1;
+    s.is_last[threadIdx.x / 32] = is_last;
+    if (is_last) arrived[item.first_block] = 0;
   }
   __syncthreads();
-  return s.is_last != 0;
 }
 
 template <typename T, int HD, int N_TILES>
@@ -374,42 +394,51 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
 
   ring pages = {p, s, slots, s.full[warp], line.n_seqs, n_chunks, n_stages, begin + warp, end, 0, 0, 0, 0, 0};
   if (pages.first < end) pages.look_up_32();
+  decode_item item = {};
+  if (begin < end) item = item_at<shared::N_HEADS>(s, p, n_chunks, begin, find_seq(s.first_page, line.n_seqs, begin));
+  decode_state<T, HD, N_TILES> state;
   wait_for_previous_kernel();
+  if (begin < end) state.load_queries(p, item); /* before the copies, each of which takes a while to ask for */
   for (int i = 0; i < n_stages; i++) pages.issue();
 
   partial_slot<HD> *slots_of_parts = (partial_slot<HD> *)p.partials;
-  int32_t mine = begin + warp;                                                /* the warp's next page */
-  int32_t seq = begin < end ? find_seq(s.first_page, line.n_seqs, begin) : 0; /* its place on the line */
+  unfinished_item<T> unfinished[2] = {}; /* begun by an earlier block, or by this one */
+  int32_t mine = begin + warp;           /* the warp's next page */
   for (int32_t at = begin; at < end;) {
-    while (at >= s.first_page[seq + 1]) seq++;
-    const int32_t kv = s.kv_tokens[seq], n_item = pages_of(p, kv), visible = first_visible(p, kv);
-    const int32_t unit = (at - s.first_page[seq]) / n_item;
-    const int32_t item_begin = s.first_page[seq] + unit * n_item, item_end = item_begin + n_item;
-    const int32_t stop = min(item_end, end);
-    head_range heads = q_heads_of(p.heads, unit / n_chunks);
-    heads.begin += unit % n_chunks * shared::N_HEADS;
-    const int32_t n_heads = min(heads.end - heads.begin, shared::N_HEADS);
-
-    decode_state<T, HD, N_TILES> state;
-    state.start(p, s.row[seq], heads.begin, n_heads);
-    const int32_t line_token = (visible / PAGE_TOKENS - item_begin) * PAGE_TOKENS; /* token of the line's page 0 */
+    const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
+    const int32_t line_token = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* token of the line's page 0 */
+    state.start();
     for (; mine + DECODE_WARPS < stop; mine += 2 * DECODE_WARPS)
-      state.template take<2>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, kv);
+      state.template take<2>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, item.kv_tokens);
     for (; mine < stop; mine += DECODE_WARPS)
-      state.template take<1>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, kv);
+      state.template take<1>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, item.kv_tokens);
     if (stop == end) let_next_kernel_start();
     state.store(s);
+    const decode_item done = item;
+    if (stop < end) {
+      item = item_at<shared::N_HEADS>(s, p, n_chunks, stop, item.place);
+      state.load_queries(p, item);
+    }
     __syncthreads();
-    if (n_heads > 0) {
-      T *y = (T *)p.y + s.row[seq] * p.y_stride + (int64_t)heads.begin * HD;
-      const bool whole = at == item_begin && stop == item_end;
-      merge_warps<T, HD>(s, y, n_heads, whole ? nullptr : slots_of_parts + 2 * blockIdx.x + (at == item_begin));
-      const int32_t first_block = share.first_block(item_begin), n_parts = share.n_blocks(item_begin, item_end);
-      if (!whole && arrive_last(s, &p.head->arrived[first_block], n_parts))
-        combine_parts<T, HD, N_TILES == 1 ? 16 : 8>(slots_of_parts, first_block, n_parts, y, n_heads);
+    if (done.n_heads > 0) {
+      T *y = (T *)p.y + done.row * p.y_stride + (int64_t)done.head_begin * HD;
+      const bool begins = at == done.begin, whole = begins && stop == done.end;
+      merge_warps<T, HD>(s, y, done.n_heads, whole ? nullptr : slots_of_parts + 2 * blockIdx.x + begins);
+      const unfinished_item<T> part = {share.first_block(done.begin), share.n_blocks(done.begin, done.end),
+                                       done.n_heads, y};
+      if (!whole && begins) unfinished[1] = part;
+      if (!whole && !begins) unfinished[0] = part;
     }
     __syncthreads();
     at = stop;
+  }
+  if (unfinished[0].n_parts == 0 && unfinished[1].n_parts == 0) return;
+  arrive(s, unfinished, p.head->arrived);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const unfinished_item<T> &u = unfinished[i];
+    if (s.is_last[i])
+      combine_parts<T, HD, N_TILES == 1 ? 16 : 8>(slots_of_parts, u.first_block, u.n_parts, u.y, u.n_heads);
   }
 }
 

@@ -14,9 +14,9 @@ constexpr int DECODE_MAX_STAGES = 16;
 /* A block's share is at least this many pages, so that tiny steps do not drown in partials. */
 constexpr int DECODE_MIN_PAGES = 4;
 
-/* A block that ends one item and begins another has done late. Shares that begin and end with items, or equal parts of them, may
- * be longer by so many pages. */
-constexpr int DECODE_SLACK_PAGES = 20;
+/* To end one item and begin another takes a block as long as so many pages. Shares that begin and end with items, or equal parts
+ * of them, may be longer by that. */
+constexpr int DECODE_SLACK_PAGES = 32;
 
 /* The line of pages, or a part of it. */
 struct page_line {
@@ -35,7 +35,7 @@ template <int HD, int N_TILES> struct decode_shared {
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* its number in the step */
   page_line of_warp[DECODE_WARPS];
-  int32_t is_last;
+  int32_t is_last[2];
 };
 
 /* A block's partial result of an item: maximum and sum of every head, then o. Two slots a block: for the item that it
@@ -180,6 +180,26 @@ __device__ block_share share_of_block(const SHARED &s, const params &p, const pa
   }
   const int32_t begin = min(static_cast<int64_t>(c) * piece, static_cast<int64_t>(line.n_pages));
   return {begin, min(begin + piece, line.n_pages), piece, 0, 1};
+}
+
+/* One item as it lies on the line of pages. */
+struct decode_item {
+  int32_t place, kv_tokens; /* of its sequence */
+  int32_t begin, end;       /* pages */
+  int32_t head_begin, n_heads;
+  int64_t row;
+};
+
+/* The item of page `at`; of no sequence before `place`. */
+template <int N_HEADS, typename SHARED>
+__device__ decode_item item_at(const SHARED &s, const params &p, int32_t n_chunks, int32_t at, int32_t place)
+{
+  while (at >= s.first_page[place + 1]) place++;
+  const int32_t kv = s.kv_tokens[place], n_pages = pages_of(p, kv), unit = (at - s.first_page[place]) / n_pages;
+  const int32_t begin = s.first_page[place] + unit * n_pages;
+  head_range heads = q_heads_of(p.heads, unit / n_chunks);
+  heads.begin += unit % n_chunks * N_HEADS;
+  return {place, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[place]};
 }
 
 /* One warp's supply of pages: page number n of the warp is page first + n * DECODE_WARPS of the line. */
