@@ -1,6 +1,6 @@
 /* bench_model.c - a whole model, end to end: prefill and decode rates at several batch sizes, through the public
- * interface alone. Prompts are random token ids, outputs are greedy and ignore end-of-sequence, so that every run does
- * the same work.                                                                                                     */
+ * interface alone. Prompts are random token ids, outputs are greedy unless asked otherwise and ignore end-of-sequence, so that
+ * every run does the same work.                                                                                      */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,8 @@ typedef struct options {
   int32_t *batches; /* [n_batches], owned */
   size_t n_batches;
   int32_t prompt_tokens, output_tokens, repeats;
+  double temperature, top_p;
+  int32_t top_k;
   const char *json_path;
 } options;
 
@@ -81,6 +83,11 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .max = MAX_TOKENS},
       {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs of each batch after one that is not counted",
        .min = 1, .max = MAX_REPEATS},
+      {"temperature", NULL, YK_OPTION_NUMBER, &o->temperature, "T", .help = "0 takes the likeliest token", .max = 100},
+      {"top-k", NULL, YK_OPTION_INT, &o->top_k, "K", .help = "draw from the K likeliest tokens; 0: from all",
+       .max = INT32_MAX},
+      {"top-p", NULL, YK_OPTION_NUMBER, &o->top_p, "P", .help = "draw from the likeliest tokens that together reach P",
+       .max = 1, .above_min = true},
       {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE",
        .help = "write the figures with their spread (max - min)"},
   };
@@ -104,7 +111,9 @@ static yk_status submit(yk_engine *engine, const options *o, uint64_t seed, int3
   yk_request_options_init(engine, &request);
   request.ids = ids;
   request.n_ids = (size_t)o->prompt_tokens;
-  request.sampling.temperature = 0;
+  request.sampling.temperature = (float)o->temperature;
+  request.sampling.top_k = o->top_k;
+  request.sampling.top_p = (float)o->top_p;
   request.sampling.max_tokens = o->output_tokens;
   request.sampling.ignore_eos = true;
   return yk_engine_submit(engine, &request, out, err);
@@ -201,9 +210,10 @@ static json_t *report_of(const yk_engine *engine, const options *o, json_t *resu
 {
   yk_engine_info info;
   yk_engine_get_info(engine, &info);
-  return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:O}", "model", o->model.model_dir, "device", info.device,
-                   "ranks", info.n_ranks, "dtype", info.dtype, "prompt_tokens", o->prompt_tokens, "output_tokens",
-                   o->output_tokens, "load_s", info.load_s, "points", results);
+  return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:i, s:f, s:f, s:O}", "model", o->model.model_dir, "device",
+                   info.device, "ranks", info.n_ranks, "dtype", info.dtype, "prompt_tokens", o->prompt_tokens,
+                   "output_tokens", o->output_tokens, "temperature", o->temperature, "top_k", o->top_k, "top_p",
+                   o->top_p, "load_s", info.load_s, "points", results);
 }
 
 static yk_status bench(const options *o, const yk_engine_options *engine_options, yk_err *err)
@@ -223,7 +233,7 @@ static yk_status bench(const options *o, const yk_engine_options *engine_options
 
 int main(int argc, char **argv)
 {
-  options o = {.prompt_tokens = 32, .output_tokens = 32, .repeats = 3};
+  options o = {.prompt_tokens = 32, .output_tokens = 32, .repeats = 3, .top_p = 1};
   yk_engine_options engine;
   yk_err err = YK_ERR_INIT;
   int exit_code = YK_EXIT_OK;
