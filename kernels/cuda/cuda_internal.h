@@ -179,7 +179,7 @@ typedef struct yk_cuda_finish_args {
 } yk_cuda_finish_args;
 cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cudaStream_t stream);
 
-/* cuda_sample_rows.cu: one row a block. */
+/* cuda_sample_rows.cu */
 typedef struct yk_cuda_sample_launch {
   float *logits; /* as in yk_sample_args; unchanged once the launch is over */
   int32_t n_rows, n_shards, shard_stride;

@@ -1,20 +1,25 @@
-/* cuda_sample_rows.cu - choosing one token per row, one block a row. The definition is that of kernels/cpu/cpu_sample.c.
+/* cuda_sample_rows.cu - choosing one token per row. The definition is that of kernels/cpu/cpu_sample.c.
  *
- * What top_k and top_p keep ends at one logit, found digit by digit in an order-preserving integer key: a histogram of
- * 11, 11 and 10 bits over those that share the digits before. Counts and weights are integers there (weights in units of
- * 2^-41, as three limbs of 14 bits, so that 32-bit atomics suffice), hence the same whatever the order of arrival. The
- * draw runs over sums of segments of neighbouring ids in float64, in a fixed order.                                   */
+ * A team of blocks takes a row, each a slice of its ids. What top_k and top_p keep ends at one logit, found by a histogram over
+ * the distance from the largest and then, among those of its bin, digit by digit in an order-preserving integer key: 11, 11 and
+ * 10 bits over those that share the digits before. Counts and weights are integers there (weights in units of 2^-41, as three
+ * limbs of 14 bits, so that 32-bit atomics suffice), hence the same whatever the order of arrival. The draw runs over sums of
+ * segments of neighbouring ids in float64, in a fixed order.                                                          */
 #include "base/rng.h"
 #include "kernels/cuda/cuda_kernels.cuh"
+#include "kernels/cuda/cuda_sample_team.cuh"
 
 using namespace yk_cuda;
 
 namespace {
 
-constexpr int THREADS = 1024;
+constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / WARP;
-constexpr int LOADS = 4; /* logits that a thread asks for at once */
+constexpr int LOADS = 8; /* logits that a thread asks for at once */
+constexpr int CLUSTER =
+    8; /* blocks of a team where there are clusters; a slice of any vocabulary fits their shared memory */
 constexpr int N_BINS = 2048;
+constexpr float BINS_PER_NAT = 64.0f; /* the last bin takes all beyond 32 nats, weights below 1e-13 */
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr float WEIGHT_UNITS = 2199023255552.0f; /* 2^41 */
 constexpr int MAX_SEGMENTS = 1024;
@@ -31,14 +36,22 @@ template <typename S> struct stop {
   int32_t at;
 };
 
-struct shared_state {
+/* What a block tells the others of its slice; each exchange uses some of it. */
+struct message {
+  best highest;
+  int32_t is_bad, at, id;
+  unsigned long long units;
+  double sum;
+};
+
+template <int TEAM> struct shared_state {
+  static constexpr int RANGE = N_BINS / TEAM; /* bins whose sums over the team a block works out, by falling key */
   uint32_t bins[N_LIMBS][N_BINS];
+  unsigned long long totals[TEAM == 1 ? 1 : RANGE]; /* a block alone has them in bins */
   double segments[MAX_SEGMENTS];
   double warp_sums[WARPS];
   best warp_bests[WARPS];
-  stop<unsigned long long> counted;
-  stop<double> drawn;
-  int32_t token_id;
+  team_inbox<TEAM, message> inbox;
 };
 
 /* A row, and what has been decided of it so far. */
@@ -47,7 +60,10 @@ struct row_view {
   const yk_cuda_sample_row *params;
   const uint32_t *counts; /* of the row's slot while penalties apply, else NULL */
   int64_t row;
-  int32_t n;                  /* ids */
+  int32_t n;          /* ids */
+  int32_t begin, end; /* this block's slice of them */
+  float *slice;       /* [end - begin] scaled logits in shared memory; a block alone has no room and works them out */
+  int turn;           /* of the team's messages */
   float temperature, maximum; /* maximum: of the scaled logits */
   uint32_t lowest_key;        /* top_k keeps keys from here */
   uint32_t last_key;          /* top_p keeps greater keys, and of this key the ids up to last_id */
@@ -79,22 +95,41 @@ __device__ float penalised(const row_view &v, int32_t id, float logit)
   return __fsub_rn(logit, p.presence_penalty);
 }
 
-/* f(id, logit) for every id of the row, each by one thread, penalties applied where they are on. */
+/* f(id, logit) for every id of the slice, each by one thread, penalties applied where they are on. */
 template <typename F> __device__ void for_each_logit(const row_view &v, F f)
 {
   for (int32_t s = 0; s < v.a->n_shards; s++) {
-    const float *logits = shard_row(v, s);
-    const int32_t first = v.a->shard_first[s], n = v.a->shard_first[s + 1] - first;
-    for (int32_t i = threadIdx.x; i < n; i += THREADS * LOADS) {
+    const float *logits = shard_row(v, s) - v.a->shard_first[s];
+    const int32_t end = min(v.end, v.a->shard_first[s + 1]);
+    for (int32_t id = max(v.begin, v.a->shard_first[s]) + threadIdx.x; id < end; id += THREADS * LOADS) {
       float loaded[LOADS];
-      for (int j = 0; j < LOADS; j++) loaded[j] = i + j * THREADS < n ? logits[i + j * THREADS] : 0.0f;
+      for (int j = 0; j < LOADS; j++) loaded[j] = id + j * THREADS < end ? logits[id + j * THREADS] : 0.0f;
       for (int j = 0; j < LOADS; j++)
-        if (i + j * THREADS < n) f(first + i + j * THREADS, penalised(v, first + i + j * THREADS, loaded[j]));
+        if (id + j * THREADS < end) f(id + j * THREADS, penalised(v, id + j * THREADS, loaded[j]));
     }
   }
 }
 
-/* ---- Maxima and sums over the block --------------------------------------------------------------------------------- */
+__device__ float scaled(const row_view &v, float logit)
+{
+  return __fdiv_rn(logit, v.temperature);
+}
+
+__device__ float scaled_of(const row_view &v, int32_t id)
+{
+  return v.slice ? v.slice[id - v.begin] : scaled(v, penalised(v, id, *logit_of(v, id)));
+}
+
+/* f(id, scaled logit) likewise. */
+template <typename F> __device__ void for_each_scaled(const row_view &v, F f)
+{
+  if (v.slice)
+    for (int32_t id = v.begin + threadIdx.x; id < v.end; id += THREADS) f(id, v.slice[id - v.begin]);
+  else
+    for_each_logit(v, [&](int32_t id, float logit) { f(id, scaled(v, logit)); });
+}
+
+/* ---- Maxima and sums over the row ----------------------------------------------------------------------------------- */
 
 __device__ best better(best a, best b)
 {
@@ -108,14 +143,14 @@ __device__ best warp_best(best b)
   return b;
 }
 
-__device__ best block_best(shared_state &shared, best b)
+template <int TEAM> __device__ best block_best(shared_state<TEAM> &shared, best b)
 {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   b = warp_best(b);
   __syncthreads(); /* whoever still reads the last result */
   if (lane == 0) shared.warp_bests[warp] = b;
   __syncthreads();
-  return warp_best(shared.warp_bests[lane]);
+  return warp_best(lane < WARPS ? shared.warp_bests[lane] : best{-INFINITY, NO_ID});
 }
 
 __device__ double warp_sum_f64(double x)
@@ -124,8 +159,19 @@ __device__ double warp_sum_f64(double x)
   return x;
 }
 
+template <int TEAM> __device__ best team_best(shared_state<TEAM> &shared, row_view &v, best b, int is_bad)
+{
+  const message *all = exchange(shared.inbox, v.turn, {.highest = b, .is_bad = is_bad});
+  for (int r = 0; r < TEAM; r++) {
+    b = better(b, all[r].highest);
+    is_bad |= all[r].is_bad;
+  }
+  if (is_bad) b.id = NO_ID;
+  return b;
+}
+
 /* The largest logit, lower id first; id NO_ID where there is a NaN or +infinity, or nothing finite. */
-__device__ best find_maximum(shared_state &shared, const row_view &v)
+template <int TEAM> __device__ best find_maximum(shared_state<TEAM> &shared, row_view &v)
 {
   best mine = {-INFINITY, NO_ID};
   int is_bad = 0;
@@ -134,29 +180,34 @@ __device__ best find_maximum(shared_state &shared, const row_view &v)
     mine = better(mine, {logit, id});
   });
   is_bad = __syncthreads_or(is_bad);
-  best b = block_best(shared, mine);
-  if (is_bad || !(b.value > -INFINITY)) b.id = NO_ID;
+  best b = team_best(shared, v, block_best(shared, mine), is_bad);
+  if (!(b.value > -INFINITY)) b.id = NO_ID;
   return b;
 }
 
 /* The best of those that come after `last` in falling order. */
-__device__ best find_next(shared_state &shared, const row_view &v, best last)
+template <int TEAM> __device__ best find_next(shared_state<TEAM> &shared, row_view &v, best last)
 {
   best mine = {-INFINITY, NO_ID};
   for_each_logit(v, [&](int32_t id, float logit) {
     if (logit < last.value || (logit == last.value && id > last.id)) mine = better(mine, {logit, id});
   });
-  return block_best(shared, mine);
+  return team_best(shared, v, block_best(shared, mine), 0);
 }
 
-__device__ double log_sum_exp(shared_state &shared, const row_view &v, float maximum)
+template <int TEAM> __device__ double log_sum_exp(shared_state<TEAM> &shared, row_view &v, float maximum)
 {
   double sum = 0.0;
   for_each_logit(v, [&](int32_t, float logit) { sum += static_cast<double>(expf(logit - maximum)); });
   sum = warp_sum_f64(sum);
   if (threadIdx.x % WARP == 0) shared.warp_sums[threadIdx.x / WARP] = sum;
   __syncthreads();
-  return static_cast<double>(maximum) + log(warp_sum_f64(shared.warp_sums[threadIdx.x % WARP]));
+  const int lane = threadIdx.x % WARP;
+  const message *all =
+      exchange(shared.inbox, v.turn, {.sum = warp_sum_f64(lane < WARPS ? shared.warp_sums[lane] : 0.0)});
+  sum = 0.0;
+  for (int r = 0; r < TEAM; r++) sum += all[r].sum;
+  return static_cast<double>(maximum) + log(sum);
 }
 
 /* By one warp: the first of n values whose running sum passes `test`. get(i) gives value i. */
@@ -197,11 +248,6 @@ __device__ float value_of(uint32_t key)
   return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-__device__ float scaled(const row_view &v, float logit)
-{
-  return __fdiv_rn(logit, v.temperature);
-}
-
 __device__ float weight_of(const row_view &v, float s)
 {
   return expf(s - v.maximum);
@@ -212,7 +258,7 @@ __device__ unsigned long long units_of(float weight)
   return static_cast<unsigned long long>(weight * WEIGHT_UNITS);
 }
 
-__device__ void clear_bins(shared_state &shared)
+template <int TEAM> __device__ void clear_bins(shared_state<TEAM> &shared)
 {
   __syncthreads();
   uint32_t *bins = &shared.bins[0][0];
@@ -220,14 +266,68 @@ __device__ void clear_bins(shared_state &shared)
   __syncthreads();
 }
 
-/* What a bin holds, bins by falling key. */
-__device__ unsigned long long bin_total(const shared_state &shared, int32_t i)
+/* What bin i of a block holds, bins by falling key. */
+template <int TEAM> __device__ unsigned long long bin_total(const shared_state<TEAM> &shared, int32_t i)
 {
   const int at = N_BINS - 1 - i;
   unsigned long long total = shared.bins[0][at];
   for (int limb = 1; limb < N_LIMBS; limb++)
     total += static_cast<unsigned long long>(shared.bins[limb][at]) << limb * LIMB_BITS;
   return total;
+}
+
+/* The team's sums of this block's range of bins, once all have filled theirs. */
+template <int TEAM> __device__ void add_up_range(shared_state<TEAM> &shared)
+{
+  team_sync<TEAM>();
+  if constexpr (TEAM > 1) {
+    constexpr int RANGE = shared_state<TEAM>::RANGE;
+    for (int i = threadIdx.x; i < RANGE; i += THREADS) {
+      unsigned long long total = 0;
+      for (int r = 0; r < TEAM; r++) total += bin_total(*of_rank<TEAM>(&shared, r), team_rank<TEAM>() * RANGE + i);
+      shared.totals[i] = total;
+    }
+    __syncthreads();
+  }
+}
+
+/* The bin at which the sum over falling keys, starting from *above, passes `test`; *above then is the sum before it. Bins are
+ * filled. after(total) learns the sum of all of them first. */
+template <int TEAM, typename After, typename Test>
+__device__ int32_t find_bin(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, After after, Test test)
+{
+  using sums = unsigned long long;
+  constexpr int RANGE = shared_state<TEAM>::RANGE;
+  add_up_range(shared);
+  auto get = [&](int32_t i) {
+    if constexpr (TEAM == 1)
+      return bin_total(shared, i);
+    else
+      return shared.totals[i];
+  };
+  message mine = {};
+  if (threadIdx.x < WARP) mine.units = scan<sums>(RANGE, get, [](sums) { return false; }).before;
+  const message *all = exchange(shared.inbox, v.turn, mine);
+  sums total = 0;
+  for (int r = 0; r < TEAM; r++) total += all[r].units;
+  after(total);
+  int rank = 0;
+  while (rank < TEAM - 1 && !test(*above + all[rank].units)) *above += all[rank++].units;
+  if (rank == team_rank<TEAM>() && threadIdx.x < WARP) {
+    const stop<sums> found = scan<sums>(RANGE, get, [&](sums sum) { return test(*above + sum); });
+    mine.at = found.at;
+    mine.units = found.before;
+  }
+  all = exchange(shared.inbox, v.turn, mine);
+  *above += all[rank].units;
+  return N_BINS - 1 - (rank * RANGE + all[rank].at);
+}
+
+/* Bins by distance from the largest, in the order of keys. */
+__device__ uint32_t distance_bin(const row_view &v, float s)
+{
+  const float bins = (v.maximum - s) * BINS_PER_NAT;
+  return N_BINS - 1 - (bins < N_BINS - 1 ? static_cast<uint32_t>(bins) : N_BINS - 1);
 }
 
 /* The digits of a key, from the highest. */
@@ -240,39 +340,32 @@ __device__ digit digit_of(int level)
   return level == 0 ? digit{21, 11} : level == 1 ? digit{10, 11} : digit{0, 10};
 }
 
-/* The key at which a sum over falling keys passes `test`, and the sum over greater keys. add(id, s, bin) puts a value into
- * the bins, or not; after_first(total) learns the sum of everything once it is known.                                 */
-template <typename Add, typename AfterFirst, typename Test>
-__device__ uint32_t find_key(shared_state &shared, const row_view &v, unsigned long long *above, Add add,
-                             AfterFirst after_first, Test test)
+/* The key at which a sum over falling keys passes `test`, and the sum over greater keys. add(s, key, bin) puts a value into
+ * the bins, or not; after(total) learns the sum of everything once it is known.                                       */
+template <int TEAM, typename Add, typename After, typename Test>
+__device__ uint32_t find_key(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, Add add, After after,
+                             Test test)
 {
-  uint32_t prefix = 0;
   *above = 0;
+  clear_bins(shared);
+  for_each_scaled(v, [&](int32_t, float s) { add(s, key_of(s), distance_bin(v, s)); });
+  const uint32_t distance = static_cast<uint32_t>(find_bin(shared, v, above, after, test));
+  uint32_t prefix = 0;
   for (int level = 0; level < 3; level++) {
     const digit d = digit_of(level);
     clear_bins(shared);
-    for_each_logit(v, [&](int32_t, float logit) {
-      const float s = scaled(v, logit);
+    for_each_scaled(v, [&](int32_t, float s) {
       const uint32_t key = key_of(s);
-      if (level == 0 || key >> (d.shift + d.bits) == prefix) add(s, key, key >> d.shift & ((1u << d.bits) - 1));
+      if (distance_bin(v, s) != distance || (level > 0 && key >> (d.shift + d.bits) != prefix)) return;
+      add(s, key, key >> d.shift & ((1u << d.bits) - 1));
     });
-    __syncthreads();
-    if (threadIdx.x < WARP) {
-      auto get = [&](int32_t i) { return bin_total(shared, i); };
-      if (level == 0)
-        after_first(scan<unsigned long long>(N_BINS, get, [](unsigned long long) { return false; }).before);
-      const unsigned long long base = *above;
-      auto found = scan<unsigned long long>(N_BINS, get, [&](unsigned long long sum) { return test(base + sum); });
-      if (threadIdx.x == 0) shared.counted = found;
-    }
-    __syncthreads();
-    *above += shared.counted.before;
-    prefix = prefix << d.bits | static_cast<uint32_t>(N_BINS - 1 - shared.counted.at);
+    prefix = prefix << d.bits | static_cast<uint32_t>(find_bin(
+                                    shared, v, above, [](unsigned long long) {}, test));
   }
   return prefix;
 }
 
-__device__ void keep_top_k(shared_state &shared, row_view &v, int32_t k)
+template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
 {
   unsigned long long above;
   v.lowest_key = find_key(
@@ -297,19 +390,18 @@ __device__ bool is_kept(const row_view &v, int32_t id, float s, float weight)
 /* Ids of a segment: whole warps, few enough segments for their array. */
 __device__ int32_t segment_ids(const row_view &v)
 {
-  return (v.n + MAX_SEGMENTS * WARP - 1) / (MAX_SEGMENTS * WARP) * WARP;
+  return (v.end - v.begin + MAX_SEGMENTS * WARP - 1) / (MAX_SEGMENTS * WARP) * WARP;
 }
 
-/* segments[i] = sum of f(id, s) over segment i. Returns the number of segments. */
-template <typename F> __device__ int32_t sum_segments(shared_state &shared, const row_view &v, F f)
+/* segments[i] = sum of f(id, s) over segment i of the slice. Returns the number of segments. */
+template <int TEAM, typename F> __device__ int32_t sum_segments(shared_state<TEAM> &shared, const row_view &v, F f)
 {
-  const int32_t size = segment_ids(v), n_segments = (v.n + size - 1) / size;
+  const int32_t size = segment_ids(v), n_segments = v.begin < v.end ? (v.end - v.begin + size - 1) / size : 0;
   __syncthreads();
   for (int32_t segment = threadIdx.x / WARP; segment < n_segments; segment += WARPS) {
-    const int32_t end = min(v.n, (segment + 1) * size);
+    const int32_t first = v.begin + segment * size, end = min(v.end, first + size);
     double sum = 0.0;
-    for (int32_t id = segment * size + threadIdx.x % WARP; id < end; id += WARP)
-      sum += f(id, scaled(v, penalised(v, id, *logit_of(v, id))));
+    for (int32_t id = first + threadIdx.x % WARP; id < end; id += WARP) sum += f(id, scaled_of(v, id));
     sum = warp_sum_f64(sum);
     if (threadIdx.x % WARP == 0) shared.segments[segment] = sum;
   }
@@ -322,11 +414,11 @@ template <typename F> __device__ int32_t sum_segments(shared_state &shared, cons
 template <typename F>
 __device__ int32_t walk_segment(const row_view &v, int32_t segment, double before, double target, F f)
 {
-  const int lane = threadIdx.x % WARP, size = segment_ids(v), end = min(v.n, (segment + 1) * size);
+  const int lane = threadIdx.x % WARP, size = segment_ids(v), end = min(v.end, v.begin + (segment + 1) * size);
   int32_t last = NO_ID;
-  for (int32_t first = segment * size; first < end; first += WARP) {
+  for (int32_t first = v.begin + segment * size; first < end; first += WARP) {
     const int32_t id = first + lane;
-    const double value = id < end ? f(id, scaled(v, penalised(v, id, *logit_of(v, id)))) : 0.0;
+    const double value = id < end ? f(id, scaled_of(v, id)) : 0.0;
     double sum = value;
     for (int offset = 1; offset < WARP; offset *= 2) {
       const double below = __shfl_up_sync(ALL_LANES, sum, offset);
@@ -342,26 +434,30 @@ __device__ int32_t walk_segment(const row_view &v, int32_t segment, double befor
 }
 
 /* The id at which the running sum over rising ids exceeds target_of(total); NO_ID where nothing adds to it. */
-template <typename F, typename Target>
-__device__ int32_t find_id(shared_state &shared, const row_view &v, F f, Target target_of)
+template <int TEAM, typename F, typename Target>
+__device__ int32_t find_id(shared_state<TEAM> &shared, row_view &v, F f, Target target_of)
 {
   const int32_t n_segments = sum_segments(shared, v, f);
-  if (threadIdx.x < WARP) {
-    auto get = [&](int32_t i) { return shared.segments[i]; };
-    const double total = scan<double>(n_segments, get, [](double) { return false; }).before;
-    const double target = target_of(total);
-    const stop<double> found = scan<double>(n_segments, get, [&](double sum) { return sum > target; });
-    const int32_t id = found.at < 0 ? NO_ID : walk_segment(v, found.at, found.before, target, f);
-    if (threadIdx.x == 0) shared.token_id = id;
+  auto get = [&](int32_t i) { return shared.segments[i]; };
+  message mine = {.id = NO_ID};
+  if (threadIdx.x < WARP) mine.sum = scan<double>(n_segments, get, [](double) { return false; }).before;
+  const message *all = exchange(shared.inbox, v.turn, mine);
+  double total = 0.0, before = 0.0;
+  for (int r = 0; r < TEAM; r++) total += all[r].sum;
+  const double target = target_of(total);
+  int rank = 0;
+  while (rank < TEAM - 1 && !(before + all[rank].sum > target)) before += all[rank++].sum;
+  if (rank == team_rank<TEAM>() && threadIdx.x < WARP) {
+    const stop<double> found = scan<double>(n_segments, get, [&](double sum) { return before + sum > target; });
+    if (found.at >= 0) mine.id = walk_segment(v, found.at, before + found.before, target, f);
   }
-  __syncthreads();
-  return shared.token_id;
+  return exchange(shared.inbox, v.turn, mine)[rank].id;
 }
 
 /* The shortest prefix that weighs at least top_p of what min_p and top_k keep. Ties at its end go by id. */
-__device__ void keep_top_p(shared_state &shared, row_view &v, float top_p)
+template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_view &v, float top_p)
 {
-  double target = 0.0; /* in units; only the warp that scans learns it */
+  double target = 0.0; /* in units */
   unsigned long long above;
   const uint32_t key = find_key(
       shared, v, &above,
@@ -377,17 +473,24 @@ __device__ void keep_top_p(shared_state &shared, row_view &v, float top_p)
       [&](unsigned long long sum) { return static_cast<double>(sum) >= target; });
   const double missing = target - static_cast<double>(above);
   const double n_ties = ceil(missing / static_cast<double>(units_of(weight_of(v, value_of(key)))));
-  if (threadIdx.x == 0) shared.drawn.before = n_ties < 1.0 ? 1.0 : n_ties;
-  __syncthreads();
-  const double n_kept = shared.drawn.before;
+  const double n_kept = n_ties < 1.0 ? 1.0 : n_ties;
   v.last_key = key;
   v.last_id = find_id(
       shared, v, [&](int32_t, float s) { return key_of(s) == key ? 1.0 : 0.0; }, [&](double) { return n_kept - 0.5; });
 }
 
-__device__ int32_t sample_filtered(shared_state &shared, row_view &v)
+/* Scaled logits of the slice, once for all passes over them. */
+__device__ void fill_slice(const row_view &v)
+{
+  for_each_logit(v, [&](int32_t id, float logit) { v.slice[id - v.begin] = scaled(v, logit); });
+  __syncthreads();
+}
+
+template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &shared, row_view &v, float *slice)
 {
   const yk_sample_row &p = v.params->row;
+  v.slice = slice;
+  if (slice) fill_slice(v);
   if (p.top_k > 0 && p.top_k < v.n) keep_top_k(shared, v, p.top_k);
   if (p.top_p < 1.0f) keep_top_p(shared, v, p.top_p);
   const double uniform = static_cast<double>(yk_rng_uniform(p.seed, p.stream, p.position));
@@ -400,36 +503,46 @@ __device__ int32_t sample_filtered(shared_state &shared, row_view &v)
       [&](double total) { return uniform * total; });
 }
 
+/* Ids of a block's slice, but for the last block's. */
+__host__ __device__ constexpr int32_t slice_ids(int32_t n, int team)
+{
+  return (n + team - 1) / team;
+}
+
 /* ---- A row ---------------------------------------------------------------------------------------------------------- */
 
 /* The biased logits take their biases for as long as the row is worked on: nothing else then has to know of them. */
 __device__ void apply_biases(const row_view &v)
 {
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
-    float *logit = logit_of(v, v.params->biases[i].token_id);
+    const int32_t id = v.params->biases[i].token_id;
+    if (id < v.begin || id >= v.end) continue; /* another block's */
+    float *logit = logit_of(v, id);
     v.params->raw_at_biases[i] = *logit;
     *logit = __fadd_rn(*logit, v.params->biases[i].bias);
   }
   __syncthreads();
 }
 
-__device__ void restore_biases(const row_view &v)
+template <int TEAM> __device__ void restore_biases(const row_view &v)
 {
   __syncthreads();
-  for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS)
-    *logit_of(v, v.params->biases[i].token_id) = v.params->raw_at_biases[i];
-  __syncthreads();
+  for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
+    const int32_t id = v.params->biases[i].token_id;
+    if (id >= v.begin && id < v.end) *logit_of(v, id) = v.params->raw_at_biases[i];
+  }
+  team_sync<TEAM>();
 }
 
 /* The best logits of the raw row and their log-probabilities. */
-__device__ void report_top(shared_state &shared, const row_view &v, double log_sum, yk_sampled *out)
+template <int TEAM> __device__ void report_top(shared_state<TEAM> &shared, row_view &v, double log_sum, yk_sampled *out)
 {
   best last = {INFINITY, NO_ID};
   const int32_t n_wanted = min(v.params->row.n_top_logprobs, static_cast<int32_t>(YK_MAX_TOP_LOGPROBS));
   for (int32_t i = 0; i < n_wanted; i++) {
     last = find_next(shared, v, last);
     if (last.id == NO_ID) return;
-    if (threadIdx.x != 0) continue;
+    if (threadIdx.x != 0 || team_rank<TEAM>() != 0) continue;
     out->n_top = i + 1;
     out->top_ids[i] = last.id;
     out->top_logprobs[i] = static_cast<float>(static_cast<double>(last.value) - log_sum);
@@ -437,7 +550,8 @@ __device__ void report_top(shared_state &shared, const row_view &v, double log_s
 }
 
 /* Token of a row that is drawn, biases and penalties included; NO_ID where nothing is finite. */
-__device__ int32_t choose(shared_state &shared, row_view &v, best highest, uint32_t *counts)
+template <int TEAM>
+__device__ int32_t choose(shared_state<TEAM> &shared, row_view &v, best highest, uint32_t *counts, float *slice)
 {
   const yk_sample_row &p = v.params->row;
   if (p.n_biases > 0) apply_biases(v);
@@ -448,26 +562,33 @@ __device__ int32_t choose(shared_state &shared, row_view &v, best highest, uint3
     v.temperature = p.temperature;
     v.maximum = scaled(v, highest.value);
     /* A temperature so low that the largest logit overflows leaves only that logit. */
-    if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v);
+    if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v, slice);
   }
   v.counts = nullptr;
-  if (p.n_biases > 0) restore_biases(v);
-  if (p.has_penalties && id != NO_ID && threadIdx.x == 0) counts[id] += YK_CUDA_COUNT_OUTPUT;
+  if (p.n_biases > 0) restore_biases<TEAM>(v);
+  if (p.has_penalties && id != NO_ID && threadIdx.x == 0 && team_rank<TEAM>() == 0) counts[id] += YK_CUDA_COUNT_OUTPUT;
   return id;
 }
 
+template <int TEAM>
 __global__ void __launch_bounds__(THREADS) sample_kernel(const __grid_constant__ yk_cuda_sample_launch a)
 {
-  __shared__ shared_state shared;
+  __shared__ shared_state<TEAM> shared;
+  extern __shared__ float slice[];
+  const int32_t index = blockIdx.x / TEAM;
   row_view v = {};
   v.a = &a;
-  v.params = &a.rows[blockIdx.x];
-  v.row = a.first_row + static_cast<int64_t>(blockIdx.x);
+  v.params = &a.rows[index];
+  v.row = a.first_row + static_cast<int64_t>(index);
   v.n = a.shard_first[a.n_shards];
+  v.begin = min(v.n, team_rank<TEAM>() * slice_ids(v.n, TEAM));
+  v.end = min(v.n, v.begin + slice_ids(v.n, TEAM));
   v.last_id = NO_ID;
+  wait_for_previous_kernel();
   const yk_sample_row &p = v.params->row;
-  yk_sampled *out = &a.out[blockIdx.x];
-  if (threadIdx.x == 0) *out = yk_sampled{};
+  const bool writes = threadIdx.x == 0 && team_rank<TEAM>() == 0;
+  yk_sampled *out = &a.out[index];
+  if (writes) *out = yk_sampled{};
   const best highest = find_maximum(shared, v);
   int32_t id = NO_ID;
   double log_sum = 0.0;
@@ -475,11 +596,14 @@ __global__ void __launch_bounds__(THREADS) sample_kernel(const __grid_constant__
     if (p.want_logprob || p.n_top_logprobs > 0) log_sum = log_sum_exp(shared, v, highest.value);
     if (p.n_top_logprobs > 0) report_top(shared, v, log_sum, out);
     uint32_t *counts = a.counts + static_cast<int64_t>(p.penalty_slot) * a.vocab;
-    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts);
+    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts, TEAM > 1 ? slice : nullptr);
   }
-  if (threadIdx.x != 0) return;
-  out->token_id = id == NO_ID ? -1 : id;
-  if (id != NO_ID && p.want_logprob) out->logprob = static_cast<float>(static_cast<double>(*logit_of(v, id)) - log_sum);
+  if (writes) {
+    out->token_id = id == NO_ID ? -1 : id;
+    if (id != NO_ID && p.want_logprob)
+      out->logprob = static_cast<float>(static_cast<double>(*logit_of(v, id)) - log_sum);
+  }
+  team_sync<TEAM>(); /* nobody leaves whose shared memory another still reads or writes */
 }
 
 __global__ void count_kernel(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt)
@@ -497,8 +621,17 @@ __global__ void count_kernel(uint32_t *counts, const int32_t *tokens, int32_t n_
 extern "C" cudaError_t yk_cuda_launch_sample(const yk_cuda_sample_launch *launch, cudaStream_t stream)
 {
   if (launch->n_launched == 0) return cudaSuccess;
-  sample_kernel<<<launch->n_launched, THREADS, 0, stream>>>(*launch);
-  return cudaGetLastError();
+  cudaFuncAttributes code;
+  cudaError_t error = cudaFuncGetAttributes(&code, sample_kernel<CLUSTER>);
+  if (error != cudaSuccess) return error;
+  const dim3 grid(static_cast<unsigned>(launch->n_launched));
+  if (code.ptxVersion < 90) return launch_overlapped(sample_kernel<1>, {grid, THREADS, 0, 1}, stream, *launch);
+  const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], CLUSTER) * sizeof(float);
+  error = cudaFuncSetAttribute(sample_kernel<CLUSTER>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(slice_bytes));
+  if (error != cudaSuccess) return error;
+  return launch_overlapped(sample_kernel<CLUSTER>, {dim3(grid.x * CLUSTER), THREADS, slice_bytes, CLUSTER}, stream,
+                           *launch);
 }
 
 extern "C" cudaError_t yk_cuda_launch_count(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt,
