@@ -22,7 +22,7 @@ constexpr int N_BINS = 2048;
 constexpr float BINS_PER_NAT = 64.0f; /* the last bin takes all beyond 32 nats, weights below 1e-13 */
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr float WEIGHT_UNITS = 2199023255552.0f; /* 2^41 */
-constexpr int MAX_SEGMENTS = 1024;
+constexpr int MAX_SEGMENTS = 128;
 constexpr int NO_ID = 0x7fffffff;
 
 struct best {
@@ -40,14 +40,15 @@ template <typename S> struct stop {
 struct message {
   best highest;
   int32_t is_bad, at, id;
-  unsigned long long units;
+  unsigned long long units, before;
   double sum;
 };
 
 template <int TEAM> struct shared_state {
   static constexpr int RANGE = N_BINS / TEAM; /* bins whose sums over the team a block works out, by falling key */
   uint32_t bins[N_LIMBS][N_BINS];
-  unsigned long long totals[TEAM == 1 ? 1 : RANGE]; /* a block alone has them in bins */
+  unsigned long long sums[RANGE]; /* of these bins and those before them in the range */
+  unsigned long long warp_units[WARPS];
   double segments[MAX_SEGMENTS];
   double warp_sums[WARPS];
   best warp_bests[WARPS];
@@ -276,58 +277,81 @@ template <int TEAM> __device__ unsigned long long bin_total(const shared_state<T
   return total;
 }
 
-/* The team's sums of this block's range of bins, once all have filled theirs. */
+/* Running sums of this block's range of bins over the team, once all have filled theirs. */
 template <int TEAM> __device__ void add_up_range(shared_state<TEAM> &shared)
 {
+  using sums = unsigned long long;
+  constexpr int RANGE = shared_state<TEAM>::RANGE, PER_THREAD = (RANGE + THREADS - 1) / THREADS;
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   team_sync<TEAM>();
-  if constexpr (TEAM > 1) {
-    constexpr int RANGE = shared_state<TEAM>::RANGE;
-    for (int i = threadIdx.x; i < RANGE; i += THREADS) {
-      unsigned long long total = 0;
-      for (int r = 0; r < TEAM; r++) total += bin_total(*of_rank<TEAM>(&shared, r), team_rank<TEAM>() * RANGE + i);
-      shared.totals[i] = total;
+  sums own[PER_THREAD], sum = 0;
+  for (int i = 0; i < PER_THREAD; i++) {
+    const int at = threadIdx.x * PER_THREAD + i;
+    own[i] = 0;
+    if (at < RANGE) {
+#pragma unroll
+      for (int r = 0; r < TEAM; r++) own[i] += bin_total(*of_rank<TEAM>(&shared, r), team_rank<TEAM>() * RANGE + at);
     }
-    __syncthreads();
+    sum += own[i];
   }
+  sums before = sum;
+  for (int offset = 1; offset < WARP; offset *= 2) {
+    const sums below = __shfl_up_sync(ALL_LANES, before, offset);
+    if (lane >= offset) before += below;
+  }
+  if (lane == WARP - 1) shared.warp_units[warp] = before;
+  __syncthreads();
+  before -= sum;
+  for (int w = 0; w < warp; w++) before += shared.warp_units[w];
+  for (int i = 0; i < PER_THREAD; i++) {
+    const int at = threadIdx.x * PER_THREAD + i;
+    if (at < RANGE) shared.sums[at] = before += own[i];
+  }
+  __syncthreads();
 }
+
+/* Where a sum over falling keys passes a test. */
+struct crossing {
+  int32_t bin;
+  unsigned long long units; /* in that bin */
+};
 
 /* The bin at which the sum over falling keys, starting from *above, passes `test`; *above then is the sum before it. Bins are
  * filled. after(total) learns the sum of all of them first. */
 template <int TEAM, typename After, typename Test>
-__device__ int32_t find_bin(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, After after, Test test)
+__device__ crossing find_bin(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, After after, Test test)
 {
-  using sums = unsigned long long;
   constexpr int RANGE = shared_state<TEAM>::RANGE;
   add_up_range(shared);
-  auto get = [&](int32_t i) {
-    if constexpr (TEAM == 1)
-      return bin_total(shared, i);
-    else
-      return shared.totals[i];
-  };
-  message mine = {};
-  if (threadIdx.x < WARP) mine.units = scan<sums>(RANGE, get, [](sums) { return false; }).before;
+  message mine = {.units = shared.sums[RANGE - 1]};
   const message *all = exchange(shared.inbox, v.turn, mine);
-  sums total = 0;
+  unsigned long long total = 0;
   for (int r = 0; r < TEAM; r++) total += all[r].units;
   after(total);
   int rank = 0;
   while (rank < TEAM - 1 && !test(*above + all[rank].units)) *above += all[rank++].units;
-  if (rank == team_rank<TEAM>() && threadIdx.x < WARP) {
-    const stop<sums> found = scan<sums>(RANGE, get, [&](sums sum) { return test(*above + sum); });
-    mine.at = found.at;
-    mine.units = found.before;
+  if (rank == team_rank<TEAM>()) {
+    int at = 0;
+    for (int i = threadIdx.x; i < (RANGE + THREADS - 1) / THREADS * THREADS; i += THREADS)
+      at += __syncthreads_count(i < RANGE - 1 && !test(*above + shared.sums[i]));
+    mine.at = at;
+    mine.before = at > 0 ? shared.sums[at - 1] : 0;
+    mine.units = shared.sums[at] - mine.before;
   }
   all = exchange(shared.inbox, v.turn, mine);
-  *above += all[rank].units;
-  return N_BINS - 1 - (rank * RANGE + all[rank].at);
+  *above += all[rank].before;
+  return {N_BINS - 1 - (rank * RANGE + all[rank].at), all[rank].units};
 }
 
 /* Bins by distance from the largest, in the order of keys. */
+__device__ float distance_in_bins(const row_view &v, float s)
+{
+  return fminf((v.maximum - s) * BINS_PER_NAT, N_BINS - 1);
+}
+
 __device__ uint32_t distance_bin(const row_view &v, float s)
 {
-  const float bins = (v.maximum - s) * BINS_PER_NAT;
-  return N_BINS - 1 - (bins < N_BINS - 1 ? static_cast<uint32_t>(bins) : N_BINS - 1);
+  return N_BINS - 1 - static_cast<uint32_t>(distance_in_bins(v, s));
 }
 
 /* The digits of a key, from the highest. */
@@ -340,37 +364,44 @@ __device__ digit digit_of(int level)
   return level == 0 ? digit{21, 11} : level == 1 ? digit{10, 11} : digit{0, 10};
 }
 
-/* The key at which a sum over falling keys passes `test`, and the sum over greater keys. add(s, key, bin) puts a value into
- * the bins, or not; after(total) learns the sum of everything once it is known.                                       */
+/* The key at which a sum over falling keys passes `test`: the sums over greater keys and of this one. */
+struct edge {
+  uint32_t key;
+  unsigned long long above, units;
+};
+
+/* add(s, key, bin) puts a value into the bins, or not; after(total) learns the sum of everything once it is known. */
 template <int TEAM, typename Add, typename After, typename Test>
-__device__ uint32_t find_key(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, Add add, After after,
-                             Test test)
+__device__ edge find_edge(shared_state<TEAM> &shared, row_view &v, Add add, After after, Test test)
 {
-  *above = 0;
+  edge e = {};
   clear_bins(shared);
   for_each_scaled(v, [&](int32_t, float s) { add(s, key_of(s), distance_bin(v, s)); });
-  const uint32_t distance = static_cast<uint32_t>(find_bin(shared, v, above, after, test));
-  uint32_t prefix = 0;
+  const float nearest = static_cast<float>(N_BINS - 1 - find_bin(shared, v, &e.above, after, test).bin);
   for (int level = 0; level < 3; level++) {
     const digit d = digit_of(level);
     clear_bins(shared);
     for_each_scaled(v, [&](int32_t, float s) {
+      const float distance = distance_in_bins(v, s);
+      if (distance < nearest || distance >= nearest + 1.0f) return;
       const uint32_t key = key_of(s);
-      if (distance_bin(v, s) != distance || (level > 0 && key >> (d.shift + d.bits) != prefix)) return;
-      add(s, key, key >> d.shift & ((1u << d.bits) - 1));
+      if (level == 0 || key >> (d.shift + d.bits) == e.key) add(s, key, key >> d.shift & ((1u << d.bits) - 1));
     });
-    prefix = prefix << d.bits | static_cast<uint32_t>(find_bin(
-                                    shared, v, above, [](unsigned long long) {}, test));
+    const crossing found = find_bin(
+        shared, v, &e.above, [](unsigned long long) {}, test);
+    e.key = e.key << d.bits | static_cast<uint32_t>(found.bin);
+    e.units = found.units;
   }
-  return prefix;
+  return e;
 }
 
 template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
 {
-  unsigned long long above;
-  v.lowest_key = find_key(
-      shared, v, &above, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
-      [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); });
+  v.lowest_key =
+      find_edge(
+          shared, v, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
+          [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); })
+          .key;
 }
 
 /* Whether min_p and top_k keep a value. */
@@ -458,9 +489,8 @@ __device__ int32_t find_id(shared_state<TEAM> &shared, row_view &v, F f, Target 
 template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_view &v, float top_p)
 {
   double target = 0.0; /* in units */
-  unsigned long long above;
-  const uint32_t key = find_key(
-      shared, v, &above,
+  const edge e = find_edge(
+      shared, v,
       [&](float s, uint32_t value_key, uint32_t bin) {
         const float weight = weight_of(v, s);
         if (!passes_thresholds(v, value_key, weight)) return;
@@ -471,12 +501,13 @@ template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_v
       },
       [&](unsigned long long total) { target = static_cast<double>(top_p) * static_cast<double>(total); },
       [&](unsigned long long sum) { return static_cast<double>(sum) >= target; });
-  const double missing = target - static_cast<double>(above);
-  const double n_ties = ceil(missing / static_cast<double>(units_of(weight_of(v, value_of(key)))));
-  const double n_kept = n_ties < 1.0 ? 1.0 : n_ties;
-  v.last_key = key;
+  const double units = static_cast<double>(units_of(weight_of(v, value_of(e.key))));
+  const double n_kept = fmax(1.0, ceil((target - static_cast<double>(e.above)) / units));
+  v.last_key = e.key;
+  if (n_kept * units >= static_cast<double>(e.units)) return; /* all that tie */
   v.last_id = find_id(
-      shared, v, [&](int32_t, float s) { return key_of(s) == key ? 1.0 : 0.0; }, [&](double) { return n_kept - 0.5; });
+      shared, v, [&](int32_t, float s) { return key_of(s) == e.key ? 1.0 : 0.0; },
+      [&](double) { return n_kept - 0.5; });
 }
 
 /* Scaled logits of the slice, once for all passes over them. */
@@ -571,7 +602,7 @@ __device__ int32_t choose(shared_state<TEAM> &shared, row_view &v, best highest,
 }
 
 template <int TEAM>
-__global__ void __launch_bounds__(THREADS) sample_kernel(const __grid_constant__ yk_cuda_sample_launch a)
+__global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constant__ yk_cuda_sample_launch a)
 {
   __shared__ shared_state<TEAM> shared;
   extern __shared__ float slice[];
