@@ -1,8 +1,8 @@
 /* cuda_sample_rows.cu - choosing one token per row. The definition is that of kernels/cpu/cpu_sample.c.
  *
  * A team of blocks takes a row, each a slice of its ids. What top_k and top_p keep ends at one logit, found by a histogram over
- * the distance from the largest and then, among those of its bin, digit by digit in an order-preserving integer key: 11, 11 and
- * 10 bits over those that share the digits before. Counts and weights are integers there (weights in units of 2^-41, as three
+ * the distance from the largest and then, among those of its bin, digit by digit in an order-preserving integer key, 11 bits
+ * over those that share the digits before. Counts and weights are integers there (weights in units of 2^-41, as three
  * limbs of 14 bits, so that 32-bit atomics suffice), hence the same whatever the order of arrival. The draw runs over sums of
  * segments of neighbouring ids in float64, in a fixed order.                                                          */
 #include "base/rng.h"
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / WARP;
-constexpr int LOADS = 8; /* logits that a thread asks for at once */
+constexpr int LOADS = 4; /* logits that a thread asks for at once */
 constexpr int CLUSTER =
     8; /* blocks of a team where there are clusters; a slice of any vocabulary fits their shared memory */
-constexpr int N_BINS = 2048;
+constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
 constexpr float BINS_PER_NAT = 64.0f; /* the last bin takes all beyond 32 nats, weights below 1e-13 */
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr float WEIGHT_UNITS = 2199023255552.0f; /* 2^41 */
@@ -46,7 +46,10 @@ struct message {
 
 template <int TEAM> struct shared_state {
   static constexpr int RANGE = N_BINS / TEAM; /* bins whose sums over the team a block works out, by falling key */
-  uint32_t bins[N_LIMBS][N_BINS];
+  alignas(16) uint32_t bins[N_LIMBS][N_BINS]; /* by rising key */
+  static constexpr bool IS_TEAM = TEAM > 1;
+  /* The range, added up; a block alone has it in bins. */
+  alignas(16) uint32_t team_bins[IS_TEAM ? N_LIMBS : 1][IS_TEAM ? RANGE : 1];
   unsigned long long sums[RANGE]; /* of these bins and those before them in the range */
   unsigned long long warp_units[WARPS];
   double segments[MAX_SEGMENTS];
@@ -69,6 +72,7 @@ struct row_view {
   uint32_t lowest_key;        /* top_k keeps keys from here */
   uint32_t last_key;          /* top_p keeps greater keys, and of this key the ids up to last_id */
   int32_t last_id;
+  float lowest; /* scaled logits below are dropped by one of the two */
 };
 
 __device__ float *shard_row(const row_view &v, int32_t shard)
@@ -121,13 +125,23 @@ __device__ float scaled_of(const row_view &v, int32_t id)
   return v.slice ? v.slice[id - v.begin] : scaled(v, penalised(v, id, *logit_of(v, id)));
 }
 
-/* f(id, scaled logit) likewise. */
-template <typename F> __device__ void for_each_scaled(const row_view &v, F f)
+/* An interval of scaled logits. */
+struct bounds {
+  float lower = -INFINITY, upper = INFINITY;
+};
+
+/* f(id, scaled logit) likewise, but for some or all of those out of bounds. */
+template <typename F> __device__ void for_each_scaled(const row_view &v, bounds b, F f)
 {
-  if (v.slice)
-    for (int32_t id = v.begin + threadIdx.x; id < v.end; id += THREADS) f(id, v.slice[id - v.begin]);
-  else
+  if (!v.slice) {
     for_each_logit(v, [&](int32_t id, float logit) { f(id, scaled(v, logit)); });
+    return;
+  }
+#pragma unroll 1
+  for (int32_t id = v.begin + threadIdx.x; id < v.end; id += THREADS) {
+    const float s = v.slice[id - v.begin];
+    if (s >= b.lower && s <= b.upper) f(id, s);
+  }
 }
 
 /* ---- Maxima and sums over the row ----------------------------------------------------------------------------------- */
@@ -267,14 +281,33 @@ template <int TEAM> __device__ void clear_bins(shared_state<TEAM> &shared)
   __syncthreads();
 }
 
-/* What bin i of a block holds, bins by falling key. */
+/* What all blocks hold of bin i of this block's range, by falling key. */
 template <int TEAM> __device__ unsigned long long bin_total(const shared_state<TEAM> &shared, int32_t i)
 {
-  const int at = N_BINS - 1 - i;
-  unsigned long long total = shared.bins[0][at];
-  for (int limb = 1; limb < N_LIMBS; limb++)
-    total += static_cast<unsigned long long>(shared.bins[limb][at]) << limb * LIMB_BITS;
+  unsigned long long total = 0;
+  for (int limb = 0; limb < N_LIMBS; limb++) {
+    const uint32_t *bins = TEAM == 1 ? shared.bins[limb] : shared.team_bins[limb];
+    total += static_cast<unsigned long long>(bins[shared.RANGE - 1 - i]) << limb * LIMB_BITS;
+  }
   return total;
+}
+
+/* The range's bins of all blocks, which sums of 32 bits have room for: MAX_VOCAB of cuda_sample.c. */
+template <int TEAM> __device__ void add_up_blocks(shared_state<TEAM> &shared)
+{
+  constexpr int FOURS = shared_state<TEAM>::RANGE / 4;
+  const int first = N_BINS - (team_rank<TEAM>() + 1) * shared.RANGE;
+  for (int i = threadIdx.x; i < N_LIMBS * FOURS; i += THREADS) {
+    const int limb = i / FOURS, at = i % FOURS * 4;
+    uint4 sum = {};
+#pragma unroll
+    for (int r = 0; r < TEAM; r++) {
+      const uint4 bins = *reinterpret_cast<const uint4 *>(&of_rank<TEAM>(&shared, r)->bins[limb][first + at]);
+      sum = {sum.x + bins.x, sum.y + bins.y, sum.z + bins.z, sum.w + bins.w};
+    }
+    *reinterpret_cast<uint4 *>(&shared.team_bins[limb][at]) = sum;
+  }
+  __syncthreads();
 }
 
 /* Running sums of this block's range of bins over the team, once all have filled theirs. */
@@ -284,14 +317,11 @@ template <int TEAM> __device__ void add_up_range(shared_state<TEAM> &shared)
   constexpr int RANGE = shared_state<TEAM>::RANGE, PER_THREAD = (RANGE + THREADS - 1) / THREADS;
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   team_sync<TEAM>();
+  if constexpr (TEAM > 1) add_up_blocks(shared);
   sums own[PER_THREAD], sum = 0;
   for (int i = 0; i < PER_THREAD; i++) {
     const int at = threadIdx.x * PER_THREAD + i;
-    own[i] = 0;
-    if (at < RANGE) {
-#pragma unroll
-      for (int r = 0; r < TEAM; r++) own[i] += bin_total(*of_rank<TEAM>(&shared, r), team_rank<TEAM>() * RANGE + at);
-    }
+    own[i] = at < RANGE ? bin_total(shared, at) : 0;
     sum += own[i];
   }
   sums before = sum;
@@ -354,14 +384,14 @@ __device__ uint32_t distance_bin(const row_view &v, float s)
   return N_BINS - 1 - static_cast<uint32_t>(distance_in_bins(v, s));
 }
 
-/* The digits of a key, from the highest. */
-struct digit {
-  int shift, bits;
-};
-
-__device__ digit digit_of(int level)
+/* All scaled logits of so many bins' distance, and some more, for rounding's sake. */
+__device__ bounds distance_bounds(const row_view &v, int32_t n_bins)
 {
-  return level == 0 ? digit{21, 11} : level == 1 ? digit{10, 11} : digit{0, 10};
+  const float distance = static_cast<float>(n_bins) / BINS_PER_NAT;
+  const float margin = (fabsf(v.maximum) + distance) * 0x1p-20f;
+  bounds b = {v.maximum - distance - 1.0f / BINS_PER_NAT - margin, v.maximum - distance + margin};
+  if (n_bins == N_BINS - 1) b.lower = -INFINITY;
+  return b;
 }
 
 /* The key at which a sum over falling keys passes `test`: the sums over greater keys and of this one. */
@@ -370,38 +400,44 @@ struct edge {
   unsigned long long above, units;
 };
 
-/* add(s, key, bin) puts a value into the bins, or not; after(total) learns the sum of everything once it is known. */
+/* add(s, key, bin) puts a value within `among` into the bins, or not; after(total) learns the sum of everything once it is
+ * known. */
 template <int TEAM, typename Add, typename After, typename Test>
-__device__ edge find_edge(shared_state<TEAM> &shared, row_view &v, Add add, After after, Test test)
+__device__ edge find_edge(shared_state<TEAM> &shared, row_view &v, bounds among, Add add, After after, Test test)
 {
   edge e = {};
   clear_bins(shared);
-  for_each_scaled(v, [&](int32_t, float s) { add(s, key_of(s), distance_bin(v, s)); });
-  const float nearest = static_cast<float>(N_BINS - 1 - find_bin(shared, v, &e.above, after, test).bin);
-  for (int level = 0; level < 3; level++) {
-    const digit d = digit_of(level);
+  for_each_scaled(v, among, [&](int32_t, float s) { add(s, key_of(s), distance_bin(v, s)); });
+  const int32_t nearest = N_BINS - 1 - find_bin(shared, v, &e.above, after, test).bin;
+  const bounds near = distance_bounds(v, nearest);
+  const uint32_t first = key_of(near.lower);
+  uint32_t prefix = 0;
+  int shift = 32 - __clz(static_cast<int>(key_of(near.upper) - first)); /* of keys less the first */
+  while (shift > 0) {
+    const int bits = min(shift, DIGIT_BITS);
+    shift -= bits;
     clear_bins(shared);
-    for_each_scaled(v, [&](int32_t, float s) {
-      const float distance = distance_in_bins(v, s);
-      if (distance < nearest || distance >= nearest + 1.0f) return;
-      const uint32_t key = key_of(s);
-      if (level == 0 || key >> (d.shift + d.bits) == e.key) add(s, key, key >> d.shift & ((1u << d.bits) - 1));
+    for_each_scaled(v, near, [&](int32_t, float s) {
+      const uint32_t digits = (key_of(s) - first) >> shift;
+      if (static_cast<int32_t>(distance_in_bins(v, s)) == nearest && digits >> bits == prefix)
+        add(s, key_of(s), digits & ((1u << bits) - 1));
     });
     const crossing found = find_bin(
         shared, v, &e.above, [](unsigned long long) {}, test);
-    e.key = e.key << d.bits | static_cast<uint32_t>(found.bin);
+    prefix = prefix << bits | static_cast<uint32_t>(found.bin);
     e.units = found.units;
   }
+  e.key = first + prefix;
   return e;
 }
 
 template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
 {
-  v.lowest_key =
-      find_edge(
-          shared, v, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
-          [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); })
-          .key;
+  const edge e = find_edge(
+      shared, v, {}, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
+      [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); });
+  v.lowest_key = e.key;
+  v.lowest = value_of(e.key);
 }
 
 /* Whether min_p and top_k keep a value. */
@@ -490,8 +526,9 @@ template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_v
 {
   double target = 0.0; /* in units */
   const edge e = find_edge(
-      shared, v,
+      shared, v, {.lower = v.lowest},
       [&](float s, uint32_t value_key, uint32_t bin) {
+        if (s < v.lowest) return;
         const float weight = weight_of(v, s);
         if (!passes_thresholds(v, value_key, weight)) return;
         unsigned long long units = units_of(weight);
@@ -504,6 +541,7 @@ template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_v
   const double units = static_cast<double>(units_of(weight_of(v, value_of(e.key))));
   const double n_kept = fmax(1.0, ceil((target - static_cast<double>(e.above)) / units));
   v.last_key = e.key;
+  v.lowest = value_of(e.key);
   if (n_kept * units >= static_cast<double>(e.units)) return; /* all that tie */
   v.last_id = find_id(
       shared, v, [&](int32_t, float s) { return key_of(s) == e.key ? 1.0 : 0.0; },
@@ -528,6 +566,7 @@ template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &share
   return find_id(
       shared, v,
       [&](int32_t id, float s) {
+        if (s < v.lowest) return 0.0;
         const float weight = weight_of(v, s);
         return is_kept(v, id, s, weight) ? static_cast<double>(weight) : 0.0;
       },
@@ -615,6 +654,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   v.begin = min(v.n, team_rank<TEAM>() * slice_ids(v.n, TEAM));
   v.end = min(v.n, v.begin + slice_ids(v.n, TEAM));
   v.last_id = NO_ID;
+  v.lowest = -INFINITY;
   wait_for_previous_kernel();
   const yk_sample_row &p = v.params->row;
   const bool writes = threadIdx.x == 0 && team_rank<TEAM>() == 0;
