@@ -15,9 +15,8 @@ namespace {
 
 constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / WARP;
-constexpr int LOADS = 4; /* logits that a thread asks for at once */
-constexpr int CLUSTER =
-    8; /* blocks of a team where there are clusters; a slice of any vocabulary fits their shared memory */
+constexpr int LOADS = 4;   /* logits that a thread asks for at once */
+constexpr int CLUSTER = 8; /* blocks of a team on GPUs that have clusters: their shared memory takes any vocabulary */
 constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
 constexpr float BINS_PER_NAT = 64.0f; /* the last bin takes all beyond 32 nats, weights below 1e-13 */
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
@@ -31,8 +30,8 @@ struct best {
 };
 
 /* Where a scan stopped: the sum before it, and the index; -1 where it never did. */
-template <typename S> struct stop {
-  S before;
+struct stop {
+  double before;
   int32_t at;
 };
 
@@ -45,9 +44,9 @@ struct message {
 };
 
 template <int TEAM> struct shared_state {
+  static constexpr bool IS_TEAM = TEAM > 1;
   static constexpr int RANGE = N_BINS / TEAM; /* bins whose sums over the team a block works out, by falling key */
   alignas(16) uint32_t bins[N_LIMBS][N_BINS]; /* by rising key */
-  static constexpr bool IS_TEAM = TEAM > 1;
   /* The range, added up; a block alone has it in bins. */
   alignas(16) uint32_t team_bins[IS_TEAM ? N_LIMBS : 1][IS_TEAM ? RANGE : 1];
   unsigned long long sums[RANGE]; /* of these bins and those before them in the range */
@@ -130,7 +129,7 @@ struct bounds {
   float lower = -INFINITY, upper = INFINITY;
 };
 
-/* f(id, scaled logit) likewise, but for some or all of those out of bounds. */
+/* f(id, scaled logit) likewise for all within bounds, and perhaps for others. */
 template <typename F> __device__ void for_each_scaled(const row_view &v, bounds b, F f)
 {
   if (!v.slice) {
@@ -225,23 +224,22 @@ template <int TEAM> __device__ double log_sum_exp(shared_state<TEAM> &shared, ro
   return static_cast<double>(maximum) + log(sum);
 }
 
-/* By one warp: the first of n values whose running sum passes `test`. get(i) gives value i. */
-template <typename S, typename Get, typename Test> __device__ stop<S> scan(int32_t n, Get get, Test test)
+/* By one warp: the first of n values whose running sum passes `test`. */
+template <typename Test> __device__ stop scan(const double *values, int32_t n, Test test)
 {
   const int lane = threadIdx.x % WARP;
-  S before = 0;
+  double before = 0.0;
   for (int32_t i = 0; i < n; i += WARP) {
-    const S value = i + lane < n ? get(i + lane) : S(0);
-    S sum = value;
+    double sum = i + lane < n ? values[i + lane] : 0.0;
     for (int offset = 1; offset < WARP; offset *= 2) {
-      const S below = __shfl_up_sync(ALL_LANES, sum, offset);
+      const double below = __shfl_up_sync(ALL_LANES, sum, offset);
       if (lane >= offset) sum += below;
     }
-    const S preceding = __shfl_up_sync(ALL_LANES, sum, 1);
+    const double preceding = __shfl_up_sync(ALL_LANES, sum, 1);
     const unsigned passed = __ballot_sync(ALL_LANES, i + lane < n && test(before + sum));
     if (passed) {
       const int first = __ffs(static_cast<int>(passed)) - 1;
-      const S up_to = __shfl_sync(ALL_LANES, lane > 0 ? preceding : S(0), first);
+      const double up_to = __shfl_sync(ALL_LANES, lane > 0 ? preceding : 0.0, first);
       return {before + up_to, i + first};
     }
     before += __shfl_sync(ALL_LANES, sum, WARP - 1);
@@ -505,9 +503,8 @@ template <int TEAM, typename F, typename Target>
 __device__ int32_t find_id(shared_state<TEAM> &shared, row_view &v, F f, Target target_of)
 {
   const int32_t n_segments = sum_segments(shared, v, f);
-  auto get = [&](int32_t i) { return shared.segments[i]; };
   message mine = {.id = NO_ID};
-  if (threadIdx.x < WARP) mine.sum = scan<double>(n_segments, get, [](double) { return false; }).before;
+  if (threadIdx.x < WARP) mine.sum = scan(shared.segments, n_segments, [](double) { return false; }).before;
   const message *all = exchange(shared.inbox, v.turn, mine);
   double total = 0.0, before = 0.0;
   for (int r = 0; r < TEAM; r++) total += all[r].sum;
@@ -515,7 +512,7 @@ __device__ int32_t find_id(shared_state<TEAM> &shared, row_view &v, F f, Target 
   int rank = 0;
   while (rank < TEAM - 1 && !(before + all[rank].sum > target)) before += all[rank++].sum;
   if (rank == team_rank<TEAM>() && threadIdx.x < WARP) {
-    const stop<double> found = scan<double>(n_segments, get, [&](double sum) { return before + sum > target; });
+    const stop found = scan(shared.segments, n_segments, [&](double sum) { return before + sum > target; });
     if (found.at >= 0) mine.id = walk_segment(v, found.at, before + found.before, target, f);
   }
   return exchange(shared.inbox, v.turn, mine)[rank].id;
@@ -656,6 +653,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   v.last_id = NO_ID;
   v.lowest = -INFINITY;
   wait_for_previous_kernel();
+  team_sync<TEAM>(); /* all have begun: only then may others write to their shared memory */
   const yk_sample_row &p = v.params->row;
   const bool writes = threadIdx.x == 0 && team_rank<TEAM>() == 0;
   yk_sampled *out = &a.out[index];
