@@ -21,6 +21,14 @@ class Refused(harness.Case):
             with self.subTest(name):
                 self.refused(name, ["model"], 'unexpected argument "model"', f"{name} --help")
 
+    def test_bench_model(self):
+        for arguments, parts in ((["--top-p", "0"], ["--top-p", "above 0 and at most 1", '"0"']),
+                                 (["--temperature", "-1"], ["--temperature", "from 0 to 100", '"-1"']),
+                                 (["--top-k", "-3"], ["--top-k", "from 0", '"-3"']),
+                                 (["--batch", "1,0"], ["--batch", "1 to 65536", "found 0"])):
+            with self.subTest(arguments):
+                self.refused("bench_model", ["--model", "m", *arguments], *parts)
+
     def test_bench_linear(self):
         tokens = "a whole number from 1 to 1048576"
         for arguments, parts in ((["--m", "abc"], ["--m", tokens, '"abc"']), (["--m", "1,0"], [tokens, '"0"']),
