@@ -552,6 +552,7 @@ void usage()
          "  --check-only     check, do not time\n"
          "  --time-only      do not check\n"
          "  --no-hopper      use the kernels of older GPUs for prefill\n"
+         "  --shared KIB     as if a block could have no more shared memory\n"
          "  --verbose        print every check, not only wrong ones\n"
          "  --commit ID      recorded in the JSON\n\n"
          "Floor: max(bytes / 4.35 TB/s, flops / 640 TFLOP/s). Exit status 1 if a check fails.\n");
@@ -563,6 +564,7 @@ int main(int argc, char **argv)
 {
   std::string json_path, filter, commit = "unknown";
   bool do_check = true, do_time = true, verbose = false, hopper = true;
+  int shared_kib = INT32_MAX / 1024;
   for (int i = 1; i < argc; i++) {
     const std::string a = argv[i];
     const bool more = i + 1 < argc;
@@ -581,6 +583,8 @@ int main(int argc, char **argv)
       do_check = false;
     } else if (a == "--no-hopper") {
       hopper = false;
+    } else if (a == "--shared" && more && (shared_kib = atoi(argv[i + 1])) > 0) {
+      i++;
     } else if (a == "--verbose") {
       verbose = true;
     } else {
@@ -603,6 +607,7 @@ int main(int argc, char **argv)
     return 1;
   }
   if (!hopper) m.attn.encode_tensor_map = nullptr;
+  m.attn.smem_bytes = std::min(m.attn.smem_bytes, shared_kib * 1024);
   setvbuf(stdout, nullptr, _IOLBF, 0);
   bool good = true;
   if (do_check) {

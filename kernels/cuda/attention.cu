@@ -72,6 +72,7 @@ static cudaError_t launch(const yk_cuda_attention &attn, const params &p, int32_
   const bool on_tensor_cores = (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64;
   if (!on_tensor_cores) return launch_plain<T>(attn, p, stream);
   cudaError_t rc = launch_decode<T>(attn, p, stream);
+  if (rc == cudaErrorNotSupported) return launch_plain<T>(attn, p, stream);
   if (rc != cudaSuccess || max_rows_per_seq <= 1) return rc;
   return attn.encode_tensor_map ? launch_prefill_sm90<T>(attn, p, stream) : launch_prefill_sm80<T>(attn, p, stream);
 }

@@ -449,6 +449,7 @@ cudaError_t launch_decode_as(const yk_cuda_attention &device, const params &all,
   const int32_t n_chunks = (max_heads_per_kv(all.heads) + 8 * N_TILES - 1) / (8 * N_TILES);
   const int stage_bytes = DECODE_WARPS * 2 * PAGE_TOKENS * HD * (int)sizeof(T);
   int n_stages = (device.smem_bytes - (int)sizeof(shared)) / stage_bytes;
+  if (n_stages < 2) return cudaErrorNotSupported; /* a warp takes two pages at a time */
   if (n_stages > DECODE_MAX_STAGES) n_stages = DECODE_MAX_STAGES;
   const size_t smem_bytes = (size_t)n_stages * stage_bytes + sizeof(shared);
   for (int32_t first = 0; first < all.n_seqs; first += MAX_SEQS_PER_LAUNCH) {

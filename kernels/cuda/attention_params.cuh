@@ -56,7 +56,8 @@ __host__ inline int32_t max_heads_per_kv(const yk_head_layout &h)
   return h.q_per_kv < h.n_q_heads ? h.q_per_kv : h.n_q_heads;
 }
 
-/* Launches. Each takes only the sequences that are its own: decode those with one row, prefill those with more. */
+/* Launches. Each takes only the sequences that are its own: decode those with one row, prefill those with more; plain takes all.
+ * Decode is cudaErrorNotSupported, and nothing is launched, where the GPU has too little shared memory for the head size. */
 template <typename T> cudaError_t launch_decode(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 template <typename T>
 cudaError_t launch_prefill_sm80(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
