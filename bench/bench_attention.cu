@@ -564,7 +564,7 @@ int main(int argc, char **argv)
 {
   std::string json_path, filter, commit = "unknown";
   bool do_check = true, do_time = true, verbose = false, hopper = true;
-  int shared_kib = INT32_MAX / 1024;
+  int shared_kib = 1024; /* no GPU has as much */
   for (int i = 1; i < argc; i++) {
     const std::string a = argv[i];
     const bool more = i + 1 < argc;
@@ -583,8 +583,14 @@ int main(int argc, char **argv)
       do_check = false;
     } else if (a == "--no-hopper") {
       hopper = false;
-    } else if (a == "--shared" && more && (shared_kib = atoi(argv[i + 1])) > 0) {
-      i++;
+    } else if (a == "--shared" && more) {
+      char *end;
+      const long kib = strtol(argv[++i], &end, 10);
+      if (*end || end == argv[i] || kib < 1 || kib > 1024) {
+        fprintf(stderr, "bench_attention: --shared: expected KiB from 1 to 1024, found \"%s\" (see --help)\n", argv[i]);
+        return 2;
+      }
+      shared_kib = static_cast<int>(kib);
     } else if (a == "--verbose") {
       verbose = true;
     } else {

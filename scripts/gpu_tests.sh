@@ -22,13 +22,14 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: programs, products of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
+# All tests: programs, products and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
 # last, once, on as many as there are.
 list_tests() {
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     if [ -x "$test" ]; then basename "$test"; fi
   done
   if [ -x "$bin/bench_linear" ]; then echo linear_check; fi
+  if [ -x "$bin/bench_attention" ]; then echo attention_check; fi
   for n_gpus in 1 2 3 4; do
     for source in tests/e2e/test_*.c; do
       test=$(basename "$source" .c)
@@ -44,7 +45,7 @@ list_tests() {
 needs_one_gpu() {
   case $1 in
   test_soak.*) return 1 ;;
-  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check) return 0 ;;
+  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check | attention_check) return 0 ;;
   *) return 1 ;;
   esac
 }
@@ -66,6 +67,11 @@ start() {
   linear_check)
     [ -n "$gpus" ] || exit 77
     "$bin/bench_linear" --check
+    ;;
+  attention_check) # 163 and 99: what GPUs of compute capability 8.0 and 8.6 have
+    [ -n "$gpus" ] || exit 77
+    "$bin/bench_attention" --check-only && "$bin/bench_attention" --check-only --shared 163 &&
+      "$bin/bench_attention" --check-only --shared 99
     ;;
   cuda_*) python3 -B "tests/e2e/$name.py" "$bin/yoke" ;;
   *) "$bin/$name" ;;

@@ -124,7 +124,7 @@ template <typename SHARED> __device__ page_line lay_out_pages(SHARED &s, const p
   return line;
 }
 
-/* a / b in about half the time; exact for 0 <= a < 2^20. */
+/* a / b by a reciprocal in float32; exact for 0 <= a < 2^20. */
 __device__ __forceinline__ int32_t divide_small(int32_t a, int32_t b)
 {
   return static_cast<int32_t>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));

@@ -58,9 +58,19 @@ template <typename T, int N> struct alignas(sizeof(T) * N) vec {
   T at[N];
 };
 
-__device__ inline float warp_sum(float x)
+template <typename T> __device__ inline T warp_sum(T x)
 {
   for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
+  return x;
+}
+
+/* The sum over a lane and those before it. */
+template <typename T> __device__ inline T warp_running_sum(T x)
+{
+  for (int offset = 1; offset < WARP; offset *= 2) {
+    const T below = __shfl_up_sync(ALL_LANES, x, offset);
+    if (threadIdx.x % WARP >= offset) x += below;
+  }
   return x;
 }
 

@@ -30,12 +30,21 @@ struct launch_shape {
   int cluster;         /* blocks of a cluster, along x */
 };
 
-/* Launch a kernel that waits for the one before by itself, which only code for 9.0 and later does: elsewhere, and where a
- * newer GPU runs what was compiled for an older one, it starts when that one has ended. */
-inline cudaError_t launch_overlapped(const void *kernel, const launch_shape &shape, cudaStream_t stream, void **args)
+/* Whether what the current GPU runs of a kernel is code for 9.0 or later: a newer GPU may run what was compiled for an older one. */
+inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
 {
   cudaFuncAttributes code;
   const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
+  *yes = error == cudaSuccess && code.ptxVersion >= 90;
+  return error;
+}
+
+/* Launch a kernel that waits for the one before by itself, which only code for 9.0 and later does: elsewhere it starts when that
+ * one has ended. */
+inline cudaError_t launch_overlapped(const void *kernel, const launch_shape &shape, cudaStream_t stream, void **args)
+{
+  bool overlaps;
+  const cudaError_t error = has_code_for_90(kernel, &overlaps);
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute attributes[2] = {};
   unsigned n = 0;
@@ -45,7 +54,7 @@ inline cudaError_t launch_overlapped(const void *kernel, const launch_shape &sha
     attributes[n].val.clusterDim.y = attributes[n].val.clusterDim.z = 1;
     n++;
   }
-  if (code.ptxVersion >= 90) {
+  if (overlaps) {
     attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[n].val.programmaticStreamSerializationAllowed = 1;
     n++;

@@ -29,6 +29,11 @@ class Refused(harness.Case):
             with self.subTest(arguments):
                 self.refused("bench_model", ["--model", "m", *arguments], *parts)
 
+    def test_bench_attention(self):
+        for value in ("0", "64x", "", "-1", "1025"):
+            with self.subTest(value):
+                self.refused("bench_attention", ["--shared", value], "--shared", "KiB from 1 to 1024", f'"{value}"', "--help")
+
     def test_bench_linear(self):
         tokens = "a whole number from 1 to 1048576"
         for arguments, parts in ((["--m", "abc"], ["--m", tokens, '"abc"']), (["--m", "1,0"], [tokens, '"0"']),
