@@ -22,8 +22,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: programs, products and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as many as there are. The soak comes
-# last, once, on as many as there are.
+# All tests: programs, products and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as
+# many as there are. The soak comes last, once, on as many as there are.
 list_tests() {
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     if [ -x "$test" ]; then basename "$test"; fi
