@@ -202,7 +202,7 @@ template <typename T, int HD, int N_TILES> struct decode_state {
     }
   }
 
-  /* The next N pages of the ring; the first begins at token, the others DECODE_WARPS pages further each. */
+  /* The next N pages of the ring; the first begins at token, the others a page for every warp further each. */
   template <int N, typename RING>
   __device__ __forceinline__ void take(RING &pages, float scale_log2, int32_t first_token, int32_t begin, int32_t end)
   {
@@ -212,7 +212,7 @@ template <typename T, int HD, int N_TILES> struct decode_state {
     values w[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      token[i] = first_token + i * DECODE_WARPS * PAGE_TOKENS;
+      token[i] = first_token + i * RING::N_WARPS * PAGE_TOKENS;
       const char *page = pages.wait(i);
       scores(page, score[i]);
       load_values(page + RING::PAGE_BYTES, w[i]);
@@ -278,9 +278,9 @@ template <typename SHARED> __device__ __forceinline__ part add_warps(const SHARE
 {
   part sum = {s.m[0][head], 0.0f, make_float4(0, 0, 0, 0)};
 #pragma unroll
-  for (int w = 1; w < DECODE_WARPS; w++) sum.m = fmaxf(sum.m, s.m[w][head]);
+  for (int w = 1; w < SHARED::N_WARPS; w++) sum.m = fmaxf(sum.m, s.m[w][head]);
 #pragma unroll
-  for (int w = 0; w < DECODE_WARPS; w++) {
+  for (int w = 0; w < SHARED::N_WARPS; w++) {
     const float weight = exp2_fast(s.m[w][head] - sum.m);
     sum.l += weight * s.l[w][head];
     add_scaled(sum.o, weight, *(const float4 *)&s.o[w][head][d]);
@@ -292,7 +292,7 @@ template <typename SHARED> __device__ __forceinline__ part add_warps(const SHARE
 template <typename T, int HD, typename SHARED>
 __device__ void merge_warps(const SHARED &s, T *y, int32_t n_heads, partial_slot<HD> *slot)
 {
-  for (int i = threadIdx.x; i < n_heads * (HD / 4); i += DECODE_THREADS) {
+  for (int i = threadIdx.x; i < n_heads * (HD / 4); i += SHARED::N_THREADS) {
     const int head = i / (HD / 4), d = i % (HD / 4) * 4;
     const part sum = add_warps(s, head, d);
     if (!slot) {
@@ -306,11 +306,11 @@ __device__ void merge_warps(const SHARED &s, T *y, int32_t n_heads, partial_slot
 
 /* Add up an item's parts in block order: the first block's second slot, then the first slots of those after it; AT_ONCE
  * of them are read together.                                                                                         */
-template <typename T, int HD, int AT_ONCE>
+template <typename T, int HD, int AT_ONCE, int N_THREADS>
 __device__ void combine_parts(const partial_slot<HD> *slots, int32_t first_block, int32_t n_parts, T *y,
                               int32_t n_heads)
 {
-  for (int i = threadIdx.x; i < n_heads * (HD / 4); i += DECODE_THREADS) {
+  for (int i = threadIdx.x; i < n_heads * (HD / 4); i += N_THREADS) {
     const int head = i / (HD / 4), d = i % (HD / 4) * 4;
     part sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
     for (int32_t base = 0; base < n_parts; base += AT_ONCE) {
@@ -368,15 +368,15 @@ __device__ void arrive(SHARED &s, const unfinished_item<T> (&items)[2], int32_t 
   __syncthreads();
 }
 
-template <typename T, int HD, int N_TILES>
-__global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params p, int32_t n_stages, int32_t n_chunks)
+template <typename T, int HD, int N_TILES, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32, 1) decode_kernel(const params p, int32_t n_stages, int32_t n_chunks)
 {
-  using shared = decode_shared<HD, N_TILES>;
+  using shared = decode_shared<HD, N_TILES, WARPS>;
   using ring = page_ring<T, HD, shared>;
   extern __shared__ __align__(128) char memory[];
   const int warp = threadIdx.x / 32;
   char *slots = memory + (size_t)warp * n_stages * 2 * ring::PAGE_BYTES;
-  shared &s = *(shared *)(memory + (size_t)DECODE_WARPS * n_stages * 2 * ring::PAGE_BYTES);
+  shared &s = *(shared *)(memory + (size_t)WARPS * n_stages * 2 * ring::PAGE_BYTES);
 
   if (threadIdx.x % 32 < n_stages) {
 #if defined(YK_HAVE_SM90A)
@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
     mbarrier_init(&s.full[warp][threadIdx.x % 32], 32);
 #endif
   }
-  prefetch_tables(p);
+  prefetch_tables<shared::N_THREADS>(p);
   const int32_t n_units = p.heads.n_kv_heads * n_chunks;
   const page_line line = lay_out_pages(s, p, n_units);
   const block_share share = share_of_block(s, p, line, n_units);
@@ -408,9 +408,9 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
     const int32_t line_token = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* token of the line's page 0 */
     state.start();
-    for (; mine + DECODE_WARPS < stop; mine += 2 * DECODE_WARPS)
+    for (; mine + WARPS < stop; mine += 2 * WARPS)
       state.template take<2>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, item.kv_tokens);
-    for (; mine < stop; mine += DECODE_WARPS)
+    for (; mine < stop; mine += WARPS)
       state.template take<1>(pages, p.scale_log2, line_token + mine * PAGE_TOKENS, visible, item.kv_tokens);
     if (stop == end) let_next_kernel_start();
     state.store(s);
@@ -438,16 +438,17 @@ __global__ void __launch_bounds__(DECODE_THREADS, 1) decode_kernel(const params 
   for (int i = 0; i < 2; i++) {
     const unfinished_item<T> &u = unfinished[i];
     if (s.is_last[i])
-      combine_parts<T, HD, N_TILES == 1 ? 16 : 8>(slots_of_parts, u.first_block, u.n_parts, u.y, u.n_heads);
+      combine_parts<T, HD, N_TILES == 1 ? 16 : 8, shared::N_THREADS>(slots_of_parts, u.first_block, u.n_parts, u.y,
+                                                                     u.n_heads);
   }
 }
 
-template <typename T, int HD, int N_TILES>
+template <typename T, int HD, int N_TILES, int WARPS>
 cudaError_t launch_decode_as(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
 {
-  using shared = decode_shared<HD, N_TILES>;
+  using shared = decode_shared<HD, N_TILES, WARPS>;
   const int32_t n_chunks = (max_heads_per_kv(all.heads) + 8 * N_TILES - 1) / (8 * N_TILES);
-  const int stage_bytes = DECODE_WARPS * 2 * PAGE_TOKENS * HD * (int)sizeof(T);
+  const int stage_bytes = WARPS * 2 * PAGE_TOKENS * HD * (int)sizeof(T);
   int n_stages = (device.smem_bytes - (int)sizeof(shared)) / stage_bytes;
   if (n_stages < 2) return cudaErrorNotSupported; /* a warp takes two pages at a time */
   if (n_stages > DECODE_MAX_STAGES) n_stages = DECODE_MAX_STAGES;
@@ -458,18 +459,25 @@ cudaError_t launch_decode_as(const yk_cuda_attention &device, const params &all,
     p.row_starts += first;
     p.kv_tokens += first;
     p.block_tables += (int64_t)first * all.block_table_stride;
-    cudaError_t rc = launch_blocks(decode_kernel<T, HD, N_TILES>, device.n_sms, DECODE_THREADS, smem_bytes, stream, p,
-                                   n_stages, n_chunks);
+    cudaError_t rc = launch_blocks(decode_kernel<T, HD, N_TILES, WARPS>, device.n_sms, WARPS * 32, smem_bytes, stream,
+                                   p, n_stages, n_chunks);
     if (rc != cudaSuccess) return rc;
   }
   return cudaSuccess;
 }
 
+template <typename T, int HD, int N_TILES>
+cudaError_t launch_decode_tiled(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+{
+  const cudaError_t rc = launch_decode_as<T, HD, N_TILES, DECODE_WARPS>(device, p, stream);
+  return rc == cudaErrorNotSupported ? launch_decode_as<T, HD, N_TILES, DECODE_WARPS / 2>(device, p, stream) : rc;
+}
+
 template <typename T, int HD>
 cudaError_t launch_decode_sized(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  return max_heads_per_kv(p.heads) <= 8 ? launch_decode_as<T, HD, 1>(device, p, stream)
-                                        : launch_decode_as<T, HD, 2>(device, p, stream);
+  return max_heads_per_kv(p.heads) <= 8 ? launch_decode_tiled<T, HD, 1>(device, p, stream)
+                                        : launch_decode_tiled<T, HD, 2>(device, p, stream);
 }
 
 template <typename T> cudaError_t launch_decode(const yk_cuda_attention &device, const params &p, cudaStream_t stream)

@@ -7,8 +7,8 @@
 
 namespace yk_attn {
 
+/* Warps of a block: as many where their pages find room, else half of them. */
 constexpr int DECODE_WARPS = 8;
-constexpr int DECODE_THREADS = DECODE_WARPS * 32;
 constexpr int DECODE_MAX_STAGES = 16;
 
 /* A block's share is at least this many pages, so that tiny steps do not drown in partials. */
@@ -25,16 +25,16 @@ struct page_line {
 };
 
 /* Shared memory besides the ring. */
-template <int HD, int N_TILES> struct decode_shared {
-  static constexpr int N_HEADS = 8 * N_TILES;
-  alignas(16) float o[DECODE_WARPS][N_HEADS][HD];
-  float m[DECODE_WARPS][N_HEADS], l[DECODE_WARPS][N_HEADS];
-  uint64_t full[DECODE_WARPS][DECODE_MAX_STAGES];
+template <int HD, int N_TILES, int WARPS> struct decode_shared {
+  static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32;
+  alignas(16) float o[WARPS][N_HEADS][HD];
+  float m[WARPS][N_HEADS], l[WARPS][N_HEADS];
+  uint64_t full[WARPS][DECODE_MAX_STAGES];
   int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* place of each sequence with one row on the line of pages */
   int32_t kv_tokens[MAX_SEQS_PER_LAUNCH];
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* its number in the step */
-  page_line of_warp[DECODE_WARPS];
+  page_line of_warp[WARPS];
   int32_t is_last[2];
 };
 
@@ -75,10 +75,10 @@ __device__ __forceinline__ void prefetch_line(const int32_t *table, int64_t n_va
 }
 
 /* Have the step's tables on their way to the L2, to stay there from layer to layer. Large block tables are left out. */
-__device__ __forceinline__ void prefetch_tables(const params &p)
+template <int N_THREADS> __device__ __forceinline__ void prefetch_tables(const params &p)
 {
   const int64_t n_values = (int64_t)p.n_seqs * p.block_table_stride;
-  const int64_t line = (int64_t)blockIdx.x * DECODE_THREADS + threadIdx.x;
+  const int64_t line = (int64_t)blockIdx.x * N_THREADS + threadIdx.x;
   prefetch_line(p.row_starts, p.n_seqs + 1, line);
   prefetch_line(p.kv_tokens, p.n_seqs, line);
   if (n_values <= 64 * 1024) prefetch_line(p.block_tables, n_values, line);
@@ -89,7 +89,7 @@ template <typename SHARED> __device__ page_line lay_out_pages(SHARED &s, const p
 {
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
   page_line line = {0, 0, 0};
-  for (int32_t base = 0; base < p.n_seqs; base += DECODE_THREADS) {
+  for (int32_t base = 0; base < p.n_seqs; base += SHARED::N_THREADS) {
     int32_t seq = base + tid, row = 0, kv = 0, pages = 0;
     if (seq < p.n_seqs) {
       row = p.row_starts[seq];
@@ -106,7 +106,7 @@ template <typename SHARED> __device__ page_line lay_out_pages(SHARED &s, const p
     if (lane == 31) s.of_warp[warp] = {sum, __popc(taken), longest};
     __syncthreads();
     int32_t first = line.n_pages + sum - pages * n_units, place = line.n_seqs + __popc(taken & ((1u << lane) - 1));
-    for (int w = 0; w < DECODE_WARPS; w++) {
+    for (int w = 0; w < SHARED::N_WARPS; w++) {
       const page_line part = s.of_warp[w];
       if (w < warp) first += part.n_pages, place += part.n_seqs;
       line = {line.n_pages + part.n_pages, line.n_seqs + part.n_seqs, max(line.longest, part.longest)};
@@ -202,9 +202,9 @@ __device__ decode_item item_at(const SHARED &s, const params &p, int32_t n_chunk
   return {place, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[place]};
 }
 
-/* One warp's supply of pages: page number n of the warp is page first + n * DECODE_WARPS of the line. */
+/* One warp's supply of pages: page number n of the warp is page first + n * N_WARPS of the line. */
 template <typename T, int HD, typename SHARED> struct page_ring {
-  static constexpr int PAGE_BYTES = PAGE_TOKENS * HD * (int)sizeof(T);
+  static constexpr int PAGE_BYTES = PAGE_TOKENS * HD * (int)sizeof(T), N_WARPS = SHARED::N_WARPS;
 
   const params &p;
   SHARED &s;
@@ -217,7 +217,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
 
   __device__ void look_up_32()
   {
-    int32_t index = first + (n_issued + (int32_t)(threadIdx.x % 32)) * DECODE_WARPS;
+    int32_t index = first + (n_issued + (int32_t)(threadIdx.x % 32)) * SHARED::N_WARPS;
     ahead = 0;
     if (index >= end) return;
     int32_t place = find_seq(s.first_page, n_seqs, index);
@@ -232,7 +232,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
   __device__ void issue()
   {
     const int lane = threadIdx.x % 32;
-    if (first + n_issued * DECODE_WARPS >= end) return;
+    if (first + n_issued * SHARED::N_WARPS >= end) return;
     if (n_issued % 32 == 0 && n_issued > 0) look_up_32();
     int64_t offset = (int64_t)__shfl_sync(~0u, ahead, n_issued % 32) * PAGE_BYTES;
     const char *k = (const char *)p.k + offset, *v = (const char *)p.v + offset;
