@@ -1,6 +1,4 @@
 /* w4a16.cu - checks of the W4A16 products' interface and the choice of path. */
-#include <limits>
-
 #include "kernels/cuda/w4a16_internal.cuh"
 
 using namespace w4a16;
@@ -21,7 +19,6 @@ extern "C" yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk
                       minor);
   gpu->path = path != YK_W4A16_AUTO ? path : hopper ? YK_W4A16_WGMMA : YK_W4A16_MMA;
   if (gpu->path == YK_W4A16_MMA) return cuda_status(mma_init(), "w4a16 init", err);
-  YK_TRY(cuda_status(decode_init(), "w4a16 init", err));
   YK_TRY(cuda_status(batch_init(), "w4a16 init", err));
   return cuda_status(wgmma_init(gpu), "w4a16 init", err);
 }
@@ -61,17 +58,9 @@ using forward_function = cudaError_t (*)(const yk_w4a16_gpu &, const yk_w4a16_de
 
 static forward_function fastest_on_hopper(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 {
-  forward_function best = wgmma_forward;
-  if (m > BATCH_TOKENS) return best;
-  double best_us = m > UNROUNDED_TOKENS ? wgmma_us(gpu, desc, m) : std::numeric_limits<double>::infinity();
-  auto consider = [&](forward_function forward, double us) {
-    if (us >= best_us) return;
-    best = forward;
-    best_us = us;
-  };
-  consider(batch_forward, batch_us(gpu, desc, m));
-  if (m <= DECODE_TOKENS) consider(decode_forward, decode_us(gpu, desc, m));
-  return best;
+  if (m <= UNROUNDED_TOKENS) return batch_forward;
+  if (m > BATCH_TOKENS) return wgmma_forward;
+  return batch_us(gpu, desc, m) < wgmma_us(gpu, desc, m) ? batch_forward : wgmma_forward;
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)

@@ -57,28 +57,6 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, int phase)
                : "memory");
 }
 
-/* Wait for all of several barriers. Each is asked before an answer is awaited, which takes a hundred cycles. */
-template <int N> __device__ __forceinline__ void barriers_wait(const uint32_t (&barrier)[N], const int (&phase)[N])
-{
-  uint32_t all;
-  do {
-    all = 1;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      uint32_t done;
-      asm volatile("{\n"
-                   ".reg .pred done;\n"
-                   "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-                   "selp.u32 %0, 1, 0, done;\n"
-                   "}"
-                   : "=r"(done)
-                   : "r"(barrier[i]), "r"(phase[i])
-                   : "memory");
-      all &= done;
-    }
-  } while (!all);
-}
-
 __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t barrier)
 {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

@@ -49,12 +49,13 @@ batch_plan lay_out(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const bat
   return plan;
 }
 
-/* Microseconds fitted to 3,900 plans of all three kernels, timed for 1 to 32 tokens on H200 (bench/NOTES.md), such that
+/* Microseconds fitted to 3,900 plans of this kernel and others, timed for 1 to 32 tokens on H200 (bench/NOTES.md), such that
  * the plans chosen are 0.5 % slower than the best on average; one by one they mean little. */
-constexpr double X_US = 0.98e-3;         /* a token's K tile, where every multiprocessor asks for one */
-constexpr double ALONE_US = 1.0;         /* where the next product cannot begin early */
-constexpr double SWEEP_US = 1.39;        /* end of a sweep, ... */
-constexpr double TEAM_US = 0.105;        /* ... for each team, ... */
+constexpr double UNIT_US = 0.0346; /* memory's time for a unit's K tile, where every multiprocessor asks for one */
+constexpr double X_US = 0.98e-3;   /* and for a token's */
+constexpr double ALONE_US = 1.0;   /* where the next product cannot begin early */
+constexpr double SWEEP_US = 1.39;  /* end of a sweep, ... */
+constexpr double TEAM_US = 0.105;  /* ... for each team, ... */
 constexpr double UNIT_TOKEN_US = 3.9e-3; /* ... and for each unit and token */
 constexpr double EXCHANGE_US = 0.155;    /* between two blocks */
 
@@ -67,7 +68,7 @@ double cost_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const batch_p
   double us = (v.where == place::SHARED ? 0.0 : ALONE_US) + (plan.cluster > 1 ? EXCHANGE_US : 0.0);
   for (int64_t left = ceil_div(n_units(desc), plan.clusters); left > 0; left -= sweep_units) {
     double units = static_cast<double>(std::min(left, sweep_units));
-    double memory_us = static_cast<double>(tiles) * units * MEMORY_UNIT_US * busy;
+    double memory_us = static_cast<double>(tiles) * units * UNIT_US * busy;
     us += std::max(memory_us, static_cast<double>(ceil_div(tiles, teams)) * v.tile_us);
     us += static_cast<double>(tiles * v.tokens) * X_US * busy;
     us += SWEEP_US + static_cast<double>(teams) * TEAM_US + units * v.tokens * UNIT_TOKEN_US;

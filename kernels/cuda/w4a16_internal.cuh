@@ -170,15 +170,8 @@ cudaError_t mma_init();
 cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
                         cudaStream_t stream);
 
-/* On Hopper three kernels, of which the one with the least estimated time works: microseconds on an H200, in a row of products.
- * The estimates are the same on every machine, so that the choice is a function of the shapes. */
-
-/* Up to 8 tokens, best for one or two: no workspace. The time is infinite where a shape does not fit. */
-constexpr int DECODE_TOKENS = 8;
-cudaError_t decode_init();
-double decode_us(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
-cudaError_t decode_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
-                           cudaStream_t stream);
+/* On Hopper two kernels. Where both may work the one with the least estimated time does: microseconds on an H200, in a row of
+ * products. The estimates are the same on every machine, so that the choice is a function of the shapes. */
 
 /* Up to 32 tokens: no workspace. */
 constexpr int BATCH_TOKENS = 32;

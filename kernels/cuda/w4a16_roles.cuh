@@ -7,10 +7,6 @@
 
 namespace w4a16 {
 
-/* Memory's time for a unit's K tile where every multiprocessor asks for one, fitted with what these products' kernels take
- * besides. */
-constexpr double MEMORY_UNIT_US = 0.0346;
-
 constexpr int MULTIPLIERS = 8, PRODUCERS = 4; /* warps, in this order */
 static_assert((MULTIPLIERS + PRODUCERS) * 32 == TURN_THREADS[0], "those who work");
 

@@ -47,7 +47,7 @@ constexpr double PART_US = 0.17;          /* an exchange, for each part of a til
 constexpr double CUT_US = 0.44, CUT_BYTE_US = 38e-6;     /* and where every tile is cut alike */
 constexpr double RANGE_US = 0.49, RANGE_BYTE_US = 75e-6; /* and where ranges ignore tiles ... */
 constexpr double RANGE_PART_BYTE_US = 8e-6;              /* ... for each of up to two other parts */
-constexpr double START_US = 1.20;                        /* of any plan, against the other kernels' estimates */
+constexpr double START_US = 1.20;                        /* of any plan, against the estimates of w4a16_batch.cu */
 
 double cost_us(const wgmma_variant &v, const yk_w4a16_desc &desc, const plan &l, int clusters)
 {
