@@ -233,63 +233,75 @@ void write_json(const char *path, const options &o, const machine &m, const std:
   std::fclose(f);
 }
 
-/* All sizes of one shape. */
-void bench_shape(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
-                 uint64_t seed, std::vector<row> &rows)
+/* Copies of a product's weights, so many that each is out of the L2 cache when its turn comes. */
+struct cold_copies {
+  size_t pitch;
+  int count;
+  device_array<uint8_t> memory;
+
+  cold_copies(const options &o, size_t bytes)
+      : pitch((bytes + 255) / 256 * 256), count(int(o.cold_bytes / bytes + 2)), memory(pitch * count)
+  {
+  }
+  uint8_t *operator[](int i) const
+  {
+    return memory.data + size_t(i % count) * pitch;
+  }
+  void fill(const void *from, size_t bytes)
+  {
+    for (int i = 0; i < count; i++) check(cudaMemcpy((*this)[i], from, bytes, cudaMemcpyDeviceToDevice), "copies");
+  }
+};
+
+/* Nodes of a graph: all copies' turns, and enough to hide its start. */
+int n_nodes(const row &r, const cold_copies &copies)
 {
-  int64_t most = *std::max_element(o.ms.begin(), o.ms.end());
+  return std::max(copies.count, r.floor_us < 50 ? 64 : 8);
+}
+
+/* Compare with float64; a wrong result ends the program. */
+double checked_error(const yk_w4a16_gpu &gpu, const options &o, product &p, const shape &s, int64_t m)
+{
+  errors e = compare(gpu, p, m, false, false);
+  if (!e.bad && e.normalised < tolerance(o.dtype, p.desc.gate_up, m * p.width())) return e.normalised;
+  std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised, (long long)e.bad);
+  std::exit(1);
+}
+
+row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
+                int64_t m, uint64_t seed)
+{
   yk_w4a16_desc d = {s.k, s.n, o.group, o.dtype, s.gate_up && o.fused};
-  product p(gpu, d, 0, s.n, o.group > 0 ? o.group : s.k, YK_F16, {{0, s.n, 0}}, most, seed);
-  int copies = int(o.cold_bytes / p.packed.count + 2);
-  size_t pitch = (p.packed.count + 255) / 256 * 256;
-  device_array<uint8_t> cold(pitch * copies);
-  for (int i = 0; i < copies; i++)
-    check(cudaMemcpy(cold.data + i * pitch, p.packed.data, p.packed.count, cudaMemcpyDeviceToDevice), "copies");
-  size_t plain_bytes = size_t(s.k) * s.n * 2;
-  int plain_copies = int(o.cold_bytes / plain_bytes + 2);
-  device_array<uint8_t> plain(o.cublas ? plain_bytes * plain_copies : 1);
-  if (o.cublas) {
-    expand<<<4096, 256>>>(p.tensors(), reinterpret_cast<uint16_t *>(plain.data), s.k, s.n, o.dtype);
-    for (int i = 1; i < plain_copies; i++)
-      check(cudaMemcpy(plain.data + i * plain_bytes, plain.data, plain_bytes, cudaMemcpyDeviceToDevice), "copies");
-  }
-  for (int64_t m : o.ms) {
-    row r = {};
-    r.s = s;
-    r.m = m;
-    errors e = compare(gpu, p, m, false, false);
-    r.error = e.normalised;
-    if (e.bad || !(e.normalised < tolerance(o.dtype, d.gate_up, m * p.width()))) {
-      std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised,
-                  (long long)e.bad);
-      std::exit(1);
-    }
-    double groups = std::ceil(double(s.k) / double(o.group));
-    r.bytes = double(s.k) * s.n / 2 + groups * s.n * 2.5 + 2.0 * m * s.k + 2.0 * m * p.width();
-    r.flops = 2.0 * m * s.k * s.n;
-    r.floor_us = std::max((double(s.k) * s.n / 2 + groups * s.n * 2.5) / o.bandwidth, r.flops / o.peak) * 1e6;
-    r.marlin = o.dtype == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
-    yk_err err = YK_ERR_INIT;
-    int nodes = std::max(copies, r.floor_us < 50 ? 64 : 8);
-    r.ours = time_graph(stream, nodes, o.repeats, [&](int i) {
-      yk_w4a16_call call = {
-          cold.data + size_t(i % copies) * pitch, nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2 == 1};
-      check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
-    });
-    if (o.cublas)
-      r.cublas = time_graph(stream, std::max(plain_copies, r.floor_us < 50 ? 64 : 8), o.repeats, [&](int i) {
-        gemm(blas, o.dtype, plain.data + size_t(i % plain_copies) * plain_bytes, p.x.data, p.y.data, m, s.n, s.k);
-      });
-    print_row(r);
-    rows.push_back(r);
-  }
+  product p(gpu, d, 0, s.n, o.group > 0 ? o.group : s.k, YK_F16, {{0, s.n, 0}}, m, seed);
+  row r = {.s = s, .m = m, .error = checked_error(gpu, o, p, s, m)};
+  const double weights = double(s.k) * s.n / 2 + std::ceil(double(s.k) / double(o.group)) * s.n * 2.5;
+  r.bytes = weights + 2.0 * m * s.k + 2.0 * m * p.width();
+  r.flops = 2.0 * m * s.k * s.n;
+  r.floor_us = std::max(weights / o.bandwidth, r.flops / o.peak) * 1e6;
+  r.marlin = o.dtype == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
+  cold_copies packed(o, p.packed.count);
+  packed.fill(p.packed.data, p.packed.count);
+  yk_err err = YK_ERR_INIT;
+  r.ours = time_graph(stream, n_nodes(r, packed), o.repeats, [&](int i) {
+    yk_w4a16_call call = {packed[i], nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2 == 1};
+    check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
+  });
+  if (!o.cublas) return r;
+  cold_copies plain(o, size_t(s.k) * s.n * 2);
+  device_array<uint16_t> expanded(s.k * s.n);
+  expand<<<4096, 256>>>(p.tensors(), expanded.data, s.k, s.n, o.dtype);
+  plain.fill(expanded.data, size_t(s.k) * s.n * 2);
+  r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats,
+                        [&](int i) { gemm(blas, o.dtype, plain[i], p.x.data, p.y.data, m, s.n, s.k); });
+  return r;
 }
 
 const char *HELP =
     "bench_linear - W4A16 (AWQ) products, checked against float64 and timed with cold weights\n\n"
     "  --check            check odd shapes, groups, parts and both paths, in both turns; no timing\n"
     "  --shapes A,B       of qkv o gate_up down, and with /2 /3 /4 the shard of so many ranks (default: all)\n"
-    "  --m 1,16,...       tokens (default: powers of two from 1 to 8192)\n"
+    "  --m 1,16,...       tokens, in this order (default: powers of two from 1 to 8192); few before many: what heats\n"
+    "                     the GPU slows what comes next\n"
     "  --dtype NAME       float16 (default) or bfloat16\n"
     "  --group N          inputs a scale (default 128)\n"
     "  --path NAME        auto (default), mma or wgmma\n"
@@ -426,21 +438,25 @@ int main(int argc, char **argv)
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
-  machine m = measure_machine(blas, stream);
-  std::printf("%s, driver API %d, CUDA %d: read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", m.gpu,
-              m.driver, m.runtime, m.read_tbs, m.copy_tbs, m.peak_tflops);
   std::printf("%s, group %lld, floor at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n", yk_dtype_name(o.dtype),
               (long long)o.group, o.bandwidth * 1e-12, o.peak * 1e-12, (unsigned long long)o.seed);
   std::printf("shape           k x n         m      time [  lowest  highest]    floor   cuBLAS   Marlin    eff    TB/s "
               "TFLOP/s     bar       error\n");
   std::vector<row> rows;
   uint64_t seed = o.seed;
-  for (const shape &s : SHAPES)
-    if (o.shapes.empty() || std::find(o.shapes.begin(), o.shapes.end(), s.name) != o.shapes.end())
-      bench_shape(o, gpu, blas, stream, s, seed += 100, rows);
+  for (int64_t tokens : o.ms) {
+    for (const shape &s : SHAPES) {
+      if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
+      rows.push_back(bench_point(o, gpu, blas, stream, s, tokens, seed += 100));
+      print_row(rows.back());
+    }
+  }
   int missed = 0;
   for (const row &r : rows) missed += r.ours.median_us > bar_us(r);
   std::printf("%zu points, %d bars missed\n", rows.size(), missed);
+  machine m = measure_machine(blas, stream);
+  std::printf("%s, driver API %d, CUDA %d: read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", m.gpu,
+              m.driver, m.runtime, m.read_tbs, m.copy_tbs, m.peak_tflops);
   if (o.json) write_json(o.json, o, m, rows);
   return 0;
 }
