@@ -389,7 +389,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) decode_kernel(const params p, i
   prefetch_tables<shared::N_THREADS>(p);
   const int32_t n_units = p.heads.n_kv_heads * n_chunks;
   const page_line line = lay_out_pages(s, p, n_units);
-  const block_share share = share_of_block(s, p, line, n_units);
+  const block_share share = share_of_this_block(s, p, line, n_units);
   const int32_t begin = share.begin, end = share.end;
 
   ring pages = {p, s, slots, s.full[warp], line.n_seqs, n_chunks, n_stages, begin + warp, end, 0, 0, 0, 0, 0};
@@ -424,7 +424,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) decode_kernel(const params p, i
       T *y = (T *)p.y + done.row * p.y_stride + (int64_t)done.head_begin * HD;
       const bool begins = at == done.begin, whole = begins && stop == done.end;
       merge_warps<T, HD>(s, y, done.n_heads, whole ? nullptr : slots_of_parts + 2 * blockIdx.x + begins);
-      const unfinished_item<T> part = {share.first_block(done.begin), share.n_blocks(done.begin, done.end),
+      const unfinished_item<T> part = {share.first_block(blockIdx.x, done.begin), share.n_blocks(done.begin, done.end),
                                        done.n_heads, y};
       if (!whole && begins) unfinished[1] = part;
       if (!whole && !begins) unfinished[0] = part;

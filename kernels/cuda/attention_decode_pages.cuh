@@ -4,25 +4,13 @@
 
 #include "kernels/cuda/attention_params.cuh"
 #include "kernels/cuda/attention_ptx.cuh"
+#include "kernels/cuda/attention_shares.cuh"
 
 namespace yk_attn {
 
 /* Warps of a block: as many where their pages find room, else half of them. */
 constexpr int DECODE_WARPS = 8;
 constexpr int DECODE_MAX_STAGES = 16;
-
-/* A block's share is at least this many pages, so that tiny steps do not drown in partials. */
-constexpr int DECODE_MIN_PAGES = 4;
-
-/* To end one item and begin another takes a block as long as so many pages. Shares that begin and end with items, or equal parts
- * of them, may be longer by that. */
-constexpr int DECODE_SLACK_PAGES = 32;
-
-/* The line of pages, or a part of it. */
-struct page_line {
-  int32_t n_pages, n_seqs;
-  int32_t longest; /* pages of the longest item */
-};
 
 /* Shared memory besides the ring. */
 template <int HD, int N_TILES, int WARPS> struct decode_shared {
@@ -124,62 +112,16 @@ template <typename SHARED> __device__ page_line lay_out_pages(SHARED &s, const p
   return line;
 }
 
-/* a / b by a reciprocal in float32; exact for 0 <= a < 2^20. */
-__device__ __forceinline__ int32_t divide_small(int32_t a, int32_t b)
-{
-  return static_cast<int32_t>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
-}
-
-/* Which pages of the line are this block's. */
-struct block_share {
-  int32_t begin, end;
-  int32_t piece;       /* pages of every block, where these are all alike; else 0 */
-  int32_t part, parts; /* else: which part of an item, of how many; 0 of 1: whole ones */
-
-  /* The first of the blocks that share an item's pages, and how many these are. */
-  __device__ int32_t first_block(int32_t item_begin) const
-  {
-    return piece ? item_begin / piece : static_cast<int32_t>(blockIdx.x) - part;
-  }
-
-  __device__ int32_t n_blocks(int32_t item_begin, int32_t item_end) const
-  {
-    return piece ? (item_end - 1) / piece - item_begin / piece + 1 : parts;
-  }
-};
-
-/* Every block takes the same number of whole items, or the same part of one, where no block gets much more than its share by
- * that; else the line is cut into equal pieces. */
+/* This block's share of the line. An item is one of a sequence's n_units. */
 template <typename SHARED>
-__device__ block_share share_of_block(const SHARED &s, const params &p, const page_line &line, int32_t n_units)
+__device__ block_share share_of_this_block(const SHARED &s, const params &p, const page_line &line, int32_t n_units)
 {
-  const int32_t n_blocks = gridDim.x, c = blockIdx.x, n_items = line.n_seqs * n_units;
-  if (n_items == 0) return {0, 0, 1, 0, 1};
-  const int32_t piece = max((line.n_pages + n_blocks - 1) / n_blocks, DECODE_MIN_PAGES);
-  const int32_t limit = piece + DECODE_SLACK_PAGES;
-  auto first_of = [&](int32_t item) {
+  const int32_t n_items = line.n_seqs * n_units;
+  return share_of_block(line, n_items, gridDim.x, blockIdx.x, [&](int32_t item) {
     if (item >= n_items) return line.n_pages;
     const int32_t place = divide_small(item, n_units);
     return s.first_page[place] + (item - place * n_units) * pages_of(p, s.kv_tokens[place]);
-  };
-  if (n_items > n_blocks) {
-    const int32_t items = divide_small(n_items + n_blocks - 1, n_blocks);
-    if (items * line.longest <= limit) return {first_of(c * items), first_of((c + 1) * items), 0, 0, 1};
-  } else {
-    const int32_t most = min(divide_small(n_blocks, n_items), (line.longest + DECODE_MIN_PAGES - 1) / DECODE_MIN_PAGES);
-    if (divide_small(line.longest + most - 1, most) <= limit) {
-      const int32_t item = divide_small(c, most), part = c - item * most;
-      if (item >= n_items) return {0, 0, 0, 0, 1};
-      const int32_t first = first_of(item), n_pages = first_of(item + 1) - first;
-      const int32_t parts = min(most, (n_pages + DECODE_MIN_PAGES - 1) / DECODE_MIN_PAGES);
-      if (part >= parts) return {0, 0, 0, 0, 1};
-      const int32_t each = divide_small(n_pages, parts), longer = n_pages - each * parts;
-      const int32_t begin = first + part * each + min(part, longer);
-      return {begin, begin + each + (part < longer ? 1 : 0), 0, part, parts};
-    }
-  }
-  const int32_t begin = min(static_cast<int64_t>(c) * piece, static_cast<int64_t>(line.n_pages));
-  return {begin, min(begin + piece, line.n_pages), piece, 0, 1};
+  });
 }
 
 /* One item as it lies on the line of pages. */

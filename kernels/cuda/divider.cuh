@@ -8,6 +8,16 @@
 
 namespace yk_cuda {
 
+/* The upper half of a * b. Written out, it took the GPU's compiler one instruction more. */
+__host__ __device__ __forceinline__ uint32_t high_product(uint32_t a, uint32_t b)
+{
+#ifdef __CUDA_ARCH__
+  return __umulhi(a, b);
+#else
+  return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+#endif
+}
+
 struct divider {
   uint32_t by, reciprocal; /* of by: 2^32 / by, rounded down */
 
@@ -19,9 +29,9 @@ struct divider {
 
   /* n / by for n from 0 to 2^31. The first guess is right or one too small: it is off by less than n / 2^32 and what is
    * rounded away. */
-  __device__ __forceinline__ int quotient(int n) const
+  __host__ __device__ __forceinline__ int quotient(int n) const
   {
-    uint32_t dividend = static_cast<uint32_t>(n), guess = __umulhi(dividend, reciprocal);
+    uint32_t dividend = static_cast<uint32_t>(n), guess = high_product(dividend, reciprocal);
     return static_cast<int>(dividend - guess * by >= by ? guess + 1 : guess);
   }
 };

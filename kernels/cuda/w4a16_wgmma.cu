@@ -16,10 +16,9 @@ struct plan {
   wgmma_variant variant;
   int row_tiles, token_tiles, split_tiles, split_blocks, blocks, x_stages, weight_stages, shared_bytes, threads;
 
-  /* Of each tile, where all are cut alike; else 0. */
   int cuts() const
   {
-    return split_tiles > 0 && split_blocks % split_tiles == 0 ? split_blocks / split_tiles : 0;
+    return cuts_of(split_tiles, split_blocks);
   }
 };
 
@@ -162,25 +161,11 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, co
   p.partial = static_cast<float *>(call.workspace);
   p.m = static_cast<int>(call.m);
   p.n = static_cast<int>(desc.n);
-  p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.units = static_cast<int>(n_units(desc));
-  p.row_tiles = l.row_tiles;
-  p.token_tiles = l.token_tiles;
-  p.full_bands = l.token_tiles / BAND_TOKEN_TILES;
-  p.by_k_tiles = yk_cuda::divider::of(p.k_tiles);
-  p.by_cuts = yk_cuda::divider::of(std::max(l.cuts(), 1));
-  p.by_band_tiles = yk_cuda::divider::of(static_cast<int64_t>(BAND_TOKEN_TILES) * l.row_tiles);
-  p.by_last_width = yk_cuda::divider::of(std::max(l.token_tiles % BAND_TOKEN_TILES, 1));
-  p.split_tiles = l.split_tiles;
-  p.split_blocks = l.split_blocks;
-  if (l.split_blocks > 0) {
-    p.cuts = l.cuts();
-    p.range_units = l.split_tiles * p.k_tiles / l.split_blocks;
-    p.longer_ranges = l.split_tiles * p.k_tiles % l.split_blocks;
-  }
+  divide_tiles(p, static_cast<int>(n_k_tiles(desc)), l.row_tiles, l.token_tiles, l.split_tiles, l.split_blocks,
+               l.blocks);
   p.x_stages = l.x_stages;
   p.weight_stages = l.weight_stages;
-  p.clusters = l.blocks;
   p.gate_up = desc.gate_up;
   void *args[] = {&map, &p};
   return launch_clusters(l.variant.kernels[groups_per_tile(desc) / 2], l.blocks, l.variant.cluster, l.threads,

@@ -34,6 +34,33 @@ struct wgmma_params {
   bool gate_up;
 };
 
+/* Of each of the split tiles, where all are cut alike; else 0. */
+inline int cuts_of(int split_tiles, int split_blocks)
+{
+  return split_tiles > 0 && split_blocks % split_tiles == 0 ? split_blocks / split_tiles : 0;
+}
+
+/* How row_tiles x token_tiles work tiles of k_tiles each are divided among clusters: the first split_tiles are cut into
+ * split_blocks ranges, the rest are dealt out whole. */
+inline void divide_tiles(wgmma_params &p, int k_tiles, int row_tiles, int token_tiles, int split_tiles,
+                         int split_blocks, int clusters)
+{
+  p.k_tiles = k_tiles;
+  p.row_tiles = row_tiles;
+  p.token_tiles = token_tiles;
+  p.full_bands = token_tiles / BAND_TOKEN_TILES;
+  p.cuts = cuts_of(split_tiles, split_blocks);
+  p.by_k_tiles = yk_cuda::divider::of(k_tiles);
+  p.by_cuts = yk_cuda::divider::of(std::max(p.cuts, 1));
+  p.by_band_tiles = yk_cuda::divider::of(static_cast<int64_t>(BAND_TOKEN_TILES) * row_tiles);
+  p.by_last_width = yk_cuda::divider::of(std::max(token_tiles % BAND_TOKEN_TILES, 1));
+  p.split_tiles = split_tiles;
+  p.split_blocks = split_blocks;
+  p.range_units = split_blocks > 0 ? split_tiles * k_tiles / split_blocks : 0;
+  p.longer_ranges = split_blocks > 0 ? split_tiles * k_tiles % split_blocks : 0;
+  p.clusters = clusters;
+}
+
 /* A run of K tiles [first, last) of one work tile. */
 struct work {
   int tile, first, last;
@@ -43,7 +70,7 @@ struct work {
 struct work_list {
   int unit, unit_end, whole;
 
-  __device__ __forceinline__ static int range_start(const wgmma_params &p, int range)
+  __host__ __device__ __forceinline__ static int range_start(const wgmma_params &p, int range)
   {
     if (p.cuts) {
       int tile = p.by_cuts.quotient(range), part = range - tile * p.cuts;
@@ -52,12 +79,12 @@ struct work_list {
     return range * p.range_units + min(range, p.longer_ranges);
   }
 
-  __device__ __forceinline__ static int split_range(const wgmma_params &p, int cluster)
+  __host__ __device__ __forceinline__ static int split_range(const wgmma_params &p, int cluster)
   {
     return p.split_blocks - 1 - cluster;
   }
 
-  __device__ __forceinline__ work_list(const wgmma_params &p, int cluster)
+  __host__ __device__ __forceinline__ work_list(const wgmma_params &p, int cluster)
   {
     int range = split_range(p, cluster);
     unit = range < 0 ? 0 : range_start(p, range);
@@ -65,7 +92,7 @@ struct work_list {
     whole = p.split_tiles + cluster;
   }
 
-  __device__ __forceinline__ bool next(const wgmma_params &p, work &w)
+  __host__ __device__ __forceinline__ bool next(const wgmma_params &p, work &w)
   {
     if (unit < unit_end) {
       w.tile = p.by_k_tiles.quotient(unit);
@@ -81,7 +108,7 @@ struct work_list {
   }
 };
 
-__device__ __forceinline__ void place_of_tile(const wgmma_params &p, int tile, int &row_tile, int &token_tile)
+__host__ __device__ __forceinline__ void place_of_tile(const wgmma_params &p, int tile, int &row_tile, int &token_tile)
 {
   int band = p.by_band_tiles.quotient(tile), in_band = tile - band * BAND_TOKEN_TILES * p.row_tiles;
   bool is_full = band < p.full_bands;

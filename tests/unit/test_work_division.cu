@@ -1,0 +1,176 @@
+/* How kernels divide their work among blocks: everything is done once, and by those who say so. The arithmetic that the GPU does, run by
+ * the host. */
+#include <csetjmp>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+
+extern "C" { /* cmocka.h is C alone */
+#include <cmocka.h>
+}
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/attention_shares.cuh"
+#include "kernels/cuda/divider.cuh"
+#include "kernels/cuda/w4a16_work.cuh"
+
+namespace {
+
+using generator = std::mt19937;
+
+int between(generator &random, int low, int high)
+{
+  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+}
+
+/* ---- Division by what the host knows -------------------------------------------------------------------------------- */
+
+void quotients_are_exact(void **)
+{
+  generator random(1);
+  const int64_t largest = int64_t{1} << 31;
+  for (int i = 0; i < 20000; i++) {
+    const int64_t by = i < 300 ? i + 1 : 1 + static_cast<int64_t>(random() >> between(random, 1, 31));
+    const yk_cuda::divider divider = yk_cuda::divider::of(by);
+    const int64_t whole = static_cast<int64_t>(random()) % (largest / by + 1) * by;
+    for (int64_t n : {int64_t{0}, by - 1, by, whole - 1, whole, whole + by - 1, largest - 1})
+      if (n >= 0 && n < largest) assert_int_equal(divider.quotient(static_cast<int>(n)), n / by);
+  }
+}
+
+/* ---- Pages of decode attention ---------------------------------------------------------------------------------------- */
+
+/* Sequences of so many pages, each n_units items of as many. */
+struct step {
+  std::vector<int32_t> first; /* of every item, and the end */
+  yk_attn::page_line line;
+
+  step(const std::vector<int32_t> &pages, int n_units) : first(1, 0)
+  {
+    for (int32_t n : pages)
+      for (int unit = 0; unit < n_units; unit++) first.push_back(first.back() + n);
+    line = {first.back(), static_cast<int32_t>(pages.size()), *std::max_element(pages.begin(), pages.end())};
+  }
+  int32_t n_items() const
+  {
+    return static_cast<int32_t>(first.size()) - 1;
+  }
+  yk_attn::block_share share(int n_blocks, int block) const
+  {
+    return yk_attn::share_of_block(line, n_items(), n_blocks, block,
+                                   [&](int32_t item) { return first[static_cast<size_t>(std::min(item, n_items()))]; });
+  }
+};
+
+/* Every page is in one share, no share is much longer than the mean, and whoever has pages of an item agrees on who else has. */
+void expect_divided(const step &s, int n_blocks)
+{
+  const int32_t mean = (s.line.n_pages + n_blocks - 1) / n_blocks;
+  const int32_t most = std::max<int32_t>(mean, yk_attn::DECODE_MIN_PAGES) + yk_attn::DECODE_SLACK_PAGES;
+  std::vector<int> owners(static_cast<size_t>(s.line.n_pages), -1);
+  for (int block = 0; block < n_blocks; block++) {
+    const yk_attn::block_share share = s.share(n_blocks, block);
+    assert_true(share.end - share.begin <= most);
+    for (int32_t page = share.begin; page < share.end; page++) {
+      assert_int_equal(owners[static_cast<size_t>(page)], -1);
+      owners[static_cast<size_t>(page)] = block;
+    }
+  }
+  for (int32_t item = 0; item < s.n_items(); item++) {
+    const int32_t begin = s.first[static_cast<size_t>(item)], end = s.first[static_cast<size_t>(item) + 1];
+    for (int32_t page = begin; page < end; page++) {
+      const int owner = owners[static_cast<size_t>(page)], first = owners[static_cast<size_t>(begin)];
+      assert_true(owner >= 0);
+      const yk_attn::block_share share = s.share(n_blocks, owner);
+      if (share.begin <= begin && end <= share.end) continue; /* all its own */
+      assert_int_equal(share.first_block(owner, begin), first);
+      assert_int_equal(share.n_blocks(begin, end), owners[static_cast<size_t>(end) - 1] - first + 1);
+    }
+  }
+}
+
+void pages_are_dealt_out_once(void **)
+{
+  generator random(2);
+  for (int i = 0; i < 2000; i++) {
+    std::vector<int32_t> pages(static_cast<size_t>(between(random, 1, i % 10 == 0 ? 300 : 40)));
+    const int longest = between(random, 1, i % 3 == 0 ? 600 : 60), shortest = i % 2 ? longest : 1;
+    for (int32_t &n : pages) n = between(random, shortest, longest);
+    expect_divided(step(pages, between(random, 1, 8)), i % 4 == 0 ? between(random, 1, 200) : 132);
+  }
+}
+
+void a_step_without_decodes_is_nobodys(void **)
+{
+  const auto first = [](int32_t) { return 0; };
+  for (int block = 0; block < 132; block++) {
+    const yk_attn::block_share share = yk_attn::share_of_block({0, 0, 0}, 0, 132, block, first);
+    assert_int_equal(share.begin, share.end);
+  }
+}
+
+/* ---- Tiles of a product ------------------------------------------------------------------------------------------------ */
+
+/* Every K tile of every work tile is in one run of one cluster; work tiles fill the rectangle. */
+void expect_divided(const w4a16::wgmma_params &p)
+{
+  const int n_tiles = p.row_tiles * p.token_tiles;
+  std::vector<int> times(static_cast<size_t>(n_tiles) * p.k_tiles, 0), places(static_cast<size_t>(n_tiles), 0);
+  for (int cluster = 0; cluster < p.clusters; cluster++) {
+    w4a16::work_list list(p, cluster);
+    for (w4a16::work w; list.next(p, w);) {
+      assert_in_range(w.tile, 0, n_tiles - 1);
+      assert_true(0 <= w.first && w.first < w.last && w.last <= p.k_tiles);
+      for (int k = w.first; k < w.last; k++) times[static_cast<size_t>(w.tile) * p.k_tiles + k]++;
+    }
+  }
+  for (int n : times) assert_int_equal(n, 1);
+  for (int tile = 0; tile < n_tiles; tile++) {
+    int row, token;
+    w4a16::place_of_tile(p, tile, row, token);
+    assert_in_range(row, 0, p.row_tiles - 1);
+    assert_in_range(token, 0, p.token_tiles - 1);
+    assert_int_equal(places[static_cast<size_t>(row) * p.token_tiles + token]++, 0);
+  }
+}
+
+void divide(int k_tiles, int row_tiles, int token_tiles, int split_tiles, int split_blocks, int clusters)
+{
+  w4a16::wgmma_params p = {};
+  w4a16::divide_tiles(p, k_tiles, row_tiles, token_tiles, split_tiles, split_blocks, clusters);
+  expect_divided(p);
+}
+
+/* The divisions that a product's plans choose from. */
+void tiles_are_dealt_out_once(void **)
+{
+  generator random(3);
+  for (int i = 0; i < 300; i++) {
+    const int k_tiles = between(random, 1, 100), rows = between(random, 1, 40), tokens = between(random, 1, 20);
+    const int tiles = rows * tokens, clusters = i % 2 ? 132 : between(random, 1, 132);
+    if (tiles >= clusters) {
+      divide(k_tiles, rows, tokens, 0, 0, clusters);
+      if (tiles % clusters) divide(k_tiles, rows, tokens, tiles % clusters + clusters, clusters, clusters);
+      continue;
+    }
+    for (int cuts = 1; tiles * cuts <= std::min(clusters, tiles * k_tiles); cuts++)
+      divide(k_tiles, rows, tokens, tiles, tiles * cuts, tiles * cuts);
+    if (tiles * k_tiles >= clusters) divide(k_tiles, rows, tokens, tiles, clusters, clusters);
+  }
+}
+
+} // namespace
+
+int main()
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(quotients_are_exact),
+      cmocka_unit_test(pages_are_dealt_out_once),
+      cmocka_unit_test(a_step_without_decodes_is_nobodys),
+      cmocka_unit_test(tiles_are_dealt_out_once),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
