@@ -7,12 +7,12 @@ import harness
 
 
 class Refused(harness.Case):
-    def refused(self, name, arguments, *parts):
+    def refused(self, name, arguments, *parts, code=2):
         program = os.path.join(os.path.dirname(self.yoke), name)
         if not os.path.exists(program):
             self.skipTest(f"{name} is not built")
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual((done.returncode, done.stdout), (code, ""))
         for part in parts:
             self.assertIn(part, done.stderr)
 
@@ -33,6 +33,9 @@ class Refused(harness.Case):
         for value in ("0", "64x", "", "-1", "1025"):
             with self.subTest(value):
                 self.refused("bench_attention", ["--shared", value], "--shared", "KiB from 1 to 1024", f'"{value}"', "--help")
+        self.refused("bench_attention", ["--json"], "no value after", '"--json"')
+        self.refused("bench_attention", ["--what"], "unknown option", '"--what"')
+        self.refused("bench_attention", ["--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
 
     def test_bench_linear(self):
         tokens = "a whole number from 1 to 1048576"

@@ -1,0 +1,236 @@
+/* attention_step.cuh - one step of attention on the device for bench_attention: fresh random data, and the same in float64. */
+#ifndef YK_BENCH_ATTENTION_STEP_CUH
+#define YK_BENCH_ATTENTION_STEP_CUH
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <cuda_bf16.h>
+
+#include "bench/gpu_timing.cuh"
+#include "kernels/cuda/attention.h"
+
+namespace attention {
+
+using namespace bench;
+
+constexpr int PAGE = YK_KV_BLOCK_TOKENS;
+
+struct shape {
+  std::string name;
+  yk_head_layout heads;
+  yk_dtype dtype;
+  int window;
+  std::vector<int> rows, kv; /* of each sequence */
+};
+
+inline int total_rows(const shape &s)
+{
+  int n = 0;
+  for (int r : s.rows) n += r;
+  return n;
+}
+
+inline int n_blocks_of(const shape &s)
+{
+  int n = 1;
+  for (int t : s.kv) n += (t + PAGE - 1) / PAGE;
+  return n;
+}
+
+inline std::vector<int> spread_lengths(int n, int low, int high, unsigned seed)
+{
+  std::mt19937 rng(seed);
+  std::vector<int> v;
+  for (int i = 0; i < n; i++) v.push_back(low + (int)(rng() % (unsigned)(high - low + 1)));
+  return v;
+}
+
+inline yk_head_layout plain_heads(int n_q, int n_kv, int hd)
+{
+  return {n_q, n_kv, hd, n_q / n_kv, 0, 0};
+}
+
+inline shape decode(const std::string &name, yk_head_layout h, yk_dtype dtype, int window, std::vector<int> kv)
+{
+  return {name, h, dtype, window, std::vector<int>(kv.size(), 1), kv};
+}
+
+/* ---- one step on the device ---- */
+
+__device__ inline float uniform(uint64_t i, unsigned seed)
+{
+  uint64_t x = i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull;
+  x ^= x >> 31, x *= 0xbf58476d1ce4e5b9ull, x ^= x >> 29, x *= 0x94d049bb133111ebull, x ^= x >> 32;
+  return (float)(x & 0xffffff) / 8388608.0f - 1.0f;
+}
+
+template <typename T> __global__ void fill(T *dst, size_t n, unsigned seed, float scale)
+{
+  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+    dst[i] = (T)(uniform(i, seed) * scale);
+}
+
+/* NaN in the slots behind each sequence's last token. */
+template <typename T>
+__global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads, int hd)
+{
+  const int seq = blockIdx.x, n = kv_tokens[seq], last = (n + PAGE - 1) / PAGE - 1;
+  if (n == 0) return;
+  const int64_t block = tables[(int64_t)seq * stride + last];
+  for (int i = threadIdx.x; i < n_kv_heads * PAGE * hd; i += blockDim.x) {
+    if (last * PAGE + i / hd % PAGE >= n) kv[block * n_kv_heads * PAGE * hd + i] = (T)NAN;
+  }
+}
+
+/* One block per (row, head), two passes, sums in float64. */
+template <typename T> __global__ void reference(const yk_attention_args a, const yk_batch b, double *out)
+{
+  extern __shared__ float scores[];
+  __shared__ double sum;
+  const yk_head_layout h = a.heads;
+  const int row = blockIdx.x, head = blockIdx.y, hd = h.head_dim, seq = b.seq_of_row[row];
+  const int position = b.kv_tokens[seq] - (b.row_starts[seq + 1] - row);
+  const int begin = a.window_tokens > 0 ? max(0, position - a.window_tokens + 1) : 0;
+  const int kv_head = (h.q_head_first + head) / h.q_per_kv - h.kv_head_first;
+  const int32_t *table = b.block_tables + (int64_t)seq * b.block_table_stride;
+  const T *q = (const T *)a.qkv + (int64_t)row * (h.n_q_heads + 2 * h.n_kv_heads) * hd + head * hd;
+  const T *k = (const T *)a.kv.k, *v = (const T *)a.kv.v;
+  float top = -INFINITY;
+  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) {
+    const T *src = k + (((int64_t)table[t / PAGE] * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
+    double s = 0;
+    for (int d = 0; d < hd; d++) s += (double)(float)q[d] * (double)(float)src[d];
+    scores[t - begin] = (float)(s * a.scale);
+  }
+  __syncthreads();
+  for (int t = begin; t <= position; t++) top = fmaxf(top, scores[t - begin]);
+  if (threadIdx.x == 0) sum = 0;
+  __syncthreads();
+  double part = 0;
+  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) part += exp((double)(scores[t - begin] - top));
+  atomicAdd(&sum, part);
+  __syncthreads();
+  for (int d = threadIdx.x; d < hd; d += blockDim.x) {
+    double o = 0;
+    for (int t = begin; t <= position; t++) {
+      const T *src = v + (((int64_t)table[t / PAGE] * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
+      o += exp((double)(scores[t - begin] - top)) * (double)(float)src[d];
+    }
+    out[((int64_t)row * h.n_q_heads + head) * hd + d] = o / sum;
+  }
+}
+
+struct step {
+  shape s;
+  yk_batch batch;
+  std::vector<yk_kv_layer> layers;
+  void *qkv, *y;
+  std::vector<void *> owned;
+  size_t y_elements, layer_bytes;
+
+  void *take(size_t n_bytes)
+  {
+    void *p;
+    CUDA_OK(cudaMalloc(&p, n_bytes + 256));
+    owned.push_back(p);
+    return p;
+  }
+
+  int32_t *upload(const std::vector<int32_t> &v)
+  {
+    void *p = take(v.size() * 4);
+    CUDA_OK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
+    return (int32_t *)p;
+  }
+
+  template <typename T> void fill_all(unsigned seed)
+  {
+    const size_t n_qkv = (size_t)total_rows(s) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim;
+    fill<T><<<1024, 256>>>((T *)qkv, n_qkv, seed, 2.0f);
+    for (size_t i = 0; i < layers.size(); i++) {
+      fill<T><<<1024, 256>>>((T *)layers[i].k, layer_bytes / 2, seed + 10 * (unsigned)i + 1, 2.0f);
+      fill<T><<<1024, 256>>>((T *)layers[i].v, layer_bytes / 2, seed + 10 * (unsigned)i + 2, 1.0f);
+      for (void *kv : {layers[i].k, layers[i].v})
+        poison_tails<T><<<batch.n_seqs, 256>>>((T *)kv, batch.block_tables, batch.block_table_stride, batch.kv_tokens,
+                                               s.heads.n_kv_heads, s.heads.head_dim);
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+  }
+
+  step(const shape &of, int n_layers, unsigned seed) : s(of)
+  {
+    std::mt19937 rng(seed);
+    const int n_seqs = (int)s.kv.size(), n_rows = total_rows(s), n_blocks = n_blocks_of(s);
+    int stride = 1;
+    for (int t : s.kv) stride = std::max(stride, (t + PAGE - 1) / PAGE);
+    std::vector<int32_t> physical(n_blocks), starts = {0}, seq_of_row, tables((size_t)n_seqs * stride, -1);
+    for (int i = 0; i < n_blocks; i++) physical[i] = i;
+    std::shuffle(physical.begin(), physical.end(), rng);
+    batch = {};
+    for (int i = 0, next = 0; i < n_seqs; i++) {
+      for (int j = 0; j < (s.kv[i] + PAGE - 1) / PAGE; j++) tables[(size_t)i * stride + j] = physical[next++];
+      for (int j = 0; j < s.rows[i]; j++) seq_of_row.push_back(i);
+      starts.push_back(starts.back() + s.rows[i]);
+      batch.max_rows_per_seq = std::max(batch.max_rows_per_seq, s.rows[i]);
+      batch.max_kv_tokens = std::max(batch.max_kv_tokens, s.kv[i]);
+    }
+    batch.n_tokens = n_rows;
+    batch.n_seqs = n_seqs;
+    batch.block_table_stride = stride;
+    batch.row_starts = upload(starts);
+    batch.seq_of_row = upload(seq_of_row);
+    batch.kv_tokens = upload(s.kv);
+    batch.block_tables = upload(tables);
+    layer_bytes = (size_t)n_blocks * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 2;
+    for (int i = 0; i < n_layers; i++) layers.push_back({take(layer_bytes), take(layer_bytes)});
+    qkv = take((size_t)n_rows * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
+    y_elements = (size_t)n_rows * s.heads.n_q_heads * s.heads.head_dim;
+    y = take(y_elements * 2);
+    if (s.dtype == YK_F16)
+      fill_all<__half>(seed);
+    else
+      fill_all<__nv_bfloat16>(seed);
+  }
+
+  ~step()
+  {
+    for (void *p : owned) cudaFree(p);
+  }
+
+  yk_attention_args args(int layer) const
+  {
+    yk_attention_args a = {};
+    a.y = y;
+    a.qkv = qkv;
+    a.heads = s.heads;
+    a.kv = layers[(size_t)layer % layers.size()];
+    a.scale = 1.0f / sqrtf((float)s.heads.head_dim);
+    a.window_tokens = s.window;
+    a.batch = &batch;
+    return a;
+  }
+};
+
+struct machine {
+  yk_cuda_attention attn;
+  cudaStream_t stream;
+  void *workspace;
+};
+
+inline void run(const machine &m, const step &st, int layer)
+{
+  yk_err err = YK_ERR_INIT;
+  const yk_attention_args a = st.args(layer);
+  if (yk_cuda_attention_run(&m.attn, &a, st.s.dtype, m.stream, &err) != YK_OK) {
+    fprintf(stderr, "%s: %s\n", st.s.name.c_str(), err.message);
+    exit(1);
+  }
+}
+
+} // namespace attention
+
+#endif
