@@ -18,6 +18,7 @@
 #endif
 
 #include "bench/gpu_timing.cuh"
+#include "bench/report_file.cuh"
 #include "parallel/allreduce_p2p.h"
 
 using namespace bench;
@@ -440,16 +441,102 @@ void open_ranks(machine &m, const std::vector<int> &devices)
 #endif
 }
 
-void usage()
+const char *const HELP =
+    "bench_allreduce - check and time sums over GPUs, with residual add and RMSNorm fused in, beside NCCL\n\n"
+    "  --devices 0,1,..  CUDA devices, one a rank (default: all); the same one twice serves to check only\n"
+    "  --json FILE       also write the figures as JSON\n"
+    "  --commit ID       recorded in the JSON\n"
+    "  --check-only      check, do not time\n"
+    "  --time-only       do not check\n"
+    "  --verbose         print every check\n\n"
+    "NVLink multicast is kept off (NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.\n";
+
+struct options {
+  std::string json_path, commit = "unknown";
+  std::vector<int> devices; /* empty: all */
+  bool checks = true, times = true, verbose = false;
+};
+
+[[noreturn]] void refuse(const char *what, const std::string &found)
 {
-  printf("bench_allreduce - check and time sums over GPUs, with residual add and RMSNorm fused in, beside NCCL\n\n"
-         "  --devices 0,1,..  CUDA devices, one a rank (default: all); the same one twice serves to check only\n"
-         "  --json FILE       also write the figures as JSON\n"
-         "  --commit ID       recorded in the JSON\n"
-         "  --check-only      check, do not time\n"
-         "  --time-only       do not check\n"
-         "  --verbose         print every check\n\n"
-         "NVLink multicast is kept off (NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.\n");
+  fprintf(stderr, "bench_allreduce: %s \"%s\" (see --help)\n", what, found.c_str());
+  exit(2);
+}
+
+std::vector<int> devices_of(const std::string &list)
+{
+  std::vector<int> devices;
+  for (const char *at = list.c_str();; at++) {
+    char *end;
+    const long device = strtol(at, &end, 10);
+    if (end == at || (*end && *end != ',') || device < 0 || device > 1023)
+      refuse("--devices: expected numbers of CUDA devices, found", list);
+    devices.push_back(static_cast<int>(device));
+    at = end;
+    if (!*at) return devices;
+  }
+}
+
+options parse(int argc, char **argv)
+{
+  options o;
+  for (int i = 1; i < argc; i++) {
+    const std::string name = argv[i];
+    if (name == "--help" || name == "-h") {
+      fputs(HELP, stdout);
+      exit(0);
+    }
+    if (name == "--check-only") {
+      o.times = false;
+    } else if (name == "--time-only") {
+      o.checks = false;
+    } else if (name == "--verbose") {
+      o.verbose = true;
+    } else if (name != "--devices" && name != "--json" && name != "--commit") {
+      refuse("unknown option", name);
+    } else if (i + 1 == argc) {
+      refuse("no value after", name);
+    } else {
+      const char *value = argv[++i];
+      if (name == "--devices") o.devices = devices_of(value);
+      if (name == "--json") o.json_path = value;
+      if (name == "--commit") o.commit = value;
+    }
+  }
+  return o;
+}
+
+/* The devices to use, one a rank. */
+std::vector<int> present_devices(const options &o)
+{
+  int n_present = 0;
+  CUDA_OK(cudaGetDeviceCount(&n_present));
+  std::vector<int> devices = o.devices;
+  for (int d = 0; o.devices.empty() && d < std::min<int>(n_present, YK_MAX_RANKS); d++) devices.push_back(d);
+  for (int d : devices)
+    if (d >= n_present) refuse("--devices: there is no CUDA device", std::to_string(d));
+  if (devices.size() < 2 || devices.size() > YK_MAX_RANKS)
+    refuse(("expected 2 to " + std::to_string(YK_MAX_RANKS) + " devices, found").c_str(),
+           std::to_string(devices.size()));
+  return devices;
+}
+
+/* json: NULL, or where the figures also go. */
+void time_and_report(machine &m, const std::string &commit, FILE *json)
+{
+  int driver = 0;
+  cudaDeviceProp prop;
+  CUDA_OK(cudaDriverGetVersion(&driver));
+  CUDA_OK(cudaGetDeviceProperties(&prop, m.ranks[0].device));
+  const int n_ranks = static_cast<int>(m.ranks.size());
+  printf("%d x %s, CUDA driver %d.%d\n", n_ranks, prop.name, driver / 1000, driver % 1000 / 10);
+  if (json)
+    fprintf(json,
+            "{\n  \"gpu\": \"%s\", \"n_gpus\": %d, \"driver\": %d, \"commit\": \"%s\", \"command\": "
+            "\"bench_allreduce\", \"dtype\": \"float16\",\n  \"cases\": [",
+            prop.name, n_ranks, driver, commit.c_str());
+  time_all(m, json);
+  if (json) fprintf(json, "\n  ]\n}\n");
 }
 
 } // namespace
@@ -458,56 +545,12 @@ int main(int argc, char **argv)
 {
   setenv("NCCL_NVLS_ENABLE", "0", 1); /* before any thread starts */
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::string json_path, commit = "unknown", list;
-  bool do_check = true, do_time = true, verbose = false;
-  for (int i = 1; i < argc; i++) {
-    const std::string a = argv[i];
-    const bool more = i + 1 < argc;
-    if (a == "--help") {
-      usage();
-      return 0;
-    } else if (a == "--devices" && more) {
-      list = argv[++i];
-    } else if (a == "--json" && more) {
-      json_path = argv[++i];
-    } else if (a == "--commit" && more) {
-      commit = argv[++i];
-    } else if (a == "--check-only") {
-      do_time = false;
-    } else if (a == "--time-only") {
-      do_check = false;
-    } else if (a == "--verbose") {
-      verbose = true;
-    } else {
-      fprintf(stderr, "bench_allreduce: unknown option %s (see --help)\n", a.c_str());
-      return 2;
-    }
-  }
-  std::vector<int> devices;
-  int n_devices = 0, driver = 0;
-  CUDA_OK(cudaGetDeviceCount(&n_devices));
-  CUDA_OK(cudaDriverGetVersion(&driver));
-  for (size_t at = 0; at < list.size();
-       at = list.find(',', at) == std::string::npos ? list.size() : list.find(',', at) + 1)
-    devices.push_back(atoi(list.c_str() + at));
-  for (int d = 0; list.empty() && d < n_devices; d++) devices.push_back(d);
+  const options o = parse(argc, argv);
+  FILE *json = o.times ? open_report("bench_allreduce", o.json_path) : nullptr;
   machine m;
-  open_ranks(m, devices);
-  if (do_check && !check_all(m, verbose)) return 1;
-  if (!do_time) return 0;
-  cudaDeviceProp prop;
-  CUDA_OK(cudaGetDeviceProperties(&prop, devices[0]));
-  printf("%d x %s, CUDA driver %d.%d\n", (int)devices.size(), prop.name, driver / 1000, driver % 1000 / 10);
-  FILE *json = json_path.empty() ? nullptr : fopen(json_path.c_str(), "w");
-  if (json)
-    fprintf(json,
-            "{\n  \"gpu\": \"%s\", \"n_gpus\": %d, \"driver\": %d, \"commit\": \"%s\", \"command\": "
-            "\"bench_allreduce\", \"dtype\": \"float16\",\n  \"cases\": [",
-            prop.name, (int)devices.size(), driver, commit.c_str());
-  time_all(m, json);
-  if (json) {
-    fprintf(json, "\n  ]\n}\n");
-    fclose(json);
-  }
+  open_ranks(m, present_devices(o));
+  if (o.checks && !check_all(m, o.verbose)) return 1;
+  if (o.times) time_and_report(m, o.commit, json);
+  close_report("bench_allreduce", o.json_path, json);
   return 0;
 }

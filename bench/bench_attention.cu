@@ -4,9 +4,8 @@
  * the output filled with NaN; error is |y - ref| / |ref| over the whole output.
  * Time: a graph whose nodes rotate over enough copies of the cache that each finds the L2 cold; the node's time is the
  * replay divided by the number of nodes, median and range of repeats.                                                */
-#include <cerrno>
-
 #include "bench/attention_check.cuh"
+#include "bench/report_file.cuh"
 
 using namespace attention;
 
@@ -168,12 +167,6 @@ struct options {
   exit(2);
 }
 
-[[noreturn]] void fail(const std::string &path)
-{
-  fprintf(stderr, "bench_attention: %s: %s\n", path.c_str(), strerror(errno));
-  exit(1);
-}
-
 int kib_of(const char *text)
 {
   char *end;
@@ -262,17 +255,13 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
 int main(int argc, char **argv)
 {
   const options o = parse(argc, argv);
-  FILE *json = nullptr;
-  if (o.times && !o.json_path.empty()) {
-    json = fopen(o.json_path.c_str(), "w"); /* before the work, which would be lost */
-    if (!json) fail(o.json_path);
-  }
+  FILE *json = o.times ? open_report("bench_attention", o.json_path) : nullptr;
   cudaDeviceProp prop;
   CUDA_OK(cudaGetDeviceProperties(&prop, 0));
   const machine m = open_machine(o, prop);
   setvbuf(stdout, nullptr, _IOLBF, 0);
   if (o.checks && !check_all(m, o.verbose)) return 1;
   if (o.times) time_and_report(m, o, prop, json);
-  if (json && fclose(json) != 0) fail(o.json_path);
+  close_report("bench_attention", o.json_path, json);
   return 0;
 }

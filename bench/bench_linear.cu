@@ -19,6 +19,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/linear_check.cuh"
+#include "bench/report_file.cuh"
 
 using namespace linear;
 
@@ -33,7 +34,7 @@ struct options {
   int repeats = 11;
   double bandwidth = 4.35e12, peak = 640e12; /* of an H200, for the floor */
   size_t cold_bytes = 200u << 20;
-  const char *json = nullptr, *commit = "";
+  const char *json = "", *commit = "";
   bool check_only = false, cublas = true, fused = true;
   uint64_t seed = 0;
 };
@@ -206,10 +207,8 @@ void print_row(const row &r)
   std::fflush(stdout);
 }
 
-void write_json(const char *path, const options &o, const machine &m, const std::vector<row> &rows)
+void write_json(FILE *f, const options &o, const machine &m, const std::vector<row> &rows)
 {
-  FILE *f = std::fopen(path, "w");
-  if (!f) fail(path, std::strerror(errno));
   std::fprintf(f,
                "{\"bench\": \"linear\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", \"driver_api\": %d, "
                "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
@@ -230,7 +229,6 @@ void write_json(const char *path, const options &o, const machine &m, const std:
         i + 1 < rows.size() ? "," : "");
   }
   std::fprintf(f, " ]}\n");
-  std::fclose(f);
 }
 
 /* Copies of a product's weights, so many that each is out of the L2 cache when its turn comes. */
@@ -428,6 +426,7 @@ int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
   if (o.check_only) return run_checks(o.path, o.ms, o.seed);
+  FILE *json = bench::open_report("bench_linear", o.json);
   yk_w4a16_gpu gpu;
   yk_err err = YK_ERR_INIT;
   check(yk_w4a16_gpu_init(&gpu, o.path, &err), err);
@@ -457,6 +456,7 @@ int main(int argc, char **argv)
   machine m = measure_machine(blas, stream);
   std::printf("%s, driver API %d, CUDA %d: read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", m.gpu,
               m.driver, m.runtime, m.read_tbs, m.copy_tbs, m.peak_tflops);
-  if (o.json) write_json(o.json, o, m, rows);
+  if (json) write_json(json, o, m, rows);
+  bench::close_report("bench_linear", o.json, json);
   return 0;
 }

@@ -37,6 +37,13 @@ class Refused(harness.Case):
         self.refused("bench_attention", ["--what"], "unknown option", '"--what"')
         self.refused("bench_attention", ["--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
 
+    def test_bench_allreduce(self):
+        for value in ("", "0,", "0,x", "-1,0", "0 1"):
+            with self.subTest(value):
+                self.refused("bench_allreduce", ["--devices", value], "--devices", "numbers of CUDA devices", f'"{value}"')
+        self.refused("bench_allreduce", ["--what"], "unknown option", '"--what"')
+        self.refused("bench_allreduce", ["--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
+
     def test_bench_linear(self):
         tokens = "a whole number from 1 to 1048576"
         for arguments, parts in ((["--m", "abc"], ["--m", tokens, '"abc"']), (["--m", "1,0"], [tokens, '"0"']),
@@ -50,6 +57,7 @@ class Refused(harness.Case):
                                  (["--what", "1"], ['"--what"', "--help"]), (["what"], ['"what"'])):
             with self.subTest(arguments):
                 self.refused("bench_linear", arguments, *parts)
+        self.refused("bench_linear", ["--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
 
 
 if __name__ == "__main__":
