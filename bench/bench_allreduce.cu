@@ -18,7 +18,7 @@
 #endif
 
 #include "bench/gpu_timing.cuh"
-#include "bench/report_file.cuh"
+#include "bench/kernel_bench.cuh"
 #include "parallel/allreduce_p2p.h"
 
 using namespace bench;
@@ -441,88 +441,56 @@ void open_ranks(machine &m, const std::vector<int> &devices)
 #endif
 }
 
-const char *const HELP =
-    "bench_allreduce - check and time sums over GPUs, with residual add and RMSNorm fused in, beside NCCL\n\n"
-    "  --devices 0,1,..  CUDA devices, one a rank (default: all); the same one twice serves to check only\n"
-    "  --json FILE       also write the figures as JSON\n"
-    "  --commit ID       recorded in the JSON\n"
-    "  --check-only      check, do not time\n"
-    "  --time-only       do not check\n"
-    "  --verbose         print every check\n\n"
-    "NVLink multicast is kept off (NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.\n";
-
 struct options {
-  std::string json_path, commit = "unknown";
-  std::vector<int> devices; /* empty: all */
-  bool checks = true, times = true, verbose = false;
+  report_options report;
+  run_options run;
+  std::vector<int32_t> devices; /* empty: all */
 };
 
-[[noreturn]] void refuse(const char *what, const std::string &found)
+yk_status parse_devices(void *user, const char *text, yk_err *err)
 {
-  fprintf(stderr, "bench_allreduce: %s \"%s\" (see --help)\n", what, found.c_str());
-  exit(2);
-}
-
-std::vector<int> devices_of(const std::string &list)
-{
-  std::vector<int> devices;
-  for (const char *at = list.c_str();; at++) {
-    char *end;
-    const long device = strtol(at, &end, 10);
-    if (end == at || (*end && *end != ',') || device < 0 || device > 1023)
-      refuse("--devices: expected numbers of CUDA devices, found", list);
-    devices.push_back(static_cast<int>(device));
-    at = end;
-    if (!*at) return devices;
-  }
+  return parse_numbers(text, *static_cast<std::vector<int32_t> *>(user), err);
 }
 
 options parse(int argc, char **argv)
 {
   options o;
-  for (int i = 1; i < argc; i++) {
-    const std::string name = argv[i];
-    if (name == "--help" || name == "-h") {
-      fputs(HELP, stdout);
-      exit(0);
-    }
-    if (name == "--check-only") {
-      o.times = false;
-    } else if (name == "--time-only") {
-      o.checks = false;
-    } else if (name == "--verbose") {
-      o.verbose = true;
-    } else if (name != "--devices" && name != "--json" && name != "--commit") {
-      refuse("unknown option", name);
-    } else if (i + 1 == argc) {
-      refuse("no value after", name);
-    } else {
-      const char *value = argv[++i];
-      if (name == "--devices") o.devices = devices_of(value);
-      if (name == "--json") o.json_path = value;
-      if (name == "--commit") o.commit = value;
-    }
-  }
+  std::vector<yk_option> options = {
+      {.name = "devices",
+       .kind = YK_OPTION_CALL,
+       .value = &o.devices,
+       .metavar = "LIST",
+       .help = "CUDA devices, one a rank, as 0,1; the same one twice serves to check only",
+       .fallback = "all",
+       .parse = parse_devices}};
+  add_options(options, o.run);
+  add_options(options, o.report);
+  parse_options("bench_allreduce",
+                "Sums over GPUs, with residual add and RMSNorm fused in, checked and timed beside NCCL. NVLink "
+                "multicast is kept off "
+                "(NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.",
+                "  bench_allreduce --devices 0,1 --json allreduce.json\n", options, argc, argv);
   return o;
 }
 
 /* The devices to use, one a rank. */
-std::vector<int> present_devices(const options &o)
+yk_status find_devices(std::vector<int32_t> &devices, yk_err *err)
 {
   int n_present = 0;
-  CUDA_OK(cudaGetDeviceCount(&n_present));
-  std::vector<int> devices = o.devices;
-  for (int d = 0; o.devices.empty() && d < std::min<int>(n_present, YK_MAX_RANKS); d++) devices.push_back(d);
+  if (cudaGetDeviceCount(&n_present) != cudaSuccess || n_present == 0)
+    return yk_err_set(err, YK_E_DEVICE, "no CUDA device was found");
+  const bool takes_all = devices.empty();
+  for (int d = 0; takes_all && d < n_present && d < YK_MAX_RANKS; d++) devices.push_back(d);
   for (int d : devices)
-    if (d >= n_present) refuse("--devices: there is no CUDA device", std::to_string(d));
+    if (d < 0 || d >= n_present)
+      return yk_err_set(err, YK_E_INVAL, "--devices: expected CUDA devices from 0 to %d, found %d", n_present - 1, d);
   if (devices.size() < 2 || devices.size() > YK_MAX_RANKS)
-    refuse(("expected 2 to " + std::to_string(YK_MAX_RANKS) + " devices, found").c_str(),
-           std::to_string(devices.size()));
-  return devices;
+    return yk_err_set(err, YK_E_INVAL, "expected 2 to %d CUDA devices, found %zu", YK_MAX_RANKS, devices.size());
+  return YK_OK;
 }
 
 /* json: NULL, or where the figures also go. */
-void time_and_report(machine &m, const std::string &commit, FILE *json)
+void time_and_report(machine &m, const char *commit, FILE *json)
 {
   int driver = 0;
   cudaDeviceProp prop;
@@ -534,7 +502,7 @@ void time_and_report(machine &m, const std::string &commit, FILE *json)
     fprintf(json,
             "{\n  \"gpu\": \"%s\", \"n_gpus\": %d, \"driver\": %d, \"commit\": \"%s\", \"command\": "
             "\"bench_allreduce\", \"dtype\": \"float16\",\n  \"cases\": [",
-            prop.name, n_ranks, driver, commit.c_str());
+            prop.name, n_ranks, driver, commit);
   time_all(m, json);
   if (json) fprintf(json, "\n  ]\n}\n");
 }
@@ -545,12 +513,14 @@ int main(int argc, char **argv)
 {
   setenv("NCCL_NVLS_ENABLE", "0", 1); /* before any thread starts */
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  const options o = parse(argc, argv);
-  FILE *json = o.times ? open_report("bench_allreduce", o.json_path) : nullptr;
+  options o = parse(argc, argv);
+  FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
+  yk_err err = YK_ERR_INIT;
+  if (find_devices(o.devices, &err) != YK_OK) return yk_cli_failure(&err);
   machine m;
-  open_ranks(m, present_devices(o));
-  if (o.checks && !check_all(m, o.verbose)) return 1;
-  if (o.times) time_and_report(m, o.commit, json);
-  close_report("bench_allreduce", o.json_path, json);
-  return 0;
+  open_ranks(m, o.devices);
+  if (!o.run.time_only && !check_all(m, o.run.verbose)) return YK_EXIT_FAILURE;
+  if (!o.run.check_only) time_and_report(m, o.report.commit, json);
+  close_figures(o.report, json);
+  return YK_EXIT_OK;
 }

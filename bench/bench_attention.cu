@@ -5,7 +5,7 @@
  * Time: a graph whose nodes rotate over enough copies of the cache that each finds the L2 cold; the node's time is the
  * replay divided by the number of nodes, median and range of repeats.                                                */
 #include "bench/attention_check.cuh"
-#include "bench/report_file.cuh"
+#include "bench/kernel_bench.cuh"
 
 using namespace attention;
 
@@ -143,67 +143,41 @@ void time_all(const machine &m, const std::string &filter, FILE *json)
 
 /* ---- The program ---- */
 
-const char *const HELP =
-    "bench_attention - check and time attention over the paged KV cache on the first CUDA device\n\n"
-    "  --json FILE      also write the figures as JSON\n"
-    "  --filter TEXT    time only cases whose name contains TEXT\n"
-    "  --check-only     check, do not time\n"
-    "  --time-only      do not check\n"
-    "  --no-hopper      use the kernels of older GPUs for prefill\n"
-    "  --shared KIB     as if a block could have no more shared memory\n"
-    "  --verbose        print every check, not only wrong ones\n"
-    "  --commit ID      recorded in the JSON\n\n"
-    "Floor: max(bytes / 4.35 TB/s, flops / 640 TFLOP/s). Exit status 1 if a check fails.\n";
-
 struct options {
-  std::string json_path, filter, commit = "unknown";
-  bool checks = true, times = true, verbose = false, hopper = true;
-  int shared_kib = 1024; /* no GPU has as much */
+  report_options report;
+  run_options run;
+  const char *filter = "";
+  bool no_hopper = false;
+  int32_t shared_kib = 1024; /* no GPU has as much */
 };
-
-[[noreturn]] void refuse(const char *what, const char *found)
-{
-  fprintf(stderr, "bench_attention: %s \"%s\" (see --help)\n", what, found);
-  exit(2);
-}
-
-int kib_of(const char *text)
-{
-  char *end;
-  const long kib = strtol(text, &end, 10);
-  if (*end || end == text || kib < 1 || kib > 1024) refuse("--shared: expected KiB from 1 to 1024, found", text);
-  return static_cast<int>(kib);
-}
 
 options parse(int argc, char **argv)
 {
   options o;
-  for (int i = 1; i < argc; i++) {
-    const std::string name = argv[i];
-    if (name == "--help" || name == "-h") {
-      fputs(HELP, stdout);
-      exit(0);
-    }
-    if (name == "--check-only") {
-      o.times = false;
-    } else if (name == "--time-only") {
-      o.checks = false;
-    } else if (name == "--no-hopper") {
-      o.hopper = false;
-    } else if (name == "--verbose") {
-      o.verbose = true;
-    } else if (name != "--json" && name != "--filter" && name != "--commit" && name != "--shared") {
-      refuse("unknown option", argv[i]);
-    } else if (i + 1 == argc) {
-      refuse("no value after", argv[i]);
-    } else {
-      const char *value = argv[++i];
-      if (name == "--json") o.json_path = value;
-      if (name == "--filter") o.filter = value;
-      if (name == "--commit") o.commit = value;
-      if (name == "--shared") o.shared_kib = kib_of(value);
-    }
-  }
+  std::vector<yk_option> options = {{.name = "filter",
+                                     .kind = YK_OPTION_STRING,
+                                     .value = &o.filter,
+                                     .metavar = "TEXT",
+                                     .help = "time only cases whose name contains TEXT"},
+                                    {.name = "no-hopper",
+                                     .kind = YK_OPTION_FLAG,
+                                     .value = &o.no_hopper,
+                                     .help = "use the kernels of older GPUs for prefill"},
+                                    {.name = "shared",
+                                     .kind = YK_OPTION_INT,
+                                     .value = &o.shared_kib,
+                                     .metavar = "KIB",
+                                     .help = "as if a block could have no more shared memory",
+                                     .fallback = "",
+                                     .min = 1,
+                                     .max = 1024}};
+  add_options(options, o.run);
+  add_options(options, o.report);
+  parse_options("bench_attention",
+                "Attention over the paged KV cache on the first CUDA device, checked and timed. The floor is the "
+                "larger of bytes / "
+                "4.35 TB/s and flops / 640 TFLOP/s. Exit status 1 if a check fails.",
+                "  bench_attention --filter decode --json attention.json\n", options, argc, argv);
   return o;
 }
 
@@ -219,7 +193,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
     fprintf(stderr, "bench_attention: %s\n", err.message);
     exit(1);
   }
-  if (!o.hopper) m.attn.encode_tensor_map = nullptr;
+  if (o.no_hopper) m.attn.encode_tensor_map = nullptr;
   m.attn.smem_bytes = std::min(m.attn.smem_bytes, o.shared_kib * 1024);
   return m;
 }
@@ -245,7 +219,7 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
     fprintf(json,
             "{\n  \"gpu\": \"%s\", \"driver\": %d, \"commit\": \"%s\", \"command\": \"bench_attention\",\n"
             "  \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"matmul_tflop_s\": %.1f,\n  \"cases\": [",
-            prop.name, driver, o.commit.c_str(), top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
+            prop.name, driver, o.report.commit, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
   time_all(m, o.filter, json);
   if (json) fprintf(json, "\n  ]\n}\n");
 }
@@ -255,13 +229,13 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
 int main(int argc, char **argv)
 {
   const options o = parse(argc, argv);
-  FILE *json = o.times ? open_report("bench_attention", o.json_path) : nullptr;
+  FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
   cudaDeviceProp prop;
   CUDA_OK(cudaGetDeviceProperties(&prop, 0));
   const machine m = open_machine(o, prop);
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (o.checks && !check_all(m, o.verbose)) return 1;
-  if (o.times) time_and_report(m, o, prop, json);
-  close_report("bench_attention", o.json_path, json);
+  if (!o.run.time_only && !check_all(m, o.run.verbose)) return YK_EXIT_FAILURE;
+  if (!o.run.check_only) time_and_report(m, o, prop, json);
+  close_figures(o.report, json);
   return 0;
 }

@@ -4,7 +4,6 @@
  * cache when its turn comes, divided by their number; median over replays. The floor of a product is the larger of its
  * bytes over the memory's rate and its operations over the matrix units' rate (--bandwidth, --peak).                  */
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -18,24 +17,26 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "bench/kernel_bench.cuh"
 #include "bench/linear_check.cuh"
-#include "bench/report_file.cuh"
 
 using namespace linear;
 
 namespace {
 
+const char *const DTYPE_NAMES[] = {"float16", "bfloat16", nullptr};
+constexpr yk_dtype DTYPES[] = {YK_F16, YK_BF16};
+const char *const PATH_NAMES[] = {"auto", "mma", "wgmma", nullptr};
+constexpr yk_w4a16_path PATHS[] = {YK_W4A16_AUTO, YK_W4A16_MMA, YK_W4A16_WGMMA};
+
 struct options {
+  bench::report_options report;
   std::vector<int64_t> ms = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
   std::vector<std::string> shapes; /* empty: all */
-  yk_dtype dtype = YK_F16;
-  int64_t group = 128;
-  yk_w4a16_path path = YK_W4A16_AUTO;
-  int repeats = 11;
-  double bandwidth = 4.35e12, peak = 640e12; /* of an H200, for the floor */
-  size_t cold_bytes = 200u << 20;
-  const char *json = "", *commit = "";
-  bool check_only = false, cublas = true, fused = true;
+  int dtype = 0, path = 0;         /* of DTYPES and PATHS */
+  int32_t group = 128, repeats = 11, cold_mib = 200;
+  double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the floor */
+  bool check_only = false, no_cublas = false, no_fuse = false;
   uint64_t seed = 0;
 };
 
@@ -214,8 +215,8 @@ void write_json(FILE *f, const options &o, const machine &m, const std::vector<r
                "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
                "\"group\": %lld,\n \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"cublas_8192_tflops\": %.1f, "
                "\"floor_tb_s\": %.3f, \"floor_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
-               o.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime, yk_dtype_name(o.dtype), (long long)o.group, m.read_tbs,
-               m.copy_tbs, m.peak_tflops, o.bandwidth * 1e-12, o.peak * 1e-12, o.repeats);
+               o.report.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime, yk_dtype_name(DTYPES[o.dtype]),
+               (long long)o.group, m.read_tbs, m.copy_tbs, m.peak_tflops, o.bandwidth_tb_s, o.peak_tflop_s, o.repeats);
   for (size_t i = 0; i < rows.size(); i++) {
     const row &r = rows[i];
     std::fprintf(
@@ -238,7 +239,7 @@ struct cold_copies {
   device_array<uint8_t> memory;
 
   cold_copies(const options &o, size_t bytes)
-      : pitch((bytes + 255) / 256 * 256), count(int(o.cold_bytes / bytes + 2)), memory(pitch * count)
+      : pitch((bytes + 255) / 256 * 256), count(int((size_t(o.cold_mib) << 20) / bytes + 2)), memory(pitch * count)
   {
   }
   uint8_t *operator[](int i) const
@@ -261,7 +262,7 @@ int n_nodes(const row &r, const cold_copies &copies)
 double checked_error(const yk_w4a16_gpu &gpu, const options &o, product &p, const shape &s, int64_t m)
 {
   errors e = compare(gpu, p, m, false, false);
-  if (!e.bad && e.normalised < tolerance(o.dtype, p.desc.gate_up, m * p.width())) return e.normalised;
+  if (!e.bad && e.normalised < tolerance(DTYPES[o.dtype], p.desc.gate_up, m * p.width())) return e.normalised;
   std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised, (long long)e.bad);
   std::exit(1);
 }
@@ -269,14 +270,14 @@ double checked_error(const yk_w4a16_gpu &gpu, const options &o, product &p, cons
 row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
                 int64_t m, uint64_t seed)
 {
-  yk_w4a16_desc d = {s.k, s.n, o.group, o.dtype, s.gate_up && o.fused};
-  product p(gpu, d, 0, s.n, o.group > 0 ? o.group : s.k, YK_F16, {{0, s.n, 0}}, m, seed);
+  yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
+  product p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, m, seed);
   row r = {.s = s, .m = m, .error = checked_error(gpu, o, p, s, m)};
   const double weights = double(s.k) * s.n / 2 + std::ceil(double(s.k) / double(o.group)) * s.n * 2.5;
   r.bytes = weights + 2.0 * m * s.k + 2.0 * m * p.width();
   r.flops = 2.0 * m * s.k * s.n;
-  r.floor_us = std::max(weights / o.bandwidth, r.flops / o.peak) * 1e6;
-  r.marlin = o.dtype == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
+  r.floor_us = std::max(weights / o.bandwidth_tb_s, r.flops / o.peak_tflop_s) * 1e-6;
+  r.marlin = DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
   cold_copies packed(o, p.packed.count);
   packed.fill(p.packed.data, p.packed.count);
   yk_err err = YK_ERR_INIT;
@@ -284,115 +285,39 @@ row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, 
     yk_w4a16_call call = {packed[i], nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2 == 1};
     check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
   });
-  if (!o.cublas) return r;
+  if (o.no_cublas) return r;
   cold_copies plain(o, size_t(s.k) * s.n * 2);
   device_array<uint16_t> expanded(s.k * s.n);
-  expand<<<4096, 256>>>(p.tensors(), expanded.data, s.k, s.n, o.dtype);
+  expand<<<4096, 256>>>(p.tensors(), expanded.data, s.k, s.n, DTYPES[o.dtype]);
   plain.fill(expanded.data, size_t(s.k) * s.n * 2);
   r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats,
-                        [&](int i) { gemm(blas, o.dtype, plain[i], p.x.data, p.y.data, m, s.n, s.k); });
+                        [&](int i) { gemm(blas, DTYPES[o.dtype], plain[i], p.x.data, p.y.data, m, s.n, s.k); });
   return r;
 }
 
-const char *HELP =
-    "bench_linear - W4A16 (AWQ) products, checked against float64 and timed with cold weights\n\n"
-    "  --check            check odd shapes, groups, parts and both paths, in both turns; no timing\n"
-    "  --shapes A,B       of qkv o gate_up down, and with /2 /3 /4 the shard of so many ranks (default: all)\n"
-    "  --m 1,16,...       tokens, in this order (default: powers of two from 1 to 8192); few before many: what heats\n"
-    "                     the GPU slows what comes next\n"
-    "  --dtype NAME       float16 (default) or bfloat16\n"
-    "  --group N          inputs a scale (default 128)\n"
-    "  --path NAME        auto (default), mma or wgmma\n"
-    "  --repeats N        graph replays timed (default 11; median, lowest and highest are printed)\n"
-    "  --bandwidth TB/s   of the floor (default 4.35)      --peak TFLOP/s  of the floor (default 640)\n"
-    "  --cold MB          of weight copies to rotate over (default 200)\n"
-    "  --no-cublas        leave out the 16-bit product     --no-fuse  gate_up without SiLU*up\n"
-    "  --seed N           of the data (default: the clock) --json FILE  write all figures\n"
-    "  --commit ID        recorded in the JSON\n\n"
-    "Columns: time [lowest, highest], floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency\n"
-    "(floor/time), TB/s, TFLOP/s, the bar and whether it is met, normalised error against float64.\n";
-
-std::vector<std::string> split(const char *list)
+yk_status parse_tokens(void *user, const char *text, yk_err *err)
 {
-  std::vector<std::string> out;
-  for (const char *at = list; *at;) {
-    size_t n = std::strcspn(at, ",");
-    out.emplace_back(at, n);
-    at += n + (at[n] == ',');
-  }
-  return out;
+  std::vector<int64_t> &ms = *static_cast<std::vector<int64_t> *>(user);
+  std::vector<int32_t> numbers;
+  YK_TRY(bench::parse_numbers(text, numbers, err));
+  for (int32_t m : numbers)
+    if (m < 1 || m > 1 << 20) return yk_err_set(err, YK_E_INVAL, "expected 1 to %d tokens, found %d", 1 << 20, m);
+  ms.assign(numbers.begin(), numbers.end());
+  return YK_OK;
 }
 
-[[noreturn]] void refuse(const std::string &option, const std::string &expected, const std::string &found)
+yk_status parse_shapes(void *user, const char *text, yk_err *err)
 {
-  std::fprintf(stderr, "bench_linear: %s: expected %s, found \"%s\"; see --help\n", option.c_str(), expected.c_str(),
-               found.c_str());
-  std::exit(2);
-}
-
-/* A number in [min, max], and nothing after it. */
-double number(const std::string &option, const std::string &text, double min, double max, const char *range)
-{
-  char *end;
-  errno = 0;
-  double v = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end || errno || !(v >= min && v <= max)) refuse(option, range, text);
-  return v;
-}
-
-int64_t whole_number(const std::string &option, const std::string &text, int64_t max)
-{
-  double v = number(option, text, 1, double(max), ("a whole number from 1 to " + std::to_string(max)).c_str());
-  if (v != std::floor(v)) refuse(option, "a whole number", text);
-  return int64_t(v);
-}
-
-/* The index of text among names. */
-size_t choice(const std::string &option, const std::string &text, const std::vector<std::string> &names)
-{
-  std::string all;
-  for (size_t i = 0; i < names.size(); i++) {
-    if (text == names[i]) return i;
-    all += (i ? ", " : "") + names[i];
-  }
-  refuse(option, "one of " + all, text);
-}
-
-void parse_value(const std::string &name, const char *value, options *o)
-{
-  if (name == "--shapes") {
-    std::vector<std::string> known;
-    for (const shape &s : SHAPES) known.push_back(s.name);
-    o->shapes = split(value);
-    for (const std::string &s : o->shapes) choice(name, s, known);
-  } else if (name == "--m") {
-    o->ms.clear();
-    for (const std::string &m : split(value)) o->ms.push_back(whole_number(name, m, 1 << 20));
-    if (o->ms.empty()) refuse(name, "numbers of tokens", value);
-  } else if (name == "--dtype") {
-    o->dtype = choice(name, value, {"float16", "bfloat16"}) == 0 ? YK_F16 : YK_BF16;
-  } else if (name == "--group") {
-    o->group = whole_number(name, value, 1 << 24);
-  } else if (name == "--path") {
-    const yk_w4a16_path paths[] = {YK_W4A16_AUTO, YK_W4A16_MMA, YK_W4A16_WGMMA};
-    o->path = paths[choice(name, value, {"auto", "mma", "wgmma"})];
-  } else if (name == "--repeats") {
-    o->repeats = int(whole_number(name, value, 10000));
-  } else if (name == "--bandwidth") {
-    o->bandwidth = number(name, value, 1e-3, 1e3, "TB/s from 0.001 to 1000") * 1e12;
-  } else if (name == "--peak") {
-    o->peak = number(name, value, 1e-3, 1e6, "TFLOP/s from 0.001 to 1000000") * 1e12;
-  } else if (name == "--cold") {
-    o->cold_bytes = size_t(whole_number(name, value, 1 << 20)) << 20;
-  } else if (name == "--seed") {
-    o->seed = uint64_t(whole_number(name, value, int64_t(1) << 53));
-  } else if (name == "--json") {
-    if (!*value) refuse(name, "a file", value);
-    o->json = value;
-  } else if (name == "--commit") {
-    o->commit = value;
-  } else {
-    refuse("options", "those that --help tells", name);
+  std::vector<std::string> &shapes = *static_cast<std::vector<std::string> *>(user);
+  shapes.clear();
+  for (const char *at = text;; at++) {
+    shapes.emplace_back(at, std::strcspn(at, ","));
+    const auto is_it = [&](const shape &s) { return shapes.back() == s.name; };
+    if (std::none_of(std::begin(SHAPES), std::end(SHAPES), is_it))
+      return yk_err_set(err, YK_E_INVAL, "expected qkv, o, gate_up or down, alone or with /2, /3 or /4, found \"%s\"",
+                        shapes.back().c_str());
+    at += shapes.back().size();
+    if (!*at) return YK_OK;
   }
 }
 
@@ -400,23 +325,78 @@ options parse(int argc, char **argv)
 {
   options o;
   o.seed = static_cast<uint64_t>(time(nullptr));
-  for (int i = 1; i < argc; i++) {
-    std::string name = argv[i];
-    if (name == "--help" || name == "-h") {
-      std::fputs(HELP, stdout);
-      std::exit(0);
-    }
-    if (name == "--check") {
-      o.check_only = true;
-    } else if (name == "--no-cublas") {
-      o.cublas = false;
-    } else if (name == "--no-fuse") {
-      o.fused = false;
-    } else {
-      const char *value = i + 1 < argc ? argv[++i] : "";
-      parse_value(name, value, &o);
-    }
-  }
+  std::vector<yk_option> options = {
+      {.name = "check",
+       .kind = YK_OPTION_FLAG,
+       .value = &o.check_only,
+       .help = "check odd shapes, groups, parts and both paths, in both turns; no timing"},
+      {.name = "shapes",
+       .kind = YK_OPTION_CALL,
+       .value = &o.shapes,
+       .metavar = "LIST",
+       .help = "of qkv, o, gate_up, down, and with /2, /3, /4 the shard of so many ranks",
+       .fallback = "all",
+       .parse = parse_shapes},
+      {.name = "m",
+       .kind = YK_OPTION_CALL,
+       .value = &o.ms,
+       .metavar = "LIST",
+       .help = "tokens, in this order; few before many, since what heats the GPU slows what comes next",
+       .fallback = "powers of two from 1 to 8192",
+       .parse = parse_tokens},
+      {.name = "dtype", .kind = YK_OPTION_CHOICE, .value = &o.dtype, .help = "of activations", .choices = DTYPE_NAMES},
+      {.name = "group",
+       .kind = YK_OPTION_INT,
+       .value = &o.group,
+       .metavar = "N",
+       .help = "inputs that share a scale",
+       .min = 1,
+       .max = 1 << 24},
+      {.name = "path", .kind = YK_OPTION_CHOICE, .value = &o.path, .help = "which kernels", .choices = PATH_NAMES},
+      {.name = "repeats",
+       .kind = YK_OPTION_INT,
+       .value = &o.repeats,
+       .metavar = "N",
+       .help = "graph replays timed",
+       .min = 1,
+       .max = 10000},
+      {.name = "bandwidth",
+       .kind = YK_OPTION_NUMBER,
+       .value = &o.bandwidth_tb_s,
+       .metavar = "TB/s",
+       .help = "of the floor",
+       .min = 1e-3,
+       .max = 1e3},
+      {.name = "peak",
+       .kind = YK_OPTION_NUMBER,
+       .value = &o.peak_tflop_s,
+       .metavar = "TFLOP/s",
+       .help = "of the floor",
+       .min = 1e-3,
+       .max = 1e6},
+      {.name = "cold",
+       .kind = YK_OPTION_INT,
+       .value = &o.cold_mib,
+       .metavar = "MIB",
+       .help = "of weight copies to rotate over",
+       .min = 1,
+       .max = 1 << 20},
+      {.name = "no-cublas", .kind = YK_OPTION_FLAG, .value = &o.no_cublas, .help = "leave out the 16-bit product"},
+      {.name = "no-fuse", .kind = YK_OPTION_FLAG, .value = &o.no_fuse, .help = "gate_up without SiLU*up"},
+      {.name = "seed",
+       .kind = YK_OPTION_U64,
+       .value = &o.seed,
+       .metavar = "N",
+       .help = "of the data",
+       .fallback = "the clock"}};
+  add_options(options, o.report);
+  bench::parse_options("bench_linear",
+                       "W4A16 (AWQ) products, checked against float64 and timed with cold weights. Columns: median "
+                       "time [lowest, highest], "
+                       "floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (floor / time), TB/s, "
+                       "TFLOP/s, the bar and whether "
+                       "it is met, normalised error against float64.",
+                       "  bench_linear --shapes qkv,o/2 --m 1,16 --json linear.json\n", options, argc, argv);
   return o;
 }
 
@@ -425,11 +405,11 @@ options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
-  if (o.check_only) return run_checks(o.path, o.ms, o.seed);
-  FILE *json = bench::open_report("bench_linear", o.json);
+  if (o.check_only) return run_checks(PATHS[o.path], o.ms, o.seed);
+  FILE *json = bench::open_figures(o.report);
   yk_w4a16_gpu gpu;
   yk_err err = YK_ERR_INIT;
-  check(yk_w4a16_gpu_init(&gpu, o.path, &err), err);
+  check(yk_w4a16_gpu_init(&gpu, PATHS[o.path], &err), err);
   cublasHandle_t blas;
   cudaStream_t stream;
   check(cublasCreate(&blas), "cuBLAS");
@@ -437,8 +417,9 @@ int main(int argc, char **argv)
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
-  std::printf("%s, group %lld, floor at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n", yk_dtype_name(o.dtype),
-              (long long)o.group, o.bandwidth * 1e-12, o.peak * 1e-12, (unsigned long long)o.seed);
+  std::printf("%s, group %lld, floor at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
+              yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s, o.peak_tflop_s,
+              (unsigned long long)o.seed);
   std::printf("shape           k x n         m      time [  lowest  highest]    floor   cuBLAS   Marlin    eff    TB/s "
               "TFLOP/s     bar       error\n");
   std::vector<row> rows;
@@ -457,6 +438,6 @@ int main(int argc, char **argv)
   std::printf("%s, driver API %d, CUDA %d: read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", m.gpu,
               m.driver, m.runtime, m.read_tbs, m.copy_tbs, m.peak_tflops);
   if (json) write_json(json, o, m, rows);
-  bench::close_report("bench_linear", o.json, json);
+  bench::close_figures(o.report, json);
   return 0;
 }

@@ -40,8 +40,8 @@ size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 
 /* yk_cuda_attention_run - y = attention of args (see yk_attention_args), asynchronous on stream; capturable.
  *   dtype f16 or bf16. head_dim a multiple of 4 up to 256: 64, 80, 96 and 128 run on tensor cores, others on a plain
- *   path that is correct and slow; so do those for which a block's shared memory is too small: 128 with 163 KB (compute
- *   capability 8.0), most with 99 KB (8.6, 8.9). max_rows_per_seq 1 promises a pure decode step and saves a launch.
+ *   path that is correct and slow; so do those for which a block's shared memory is too small: with 99 KB (compute capability
+ *   8.6, 8.9) 128 with more than 8 query heads a KV head. max_rows_per_seq 1 promises a pure decode step and saves a launch.
  *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */
 yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
                                 cudaStream_t stream, yk_err *err);

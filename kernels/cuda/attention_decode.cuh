@@ -467,7 +467,7 @@ cudaError_t launch_decode_as(const yk_cuda_attention &device, const params &all,
 }
 
 template <typename T, int HD, int N_TILES>
-cudaError_t launch_decode_tiled(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+cudaError_t launch_decode_in_room(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
   const cudaError_t rc = launch_decode_as<T, HD, N_TILES, DECODE_WARPS>(device, p, stream);
   return rc == cudaErrorNotSupported ? launch_decode_as<T, HD, N_TILES, DECODE_WARPS / 2>(device, p, stream) : rc;
@@ -476,8 +476,8 @@ cudaError_t launch_decode_tiled(const yk_cuda_attention &device, const params &p
 template <typename T, int HD>
 cudaError_t launch_decode_sized(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  return max_heads_per_kv(p.heads) <= 8 ? launch_decode_tiled<T, HD, 1>(device, p, stream)
-                                        : launch_decode_tiled<T, HD, 2>(device, p, stream);
+  return max_heads_per_kv(p.heads) <= 8 ? launch_decode_in_room<T, HD, 1>(device, p, stream)
+                                        : launch_decode_in_room<T, HD, 2>(device, p, stream);
 }
 
 template <typename T> cudaError_t launch_decode(const yk_cuda_attention &device, const params &p, cudaStream_t stream)

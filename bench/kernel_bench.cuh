@@ -1,0 +1,98 @@
+/* kernel_bench.cuh - what the benchmarks of kernels share beside their timing: the command line, and the file of figures. */
+#ifndef YK_BENCH_KERNEL_BENCH_CUH
+#define YK_BENCH_KERNEL_BENCH_CUH
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+extern "C" {
+#include "cli/cli.h"
+}
+
+namespace bench {
+
+/* Where figures go, and what is recorded with them. */
+struct report_options {
+  const char *json = "", *commit = "unknown";
+};
+
+/* Which half of the work to do. */
+struct run_options {
+  bool check_only = false, time_only = false, verbose = false;
+};
+
+inline void add_options(std::vector<yk_option> &options, report_options &o)
+{
+  options.push_back({.name = "json",
+                     .kind = YK_OPTION_STRING,
+                     .value = &o.json,
+                     .metavar = "FILE",
+                     .help = "also write the figures as JSON"});
+  options.push_back({.name = "commit",
+                     .kind = YK_OPTION_STRING,
+                     .value = &o.commit,
+                     .metavar = "ID",
+                     .help = "recorded in the JSON"});
+}
+
+inline void add_options(std::vector<yk_option> &options, run_options &o)
+{
+  options.push_back(
+      {.name = "check-only", .kind = YK_OPTION_FLAG, .value = &o.check_only, .help = "check, do not time"});
+  options.push_back({.name = "time-only", .kind = YK_OPTION_FLAG, .value = &o.time_only, .help = "do not check"});
+  options.push_back({.name = "verbose",
+                     .kind = YK_OPTION_FLAG,
+                     .value = &o.verbose,
+                     .help = "print every check, not only wrong ones"});
+}
+
+/* Store the options. Ends the program after --help and where the command line is wrong. */
+inline void parse_options(const char *name, const char *about, const char *examples,
+                          const std::vector<yk_option> &options, int argc, char **argv)
+{
+  const yk_option_group group = {"Options", options.data(), options.size()};
+  const yk_command command = {
+      .name = name, .usage = "[options]", .about = about, .examples = examples, .groups = &group, .n_groups = 1};
+  yk_arguments arguments;
+  int exit_code;
+  if (!yk_cli_begin(&command, argc - 1, argv + 1, &arguments, &exit_code)) std::exit(exit_code);
+}
+
+/* "1,8,64" in place of what numbers hold. Errors: as yk_int_list_parse. */
+inline yk_status parse_numbers(const char *text, std::vector<int32_t> &numbers, yk_err *err)
+{
+  int32_t *parsed = nullptr;
+  size_t n = 0;
+  const yk_status status = yk_int_list_parse(text, &parsed, &n, err);
+  numbers.assign(parsed, parsed + n);
+  free(parsed);
+  return status;
+}
+
+[[noreturn]] inline void refuse_file(const char *path)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_err_set(&err, YK_E_IO, "%s: %s", path, std::strerror(errno));
+  std::exit(yk_cli_failure(&err));
+}
+
+/* The file of figures, opened before the work, which would be lost otherwise. NULL where none is asked for. */
+inline FILE *open_figures(const report_options &options)
+{
+  if (!*options.json) return nullptr;
+  FILE *file = std::fopen(options.json, "w");
+  if (!file) refuse_file(options.json);
+  return file;
+}
+
+inline void close_figures(const report_options &options, FILE *file)
+{
+  if (file && std::fclose(file) != 0) refuse_file(options.json);
+}
+
+} // namespace bench
+
+#endif
