@@ -111,10 +111,11 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
 {
   if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
     return yk_err_set(err, YK_E_INVAL, "peer-to-peer group: %d ranks: expected 1 to %d", n_ranks, (int)YK_MAX_RANKS);
-  if (options->max_bytes <= 0 || options->max_row_bytes <= 0 || options->max_row_bytes > YK_P2P_MAX_ROW_BYTES ||
-      options->timeout_ms < 0)
-    return yk_err_set(err, YK_E_INVAL,
-                      "peer-to-peer group: sizes must be positive, rows up to 64 KiB, time limit not below 0");
+  if (options->max_bytes <= 0 || options->max_bytes > INT32_MAX || options->max_row_bytes <= 0 ||
+      options->max_row_bytes > YK_P2P_MAX_ROW_BYTES || options->timeout_ms < 0)
+    return yk_err_set(
+        err, YK_E_INVAL,
+        "peer-to-peer group: sizes must be positive, rows up to 32 KiB, all below 2 GiB, time limit not below 0");
   p2p_group *g = (p2p_group *)calloc(1, sizeof *g); /* the library takes nothing from C++'s */
   if (!g) return yk_err_set(err, YK_E_NOMEM, "peer-to-peer group: out of memory");
   g->n_ranks = n_ranks;
@@ -242,8 +243,8 @@ extern "C" yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t coun
   launch_args a = args_of(end, two_shot);
   a.x = a.residual = data;
   a.row_packets = (int32_t)(row_bytes / 16);
-  a.n_rows = (n_packets + a.row_packets - 1) / a.row_packets;
-  a.n_packets = n_packets;
+  a.n_rows = (int32_t)((n_packets + a.row_packets - 1) / a.row_packets);
+  a.n_packets = (int32_t)n_packets;
   const cudaError_t rc = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
                          : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
                                             : launch<float, false>(a, two_shot, stream);

@@ -12,7 +12,9 @@ namespace yk_p2p_kernels {
 constexpr int N_SETS = YK_P2P_SETS;
 constexpr int MAX_BLOCKS = YK_P2P_BLOCKS;
 constexpr int MAX_THREADS = 1024;
-constexpr int MAX_PACKETS = 4;          /* packets of 16 bytes that a thread holds of a row */
+constexpr int MAX_PACKETS = 4;          /* packets of 16 bytes that a thread holds of a row; 1 and 2 also */
+constexpr int TEAM_BLOCK_THREADS = 512; /* of a block whose threads hold several packets */
+constexpr int MAX_TEAMS = 8;            /* of a block, each with a barrier of its own */
 constexpr uint32_t ABSENT = 0x80000000; /* minus zero as float32; as two 16-bit values: zero, minus zero */
 constexpr int LOOK_UP_EVERY = 512;      /* reads of a slot between looks at the clock and the abort flag */
 
@@ -22,7 +24,7 @@ struct block_state {
   uint32_t n_packets_used; /* of every source's slots, by the launch before */
 };
 static_assert(2 * MAX_BLOCKS * sizeof(block_state) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
-static_assert(MAX_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a block holds one row");
+static_assert(TEAM_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a team holds one row");
 
 /* In host memory that all devices see. */
 struct shared_page {
@@ -44,8 +46,9 @@ struct launch_args {
   const void *x; /* this rank's data, [n_rows, row_packets] packets, of which the last row may miss some */
   void *residual, *y;
   const void *w;
-  int64_t n_rows, n_packets;
+  int32_t n_rows, n_packets;
   int32_t row_packets;           /* of a row */
+  int32_t team_threads;          /* set by launch: threads that take a row together */
   float alpha, eps, per_element; /* per_element: 1 / elements of a row */
   int32_t rank, n_ranks;
   slots first, second; /* data to add up; results (two-shot) */

@@ -13,7 +13,7 @@ enum {
   YK_P2P_BLOCKS = 128,                        /* of a launch at most; all must be resident at once */
   YK_P2P_SETS = 3,                            /* slots in use, slots being cleared, slots a rank ahead already fills */
   YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 8, /* counters of every block, for one-shot and for two-shot */
-  YK_P2P_MAX_ROW_BYTES = 64 * 1024
+  YK_P2P_MAX_ROW_BYTES = 32 * 1024
 };
 
 typedef struct yk_p2p_options {

@@ -77,7 +77,7 @@ static void rows_that_packets_do_not_fill_go_elsewhere(void **state)
   assert_int_equal(yk_p2p_route_of_rows(&o, 1, 16 * KIB), YK_P2P_NONE); /* longer than announced */
   assert_int_equal(yk_p2p_route_of_array(&o, 1001 * 2, &cut), YK_P2P_NONE);
   assert_int_equal(yk_p2p_options_for(3, 64, 1001 * 2, 60).max_bytes, 0);
-  assert_int_equal(yk_p2p_options_for(3, 64, 64 * KIB + PACKET, 60).max_bytes, 0);
+  assert_int_equal(yk_p2p_options_for(3, 64, 32 * KIB + PACKET, 60).max_bytes, 0);
   assert_int_equal(yk_p2p_options_for(1, 64, 8 * KIB, 60).max_bytes, 0);
   yk_p2p_options none = yk_p2p_options_for(3, 64, 1001 * 2, 60);
   assert_int_equal(yk_p2p_layout_of(&none, 3).n_bytes, 0);

@@ -1,0 +1,126 @@
+/* allreduce_p2p_slots.cuh - device code: how packets go from GPU to GPU. See allreduce_p2p.h for the protocol.
+ *
+ * Why three sets of slots suffice: a block's launch i ends only after it has all of launch i from the others, so a rank
+ * can be at most one launch ahead. While it fills set (i + 1) % 3, others may read set i % 3 and clear set (i - 1) % 3
+ * = (i + 2) % 3, which is filled again by launch i + 2 at the earliest: after everybody has ended launch i. */
+#ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
+#define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
+
+#include "parallel/allreduce_p2p.cuh"
+
+namespace yk_p2p_kernels {
+
+__device__ __forceinline__ void send(uint4 *dst, uint4 v)
+{
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+__device__ __forceinline__ uint4 receive(const uint4 *src)
+{
+  uint4 v;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(src)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ bool is_there(uint4 v)
+{
+  return v.x != ABSENT && v.y != ABSENT && v.z != ABSENT && v.w != ABSENT;
+}
+
+/* Words that mean "not there" as zeros. */
+__device__ __forceinline__ uint4 sendable(uint4 v)
+{
+  return make_uint4(v.x == ABSENT ? 0 : v.x, v.y == ABSENT ? 0 : v.y, v.z == ABSENT ? 0 : v.z, v.w == ABSENT ? 0 : v.w);
+}
+
+__device__ __forceinline__ uint64_t nanoseconds()
+{
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+/* One launch as one block sees it. */
+struct block_view {
+  const launch_args &a;
+  uint32_t n_launches, n_used_before;
+  int set;
+  bool dead;
+
+  __device__ explicit block_view(const launch_args &args) : a(args)
+  {
+    const block_state s = a.state[blockIdx.x];
+    n_launches = s.n_launches;
+    n_used_before = s.n_packets_used;
+    set = (int)(n_launches % N_SETS);
+    dead = __syncthreads_or(*(volatile int32_t *)a.dead) != 0;
+  }
+
+  __device__ __forceinline__ uint4 *slot(const slots &s, int of_rank, int in_set, int source) const
+  {
+    return s.of_rank[of_rank] + (((int64_t)blockIdx.x * N_SETS + in_set) * a.n_ranks + source) * s.capacity;
+  }
+
+  /* Make the slots that the launch before has read ready for the launch after next. */
+  __device__ void clear(const slots &s) const
+  {
+    const uint4 absent = make_uint4(ABSENT, ABSENT, ABSENT, ABSENT);
+    for (int source = 0; source < a.n_ranks; source++) {
+      uint4 *dst = slot(s, a.rank, (set + N_SETS - 1) % N_SETS, source);
+      for (uint32_t i = threadIdx.x; source != a.rank && i < n_used_before; i += blockDim.x) dst[i] = absent;
+    }
+  }
+
+  /* Every thread of the block calls this when it has read all it wanted. */
+  __device__ void end(uint32_t n_packets_used) const
+  {
+    __syncthreads();
+    if (threadIdx.x == 0) a.state[blockIdx.x] = {n_launches + 1, n_packets_used};
+  }
+
+  __device__ void fail(int32_t why, int32_t missing)
+  {
+    dead = true;
+    if (atomicCAS(a.dead, 0, why) != 0) return;
+    a.page->rank[a.rank].missing = missing;
+    a.page->rank[a.rank].n_launches = n_launches;
+    __threadfence_system();
+    a.page->rank[a.rank].failed = why;
+  }
+
+  /* Waits until ready() finds everything there for all lanes of the warp; it returns a rank that is missing, or -1. Lanes go on
+   * together: left one by one, the compiler has been seen to count rows twice. */
+  template <typename F> __device__ __forceinline__ void wait(uint64_t timeout_ns, F ready)
+  {
+    uint64_t began = 0;
+    for (int n = 1; !dead; n++) {
+      const int missing = ready();
+      if (__all_sync(~0u, missing < 0)) return;
+      if (n % LOOK_UP_EVERY != 0) continue;
+      const uint64_t now = nanoseconds();
+      if (began == 0) began = now;
+      if (*(volatile int32_t *)a.dead != 0)
+        dead = true;
+      else if (a.page->rank[a.rank].aborted)
+        fail(2, -1);
+      else if (missing >= 0 && now - began > timeout_ns)
+        fail(1, missing);
+      dead = __any_sync(~0u, dead);
+    }
+  }
+};
+
+/* The rank that is j places after this one, j < n_ranks. */
+__device__ __forceinline__ int peer_at(const launch_args &a, int j)
+{
+  const int rank = a.rank + j;
+  return rank < a.n_ranks ? rank : rank - a.n_ranks;
+}
+
+} // namespace yk_p2p_kernels
+
+#endif
