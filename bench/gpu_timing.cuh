@@ -11,16 +11,25 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#define CUDA_OK(call)                                                                                                  \
-  do {                                                                                                                 \
-    cudaError_t rc_ = (call);                                                                                          \
-    if (rc_ != cudaSuccess) {                                                                                          \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(rc_));                          \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
+#define CUDA_OK(call) bench::expect_ok((call), #call, __FILE__, __LINE__)
 
 namespace bench {
+
+/* At once, without what exit() runs: other threads may be in the middle of calls to CUDA. */
+[[noreturn]] inline void give_up(const char *message)
+{
+  fflush(stdout);
+  fprintf(stderr, "error: %s\n", message);
+  std::_Exit(1);
+}
+
+inline void expect_ok(cudaError_t rc, const char *call, const char *file, int line)
+{
+  if (rc == cudaSuccess) return;
+  char message[512];
+  snprintf(message, sizeof message, "%s:%d: %s: %s", file, line, call, cudaGetErrorString(rc));
+  give_up(message);
+}
 
 struct spread {
   double median, low, high; /* microseconds */
@@ -69,7 +78,8 @@ template <typename F> spread time_calls(cudaStream_t stream, F call, int n_repea
 /* The same for a node of a graph of n_nodes. */
 inline spread time_graph(cudaStream_t stream, cudaGraphExec_t exec, int n_nodes, int n_repeats)
 {
-  const spread us = time_calls(stream, [&] { CUDA_OK(cudaGraphLaunch(exec, stream)); }, n_repeats);
+  const spread us = time_calls(
+      stream, [&] { CUDA_OK(cudaGraphLaunch(exec, stream)); }, n_repeats);
   return {us.median / n_nodes, us.low / n_nodes, us.high / n_nodes};
 }
 
@@ -118,7 +128,7 @@ inline ceilings measure_ceilings(cudaStream_t stream)
   const spread copy_us =
       time_calls(stream, [&] { CUDA_OK(cudaMemcpyAsync(b, a, n_bytes, cudaMemcpyDeviceToDevice, stream)); });
   cublasHandle_t blas;
-  if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) exit(1);
+  if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) give_up("cuBLAS cannot be set up");
   cublasSetStream(blas, stream);
   const float one = 1, zero = 0;
   const spread matmul_us = time_calls(stream, [&] {
