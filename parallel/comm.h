@@ -30,8 +30,8 @@ typedef struct yk_comm_ops {
   yk_status (*all_reduce_sum)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
   yk_status (*sum_add_norm)(yk_comm *comm, const yk_sum_add_norm_args *args, yk_err *err);
 
-  /* Rank r's src (n_bytes, alike on all ranks) goes to dst + r * n_bytes on rank 0; other ranks' dst is ignored. */
-  yk_status (*gather)(yk_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err);
+  /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */
+  yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
   /* Rank 0's data goes to every rank. */
   yk_status (*broadcast)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
   /* Returns when every rank has called it. Host-side. */

@@ -82,11 +82,11 @@ static yk_status auto_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *ar
   return YK_OK;
 }
 
-static yk_status auto_gather(yk_comm *base, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+static yk_status auto_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   YK_TRY(check(comm, err));
-  return comm->nccl->ops->gather(comm->nccl, src, dst, n_bytes, err);
+  return comm->nccl->ops->gather(comm->nccl, data, n_bytes, err);
 }
 
 static yk_status auto_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)

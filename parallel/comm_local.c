@@ -150,14 +150,11 @@ static yk_status local_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *a
   return publish(comm, NULL, err);
 }
 
-static yk_status local_gather(yk_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+static yk_status local_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
 {
-  YK_TRY(publish(comm, src, err));
-  if (comm->rank == 0)
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
-      char *to = (char *)dst + rank * n_bytes;
-      if (to != group_of(comm)->published[rank]) memcpy(to, group_of(comm)->published[rank], (size_t)n_bytes);
-    }
+  YK_TRY(publish(comm, data, err));
+  for (int rank = 1; comm->rank == 0 && rank < comm->n_ranks; rank++)
+    memcpy((char *)data + rank * n_bytes, group_of(comm)->published[rank], (size_t)n_bytes);
   return meet(comm, NULL, err);
 }
 

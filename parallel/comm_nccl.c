@@ -171,34 +171,22 @@ static yk_status nccl_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *ar
   return base->dev->ops->add_norm(base->dev, &add, err);
 }
 
-/* Rank 0's own part needs no peer. */
-static yk_status copy_own(nccl_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err)
-{
-  if (src == dst) return YK_OK;
-  cudaError_t error = cudaMemcpyAsync(dst, src, (size_t)n_bytes, cudaMemcpyDeviceToDevice, comm->stream);
-  if (error == cudaSuccess) return YK_OK;
-  yk_err_set(err, YK_E_DEVICE, "gather: %s", cudaGetErrorString(error));
-  return yk_cuda_device_blame(comm->base.dev, YK_E_DEVICE, err);
-}
-
-static ncclResult_t receive_all(nccl_comm *comm, char *dst, int64_t n_bytes)
+static ncclResult_t receive_all(nccl_comm *comm, char *data, int64_t n_bytes)
 {
   ncclResult_t result = ncclGroupStart();
   for (int rank = 1; rank < comm->base.n_ranks && result == ncclSuccess; rank++)
-    result = ncclRecv(dst + rank * n_bytes, (size_t)n_bytes, ncclInt8, rank, comm->nccl, comm->stream);
+    result = ncclRecv(data + rank * n_bytes, (size_t)n_bytes, ncclInt8, rank, comm->nccl, comm->stream);
   ncclResult_t ended = ncclGroupEnd();
   return result == ncclSuccess ? ended : result;
 }
 
-static yk_status nccl_gather(yk_comm *base, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
   YK_TRY(enter(comm, err));
-  if (n_bytes == 0) return YK_OK;
-  if (base->rank != 0)
-    return taken(comm, ncclSend(src, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
-  YK_TRY(copy_own(comm, src, dst, n_bytes, err));
-  return base->n_ranks == 1 ? YK_OK : taken(comm, receive_all(comm, dst, n_bytes), "receive", err);
+  if (n_bytes == 0 || base->n_ranks == 1) return YK_OK;
+  if (base->rank == 0) return taken(comm, receive_all(comm, data, n_bytes), "receive", err);
+  return taken(comm, ncclSend(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
 }
 
 static yk_status nccl_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)

@@ -17,7 +17,7 @@ static yk_status use_once(yk_comm *end, void *data, yk_err *err)
 {
   const yk_dtype dtype = end->dev->dtype;
   YK_TRY(end->ops->all_reduce_sum(end, data, COUNT, dtype, err));
-  YK_TRY(end->ops->gather(end, data, data, COUNT * (int64_t)yk_dtype_bytes(dtype), err));
+  YK_TRY(end->ops->gather(end, data, COUNT * (int64_t)yk_dtype_bytes(dtype), err));
   return end->dev->ops->sync(end->dev, err);
 }
 

@@ -116,7 +116,7 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
 
 static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
 {
-  yk_sample_args args = {.logits = m->act.all_logits,
+  yk_sample_args args = {.logits = m->act.logits,
                          .n_rows = count,
                          .n_shards = m->comm->n_ranks,
                          .shard_stride = m->shard_stride,
@@ -139,7 +139,7 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
   RUN(-1, "lm_head", linear(m, m->lm_head, m->act.wanted, m->act.logits, m->shard_stride, count, err));
   if (m->comm->n_ranks > 1) {
     int64_t n_bytes = (int64_t)count * m->shard_stride * (int64_t)sizeof(float);
-    RUN(-1, "logits gather", m->comm->ops->gather(m->comm, m->act.logits, m->act.all_logits, n_bytes, err));
+    RUN(-1, "logits gather", m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err));
   }
   return m->comm->rank == 0 ? sample(m, step, first, count, err) : YK_OK;
 }

@@ -10,7 +10,7 @@
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
 typedef struct buffer_sizes {
-  size_t words, residual, normed, qkv, attended, partial, ffn, wanted, logits, all_logits, rope;
+  size_t words, residual, normed, qkv, attended, partial, ffn, wanted, logits, rope;
 } buffer_sizes;
 
 static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
@@ -26,6 +26,7 @@ static buffer_sizes sizes_of(const yk_model_config *config, const yk_rank_share 
   size_t q_width = (size_t)yk_range_size(share->heads.q) * head_dim;
   size_t kv_width = (size_t)yk_range_size(share->heads.kv) * head_dim;
   size_t logits = seqs * (size_t)shard_stride_of(config, share->n_ranks) * sizeof(float);
+  size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1;
   int32_t blocks_per_seq = (int32_t)yk_ceil_div_i64(limits->max_model_tokens, YK_KV_BLOCK_TOKENS);
   return (buffer_sizes){.words =
                             yk_step_words_max(limits->max_tokens, limits->max_seqs, blocks_per_seq) * sizeof(int32_t),
@@ -36,15 +37,14 @@ static buffer_sizes sizes_of(const yk_model_config *config, const yk_rank_share 
                         .partial = rows * hidden * act,
                         .ffn = rows * (size_t)yk_range_size(share->ffn) * act,
                         .wanted = seqs * hidden * act,
-                        .logits = logits,
-                        .all_logits = share->rank == 0 && share->n_ranks > 1 ? logits * (size_t)share->n_ranks : 0,
+                        .logits = n_gathered * logits,
                         .rope = yk_rope_table_floats(limits->max_model_tokens, config->head_dim) * sizeof(float)};
 }
 
 static int64_t workspace_bytes(const buffer_sizes *s)
 {
   return (int64_t)(s->words + s->residual + s->normed + s->qkv + s->attended + s->partial + s->ffn + s->wanted +
-                   s->logits + s->all_logits + s->rope);
+                   s->logits + s->rope);
 }
 
 static int64_t kv_block_bytes(const yk_model_config *config, const yk_rank_share *share, yk_dtype dtype)
@@ -208,7 +208,7 @@ static yk_status build_activations(const builder *b, yk_err *err)
 {
   buffer_sizes s = sizes_of(b->config, &b->share, b->limits, b->m->dev->dtype);
   yk_activations *a = &b->m->act;
-  void *words = NULL, *logits = NULL, *all_logits = NULL;
+  void *words = NULL, *logits = NULL;
   YK_TRY(build_rope(b, s.rope, err));
   YK_TRY(alloc(b, s.residual, &a->residual, err));
   YK_TRY(alloc(b, s.normed, &a->normed, err));
@@ -221,8 +221,6 @@ static yk_status build_activations(const builder *b, yk_err *err)
   a->words = words;
   YK_TRY(alloc(b, s.logits, &logits, err));
   a->logits = logits;
-  YK_TRY(alloc(b, s.all_logits, &all_logits, err));
-  a->all_logits = s.all_logits ? all_logits : logits;
   return YK_OK;
 }
 
@@ -313,7 +311,6 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) destroy_layer(dev, &model->layers[i]);
   free(model->layers);
   dev->ops->linear_destroy(dev, model->lm_head);
-  if (a->all_logits != a->logits) dev->ops->free(dev, a->all_logits);
   void *const buffers[] = {model->embedding, model->final_norm_w, model->rope, a->words, a->residual, a->normed,
                            a->qkv,           a->attended,         a->partial,  a->ffn,   a->wanted,   a->logits};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);

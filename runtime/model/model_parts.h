@@ -18,16 +18,15 @@ typedef struct yk_layer {
 
 /* Activations of one step; rows of max_tokens unless stated. act is the device's activation type. */
 typedef struct yk_activations {
-  int32_t *words;    /* the step's arrays */
-  void *residual;    /* act [hidden] */
-  void *normed;      /* act [hidden] */
-  void *qkv;         /* act [(n_q + 2 n_kv) * head_dim] */
-  void *attended;    /* act [n_q * head_dim] */
-  void *partial;     /* act [hidden]: o and down before their sum over ranks */
-  void *ffn;         /* act [ffn_local] */
-  void *wanted;      /* act [max_seqs, hidden]: rows whose logits are wanted */
-  float *logits;     /* [max_seqs, shard_stride] */
-  float *all_logits; /* rank 0: [n_ranks, max_seqs, shard_stride]; one rank: logits itself */
+  int32_t *words; /* the step's arrays */
+  void *residual; /* act [hidden] */
+  void *normed;   /* act [hidden] */
+  void *qkv;      /* act [(n_q + 2 n_kv) * head_dim] */
+  void *attended; /* act [n_q * head_dim] */
+  void *partial;  /* act [hidden]: o and down before their sum over ranks */
+  void *ffn;      /* act [ffn_local] */
+  void *wanted;   /* act [max_seqs, hidden]: rows whose logits are wanted */
+  float *logits;  /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
 } yk_activations;
 
 struct yk_model {

@@ -168,18 +168,17 @@ static void gather_body(rank_case *c)
 {
   size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
   int n_ranks = c->comm->n_ranks;
-  void *src = device_array(c, c->comm->rank, n), *dst = device_array(c, 0, n * (size_t)n_ranks);
-  c->status = c->comm->ops->gather(c->comm, src, dst, (int64_t)bytes, NULL);
+  void *data = device_array(c, c->comm->rank, n * (size_t)n_ranks);
+  c->status = c->comm->ops->gather(c->comm, data, (int64_t)bytes, NULL);
   if (c->comm->rank == 0) {
     char *all = malloc(bytes * (size_t)n_ranks);
-    if (c->comm->dev->ops->download(c->comm->dev, all, dst, bytes * (size_t)n_ranks, NULL) != YK_OK) c->mismatches++;
+    if (c->comm->dev->ops->download(c->comm->dev, all, data, bytes * (size_t)n_ranks, NULL) != YK_OK) c->mismatches++;
     for (int rank = 0; rank < n_ranks; rank++)
       for (size_t i = 0; i < n; i++)
         if (yk_dtype_load(c->dtype, all, (size_t)rank * n + i) != value_of(c, rank, i)) c->mismatches++;
     free(all);
   }
-  c->comm->dev->ops->free(c->comm->dev, src);
-  c->comm->dev->ops->free(c->comm->dev, dst);
+  c->comm->dev->ops->free(c->comm->dev, data);
 }
 
 static void broadcast_body(rank_case *c)

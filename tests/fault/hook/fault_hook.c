@@ -194,10 +194,10 @@ static yk_status faulty_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *
   return goes_wrong(comm->dev, "sum_add_norm", &status, err) ? status : comm_ops->sum_add_norm(comm, args, err);
 }
 
-static yk_status faulty_gather(yk_comm *comm, const void *src, void *dst, int64_t n_bytes, yk_err *err)
+static yk_status faulty_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
 {
   yk_status status;
-  return goes_wrong(comm->dev, "gather", &status, err) ? status : comm_ops->gather(comm, src, dst, n_bytes, err);
+  return goes_wrong(comm->dev, "gather", &status, err) ? status : comm_ops->gather(comm, data, n_bytes, err);
 }
 
 static void interpose_device(yk_device *dev)
