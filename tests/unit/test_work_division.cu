@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parallel/allreduce_p2p_kernels.cuh" /* ahead of cmocka.h, which makes fail a macro */
+
 extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>
 }
@@ -162,6 +164,24 @@ void tiles_are_dealt_out_once(void **)
   }
 }
 
+/* ---- Rows of a sum ------------------------------------------------------------------------------------------------------ */
+
+void a_team_holds_a_row(void **)
+{
+  using namespace yk_p2p_kernels;
+  for (int row_packets = 1; row_packets <= YK_P2P_MAX_ROW_BYTES / 16; row_packets++) {
+    for (int rows_of_block : {1, 2, 3, 4, 8, 20, 1000}) {
+      const int packets = packets_of_thread(row_packets, rows_of_block), threads = team_threads(row_packets, packets);
+      assert_true(packets == 1 || packets == 2 || packets == MAX_PACKETS); /* the kernels there are */
+      assert_int_equal(threads % 32, 0);
+      assert_true(threads * packets >= row_packets && (threads - 32) * packets < row_packets);
+      assert_true(threads <= (packets == 1 ? MAX_THREADS : TEAM_BLOCK_THREADS));
+      if (packets == 1) assert_int_equal(rows_of_block, 1); /* that kernel has one team */
+      if (packets == 2) assert_true(threads * rows_of_block <= TEAM_BLOCK_THREADS);
+    }
+  }
+}
+
 } // namespace
 
 int main()
@@ -171,6 +191,7 @@ int main()
       cmocka_unit_test(pages_are_dealt_out_once),
       cmocka_unit_test(a_step_without_decodes_is_nobodys),
       cmocka_unit_test(tiles_are_dealt_out_once),
+      cmocka_unit_test(a_team_holds_a_row),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
