@@ -1,6 +1,7 @@
 /* bench_model.c - a whole model, end to end: prefill and decode rates at several batch sizes, through the public
  * interface alone. Prompts are random token ids, outputs are greedy unless asked otherwise and ignore end-of-sequence, so that
  * every run does the same work.                                                                                      */
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,18 +217,38 @@ static json_t *report_of(const yk_engine *engine, const options *o, json_t *resu
                    o->top_p, "load_s", info.load_s, "points", results);
 }
 
-static yk_status bench(const options *o, const yk_engine_options *engine_options, yk_err *err)
+/* Also of a run that failed: the points before it. */
+static yk_status write_report(const yk_engine *engine, const options *o, json_t *results, FILE *file, yk_err *err)
+{
+  json_t *report = report_of(engine, o, results);
+  bool is_written = report && json_dumpf(report, file, JSON_INDENT(2)) == 0 && fflush(file) == 0;
+  json_decref(report);
+  return is_written ? YK_OK : yk_err_set(err, YK_E_IO, "%s: cannot be written", o->json_path);
+}
+
+static yk_status bench(const options *o, const yk_engine_options *engine_options, FILE *report, yk_err *err)
 {
   yk_engine *engine;
   YK_TRY(yk_engine_create(engine_options, &engine, err));
   json_t *results = json_array();
   yk_status status = run(engine, o, results, err);
-  json_t *report = report_of(engine, o, results);
-  if (o->json_path && json_dump_file(report, o->json_path, JSON_INDENT(2)) != 0 && status == YK_OK)
-    status = yk_err_set(err, YK_E_IO, "%s: cannot be written", o->json_path);
-  json_decref(report);
+  if (report) {
+    yk_status written = write_report(engine, o, results, report, err);
+    if (status == YK_OK) status = written;
+  }
   json_decref(results);
   yk_engine_destroy(engine);
+  return status;
+}
+
+/* The file for the figures is opened first: one that cannot be written is told before the work. */
+static yk_status bench_into_file(const options *o, const yk_engine_options *engine_options, yk_err *err)
+{
+  if (!o->json_path) return bench(o, engine_options, NULL, err);
+  FILE *report = fopen(o->json_path, "w");
+  if (!report) return yk_err_set(err, YK_E_IO, "%s: %s", o->json_path, strerror(errno));
+  yk_status status = bench(o, engine_options, report, err);
+  fclose(report);
   return status;
 }
 
@@ -240,7 +261,7 @@ int main(int argc, char **argv)
   yk_model_options_init(&o.model);
   o.model.log_level = YK_LOG_WARN;
   bool goes_on = parse_batches(&o, "1,8", &err) == YK_OK && parse(&o, argc - 1, argv + 1, &engine, &exit_code);
-  if (goes_on) bench(&o, &engine, &err);
+  if (goes_on) bench_into_file(&o, &engine, &err);
   if (err.code != YK_OK) exit_code = yk_cli_failure(&err);
   free(o.batches);
   yk_model_options_free(&o.model);

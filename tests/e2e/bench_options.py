@@ -28,6 +28,7 @@ class Refused(harness.Case):
                                  (["--batch", "1,0"], ["--batch", "1 to 65536", "found 0"])):
             with self.subTest(arguments):
                 self.refused("bench_model", ["--model", "m", *arguments], *parts)
+        self.refused("bench_model", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
 
     def test_bench_attention(self):
         for value in ("0", "64x", "", "-1", "1025"):
