@@ -225,10 +225,7 @@ inline void run(const machine &m, const step &st, int layer)
 {
   yk_err err = YK_ERR_INIT;
   const yk_attention_args a = st.args(layer);
-  if (yk_cuda_attention_run(&m.attn, &a, st.s.dtype, m.stream, &err) != YK_OK) {
-    fprintf(stderr, "%s: %s\n", st.s.name.c_str(), err.message);
-    exit(1);
-  }
+  bench::check(yk_cuda_attention_run(&m.attn, &a, st.s.dtype, m.stream, &err), err);
 }
 
 } // namespace attention

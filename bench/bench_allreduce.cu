@@ -63,11 +63,6 @@ void on_all(machine &m, const std::function<void(rank_state &)> &f)
   for (std::thread &t : threads) t.join();
 }
 
-void must(yk_status status, const yk_err &err)
-{
-  if (status != YK_OK) give_up(err.message);
-}
-
 group create(const machine &m, int64_t one_shot_bytes, int timeout_ms)
 {
   group g(m.ranks.size());
@@ -75,7 +70,7 @@ group create(const machine &m, int64_t one_shot_bytes, int timeout_ms)
   for (const rank_state &r : m.ranks) devices.push_back(r.device);
   const yk_p2p_options options = {MAX_BYTES, 16384, one_shot_bytes, timeout_ms};
   yk_err err = YK_ERR_INIT;
-  must(yk_p2p_create(devices.data(), (int)devices.size(), &options, g.data(), &err), err);
+  check(yk_p2p_create(devices.data(), (int)devices.size(), &options, g.data(), &err), err);
   return g;
 }
 
@@ -88,7 +83,7 @@ void sum_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dty
 {
   yk_err err = YK_ERR_INIT;
   const yk_sum_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
-  must(yk_p2p_sum_add_norm(end, &args, dtype, r.stream, &err), err);
+  check(yk_p2p_sum_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
 /* ---- checks ---- */
@@ -150,7 +145,7 @@ verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dtype, st
     sum_add_norm(g[r.rank], r, rows, hidden, dtype, alpha);
     CUDA_OK(cudaStreamSynchronize(r.stream));
     yk_err err = YK_ERR_INIT;
-    must(yk_p2p_check(g[r.rank], &err), err);
+    check(yk_p2p_check(g[r.rank], &err), err);
   });
   const std::vector<uint16_t> residual = download(m.ranks[0].residual, n), y = download(m.ranks[0].y, n);
   verdict v = {0, 0, true};
@@ -217,9 +212,9 @@ bool check_plain(machine &m, group &g, const char *name)
     }
     on_all(m, [&](rank_state &r) {
       yk_err err = YK_ERR_INIT;
-      must(yk_p2p_all_reduce_sum(g[r.rank], r.partial, count, YK_F32, r.stream, &err), err);
+      check(yk_p2p_all_reduce_sum(g[r.rank], r.partial, count, YK_F32, r.stream, &err), err);
       CUDA_OK(cudaStreamSynchronize(r.stream));
-      must(yk_p2p_check(g[r.rank], &err), err);
+      check(yk_p2p_check(g[r.rank], &err), err);
     });
     for (rank_state &r : m.ranks) {
       std::vector<float> got(count);
@@ -252,7 +247,7 @@ bool check_replay(machine &m, group &g, const char *name)
     CUDA_OK(cudaStreamSynchronize(r.stream));
     CUDA_OK(cudaGraphExecDestroy(exec));
     yk_err err = YK_ERR_INIT;
-    must(yk_p2p_check(g[r.rank], &err), err);
+    check(yk_p2p_check(g[r.rank], &err), err);
   });
   bool good = true;
   for (size_t r = 1; r < m.ranks.size(); r++)
@@ -361,7 +356,7 @@ std::vector<column> columns_of(machine &m, group &one, group &two, group &chosen
   std::vector<column> v = {{"one-shot + norm", fused(one)}, {"two-shot + norm", fused(two)}};
   v.push_back({"sum alone", [&chosen](rank_state &r, int rows, int hidden) {
                  yk_err err = YK_ERR_INIT;
-                 must(yk_p2p_all_reduce_sum(chosen[r.rank], r.y, (int64_t)rows * hidden, YK_F16, r.stream, &err), err);
+                 check(yk_p2p_all_reduce_sum(chosen[r.rank], r.y, (int64_t)rows * hidden, YK_F16, r.stream, &err), err);
                }});
   v.push_back({"add + norm alone", [&alone](rank_state &r, int rows, int hidden) {
                  sum_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
@@ -371,7 +366,7 @@ std::vector<column> columns_of(machine &m, group &one, group &two, group &chosen
     auto nccl = [](rank_state &r, int rows, int hidden) {
       const ncclResult_t rc =
           ncclAllReduce(r.partial, r.partial, (size_t)rows * hidden, ncclFloat16, ncclSum, r.nccl, r.stream);
-      if (rc != ncclSuccess) give_up(ncclGetErrorString(rc));
+      if (rc != ncclSuccess) give_up("NCCL", ncclGetErrorString(rc));
     };
     v.push_back({"NCCL", nccl});
     v.push_back({"NCCL, add + norm", [nccl, &alone](rank_state &r, int rows, int hidden) {
@@ -484,9 +479,13 @@ options parse(int argc, char **argv)
 }
 
 /* The devices to use, one a rank. */
-yk_status find_devices(std::vector<int32_t> &devices, yk_err *err)
+yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *err)
 {
   int n_present = 0;
+  for (int d : devices)
+    if (!check_only && std::count(devices.begin(), devices.end(), d) > 1)
+      return yk_err_set(err, YK_E_INVAL,
+                        "--devices: ranks that share device %d can be checked (--check-only), not timed", d);
   if (cudaGetDeviceCount(&n_present) != cudaSuccess || n_present == 0)
     return yk_err_set(err, YK_E_DEVICE, "no CUDA device was found");
   const bool takes_all = devices.empty();
@@ -526,7 +525,7 @@ int main(int argc, char **argv)
   options o = parse(argc, argv);
   FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
   yk_err err = YK_ERR_INIT;
-  if (find_devices(o.devices, &err) != YK_OK) return yk_cli_failure(&err);
+  if (find_devices(o.devices, o.run.check_only, &err) != YK_OK) return yk_cli_failure(&err);
   machine m;
   open_ranks(m, o.devices);
   if (!o.run.time_only && !check_all(m, o.run.verbose)) return YK_EXIT_FAILURE;

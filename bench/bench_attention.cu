@@ -189,10 +189,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
   CUDA_OK(cudaMalloc(&m.workspace, workspace_bytes));
   CUDA_OK(cudaMemset(m.workspace, 0, workspace_bytes));
   yk_err err = YK_ERR_INIT;
-  if (yk_cuda_attention_init(&m.attn, m.workspace, &err) != YK_OK) {
-    fprintf(stderr, "bench_attention: %s\n", err.message);
-    exit(1);
-  }
+  check(yk_cuda_attention_init(&m.attn, m.workspace, &err), err);
   if (o.no_hopper) m.attn.encode_tensor_map = nullptr;
   m.attn.smem_bytes = std::min(m.attn.smem_bytes, o.shared_kib * 1024);
   return m;

@@ -326,7 +326,7 @@ options parse(int argc, char **argv)
   options o;
   o.seed = static_cast<uint64_t>(time(nullptr));
   std::vector<yk_option> options = {
-      {.name = "check",
+      {.name = "check-only",
        .kind = YK_OPTION_FLAG,
        .value = &o.check_only,
        .help = "check odd shapes, groups, parts and both paths, in both turns; no timing"},

@@ -1,4 +1,4 @@
-/* gpu_timing.cuh - what the GPU benchmarks share: error checks, spread of repeats, ceilings of the machine. */
+/* gpu_timing.cuh - what the GPU benchmarks share: spread of repeats, ceilings of the machine. */
 #ifndef YK_BENCH_GPU_TIMING_CUH
 #define YK_BENCH_GPU_TIMING_CUH
 
@@ -11,25 +11,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#define CUDA_OK(call) bench::expect_ok((call), #call, __FILE__, __LINE__)
+#include "bench/check.cuh"
 
 namespace bench {
-
-/* At once, without what exit() runs: other threads may be in the middle of calls to CUDA. */
-[[noreturn]] inline void give_up(const char *message)
-{
-  fflush(stdout);
-  fprintf(stderr, "error: %s\n", message);
-  std::_Exit(1);
-}
-
-inline void expect_ok(cudaError_t rc, const char *call, const char *file, int line)
-{
-  if (rc == cudaSuccess) return;
-  char message[512];
-  snprintf(message, sizeof message, "%s:%d: %s: %s", file, line, call, cudaGetErrorString(rc));
-  give_up(message);
-}
 
 struct spread {
   double median, low, high; /* microseconds */
@@ -128,7 +112,7 @@ inline ceilings measure_ceilings(cudaStream_t stream)
   const spread copy_us =
       time_calls(stream, [&] { CUDA_OK(cudaMemcpyAsync(b, a, n_bytes, cudaMemcpyDeviceToDevice, stream)); });
   cublasHandle_t blas;
-  if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) give_up("cuBLAS cannot be set up");
+  check(cublasCreate(&blas), "cuBLAS");
   cublasSetStream(blas, stream);
   const float one = 1, zero = 0;
   const spread matmul_us = time_calls(stream, [&] {

@@ -8,9 +8,7 @@
 #include <cstring>
 #include <vector>
 
-extern "C" {
-#include "cli/cli.h"
-}
+#include "bench/check.cuh"
 
 namespace bench {
 
@@ -76,7 +74,7 @@ inline yk_status parse_numbers(const char *text, std::vector<int32_t> &numbers, 
 {
   yk_err err = YK_ERR_INIT;
   yk_err_set(&err, YK_E_IO, "%s: %s", path, std::strerror(errno));
-  std::exit(yk_cli_failure(&err));
+  give_up(err);
 }
 
 /* The file of figures, opened before the work, which would be lost otherwise. NULL where none is asked for. */

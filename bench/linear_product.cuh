@@ -14,30 +14,12 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "bench/check.cuh"
 #include "kernels/cuda/w4a16.h"
 
 namespace linear {
 
-inline void fail(const char *what, const char *why)
-{
-  std::fprintf(stderr, "bench_linear: %s: %s\n", what, why);
-  std::exit(1);
-}
-
-inline void check(cudaError_t error, const char *what)
-{
-  if (error != cudaSuccess) fail(what, cudaGetErrorString(error));
-}
-
-inline void check(cublasStatus_t status, const char *what)
-{
-  if (status != CUBLAS_STATUS_SUCCESS) fail(what, cublasGetStatusString(status));
-}
-
-inline void check(yk_status status, const yk_err &err)
-{
-  if (status != YK_OK) fail("product", err.message);
-}
+using bench::check;
 
 /* Device memory with one owner. */
 template <typename T> struct device_array {

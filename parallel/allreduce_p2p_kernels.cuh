@@ -168,11 +168,11 @@ template <typename T, bool NORM> cudaError_t launch(const launch_args &args, boo
 {
   launch_args a = args;
   const int n_items = two_shot ? (a.n_rows + a.n_ranks - 1) / a.n_ranks : a.n_rows;
-  const int n_blocks = std::min(n_items, MAX_BLOCKS), items_of_block = (n_items + n_blocks - 1) / n_blocks;
-  const int packets = packets_of_thread(a.row_packets, items_of_block);
+  const int n_blocks = std::min(n_items, MAX_BLOCKS), most_items = (n_items + n_blocks - 1) / n_blocks;
+  const int packets = packets_of_thread(a.row_packets, most_items);
   a.team_threads = team_threads(a.row_packets, packets);
   const int most_teams = std::max(std::min(TEAM_BLOCK_THREADS / a.team_threads, MAX_TEAMS), 1);
-  const int n_threads = std::min(items_of_block, most_teams) * a.team_threads;
+  const int n_threads = std::min(most_items, most_teams) * a.team_threads;
   const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_threads, 0, 1};
   return yk_cuda::launch_overlapped(kernel_for<T, NORM>(a.n_ranks, two_shot, packets), shape, stream, a);
 }

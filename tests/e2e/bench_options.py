@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import unittest.mock
 
 import harness
 
@@ -42,6 +43,14 @@ class Refused(harness.Case):
 
     def test_devices(self):
         self.refused("bench_allreduce", ["--devices", "0", "--check-only"], "CUDA device", code=1)
+        self.refused("bench_allreduce", ["--devices", "0,1,0"], "--devices", "share device 0", "--check-only", code=1)
+
+    @unittest.mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""})
+    def test_without_gpu(self):
+        self.refused("bench_allreduce", [], "yoke: error: no CUDA device", code=1)
+        self.refused("bench_attention", [], "yoke: error: ", "cudaGetDeviceProperties", code=1)
+        self.refused("bench_linear", [], "yoke: error: ", "w4a16", code=1)
+        self.refused("bench_linear", ["--check-only"], "yoke: error: memory: ", code=1)
 
     def test_kernel_benches(self):
         for name in ("bench_attention", "bench_allreduce", "bench_linear"):

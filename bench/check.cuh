@@ -1,0 +1,53 @@
+/* check.cuh - what a benchmark of kernels does when a call fails: it says so as the program does, and ends. */
+#ifndef YK_BENCH_CHECK_CUH
+#define YK_BENCH_CHECK_CUH
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "cli/cli.h"
+}
+
+#define YK_BENCH_TEXT_OF(x) #x
+#define YK_BENCH_TEXT(x)    YK_BENCH_TEXT_OF(x)
+#define CUDA_OK(call)       bench::check((call), __FILE__ ":" YK_BENCH_TEXT(__LINE__) ": " #call)
+
+namespace bench {
+
+/* At once, without what exit() runs: other threads may be in the middle of calls to CUDA. */
+[[noreturn]] inline void give_up(const yk_err &err)
+{
+  std::fflush(stdout);
+  std::_Exit(yk_cli_failure(&err));
+}
+
+inline void check(yk_status status, const yk_err &err)
+{
+  if (status != YK_OK) give_up(err);
+}
+
+/* why: what the library calls its code. */
+[[noreturn]] inline void give_up(const char *what, const char *why)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_err_set(&err, YK_E_DEVICE, "%s: %s", what, why);
+  give_up(err);
+}
+
+inline void check(cudaError_t rc, const char *what)
+{
+  if (rc != cudaSuccess) give_up(what, cudaGetErrorString(rc));
+}
+
+inline void check(cublasStatus_t rc, const char *what)
+{
+  if (rc != CUBLAS_STATUS_SUCCESS) give_up(what, cublasGetStatusString(rc));
+}
+
+} // namespace bench
+
+#endif
