@@ -109,7 +109,9 @@ typedef struct yk_qk_rope_kv_args {
 
 /* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache.
  *   qkv as above (its q part is read); y act [n_tokens, n_q * head_dim].
- *   Row at position p sees cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 sees all.             */
+ *   Row at position p sees cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 sees all. Slots behind a
+ *   sequence's last token may hold anything, NaNs too, and reach no row. A block that lies wholly behind the window may
+ *   still be loaded: its entry of the block table must name a block of finite values, as any other of the sequence's.  */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -136,7 +138,7 @@ typedef struct yk_logit_bias {
 
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
  * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p; both
- * of output ids only) -> greedy if temperature < 1e-5, else temperature -> min_p -> top_k (ties of the k-th stay) ->
+ * of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else temperature -> min_p -> top_k (ties of the k-th stay) ->
  * top_p -> draw. Zero-initialised, a row is greedy with everything else off, but for top_p, which must be set.        */
 typedef struct yk_sample_row {
   float temperature; /* >= 0 */
@@ -160,8 +162,17 @@ typedef struct yk_sample_row {
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
 
+/* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are unaffected. */
+typedef enum yk_row_state {
+  YK_ROW_SAMPLED,
+  YK_ROW_NAN,      /* a raw logit is a NaN */
+  YK_ROW_INFINITE, /* a raw logit is +infinity, or every one is -infinity */
+  YK_ROW_BANNED    /* the raw logits are sound, but the biases ban every id */
+} yk_row_state;
+
 typedef struct yk_sampled {
-  int32_t token_id;
+  yk_row_state state;
+  int32_t token_id; /* -1 unless state is YK_ROW_SAMPLED */
   float logprob; /* of the raw logits; 0 unless asked for */
   int32_t n_top;
   int32_t top_ids[YK_MAX_TOP_LOGPROBS]; /* by falling log-probability, lower id first on ties */
@@ -173,7 +184,7 @@ typedef struct yk_sampled {
  *   shard_first[s + 1] - 1 in its first columns, the rest is padding and never read. Ties: lower id first.
  *   rows: host [n_rows]. out: host [n_rows], valid on return (the call waits for its result).
  *   Log-probabilities are of the raw logits, before biases and penalties.
- *   A row without a finite logit, or with a NaN, is YK_E_DEVICE naming the row.                                      */
+ *   A row that cannot be sampled says why in its state; nothing is counted or copied for it.                         */
 typedef struct yk_sample_args {
   const float *logits;
   int32_t n_rows, n_shards, shard_stride;

@@ -82,6 +82,10 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
  *   left alone with its memory. NULL is allowed.                                                                     */
 void yk_engine_destroy(yk_engine *engine);
 
+/* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine takes no
+ *   more. A request that fails alone (YK_FINISH_ERROR) leaves the engine as it was. Thread: any.                      */
+yk_status yk_engine_check(yk_engine *engine, yk_err *err);
+
 typedef struct yk_rank_memory {
   int64_t weight_bytes, kv_bytes, workspace_bytes;
 } yk_rank_memory;
@@ -177,7 +181,9 @@ typedef enum yk_finish_reason {
   YK_FINISH_STOP,   /* an end-of-sequence or stop id, or a stop string */
   YK_FINISH_LENGTH, /* max_tokens or the context is used up */
   YK_FINISH_CANCELLED,
-  YK_FINISH_ERROR
+  YK_FINISH_ERROR /* yk_request_next says why: the engine's failure, or this request's own, which harms no other:
+                   * YK_E_DEVICE, naming the position, where the model gave it logits that are not finite;
+                   * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost            */
 } yk_finish_reason;
 
 const char *yk_finish_reason_name(yk_finish_reason reason); /* "stop", "length", "cancelled", "error", "" */
@@ -245,7 +251,8 @@ yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
  *   logits: float32 host memory as yk_logits_of says; raw, before any sampling parameter. May be NULL with NONE.
  *   Errors: YK_E_INVAL (an id outside the vocabulary, no ids), YK_E_CAPACITY (longer than max_model_tokens; the sequence is
- *   as before), or the engine's own error, after which only free is of use.                                          */
+ *   as before), YK_E_DEVICE naming the position where the logits asked for are not finite (the sequence is as before; what
+ *   was written to logits is not defined), or the engine's own error, after which only free is of use.                */
 yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids, size_t n_ids, yk_logits_of which,
                                   float *logits, yk_err *err);
 

@@ -10,9 +10,11 @@
  * another device that adds in another order makes the same choice but for the last bits of exp.
  *
  * Before that, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are of the raw
- * ones. A forced row is not adjusted, drawn or counted.
+ * ones. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise make infinities, and their
+ * differences NaNs. A forced row is not adjusted, drawn or counted.
  *
  * The prefix is found by a histogram over s_max - s and a heap of the one bin in which it ends.                      */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +42,7 @@ typedef struct row_view {
   float maximum; /* of scaled */
 } row_view;
 
-/* Find the largest of v's logits; false when there is a NaN or +infinity, or nothing finite. */
+/* Find the largest of v's logits; false where there is a NaN or +infinity, or nothing finite. */
 static bool find_maximum(row_view *v)
 {
   float lanes[LANES];
@@ -60,6 +62,14 @@ static bool find_maximum(row_view *v)
   v->maximum = lanes[0];
   for (int j = 1; j < LANES; j++) v->maximum = lanes[j] > v->maximum ? lanes[j] : v->maximum;
   return !n_bad && v->maximum > -INFINITY;
+}
+
+/* Why find_maximum failed on raw logits. */
+static yk_row_state fault_of(const row_view *v)
+{
+  for (int32_t id = 0; id < v->n; id++)
+    if (isnan(v->scaled[id])) return YK_ROW_NAN;
+  return YK_ROW_INFINITE;
 }
 
 static const float *shard_row(const yk_sample_args *a, int32_t shard, int64_t row)
@@ -125,15 +135,15 @@ static void adjust_logits(const yk_sample_row *params, const uint32_t *counts, r
   for (int32_t i = 0; i < params->n_biases; i++) v->scaled[params->biases[i].token_id] += params->biases[i].bias;
   if (!params->has_penalties) return;
   for (int32_t id = 0; id < v->n; id++) {
-    if (!counts[id]) continue;
     float logit = v->scaled[id];
+    if (!counts[id] || logit == -INFINITY) continue;
     uint32_t n_output = counts[id] / YK_CPU_COUNT_OUTPUT;
     logit = logit > 0.0f ? logit / params->repetition_penalty : logit * params->repetition_penalty;
     if (n_output) {
       logit -= params->frequency_penalty * (float)n_output;
       logit -= params->presence_penalty;
     }
-    v->scaled[id] = logit;
+    v->scaled[id] = fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
   }
 }
 
@@ -263,14 +273,14 @@ static int32_t choose(const yk_sample_row *params, row_view *v)
   return draw(v, total, yk_rng_uniform(params->seed, params->stream, params->position));
 }
 
-/* The row's token, or -1 when there is nothing finite to choose from. */
-static int32_t sample_row(const sample_context *c, int64_t row, row_view *v)
+/* The row's token into the row's result, whose state tells where there is none. */
+static yk_row_state sample_row(const sample_context *c, int64_t row, row_view *v)
 {
   const yk_sample_args *a = c->args;
   const yk_sample_row *params = &a->rows[row];
   yk_sampled *out = &a->out[row];
   load_logits(a, row, v);
-  if (!find_maximum(v)) return -1;
+  if (!find_maximum(v)) return fault_of(v);
   double log_sum = report_raw(params, v, out);
   int32_t id = params->forced_id;
   if (!params->is_forced) {
@@ -278,13 +288,14 @@ static int32_t sample_row(const sample_context *c, int64_t row, row_view *v)
         params->has_penalties ? c->cpu->penalty_counts + (int64_t)params->penalty_slot * c->cpu->limits.vocab : NULL;
     if (params->has_penalties || params->n_biases) {
       adjust_logits(params, counts, v);
-      if (!find_maximum(v)) return -1;
+      if (!find_maximum(v)) return YK_ROW_BANNED;
     }
     id = choose(params, v);
     if (counts) counts[id] += YK_CPU_COUNT_OUTPUT;
   }
   if (params->want_logprob) out->logprob = (float)((double)raw_logit(a, row, id) - log_sum);
-  return id;
+  out->token_id = id;
+  return YK_ROW_SAMPLED;
 }
 
 static void sample_rows(void *context, int thread, int64_t begin, int64_t end)
@@ -295,8 +306,8 @@ static void sample_rows(void *context, int thread, int64_t begin, int64_t end)
   int32_t *ids = c->cpu->sample_ids + 2 * vocab * thread;
   for (int64_t row = begin; row < end; row++) {
     row_view v = {.scaled = floats, .weights = floats + vocab, .kept = ids, .heap = ids + vocab};
-    c->args->out[row] = (yk_sampled){0};
-    c->args->out[row].token_id = sample_row(c, row, &v);
+    c->args->out[row] = (yk_sampled){.token_id = -1};
+    c->args->out[row].state = sample_row(c, row, &v);
   }
 }
 
@@ -325,10 +336,6 @@ yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err)
                       context.cpu->limits.vocab - 1, args->shard_first[0], n_ids - 1);
   for (int32_t row = 0; row < args->n_rows; row++) YK_TRY(check_row(context.cpu, &args->rows[row], row, n_ids, err));
   yk_cpu_pool_run(context.cpu->pool, args->n_rows, 1, sample_rows, &context);
-  for (int32_t row = 0; row < args->n_rows; row++)
-    if (args->out[row].token_id < 0)
-      return yk_err_set(err, YK_E_DEVICE, "sample: row %d of %d has a NaN, an infinite or no finite logit", row,
-                        args->n_rows);
   return YK_OK;
 }
 

@@ -148,12 +148,8 @@ yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err
     n = rows_of_launch(cuda, args, row);
     YK_TRY(run_launch(cuda, args, row, n, err));
   }
-  for (int32_t row = 0; row < args->n_rows; row++) {
-    if (args->out[row].token_id < 0)
-      return yk_err_set(err, YK_E_DEVICE, "GPU %d: sample: row %d of %d has a NaN, an infinite or no finite logit",
-                        cuda->ordinal, row, args->n_rows);
-    YK_TRY(copy_logits(cuda, args, row, err));
-  }
+  for (int32_t row = 0; row < args->n_rows; row++)
+    if (args->out[row].state == YK_ROW_SAMPLED) YK_TRY(copy_logits(cuda, args, row, err));
   return YK_OK;
 }
 

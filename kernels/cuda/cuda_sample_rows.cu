@@ -125,7 +125,7 @@ template <int TEAM> __device__ void report_top(shared_state<TEAM> &shared, row_v
   }
 }
 
-/* Token of a row that is drawn, biases and penalties included; NO_ID where nothing is finite. */
+/* Token of a row that is drawn, biases and penalties included; NO_ID where the biases ban every id. */
 template <int TEAM>
 __device__ int32_t choose(shared_state<TEAM> &shared, row_view &v, best highest, uint32_t *counts, float *slice)
 {
@@ -170,13 +170,18 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   const best highest = find_maximum(shared, v);
   int32_t id = NO_ID;
   double log_sum = 0.0;
-  if (highest.id != NO_ID) {
+  yk_row_state state = YK_ROW_SAMPLED;
+  if (highest.id == NO_ID) {
+    state = fault_of(shared, v);
+  } else {
     if (p.want_logprob || p.n_top_logprobs > 0) log_sum = log_sum_exp(shared, v, highest.value);
     if (p.n_top_logprobs > 0) report_top(shared, v, log_sum, out);
     uint32_t *counts = a.counts + static_cast<int64_t>(p.penalty_slot) * a.vocab;
     id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts, TEAM > 1 ? slice : nullptr);
+    if (id == NO_ID) state = YK_ROW_BANNED;
   }
   if (writes) {
+    out->state = state;
     out->token_id = id == NO_ID ? -1 : id;
     if (id != NO_ID && p.want_logprob)
       out->logprob = static_cast<float>(static_cast<double>(*logit_of(v, id)) - log_sum);

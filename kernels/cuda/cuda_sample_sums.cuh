@@ -86,6 +86,17 @@ template <int TEAM> __device__ best find_maximum(shared_state<TEAM> &shared, row
   return b;
 }
 
+/* Why find_maximum found none among raw logits. The same on every block of the team. */
+template <int TEAM> __device__ yk_row_state fault_of(shared_state<TEAM> &shared, row_view &v)
+{
+  int has_nan = 0;
+  for_each_logit(v, [&](int32_t, float logit) { has_nan |= logit != logit; });
+  const message *all = exchange(shared.inbox, v.turn, {.is_bad = __syncthreads_or(has_nan)});
+  has_nan = 0;
+  for (int r = 0; r < TEAM; r++) has_nan |= all[r].is_bad;
+  return has_nan ? YK_ROW_NAN : YK_ROW_INFINITE;
+}
+
 /* The best of those that come after `last` in falling order. */
 template <int TEAM> __device__ best find_next(shared_state<TEAM> &shared, row_view &v, best last)
 {

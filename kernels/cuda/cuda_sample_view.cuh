@@ -2,6 +2,8 @@
 #ifndef YK_KERNELS_CUDA_CUDA_SAMPLE_VIEW_CUH
 #define YK_KERNELS_CUDA_CUDA_SAMPLE_VIEW_CUH
 
+#include <cfloat>
+
 #include "kernels/cuda/cuda_kernels.cuh"
 
 namespace yk_sample {
@@ -42,17 +44,19 @@ __device__ inline float *logit_of(const row_view &v, int32_t id)
   return shard_row(v, s) + (id - v.a->shard_first[s]);
 }
 
-/* Repetition, frequency and presence penalties, each operation rounded as it stands. */
+/* Repetition, frequency and presence penalties, each operation rounded as written; a finite logit stays finite. */
 __device__ inline float penalised(const row_view &v, int32_t id, float logit)
 {
   if (!v.counts) return logit;
   const uint32_t count = v.counts[id], n_output = count / YK_CUDA_COUNT_OUTPUT;
   const yk_sample_row &p = v.params->row;
-  if (count == 0) return logit;
+  if (count == 0 || logit == -INFINITY) return logit;
   logit = logit > 0.0f ? __fdiv_rn(logit, p.repetition_penalty) : __fmul_rn(logit, p.repetition_penalty);
-  if (n_output == 0) return logit;
-  logit = __fsub_rn(logit, __fmul_rn(p.frequency_penalty, static_cast<float>(n_output)));
-  return __fsub_rn(logit, p.presence_penalty);
+  if (n_output > 0) {
+    logit = __fsub_rn(logit, __fmul_rn(p.frequency_penalty, static_cast<float>(n_output)));
+    logit = __fsub_rn(logit, p.presence_penalty);
+  }
+  return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
 }
 
 /* f(id, logit) for every id of the slice, each by one thread, penalties applied where they are on. */

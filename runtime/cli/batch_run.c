@@ -33,6 +33,13 @@ static bool is_of_line(yk_status status)
   return status == YK_E_INVAL || status == YK_E_FORMAT || status == YK_E_UNSUPPORTED || status == YK_E_CAPACITY;
 }
 
+/* A request may also fail alone, for logits that are not finite: then the engine still works. */
+static bool is_of_request(const yk_batch_run *run, const yk_result *result)
+{
+  bool failed_alone = result->err.code == YK_E_DEVICE && yk_engine_check(run->engine, NULL) == YK_OK;
+  return is_of_line(result->err.code) || failed_alone;
+}
+
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 static yk_status write_line(yk_batch_run *run, yk_err *err)
@@ -64,7 +71,7 @@ static yk_status write_result(yk_batch_run *run, const yk_batch_item *item, yk_e
 {
   for (size_t i = 0; i < item->n_results; i++) {
     const yk_result *result = &item->results[i];
-    if (result->finish == YK_FINISH_ERROR && !is_of_line(result->err.code))
+    if (result->finish == YK_FINISH_ERROR && !is_of_request(run, result))
       return yk_err_set(err, result->err.code, "line %lld: %s", (long long)item->ticket.number, result->err.message);
     if (result->finish == YK_FINISH_ERROR) return write_error(run, &item->ticket, &result->err, err);
     run->progress.output_tokens += result->usage.output_tokens;

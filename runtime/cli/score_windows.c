@@ -27,7 +27,10 @@ static yk_status collect(yk_request *request, const yk_score_window *window, flo
   size_t at = window->begin + 1;
   for (;;) {
     YK_TRY(yk_request_next(request, -1, &output, err));
-    if (output.finish == YK_FINISH_ERROR) return err ? err->code : YK_E_INTERNAL;
+    if (output.finish == YK_FINISH_ERROR) {
+      yk_err_prefix(err, "tokens %zu to %zu", window->begin, window->end - 1);
+      return err ? err->code : YK_E_INTERNAL;
+    }
     if (output.finish != YK_FINISH_NONE) break;
     if (!output.is_prompt || at >= window->end) continue;
     if (at >= window->first) logprobs[at] = output.logprob;

@@ -99,6 +99,7 @@ static yk_status start_thread(yk_engine *e, yk_err *err)
                                 .max_seqs = l->max_seqs,
                                 .max_model_tokens = l->max_model_tokens,
                                 .window_tokens = e->settings.window_tokens,
+                                .narrowest_window_tokens = e->settings.narrowest_window_tokens,
                                 .reuses_prefixes = !e->settings.no_prefix_reuse};
   YK_TRY(yk_kv_blocks_create(l->n_kv_blocks, &e->blocks, err));
   YK_TRY(yk_scheduler_create(&limits, e->blocks, &e->scheduler, err));
@@ -179,9 +180,11 @@ void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out)
   *out = engine->info;
 }
 
-void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out)
+yk_status yk_engine_check(yk_engine *engine, yk_err *err)
 {
   pthread_mutex_lock(&engine->mutex);
-  *out = engine->stats;
+  yk_err failure = engine->failure;
   pthread_mutex_unlock(&engine->mutex);
+  if (failure.code != YK_OK && err && err->code == YK_OK) *err = failure;
+  return failure.code;
 }

@@ -1,4 +1,5 @@
-/* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the owner thread) and submit.c.
+/* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c, and
+ * those whose sequences it runs: request_owner.c and held_sequence.c.
  *
  * Threads: the engine thread alone touches ranks, blocks, scheduler and builder. Callers reach it through the inbox.
  * Locks: engine.mutex and each request's mutex; a thread never holds two of them.                                    */
@@ -8,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/held_sequence.h"
+#include "engine/call.h"
 #include "engine/ranks.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -51,6 +52,14 @@ struct yk_engine {
 
 /* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
 void yk_engine_refresh_gauges(yk_engine *e);
+
+/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step, while
+ *   n_computed still tells prompt rows from output rows.                                                             */
+void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
+                          double seconds);
+
+/* yk_engine_count_own_time - add what the engine thread itself took for a step. Engine thread. */
+void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns);
 
 /* yk_engine_loop - main function of the engine thread; argument is the engine. */
 void *yk_engine_loop(void *engine);

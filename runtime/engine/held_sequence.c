@@ -1,94 +1,137 @@
 /* held_sequence.c - sequences that callers hold. Every change runs on the engine thread, as a call the caller waits for. */
-#include "engine/held_sequence.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
 
-void yk_call_answer(yk_engine *engine, yk_call *call, const yk_err *err)
+/* What is asked of one sequence. */
+typedef struct sequence_call {
+  yk_call call;
+  yk_held_sequence *sequence, *other;
+  const int32_t *ids;
+  size_t n;
+  yk_logits_of which;
+  float *logits;
+} sequence_call;
+
+struct yk_held_sequence {
+  yk_sequence seq; /* first, so that the functions of its owner find the rest; the engine thread's */
+  yk_engine *engine;
+  size_t n_tokens;        /* the caller's view of the length */
+  sequence_call *pending; /* the append that is being computed; the engine thread's */
+  int32_t n_before;       /* tokens before that append */
+};
+
+/* ---- As the owner of a sequence ---------------------------------------------------------------------------------- */
+
+static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *out)
 {
-  pthread_mutex_lock(&engine->mutex);
-  if (err) call->err = *err;
-  call->done = true;
-  yk_engine_refresh_gauges(engine);
-  pthread_cond_broadcast(&engine->cv_call);
-  pthread_mutex_unlock(&engine->mutex);
+  const yk_held_sequence *held = (const yk_held_sequence *)seq;
+  const sequence_call *append = held->pending;
+  int64_t vocab = held->engine->info.vocab_size;
+  *out = (yk_sample_row){.top_p = 1, .is_forced = true};
+  if (append->which == YK_LOGITS_ALL) out->logits_out = append->logits + (position - held->n_before) * vocab;
+  if (append->which == YK_LOGITS_LAST) out->logits_out = append->logits;
 }
 
-void yk_held_sequence_row(const yk_held_sequence *held, int32_t position, yk_sample_row *out)
+static bool needs_counts(const yk_sequence *seq)
 {
-  int64_t vocab = held->engine->info.vocab_size;
-  const yk_call *call = held->pending;
-  *out = (yk_sample_row){.top_p = 1, .is_forced = true};
-  if (call->which == YK_LOGITS_ALL) out->logits_out = call->logits + (position - held->n_before) * vocab;
-  if (call->which == YK_LOGITS_LAST) out->logits_out = call->logits;
+  (void)seq;
+  return false;
 }
+
+static bool is_cancelled(yk_sequence *seq)
+{
+  (void)seq;
+  return false;
+}
+
+static void scheduled(yk_sequence *seq)
+{
+  (void)seq;
+}
+
+/* The sampler has copied the logits to the caller already. */
+static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n)
+{
+  (void)results;
+  if (n > 0) seq->wanted_from = position + n;
+  return seq->n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;
+}
+
+/* The pending append is over. After an error the sequence is as before, with nothing computed. */
+static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
+{
+  yk_held_sequence *held = (yk_held_sequence *)seq;
+  (void)reason;
+  yk_scheduler_park(e->scheduler, seq);
+  if (error) {
+    yk_sequence_release(seq, e->blocks);
+    seq->n_tokens = seq->n_prompt = held->n_before;
+  }
+  yk_call_answer(e, &held->pending->call, error);
+}
+
+static const yk_sequence_owner held_sequence_owner = {.describe_row = describe_row,
+                                                      .needs_counts = needs_counts,
+                                                      .is_cancelled = is_cancelled,
+                                                      .scheduled = scheduled,
+                                                      .take_results = take_results,
+                                                      .finish = finish};
+
+/* ---- Calls, on the engine thread --------------------------------------------------------------------------------- */
 
 static void run_create(yk_engine *e, yk_call *call)
 {
-  yk_scheduler_park(e->scheduler, &call->sequence->seq);
+  sequence_call *c = (sequence_call *)call;
+  yk_scheduler_park(e->scheduler, &c->sequence->seq);
   yk_call_answer(e, call, NULL);
 }
 
 static void run_append(yk_engine *e, yk_call *call)
 {
-  yk_held_sequence *held = call->sequence;
+  sequence_call *c = (sequence_call *)call;
+  yk_held_sequence *held = c->sequence;
   yk_sequence *seq = &held->seq;
-  memcpy(seq->tokens + seq->n_tokens, call->ids, call->n * sizeof *call->ids);
+  memcpy(seq->tokens + seq->n_tokens, c->ids, c->n * sizeof *c->ids);
   held->n_before = seq->n_tokens;
-  held->pending = call;
-  seq->n_tokens += (int32_t)call->n;
+  held->pending = c;
+  seq->n_tokens += (int32_t)c->n;
   seq->n_prompt = seq->n_tokens;
-  int32_t first = call->which == YK_LOGITS_ALL ? held->n_before : seq->n_tokens - 1;
-  seq->wanted_from = call->which == YK_LOGITS_NONE ? seq->n_tokens : first;
+  int32_t first = c->which == YK_LOGITS_ALL ? held->n_before : seq->n_tokens - 1;
+  seq->wanted_from = c->which == YK_LOGITS_NONE ? seq->n_tokens : first;
   yk_scheduler_unpark(e->scheduler, seq);
 }
 
 static void run_truncate(yk_engine *e, yk_call *call)
 {
-  yk_sequence_truncate(&call->sequence->seq, e->blocks, (int32_t)call->n);
+  sequence_call *c = (sequence_call *)call;
+  yk_sequence_truncate(&c->sequence->seq, e->blocks, (int32_t)c->n);
   yk_call_answer(e, call, NULL);
 }
 
 static void run_fork(yk_engine *e, yk_call *call)
 {
-  yk_sequence_fork(&call->sequence->seq, e->blocks, &call->other->seq);
-  yk_scheduler_park(e->scheduler, &call->other->seq);
+  sequence_call *c = (sequence_call *)call;
+  yk_sequence_fork(&c->sequence->seq, e->blocks, &c->other->seq);
+  yk_scheduler_park(e->scheduler, &c->other->seq);
   yk_call_answer(e, call, NULL);
 }
 
 static void run_free(yk_engine *e, yk_call *call)
 {
-  yk_scheduler_remove(e->scheduler, &call->sequence->seq);
+  sequence_call *c = (sequence_call *)call;
+  yk_scheduler_remove(e->scheduler, &c->sequence->seq);
   yk_call_answer(e, call, NULL);
 }
 
-/* Hand a call to the engine thread and wait for its answer. Letting go works after a failure too. */
-static yk_status ask(yk_engine *e, yk_call *call, yk_err *err)
-{
-  call->err = YK_ERR_INIT;
-  pthread_mutex_lock(&e->mutex);
-  if (e->failure.code != YK_OK && call->run != run_free)
-    call->err = e->failure;
-  else if (e->stopping)
-    yk_err_set(&call->err, YK_E_CANCELLED, "the engine is stopping");
-  else {
-    *e->calls_end = call;
-    e->calls_end = &call->next;
-    pthread_cond_signal(&e->cv_work);
-    while (!call->done) pthread_cond_wait(&e->cv_call, &e->mutex);
-  }
-  pthread_mutex_unlock(&e->mutex);
-  if (call->err.code != YK_OK && err && err->code == YK_OK) *err = call->err;
-  return call->err.code;
-}
+/* ---- On the caller's thread -------------------------------------------------------------------------------------- */
 
 static yk_status allocate(yk_engine *engine, yk_held_sequence **out, yk_err *err)
 {
   yk_held_sequence *held = calloc(1, sizeof *held);
   if (!held) return yk_err_set(err, YK_E_NOMEM, "no memory for a sequence");
-  yk_status status = yk_sequence_init(&held->seq, NULL, 0, engine->info.max_model_tokens, err);
+  yk_status status = yk_sequence_init(&held->seq, &held_sequence_owner, NULL, 0, engine->info.max_model_tokens, err);
   if (status != YK_OK) {
     free(held);
     return status;
@@ -107,8 +150,8 @@ static void destroy(yk_held_sequence *held)
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err)
 {
   YK_TRY(allocate(engine, out, err));
-  yk_call call = {.run = run_create, .sequence = *out};
-  yk_status status = ask(engine, &call, err);
+  sequence_call call = {.call.run = run_create, .sequence = *out};
+  yk_status status = yk_call_ask(engine, &call.call, err);
   if (status != YK_OK) {
     destroy(*out);
     *out = NULL;
@@ -129,8 +172,9 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
   if (n_ids > (size_t)info->max_model_tokens - sequence->n_tokens)
     return yk_err_set(err, YK_E_CAPACITY, "sequence: expected at most %d tokens, found %zu", info->max_model_tokens,
                       sequence->n_tokens + n_ids);
-  yk_call call = {.run = run_append, .sequence = sequence, .ids = ids, .n = n_ids, .which = which, .logits = logits};
-  YK_TRY(ask(sequence->engine, &call, err));
+  sequence_call call = {
+      .call.run = run_append, .sequence = sequence, .ids = ids, .n = n_ids, .which = which, .logits = logits};
+  YK_TRY(yk_call_ask(sequence->engine, &call.call, err));
   sequence->n_tokens += n_ids;
   return YK_OK;
 }
@@ -139,8 +183,8 @@ yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens,
 {
   if (n_tokens > sequence->n_tokens)
     return yk_err_set(err, YK_E_INVAL, "n_tokens: expected 0 to %zu, found %zu", sequence->n_tokens, n_tokens);
-  yk_call call = {.run = run_truncate, .sequence = sequence, .n = n_tokens};
-  YK_TRY(ask(sequence->engine, &call, err));
+  sequence_call call = {.call.run = run_truncate, .sequence = sequence, .n = n_tokens};
+  YK_TRY(yk_call_ask(sequence->engine, &call.call, err));
   sequence->n_tokens = n_tokens;
   return YK_OK;
 }
@@ -148,8 +192,8 @@ yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens,
 yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **out, yk_err *err)
 {
   YK_TRY(allocate(sequence->engine, out, err));
-  yk_call call = {.run = run_fork, .sequence = sequence, .other = *out};
-  yk_status status = ask(sequence->engine, &call, err);
+  sequence_call call = {.call.run = run_fork, .sequence = sequence, .other = *out};
+  yk_status status = yk_call_ask(sequence->engine, &call.call, err);
   if (status != YK_OK) {
     destroy(*out);
     *out = NULL;
@@ -167,7 +211,7 @@ size_t yk_held_sequence_length(const yk_held_sequence *sequence)
 void yk_held_sequence_free(yk_held_sequence *sequence)
 {
   if (!sequence) return;
-  yk_call call = {.run = run_free, .sequence = sequence};
-  ask(sequence->engine, &call, NULL);
+  sequence_call call = {.call.run = run_free, .call.works_after_failure = true, .sequence = sequence};
+  yk_call_ask(sequence->engine, &call.call, NULL);
   destroy(sequence);
 }

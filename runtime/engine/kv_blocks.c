@@ -9,6 +9,7 @@ enum { NONE = -1 };
 
 typedef struct kv_block {
   int32_t n_refs;
+  bool is_sound, is_withdrawn; /* since it was taken */
   int32_t newer, older; /* neighbours in the list of free blocks, while n_refs is 0 */
   int32_t bucket_next;  /* next block of the same hash bucket, while published */
   yk_kv_chain chain;    /* 0: not published */
@@ -124,6 +125,7 @@ int32_t yk_kv_blocks_take(yk_kv_blocks *blocks)
   remove_free(blocks, i);
   unpublish(blocks, i);
   blocks->blocks[i].n_refs = 1;
+  blocks->blocks[i].is_sound = blocks->blocks[i].is_withdrawn = false;
   return i;
 }
 
@@ -153,6 +155,23 @@ yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chai
   it->bucket_next = blocks->buckets[bucket];
   blocks->buckets[bucket] = block;
   return it->chain;
+}
+
+void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block)
+{
+  blocks->blocks[block].is_sound = true;
+}
+
+void yk_kv_blocks_withdraw(yk_kv_blocks *blocks, int32_t block)
+{
+  if (blocks->blocks[block].is_sound) return;
+  unpublish(blocks, block);
+  blocks->blocks[block].is_withdrawn = true;
+}
+
+bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block)
+{
+  return blocks->blocks[block].is_withdrawn;
 }
 
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain)

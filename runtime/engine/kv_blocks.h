@@ -6,7 +6,11 @@
  *
  * A full block is published under the key (chain of its predecessor, its own token ids). The chain number of a block is
  * unique to one content at one time, so equal keys mean equal tokens from the very start: a hash only finds candidates,
- * the ids are compared. Owner and thread: the engine's. No locks.                                                    */
+ * the ids are compared.
+ *
+ * What a block holds is sound once a row that sees all of it has given finite logits: a NaN or an infinity in K or V would
+ * have reached them. A block that is not known to be sound when a sequence fails for such logits is withdrawn: nobody finds
+ * it any more, and whoever still reads it must compute its tokens again. Owner and thread: the engine's. No locks.   */
 #ifndef YK_ENGINE_KV_BLOCKS_H
 #define YK_ENGINE_KV_BLOCKS_H
 
@@ -41,6 +45,14 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
  *   Its K and V must be written before any later reader's attention: by this step or an earlier one.
  *   Returns the chain for its successor: the block's own, or that of an equal block published before.                 */
 yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids);
+
+/* yk_kv_blocks_mark_sound - a row that sees the whole of this referenced block has given finite logits. */
+void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block);
+
+/* yk_kv_blocks_withdraw - unless the referenced block is known to be sound: never offer it again, and remember that its
+ *   readers must let go of it, until it is taken anew.                                                               */
+void yk_kv_blocks_withdraw(yk_kv_blocks *blocks, int32_t block);
+bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_find - the published block that continues previous with these ids, with one more reference; its chain in
  *   *chain. -1 where there is none.                                                                                  */

@@ -21,7 +21,7 @@ static void destroy(yk_request *request)
   yk_sequence_destroy(&request->seq);
   yk_detokenizer_free(request->detokenizer);
   yk_stop_strings_free(request->stops);
-  free((void *)(uintptr_t)request->sampling.stop_ids);
+  free(request->end_ids);
   free(request->biases);
   free(request->early_biases);
   yk_strbuf_free(&request->decoded);
@@ -60,12 +60,12 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.stop_strings = NULL;
   request->sampling.biases = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids);
-  if (ok && s->n_stop_ids > 0) {
-    int32_t *ids = malloc(s->n_stop_ids * sizeof *ids);
-    if (ids) memcpy(ids, s->stop_ids, s->n_stop_ids * sizeof *ids);
-    request->sampling.stop_ids = ids;
-    ok = ids != NULL;
+  if (ok && n_end_ids > 0) {
+    request->end_ids = malloc(n_end_ids * sizeof *end_ids);
+    ok = request->end_ids != NULL;
+    if (ok) memcpy(request->end_ids, end_ids, n_end_ids * sizeof *end_ids);
   }
+  request->n_end_ids = n_end_ids;
   if (!ok) return yk_err_set(err, YK_E_NOMEM, "no memory for the sampling parameters of a request");
   return s->n_stop_strings ? yk_stop_strings_create(s->stop_strings, s->n_stop_strings, &request->stops, err) : YK_OK;
 }
@@ -82,7 +82,7 @@ yk_status yk_request_create(const int32_t *prompt, int32_t n_prompt, int32_t cap
   request->error = YK_ERR_INIT;
   request->n_owners = 2;
   request->submitted_ns = yk_clock_now_ns();
-  yk_status status = yk_sequence_init(&request->seq, prompt, n_prompt, capacity, err);
+  yk_status status = yk_sequence_init(&request->seq, &yk_request_owner, prompt, n_prompt, capacity, err);
   if (status == YK_OK) status = copy_sampling(request, sampling, end_ids, n_end_ids, err);
   if (status == YK_OK && tokenizer) status = yk_detokenizer_create(tokenizer, true, &request->detokenizer, err);
   if (status != YK_OK) {
@@ -90,7 +90,6 @@ yk_status yk_request_create(const int32_t *prompt, int32_t n_prompt, int32_t cap
     return status;
   }
   if (sampling->n_prompt_logprobs >= 0) request->seq.wanted_from = 0;
-  request->seq.user = request;
   *out = request;
   return YK_OK;
 }

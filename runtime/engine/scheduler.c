@@ -126,7 +126,7 @@ void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq)
 
 void yk_scheduler_park(yk_scheduler *scheduler, yk_sequence *seq)
 {
-  remove_running(scheduler, seq);
+  if (!remove_running(scheduler, seq)) remove_waiting(scheduler, seq);
   seq->next = scheduler->parked;
   scheduler->parked = seq;
 }
@@ -151,13 +151,18 @@ static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
   return true;
 }
 
-static void preempt_youngest(yk_scheduler *s)
+static void preempt(yk_scheduler *s, int32_t index)
 {
-  yk_sequence *victim = s->running[s->n_running - 1];
-  leave_running(s, s->n_running - 1);
+  yk_sequence *victim = s->running[index];
+  leave_running(s, index);
   yk_sequence_release(victim, s->blocks);
   add_first(s, victim);
   s->counts.preemptions++;
+}
+
+static void preempt_youngest(yk_scheduler *s)
+{
+  preempt(s, s->n_running - 1);
 }
 
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, int32_t *budget)
@@ -176,7 +181,8 @@ static int32_t rows_within(const yk_sequence *seq, int32_t budget)
 static bool plan_running(yk_scheduler *s, int32_t *budget)
 {
   bool preempted = false;
-  for (int32_t i = 0; i<s->n_running && * budget> 0; i++) {
+  for (int32_t i = 0; i < s->n_running; i++) {
+    if (*budget <= 0) break;
     yk_sequence *seq = s->running[i];
     int32_t n_rows = rows_within(seq, *budget);
     while (!yk_sequence_reserve(seq, s->blocks, seq->n_computed + n_rows)) {
@@ -237,6 +243,38 @@ void yk_scheduler_commit(yk_scheduler *scheduler)
     if (scheduler->limits.window_tokens)
       yk_sequence_leave_behind(seq, scheduler->blocks, scheduler->limits.window_tokens);
   }
+}
+
+void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t position)
+{
+  yk_sequence_mark_sound(seq, scheduler->blocks, position, scheduler->limits.narrowest_window_tokens);
+}
+
+/* Give up the blocks of one sequence other than `failed` that reads a withdrawn block; what the sequence has computed on
+ * top of that block is withdrawn with it. False where there is none.                                                 */
+static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
+{
+  for (int32_t i = s->n_running - 1; i >= 0; i--) { /* youngest first, so that they wait in their order */
+    yk_sequence *seq = s->running[i];
+    if (seq == failed || !yk_sequence_reads_withdrawn(seq, s->blocks)) continue;
+    yk_sequence_withdraw(seq, s->blocks);
+    preempt(s, i);
+    return true;
+  }
+  for (int list = 0; list < 2; list++)
+    for (yk_sequence *seq = list ? s->parked : s->waiting; seq; seq = seq->next) {
+      if (seq == failed || !yk_sequence_reads_withdrawn(seq, s->blocks)) continue;
+      yk_sequence_withdraw(seq, s->blocks);
+      yk_sequence_release(seq, s->blocks);
+      return true;
+    }
+  return false;
+}
+
+void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq)
+{
+  yk_sequence_withdraw(seq, scheduler->blocks);
+  while (recompute_one(scheduler, seq)) {}
 }
 
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler)

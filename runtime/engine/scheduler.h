@@ -21,6 +21,7 @@ typedef struct yk_scheduler_limits {
   int32_t max_model_tokens;
   int32_t
       window_tokens; /* of the widest layer where all slide: blocks behind it are released; 0: some layer sees all */
+  int32_t narrowest_window_tokens; /* of the layer that sees least; 0: every layer sees all */
   bool reuses_prefixes;
 } yk_scheduler_limits;
 
@@ -49,8 +50,8 @@ void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq);
 /* yk_scheduler_remove - forget a waiting, running or parked sequence and release its blocks. Not between plan and commit. */
 void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq);
 
-/* yk_scheduler_park - take a running sequence out without releasing its blocks; they may be reclaimed, and its rows then
- *   computed again. yk_scheduler_unpark queues it again.                                                             */
+/* yk_scheduler_park - take a running, a waiting or a new sequence out without releasing its blocks; they may be reclaimed,
+ *   and its rows then computed again. yk_scheduler_unpark queues it again.                                           */
 void yk_scheduler_park(yk_scheduler *scheduler, yk_sequence *seq);
 void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq);
 
@@ -60,6 +61,14 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items);
 
 /* yk_scheduler_commit - the planned step was computed: its rows are in the cache. Call before tokens are appended. */
 void yk_scheduler_commit(yk_scheduler *scheduler);
+
+/* yk_scheduler_mark_sound - the row at this position of a sequence has given finite logits. */
+void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t position);
+
+/* yk_scheduler_withdraw - a row of this sequence has given logits that are not finite: nobody is to read blocks of it that
+ *   are not known to be sound. Sequences that share one of those wait to be computed again, each as if preempted; the
+ *   sequence itself must be removed, or released, by the caller. Not between plan and commit.                        */
+void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq);
 
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler);
 int32_t yk_scheduler_n_running(const yk_scheduler *scheduler);

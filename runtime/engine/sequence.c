@@ -4,17 +4,21 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/device.h"
 
 int32_t yk_sequence_blocks_for(int32_t n_tokens)
 {
   return n_tokens / YK_KV_BLOCK_TOKENS + (n_tokens % YK_KV_BLOCK_TOKENS != 0);
 }
 
-yk_status yk_sequence_init(yk_sequence *seq, const int32_t *prompt, int32_t n_prompt, int32_t capacity, yk_err *err)
+yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt,
+                           int32_t capacity, yk_err *err)
 {
-  *seq = (yk_sequence){
-      .n_prompt = n_prompt, .n_tokens = n_prompt, .capacity = capacity, .wanted_from = n_prompt - 1, .slot = -1};
+  *seq = (yk_sequence){.n_prompt = n_prompt,
+                       .n_tokens = n_prompt,
+                       .capacity = capacity,
+                       .wanted_from = n_prompt - 1,
+                       .slot = -1,
+                       .owner = owner};
   seq->tokens = malloc((size_t)capacity * sizeof *seq->tokens);
   seq->blocks = malloc((size_t)yk_sequence_blocks_for(capacity) * sizeof *seq->blocks);
   if (!seq->tokens || !seq->blocks) {
@@ -65,6 +69,28 @@ void yk_sequence_publish(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_token
   }
 }
 
+void yk_sequence_mark_sound(yk_sequence *seq, yk_kv_blocks *blocks, int32_t position, int32_t window_tokens)
+{
+  int32_t n_full = (int32_t)yk_min_i64((position + 1) / YK_KV_BLOCK_TOKENS, seq->n_published);
+  int32_t first_seen = window_tokens ? (int32_t)yk_max_i64(position - window_tokens + 1, 0) : 0;
+  int32_t first_whole = first_seen / YK_KV_BLOCK_TOKENS + (first_seen % YK_KV_BLOCK_TOKENS != 0);
+  seq->n_sound = (int32_t)yk_max_i64(seq->n_sound, first_whole);
+  for (; seq->n_sound < n_full; seq->n_sound++)
+    if (seq->blocks[seq->n_sound] >= 0) yk_kv_blocks_mark_sound(blocks, seq->blocks[seq->n_sound]);
+}
+
+void yk_sequence_withdraw(yk_sequence *seq, yk_kv_blocks *blocks)
+{
+  for (int32_t i = seq->n_left_behind; i < seq->n_published; i++) yk_kv_blocks_withdraw(blocks, seq->blocks[i]);
+}
+
+bool yk_sequence_reads_withdrawn(const yk_sequence *seq, const yk_kv_blocks *blocks)
+{
+  for (int32_t i = seq->n_left_behind; i < seq->n_blocks; i++)
+    if (yk_kv_blocks_is_withdrawn(blocks, seq->blocks[i])) return true;
+  return false;
+}
+
 void yk_sequence_leave_behind(yk_sequence *seq, yk_kv_blocks *blocks, int32_t window_tokens)
 {
   /* Seen by the next row to be computed, or by one of a truncation that cuts no published block: those undo at most the
@@ -88,7 +114,7 @@ static void drop_blocks(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_kept)
 void yk_sequence_release(yk_sequence *seq, yk_kv_blocks *blocks)
 {
   drop_blocks(seq, blocks, 0);
-  seq->n_computed = seq->n_left_behind = seq->n_published = 0;
+  seq->n_computed = seq->n_left_behind = seq->n_published = seq->n_sound = 0;
   seq->chain = 0;
 }
 

@@ -3,6 +3,27 @@
 #define YK_ENGINE_SEQUENCE_H
 
 #include "engine/kv_blocks.h"
+#include "kernels/device.h"
+#include "yoke.h"
+
+struct yk_sequence;
+
+/* What whoever owns a sequence does for it: a request, or a sequence that a caller holds. Engine thread. */
+typedef struct yk_sequence_owner {
+  /* What to do with the logits of the row at this position. */
+  void (*describe_row)(const struct yk_sequence *seq, int32_t position, yk_sample_row *out);
+  /* Whether drawing needs the sequence's slot of the table of token counts. */
+  bool (*needs_counts)(const struct yk_sequence *seq);
+  bool (*is_cancelled)(struct yk_sequence *seq);
+  /* The sequence has rows in the step to come. */
+  void (*scheduled)(struct yk_sequence *seq);
+  /* Take the results of n rows of a step that were sampled, from this position on; 0 where no row was wanted. Returns
+   * YK_FINISH_NONE where there is more to compute, else the reason to finish with.                                   */
+  yk_finish_reason (*take_results)(struct yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n);
+  /* Take the sequence off the scheduler's lists of running and waiting ones and tell its reader. error: with
+   * YK_FINISH_ERROR, else NULL. The sequence must not be touched afterwards.                                         */
+  void (*finish)(yk_engine *engine, struct yk_sequence *seq, yk_finish_reason reason, const yk_err *error);
+} yk_sequence_owner;
 
 typedef struct yk_sequence {
   int32_t *tokens;     /* [capacity] prompt, then output */
@@ -16,16 +37,18 @@ typedef struct yk_sequence {
   int32_t n_blocks;
   int32_t n_left_behind; /* leading blocks that are -1 */
   int32_t n_published;   /* leading blocks offered for reuse: full, and never written again */
+  int32_t n_sound;       /* leading published blocks that were marked as sound, or passed over behind the window */
   yk_kv_chain chain;     /* of the last published block */
 
   struct yk_sequence *next; /* in the scheduler's waiting or parked list */
   int32_t slot;             /* while running: its row in tables of max_seqs rows; else -1 */
   bool slot_is_new;         /* nothing has been put in the slot's rows yet */
-  void *user;               /* whose sequence this is: the engine's request */
+  const yk_sequence_owner *owner; /* the sequence is the owner's first member */
 } yk_sequence;
 
 /* yk_sequence_init - take over a prompt (copied). capacity >= n_prompt. Errors: YK_E_NOMEM. */
-yk_status yk_sequence_init(yk_sequence *seq, const int32_t *prompt, int32_t n_prompt, int32_t capacity, yk_err *err);
+yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt,
+                           int32_t capacity, yk_err *err);
 
 /* yk_sequence_destroy - free the arrays. Its blocks must have been released. */
 void yk_sequence_destroy(yk_sequence *seq);
@@ -42,6 +65,17 @@ int32_t yk_sequence_match(yk_sequence *seq, yk_kv_blocks *blocks);
 
 /* yk_sequence_publish - offer every block that the first n_tokens fill. */
 void yk_sequence_publish(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
+
+/* yk_sequence_mark_sound - the row at this position has given finite logits: the published blocks that the row sees are
+ *   sound. window_tokens: what every layer sees at least, the row included; 0: all.                                  */
+void yk_sequence_mark_sound(yk_sequence *seq, yk_kv_blocks *blocks, int32_t position, int32_t window_tokens);
+
+/* yk_sequence_withdraw - a row has given logits that are not finite: withdraw every published block that is not known to
+ *   be sound.                                                                                                        */
+void yk_sequence_withdraw(yk_sequence *seq, yk_kv_blocks *blocks);
+
+/* yk_sequence_reads_withdrawn - whether one of its blocks was withdrawn. */
+bool yk_sequence_reads_withdrawn(const yk_sequence *seq, const yk_kv_blocks *blocks);
 
 /* yk_sequence_leave_behind - release published blocks that no row to come can see with this window, not even after a
  *   truncation inside the last, unfilled block.                                                                      */

@@ -66,6 +66,16 @@ static int32_t widest_window(const yk_model_config *config)
   return widest;
 }
 
+static int32_t narrowest_window(const yk_model_config *config)
+{
+  int32_t narrowest = 0;
+  for (int32_t i = 0; i < config->n_layers; i++) {
+    int32_t window = config->window_tokens[i];
+    if (window > 0 && (narrowest == 0 || window < narrowest)) narrowest = window;
+  }
+  return narrowest;
+}
+
 static yk_dtype choose_dtype(const yk_engine_options *o, const yk_settings *s, const yk_model_config *config)
 {
   switch (o->dtype) {
@@ -217,6 +227,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
                       "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
   settings->hidden_size = config->hidden_size;
   settings->window_tokens = widest_window(config);
+  settings->narrowest_window_tokens = narrowest_window(config);
   settings->no_prefix_reuse = options->no_prefix_reuse;
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));

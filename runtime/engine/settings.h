@@ -12,10 +12,11 @@ typedef struct yk_settings {
   yk_dtype dtype;
   int n_ranks;
   int device_ids[YK_MAX_RANKS];
-  int n_threads_per_rank; /* CPU */
-  int32_t hidden_size;    /* of the model: rows that ranks sum */
-  double step_timeout_s;  /* 0: none */
-  int32_t window_tokens;  /* of the widest layer where all slide, else 0 */
+  int n_threads_per_rank;          /* CPU */
+  int32_t hidden_size;             /* of the model: rows that ranks sum */
+  double step_timeout_s;           /* 0: none */
+  int32_t window_tokens;           /* of the widest layer where all slide, else 0 */
+  int32_t narrowest_window_tokens; /* of the layer that sees least; 0: every layer sees all */
   bool no_prefix_reuse;
   yk_model_limits limits;
 } yk_settings;

@@ -67,14 +67,16 @@ static void fill_rows(const yk_scheduled *item, int32_t seq_index, int32_t *toke
   }
 }
 
+/* Blocks that the window has left behind may still be loaded, though no row sees them: the first block that is left stands
+ * in for them, since what another sequence's block holds must not get near this one. Entries past the last are not read. */
 static void fill_table(const yk_sequence *seq, int32_t *table, int32_t stride)
 {
-  for (int32_t i = 0; i < stride; i++) table[i] = i < seq->n_blocks && seq->blocks[i] >= 0 ? seq->blocks[i] : 0;
+  for (int32_t i = 0; i < stride; i++) table[i] = i < seq->n_blocks ? seq->blocks[i] : 0;
+  for (int32_t i = 0; i < seq->n_left_behind; i++) table[i] = seq->blocks[seq->n_left_behind];
 }
 
 /* Rows of an item whose logits are wanted; returns how many. row: the item's first. */
-static int32_t describe_wanted(const yk_scheduled *item, int32_t row, int32_t *rows, yk_sample_row *sampling,
-                               const yk_step_callbacks *callbacks)
+static int32_t describe_wanted(const yk_scheduled *item, int32_t row, int32_t *rows, yk_sample_row *sampling)
 {
   const yk_sequence *seq = item->seq;
   int32_t n = 0;
@@ -82,13 +84,12 @@ static int32_t describe_wanted(const yk_scheduled *item, int32_t row, int32_t *r
     int32_t position = seq->n_computed + i;
     if (position < seq->wanted_from) continue;
     rows[n] = row + i;
-    callbacks->describe_row(seq, position, &sampling[n++]);
+    seq->owner->describe_row(seq, position, &sampling[n++]);
   }
   return n;
 }
 
-const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
-                                     const yk_step_callbacks *callbacks)
+const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items)
 {
   yk_batch batch = measure(items, n_items);
   int32_t *token_ids = builder->words, *positions = token_ids + batch.n_tokens, *kv_slots = positions + batch.n_tokens;
@@ -103,8 +104,8 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
     kv_tokens[i] = seq->n_computed + items[i].n_rows;
     fill_rows(&items[i], i, token_ids + row, positions + row, kv_slots + row, seq_of_row + row);
     fill_table(seq, block_tables + (size_t)i * (size_t)batch.block_table_stride, batch.block_table_stride);
-    int32_t n = describe_wanted(&items[i], row, wanted_rows + n_wanted, builder->sampling + n_wanted, callbacks);
-    if (n > 0 && seq->slot_is_new && callbacks->needs_counts(seq)) {
+    int32_t n = describe_wanted(&items[i], row, wanted_rows + n_wanted, builder->sampling + n_wanted);
+    if (n > 0 && seq->slot_is_new && seq->owner->needs_counts(seq)) {
       builder->penalty_loads[n_loads++] = (yk_penalty_load){seq->slot, seq->tokens, seq->n_prompt, seq->n_tokens};
       seq->slot_is_new = false;
     }

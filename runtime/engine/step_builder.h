@@ -11,18 +11,9 @@ typedef struct yk_step_builder yk_step_builder;
 yk_status yk_step_builder_create(const yk_scheduler_limits *limits, yk_step_builder **out, yk_err *err);
 void yk_step_builder_destroy(yk_step_builder *builder);
 
-/* How the engine describes wanted rows. */
-typedef struct yk_step_callbacks {
-  /* What to do with the logits of the row at this position of seq. */
-  void (*describe_row)(const yk_sequence *seq, int32_t position, yk_sample_row *out);
-  /* Whether drawing for seq needs its slot of the table of counts. */
-  bool (*needs_counts)(const yk_sequence *seq);
-} yk_step_callbacks;
-
 /* yk_step_builder_build - the step of these items.
  *   The wanted rows of an item are its rows from seq->wanted_from on; results come in the same order. The step is the
  *   builder's own and valid until the next build.                                                                    */
-const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
-                                     const yk_step_callbacks *callbacks);
+const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items);
 
 #endif

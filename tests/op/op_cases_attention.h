@@ -223,11 +223,32 @@ static inline double *flatten(const scene *s, const op_array *cache, int32_t seq
   return flat;
 }
 
+/* NaNs in every slot of the cache that holds no token of the scene: what an earlier owner of a block may leave behind
+ * reaches no row.                                                                                                   */
+static inline void poison_unused_slots(yk_device *dev, scene *s)
+{
+  const yk_head_layout *heads = &s->shape->heads;
+  int64_t n_slots = (int64_t)s->n_blocks * YK_KV_BLOCK_TOKENS;
+  bool *is_used = calloc((size_t)n_slots, sizeof *is_used);
+  assert_non_null(is_used);
+  for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
+    for (int32_t t = 0; t < s->kv_tokens[seq]; t++) is_used[slot_of(s, seq, t)] = true;
+  for (int64_t slot = 0; slot < n_slots; slot++)
+    for (int64_t i = 0; !is_used[slot] && i < (int64_t)heads->n_kv_heads * heads->head_dim; i++) {
+      int64_t at = cache_index(heads, slot, i / heads->head_dim) + i % heads->head_dim;
+      s->k_cache.values[at] = s->v_cache.values[at] = (double)NAN;
+    }
+  free(is_used);
+  op_array_send(dev, &s->k_cache);
+  op_array_send(dev, &s->v_cache);
+}
+
 static inline double attention_error(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed,
                                      op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   scene s = scene_new(dev, shape, seed);
+  poison_unused_slots(dev, &s);
   const yk_head_layout *heads = &shape->heads;
   int32_t head_dim = heads->head_dim;
   int64_t row_size = (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * head_dim;

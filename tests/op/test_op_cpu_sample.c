@@ -22,6 +22,7 @@ SAMPLE_TEST(ties)
 SAMPLE_TEST(seeds)
 SAMPLE_TEST(logprobs)
 SAMPLE_TEST(bad_logits)
+SAMPLE_TEST(extreme_penalties)
 SAMPLE_TEST(penalties)
 SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
@@ -29,9 +30,16 @@ SAMPLE_TEST(large)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_draws), cmocka_unit_test(test_frequencies), cmocka_unit_test(test_ties),
-      cmocka_unit_test(test_seeds), cmocka_unit_test(test_logprobs),    cmocka_unit_test(test_bad_logits),
-      cmocka_unit_test(test_large), cmocka_unit_test(test_penalties),   cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_draws),
+      cmocka_unit_test(test_frequencies),
+      cmocka_unit_test(test_ties),
+      cmocka_unit_test(test_seeds),
+      cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_bad_logits),
+      cmocka_unit_test(test_extreme_penalties),
+      cmocka_unit_test(test_large),
+      cmocka_unit_test(test_penalties),
+      cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ SAMPLE_TEST(ties)
 SAMPLE_TEST(seeds)
 SAMPLE_TEST(logprobs)
 SAMPLE_TEST(bad_logits)
+SAMPLE_TEST(extreme_penalties)
 SAMPLE_TEST(penalties)
 SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
@@ -111,14 +112,21 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_draws),        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_ties),
-      cmocka_unit_test(test_seeds),        cmocka_unit_test(test_logprobs),    cmocka_unit_test(test_bad_logits),
-      cmocka_unit_test(test_large),        cmocka_unit_test(test_penalties),   cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_draws),
+      cmocka_unit_test(test_frequencies),
+      cmocka_unit_test(test_ties),
+      cmocka_unit_test(test_seeds),
+      cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_bad_logits),
+      cmocka_unit_test(test_extreme_penalties),
+      cmocka_unit_test(test_large),
+      cmocka_unit_test(test_penalties),
+      cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_like_the_cpu),
   };
   const struct CMUnitTest small[] = {
-      cmocka_unit_test(test_some_draws), cmocka_unit_test(test_logprobs),     cmocka_unit_test(test_bad_logits),
-      cmocka_unit_test(test_penalties),  cmocka_unit_test(test_a_large_draw),
+      cmocka_unit_test(test_some_draws),        cmocka_unit_test(test_logprobs),  cmocka_unit_test(test_bad_logits),
+      cmocka_unit_test(test_extreme_penalties), cmocka_unit_test(test_penalties), cmocka_unit_test(test_a_large_draw),
   };
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

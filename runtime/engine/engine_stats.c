@@ -1,0 +1,63 @@
+/* engine_stats.c - what the engine counts, and the snapshot that callers get. */
+#include "base/checked.h"
+#include "engine/engine_internal.h"
+
+void yk_engine_refresh_gauges(yk_engine *e)
+{
+  e->stats.waiting = yk_scheduler_n_waiting(e->scheduler);
+  e->stats.running = yk_scheduler_n_running(e->scheduler);
+  yk_scheduler_counts counts = yk_scheduler_count(e->scheduler);
+  e->stats.preemptions = counts.preemptions;
+  e->stats.prefix_tokens = counts.admitted_tokens;
+  e->stats.prefix_reused_tokens = counts.reused_tokens;
+  e->stats.kv_blocks_free = yk_kv_blocks_free_count(e->blocks);
+}
+
+static int32_t prompt_rows(const yk_scheduled *item)
+{
+  int64_t left = (int64_t)item->seq->n_prompt - item->seq->n_computed;
+  return (int32_t)yk_min_i64(yk_max_i64(left, 0), item->n_rows);
+}
+
+static int32_t n_drawn(const yk_step *step)
+{
+  int32_t n = 0;
+  for (int32_t i = 0; i < step->n_wanted; i++)
+    n += !step->sampling[i].is_forced && step->sampled[i].state == YK_ROW_SAMPLED;
+  return n;
+}
+
+void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, double seconds)
+{
+  int32_t n_prompt = 0;
+  for (int32_t i = 0; i < n_items; i++) n_prompt += prompt_rows(&items[i]);
+  pthread_mutex_lock(&e->mutex);
+  yk_engine_stats *s = &e->stats;
+  s->steps++;
+  s->prompt_tokens += (uint64_t)n_prompt;
+  s->output_tokens += (uint64_t)n_drawn(step);
+  if (n_prompt > 0) {
+    s->prefill_s += seconds;
+    s->prefill_step_tokens += (uint64_t)step->batch.n_tokens;
+  } else {
+    s->decode_s += seconds;
+    s->decode_step_tokens += (uint64_t)step->batch.n_tokens;
+  }
+  yk_engine_refresh_gauges(e);
+  pthread_mutex_unlock(&e->mutex);
+}
+
+void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns)
+{
+  pthread_mutex_lock(&e->mutex);
+  e->stats.scheduling_s += (double)scheduling_ns * 1e-9;
+  e->stats.hand_out_s += (double)hand_out_ns * 1e-9;
+  pthread_mutex_unlock(&e->mutex);
+}
+
+void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out)
+{
+  pthread_mutex_lock(&engine->mutex);
+  *out = engine->stats;
+  pthread_mutex_unlock(&engine->mutex);
+}

@@ -1,0 +1,116 @@
+#include "engine/hand_out.h"
+
+#include "base/log.h"
+
+/* The rows of one item whose logits were wanted. */
+typedef struct item_results {
+  yk_sequence *seq;
+  int32_t position; /* of the first */
+  const yk_sampled *results;
+  int32_t n;
+  int32_t n_sampled; /* before the first that could not be sampled */
+} item_results;
+
+/* The results of item `index`, which begin at *next of the step's. */
+static item_results results_of(const yk_scheduled *items, int32_t index, const yk_step *step, int32_t *next)
+{
+  const yk_batch *batch = &step->batch;
+  item_results r = {.seq = items[index].seq, .results = step->sampled + *next};
+  if (*next < step->n_wanted) r.position = batch->positions[step->wanted_rows[*next]];
+  while (*next < step->n_wanted && batch->seq_of_row[step->wanted_rows[*next]] == index) {
+    bool is_sampled = r.results[r.n].state == YK_ROW_SAMPLED;
+    if (is_sampled && r.n_sampled == r.n) r.n_sampled++;
+    r.n++;
+    (*next)++;
+  }
+  return r;
+}
+
+static bool is_sound(yk_row_state state)
+{
+  return state == YK_ROW_SAMPLED || state == YK_ROW_BANNED;
+}
+
+/* The last row before the first whose logits are not finite vouches for all that it sees. */
+static void mark_sound(yk_engine *e, const item_results *r)
+{
+  int32_t n_sound = r->n_sampled;
+  if (n_sound < r->n && is_sound(r->results[n_sound].state)) n_sound++;
+  if (n_sound > 0) yk_scheduler_mark_sound(e->scheduler, r->seq, r->position + n_sound - 1);
+}
+
+static const char *advice(const yk_engine *e)
+{
+  if (e->settings.dtype == YK_F16) return "float16 overflows above 65504: try dtype bfloat16 or float32";
+  if (e->settings.dtype == YK_BF16) return "try dtype float32";
+  return "the checkpoint's weights are suspect";
+}
+
+/* Why a sequence ends here. suffix: what there is to say of the whole step. */
+static void describe_failure(const yk_engine *e, const item_results *r, const char *suffix, yk_err *err)
+{
+  int32_t position = r->position + r->n_sampled, n_prompt = r->seq->n_prompt;
+  yk_row_state state = r->results[r->n_sampled].state;
+  if (state == YK_ROW_BANNED)
+    yk_err_set(err, YK_E_INVAL, "position %d (of a prompt of %d tokens and its output): min_tokens bans every token",
+               position, n_prompt);
+  else
+    yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): a logit is %s; %s%s", position,
+               n_prompt, state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), suffix);
+}
+
+static bool has_failed(const item_results *r)
+{
+  return r->n_sampled < r->n;
+}
+
+static bool is_unsound(const item_results *r)
+{
+  return has_failed(r) && !is_sound(r->results[r->n_sampled].state);
+}
+
+/* Several sequences, and none with finite logits: the fault is hardly that of one of them. */
+static bool all_are_unsound(const yk_scheduled *items, int32_t n_items, const yk_step *step)
+{
+  int32_t n_unsound = 0, n_with_results = 0;
+  for (int32_t i = 0, next = 0; i < n_items; i++) {
+    item_results r = results_of(items, i, step, &next);
+    n_with_results += r.n > 0;
+    n_unsound += is_unsound(&r);
+  }
+  return n_unsound > 1 && n_unsound == n_with_results;
+}
+
+static void fail(yk_engine *e, const item_results *r, const char *suffix)
+{
+  yk_err err = YK_ERR_INIT;
+  describe_failure(e, r, suffix, &err);
+  if (is_unsound(r)) yk_scheduler_withdraw(e->scheduler, r->seq);
+  r->seq->owner->finish(e, r->seq, YK_FINISH_ERROR, &err);
+}
+
+void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, const yk_step *step)
+{
+  const char *suffix = "";
+  if (all_are_unsound(items, n_items, step)) {
+    suffix = "; no sequence of the step has finite logits: the model or the device is suspect";
+    yk_log_write(&engine->log, YK_LOG_ERROR,
+                 "none of a step's %d sequences has finite logits: the model or the device "
+                 "is suspect",
+                 n_items);
+  }
+  /* First every block that is sound is known to be, then no reader of a withdrawn block has results left to take. */
+  for (int32_t i = 0, next = 0; i < n_items; i++) {
+    item_results r = results_of(items, i, step, &next);
+    mark_sound(engine, &r);
+  }
+  for (int32_t i = 0, next = 0; i < n_items; i++) {
+    item_results r = results_of(items, i, step, &next);
+    yk_finish_reason reason = r.seq->owner->take_results(r.seq, r.position, r.results, r.n_sampled);
+    if (reason != YK_FINISH_NONE && !has_failed(&r)) r.seq->owner->finish(engine, r.seq, reason, NULL);
+  }
+  for (int32_t i = 0, next = 0; i < n_items; i++) {
+    item_results r = results_of(items, i, step, &next);
+    if (has_failed(&r)) fail(engine, &r, suffix);
+  }
+}

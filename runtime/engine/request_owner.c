@@ -1,0 +1,106 @@
+/* request_owner.c - what the engine does for the sequence of a request: describe its rows, take their results, end it. */
+#include "engine/engine_internal.h"
+
+static const yk_request *const_request_of(const yk_sequence *seq)
+{
+  return (const yk_request *)seq;
+}
+
+static yk_request *request_of(yk_sequence *seq)
+{
+  return (yk_request *)seq;
+}
+
+static bool needs_counts(const yk_sequence *seq)
+{
+  const yk_sampling *s = &const_request_of(seq)->sampling;
+  return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
+}
+
+/* A row before the last token reports on the token that follows it, the last one draws. */
+static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
+{
+  const yk_request *request = const_request_of(seq);
+  const yk_sampling *s = &request->sampling;
+  int32_t n_output = seq->n_tokens - seq->n_prompt;
+  bool draws = position == seq->n_tokens - 1 && s->max_tokens != 0;
+  int32_t n_logprobs = draws ? s->n_logprobs : s->n_prompt_logprobs;
+  *row =
+      (yk_sample_row){.top_p = 1, .n_top_logprobs = n_logprobs > 0 ? n_logprobs : 0, .want_logprob = n_logprobs >= 0};
+  if (!draws) {
+    row->is_forced = true;
+    row->forced_id = position + 1 < seq->n_tokens ? seq->tokens[position + 1] : 0;
+    return;
+  }
+  bool early = n_output < s->min_tokens;
+  row->temperature = s->temperature;
+  row->top_p = s->top_p;
+  row->min_p = s->min_p;
+  row->top_k = s->top_k;
+  row->seed = s->seed;
+  row->stream = (uint32_t)s->sample_index;
+  row->position = (uint32_t)n_output;
+  row->has_penalties = needs_counts(seq);
+  row->repetition_penalty = s->repetition_penalty;
+  row->frequency_penalty = s->frequency_penalty;
+  row->presence_penalty = s->presence_penalty;
+  row->penalty_slot = seq->slot;
+  row->biases = early ? request->early_biases : request->biases;
+  row->n_biases = early ? request->n_early_biases : request->n_biases;
+}
+
+static bool is_cancelled(yk_sequence *seq)
+{
+  return yk_request_is_cancelled(request_of(seq));
+}
+
+static void scheduled(yk_sequence *seq)
+{
+  yk_request_mark_scheduled(request_of(seq), seq->n_computed);
+}
+
+/* A token was drawn. */
+static yk_finish_reason append_token(yk_request *request, const yk_sampled *result)
+{
+  yk_sequence *seq = &request->seq;
+  seq->tokens[seq->n_tokens++] = result->token_id;
+  if (yk_request_push_token(request, result)) return YK_FINISH_STOP;
+  if (yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id)) return YK_FINISH_STOP;
+  return seq->n_tokens == seq->capacity ? YK_FINISH_LENGTH : YK_FINISH_NONE;
+}
+
+static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n)
+{
+  yk_request *request = request_of(seq);
+  for (int32_t i = 0; i < n; i++) {
+    seq->wanted_from = position + i + 1;
+    if (position + i + 1 < seq->n_tokens)
+      yk_request_push_prompt_token(request, &results[i]);
+    else if (request->sampling.max_tokens == 0) /* only the prompt's log-probabilities were asked for */
+      return YK_FINISH_LENGTH;
+    else
+      return append_token(request, &results[i]);
+  }
+  return YK_FINISH_NONE;
+}
+
+/* The reader finds the request counted. */
+static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
+{
+  yk_scheduler_remove(e->scheduler, seq);
+  pthread_mutex_lock(&e->mutex);
+  if (reason == YK_FINISH_ERROR)
+    e->stats.requests_failed++;
+  else
+    e->stats.requests_finished++;
+  yk_engine_refresh_gauges(e);
+  pthread_mutex_unlock(&e->mutex);
+  yk_request_finish(request_of(seq), reason, error);
+}
+
+const yk_sequence_owner yk_request_owner = {.describe_row = describe_row,
+                                            .needs_counts = needs_counts,
+                                            .is_cancelled = is_cancelled,
+                                            .scheduled = scheduled,
+                                            .take_results = take_results,
+                                            .finish = finish};
