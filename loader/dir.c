@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/file.h"
 
 enum { TEXT_MAX_BYTES = 256 << 20 }; /* an index of a million tensors is about 100 MB */
 

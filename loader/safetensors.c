@@ -1,16 +1,15 @@
 #include "loader/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/json.h"
 
 enum { LENGTH_BYTES = 8, HEADER_MAX_BYTES = 100000000 };
@@ -251,17 +250,12 @@ yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_b
 
 static yk_status map_file(const char *path, void **map, size_t *n_bytes, yk_err *err)
 {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
-  struct stat info;
+  int fd;
   yk_status status = YK_OK;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    status = yk_err_set(err, YK_E_IO, "%s: not a regular file", path);
-  } else if (info.st_size < LENGTH_BYTES) {
-    status = yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %lld", path, LENGTH_BYTES,
-                        (long long)info.st_size);
+  YK_TRY(yk_file_open(path, &fd, n_bytes, err));
+  if (*n_bytes < LENGTH_BYTES) {
+    status = yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %zu", path, LENGTH_BYTES, *n_bytes);
   } else {
-    *n_bytes = (size_t)info.st_size;
     *map = mmap(NULL, *n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*map == MAP_FAILED) status = yk_err_set(err, YK_E_IO, "%s: mmap: %s", path, strerror(errno));
   }

@@ -1,11 +1,9 @@
 #include "base/json.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+
+#include "base/file.h"
 
 enum { JSON_FILE_MAX_BYTES = 256 << 20 }; /* the largest public tokenizer.json is about 35 MB */
 
@@ -15,37 +13,6 @@ yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json
   json_t *value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &at);
   if (!value) return yk_err_set(err, YK_E_FORMAT, "%s: line %d column %d: %s", name, at.line, at.column, at.text);
   *out = value;
-  return YK_OK;
-}
-
-yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err)
-{
-  FILE *file = fopen(path, "rb");
-  if (!file) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
-  struct stat info;
-  if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)) {
-    fclose(file);
-    return yk_err_set(err, YK_E_IO, "%s: not a regular file", path);
-  }
-  size_t size = (size_t)info.st_size;
-  if (size > max_bytes) {
-    fclose(file);
-    return yk_err_set(err, YK_E_FORMAT, "%s: %zu bytes, at most %zu expected", path, size, max_bytes);
-  }
-  char *data = malloc(size + 1);
-  if (!data) {
-    fclose(file);
-    return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu bytes", path, size);
-  }
-  size_t got = fread(data, 1, size, file);
-  fclose(file);
-  if (got != size) {
-    free(data);
-    return yk_err_set(err, YK_E_IO, "%s: read %zu of %zu bytes", path, got, size);
-  }
-  data[size] = '\0';
-  *out = data;
-  if (n_bytes) *n_bytes = size;
   return YK_OK;
 }
 
@@ -87,8 +54,8 @@ static yk_status find(const json_t *object, const char *file, const char *key, b
   return YK_OK;
 }
 
-yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min, int64_t max,
-                          int64_t *out, yk_err *err)
+yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min,
+                          int64_t max, int64_t *out, yk_err *err)
 {
   const json_t *value = NULL;
   YK_TRY(find(object, file, key, required, "an integer", &value, err));
@@ -100,7 +67,8 @@ yk_status yk_json_get_i64(const json_t *object, const char *file, const char *ke
            json_real_value(value) == floor(json_real_value(value)))
     number = (int64_t)json_real_value(value); /* 1e4 and 10000.0 are integers to people */
   else
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an integer, found %s", file, key, yk_json_type_name(value));
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an integer, found %s", file, key,
+                      yk_json_type_name(value));
   if (number < min || number > max)
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected %lld to %lld, found %lld", file, key, (long long)min,
                       (long long)max, (long long)number);
@@ -108,14 +76,15 @@ yk_status yk_json_get_i64(const json_t *object, const char *file, const char *ke
   return YK_OK;
 }
 
-yk_status yk_json_get_f64(const json_t *object, const char *file, const char *key, bool required, double min, double max,
-                          double *out, yk_err *err)
+yk_status yk_json_get_f64(const json_t *object, const char *file, const char *key, bool required, double min,
+                          double max, double *out, yk_err *err)
 {
   const json_t *value = NULL;
   YK_TRY(find(object, file, key, required, "a number", &value, err));
   if (!value) return YK_OK;
   if (!json_is_number(value))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a number, found %s", file, key, yk_json_type_name(value));
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a number, found %s", file, key,
+                      yk_json_type_name(value));
   double number = json_number_value(value);
   if (!(number >= min && number <= max))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected %g to %g, found %g", file, key, min, max, number);
@@ -123,7 +92,8 @@ yk_status yk_json_get_f64(const json_t *object, const char *file, const char *ke
   return YK_OK;
 }
 
-yk_status yk_json_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out, yk_err *err)
+yk_status yk_json_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out,
+                           yk_err *err)
 {
   const json_t *value = NULL;
   YK_TRY(find(object, file, key, required, "true or false", &value, err));
@@ -143,7 +113,8 @@ yk_status yk_json_get_str(const json_t *object, const char *file, const char *ke
   YK_TRY(find(object, file, key, required, "a string", &value, err));
   if (!value) return YK_OK;
   if (!json_is_string(value))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string, found %s", file, key, yk_json_type_name(value));
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string, found %s", file, key,
+                      yk_json_type_name(value));
   *out = json_string_value(value);
   return YK_OK;
 }

@@ -14,16 +14,14 @@
 yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err);
 yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err);
 
-/* yk_file_read - a whole file of at most max_bytes into malloc'd, NUL-terminated memory that the caller frees. */
-yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err);
-
 /* Typed readers of object keys. Missing or null: *out keeps the default already in it, unless required. A value of the
  * wrong type or outside [min, max] is YK_E_FORMAT and names file, key, the legal range and what was found.            */
-yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min, int64_t max,
-                          int64_t *out, yk_err *err);
-yk_status yk_json_get_f64(const json_t *object, const char *file, const char *key, bool required, double min, double max,
-                          double *out, yk_err *err);
-yk_status yk_json_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out, yk_err *err);
+yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min,
+                          int64_t max, int64_t *out, yk_err *err);
+yk_status yk_json_get_f64(const json_t *object, const char *file, const char *key, bool required, double min,
+                          double max, double *out, yk_err *err);
+yk_status yk_json_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out,
+                           yk_err *err);
 
 /* *out points into object and lives as long as it does; NULL where the key is absent and not required. */
 yk_status yk_json_get_str(const json_t *object, const char *file, const char *key, bool required, const char **out,

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/file.h"
 #include "cli/cli.h"
 
 enum { PROMPT_FILE_MAX_BYTES = 256 << 20 };

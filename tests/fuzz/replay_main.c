@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/file.h"
 
 enum { INPUT_MAX_BYTES = 16 << 20 };
 

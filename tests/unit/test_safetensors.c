@@ -191,7 +191,8 @@ static void unreadable_files_are_named(void **state)
   yk_safetensors *file = NULL;
   expect_error("absent", YK_E_IO, "/nowhere/x.safetensors|No such file",
                yk_safetensors_open("/nowhere/x.safetensors", &file, &err), &err);
-  expect_error("a directory", YK_E_IO, "/tmp|not a regular file", yk_safetensors_open("/tmp", &file, &err), &err);
+  expect_error("a directory", YK_E_IO, "/tmp|expected a regular file, found a directory",
+               yk_safetensors_open("/tmp", &file, &err), &err);
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
 
