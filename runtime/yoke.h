@@ -125,7 +125,8 @@ void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 /* yk_engine_tokenize - ids of a text with the model's own special tokens; *ids is malloc'd and the caller's.
- *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_INVAL for text that is not UTF-8.            */
+ *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer that can be read (with the cause), YK_E_INVAL for
+ *   text that is not UTF-8.                                                                                          */
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
                              yk_err *err);
 

@@ -1,11 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/units.h"
 #include "engine/engine_internal.h"
+#include "loader/dir.h"
 
 const char *yk_version(void)
 {
@@ -21,18 +21,18 @@ void yk_engine_options_init(yk_engine_options *options)
                                  .log = {.level = YK_LOG_WARN}};
 }
 
-/* A checkpoint may come without a tokenizer; one that has a broken one is refused. */
+/* A checkpoint may come without a tokenizer, or with one that cannot be read: token ids do without, and text is refused
+ * with the cause.                                                                                                    */
 static yk_status load_tokenizer(yk_engine *e, const char *dir, yk_err *err)
 {
-  char path[4096];
-  struct stat info;
-  int n = snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-  if (n < 0 || (size_t)n >= sizeof path) return yk_err_set(err, YK_E_INVAL, "model_dir: path too long");
-  if (stat(path, &info) != 0) {
-    yk_log_write(&e->log, YK_LOG_INFO, "%s has no tokenizer.json: token ids only", dir);
-    return YK_OK;
-  }
-  return yk_tokenizer_load(path, &e->tokenizer, err);
+  yk_err cause = YK_ERR_INIT;
+  if (yk_tokenizer_load(dir, &e->tokenizer, &cause) == YK_OK) return YK_OK;
+  if (cause.code == YK_E_NOMEM) return yk_err_set(err, cause.code, "%s", cause.message);
+  bool is_there = yk_dir_has(dir, "tokenizer.json") || yk_dir_has(dir, "tokenizer.model");
+  snprintf(e->no_tokenizer, sizeof e->no_tokenizer, "%s",
+           is_there ? cause.message : "the checkpoint has no tokenizer.json");
+  yk_log_write(&e->log, is_there ? YK_LOG_WARN : YK_LOG_INFO, "token ids only: %s", e->no_tokenizer);
+  return YK_OK;
 }
 
 static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan *plan)

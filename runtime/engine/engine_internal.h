@@ -25,7 +25,8 @@ struct yk_engine {
   int32_t n_eos_ids;
   yk_log log;
   uint64_t seed;
-  yk_tokenizer *tokenizer; /* NULL where the checkpoint has none */
+  yk_tokenizer *tokenizer;                 /* NULL where the checkpoint has none that can be read */
+  char no_tokenizer[YK_ERR_MESSAGE_BYTES]; /* why, then */
 
   /* The engine thread's. */
   yk_ranks *ranks;

@@ -78,7 +78,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_i64("number of stop ids", (int64_t)s->n_stop_ids, 0, MAX_STOPS, err));
   YK_TRY(check_i64("number of stop strings", (int64_t)s->n_stop_strings, 0, MAX_STOPS, err));
   if (s->n_stop_strings > 0 && !e->tokenizer)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "stop strings: the checkpoint has no tokenizer.json; use stop ids");
+    return yk_err_set(err, YK_E_UNSUPPORTED, "stop strings: %s; use stop ids", e->no_tokenizer);
   YK_TRY(check_penalties(s, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
@@ -168,7 +168,7 @@ yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n
                              yk_err *err)
 {
   if (!engine->tokenizer)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "text: the checkpoint has no tokenizer.json; give token ids");
+    return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
   return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, true, ids, n_ids, err);
 }
 

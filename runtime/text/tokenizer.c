@@ -50,11 +50,9 @@ yk_status yk_tokenizer_parse(const char *name, const char *json, size_t n_bytes,
 static bool exists(const char *directory, const char *name)
 {
   struct stat info;
-  yk_strbuf path = YK_STRBUF_INIT;
-  yk_strbuf_append_fmt(&path, "%s/%s", directory, name);
-  bool found = !path.failed && stat(path.data, &info) == 0;
-  yk_strbuf_free(&path);
-  return found;
+  char path[4096]; /* no memory that could run out: then a file would seem to be missing */
+  int n = snprintf(path, sizeof path, "%s/%s", directory, name);
+  return n > 0 && n < (int)sizeof path && stat(path, &info) == 0;
 }
 
 static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
