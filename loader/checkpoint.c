@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "loader/dir.h"
+#include "loader/other_formats.h"
+#include "loader/remarks.h"
 #include "loader/shards.h"
 
 enum { TENSOR_NAME_BYTES = 256, SHAPE_TEXT_BYTES = 64 };
 
 struct yk_checkpoint {
   yk_model_config config;
-  yk_shards *shards;
+  yk_shards *shards; /* NULL where there are no weights, for sizes alone */
 };
 
 static const yk_tensor *find_part(const yk_checkpoint *checkpoint, const char *module, const char *suffix,
@@ -66,13 +68,10 @@ static yk_status require_part(const yk_checkpoint *checkpoint, const char *modul
   return YK_OK;
 }
 
-static yk_status read_awq(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
+/* Format and group of an AWQ layer of view's k and n. */
+static yk_status begin_awq(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
 {
   const yk_quant_config *quant = &checkpoint->config.quant;
-  if (quant->method != YK_QUANT_AWQ)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: tensor %s.qweight is quantised, but config.json has no quantization_config",
-                      yk_shards_source(checkpoint->shards), module);
   view->format = YK_WEIGHT_AWQ;
   view->group = quant->group_size == -1 ? view->k : quant->group_size;
   if (view->k % view->group != 0)
@@ -81,6 +80,16 @@ static yk_status read_awq(const yk_checkpoint *checkpoint, const char *module, y
   if (view->n % 8 != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " outputs: expected a multiple of 8 (AWQ packs 8 columns)",
                       module, view->n);
+  return YK_OK;
+}
+
+static yk_status read_awq(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
+{
+  if (checkpoint->config.quant.method != YK_QUANT_AWQ)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: tensor %s.qweight is quantised, but config.json has no quantization_config",
+                      yk_shards_source(checkpoint->shards), module);
+  YK_TRY(begin_awq(checkpoint, module, view, err));
   int64_t n_groups = view->k / view->group, n_words = view->n / 8;
   YK_TRY(require_part(checkpoint, module, "qweight", 2, view->k, n_words, NULL, &view->qweight, err));
   YK_TRY(require_part(checkpoint, module, "qzeros", 2, n_groups, n_words, NULL, &view->qzeros, err));
@@ -90,16 +99,36 @@ static yk_status read_awq(const yk_checkpoint *checkpoint, const char *module, y
 yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *module, int64_t n_rows, int64_t n_columns,
                                yk_weight_view *out, yk_err *err)
 {
-  yk_weight_view view = {.format = YK_WEIGHT_PLAIN, .k = n_columns, .n = n_rows};
-  YK_TRY(require_part(checkpoint, module, "weight", 2, n_rows, n_columns, &view.dtype, &view.plain, err));
+  yk_weight_view view = {.format = YK_WEIGHT_PLAIN, .k = n_columns, .n = n_rows, .dtype = checkpoint->config.dtype};
+  if (checkpoint->shards)
+    YK_TRY(require_part(checkpoint, module, "weight", 2, n_rows, n_columns, &view.dtype, &view.plain, err));
   *out = view;
   return YK_OK;
+}
+
+/* What the configuration says of a layer whose weights are not there. AWQ leaves lm_head as it is. */
+static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
+{
+  const yk_model_config *config = &checkpoint->config;
+  char lm_head[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, lm_head);
+  view->dtype = view->bias_dtype = config->dtype;
+  view->format = YK_WEIGHT_PLAIN;
+  if (config->quant.method == YK_QUANT_NONE || strcmp(module, lm_head) == 0 ||
+      yk_quant_module_excluded(&config->quant, module))
+    return YK_OK;
+  return begin_awq(checkpoint, module, view, err);
 }
 
 yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *module, int64_t k, int64_t n, bool has_bias,
                                yk_weight_view *out, yk_err *err)
 {
   yk_weight_view view = {.k = k, .n = n};
+  if (!checkpoint->shards) {
+    YK_TRY(assume_linear(checkpoint, module, &view, err));
+    *out = view;
+    return YK_OK;
+  }
   bool quantised = find_part(checkpoint, module, "qweight", NULL) != NULL;
   bool plain = find_part(checkpoint, module, "weight", NULL) != NULL;
   const char *source = yk_shards_source(checkpoint->shards);
@@ -122,8 +151,8 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, const char *module, int64_t n, yk_vector_view *out,
                                yk_err *err)
 {
-  yk_vector_view view = {.n = n};
-  YK_TRY(require_part(checkpoint, module, "weight", 1, n, 0, &view.dtype, &view.data, err));
+  yk_vector_view view = {.n = n, .dtype = checkpoint->config.dtype};
+  if (checkpoint->shards) YK_TRY(require_part(checkpoint, module, "weight", 1, n, 0, &view.dtype, &view.data, err));
   *out = view;
   return YK_OK;
 }
@@ -133,87 +162,52 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint)
   return &checkpoint->config;
 }
 
-/* Something odd about linear layers: how many, and which was the first. */
-typedef struct oddity {
-  int n;
-  char first[YK_WEIGHT_NAME_BYTES];
-} oddity;
-
-static void note(oddity *odd, const char *module)
+bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
 {
-  if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
+  return checkpoint->shards != NULL;
 }
 
-static bool has_nonzero_byte(const yk_tensor *tensor)
+/* What is not supported comes before what is missing: a configuration names it better than files that are not there.
+ * Without a configuration the weights' own format does.                                                              */
+static yk_status read_config(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
-  const uint8_t *bytes = tensor->data;
-  for (uint64_t i = 0; i < tensor->n_bytes; i++)
-    if (bytes[i]) return true;
-  return false;
+  YK_TRY(yk_other_formats_check_path(dir, err));
+  if (!yk_dir_has(dir, "config.json")) YK_TRY(yk_other_formats_check_dir(dir, err));
+  return yk_model_config_load(dir, log, &checkpoint->config, err);
 }
 
-/* Tensors decide a layer's format and the model decides its bias; what contradicts them is worth a warning each. */
-static void warn_contradictions(const yk_checkpoint *checkpoint, const yk_log *log)
+static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
-  const yk_model_config *config = &checkpoint->config;
-  const struct {
-    yk_weight_role role;
-    bool has_bias;
-  } linears[] = {{YK_ROLE_Q, config->qkv_bias},   {YK_ROLE_K, config->qkv_bias},    {YK_ROLE_V, config->qkv_bias},
-                 {YK_ROLE_O, config->o_bias},     {YK_ROLE_GATE, config->mlp_bias}, {YK_ROLE_UP, config->mlp_bias},
-                 {YK_ROLE_DOWN, config->mlp_bias}};
-  oddity plain = {0}, excluded = {0}, biased = {0};
-  for (int layer = 0; layer < config->n_layers; layer++) {
-    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
-      char module[YK_WEIGHT_NAME_BYTES];
-      yk_weight_name(config->family, linears[i].role, layer, module);
-      bool quantised = find_part(checkpoint, module, "qweight", NULL) != NULL;
-      bool named = yk_quant_module_excluded(&config->quant, module);
-      const yk_tensor *bias = find_part(checkpoint, module, "bias", NULL);
-      if (config->quant.method == YK_QUANT_AWQ) {
-        if (quantised && named) note(&excluded, module);
-        if (!quantised && !named && find_part(checkpoint, module, "weight", NULL)) note(&plain, module);
-      }
-      if (bias && !linears[i].has_bias && has_nonzero_byte(bias)) note(&biased, module);
-    }
-  }
-  if (plain.n)
-    yk_log_write(log, YK_LOG_WARN,
-                 "%s (%d layers in all) is not quantised, though modules_to_not_convert does not "
-                 "name it",
-                 plain.first, plain.n);
-  if (excluded.n)
-    yk_log_write(log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though modules_to_not_convert names it",
-                 excluded.first, excluded.n);
-  if (biased.n)
-    yk_log_write(log, YK_LOG_WARN,
-                 "%s.bias (%d in all) is not zero, but the model's configuration has no such bias: "
-                 "ignored",
-                 biased.first, biased.n);
+  YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 
-static yk_status check_tokenizer(const char *dir, yk_err *err)
+static yk_status open_dir(const char *dir, const yk_log *log, bool weights_may_lack, yk_checkpoint **out, yk_err *err)
 {
-  if (!yk_dir_has(dir, "tokenizer.model") || yk_dir_has(dir, "tokenizer.json")) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "tokenizer.model is not read without a tokenizer.json. Convert it, in Python: "
-                    "transformers.AutoTokenizer.from_pretrained(dir, use_fast=True).save_pretrained(dir)");
-}
-
-yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err)
-{
+  char found[256];
   yk_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
   if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", dir);
-  yk_status status = yk_shards_open(dir, log, &checkpoint->shards, err);
-  if (status == YK_OK) status = yk_model_config_load(dir, &checkpoint->config, err);
-  if (status == YK_OK) status = check_tokenizer(dir, err);
+  yk_status status = read_config(dir, log, checkpoint, err);
+  if (status == YK_OK) {
+    bool lacks = weights_may_lack && !yk_dir_find_suffix(dir, ".safetensors", found);
+    status = lacks ? yk_other_formats_check_dir(dir, err) : read_weights(dir, log, checkpoint, err);
+  }
   if (status != YK_OK) {
     yk_checkpoint_close(checkpoint);
     return status;
   }
-  warn_contradictions(checkpoint, log);
   *out = checkpoint;
   return YK_OK;
+}
+
+yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err)
+{
+  return open_dir(dir, log, false, out, err);
+}
+
+yk_status yk_checkpoint_open_for_sizes(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err)
+{
+  return open_dir(dir, log, true, out, err);
 }
 
 void yk_checkpoint_close(yk_checkpoint *checkpoint)

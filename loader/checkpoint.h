@@ -2,8 +2,8 @@
  *
  * Opening reads the configuration and every safetensors header, not the weights: those stay in the mapped files and are
  * paged in by whoever reads a view. (But for biases that the model has no use for: one that is not zero is worth a
- * warning.) One tensor may lie in any shard; names decide. Tensors that nobody asks for (rotary_emb.inv_freq, layers
- * past num_hidden_layers) are ignored.
+ * warning.) One tensor may lie in any shard; names decide. Tensors that the model has no use for are ignored, with one
+ * warning for each kind of them (layers past num_hidden_layers, g_idx, experts, LoRA, others).
  *
  *   yk_checkpoint *checkpoint;
  *   YK_TRY(yk_checkpoint_open(dir, &log, &checkpoint, err));
@@ -37,10 +37,19 @@ typedef struct yk_vector_view {
 
 /* yk_checkpoint_open - configuration, index and headers of a directory.
  *   Warnings (a layer whose format contradicts modules_to_not_convert, a bias that the model does not use, tensors
- *   missing from the index) go to log, which may be NULL.
- *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A directory that holds
- *   only PyTorch .bin, GGUF or other weights is YK_E_UNSUPPORTED and told how to convert them.                       */
+ *   missing from the index or without a use) go to log, which may be NULL.
+ *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A configuration that is
+ *   not supported comes before anything about weights. A directory that holds only PyTorch .bin, GGUF or other weights,
+ *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them.                                   */
 yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
+
+/* yk_checkpoint_open_for_sizes - the same, but where the directory holds no weights of any format the configuration
+ *   alone decides the format and type of each: AWQ but for lm_head and modules_to_not_convert, or the model's dtype.
+ *   The data of such views is NULL.                                                                                  */
+yk_status yk_checkpoint_open_for_sizes(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
+
+/* yk_checkpoint_has_weights - false where formats are assumed. */
+bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);
 
 /* yk_checkpoint_close - unmap everything; views are then gone. NULL is allowed. */
 void yk_checkpoint_close(yk_checkpoint *checkpoint);

@@ -199,12 +199,13 @@ static yk_status read_scales(const json_t *root, yk_model_config *config, yk_err
   return YK_OK;
 }
 
-static yk_status read_all(const json_t *root, const json_t *generation, const json_t *quantize, yk_model_config *config,
-                          yk_err *err)
+static yk_status read_all(const json_t *root, const json_t *generation, const json_t *quantize, const yk_log *log,
+                          yk_model_config *config, yk_err *err)
 {
   if (!json_is_object(root))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
   YK_TRY(read_family(root, config, err));
+  YK_TRY(yk_hf_read_quant(root, file, quantize, quantize_files[0], &config->quant, err));
   YK_TRY(read_sizes(root, config, err));
   YK_TRY(read_dtype(root, config, err));
   YK_TRY(read_activation(root, err));
@@ -212,8 +213,7 @@ static yk_status read_all(const json_t *root, const json_t *generation, const js
   YK_TRY(read_scales(root, config, err));
   YK_TRY(yk_hf_read_rope(root, file, config, err));
   YK_TRY(yk_hf_read_windows(root, file, config, err));
-  YK_TRY(yk_hf_read_generation(root, file, generation, generation_file, config, err));
-  return yk_hf_read_quant(root, file, quantize, quantize_files[0], &config->quant, err);
+  return yk_hf_read_generation(root, file, generation, generation_file, log, config, err);
 }
 
 static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err)
@@ -222,7 +222,7 @@ static yk_status parse_optional(const char *name, const char *text, size_t n_byt
   return text ? yk_json_parse(name, text, n_bytes, out, err) : YK_OK;
 }
 
-yk_status yk_model_config_parse(const yk_config_texts *texts, yk_model_config *out, yk_err *err)
+yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
   json_t *root = NULL, *generation = NULL, *quantize = NULL;
   yk_model_config config = {0};
@@ -231,7 +231,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, yk_model_config *o
     status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &generation, err);
   if (status == YK_OK)
     status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &quantize, err);
-  if (status == YK_OK) status = read_all(root, generation, quantize, &config, err);
+  if (status == YK_OK) status = read_all(root, generation, quantize, log, &config, err);
   json_decref(root);
   json_decref(generation);
   json_decref(quantize);
@@ -242,7 +242,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, yk_model_config *o
   return status;
 }
 
-yk_status yk_model_config_load(const char *dir, yk_model_config *out, yk_err *err)
+yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err)
 {
   char *config = NULL, *generation = NULL, *quantize = NULL;
   yk_config_texts texts = {0};
@@ -253,7 +253,7 @@ yk_status yk_model_config_load(const char *dir, yk_model_config *out, yk_err *er
   texts.config = config;
   texts.generation = generation;
   texts.quantize = quantize;
-  if (status == YK_OK) status = yk_model_config_parse(&texts, out, err);
+  if (status == YK_OK) status = yk_model_config_parse(&texts, log, out, err);
   free(config);
   free(generation);
   free(quantize);

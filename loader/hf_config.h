@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/log.h"
 #include "base/status.h"
 
 enum {
@@ -60,7 +61,8 @@ typedef struct yk_quant_config {
   int32_t n_modules_to_not_convert;
 } yk_quant_config;
 
-/* Sampling defaults. Without generation_config.json: temperature 1 and everything else off. */
+/* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1
+ * and everything else off.                                                                                           */
 typedef struct yk_generation_defaults {
   float temperature;        /* 0 where do_sample is false */
   float top_p;              /* 1: off */
@@ -97,10 +99,12 @@ typedef struct yk_model_config {
 
 /* yk_model_config_load - read and validate the files of a directory.
  *   On success the caller owns what *out points to: yk_model_config_free. On failure nothing is left to free.
+ *   A sampling default out of its range is taken as the nearest in it, with a warning to log (which may be NULL).
+ *   What is not supported comes first: the architecture, then the quantisation.
  *   Errors: YK_E_IO (config.json cannot be read), YK_E_FORMAT (malformed, missing key, out of range, contradiction),
  *   YK_E_UNSUPPORTED (architecture, quantisation, rotary type, activation ...: the message lists what is supported),
  *   YK_E_NOMEM. Thread: any.                                                                                         */
-yk_status yk_model_config_load(const char *dir, yk_model_config *out, yk_err *err);
+yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err);
 
 /* The same from memory; a NULL text is a file that does not exist (config must be there). */
 typedef struct yk_config_texts {
@@ -108,7 +112,7 @@ typedef struct yk_config_texts {
   size_t config_bytes, generation_bytes, quantize_bytes;
 } yk_config_texts;
 
-yk_status yk_model_config_parse(const yk_config_texts *texts, yk_model_config *out, yk_err *err);
+yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err);
 
 /* yk_model_config_free - what load or parse allocated; the struct itself is the caller's. */
 void yk_model_config_free(yk_model_config *config);

@@ -1,3 +1,6 @@
+#include <math.h>
+
+#include "base/checked.h"
 #include "loader/hf_parts.h"
 
 /* One token id; range is the model's vocabulary. */
@@ -62,16 +65,46 @@ static yk_status read_special_ids(const json_t *root, const char *file, const js
   return YK_OK;
 }
 
-static yk_status read_sampling(const json_t *object, const char *file, int32_t vocab_size, yk_generation_defaults *out,
-                               yk_err *err)
+/* Other software takes other ranges, and a default that no request could have would fail every one that brings no value
+ * of its own: out of the range that requests have (yoke.h), the nearest value is taken.                              */
+static yk_status clip_f32(const json_t *object, const char *file, const char *key, double min, double max,
+                          const yk_log *log, float *out, yk_err *err)
 {
-  YK_TRY(yk_hf_get_f32(object, file, "temperature", false, 0, 100, &out->temperature, err));
-  YK_TRY(yk_hf_get_f32(object, file, "top_p", false, 1e-6, 1, &out->top_p, err));
-  YK_TRY(yk_hf_get_f32(object, file, "min_p", false, 0, 1, &out->min_p, err));
-  YK_TRY(yk_hf_get_i32(object, file, "top_k", false, -1, INT32_MAX, &out->top_k, err));
+  double found = (double)*out;
+  YK_TRY(yk_json_get_f64(object, file, key, false, -INFINITY, INFINITY, &found, err));
+  double taken = fmin(fmax(found, min), max);
+  if (taken != found)
+    yk_log_write(log, YK_LOG_WARN, "%s: %s: expected %g to %g, found %g: %g is taken", file, key, min, max, found,
+                 taken);
+  *out = (float)taken;
+  return YK_OK;
+}
+
+/* The same for an integer, but below min it is 0: no such default. */
+static yk_status clip_i32(const json_t *object, const char *file, const char *key, int32_t min, const yk_log *log,
+                          int32_t *out, yk_err *err)
+{
+  int64_t found = *out;
+  YK_TRY(yk_json_get_i64(object, file, key, false, INT64_MIN, INT64_MAX, &found, err));
+  int32_t taken = found < min ? 0 : (int32_t)yk_min_i64(found, INT32_MAX);
+  if (taken != found)
+    yk_log_write(log, YK_LOG_WARN, "%s: %s: expected %d to %d, found %lld: %d%s is taken", file, key, min, INT32_MAX,
+                 (long long)found, taken, taken ? "" : " (none)");
+  *out = taken;
+  return YK_OK;
+}
+
+static yk_status read_sampling(const json_t *object, const char *file, int32_t vocab_size, const yk_log *log,
+                               yk_generation_defaults *out, yk_err *err)
+{
+  const double least = 1e-6; /* of what has to be more than 0 */
+  YK_TRY(clip_f32(object, file, "temperature", 0, 100, log, &out->temperature, err));
+  YK_TRY(clip_f32(object, file, "top_p", least, 1, log, &out->top_p, err));
+  YK_TRY(clip_f32(object, file, "min_p", 0, 1, log, &out->min_p, err));
+  YK_TRY(clip_i32(object, file, "top_k", -1, log, &out->top_k, err));
   out->top_k = out->top_k < 0 ? 0 : out->top_k > vocab_size ? vocab_size : out->top_k;
-  YK_TRY(yk_hf_get_f32(object, file, "repetition_penalty", false, 1e-3, 100, &out->repetition_penalty, err));
-  YK_TRY(yk_hf_get_i32(object, file, "max_new_tokens", false, 1, INT32_MAX, &out->max_new_tokens, err));
+  YK_TRY(clip_f32(object, file, "repetition_penalty", least, 10, log, &out->repetition_penalty, err));
+  YK_TRY(clip_i32(object, file, "max_new_tokens", 1, log, &out->max_new_tokens, err));
   bool do_sample = true;
   YK_TRY(yk_json_get_bool(object, file, "do_sample", false, &do_sample, err));
   if (!do_sample) out->temperature = 0;
@@ -79,12 +112,12 @@ static yk_status read_sampling(const json_t *object, const char *file, int32_t v
 }
 
 yk_status yk_hf_read_generation(const json_t *root, const char *file, const json_t *generation,
-                                const char *generation_file, yk_model_config *config, yk_err *err)
+                                const char *generation_file, const yk_log *log, yk_model_config *config, yk_err *err)
 {
   if (generation && !json_is_object(generation))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", generation_file,
                       yk_json_type_name(generation));
   config->generation = (yk_generation_defaults){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
   YK_TRY(read_special_ids(root, file, generation, generation_file, config, err));
-  return read_sampling(generation, generation_file, config->vocab_size, &config->generation, err);
+  return read_sampling(generation, generation_file, config->vocab_size, log, &config->generation, err);
 }

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 #include "loader/dir.h"
+#include "loader/other_formats.h"
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
@@ -34,14 +34,35 @@ static int by_tensor_name(const void *a, const void *b)
   return strcmp(((const located *)a)->tensor->name, ((const located *)b)->tensor->name);
 }
 
-const yk_tensor *yk_shards_find(const yk_shards *shards, const char *name, const char **file)
+static const located *find(const yk_shards *shards, const char *name)
 {
   yk_tensor wanted = {.name = name};
   located key = {.tensor = &wanted};
-  const located *found = bsearch(&key, shards->table, shards->n_tensors, sizeof key, by_tensor_name);
+  return bsearch(&key, shards->table, shards->n_tensors, sizeof key, by_tensor_name);
+}
+
+const yk_tensor *yk_shards_find(const yk_shards *shards, const char *name, const char **file)
+{
+  const located *found = find(shards, name);
   if (!found) return NULL;
   if (file) *file = found->file;
   return found->tensor;
+}
+
+size_t yk_shards_count(const yk_shards *shards)
+{
+  return shards->n_tensors;
+}
+
+const yk_tensor *yk_shards_at(const yk_shards *shards, size_t i)
+{
+  return shards->table[i].tensor;
+}
+
+size_t yk_shards_position(const yk_shards *shards, const char *name)
+{
+  const located *found = find(shards, name);
+  return found ? (size_t)(found - shards->table) : shards->n_tensors;
 }
 
 const char *yk_shards_source(const yk_shards *shards)
@@ -66,26 +87,9 @@ void yk_shards_close(yk_shards *shards)
 static yk_status explain_missing(const char *dir, yk_err *err)
 {
   char found[256];
-  struct stat info;
-  if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
-    return yk_err_set(err, YK_E_IO, "%s: expected a local checkpoint directory", dir);
   if (yk_dir_find_suffix(dir, ".safetensors", found))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected %s or %s, found only %s", dir, single_name, index_name, found);
-  if (yk_dir_find_suffix(dir, ".bin", found))
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: PyTorch .bin weights are not read. Convert them to safetensors, in Python: "
-                      "AutoModelForCausalLM.from_pretrained(dir).save_pretrained(dir)",
-                      found);
-  if (yk_dir_find_suffix(dir, ".gguf", found))
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: GGUF is not read. Use the model's safetensors directory, or convert, in Python: "
-                      "AutoModelForCausalLM.from_pretrained(dir, gguf_file=file).save_pretrained(new)",
-                      found);
-  if (yk_dir_find_suffix(dir, ".pth", found) || yk_dir_find_suffix(dir, ".pt", found))
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: PyTorch weights are not read. Convert them to a Hugging Face safetensors directory with "
-                      "the model's conversion script in transformers (convert_*_weights_to_hf.py)",
-                      found);
+  YK_TRY(yk_other_formats_check_dir(dir, err));
   return yk_err_set(err, YK_E_IO, "%s: expected %s or %s, found neither", dir, single_name, index_name);
 }
 

@@ -17,6 +17,11 @@ void yk_shards_close(yk_shards *shards); /* NULL is allowed */
 /* yk_shards_find - the tensor and the name of its file, or NULL. file may be NULL. */
 const yk_tensor *yk_shards_find(const yk_shards *shards, const char *name, const char **file);
 
+/* All tensors, sorted by name; position is that of a name, or the count where there is none. */
+size_t yk_shards_count(const yk_shards *shards);
+const yk_tensor *yk_shards_at(const yk_shards *shards, size_t i);
+size_t yk_shards_position(const yk_shards *shards, const char *name);
+
 /* yk_shards_source - "model.safetensors" or the index: where a missing tensor was looked for. */
 const char *yk_shards_source(const yk_shards *shards);
 

@@ -1,6 +1,8 @@
 #include "loader/weight_names.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Every family so far names its modules as Llama does; a family that differs gets a table of its own. */
 static const char *const llama_names[] = {
@@ -20,11 +22,24 @@ static const char *const llama_names[] = {
     [YK_ROLE_DOWN] = "mlp.down_proj",
 };
 
+static const char layer_prefix[] = "model.layers.";
+
 void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
 {
   (void)family;
   if (role < YK_ROLE_ATTENTION_NORM)
     snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", llama_names[role]);
   else
-    snprintf(out, YK_WEIGHT_NAME_BYTES, "model.layers.%d.%s", layer, llama_names[role]);
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", layer_prefix, layer, llama_names[role]);
+}
+
+int32_t yk_weight_layer(yk_model_family family, const char *tensor)
+{
+  (void)family;
+  size_t n = sizeof layer_prefix - 1;
+  int64_t layer = 0;
+  if (strncmp(tensor, layer_prefix, n) != 0 || !isdigit((unsigned char)tensor[n])) return -1;
+  for (const char *c = tensor + n; isdigit((unsigned char)*c); c++)
+    if (layer < INT32_MAX) layer = layer * 10 + (*c - '0');
+  return layer < INT32_MAX ? (int32_t)layer : INT32_MAX;
 }

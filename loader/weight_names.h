@@ -27,4 +27,7 @@ typedef enum yk_weight_role {
  *   layer is ignored for the roles that exist once.                                                                  */
 void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
 
+/* yk_weight_layer - the layer that a tensor of this name belongs to (INT32_MAX for any number above it); -1: none. */
+int32_t yk_weight_layer(yk_model_family family, const char *tensor);
+
 #endif

@@ -6,7 +6,9 @@ Every case starts from a good model and breaks one thing, so that nothing else c
 import json
 import os
 import shutil
+import socket
 import struct
+import subprocess
 
 import harness
 
@@ -145,10 +147,103 @@ class Broken(harness.Case):
         self.copy()
         os.rename(self.path("model.safetensors"), self.path("pytorch_model.bin"))
         self.refused("pytorch_model.bin", "safetensors")
+        for name in ("gguf", "bin"):  # a file in the place of the directory
+            self.folder = os.path.join(self.scratch, f"model-Q4_K_M.{name}")
+            with open(self.folder, "wb") as file:
+                file.write(b"GGUF")
+            self.refused(*(["GGUF is not read", "save_pretrained"] if name == "gguf" else ["directory"]))
+
+    def test_the_cause_comes_first(self):
+        for changes, part in (({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
+                              ({"quantization_config": {"quant_method": "gptq"}}, "gptq")):
+            for weights in ("model.safetensors.index.json", "pytorch_model.bin", "model.gguf", "notes.txt"):
+                with self.subTest(part, weights=weights):
+                    self.copy()
+                    self.edit_config(**changes)
+                    os.rename(self.path("model.safetensors"), self.path(weights))
+                    self.refused(part, "not supported")
+
+    # ---- what is no file ----
+
+    def replace(self, name, kind):
+        path = self.path(name)
+        if os.path.lexists(path):
+            os.remove(path)
+        if kind == "a named pipe":
+            os.mkfifo(path)
+        elif kind == "a socket":
+            with socket.socket(socket.AF_UNIX) as end:
+                end.bind(path)
+        elif kind == "a directory":
+            os.mkdir(path)
+        else:
+            os.symlink("/dev/zero", path)
+
+    def test_what_is_no_file_is_refused_at_once(self):
+        shard = "model-00002-of-00003.safetensors"
+        for model, names in ((SINGLE, ("config.json", "generation_config.json", "quantize_config.json",
+                                       "quant_config.json", "model.safetensors")),
+                             (SHARDED, ("model.safetensors.index.json", shard))):
+            for name in names:
+                for kind in ("a named pipe", "a socket", "a device", "a directory"):
+                    with self.subTest(name, kind=kind):
+                        self.copy(model)
+                        self.replace(name, kind)
+                        for command in (["generate", "--token-ids", "5", "-n", 2], ["plan"]):
+                            done = subprocess.run([self.yoke, *map(str, command), "--model", self.folder], timeout=20,
+                                                  capture_output=True, text=True, check=False)
+                            self.assertEqual(done.returncode, 1)
+                            self.assertIn(f"{name}: expected a regular file, found {kind}", done.stderr)
+
+    # ---- tokenizers ----
+
+    def test_a_tokenizer_that_cannot_be_read_stops_text_alone(self):
+        def write(name, text):
+            with open(self.path(name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+        for change, part in ((lambda: write("tokenizer.json", "{"), "tokenizer.json: line 1"),
+                             (lambda: write("tokenizer.json", '{"model": {"type": "Unigram"}}'), "Unigram"),
+                             (lambda: write("tokenizer.model", "x"), "tokenizer.model but no tokenizer.json"),
+                             (lambda: self.replace("tokenizer.json", "a named pipe"), "found a named pipe"),
+                             (lambda: self.replace("tokenizer.json", "a directory"), "found a directory")):
+            with self.subTest(part):
+                self.copy()
+                expected = self.run_yoke("generate", "--model", self.folder, "--token-ids", 5, "-n", 4).out
+                change()
+                command = ["generate", "--model", self.folder, "-n", 4]
+                done = self.run_yoke(*command, "--token-ids", 5)
+                self.assertEqual(done.out, expected)
+                self.assertEqual(done.err.count("warning: token ids only: "), 1)
+                self.assertIn(part, done.err)
+                self.assertIn(f"text: {done.err.split('token ids only: ')[1].splitlines()[0][:60]}",
+                              self.run_yoke(*command, "--prompt", "Hello", expect=1).err)
+                self.assertIn(part, self.run_yoke(*command, "--token-ids", 5, "--stop", "a", expect=1).err)
+
+    # ---- what is told and goes on ----
+
+    def test_tensors_without_use(self):
         self.copy()
-        with open(self.path("tokenizer.model"), "wb") as file:
-            file.write(b"\n\x09")
-        self.refused("tokenizer.model", "tokenizer.json")
+        with open(self.path("model.safetensors"), "rb") as file:
+            length = struct.unpack("<Q", file.read(8))[0]
+            header = json.loads(file.read(length))
+        self.edit_config(num_hidden_layers=1)
+        n_beyond = sum(name.startswith("model.layers.") and not name.startswith("model.layers.0.") for name in header)
+        done = self.run_yoke("generate", "--model", self.folder, "--token-ids", 5, "-n", 2)
+        self.assertEqual(done.err.count("warning: "), 1)
+        self.assertIn(f"ignored: {n_beyond} tensors of layers beyond num_hidden_layers; the first is model.layers.1.",
+                      done.err)
+
+    def test_generation_values_out_of_range(self):
+        self.copy()
+        values = {"temperature": 1000, "top_p": 1.5, "min_p": -1, "top_k": -7, "repetition_penalty": 50,
+                  "max_new_tokens": -1}
+        with open(self.path("generation_config.json"), "w", encoding="utf-8") as file:
+            json.dump(values, file)
+        done = self.run_yoke("generate", "--model", self.folder, "--token-ids", 5, "--token-ids", 6)
+        self.assertIn("2 requests (0 failed)", done.err)
+        for name in values:
+            self.assertEqual(done.err.count(f"warning: generation_config.json: {name}: expected "), 1)
 
     def test_no_weights(self):
         self.copy()

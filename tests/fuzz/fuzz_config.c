@@ -44,6 +44,11 @@ static void check_config(const yk_model_config *config)
   require(config->n_eos_ids >= 0 && config->n_eos_ids <= YK_MAX_EOS_IDS);
   for (int i = 0; i < config->n_eos_ids; i++)
     require(config->eos_ids[i] >= 0 && config->eos_ids[i] < config->vocab_size);
+  const yk_generation_defaults *g = &config->generation; /* what a request with these would be checked for */
+  require(g->temperature >= 0 && g->temperature <= 100 && g->top_p > 0 && g->top_p <= 1 && g->min_p >= 0 &&
+          g->min_p <= 1);
+  require(g->top_k >= 0 && g->top_k <= config->vocab_size && g->max_new_tokens >= 0);
+  require(g->repetition_penalty > 0 && g->repetition_penalty <= 10);
   require(isfinite(config->embed_scale) && isfinite(config->residual_scale) && isfinite(config->logit_scale));
   require(yk_model_family_name(config->family)[0]);
   yk_quant_module_excluded(&config->quant, "model.layers.0.mlp.down_proj");
@@ -62,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
   texts.quantize = next_text(&data, &n_bytes, &texts.quantize_bytes);
   yk_model_config config;
   yk_err err = YK_ERR_INIT;
-  if (yk_model_config_parse(&texts, &config, &err) != YK_OK) {
+  if (yk_model_config_parse(&texts, NULL, &config, &err) != YK_OK) {
     require(err.code != YK_OK && err.message[0]);
     return 0;
   }

@@ -18,16 +18,23 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-/* A failure with this code whose message holds every one of the words (separated by "|"). */
+/* Every one of the words (separated by "|") is in the message; "": there is none. */
+static inline void expect_words(const char *what, const char *words, const char *message)
+{
+  char copy[256], *rest = copy;
+  if (!words[0] && message[0]) fail_msg("%s: expected no message, found: %s", what, message);
+  snprintf(copy, sizeof copy, "%s", words);
+  for (char *word; (word = strsep(&rest, "|"));)
+    if (!strstr(message, word)) fail_msg("%s: \"%s\" is not in the message: %s", what, word, message);
+}
+
+/* A failure with this code whose message holds the words. */
 static inline void expect_error(const char *what, yk_status expected, const char *words, yk_status status, yk_err *err)
 {
   if (status != expected || err->code != expected)
     fail_msg("%s: expected \"%s\", found \"%s\": %s", what, yk_status_name(expected), yk_status_name(status),
              err->message);
-  char copy[256], *rest = copy;
-  snprintf(copy, sizeof copy, "%s", words);
-  for (char *word; (word = strsep(&rest, "|"));)
-    if (!strstr(err->message, word)) fail_msg("%s: \"%s\" is not in the message: %s", what, word, err->message);
+  expect_words(what, words, err->message);
   yk_err_clear(err);
 }
 

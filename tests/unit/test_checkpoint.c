@@ -197,9 +197,7 @@ static void single_file(void **state)
 {
   (void)state;
   tiny_model model = tiny();
-  add(&model, "model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 1, 8, 0); /* what nobody asks for is ignored */
-  add_awq(&model, LAYERS, "self_attn.q_proj", HIDDEN, HIDDEN);
-  add(&model, "model.layers.2.mlp.down_proj.weight", "F16", 2, HIDDEN, FFN);
+  add(&model, "model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 1, 8, 0); /* older files have it: no remark */
   temp_dir dir = tiny_dir(&model);
   log_lines lines = {0};
   yk_err err = YK_ERR_INIT;
@@ -375,6 +373,52 @@ static void unused_bias_is_warned_of(void **state)
   temp_dir_remove(&dir);
 }
 
+/* Each kind is mentioned once, with its number and the first by name; none of them changes what is read. */
+static void tensors_without_use_are_mentioned(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *names[3], *words;
+  } cases[] = {
+      {{"model.layers.2.mlp.down_proj.weight", "model.layers.10.mlp.up_proj.qweight", "model.layers.3.x.experts.0.w"},
+       "ignored: 3 tensors of layers beyond num_hidden_layers; the first is model.layers.10.mlp.up_proj.qweight"},
+      {{"model.layers.99999999999999999999.mlp.down_proj.weight"}, "1 tensor of layers beyond num_hidden_layers"},
+      {{"model.layers.1.mlp.up_proj.g_idx", "model.layers.0.mlp.up_proj.g_idx"},
+       "2 tensors of group indices (g_idx)|model.layers.0.mlp.up_proj.g_idx"},
+      {{"model.layers.0.mlp.experts.3.up_proj.weight", "model.layers.0.mlp.shared_experts.up_proj.qweight"},
+       "2 tensors of experts|model.layers.0.mlp.experts.3.up_proj.weight"},
+      {{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "model.layers.1.self_attn.q_proj.lora_B"},
+       "2 tensors of LoRA adapters, which are not applied|base_model.model.model.layers.0"},
+      {{"model.layers.0.self_attn.q_norm.weight", "visual.blocks.0.attn.qkv.weight", "model.norm.bias"},
+       "3 tensors that the model has no use for|model.layers.0.self_attn.q_norm.weight"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tiny_model model = tiny();
+    for (int j = 0; j < 3 && cases[i].names[j]; j++) add(&model, cases[i].names[j], "F16", 1, 8, 0);
+    temp_dir dir = tiny_dir(&model);
+    yk_err err = YK_ERR_INIT;
+    log_lines lines = {0};
+    expect_ok(cases[i].names[0], read_model(dir.path, &lines, &err), &err);
+    expect_words(cases[i].names[0], cases[i].words, lines.text);
+    assert_int_equal(lines.n, 1);
+    temp_dir_remove(&dir);
+  }
+}
+
+/* A tied model's file may hold lm_head all the same. */
+static void tied_lm_head_is_no_stray(void **state)
+{
+  (void)state;
+  tiny_model model = tiny();
+  temp_dir dir = tiny_dir(&model);
+  write_text(&dir, "config.json", TINY_SIZES ",\"tie_word_embeddings\":true" TINY_AWQ "null}}");
+  yk_err err = YK_ERR_INIT;
+  log_lines lines = {0};
+  expect_ok("tied", read_model(dir.path, &lines, &err), &err);
+  assert_string_equal(lines.text, "");
+  temp_dir_remove(&dir);
+}
+
 /* ---- Shards ------------------------------------------------------------------------------------------------------- */
 
 static const char shard1[] = "model-00001-of-00002.safetensors", shard2[] = "model-00002-of-00002.safetensors";
@@ -522,17 +566,99 @@ static void other_formats_name_the_conversion(void **state)
                read_model("Qwen/Qwen3-8B", NULL, &err), &err);
 }
 
-static void sentencepiece_alone_is_refused(void **state)
+/* What the configuration says is not supported is the cause, whatever the weights are. */
+static void the_cause_comes_first(void **state)
 {
   (void)state;
-  tiny_model model = tiny();
-  temp_dir dir = tiny_dir(&model);
-  write_text(&dir, "tokenizer.model", "x");
+  static const char mamba[] = "{\"architectures\":[\"MambaForCausalLM\"]}";
+  static const char gptq[] = TINY_SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}";
+  static const struct {
+    const char *config, *weights;
+    yk_status status;
+    const char *words;
+  } cases[] = {
+      {mamba, "pytorch_model.bin", YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
+      {mamba, "model.safetensors", YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
+      {mamba, NULL, YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
+      {gptq, "pytorch_model.bin", YK_E_UNSUPPORTED, "quantisation \"gptq\""},
+      {gptq, "model.safetensors.index.json", YK_E_UNSUPPORTED, "quantisation \"gptq\""},
+      {gptq, NULL, YK_E_UNSUPPORTED, "quantisation \"gptq\""},
+      {NULL, "model-q4.gguf", YK_E_UNSUPPORTED, "model-q4.gguf: GGUF is not read"},
+      {NULL, "pytorch_model.bin", YK_E_UNSUPPORTED, ".bin weights are not read"},
+      {NULL, "notes.txt", YK_E_IO, "config.json|No such file"},
+      {NULL, "model.safetensors", YK_E_IO, "config.json|No such file"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    temp_dir dir = temp_dir_make();
+    if (cases[i].config) write_text(&dir, "config.json", cases[i].config);
+    if (cases[i].weights) write_text(&dir, cases[i].weights, "x");
+    yk_err err = YK_ERR_INIT;
+    expect_error(cases[i].words, cases[i].status, cases[i].words, read_model(dir.path, NULL, &err), &err);
+    temp_dir_remove(&dir);
+  }
+}
+
+static void a_file_is_no_directory(void **state)
+{
+  (void)state;
+  temp_dir dir = temp_dir_make();
+  char path[128];
   yk_err err = YK_ERR_INIT;
-  expect_error("tokenizer.model", YK_E_UNSUPPORTED, "tokenizer.model|AutoTokenizer.from_pretrained|save_pretrained",
-               read_model(dir.path, NULL, &err), &err);
-  write_text(&dir, "tokenizer.json", "{}");
-  expect_ok("with tokenizer.json", read_model(dir.path, NULL, &err), &err);
+  write_text(&dir, "model-Q4_K_M.gguf", "GGUF");
+  snprintf(path, sizeof path, "%s/model-Q4_K_M.gguf", dir.path);
+  expect_error("a GGUF file", YK_E_UNSUPPORTED, "model-Q4_K_M.gguf: GGUF is not read|save_pretrained(new)",
+               read_model(path, NULL, &err), &err);
+  write_text(&dir, "model.safetensors", "x");
+  snprintf(path, sizeof path, "%s/model.safetensors", dir.path);
+  expect_error("a file", YK_E_IO, "model.safetensors: expected a local checkpoint directory",
+               read_model(path, NULL, &err), &err);
+  expect_error("no GGUF file", YK_E_IO, "absent.gguf: expected a local checkpoint directory",
+               read_model("/tmp/absent.gguf", NULL, &err), &err);
+  temp_dir_remove(&dir);
+}
+
+/* For sizes the configuration is enough, but not where there are weights, of any kind. */
+static void formats_are_assumed_where_nothing_is_there(void **state)
+{
+  (void)state;
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  yk_checkpoint *checkpoint;
+  yk_weight_view view;
+  write_text(&dir, "config.json", TINY_SIZES ",\"torch_dtype\":\"bfloat16\"" TINY_AWQ "[\"up_proj\"]}}");
+  write_text(&dir, "model.safetensors.index.json", "{}"); /* comes along where only JSON files were fetched */
+  expect_ok("open", yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  assert_false(yk_checkpoint_has_weights(checkpoint));
+  expect_ok("q", yk_checkpoint_linear(checkpoint, "model.layers.1.self_attn.q_proj", HIDDEN, HIDDEN, true, &view, &err),
+            &err);
+  assert_int_equal(view.format, YK_WEIGHT_AWQ);
+  assert_int_equal(view.group, GROUP);
+  assert_null(view.qweight);
+  expect_ok("up", yk_checkpoint_linear(checkpoint, "model.layers.1.mlp.up_proj", HIDDEN, FFN, false, &view, &err),
+            &err);
+  assert_int_equal(view.format, YK_WEIGHT_PLAIN);
+  assert_int_equal(view.dtype, YK_BF16);
+  expect_ok("head", yk_checkpoint_linear(checkpoint, "lm_head", HIDDEN, VOCAB, false, &view, &err), &err);
+  assert_int_equal(view.format, YK_WEIGHT_PLAIN);
+  assert_true(view.k == HIDDEN && view.n == VOCAB && !view.plain);
+  expect_ok("embedding", yk_checkpoint_matrix(checkpoint, "model.embed_tokens", VOCAB, HIDDEN, &view, &err), &err);
+  assert_int_equal(view.format, YK_WEIGHT_PLAIN);
+  expect_error("k", YK_E_FORMAT, "q_proj: 80 inputs|multiple of group_size 32",
+               yk_checkpoint_linear(checkpoint, "model.layers.0.self_attn.q_proj", 80, 64, false, &view, &err), &err);
+  yk_checkpoint_close(checkpoint);
+
+  expect_error("to load", YK_E_FORMAT, "weight_map", read_model(dir.path, NULL, &err), &err);
+  write_text(&dir, "pytorch_model.bin", "x");
+  expect_error("another format", YK_E_UNSUPPORTED, "pytorch_model.bin",
+               yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  write_text(&dir, "model.safetensors", "x");
+  expect_error("broken", YK_E_FORMAT, "model.safetensors|at least 8 bytes",
+               yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  tiny_model model = tiny();
+  write_tensors(&dir, "model.safetensors", &model, 0, model.n);
+  expect_ok("there", yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  assert_true(yk_checkpoint_has_weights(checkpoint));
+  yk_checkpoint_close(checkpoint);
   temp_dir_remove(&dir);
 }
 
@@ -566,10 +692,14 @@ int main(void)
       cmocka_unit_test(groups_must_divide),
       cmocka_unit_test(contradictions_are_warned_of),
       cmocka_unit_test(unused_bias_is_warned_of),
+      cmocka_unit_test(tensors_without_use_are_mentioned),
+      cmocka_unit_test(tied_lm_head_is_no_stray),
       cmocka_unit_test(sharded_files),
       cmocka_unit_test(bad_indexes),
       cmocka_unit_test(other_formats_name_the_conversion),
-      cmocka_unit_test(sentencepiece_alone_is_refused),
+      cmocka_unit_test(the_cause_comes_first),
+      cmocka_unit_test(a_file_is_no_directory),
+      cmocka_unit_test(formats_are_assumed_where_nothing_is_there),
       cmocka_unit_test(golden_models_are_complete),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

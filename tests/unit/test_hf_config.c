@@ -26,8 +26,8 @@ static json_t *parse(const char *text)
 }
 
 /* The base configuration with the keys of changes put over it (a value of "-" deletes), and other files beside it. */
-static yk_status load(const char *changes, const char *generation, const char *quantize, yk_model_config *out,
-                      yk_err *err)
+static yk_status load_logged(const char *changes, const char *generation, const char *quantize, const yk_log *log,
+                             yk_model_config *out, yk_err *err)
 {
   json_t *root = parse(base_config), *over = parse(changes), *value;
   const char *key;
@@ -48,7 +48,7 @@ static yk_status load(const char *changes, const char *generation, const char *q
   texts.generation_bytes = generation ? strlen(generation_text) : 0;
   texts.quantize = quantize_text;
   texts.quantize_bytes = quantize ? strlen(quantize_text) : 0;
-  yk_status status = yk_model_config_parse(&texts, out, err);
+  yk_status status = yk_model_config_parse(&texts, log, out, err);
   free(config_text);
   free(generation_text);
   free(quantize_text);
@@ -57,6 +57,12 @@ static yk_status load(const char *changes, const char *generation, const char *q
   json_decref(generation_json);
   json_decref(quantize_json);
   return status;
+}
+
+static yk_status load(const char *changes, const char *generation, const char *quantize, yk_model_config *out,
+                      yk_err *err)
+{
+  return load_logged(changes, generation, quantize, NULL, out, err);
 }
 
 static yk_model_config load_good(const char *changes, const char *generation, const char *quantize)
@@ -463,6 +469,14 @@ static void unsupported_quantisation(void **state)
       {"{'quantization_config': {" AWQ ", 'modules_to_not_convert': ['']}}", YK_E_FORMAT, "modules_to_not_convert[0]"},
   };
   EXPECT_BAD(cases);
+  /* Before everything that such a file may lack or have in another form. */
+  static const bad_case first[] = {
+      {"{'hidden_size': '-', 'rope_scaling': 7, 'quantization_config': {'quant_method': 'gptq'}}", YK_E_UNSUPPORTED,
+       "\"gptq\"|supported: awq"},
+      {"{'architectures': ['X'], 'quantization_config': {'quant_method': 'gptq'}}", YK_E_UNSUPPORTED,
+       "architecture \"X\""},
+  };
+  EXPECT_BAD(first);
   yk_model_config config;
   yk_err err = YK_ERR_INIT;
   expect_error("gptq file", YK_E_UNSUPPORTED, "quantize_config.json|\"gptq\"",
@@ -496,6 +510,61 @@ static void generation_defaults(void **state)
   assert_int_equal(load_good("{}", "{'eos_token_id': 11}", NULL).eos_ids[0], 11); /* and not Llama's 2 beside it */
 }
 
+static void keep_warning(void *user, yk_log_level level, const char *message)
+{
+  assert_int_equal(level, YK_LOG_WARN);
+  assert_string_equal(user, ""); /* one a value */
+  snprintf(user, YK_ERR_MESSAGE_BYTES, "%s", message);
+}
+
+/* Requests would be refused with such defaults, each of them: the nearest legal value is taken, and that is said. */
+static void generation_values_are_clipped(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *generation;
+    yk_generation_defaults expected;
+    const char *words;
+  } cases[] = {
+#define DEFAULTS .temperature = 1, .top_p = 1, .repetition_penalty = 1
+      {"{'temperature': -0.5}", {.top_p = 1, .repetition_penalty = 1}, "temperature|0 to 100, found -0.5|0 is taken"},
+      {"{'temperature': 200}", {.temperature = 100, .top_p = 1, .repetition_penalty = 1}, "found 200|100 is taken"},
+      {"{'top_p': 0}", {.temperature = 1, .top_p = 1e-6f, .repetition_penalty = 1}, "top_p|found 0|1e-06 is taken"},
+      {"{'top_p': 1.5}", {DEFAULTS}, "generation_config.json|top_p|1e-06 to 1, found 1.5|1 is taken"},
+      {"{'min_p': -1}", {DEFAULTS}, "min_p|0 to 1, found -1|0 is taken"},
+      {"{'min_p': 1.5}", {DEFAULTS, .min_p = 1}, "min_p|found 1.5|1 is taken"},
+      {"{'top_k': -2}", {DEFAULTS}, "top_k|-1 to|found -2|0 (none) is taken"},
+      {"{'top_k': 1e12}", {DEFAULTS, .top_k = 200}, "top_k|found 1000000000000|2147483647 is taken"},
+      {"{'repetition_penalty': 0}",
+       {.temperature = 1, .top_p = 1, .repetition_penalty = 1e-6f},
+       "repetition_penalty|found 0|1e-06 is taken"},
+      {"{'repetition_penalty': 12.5}",
+       {.temperature = 1, .top_p = 1, .repetition_penalty = 10},
+       "repetition_penalty|1e-06 to 10, found 12.5|10 is taken"},
+      {"{'max_new_tokens': -3}", {DEFAULTS}, "max_new_tokens|1 to 2147483647, found -3|0 (none) is taken"},
+      {"{'max_new_tokens': 1e10}", {DEFAULTS, .max_new_tokens = INT32_MAX}, "max_new_tokens|2147483647 is taken"},
+      {"{'max_new_tokens': 0, 'top_k': -1, 'top_p': 1, 'min_p': 0, 'temperature': 100}",
+       {.temperature = 100, .top_p = 1, .repetition_penalty = 1},
+       ""},
+      {"{'max_new_tokens': null, 'top_k': null, 'top_p': null}", {DEFAULTS}, ""},
+#undef DEFAULTS
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char warning[YK_ERR_MESSAGE_BYTES] = "";
+    yk_log log = {YK_LOG_WARN, keep_warning, warning};
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    expect_ok(cases[i].generation, load_logged("{}", cases[i].generation, NULL, &log, &config, &err), &err);
+    const yk_generation_defaults *g = &config.generation, *e = &cases[i].expected;
+    if (g->temperature != e->temperature || g->top_p != e->top_p || g->min_p != e->min_p || g->top_k != e->top_k ||
+        g->repetition_penalty != e->repetition_penalty || g->max_new_tokens != e->max_new_tokens)
+      fail_msg("%s: temperature %g, top_p %g, min_p %g, top_k %d, repetition_penalty %g, max_new_tokens %d",
+               cases[i].generation, (double)g->temperature, (double)g->top_p, (double)g->min_p, g->top_k,
+               (double)g->repetition_penalty, g->max_new_tokens);
+    expect_words(cases[i].generation, cases[i].words, warning);
+  }
+}
+
 static void bad_generation_settings(void **state)
 {
   (void)state;
@@ -503,15 +572,8 @@ static void bad_generation_settings(void **state)
     const char *config, *generation, *words;
   } cases[] = {
       {"{}", "[]", "generation_config.json|expected an object, found array"},
-      {"{}", "{'temperature': -0.5}", "generation_config.json|\"temperature\"|found -0.5"},
       {"{}", "{'temperature': '1'}", "generation_config.json|\"temperature\"|found string"},
-      {"{}", "{'top_p': 0}", "generation_config.json|\"top_p\"|found 0"},
-      {"{}", "{'top_p': 1.5}", "generation_config.json|\"top_p\"|found 1.5"},
-      {"{}", "{'min_p': -1}", "generation_config.json|\"min_p\"|found -1"},
-      {"{}", "{'min_p': 1.5}", "generation_config.json|\"min_p\"|found 1.5"},
-      {"{}", "{'top_k': -2}", "generation_config.json|\"top_k\"|found -2"},
-      {"{}", "{'repetition_penalty': 0}", "generation_config.json|\"repetition_penalty\"|found 0"},
-      {"{}", "{'max_new_tokens': 0}", "generation_config.json|\"max_new_tokens\"|found 0"},
+      {"{}", "{'top_k': 1.5}", "generation_config.json|\"top_k\"|expected an integer"},
       {"{}", "{'do_sample': 1}", "generation_config.json|\"do_sample\""},
       {"{}", "{'eos_token_id': 200}", "generation_config.json|\"eos_token_id\"|0 to 199|found 200"},
       {"{}", "{'eos_token_id': ['x']}", "generation_config.json|\"eos_token_id\"|found string"},
@@ -544,7 +606,7 @@ static void broken_json_names_its_line(void **state)
     yk_config_texts texts = {.config = cases[i].text, .config_bytes = strlen(cases[i].text)};
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
-    expect_error(cases[i].text, YK_E_FORMAT, cases[i].words, yk_model_config_parse(&texts, &config, &err), &err);
+    expect_error(cases[i].text, YK_E_FORMAT, cases[i].words, yk_model_config_parse(&texts, NULL, &config, &err), &err);
   }
 }
 
@@ -554,22 +616,22 @@ static void files_of_a_directory(void **state)
   temp_dir dir = temp_dir_make();
   yk_model_config config;
   yk_err err = YK_ERR_INIT;
-  expect_error("no config.json", YK_E_IO, "config.json|No such file", yk_model_config_load(dir.path, &config, &err),
-               &err);
+  expect_error("no config.json", YK_E_IO, "config.json|No such file",
+               yk_model_config_load(dir.path, NULL, &config, &err), &err);
   json_t *root = parse(base_config);
   char *text = json_dumps(root, 0);
   write_text(&dir, "config.json", text);
-  expect_ok("config.json alone", yk_model_config_load(dir.path, &config, &err), &err);
+  expect_ok("config.json alone", yk_model_config_load(dir.path, NULL, &config, &err), &err);
   assert_int_equal(config.vocab_size, 200);
   write_text(&dir, "generation_config.json", "{\"top_k\": 9}");
   write_text(&dir, "quant_config.json", "{\"w_bit\": 4, \"q_group_size\": 128, \"zero_point\": true}");
-  expect_ok("with companions", yk_model_config_load(dir.path, &config, &err), &err);
+  expect_ok("with companions", yk_model_config_load(dir.path, NULL, &config, &err), &err);
   assert_int_equal(config.generation.top_k, 9);
   assert_int_equal(config.quant.group_size, 128);
   yk_model_config_free(&config);
   write_text(&dir, "generation_config.json", "{\"top_k\": }");
   expect_error("broken companion", YK_E_FORMAT, "generation_config.json|line 1",
-               yk_model_config_load(dir.path, &config, &err), &err);
+               yk_model_config_load(dir.path, NULL, &config, &err), &err);
   free(text);
   json_decref(root);
   temp_dir_remove(&dir);
@@ -593,6 +655,7 @@ int main(void)
       cmocka_unit_test(quantisation),
       cmocka_unit_test(unsupported_quantisation),
       cmocka_unit_test(generation_defaults),
+      cmocka_unit_test(generation_values_are_clipped),
       cmocka_unit_test(bad_generation_settings),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(files_of_a_directory),

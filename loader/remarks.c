@@ -1,0 +1,165 @@
+#include "loader/remarks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/weight_names.h"
+
+enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };
+
+typedef struct checkpoint_view {
+  const yk_model_config *config;
+  const yk_shards *shards;
+  const yk_log *log;
+} checkpoint_view;
+
+static const yk_tensor *find_part(const checkpoint_view *c, const char *module, const char *suffix)
+{
+  char name[NAME_BYTES];
+  snprintf(name, sizeof name, "%s.%s", module, suffix);
+  return yk_shards_find(c->shards, name, NULL);
+}
+
+/* ---- Contradictions ---------------------------------------------------------------------------------------------- */
+
+/* Something odd about linear layers: how many, and which was the first. */
+typedef struct oddity {
+  int n;
+  char first[YK_WEIGHT_NAME_BYTES];
+} oddity;
+
+static void note(oddity *odd, const char *module)
+{
+  if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
+}
+
+static bool has_nonzero_byte(const yk_tensor *tensor)
+{
+  const uint8_t *bytes = tensor->data;
+  for (uint64_t i = 0; i < tensor->n_bytes; i++)
+    if (bytes[i]) return true;
+  return false;
+}
+
+/* Tensors decide a layer's format and the model decides its bias; what contradicts them is worth a warning each. */
+static void warn_contradictions(const checkpoint_view *c)
+{
+  const yk_model_config *config = c->config;
+  const struct {
+    yk_weight_role role;
+    bool has_bias;
+  } linears[] = {{YK_ROLE_Q, config->qkv_bias},   {YK_ROLE_K, config->qkv_bias},    {YK_ROLE_V, config->qkv_bias},
+                 {YK_ROLE_O, config->o_bias},     {YK_ROLE_GATE, config->mlp_bias}, {YK_ROLE_UP, config->mlp_bias},
+                 {YK_ROLE_DOWN, config->mlp_bias}};
+  oddity plain = {0}, excluded = {0}, biased = {0};
+  for (int layer = 0; layer < config->n_layers; layer++) {
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
+      char module[YK_WEIGHT_NAME_BYTES];
+      yk_weight_name(config->family, linears[i].role, layer, module);
+      bool quantised = find_part(c, module, "qweight") != NULL;
+      bool named = yk_quant_module_excluded(&config->quant, module);
+      const yk_tensor *bias = find_part(c, module, "bias");
+      if (config->quant.method == YK_QUANT_AWQ) {
+        if (quantised && named) note(&excluded, module);
+        if (!quantised && !named && find_part(c, module, "weight")) note(&plain, module);
+      }
+      if (bias && !linears[i].has_bias && has_nonzero_byte(bias)) note(&biased, module);
+    }
+  }
+  if (plain.n)
+    yk_log_write(c->log, YK_LOG_WARN,
+                 "%s (%d layers in all) is not quantised, though modules_to_not_convert does not "
+                 "name it",
+                 plain.first, plain.n);
+  if (excluded.n)
+    yk_log_write(c->log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though modules_to_not_convert names it",
+                 excluded.first, excluded.n);
+  if (biased.n)
+    yk_log_write(c->log, YK_LOG_WARN,
+                 "%s.bias (%d in all) is not zero, but the model's configuration has no such bias: "
+                 "ignored",
+                 biased.first, biased.n);
+}
+
+/* ---- Tensors without a use --------------------------------------------------------------------------------------- */
+
+/* In this order: a tensor is of the first kind that it fits. */
+typedef enum stray_kind { STRAY_LAYER, STRAY_G_IDX, STRAY_EXPERT, STRAY_LORA, STRAY_OTHER, N_STRAY_KINDS } stray_kind;
+
+static const char *const stray_texts[N_STRAY_KINDS] = {
+    [STRAY_LAYER] = "of layers beyond num_hidden_layers",
+    [STRAY_G_IDX] = "of group indices (g_idx), which AWQ does not have",
+    [STRAY_EXPERT] = "of experts, which the architecture does not have",
+    [STRAY_LORA] = "of LoRA adapters, which are not applied: merge them into the weights",
+    [STRAY_OTHER] = "that the model has no use for",
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), n_end = strlen(end);
+  return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+static stray_kind kind_of(const yk_model_config *config, const char *name)
+{
+  if (yk_weight_layer(config->family, name) >= config->n_layers) return STRAY_LAYER;
+  if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
+  if (strstr(name, "experts.")) return STRAY_EXPERT;
+  if (strstr(name, "lora_")) return STRAY_LORA;
+  return STRAY_OTHER;
+}
+
+/* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
+static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
+{
+  static const char *const suffixes[] = {"weight", "qweight", "qzeros", "scales", "bias"};
+  char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
+  yk_weight_name(c->config->family, role, layer, module);
+  for (int i = 0; i < (is_linear ? 5 : 1); i++) {
+    snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
+    size_t position = yk_shards_position(c->shards, name);
+    if (position < yk_shards_count(c->shards)) used[position] = true;
+  }
+}
+
+static void mark_used(const checkpoint_view *c, bool *used)
+{
+  mark_module(c, YK_ROLE_EMBEDDING, 0, false, used);
+  mark_module(c, YK_ROLE_FINAL_NORM, 0, false, used);
+  mark_module(c, YK_ROLE_LM_HEAD, 0, true, used); /* where it is tied, files may still hold it */
+  for (int layer = 0; layer < c->config->n_layers; layer++)
+    for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role <= YK_ROLE_DOWN; role++) {
+      bool is_qk_norm = role == YK_ROLE_Q_NORM || role == YK_ROLE_K_NORM;
+      bool is_norm = is_qk_norm || role == YK_ROLE_ATTENTION_NORM || role == YK_ROLE_FFN_NORM;
+      if (!is_qk_norm || c->config->qk_norm) mark_module(c, role, layer, !is_norm, used);
+    }
+}
+
+static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
+{
+  size_t n_of_kind[N_STRAY_KINDS] = {0}, n_tensors = yk_shards_count(c->shards);
+  const char *first[N_STRAY_KINDS] = {0};
+  bool *used = calloc(n_tensors + 1, sizeof *used);
+  if (!used) return yk_err_set(err, YK_E_NOMEM, "no memory to look through %zu tensors", n_tensors);
+  mark_used(c, used);
+  for (size_t i = 0; i < n_tensors; i++) {
+    const char *name = yk_shards_at(c->shards, i)->name;
+    if (used[i] || ends_with(name, "rotary_emb.inv_freq")) continue; /* a table that older tools saved */
+    stray_kind kind = kind_of(c->config, name);
+    if (n_of_kind[kind]++ == 0) first[kind] = name;
+  }
+  for (int kind = 0; kind < N_STRAY_KINDS; kind++)
+    if (n_of_kind[kind])
+      yk_log_write(c->log, YK_LOG_WARN, "ignored: %zu tensor%s %s; the first is %s", n_of_kind[kind],
+                   n_of_kind[kind] == 1 ? "" : "s", stray_texts[kind], first[kind]);
+  free(used);
+  return YK_OK;
+}
+
+yk_status yk_remarks_write(const yk_model_config *config, const yk_shards *shards, const yk_log *log, yk_err *err)
+{
+  const checkpoint_view view = {config, shards, log};
+  warn_contradictions(&view);
+  return warn_strays(&view, err);
+}
