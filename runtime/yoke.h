@@ -272,16 +272,20 @@ void yk_held_sequence_free(yk_held_sequence *sequence);
 
 /* What a model would take on n ranks. Reads configuration and headers, never the weights. */
 typedef struct yk_plan {
+  yk_device_kind device; /* CPU or CUDA */
   int n_ranks;
   bool fits;
+  bool assumes_formats; /* the directory holds no weights: their formats and types are what config.json says */
   char reason[YK_ERR_MESSAGE_BYTES];     /* why not, or a remark ("ranks 6, 7 hold no attention head") */
   yk_rank_memory memory[YOKE_MAX_RANKS]; /* kv_bytes: of kv_tokens */
   int64_t kv_bytes_per_token[YOKE_MAX_RANKS];
   int64_t kv_tokens; /* of KV that the smallest rank can hold beside weights and workspace */
 } yk_plan;
 
-/* yk_plan_make - options as for yk_engine_create. device_memory_bytes: per device, 0 to detect (CPU: the host's RAM is
- *   shared by all ranks). Errors are those of reading the checkpoint; not fitting is an answer, not an error.         */
+/* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.
+ *   device_memory_bytes: per device of the machine that the plan is for; it needs no GPU here nor CUDA in the build, and
+ *   device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
+ *   Errors: those of the options and of reading the checkpoint; not fitting is an answer, not an error.              */
 yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err);
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */

@@ -263,7 +263,7 @@ static void destroy(yk_device *dev)
   free(cuda);
 }
 
-const yk_device_ops *yk_cuda_device_ops(void)
+static const yk_device_ops *device_ops(void)
 {
   static const yk_device_ops ops = {
       .name = "cuda",
@@ -293,12 +293,6 @@ const yk_device_ops *yk_cuda_device_ops(void)
       .graph_destroy = yk_cuda_graph_destroy,
   };
   return &ops;
-}
-
-int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
-{
-  const int64_t rest = INT64_C(64) << 20; /* workspaces of products and attention */
-  return YK_CUDA_CUBLAS_BYTES + rest + (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
 }
 
 static yk_status check_arguments(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_err *err)
@@ -354,7 +348,7 @@ yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_lim
   YK_TRY(check_arguments(ordinal, dtype, limits, err));
   yk_cuda_device *cuda = calloc(1, sizeof *cuda);
   if (!cuda) return yk_err_set(err, YK_E_NOMEM, "GPU %d: no memory for a device", ordinal);
-  cuda->base = (yk_device){.ops = yk_cuda_device_ops(), .dtype = dtype};
+  cuda->base = (yk_device){.ops = device_ops(), .dtype = dtype};
   cuda->ordinal = ordinal;
   cuda->limits = *limits;
   yk_status status = open_device(cuda, err);

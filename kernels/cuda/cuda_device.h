@@ -25,12 +25,6 @@ typedef struct yk_cuda_device_info {
 /* yk_cuda_device_query - describe a GPU. Errors: YK_E_INVAL for an ordinal that is not there, YK_E_DEVICE. */
 yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *err);
 
-/* yk_cuda_device_ops - the table of every CUDA device. Its linear_bytes needs no GPU. */
-const yk_device_ops *yk_cuda_device_ops(void);
-
-/* yk_cuda_device_own_bytes - about what a device takes for itself besides what is allocated through its table. */
-int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits);
-
 /* yk_cuda_device_create - open GPU `ordinal` with one stream and every buffer that its operations need.
  *   dtype: YK_F16 or YK_BF16.
  *   Errors: YK_E_UNSUPPORTED (float32, a GPU below compute capability 8.0), YK_E_INVAL (ordinal, limits), YK_E_CAPACITY,

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_layout.h"
 #include "kernels/cuda/w4a16.h"
 
 #ifdef __cplusplus
@@ -16,8 +17,6 @@ extern "C" {
 enum {
   YK_CUDA_STAGING_SLOTS = 4,
   YK_CUDA_STAGING_BYTES = 4 << 20, /* of one slot */
-  YK_CUDA_ALIGNMENT_BYTES = 256,
-  YK_CUDA_CUBLAS_BYTES = 32 << 20, /* what cuBLAS recommends for its workspace on compute capability 9.0 */
   YK_CUDA_TOKEN_CHUNK = 1 << 16    /* ids that penalties_set brings to the device at once */
 };
 
@@ -122,7 +121,6 @@ yk_status yk_cuda_upload_rows(yk_cuda_device *cuda, void *dst, const void *src, 
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
-int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
 
 /* ---- cuda_sample.c -------------------------------------------------------------------------------------------------- */
 

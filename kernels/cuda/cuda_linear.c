@@ -1,4 +1,4 @@
-/* cuda_linear.c - linear layers on the CUDA device.
+/* cuda_linear.c - linear layers on the CUDA device, as cuda_layout.c lays them out.
  *
  * The parts of a layer become products: neighbours of one kind are fused. AWQ parts whose shapes the W4A16 kernels take
  * stay packed in 4 bits; plain parts, and the few AWQ slices that those kernels do not take (cuts inside a word, groups
@@ -16,17 +16,7 @@ enum {
   ALIGNMENT = YK_CUDA_ALIGNMENT_BYTES
 };
 
-typedef struct product {
-  bool is_packed; /* W4A16; else plain */
-  int first_part, end_part;
-  int64_t k, n;         /* n: columns of weights, gate and up both */
-  int64_t first_column; /* of its results within a row of y */
-  bool has_bias;
-  yk_w4a16_desc desc;    /* packed */
-  int64_t weights, bias; /* bytes from the start of the layer's memory; bias act [n] if packed, else f32 [n] */
-  bool is_resident;      /* weights are elsewhere on the device, and stay there */
-  const void *resident;
-} product;
+typedef yk_cuda_product product;
 
 struct yk_linear {
   product products[YK_MAX_LINEAR_PARTS];
@@ -36,91 +26,6 @@ struct yk_linear {
   int32_t max_tokens;
   char *memory; /* of all products */
 };
-
-/* ---- Layout ---------------------------------------------------------------------------------------------------------- */
-
-/* Rows of the slice that share a scale in the packed form: everything, where one group covers the slice. */
-static int64_t packed_group(const yk_linear_part *part)
-{
-  return yk_min_i64(part->group_local, yk_range_size(part->k));
-}
-
-static bool can_pack(const yk_linear_spec *spec, const yk_linear_part *part)
-{
-  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
-  if (part->weight.format != YK_WEIGHT_AWQ || spec->f32_output || k == 0 || k % 32 || n % 8) return false;
-  int64_t group = packed_group(part), phase = part->k.begin % part->weight.group;
-  return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
-}
-
-static bool can_pack_gate_up(const yk_linear_spec *spec)
-{
-  const yk_linear_part *gate = &spec->parts[0], *up = &spec->parts[1];
-  return can_pack(spec, gate) && can_pack(spec, up) && packed_group(gate) == packed_group(up);
-}
-
-/* Bytes of a product's weights within the layer's memory. */
-static int64_t weight_bytes(const product *p)
-{
-  if (p->is_resident) return 0;
-  return p->is_packed ? (int64_t)yk_w4a16_packed_bytes(&p->desc) : p->n * p->k * 2;
-}
-
-/* A layer that is one plain slice over all of k, and lies in rows of a matrix that the device holds. */
-static bool is_resident(const yk_linear_spec *spec)
-{
-  const yk_linear_part *part = &spec->parts[0];
-  return spec->n_parts == 1 && part->is_resident && part->weight.format == YK_WEIGHT_PLAIN &&
-         yk_range_size(part->k) == part->weight.k;
-}
-
-/* Part i joins the product before it, or begins one. */
-static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, bool is_packed, yk_linear *linear)
-{
-  const yk_linear_part *part = &spec->parts[i];
-  product *last = linear->n_products ? &linear->products[linear->n_products - 1] : NULL;
-  int64_t n = yk_range_size(part->n);
-  if (n == 0) return;
-  if (!last || last->is_packed != is_packed || (is_packed && last->desc.group != packed_group(part))) {
-    int64_t first_column = last ? last->first_column + last->n : 0;
-    last = &linear->products[linear->n_products++];
-    *last =
-        (product){.is_packed = is_packed, .first_part = i, .k = yk_range_size(part->k), .first_column = first_column};
-    if (is_packed) last->desc = (yk_w4a16_desc){.k = last->k, .group = packed_group(part), .dtype = dtype};
-  }
-  last->end_part = i + 1;
-  last->n += n;
-  last->desc.n = last->n;
-  last->has_bias |= part->use_bias;
-}
-
-/* The products of a spec and where they lie. Returns the bytes of all. */
-static int64_t lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *linear)
-{
-  bool silu = spec->epilogue == YK_EPILOGUE_SILU_MUL, packs_both = silu && can_pack_gate_up(spec);
-  for (int i = 0; i < spec->n_parts; i++)
-    add_part(spec, dtype, i, silu ? packs_both : can_pack(spec, &spec->parts[i]), linear);
-  if (linear->n_products == 1 && is_resident(spec)) {
-    const yk_linear_part *part = &spec->parts[0];
-    linear->products[0].is_resident = true;
-    linear->products[0].resident = (const char *)part->resident + part->n.begin * part->weight.k * 2;
-  }
-  int64_t end = 0;
-  for (int i = 0; i < linear->n_products; i++) {
-    product *p = &linear->products[i];
-    p->desc.gate_up = silu;
-    p->weights = end;
-    p->bias = yk_round_up_i64(p->weights + weight_bytes(p), ALIGNMENT);
-    end = yk_round_up_i64(p->bias + (p->has_bias ? p->n * 4 : 0), ALIGNMENT);
-  }
-  return end;
-}
-
-int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
-{
-  yk_linear linear = {0};
-  return lay_out(spec, YK_F16, &linear);
-}
 
 /* ---- Loading --------------------------------------------------------------------------------------------------------- */
 
@@ -283,7 +188,8 @@ yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_l
   yk_linear *linear = calloc(1, sizeof *linear);
   if (!linear) return yk_err_set(err, YK_E_NOMEM, "no memory for a linear layer");
   *linear = (yk_linear){.epilogue = spec->epilogue, .f32_output = spec->f32_output, .max_tokens = spec->max_tokens};
-  yk_status status = load(cuda, spec, linear, lay_out(spec, dev->dtype, linear), err);
+  int64_t n_bytes = yk_cuda_linear_lay_out(spec, dev->dtype, linear->products, &linear->n_products);
+  yk_status status = load(cuda, spec, linear, n_bytes, err);
   if (status != YK_OK) {
     yk_cuda_linear_destroy(dev, linear);
     return status;

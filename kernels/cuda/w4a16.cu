@@ -41,11 +41,6 @@ extern "C" yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err)
   return YK_OK;
 }
 
-extern "C" size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
-{
-  return static_cast<size_t>(n_units(*desc) * n_k_tiles(*desc)) * static_cast<size_t>(unit_bytes(*desc));
-}
-
 extern "C" size_t yk_w4a16_workspace_bytes(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, int64_t m_max)
 {
   if (m_max <= 0) return 0;

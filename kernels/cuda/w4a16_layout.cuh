@@ -11,21 +11,19 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/w4a16.h"
+#include "kernels/cuda/w4a16_sizes.h"
 
 namespace w4a16 {
 
-constexpr int TILE_K = 128;
-constexpr int UNIT_COLUMNS = 16;
-constexpr int UNIT_HALF_BYTES = UNIT_COLUMNS * TILE_K / 4; /* nibbles of 64 inputs */
-constexpr int UNIT_NIBBLE_BYTES = 2 * UNIT_HALF_BYTES;
-constexpr int UNIT_SCALE_BYTES = UNIT_COLUMNS * 4; /* of a group */
+constexpr int TILE_K = YK_W4A16_TILE_K;
+constexpr int UNIT_COLUMNS = YK_W4A16_UNIT_COLUMNS;
+constexpr int UNIT_NIBBLE_BYTES = YK_W4A16_UNIT_NIBBLE_BYTES;
+constexpr int UNIT_HALF_BYTES = UNIT_NIBBLE_BYTES / 2; /* nibbles of 64 inputs */
+constexpr int UNIT_SCALE_BYTES = YK_W4A16_UNIT_SCALE_BYTES;
 
-/* Groups in 128 inputs: longer groups repeat their scale, so that a unit is complete in itself. */
 inline int groups_per_tile(const yk_w4a16_desc &desc)
 {
-  if (desc.group >= desc.k || desc.group % 128 == 0) return 1;
-  return desc.group % 64 == 0 ? 2 : 4;
+  return yk_w4a16_groups_per_tile(&desc);
 }
 
 __host__ __device__ constexpr int unit_bytes_of(int groups)
@@ -35,18 +33,18 @@ __host__ __device__ constexpr int unit_bytes_of(int groups)
 
 inline int unit_bytes(const yk_w4a16_desc &desc)
 {
-  return unit_bytes_of(groups_per_tile(desc));
+  return yk_w4a16_unit_bytes(&desc);
 }
 
 inline int64_t n_k_tiles(const yk_w4a16_desc &desc)
 {
-  return (desc.k + TILE_K - 1) / TILE_K;
+  return yk_w4a16_n_k_tiles(&desc);
 }
 
 /* Of a K tile. */
 inline int64_t n_units(const yk_w4a16_desc &desc)
 {
-  return (desc.n + UNIT_COLUMNS - 1) / UNIT_COLUMNS;
+  return yk_w4a16_n_units(&desc);
 }
 
 /* The column of W that a row of the packed copy holds, counted over all units; n where it holds none. */

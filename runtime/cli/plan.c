@@ -1,6 +1,7 @@
 /* yoke plan - what a model takes on 1 to 8 ranks, without loading it, and what connects the GPUs. */
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "cli/cli.h"
@@ -11,6 +12,19 @@
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
 
+/* Of the options of commands that open a model, those that sizes depend on. */
+static const char *const model_option_names[] = {"model",
+                                                 "tensor-parallel-size",
+                                                 "device",
+                                                 "devices",
+                                                 "dtype",
+                                                 "max-model-len",
+                                                 "max-num-seqs",
+                                                 "max-num-batched-tokens",
+                                                 "gpu-memory-utilization",
+                                                 "kv-cache-bytes",
+                                                 "log-level"};
+
 typedef struct plan_options {
   yk_model_options model;
   int64_t device_memory_bytes;
@@ -20,27 +34,45 @@ typedef struct plan_options {
 
 static const char examples[] = "  yoke plan -m Qwen3-8B-AWQ\n"
                                "  yoke plan -m Qwen3-8B-AWQ --device-memory 24GiB --max-model-len 8192\n"
+                               "  yoke plan -m DIR_WITH_CONFIG_JSON --device cuda --device-memory 80GiB --tp 4\n"
                                "  yoke plan -m Qwen3-8B-AWQ --tp 4 --format json\n"
                                "  yoke plan -m Qwen3-8B-AWQ --no-link-test\n";
+
+static yk_option_group model_group(const yk_model_options *options, yk_option *table)
+{
+  yk_option_group group = yk_model_options_group(options);
+  size_t n = 0;
+  for (size_t i = 0; i < group.n_options; i++)
+    for (size_t j = 0; j < sizeof model_option_names / sizeof *model_option_names; j++)
+      if (strcmp(group.options[i].name, model_option_names[j]) == 0) table[n++] = group.options[i];
+  return (yk_option_group){group.title, table, n};
+}
 
 /* True: go on. */
 static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
       {"device-memory", NULL, YK_OPTION_BYTES, &options->device_memory_bytes, "SIZE",
-       .help = "memory of each device, as 80GiB", .fallback = "what is found"},
+       .help = "plan for another machine, whose devices (GPUs, unless --device is cpu) have this much memory each, as "
+               "80GiB",
+       .fallback = "the devices of this machine"},
       {"no-link-test", NULL, YK_OPTION_FLAG, &options->no_link_test,
-       .help = "do not measure what connects several GPUs, which takes some seconds and 200 MB on each"},
+       .help =
+           "do not measure what connects several GPUs of this machine, which takes some seconds and 200 MB on each"},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL,
        .help = "json prints one object a line per rank count, then one of GPUs and links", .choices = format_names},
   };
-  const yk_option_group groups[] = {{"Plan", own, 3}, yk_model_options_group(&options->model)};
+  yk_option table[YK_MODEL_OPTIONS];
+  const yk_option_group groups[] = {{"Plan", own, 3}, model_group(&options->model, table)};
   const yk_command command = {
       "yoke plan",
       "--model DIR [options]",
       "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the "
-      "bytes that each rank takes, and how many tokens of KV fit; then the GPUs, and what tests of each link between "
-      "them and of sums over them give. Loads no weights.",
+      "bytes that each rank takes, and how many tokens of KV fit; then the GPUs of this machine, and what tests of "
+      "each "
+      "link between them and of sums over them give. Loads no weights: config.json alone is enough, and formats are "
+      "then "
+      "assumed to be what it says. Exits with 1 where nothing fits.",
       examples,
       groups,
       .n_groups = 2};
@@ -66,6 +98,20 @@ static yk_rank_memory largest(const yk_plan *plan)
   return most;
 }
 
+static void print_head(const plan_options *options, const yk_plan *plan)
+{
+  char memory[YK_BYTES_TEXT];
+  const char *devices = plan->device == YK_DEVICE_CUDA ? "GPU" : "CPU";
+  if (options->device_memory_bytes)
+    printf("For %s ranks with %s each: ", devices, yk_bytes_format(options->device_memory_bytes, memory));
+  else
+    printf("For %s ranks of this machine: ", devices);
+  puts("bytes of the largest one; tokens of KV that all can hold.");
+  if (plan->assumes_formats)
+    puts("There are no weights: their formats and types are assumed to be what config.json says.");
+  printf("%5s  %-4s  %10s  %10s  %10s  %10s\n", "ranks", "fits", "weights", "KV", "workspace", "KV tokens");
+}
+
 static void print_row(const yk_plan *plan)
 {
   yk_rank_memory memory = largest(plan);
@@ -86,8 +132,10 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
                                            (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
                                            (json_int_t)plan->kv_bytes_per_token[rank]));
   }
-  json_t *object = json_pack("{s:i, s:b, s:s, s:I, s:o}", "n_ranks", plan->n_ranks, "fits", plan->fits, "reason",
-                             plan->reason, "kv_tokens", (json_int_t)plan->kv_tokens, "ranks", ranks);
+  json_t *object =
+      json_pack("{s:s, s:i, s:b, s:s, s:b, s:I, s:o}", "device", plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu",
+                "n_ranks", plan->n_ranks, "fits", plan->fits, "reason", plan->reason, "assumes_formats",
+                plan->assumes_formats, "kv_tokens", (json_int_t)plan->kv_tokens, "ranks", ranks);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a plan");
@@ -95,34 +143,53 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
   return YK_OK;
 }
 
+/* The rows from first to last; how many of them fit, and the last one. */
+static yk_status print_plans(const plan_options *options, yk_engine_options *engine, int first, int last,
+                             int *n_fitting, yk_plan *plan, yk_err *err)
+{
+  *n_fitting = 0;
+  for (int n_ranks = first; n_ranks <= last; n_ranks++) {
+    engine->n_ranks = n_ranks;
+    YK_TRY(yk_plan_make(engine, options->device_memory_bytes, plan, err));
+    *n_fitting += plan->fits;
+    engine->log = (yk_log){0}; /* what is odd about the checkpoint has been told */
+    if (options->format == FORMAT_JSON) {
+      YK_TRY(print_json(plan, err));
+      continue;
+    }
+    if (n_ranks == first) print_head(options, plan);
+    print_row(plan);
+  }
+  return YK_OK;
+}
+
+static yk_status print_links(const plan_options *options, const yk_engine_options *engine, int n_devices, yk_err *err)
+{
+  bool is_elsewhere = options->device_memory_bytes > 0;
+  const yk_links_options links = {.wants_gpus = engine->device != YK_DEVICE_CPU && !is_elsewhere,
+                                  .device_ids = engine->device_ids,
+                                  .n_devices = n_devices,
+                                  .measures = !options->no_link_test,
+                                  .as_json = options->format == FORMAT_JSON};
+  if (is_elsewhere && !links.as_json) return YK_OK;
+  return yk_plan_links_print(&links, err);
+}
+
 static yk_status run(const plan_options *options, const yk_console *console, yk_err *err)
 {
   yk_engine_options engine;
+  yk_plan plan;
+  int n_fitting;
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
   bool one = options->model.ranks_given || options->model.n_device_ids > 0;
   int first = one ? engine.n_ranks : 1, last = one ? engine.n_ranks : YOKE_MAX_RANKS;
-  for (int n_ranks = first; n_ranks <= last; n_ranks++) {
-    yk_plan plan;
-    engine.n_ranks = n_ranks;
-    YK_TRY(yk_plan_make(&engine, options->device_memory_bytes, &plan, err));
-    if (options->format == FORMAT_JSON) {
-      YK_TRY(print_json(&plan, err));
-      continue;
-    }
-    if (n_ranks == first) {
-      puts("Bytes of the largest rank; tokens of KV that all ranks can hold.");
-      printf("%5s  %-4s  %10s  %10s  %10s  %10s\n", "ranks", "fits", "weights", "KV", "workspace", "KV tokens");
-    }
-    print_row(&plan);
-  }
-  const yk_links_options links = {.wants_gpus = engine.device != YK_DEVICE_CPU,
-                                  .device_ids = engine.device_ids,
-                                  .n_devices = one ? engine.n_ranks : YOKE_MAX_RANKS,
-                                  .measures = !options->no_link_test && !options->device_memory_bytes,
-                                  .as_json = options->format == FORMAT_JSON};
-  YK_TRY(yk_plan_links_print(&links, err));
-  return yk_cli_flush(err);
+  YK_TRY(print_plans(options, &engine, first, last, &n_fitting, &plan, err));
+  YK_TRY(print_links(options, &engine, last, err));
+  YK_TRY(yk_cli_flush(err));
+  if (n_fitting) return YK_OK;
+  if (one) return yk_err_set(err, YK_E_CAPACITY, "on %d rank%s: %s", last, last == 1 ? "" : "s", plan.reason);
+  return yk_err_set(err, YK_E_CAPACITY, "nothing fits; on %d ranks: %s", last, plan.reason);
 }
 
 int yk_cli_plan(int argc, char **argv)

@@ -2,12 +2,28 @@
 
 #include <stdio.h>
 
+#include "kernels/cuda/cuda_layout.h"
+#include "parallel/p2p_sizes.h"
+
+yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
+                          yk_err *err)
+{
+  yk_model_device dev = {.dtype = settings->dtype, .linear_bytes = yk_cuda_linear_bytes};
+  yk_device_limits limits = {.max_seqs = settings->limits.max_seqs,
+                             .vocab = yk_checkpoint_config(checkpoint)->vocab_size};
+  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
+  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
+  yk_p2p_options sums =
+      yk_p2p_options_for(settings->n_ranks, settings->limits.max_tokens, row_bytes, settings->step_timeout_s);
+  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&sums, settings->n_ranks).n_bytes;
+  return YK_OK;
+}
+
 #ifdef YOKE_HAVE_CUDA
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
 #include "parallel/links_p2p.h"
-#include "parallel/p2p_sizes.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"
 #endif
@@ -43,20 +59,6 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
     int64_t kept_free = (int64_t)((double)info.total_bytes * (1 - utilization));
     *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free));
   }
-  return YK_OK;
-}
-
-yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
-                          yk_err *err)
-{
-  yk_device probe = {.ops = yk_cuda_device_ops(), .dtype = settings->dtype}; /* only asked for sizes */
-  yk_device_limits limits = {.max_seqs = settings->limits.max_seqs,
-                             .vocab = yk_checkpoint_config(checkpoint)->vocab_size};
-  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &probe, rank, settings->n_ranks, out, err));
-  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
-  yk_p2p_options sums =
-      yk_p2p_options_for(settings->n_ranks, settings->limits.max_tokens, row_bytes, settings->step_timeout_s);
-  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&sums, settings->n_ranks).n_bytes;
   return YK_OK;
 }
 
@@ -157,13 +159,6 @@ yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
 {
   (void)settings, (void)utilization, (void)n_bytes;
-  return without_cuda(err);
-}
-
-yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
-                          yk_err *err)
-{
-  (void)checkpoint, (void)settings, (void)rank, (void)out;
   return without_cuda(err);
 }
 

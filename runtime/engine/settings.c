@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "engine/gpus.h"
+#include "kernels/cpu/cpu_device.h"
 
 static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
 {
@@ -37,15 +38,24 @@ static int64_t host_ram_bytes(void)
   return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-static yk_status choose_device(const yk_engine_options *o, yk_settings *s, yk_err *err)
+/* Where the memory of a device is given, the devices are another machine's: GPUs, unless the options say otherwise. */
+static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_device_kind *kind, yk_err *err)
+{
+  *kind = o->device;
+  if (o->device == YK_DEVICE_CPU) return YK_OK;
+  *kind = YK_DEVICE_CUDA;
+  if (is_elsewhere || yk_gpus_count() > 0) return YK_OK;
+  *kind = YK_DEVICE_CPU;
+  if (o->device == YK_DEVICE_AUTO) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this %s; use cpu or auto",
+                    yk_gpus_are_built() ? "machine has no GPU that the process may use"
+                                        : "build runs on CPU ranks only");
+}
+
+static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
 {
   enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank may rightly take longer over a large prompt: no limit there */
-  int n_gpus = o->device == YK_DEVICE_CPU ? 0 : yk_gpus_count();
-  if (o->device == YK_DEVICE_CUDA && n_gpus == 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this %s; use cpu or auto",
-                      yk_gpus_are_built() ? "machine has no GPU that the process may use"
-                                          : "build runs on CPU ranks only");
-  s->device = n_gpus > 0 ? YK_DEVICE_CUDA : YK_DEVICE_CPU;
+  YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
   s->n_ranks = o->n_ranks;
   s->step_timeout_s = o->step_timeout_s;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
@@ -119,17 +129,13 @@ static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s,
 
 static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_settings *s, yk_model_memory *out, yk_err *err)
 {
-  for (int rank = 0; s->device == YK_DEVICE_CUDA && rank < s->n_ranks; rank++)
-    YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));
-  if (s->device == YK_DEVICE_CUDA) return YK_OK;
-  yk_device *probe; /* only asked for sizes */
-  yk_device_limits tiny = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
-  YK_TRY(yk_cpu_device_create(s->dtype, 1, &tiny, &probe, err));
-  yk_status status = YK_OK;
-  for (int rank = 0; rank < s->n_ranks && status == YK_OK; rank++)
-    status = yk_model_measure(checkpoint, &s->limits, probe, rank, s->n_ranks, &out[rank], err);
-  probe->ops->destroy(probe);
-  return status;
+  const yk_model_device cpu = {.dtype = s->dtype, .linear_bytes = yk_cpu_linear_bytes};
+  for (int rank = 0; rank < s->n_ranks; rank++)
+    if (s->device == YK_DEVICE_CUDA)
+      YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));
+    else
+      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, rank, s->n_ranks, &out[rank], err));
+  return YK_OK;
 }
 
 /* Blocks that every rank can hold; ranks without attention heads hold any number. */
@@ -146,7 +152,8 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64
 
 static void fill_plan(const yk_model_memory *memory, const yk_settings *s, int64_t n_blocks, yk_plan *plan)
 {
-  *plan = (yk_plan){.n_ranks = s->n_ranks, .fits = true, .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
+  *plan =
+      (yk_plan){.device = s->device, .n_ranks = s->n_ranks, .fits = true, .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
   for (int rank = 0; rank < s->n_ranks; rank++) {
     plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
                                           .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
@@ -220,7 +227,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   *settings = (yk_settings){0};
   *plan = (yk_plan){.n_ranks = options->n_ranks};
   YK_TRY(check_options(options, err));
-  YK_TRY(choose_device(options, settings, err));
+  YK_TRY(choose_device(options, device_memory_bytes > 0, settings, err));
   settings->dtype = choose_dtype(options, settings, config);
   if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
     return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -244,9 +251,14 @@ yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_b
   *out = (yk_plan){.n_ranks = options->n_ranks};
   if (!options->model_dir)
     return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
-  YK_TRY(yk_checkpoint_open(options->model_dir, &options->log, &checkpoint, err));
+  if (options->device == YK_DEVICE_CUDA && !device_memory_bytes && yk_gpus_count() == 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "device cuda: there is no GPU here whose memory could be asked for: say with device_memory_bytes "
+                      "(--device-memory) how much each has");
+  YK_TRY(yk_checkpoint_open_for_sizes(options->model_dir, &options->log, &checkpoint, err));
   yk_err local = YK_ERR_INIT;
   yk_status status = yk_settings_resolve(options, checkpoint, device_memory_bytes, &settings, out, &local);
+  out->assumes_formats = !yk_checkpoint_has_weights(checkpoint);
   yk_checkpoint_close(checkpoint);
   if (status == YK_E_CAPACITY) return YK_OK; /* an answer, in out->reason */
   if (status != YK_OK && err && err->code == YK_OK) *err = local;

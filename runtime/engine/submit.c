@@ -167,8 +167,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
                              yk_err *err)
 {
-  if (!engine->tokenizer)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
+  if (!engine->tokenizer) return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
   return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, true, ids, n_ids, err);
 }
 

@@ -26,9 +26,16 @@ typedef struct yk_model_memory {
   int64_t kv_bytes_per_block; /* all layers; 0 for a rank without attention heads */
 } yk_model_memory;
 
-/* yk_model_measure - what yk_model_create would take (limits->n_kv_blocks is ignored). Reads no weights.
+/* What of a device decides the sizes. */
+typedef struct yk_model_device {
+  yk_dtype dtype;
+  int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
+} yk_model_device;
+
+/* yk_model_measure - what yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads no
+ * weights.
  *   Errors: those of the checkpoint: a missing tensor, a wrong shape.                                                */
-yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_device *dev,
+yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
                            int rank, int n_ranks, yk_model_memory *out, yk_err *err);
 
 /* yk_model_create - load this rank's slices onto its device.

@@ -52,7 +52,7 @@ static int64_t kv_block_bytes(const yk_model_config *config, const yk_rank_share
   return yk_range_size(share->heads.kv) * YK_KV_BLOCK_TOKENS * config->head_dim * (int64_t)yk_dtype_bytes(dtype);
 }
 
-yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_device *dev,
+yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
                            int rank, int n_ranks, yk_model_memory *out, yk_err *err)
 {
   const yk_model_config *c = yk_checkpoint_config(checkpoint);
@@ -64,12 +64,12 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
   int64_t weights = (norms + (int64_t)c->vocab_size * c->hidden_size) * act;
   yk_linear_spec head;
   YK_TRY(yk_lm_head_spec_make(checkpoint, &share, limits, &head, err));
-  weights += dev->ops->linear_bytes(&head);
+  weights += dev->linear_bytes(&head);
   for (int32_t i = 0; i < c->n_layers; i++) {
     yk_layer_specs layer;
     YK_TRY(yk_layer_specs_make(checkpoint, &share, limits, i, &layer, err));
-    weights += dev->ops->linear_bytes(&layer.qkv) + dev->ops->linear_bytes(&layer.o) +
-               dev->ops->linear_bytes(&layer.gate_up) + dev->ops->linear_bytes(&layer.down);
+    weights += dev->linear_bytes(&layer.qkv) + dev->linear_bytes(&layer.o) + dev->linear_bytes(&layer.gate_up) +
+               dev->linear_bytes(&layer.down);
   }
   *out = (yk_model_memory){.weight_bytes = weights,
                            .workspace_bytes = workspace_bytes(&sizes),

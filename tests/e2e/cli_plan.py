@@ -1,6 +1,9 @@
 """yoke plan."""
 
+import json
 import os
+import re
+import shutil
 
 import harness
 
@@ -8,18 +11,36 @@ MODEL = os.path.join(harness.FAMILIES, "qwen3_group128")
 GROUP_CUT = os.path.join(harness.FAMILIES, "llama_uneven")
 
 
+NO_LINKS = {"gpus": [], "links": [], "sums": [], "sum_error": ""}
+GIB = 1 << 30
+COLUMNS = "bytes of the largest one; tokens of KV that all can hold."
+
+# As Meta-Llama-3-70B-Instruct says, quantised by AutoAWQ.
+LLAMA_3_70B = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
+    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256,
+    "max_position_embeddings": 8192, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "hidden_act": "silu",
+    "torch_dtype": "float16", "tie_word_embeddings": False, "bos_token_id": 128000, "eos_token_id": 128001,
+    "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True,
+                            "modules_to_not_convert": None},
+}
+
+
 class Plan(harness.Case):
-    def plan(self, *options, model=MODEL):
-        *plans, links = self.run_json("plan", "--model", model, "--device", "cpu", *options)
-        self.assertEqual(links, {"gpus": [], "links": [], "sums": [], "sum_error": ""})
+    def plan(self, *options, model=MODEL, device="cpu", expect=0):
+        *plans, links = self.run_json("plan", "--model", model, "--device", device, *options, expect=expect)
+        self.assertEqual(links, NO_LINKS)
         return plans
 
     def test_rank_counts(self):
         plans = self.plan()
         self.assertEqual([plan["n_ranks"] for plan in plans], list(range(1, 9)))
         for plan in plans:
-            self.assertEqual(set(plan), {"n_ranks", "fits", "reason", "kv_tokens", "ranks"})
+            self.assertEqual(set(plan), {"device", "n_ranks", "fits", "reason", "assumes_formats", "kv_tokens",
+                                         "ranks"})
             self.assertTrue(plan["fits"])
+            self.assertFalse(plan["assumes_formats"])
+            self.assertEqual(plan["device"], "cpu")
             self.assertEqual(len(plan["ranks"]), plan["n_ranks"])
             self.assertGreaterEqual(plan["kv_tokens"], 256)
             for rank in plan["ranks"]:
@@ -42,14 +63,18 @@ class Plan(harness.Case):
                               f"workspace {text_of(memory['workspace_bytes'])}", done.err)
 
     def test_too_little_memory(self):
-        plan = self.plan("--tp", 1, "--device-memory", "64KiB")[0]
+        plan = self.plan("--tp", 1, "--device-memory", "64KiB", expect=1)[0]
         self.assertFalse(plan["fits"])
         self.assertIn("leave no room for KV", plan["reason"])
-        many = self.plan("--device-memory", "64KiB")
+        self.assertIn(f"on 1 rank: {plan['reason']}", self.last_err)
+        many = self.plan("--device-memory", "64KiB", expect=1)
         self.assertEqual(len(many), 8)
+        self.assertIn(f"nothing fits; on 8 ranks: {many[7]['reason']}", self.last_err)
+        table = self.run_yoke("plan", "--model", MODEL, "--device-memory", "64KiB", expect=1).out
+        self.assertEqual(table.count("  no  "), 8)
 
     def test_a_cache_smaller_than_a_block(self):
-        plan = self.plan("--tp", 1, "--kv-cache-bytes", 100)[0]
+        plan = self.plan("--tp", 1, "--kv-cache-bytes", 100, expect=1)[0]
         self.assertFalse(plan["fits"])
         self.assertIn("kv_cache_bytes: expected at least", plan["reason"])
         self.assertIn("found 100 B", plan["reason"])
@@ -64,9 +89,107 @@ class Plan(harness.Case):
 
     def test_table(self):
         lines = self.run_yoke("plan", "--model", MODEL, "--device", "cpu").out.splitlines()
+        self.assertEqual(lines[0], f"For CPU ranks of this machine: {COLUMNS}")
         self.assertEqual(lines[1].split(), "ranks fits weights KV workspace KV tokens".split())
         self.assertEqual([line.split()[0] for line in lines[2:10]], list("12345678"))
         self.assertEqual(lines[10:], ["", "There are no GPU links: ranks run on the CPU."])
+
+    # ---- machines that are not here ----
+
+    def config_dir(self, config):
+        folder = harness.scratch_folder(self.addCleanup)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return folder
+
+    def test_llama_3_70b_on_8_gpus_of_80_gib(self):
+        model = self.config_dir(LLAMA_3_70B)
+        for device in ("cuda", "auto"):  # who gives the memory of a device means GPUs
+            plan, = self.plan("--device-memory", "80GiB", "--tp", 8, model=model, device=device)
+            self.assertEqual(plan["device"], "cuda")
+            self.assertTrue(plan["assumes_formats"])
+            self.assertGreater(plan["kv_tokens"], 1.65e6)
+            self.assertLess(plan["kv_tokens"], 1.8e6)
+            for rank in plan["ranks"]:
+                self.assertEqual(rank["kv_bytes_per_token"], 2 * 80 * 128 * 2)
+                self.assertLess(rank["weight_bytes"] + rank["kv_bytes"] + rank["workspace_bytes"], 72 * GIB)
+        of_layer = [rank["weight_bytes"] for rank in plan["ranks"]]
+        plan, = self.plan("--device-memory", "80GiB", "--tp", 8, device="cuda",
+                          model=self.config_dir({**LLAMA_3_70B, "num_hidden_layers": 79}))
+        for rank, n_bytes in zip(plan["ranks"], of_layer):
+            weights = (8192 * (1024 + 2 * 128) + 1024 * 8192 + 3 * 8192 * 28672 // 8)  # q, k, v; o; gate, up, down
+            # 16 columns by 128 inputs are 1024 bytes of values and 64 of scales and zeros; two norms of 8192
+            self.assertEqual(n_bytes - rank["weight_bytes"], weights // 2048 * (1024 + 64) + 2 * 8192 * 2)
+
+    def test_some_rank_counts_fit(self):
+        plans = self.plan("--device-memory", "24GiB", model=self.config_dir(LLAMA_3_70B), device="cuda")
+        fits = [plan["fits"] for plan in plans]
+        self.assertEqual(fits, sorted(fits))
+        self.assertFalse(fits[0])
+        self.assertTrue(fits[7])
+
+    def test_no_gpus_of_this_machine_in_a_plan_for_another(self):
+        done = self.run_yoke("plan", "--model", self.config_dir(LLAMA_3_70B), "--device-memory", "80GiB", "--tp", 4)
+        lines = done.out.splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(lines[0], f"For GPU ranks with 80.0 GiB each: {COLUMNS}")
+        self.assertIn("no weights", lines[1])
+        self.assertIn("assumed", lines[1])
+
+    def test_gpus_take_no_float32(self):
+        command = ["plan", "--model", MODEL, "--device-memory", "80GiB", "--dtype", "float32"]
+        self.assert_error(command, "float32", "GPUs run")
+
+    def test_no_gpu_to_ask(self):
+        if harness.count_gpus():
+            self.skipTest("there is a GPU")
+        self.assert_error(["plan", "--model", MODEL, "--device", "cuda"], "--device-memory")
+
+    def test_a_configuration_alone_is_enough(self):
+        for name in sorted(os.listdir(harness.FAMILIES)):
+            model = os.path.join(harness.FAMILIES, name)
+            alone = self.config_dir({})
+            for file in os.listdir(model):
+                if file.endswith("config.json"):  # also quantize_config.json
+                    shutil.copy(os.path.join(model, file), alone)
+            for options in (["--device", "cpu"], ["--device-memory", "1GiB", "--dtype", "float16"]):
+                with self.subTest(name, options=options):
+                    known = self.run_json("plan", "--model", model, *options)
+                    assumed = self.run_json("plan", "--model", alone, *options)
+                    self.assertEqual([plan.pop("assumes_formats") for plan in known[:-1]], [False] * 8)
+                    self.assertEqual([plan.pop("assumes_formats") for plan in assumed[:-1]], [True] * 8)
+                    self.assertEqual(assumed, known)
+
+    def test_an_index_without_its_files(self):
+        model = os.path.join(harness.FAMILIES, "qwen3_bf16")
+        alone = self.config_dir({})
+        for name in ("config.json", "model.safetensors.index.json"):
+            shutil.copy(os.path.join(model, name), alone)
+        self.assertTrue(self.plan("--tp", 1, model=alone)[0]["assumes_formats"])
+
+    def test_what_cannot_run_is_refused_before_anything_is_missing(self):
+        gptq = {**LLAMA_3_70B, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+        mamba = {**LLAMA_3_70B, "architectures": ["MambaForCausalLM"]}
+        for config, part in ((mamba, "MambaForCausalLM"), (gptq, "gptq")):
+            self.assert_error(["plan", "--model", self.config_dir(config), "--device-memory", "80GiB"], part)
+
+    # ---- options ----
+
+    def test_help_lists_what_sizes_depend_on(self):
+        listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
+        self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "tensor-parallel-size", "device",
+                                  "devices", "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens",
+                                  "gpu-memory-utilization", "kv-cache-bytes", "log-level"])
+        for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
+            self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
+
+    def test_oddities_are_told_once(self):
+        folder = harness.scratch_folder(self.addCleanup)
+        model = os.path.join(folder, "model")
+        shutil.copytree(MODEL, model)
+        with open(os.path.join(model, "generation_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"top_p": 7}, file)
+        self.assertEqual(self.run_yoke("plan", "--model", model, "--device", "cpu").err.count("top_p"), 1)
 
 
 def text_of(n_bytes):

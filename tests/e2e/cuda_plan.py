@@ -50,11 +50,15 @@ class Plan(harness.Case):
             print(f"{n_gpus} GPUs, {time.monotonic() - started:.1f} s:", *links["links"], *links["sums"], sep="\n  ")
 
     def test_nothing_is_measured_where_not_wanted(self):
-        for option in (["--no-link-test"], ["--device-memory", "20GiB"]):
-            _, links = self.plan(self.n_gpus, *option)
-            self.assertEqual((links["sums"], links["sum_error"]), ([], ""))
-            for link in links["links"]:
-                self.assertEqual((link["copy_gb_s"], link["latency_us"], link["error"]), (None, None, ""))
+        _, links = self.plan(self.n_gpus, "--no-link-test")
+        self.assertEqual((links["sums"], links["sum_error"]), ([], ""))
+        for link in links["links"]:
+            self.assertEqual((link["copy_gb_s"], link["latency_us"], link["error"]), (None, None, ""))
+
+    def test_a_plan_for_another_machine_says_nothing_of_these_gpus(self):
+        done = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--device-memory", "20GiB", "--tp", 2)
+        self.assertEqual(done[-1], {"gpus": [], "links": [], "sums": [], "sum_error": ""})
+        self.assertNotIn("GPU  ", self.run_yoke("plan", "--model", MODEL, "--device-memory", "20GiB").out)
 
     def test_slots_are_counted(self):
         workspaces = [self.plan(n, "--no-link-test")[0]["ranks"][0]["workspace_bytes"] for n in range(1, self.n_gpus + 1)]
