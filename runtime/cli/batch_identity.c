@@ -45,6 +45,7 @@ static yk_status hash_model(const char *dir, uint32_t *hash, yk_err *err)
 {
   struct dirent **entries;
   int n = scandir(dir, &entries, NULL, alphasort);
+  if (n < 0 && errno == ENOTDIR) return YK_OK; /* the loader says what it is */
   if (n < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
   yk_status status = YK_OK;
   for (int i = 0; i < n; i++) {

@@ -151,7 +151,14 @@ class Broken(harness.Case):
             self.folder = os.path.join(self.scratch, f"model-Q4_K_M.{name}")
             with open(self.folder, "wb") as file:
                 file.write(b"GGUF")
-            self.refused(*(["GGUF is not read", "save_pretrained"] if name == "gguf" else ["directory"]))
+            parts = ["GGUF is not read", "save_pretrained"] if name == "gguf" else ["expected a local checkpoint directory"]
+            self.refused(*parts)
+            lines = os.path.join(self.scratch, "lines.jsonl")
+            with open(lines, "w", encoding="utf-8") as file:
+                file.write('{"prompt": [5]}\n')
+            for command in (["plan"], ["plan", "--device-memory", "80GiB"], ["score", "--text", "a"],
+                            ["batch", lines, "-o", os.path.join(self.scratch, f"out_{name}.jsonl")]):
+                self.assert_error([*command, "--model", self.folder], *parts)
 
     def test_the_cause_comes_first(self):
         for changes, part in (({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
