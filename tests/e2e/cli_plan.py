@@ -146,7 +146,7 @@ class Plan(harness.Case):
         self.assert_error(["plan", "--model", MODEL, "--device", "cuda"], "--device-memory")
 
     def test_a_configuration_alone_is_enough(self):
-        for name in sorted(os.listdir(harness.FAMILIES)):
+        for name in ("llama_bias", "llama_tied", "minicpm", "qwen2_bf16", "qwen3_f32", "qwen3_group64", "qwen3_skip_qkv"):
             model = os.path.join(harness.FAMILIES, name)
             alone = self.config_dir({})
             for file in os.listdir(model):
