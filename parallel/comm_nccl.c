@@ -9,19 +9,20 @@
 
 #include <cuda_runtime_api.h>
 #include <errno.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/wait.h"
 #include "kernels/cuda/cuda_device.h"
+#include "parallel/nccl_functions.h"
 
 enum { CREATE_TIMEOUT_S = 60, ABORT_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };
 
 /* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
 typedef struct group {
   int n_ranks;
+  yk_nccl_functions functions; /* empty with one rank */
   atomic_bool aborted;
   pthread_mutex_t mutex;
   pthread_cond_t cv_met; /* generation grew, or aborted */
@@ -32,7 +33,8 @@ typedef struct group {
 typedef struct nccl_comm {
   yk_comm base;
   group *group;
-  ncclComm_t nccl; /* NULL with one rank, and once aborted */
+  const yk_nccl_functions *functions; /* the group's */
+  ncclComm_t nccl;                    /* NULL with one rank, and once aborted */
   cudaStream_t stream;
   int n_watches; /* since NCCL was last asked for an error of its own */
   pthread_t aborter;
@@ -48,9 +50,17 @@ __attribute__((constructor)) static void switch_multicast_off(void)
 
 /* ---- Abort and errors ------------------------------------------------------------------------------------------------ */
 
-static void *abort_nccl(void *nccl)
+/* Freed by the thread that aborts, which may outlive the communicator. */
+typedef struct abort_call {
+  __typeof__(ncclCommAbort) *comm_abort;
+  ncclComm_t nccl;
+} abort_call;
+
+static void *abort_nccl(void *argument)
 {
-  ncclCommAbort(nccl);
+  abort_call call = *(abort_call *)argument;
+  free(argument);
+  call.comm_abort(call.nccl);
   return NULL;
 }
 
@@ -58,8 +68,13 @@ static void *abort_nccl(void *nccl)
 static void begin_abort(nccl_comm *comm)
 {
   if (!comm->nccl) return;
-  comm->is_aborting = pthread_create(&comm->aborter, NULL, abort_nccl, comm->nccl) == 0;
-  if (!comm->is_aborting) ncclCommAbort(comm->nccl);
+  abort_call *call = malloc(sizeof *call);
+  if (call) *call = (abort_call){comm->functions->comm_abort, comm->nccl};
+  comm->is_aborting = call && pthread_create(&comm->aborter, NULL, abort_nccl, call) == 0;
+  if (!comm->is_aborting) {
+    free(call);
+    comm->functions->comm_abort(comm->nccl);
+  }
   comm->nccl = NULL;
 }
 
@@ -90,7 +105,8 @@ static void signal_abort(group *g)
 /* The others are told by who reads the error, once it is recorded: else theirs might come first. */
 static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
-  yk_err_set(err, YK_E_COMM, "NCCL %s: %s: %s", operation, ncclGetErrorString(result), ncclGetLastError(comm->nccl));
+  yk_err_set(err, YK_E_COMM, "NCCL %s: %s: %s", operation, comm->functions->get_error_string(result),
+             comm->functions->get_last_error(comm->nccl));
   yk_cuda_device_blame(comm->base.dev, YK_E_COMM, err);
   comm->has_failed = true;
   return give_up(comm, NULL);
@@ -101,7 +117,7 @@ static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operati
 {
   while (result == ncclInProgress) {
     YK_TRY(yk_cuda_device_ask_watch(comm->base.dev, err));
-    ncclResult_t asked = ncclCommGetAsyncError(comm->nccl, &result);
+    ncclResult_t asked = comm->functions->comm_get_async_error(comm->nccl, &result);
     if (asked != ncclSuccess) result = asked;
   }
   return result == ncclSuccess ? YK_OK : fail(comm, result, operation, err);
@@ -121,7 +137,7 @@ yk_status yk_comm_nccl_check(yk_comm *base, yk_err *err)
   if (!comm->nccl || ++comm->n_watches < WATCHES_PER_QUERY) return YK_OK;
   ncclResult_t result = ncclSuccess;
   comm->n_watches = 0;
-  ncclResult_t asked = ncclCommGetAsyncError(comm->nccl, &result);
+  ncclResult_t asked = comm->functions->comm_get_async_error(comm->nccl, &result);
   if (asked != ncclSuccess) result = asked;
   return result == ncclSuccess || result == ncclInProgress ? YK_OK : fail(comm, result, "operation", err);
 }
@@ -151,7 +167,8 @@ static yk_status nccl_all_reduce_sum(yk_comm *base, void *data, int64_t count, y
   nccl_comm *comm = (nccl_comm *)base;
   YK_TRY(enter(comm, err));
   if (base->n_ranks == 1 || count == 0) return YK_OK;
-  ncclResult_t result = ncclAllReduce(data, data, (size_t)count, type_of(dtype), ncclSum, comm->nccl, comm->stream);
+  ncclResult_t result =
+      comm->functions->all_reduce(data, data, (size_t)count, type_of(dtype), ncclSum, comm->nccl, comm->stream);
   return taken(comm, result, "all-reduce", err);
 }
 
@@ -173,10 +190,11 @@ static yk_status nccl_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *ar
 
 static ncclResult_t receive_all(nccl_comm *comm, char *data, int64_t n_bytes)
 {
-  ncclResult_t result = ncclGroupStart();
+  const yk_nccl_functions *nccl = comm->functions;
+  ncclResult_t result = nccl->group_start();
   for (int rank = 1; rank < comm->base.n_ranks && result == ncclSuccess; rank++)
-    result = ncclRecv(data + rank * n_bytes, (size_t)n_bytes, ncclInt8, rank, comm->nccl, comm->stream);
-  ncclResult_t ended = ncclGroupEnd();
+    result = nccl->recv(data + rank * n_bytes, (size_t)n_bytes, ncclInt8, rank, comm->nccl, comm->stream);
+  ncclResult_t ended = nccl->group_end();
   return result == ncclSuccess ? ended : result;
 }
 
@@ -186,7 +204,7 @@ static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
   YK_TRY(enter(comm, err));
   if (n_bytes == 0 || base->n_ranks == 1) return YK_OK;
   if (base->rank == 0) return taken(comm, receive_all(comm, data, n_bytes), "receive", err);
-  return taken(comm, ncclSend(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
+  return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
 }
 
 static yk_status nccl_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
@@ -194,8 +212,8 @@ static yk_status nccl_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_e
   nccl_comm *comm = (nccl_comm *)base;
   YK_TRY(enter(comm, err));
   if (base->n_ranks == 1 || n_bytes == 0) return YK_OK;
-  return taken(comm, ncclBroadcast(data, data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "broadcast",
-               err);
+  return taken(comm, comm->functions->broadcast(data, data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream),
+               "broadcast", err);
 }
 
 static yk_status nccl_barrier(yk_comm *base, yk_err *err)
@@ -256,32 +274,32 @@ static void nccl_destroy(yk_comm *base)
   free(comm);
 }
 
-static ncclResult_t begin_connecting(yk_comm *const *ends, int n_ranks, yk_err *err)
+static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_ranks, yk_err *err)
 {
   ncclUniqueId id;
-  ncclResult_t result = ncclGetUniqueId(&id);
-  if (result == ncclSuccess) result = ncclGroupStart();
+  ncclResult_t result = nccl->get_unique_id(&id);
+  if (result == ncclSuccess) result = nccl->group_start();
   if (result != ncclSuccess) return result;
   for (int rank = 0; rank < n_ranks && result == ncclSuccess; rank++) {
     nccl_comm *comm = (nccl_comm *)ends[rank];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (yk_cuda_device_activate(comm->base.dev, err) != YK_OK) result = ncclUnhandledCudaError;
-    if (result == ncclSuccess) result = ncclCommInitRankConfig(&comm->nccl, n_ranks, id, rank, &config);
+    if (result == ncclSuccess) result = nccl->comm_init_rank_config(&comm->nccl, n_ranks, id, rank, &config);
     if (result == ncclInProgress) result = ncclSuccess;
   }
-  ncclResult_t ended = ncclGroupEnd();
+  ncclResult_t ended = nccl->group_end();
   return result != ncclSuccess ? result : ended == ncclInProgress ? ncclSuccess : ended;
 }
 
 /* One thread connects all ends at once, and gives up after a while. */
-static yk_status connect_ends(yk_comm *const *ends, int n_ranks, yk_err *err)
+static yk_status connect_ends(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_ranks, yk_err *err)
 {
   int64_t start_ns = yk_clock_now_ns();
-  ncclResult_t result = begin_connecting(ends, n_ranks, err);
+  ncclResult_t result = begin_connecting(nccl, ends, n_ranks, err);
   for (int rank = 0; rank < n_ranks && result == ncclSuccess;) {
     nccl_comm *comm = (nccl_comm *)ends[rank];
-    ncclResult_t asked = ncclCommGetAsyncError(comm->nccl, &result);
+    ncclResult_t asked = nccl->comm_get_async_error(comm->nccl, &result);
     if (asked != ncclSuccess) result = asked;
     if (result == ncclSuccess) rank++;
     if (result != ncclInProgress) continue;
@@ -290,8 +308,8 @@ static yk_status connect_ends(yk_comm *const *ends, int n_ranks, yk_err *err)
       return yk_err_set(err, YK_E_TIMEOUT, "NCCL did not connect %d GPUs within %d s", n_ranks, CREATE_TIMEOUT_S);
   }
   if (result == ncclSuccess) return YK_OK;
-  return yk_err_set(err, YK_E_COMM, "NCCL cannot connect %d GPUs: %s: %s", n_ranks, ncclGetErrorString(result),
-                    ncclGetLastError(NULL));
+  return yk_err_set(err, YK_E_COMM, "NCCL cannot connect %d GPUs: %s: %s", n_ranks, nccl->get_error_string(result),
+                    nccl->get_last_error(NULL));
 }
 
 static group *group_new(int n_ranks)
@@ -319,6 +337,7 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
   if (!comm) return NULL;
   comm->base = (yk_comm){.ops = &ops, .dev = dev, .rank = rank, .n_ranks = g->n_ranks};
   comm->group = g;
+  comm->functions = &g->functions;
   comm->stream = yk_cuda_device_stream(dev);
   g->n_ends++;
   yk_cuda_device_set_watch(dev, watch, comm);
@@ -331,13 +350,13 @@ yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out
     return yk_err_set(err, YK_E_INVAL, "number of ranks: expected 1 to %d, found %d", YK_MAX_RANKS, n_ranks);
   group *g = group_new(n_ranks);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  yk_status status = YK_OK;
+  yk_status status = n_ranks > 1 ? yk_nccl_load(&g->functions, err) : YK_OK;
   yk_comm *ends[YK_MAX_RANKS] = {0};
   for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
     ends[rank] = (yk_comm *)end_new(g, devs[rank], rank);
     if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
-  if (status == YK_OK && n_ranks > 1) status = connect_ends(ends, n_ranks, err);
+  if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, ends, n_ranks, err);
   for (int rank = 0; rank < n_ranks; rank++) {
     if (status == YK_OK)
       out[rank] = ends[rank];

@@ -7,8 +7,9 @@
 /* yk_comm_nccl_create - ends for n_ranks CUDA devices of this process, one GPU each.
  *   devs [n_ranks], not owned; each device's waits watch its end, so that an abort releases them. out [n_ranks]; destroy
  *   each end once, before its device.
- *   One rank needs no transport and makes no NCCL call.
- *   Errors: YK_E_INVAL (ranks), YK_E_NOMEM, YK_E_COMM (NCCL's own words), YK_E_TIMEOUT when NCCL does not come up.
+ *   One rank needs no transport, and no libnccl.
+ *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, in the loader's words), YK_E_NOMEM, YK_E_COMM (NCCL's own
+ *   words), YK_E_TIMEOUT when NCCL does not come up.
  *   NCCL_NVLS_ENABLE is set to 0 before main: NVLink multicast stays off.                                            */
 yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
 

@@ -17,11 +17,19 @@ for root in {*sys.path, *site.getsitepackages()}:
 PYTHON
 }
 
-if ldd "$bin/yoke" | grep -q 'not found'; then
+# The libraries that the program needs to start, and those that it loads for GPUs: libcublas.so.13, libnccl.so.2.
+finds_libraries() {
+  # shellcheck disable=SC2046 # a word for each library
+  ! ldd "$bin/yoke" | grep 'not found' &&
+    python3 -c 'import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]' \
+      $(grep -aoE 'lib(cublas|nccl)\.so\.[0-9]+' "$bin/yoke" | sort -u)
+}
+
+if ! finds_libraries >/dev/null 2>&1; then
   LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(cuda_folders | grep . | paste -sd: -)
   export LD_LIBRARY_PATH
 fi
-if ldd "$bin/yoke" | grep 'not found'; then
+if ! finds_libraries; then
   echo "libraries are missing: set LD_LIBRARY_PATH to where CUDA and NCCL are" >&2
   exit 1
 fi

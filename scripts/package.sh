@@ -10,7 +10,8 @@ Usage: scripts/package.sh [BUILD_DIR [OUT]]
 Packs the program, its GPU tests with their data, and the shared libraries that a bare machine lacks, from BUILD_DIR
 (build/release) into OUT (BUILD_DIR/yoke.tar.xz; .tar.gz also, which is ten times as large: gzip does not see that the
 programs hold the same kernels). The programs find the libraries beside themselves ($ORIGIN/../lib).
-Not packed: the C library and the compilers' runtime, the GPU driver, CUDA and NCCL, which the machine must have.
+Not packed: the C library and the compilers' runtime, which the machine must have; the GPU driver, cuBLAS and NCCL,
+without which the program runs on CPU ranks.
 
 On that machine: tar xf yoke.tar.xz && yoke/scripts/gpu_tests.sh
 Without xz there: python3 -m tarfile -e yoke.tar.xz
@@ -40,7 +41,7 @@ for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
 done
 strip --strip-debug "$root"/bin/*
 
-# What the machine has of its own: libc and its parts, the compilers' runtime, driver, CUDA, NCCL.
+# What the machine has of its own: libc and its parts, the compilers' runtime; driver, CUDA and NCCL, which bench needs.
 own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]'
 ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi

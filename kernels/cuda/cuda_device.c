@@ -252,8 +252,8 @@ static void destroy(yk_device *dev)
   cudaSetDevice(cuda->ordinal);
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda);
-  if (cuda->cublas) cublasDestroy(cuda->cublas);
-  void *const buffers[] = {cuda->cublas_workspace, cuda->attention_workspace, cuda->product_workspace.ptr,
+  yk_cuda_blas_destroy(cuda->blas);
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->product_workspace.ptr,
                            cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(&cuda->staging);
@@ -311,19 +311,10 @@ static yk_status check_arguments(int ordinal, yk_dtype dtype, const yk_device_li
   return YK_OK;
 }
 
-static yk_status create_cublas(yk_cuda_device *cuda, yk_err *err)
+static yk_status create_blas(yk_cuda_device *cuda, yk_err *err)
 {
-  YK_TRY(yk_cuda_alloc(&cuda->base, YK_CUDA_CUBLAS_BYTES, &cuda->cublas_workspace, err));
-  cublasStatus_t status = cublasCreate(&cuda->cublas);
-  if (status == CUBLAS_STATUS_SUCCESS) status = cublasSetStream(cuda->cublas, cuda->stream);
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, YK_CUDA_CUBLAS_BYTES);
-  /* Sums that a product splits over K are added in float32 too. */
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = cublasSetMathMode(cuda->cublas,
-                               (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
-  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
-  return yk_err_set(err, YK_E_DEVICE, "GPU %d: cuBLAS: %s", cuda->ordinal, cublasGetStatusString(status));
+  YK_TRY(yk_cuda_alloc(&cuda->base, YK_CUDA_CUBLAS_BYTES, &cuda->blas_workspace, err));
+  return yk_cuda_blame(cuda, yk_cuda_blas_create(cuda->stream, cuda->blas_workspace, &cuda->blas, err), err);
 }
 
 static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
@@ -334,7 +325,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err), err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
-  YK_TRY(create_cublas(cuda, err));
+  YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->w4a16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->attention_workspace, err));
   YK_TRY(yk_cuda_blame(cuda, yk_cuda_attention_init(&cuda->attention, cuda->attention_workspace, err), err));

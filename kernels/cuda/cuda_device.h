@@ -27,8 +27,9 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
 
 /* yk_cuda_device_create - open GPU `ordinal` with one stream and every buffer that its operations need.
  *   dtype: YK_F16 or YK_BF16.
- *   Errors: YK_E_UNSUPPORTED (float32, a GPU below compute capability 8.0), YK_E_INVAL (ordinal, limits), YK_E_CAPACITY,
- *   YK_E_NOMEM, YK_E_DEVICE; the last also when an earlier failure has poisoned the process, and says so.             */
+ *   Errors: YK_E_UNSUPPORTED (float32, a GPU below compute capability 8.0, no libcublas, in the loader's words),
+ *   YK_E_INVAL (ordinal, limits), YK_E_CAPACITY, YK_E_NOMEM, YK_E_DEVICE; the last also when an earlier failure has
+ *   poisoned the process, and says so. */
 yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
                                 yk_err *err);
 

@@ -2,10 +2,10 @@
 #ifndef YK_KERNELS_CUDA_CUDA_INTERNAL_H
 #define YK_KERNELS_CUDA_CUDA_INTERNAL_H
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/cuda_blas.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_layout.h"
 #include "kernels/cuda/w4a16.h"
@@ -59,11 +59,11 @@ typedef struct yk_cuda_device {
   cudaStream_t stream;
   cudaEvent_t drained; /* recorded to wait for the stream */
   yk_cuda_staging staging;
-  cublasHandle_t cublas;
+  yk_cuda_blas *blas;
   yk_w4a16_gpu w4a16;
   yk_cuda_attention attention;
   yk_cuda_sampler sampler;
-  void *cublas_workspace, *attention_workspace;
+  void *blas_workspace, *attention_workspace;
   yk_cuda_buffer product_workspace; /* of the W4A16 products: zeroed once, left ready by each */
   bool product_turn;                /* of the next */
   yk_cuda_buffer scratch;           /* outputs of a product on their way to y */

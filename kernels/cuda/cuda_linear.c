@@ -233,26 +233,26 @@ static yk_status multiply_packed(yk_cuda_device *cuda, const yk_linear *linear, 
       "placing a product", err);
 }
 
-/* y [n_rows, n] of stride y_stride and type y_dtype = x W^T. cuBLAS sees the transposes: columns are rows. */
+/* y [n_rows, n] of stride y_stride and type y_dtype = x W^T. */
 static yk_status gemm(yk_cuda_device *cuda, const product *p, const void *weights, const block *b, yk_dtype y_dtype,
                       yk_err *err)
 {
-  const float one = 1.0f, zero = 0.0f;
   size_t y_bytes = yk_dtype_bytes(y_dtype);
   if (p->k == 0)
     return yk_cuda_check(cuda,
                          cudaMemset2DAsync(b->y, (size_t)b->y_stride * y_bytes, 0, (size_t)p->n * y_bytes,
                                            (size_t)b->n_rows, cuda->stream),
                          "zeroing a product", err);
-  cudaDataType act = cuda->base.dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
-  cublasStatus_t status =
-      cublasGemmEx(cuda->cublas, CUBLAS_OP_T, CUBLAS_OP_N, (int)p->n, (int)b->n_rows, (int)p->k, &one, weights, act,
-                   (int)p->k, b->x, act, (int)p->k, &zero, b->y, y_dtype == YK_F32 ? CUDA_R_32F : act, (int)b->y_stride,
-                   CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
-  yk_err_set(err, YK_E_DEVICE, "product of %lld x %lld x %lld: %s", (long long)b->n_rows, (long long)p->k,
-             (long long)p->n, cublasGetStatusString(status));
-  return yk_cuda_blame(cuda, YK_E_DEVICE, err);
+  yk_cuda_blas_product call = {.x = b->x,
+                               .w = weights,
+                               .y = b->y,
+                               .m = b->n_rows,
+                               .n = p->n,
+                               .k = p->k,
+                               .y_stride = b->y_stride,
+                               .dtype = cuda->base.dtype,
+                               .y_dtype = y_dtype};
+  return yk_cuda_blame(cuda, yk_cuda_blas_multiply(cuda->blas, &call, err), err);
 }
 
 static yk_status multiply_plain(yk_cuda_device *cuda, const yk_linear *linear, const product *p, const block *b,

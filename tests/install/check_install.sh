@@ -18,6 +18,10 @@ cc -std=c99 $(pkg-config --cflags yoke) "$source/tests/install/example.c" $(pkg-
 extra=$(nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | grep -v '^yk_' || true)
 [ -z "$extra" ] || { echo "check_install: unexpected names in libyoke.so: $extra"; exit 1; }
 
+# cuBLAS and NCCL are loaded when GPUs are used.
+needed=$(readelf -d "$libdir/../libyoke.so" "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
+[ -z "$needed" ] || { echo "check_install: libraries that CPU ranks do not need: $needed"; exit 1; }
+
 export LD_LIBRARY_PATH=$libdir/..
 for program in "$work/build/example" "$work/build/example_cpp" "$work/example_pc"; do
   found=$("$program" "$source/tests/models/demo" "348+275=")

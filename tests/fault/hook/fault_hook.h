@@ -17,7 +17,8 @@
  * YOKE_FAULT_SUMS=nccl has GPUs sum over NCCL whatever the size.
  *
  * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create,
- * yk_p2p_options_for and ncclSend; the library itself knows nothing of it. Ranks are counted as their devices are created. */
+ * yk_p2p_options_for and yk_nccl_load; the library itself knows nothing of it. Ranks are counted as their devices are
+ * created. */
 #ifndef TESTS_FAULT_HOOK_FAULT_HOOK_H
 #define TESTS_FAULT_HOOK_FAULT_HOOK_H
 

@@ -1,25 +1,32 @@
 #include "fault/hook/nccl_faults.h"
 
-#include <nccl.h>
 #include <stdbool.h>
 
 #include "kernels/device.h"
+#include "parallel/nccl_functions.h"
 
 static _Thread_local bool goes_astray;
+static __typeof__(ncclSend) *real_send; /* set before ranks exist that send */
 
 void nccl_fault_bad_peer(void)
 {
   goes_astray = true;
 }
 
-ncclResult_t __real_ncclSend(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                             cudaStream_t stream);
-ncclResult_t __wrap_ncclSend(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                             cudaStream_t stream);
-ncclResult_t __wrap_ncclSend(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                             cudaStream_t stream)
+static ncclResult_t send(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                         cudaStream_t stream)
 {
   if (goes_astray) peer = YK_MAX_RANKS;
   goes_astray = false;
-  return __real_ncclSend(src, count, type, peer, comm, stream);
+  return real_send(src, count, type, peer, comm, stream);
+}
+
+yk_status __real_yk_nccl_load(yk_nccl_functions *table, yk_err *err);
+yk_status __wrap_yk_nccl_load(yk_nccl_functions *table, yk_err *err);
+yk_status __wrap_yk_nccl_load(yk_nccl_functions *table, yk_err *err)
+{
+  YK_TRY(__real_yk_nccl_load(table, err));
+  real_send = table->send;
+  table->send = send;
+  return YK_OK;
 }

@@ -1,8 +1,8 @@
-/* nccl_faults.h - has NCCL itself refuse: programs are linked with --wrap for ncclSend. */
+/* nccl_faults.h - has NCCL itself refuse: programs are linked with --wrap for yk_nccl_load. */
 #ifndef TESTS_FAULT_HOOK_NCCL_FAULTS_H
 #define TESTS_FAULT_HOOK_NCCL_FAULTS_H
 
-/* nccl_fault_bad_peer - the calling thread's next ncclSend goes to a rank that is not there. */
+/* nccl_fault_bad_peer - the calling thread's next send goes to a rank that is not there. */
 void nccl_fault_bad_peer(void);
 
 #endif

@@ -1,0 +1,84 @@
+#include "kernels/cuda/cuda_blas.h"
+
+#include <cublas_v2.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/library.h"
+
+#define LIBRARY "libcublas.so." YK_LIBRARY_STRING(CUBLAS_VER_MAJOR)
+
+/* F(member, function of cublas_v2.h) */
+#define FUNCTIONS(F)                                                                                                   \
+  F(create, cublasCreate)                                                                                              \
+  F(destroy, cublasDestroy)                                                                                            \
+  F(set_stream, cublasSetStream)                                                                                       \
+  F(set_workspace, cublasSetWorkspace)                                                                                 \
+  F(set_math_mode, cublasSetMathMode)                                                                                  \
+  F(gemm_ex, cublasGemmEx)                                                                                             \
+  F(get_status_string, cublasGetStatusString)
+
+struct yk_cuda_blas {
+  cublasHandle_t handle;
+#define MEMBER(member, function) __typeof__(function) *member;
+  FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+static yk_status load(yk_cuda_blas *blas, yk_err *err)
+{
+#define SYMBOL(member, function) {YK_LIBRARY_STRING(function), offsetof(yk_cuda_blas, member)},
+  static const yk_library_symbol symbols[] = {FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+  yk_status status = yk_library_load(LIBRARY, symbols, sizeof symbols / sizeof *symbols, blas, err);
+  if (status != YK_OK) yk_err_prefix(err, "GPUs need cuBLAS");
+  return status;
+}
+
+static yk_status open_handle(yk_cuda_blas *blas, cudaStream_t stream, void *workspace, yk_err *err)
+{
+  cublasStatus_t status = blas->create(&blas->handle);
+  if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_stream(blas->handle, stream);
+  if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_workspace(blas->handle, workspace, YK_CUDA_CUBLAS_BYTES);
+  /* Sums that a product splits over K are added in float32 too. */
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = blas->set_math_mode(
+        blas->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "cuBLAS: %s", blas->get_status_string(status));
+}
+
+yk_status yk_cuda_blas_create(cudaStream_t stream, void *workspace, yk_cuda_blas **out, yk_err *err)
+{
+  yk_cuda_blas *blas = calloc(1, sizeof *blas);
+  if (!blas) return yk_err_set(err, YK_E_NOMEM, "no memory for cuBLAS's functions");
+  yk_status status = load(blas, err);
+  if (status == YK_OK) status = open_handle(blas, stream, workspace, err);
+  if (status != YK_OK) {
+    yk_cuda_blas_destroy(blas);
+    return status;
+  }
+  *out = blas;
+  return YK_OK;
+}
+
+void yk_cuda_blas_destroy(yk_cuda_blas *blas)
+{
+  if (!blas) return;
+  if (blas->handle) blas->destroy(blas->handle);
+  free(blas);
+}
+
+/* cuBLAS sees the transposes: its columns are our rows. */
+yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_product *p, yk_err *err)
+{
+  const float one = 1.0f, zero = 0.0f;
+  cudaDataType type = p->dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
+  cublasStatus_t status =
+      blas->gemm_ex(blas->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k, &one, p->w, type,
+                    (int)p->k, p->x, type, (int)p->k, &zero, p->y, p->y_dtype == YK_F32 ? CUDA_R_32F : type,
+                    (int)p->y_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "product of %lld x %lld x %lld: %s", (long long)p->m, (long long)p->k,
+                    (long long)p->n, blas->get_status_string(status));
+}

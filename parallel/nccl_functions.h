@@ -1,0 +1,35 @@
+/* nccl_functions.h - the functions of NCCL that ranks on GPUs use, from the library that is loaded when several ranks
+ * are connected: the program, and one rank, do without it. */
+#ifndef YK_PARALLEL_NCCL_FUNCTIONS_H
+#define YK_PARALLEL_NCCL_FUNCTIONS_H
+
+#include <nccl.h>
+
+#include "base/status.h"
+
+/* F(member, function of nccl.h) */
+#define YK_NCCL_FUNCTIONS(F)                                                                                           \
+  F(get_unique_id, ncclGetUniqueId)                                                                                    \
+  F(comm_init_rank_config, ncclCommInitRankConfig)                                                                     \
+  F(comm_abort, ncclCommAbort)                                                                                         \
+  F(comm_get_async_error, ncclCommGetAsyncError)                                                                       \
+  F(get_error_string, ncclGetErrorString)                                                                              \
+  F(get_last_error, ncclGetLastError)                                                                                  \
+  F(group_start, ncclGroupStart)                                                                                       \
+  F(group_end, ncclGroupEnd)                                                                                           \
+  F(all_reduce, ncclAllReduce)                                                                                         \
+  F(broadcast, ncclBroadcast)                                                                                          \
+  F(send, ncclSend)                                                                                                    \
+  F(recv, ncclRecv)
+
+typedef struct yk_nccl_functions {
+#define MEMBER(member, function) __typeof__(function) *member;
+  YK_NCCL_FUNCTIONS(MEMBER)
+#undef MEMBER
+} yk_nccl_functions;
+
+/* yk_nccl_load - fill the table from libnccl of the major version that this program was built with.
+ *   Errors: YK_E_UNSUPPORTED, naming the library and what the loader says. Thread: any.                              */
+yk_status yk_nccl_load(yk_nccl_functions *table, yk_err *err);
+
+#endif
