@@ -64,11 +64,14 @@ typedef struct yk_head_layout {
   int32_t q_head_first, kv_head_first;
 } yk_head_layout;
 
-/* embed: y[row] = table[token_ids[row]] * scale.   table act [vocab, hidden]; y act [n_tokens, hidden] */
+/* embed: y[row] = table[token_ids[row] - first_id] * scale, zeros where the table does not hold the id.
+ *   table act [n_ids, hidden] holds the ids first_id .. first_id + n_ids - 1; y act [n_tokens, hidden];
+ *   cleared act [n_tokens, hidden] or NULL: becomes zeros, for a sum of y over ranks to be added to. */
 typedef struct yk_embed_args {
-  void *y;
+  void *y, *cleared;
   const void *table;
   const int32_t *token_ids;
+  int32_t first_id, n_ids;
   int32_t n_tokens, hidden;
   float scale;
 } yk_embed_args;

@@ -34,8 +34,8 @@ typedef struct yk_linear_part {
   int64_t group_local; /* AWQ: rows of the local shard that share a scale, starting at k.begin; divides weight.group, or
                           is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
   bool use_bias;       /* add weight.bias[n] */
-  /* A plain weight that the device holds already, whole, as act [weight.n, weight.k] (an embedding that is lm_head too): a
-   * device may use it in place. It must outlive the layer; linear_bytes looks at is_resident alone.                  */
+  /* A plain weight whose rows n the device holds already, as act [n, weight.k] (an embedding that is lm_head too): a
+   * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
   bool is_resident;
   const void *resident;
 } yk_linear_part;

@@ -34,9 +34,15 @@ static void embed_rows(void *context, int thread, int64_t begin, int64_t end)
   const embed_context *c = context;
   const yk_embed_args *a = c->args;
   yk_dtype dtype = c->cpu->base.dtype;
+  size_t row_bytes = (size_t)a->hidden * yk_dtype_bytes(dtype);
   float chunk[CHUNK];
   for (int64_t row = begin; row < end; row++) {
-    int64_t source = (int64_t)a->token_ids[row] * a->hidden;
+    int64_t id = (int64_t)a->token_ids[row] - a->first_id, source = id * a->hidden;
+    if (a->cleared) memset(yk_cpu_at(dtype, a->cleared, row * a->hidden), 0, row_bytes);
+    if (id < 0 || id >= a->n_ids) {
+      memset(yk_cpu_at(dtype, a->y, row * a->hidden), 0, row_bytes);
+      continue;
+    }
     for (int32_t i = 0, n; i < a->hidden; i += n) {
       n = chunk_size(i, a->hidden);
       c->cpu->simd->to_f32(chunk, dtype, yk_cpu_at(dtype, a->table, source + i), (size_t)n);

@@ -37,7 +37,7 @@ static int64_t weight_bytes(const yk_cuda_product *p)
   return p->is_packed ? (int64_t)yk_w4a16_packed_bytes(&p->desc) : p->n * p->k * 2;
 }
 
-/* A layer that is one plain slice over all of k, and lies in rows of a matrix that the device holds. */
+/* A layer that is one plain slice over all of k whose rows the device holds. */
 static bool is_resident(const yk_linear_spec *spec)
 {
   const yk_linear_part *part = &spec->parts[0];
@@ -74,9 +74,8 @@ int64_t yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype,
   for (int i = 0; i < spec->n_parts; i++)
     add_part(spec, dtype, i, silu ? packs_both : can_pack(spec, &spec->parts[i]), products, n_products);
   if (*n_products == 1 && is_resident(spec)) {
-    const yk_linear_part *part = &spec->parts[0];
     products[0].is_resident = true;
-    products[0].resident = (const char *)part->resident + part->n.begin * part->weight.k * 2;
+    products[0].resident = spec->parts[0].resident;
   }
   int64_t end = 0;
   for (int i = 0; i < *n_products; i++) {

@@ -20,16 +20,18 @@ int row_threads(int32_t n)
 
 /* ---- Embedding ------------------------------------------------------------------------------------------------------ */
 
-template <typename T, int N>
-__global__ void embed_kernel(T *y, const T *table, const int32_t *token_ids, int32_t hidden, float scale)
+template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
 {
   using V = vec<T, N>;
-  const int64_t row = blockIdx.x, n = hidden / N;
-  const V *from = reinterpret_cast<const V *>(table) + token_ids[row] * n;
-  V *to = reinterpret_cast<V *>(y) + row * n;
+  const int64_t row = blockIdx.x, n = p.hidden / N, id = static_cast<int64_t>(p.token_ids[row]) - p.first_id;
+  const bool is_here = id >= 0 && id < p.n_ids;
+  const V *from = static_cast<const V *>(p.table) + id * n;
+  V *to = static_cast<V *>(p.y) + row * n, *cleared = static_cast<V *>(p.cleared) + row * n;
   for (int32_t i = threadIdx.x; i < n; i += blockDim.x) {
-    V v = from[i];
-    for (int j = 0; j < N; j++) v.at[j] = from_float<T>(to_float(v.at[j]) * scale);
+    V v = {};
+    if (p.cleared) cleared[i] = v;
+    if (is_here) v = from[i];
+    for (int j = 0; j < N; j++) v.at[j] = from_float<T>(to_float(v.at[j]) * p.scale);
     to[i] = v;
   }
 }
@@ -232,17 +234,14 @@ template <typename V> __global__ void gather_kernel(V *y, const V *x, const int3
 extern "C" cudaError_t yk_cuda_launch_embed(yk_dtype dtype, const yk_embed_args *args, cudaStream_t stream)
 {
   if (args->n_tokens == 0) return cudaSuccess;
-  const bool is_wide = args->hidden % WIDE == 0 && is_aligned(args->y, 16) && is_aligned(args->table, 16);
+  const bool is_wide = args->hidden % WIDE == 0 && is_aligned(args->y, 16) && is_aligned(args->cleared, 16) &&
+                       is_aligned(args->table, 16);
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    T *y = static_cast<T *>(args->y);
-    const T *table = static_cast<const T *>(args->table);
     if (is_wide)
-      embed_kernel<T, WIDE><<<args->n_tokens, row_threads(args->hidden / WIDE), 0, stream>>>(y, table, args->token_ids,
-                                                                                             args->hidden, args->scale);
+      embed_kernel<T, WIDE><<<args->n_tokens, row_threads(args->hidden / WIDE), 0, stream>>>(*args);
     else
-      embed_kernel<T, 1><<<args->n_tokens, row_threads(args->hidden), 0, stream>>>(y, table, args->token_ids,
-                                                                                   args->hidden, args->scale);
+      embed_kernel<T, 1><<<args->n_tokens, row_threads(args->hidden), 0, stream>>>(*args);
     return cudaGetLastError();
   });
 }

@@ -35,8 +35,8 @@ static yk_status linear(yk_model *m, const yk_linear *weights, const void *x, vo
   return m->dev->ops->linear_forward(m->dev, weights, &args, err);
 }
 
-/* residual += residual_scale * sum over ranks of partial, then the norm that the next product reads. */
-static yk_status sum_add_norm(yk_model *m, const void *norm_w, int32_t n_tokens, yk_err *err)
+/* residual += scale * sum over ranks of partial, then the norm that the next product reads. */
+static yk_status sum_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
 {
   yk_sum_add_norm_args args = {.partial = m->act.partial,
                                .residual = m->act.residual,
@@ -44,7 +44,7 @@ static yk_status sum_add_norm(yk_model *m, const void *norm_w, int32_t n_tokens,
                                .w = norm_w,
                                .n_rows = n_tokens,
                                .hidden = m->hidden,
-                               .alpha = m->residual_scale,
+                               .alpha = scale,
                                .eps = m->eps};
   return m->comm->ops->sum_add_norm(m->comm, &args, err);
 }
@@ -88,29 +88,29 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
   RUN(i, "rotary embedding", rotate_and_cache(m, layer, batch, err));
   RUN(i, "attention", attend(m, layer, batch, err));
   RUN(i, "o_proj", linear(m, layer->o, a->attended, a->partial, m->hidden, n, err));
-  RUN(i, "sum after o_proj", sum_add_norm(m, layer->post_norm_w, n, err));
+  RUN(i, "sum after o_proj", sum_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
   RUN(i, "gate_up_proj", linear(m, layer->gate_up, a->normed, a->ffn, m->ffn_local, n, err));
   RUN(i, "down_proj", linear(m, layer->down, a->ffn, a->partial, m->hidden, n, err));
-  RUN(i, "sum after down_proj", sum_add_norm(m, next_norm_w, n, err));
+  RUN(i, "sum after down_proj", sum_add_norm(m, m->residual_scale, next_norm_w, n, err));
   return YK_OK;
 }
 
+/* A row of the embedding is one rank's, and zeros on the others: the sum is exact, and alike on any number of ranks (a
+ * zero comes out of it as plus zero on one rank too). */
 static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
 {
-  yk_embed_args args = {.y = m->act.residual,
+  int32_t first_id = m->shard_first[m->comm->rank];
+  yk_embed_args args = {.y = m->act.partial,
+                        .cleared = m->act.residual,
                         .table = m->embedding,
                         .token_ids = batch->token_ids,
+                        .first_id = first_id,
+                        .n_ids = m->shard_first[m->comm->rank + 1] - first_id,
                         .n_tokens = batch->n_tokens,
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
   RUN(-1, "embedding", m->dev->ops->embed(m->dev, &args, err));
-  yk_rms_norm_args norm = {.y = m->act.normed,
-                           .x = m->act.residual,
-                           .w = m->layers[0].input_norm_w,
-                           .n_rows = batch->n_tokens,
-                           .hidden = m->hidden,
-                           .eps = m->eps};
-  RUN(0, "input norm", m->dev->ops->rms_norm(m->dev, &norm, err));
+  RUN(-1, "sum after embedding", sum_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, err));
   return YK_OK;
 }
 

@@ -61,7 +61,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
   int64_t act = (int64_t)yk_dtype_bytes(dev->dtype);
   int64_t norms =
       (2 * (int64_t)c->n_layers + 1) * c->hidden_size + (c->qk_norm ? 2 * (int64_t)c->n_layers * c->head_dim : 0);
-  int64_t weights = (norms + (int64_t)c->vocab_size * c->hidden_size) * act;
+  int64_t weights = (norms + yk_range_size(share.vocab) * c->hidden_size) * act;
   yk_linear_spec head;
   YK_TRY(yk_lm_head_spec_make(checkpoint, &share, limits, &head, err));
   weights += dev->linear_bytes(&head);
@@ -151,12 +151,14 @@ static yk_status load_embedding(const builder *b, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_view view;
-  int64_t n = (int64_t)b->config->vocab_size * b->config->hidden_size;
+  int64_t hidden = b->config->hidden_size, n = yk_range_size(b->share.vocab) * hidden;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(b->m->dev->dtype);
+  if (n == 0) return YK_OK;
   yk_weight_name(b->config->family, YK_ROLE_EMBEDDING, 0, name);
-  YK_TRY(yk_checkpoint_matrix(b->checkpoint, name, b->config->vocab_size, b->config->hidden_size, &view, err));
+  YK_TRY(yk_checkpoint_matrix(b->checkpoint, name, b->config->vocab_size, hidden, &view, err));
+  const char *first = (const char *)view.plain + (size_t)(b->share.vocab.begin * hidden) * yk_dtype_bytes(view.dtype);
   YK_TRY(alloc(b, n_bytes, &b->m->embedding, err));
-  YK_TRY(upload_converted(b, b->m->embedding, view.dtype, view.plain, n, 1, err));
+  YK_TRY(upload_converted(b, b->m->embedding, view.dtype, first, n, 1, err));
   report(b, (int64_t)n_bytes);
   return YK_OK;
 }

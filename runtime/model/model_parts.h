@@ -23,7 +23,7 @@ typedef struct yk_activations {
   void *normed;   /* act [hidden] */
   void *qkv;      /* act [(n_q + 2 n_kv) * head_dim] */
   void *attended; /* act [n_q * head_dim] */
-  void *partial;  /* act [hidden]: o and down before their sum over ranks */
+  void *partial;  /* act [hidden]: embedding, o and down before their sum over ranks */
   void *ffn;      /* act [ffn_local] */
   void *wanted;   /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;  /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
@@ -38,7 +38,7 @@ struct yk_model {
   float eps, embed_scale, residual_scale, attention_scale;
   int32_t shard_stride;                  /* columns of one rank's logits row: the widest shard */
   int32_t shard_first[YK_MAX_RANKS + 1]; /* vocabulary ids of each rank's shard */
-  void *embedding;                       /* act [vocab, hidden] */
+  void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL where there are none */
   void *final_norm_w;
   yk_linear *lm_head;
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "parallel/shard.h"
 
 /* What ranks bring: a prime number of elements, repeated, so that what lies a row or a packet too far differs. */
 enum { PERIOD = 65521, RESIDUAL = YK_MAX_RANKS, WEIGHT, N_SOURCES };
@@ -201,6 +202,88 @@ static void abort_body(rank_case *c)
   }
   c->status = c->comm->ops->barrier(c->comm, NULL);
   if (c->comm->ops->barrier(c->comm, NULL) == YK_OK) c->mismatches++; /* it stays aborted */
+}
+
+/* ---- An embedding that is cut over the ranks ---- */
+
+enum { VOCAB = 131, VOCAB_UNIT = 8 };
+
+static int32_t token_of_row(int32_t row)
+{
+  return (row * 37 + VOCAB - 1) % VOCAB;
+}
+
+/* Element i of the whole table: minus zeros among others. */
+static float table_value(const rank_case *c, size_t i)
+{
+  return i % 7 == 0 ? -0.0f : c->values->rounded[RESIDUAL][i % PERIOD];
+}
+
+/* The rows of the rank's ids, and the ids that are asked for. */
+static void *make_table(rank_case *c, yk_range ids)
+{
+  yk_device *dev = c->comm->dev;
+  size_t first = (size_t)(ids.begin * c->hidden), n = (size_t)(yk_range_size(ids) * c->hidden);
+  void *table = NULL;
+  char *host = malloc(n * yk_dtype_bytes(c->dtype) + 1);
+  for (size_t i = 0; i < n; i++) yk_dtype_store(c->dtype, host, i, table_value(c, first + i));
+  if (dev->ops->alloc(dev, n * yk_dtype_bytes(c->dtype), &table, NULL) != YK_OK ||
+      dev->ops->upload(dev, table, host, n * yk_dtype_bytes(c->dtype), NULL) != YK_OK)
+    c->mismatches++;
+  free(host);
+  return table;
+}
+
+static void *make_ids(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n_bytes = (size_t)c->n_rows * sizeof(int32_t);
+  void *ids = NULL;
+  int32_t *host = malloc(n_bytes);
+  for (int32_t row = 0; row < c->n_rows; row++) host[row] = token_of_row(row);
+  if (dev->ops->alloc(dev, n_bytes, &ids, NULL) != YK_OK || dev->ops->upload(dev, ids, host, n_bytes, NULL) != YK_OK)
+    c->mismatches++;
+  free(host);
+  return ids;
+}
+
+/* Bit for bit as one table gives it, but that a zero is plus zero. */
+static void check_embedding(rank_case *c, float scale)
+{
+  size_t hidden = (size_t)c->hidden, bytes = yk_dtype_bytes(c->dtype);
+  for (size_t i = 0; i < (size_t)c->n_rows * hidden; i++) {
+    float expected[1], value = table_value(c, (size_t)token_of_row((int32_t)(i / hidden)) * hidden + i % hidden);
+    yk_dtype_store(c->dtype, expected, 0, value == 0 ? 0 : value * scale);
+    if (memcmp((char *)c->result + i * bytes, expected, bytes) != 0) c->mismatches++;
+  }
+}
+
+/* Partial and residual hold something else before. */
+static void embedding_body(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden;
+  yk_range shard = yk_shard_range(VOCAB, VOCAB_UNIT, c->comm->rank, c->comm->n_ranks);
+  void *table = make_table(c, shard), *ids = make_ids(c), *w = device_array(c, WEIGHT, (size_t)c->hidden);
+  void *partial = device_array(c, c->comm->rank, n), *residual = device_array(c, RESIDUAL, n);
+  void *y = device_array(c, WEIGHT, n);
+  yk_embed_args embed = {.y = partial,
+                         .cleared = residual,
+                         .table = table,
+                         .token_ids = ids,
+                         .first_id = (int32_t)shard.begin,
+                         .n_ids = (int32_t)yk_range_size(shard),
+                         .n_tokens = c->n_rows,
+                         .hidden = c->hidden,
+                         .scale = 0.3f};
+  yk_sum_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f};
+  meet(c);
+  c->status = dev->ops->embed(dev, &embed, NULL);
+  if (c->status == YK_OK) c->status = c->comm->ops->sum_add_norm(c->comm, &sum, NULL);
+  keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
+  check_embedding(c, embed.scale);
+  void *const arrays[] = {table, ids, w, partial, residual, y};
+  for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
 }
 
 /* ---- Sums in a row, one by one and recorded ---- */
@@ -461,6 +544,7 @@ static void all_operations(void **state)
     bool takes_large; /* sums may go another way when large */
   } operations[] = {{"all_reduce_sum", all_reduce_body, true},
                     {"sum_add_norm", sum_add_norm_body, true},
+                    {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"broadcast", broadcast_body, false}};
   const whole_test *test = *state;

@@ -50,6 +50,14 @@ class Plan(harness.Case):
         self.assertGreater(largest[0], largest[1])
         self.assertGreater(largest[1], largest[3])
 
+    def test_the_embedding_is_cut(self):
+        """Two ranks hold little more than one, which is less than another embedding."""
+        with open(os.path.join(MODEL, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        one, two = (sum(rank["weight_bytes"] for rank in self.plan("--tp", n, "--dtype", "float32")[0]["ranks"])
+                    for n in (1, 2))
+        self.assertLess(two - one, config["vocab_size"] * config["hidden_size"] * 4 / 2)
+
     def test_idle_ranks_are_named(self):
         self.assertIn("no attention head", self.plan("--tp", 7, model=GROUP_CUT)[0]["reason"])
 

@@ -158,8 +158,9 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
                                          .use_bias = part->use_bias};
   }
   if (shape->is_resident) {
-    run.resident = op_array_new(dev, dev->dtype, (size_t)(shape->parts[0].n * shape->parts[0].k));
-    memcpy(run.resident.values, run.weights[0].plain, run.resident.n * sizeof(double));
+    const linear_part_case *part = &shape->parts[0];
+    run.resident = op_array_new(dev, dev->dtype, (size_t)(yk_range_size(part->n_slice) * part->k));
+    memcpy(run.resident.values, run.weights[0].plain + part->n_slice.begin * part->k, run.resident.n * sizeof(double));
     op_array_send(dev, &run.resident);
     run.spec.parts[0].is_resident = true;
     run.spec.parts[0].resident = run.resident.dev;

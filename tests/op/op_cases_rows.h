@@ -15,39 +15,73 @@ static inline void expect_below(const op_target *target, const char *op, yk_dtyp
              hidden, error, tolerance);
 }
 
-/* embed: one rounding. gather_rows: none. */
-static inline void check_embed_and_gather(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden)
+enum { OP_VOCAB = 37 };
+
+/* A table of the ids first_id .. first_id + n_ids - 1: rows of others, and cleared, become zeros. One rounding. */
+static inline void check_embed(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden, int32_t first_id,
+                               int32_t n_ids)
 {
-  enum { VOCAB = 37 };
-  op_random random = {.seed = (uint32_t)(hidden * 100 + rows)};
-  yk_device *dev = op_device_new(target, dtype, 3, VOCAB);
-  op_array table = op_array_random(dev, dtype, (size_t)(VOCAB * hidden), 1.0, &random);
-  op_array y = op_array_new(dev, dtype, (size_t)(rows * hidden)), copy = op_array_new(dev, dtype, y.n);
-  op_array expected = op_array_new(dev, dtype, y.n);
+  op_random random = {.seed = (uint32_t)(hidden * 100 + rows + first_id)};
+  yk_device *dev = op_device_new(target, dtype, 3, OP_VOCAB);
+  op_array table = op_array_random(dev, dtype, (size_t)(n_ids * hidden), 1.0, &random);
+  op_array y = op_array_new(dev, dtype, (size_t)(rows * hidden)), expected = op_array_new(dev, dtype, y.n);
+  op_array cleared = op_array_new(dev, dtype, y.n);
   int32_t ids[64];
-  for (int32_t i = 0; i < rows; i++) ids[i] = (int32_t)op_between(&random, 0, VOCAB - 1);
-  ids[0] = VOCAB - 1;
+  for (int32_t i = 0; i < rows; i++) ids[i] = (int32_t)op_between(&random, 0, OP_VOCAB - 1);
+  ids[0] = OP_VOCAB - 1;
   int32_t *dev_ids = op_send_i32(dev, ids, (size_t)rows);
   static const float scales[] = {1.0f, 12.0f, 0.3f};
   for (int s = 0; s < 3; s++) {
-    for (size_t i = 0; i < y.n; i++)
-      expected.values[i] = table.values[ids[i / (size_t)hidden] * hidden + (int32_t)(i % (size_t)hidden)] * scales[s];
-    yk_embed_args embed = {y.dev, table.dev, dev_ids, rows, hidden, scales[s]};
+    for (size_t i = 0; i < y.n; i++) cleared.values[i] = 1.0;
+    op_array_send(dev, &cleared);
+    for (size_t i = 0; i < y.n; i++) {
+      int32_t id = ids[i / (size_t)hidden] - first_id, column = (int32_t)(i % (size_t)hidden);
+      expected.values[i] = id >= 0 && id < n_ids ? table.values[id * hidden + column] * scales[s] : 0.0;
+    }
+    yk_embed_args embed = {.y = y.dev,
+                           .cleared = s == 0 ? NULL : cleared.dev,
+                           .table = n_ids > 0 ? table.dev : NULL,
+                           .token_ids = dev_ids,
+                           .first_id = first_id,
+                           .n_ids = n_ids,
+                           .n_tokens = rows,
+                           .hidden = hidden,
+                           .scale = scales[s]};
     op_ok(dev->ops->embed(dev, &embed, &err));
     op_array_fetch(dev, &y);
     double tolerance = s == 0 ? 0.0 : op_unit_roundoff(dtype) + 0x1p-23;
     expect_below(target, "embed", dtype, rows, hidden, op_error(y.values, expected.values, y.n), tolerance);
+    op_array_fetch(dev, &cleared);
+    for (size_t i = 0; i < y.n && s > 0; i++) assert_true(cleared.values[i] == 0.0);
   }
-  yk_gather_rows_args gather = {copy.dev, table.dev, dev_ids, rows, hidden};
-  op_ok(dev->ops->gather_rows(dev, &gather, &err));
-  op_array_fetch(dev, &copy);
-  for (size_t i = 0; i < y.n; i++)
-    expected.values[i] = table.values[ids[i / (size_t)hidden] * hidden + (int32_t)(i % (size_t)hidden)];
-  expect_below(target, "gather_rows", dtype, rows, hidden, op_error(copy.values, expected.values, y.n), 0.0);
   dev->ops->free(dev, dev_ids);
   op_array_free(dev, &table);
   op_array_free(dev, &y);
-  op_array_free(dev, &copy);
+  op_array_free(dev, &expected);
+  op_array_free(dev, &cleared);
+  dev->ops->destroy(dev);
+}
+
+/* gather_rows copies. */
+static inline void check_gather(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden)
+{
+  op_random random = {.seed = (uint32_t)(hidden * 100 + rows)};
+  yk_device *dev = op_device_new(target, dtype, 3, OP_VOCAB);
+  op_array x = op_array_random(dev, dtype, (size_t)(OP_VOCAB * hidden), 1.0, &random);
+  op_array y = op_array_new(dev, dtype, (size_t)(rows * hidden)), expected = op_array_new(dev, dtype, y.n);
+  int32_t chosen[64];
+  for (int32_t i = 0; i < rows; i++) chosen[i] = (int32_t)op_between(&random, 0, OP_VOCAB - 1);
+  chosen[0] = OP_VOCAB - 1;
+  int32_t *dev_rows = op_send_i32(dev, chosen, (size_t)rows);
+  yk_gather_rows_args gather = {y.dev, x.dev, dev_rows, rows, hidden};
+  op_ok(dev->ops->gather_rows(dev, &gather, &err));
+  op_array_fetch(dev, &y);
+  for (size_t i = 0; i < y.n; i++)
+    expected.values[i] = x.values[chosen[i / (size_t)hidden] * hidden + (int32_t)(i % (size_t)hidden)];
+  expect_below(target, "gather_rows", dtype, rows, hidden, op_error(y.values, expected.values, y.n), 0.0);
+  dev->ops->free(dev, dev_rows);
+  op_array_free(dev, &x);
+  op_array_free(dev, &y);
   op_array_free(dev, &expected);
   dev->ops->destroy(dev);
 }
@@ -140,7 +174,10 @@ static inline void check_rows(const op_target *target)
       for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
         yk_dtype dtype = op_dtypes[d];
         int32_t hidden = row_hiddens[h], rows = row_counts[r];
-        check_embed_and_gather(target, dtype, rows, hidden);
+        check_embed(target, dtype, rows, hidden, 0, OP_VOCAB);
+        check_embed(target, dtype, rows, hidden, 8, 16);
+        check_embed(target, dtype, rows, hidden, OP_VOCAB, 0);
+        check_gather(target, dtype, rows, hidden);
         for (int in_place = 0; in_place < 2; in_place++)
           expect_below(target, "rms_norm", dtype, rows, hidden,
                        rms_norm_error(target, dtype, rows, hidden, in_place, OP_RIGHT), norm_tolerance(dtype));

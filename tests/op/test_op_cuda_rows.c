@@ -10,7 +10,10 @@ static void test_memory(void **state)
 
 static void check_shape(yk_dtype dtype, int32_t rows, int32_t hidden)
 {
-  check_embed_and_gather(&cuda_target, dtype, rows, hidden);
+  check_embed(&cuda_target, dtype, rows, hidden, 0, OP_VOCAB);
+  check_embed(&cuda_target, dtype, rows, hidden, 8, 16);
+  check_embed(&cuda_target, dtype, rows, hidden, OP_VOCAB, 0);
+  check_gather(&cuda_target, dtype, rows, hidden);
   for (int in_place = 0; in_place < 2; in_place++)
     expect_below(&cuda_target, "rms_norm", dtype, rows, hidden,
                  rms_norm_error(&cuda_target, dtype, rows, hidden, in_place, OP_RIGHT), norm_tolerance(dtype));
