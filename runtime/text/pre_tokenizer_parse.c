@@ -18,8 +18,8 @@ typedef struct fixed_split {
 static const fixed_split WHITESPACE = {"[" YK_REGEX_RUST_WORD "]+|[^" YK_REGEX_RUST_WORD "\\s]+", YK_SPLIT_REMOVED,
                                        true};
 static const fixed_split WHITESPACE_SPLIT = {"\\s", YK_SPLIT_REMOVED, false};
-static const fixed_split EACH_DIGIT = {"\\p{N}", YK_SPLIT_ISOLATED, false};
-static const fixed_split NUMBERS = {"\\p{N}", YK_SPLIT_CONTIGUOUS, false};
+static const fixed_split EACH_DIGIT = {"[" YK_REGEX_RUST_NUMBER "]", YK_SPLIT_ISOLATED, false};
+static const fixed_split NUMBERS = {"[" YK_REGEX_RUST_NUMBER "]", YK_SPLIT_CONTIGUOUS, false};
 /* How GPT-2 cuts text into words (Radford et al., encoder.py). */
 static const fixed_split GPT2_WORDS = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", YK_SPLIT_ISOLATED, false};

@@ -1,8 +1,8 @@
 /* regex.h - the regular expressions of a tokenizer.json, which are written for Oniguruma (Ruby syntax), on PCRE2.
  *
- * The common part of the two syntaxes is translated where they mean different things by the same text (\s, \w, \h, \v,
- * script names, ^ and $); what could differ otherwise is refused by name. Unicode properties are those of the PCRE2
- * found at build time (10.42: Unicode 14).                                                                           */
+ * PCRE2 finds symbols in a string of symbols (alphabet.h), and what symbol a character is follows from our own tables: so
+ * matches are the same whatever Unicode the installed PCRE2 knows. Syntax that could mean something else is refused by
+ * name (regex_syntax.h).                                                                                               */
 #ifndef YK_TEXT_REGEX_H
 #define YK_TEXT_REGEX_H
 
@@ -10,7 +10,6 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "base/strbuf.h"
 
 typedef struct yk_regex yk_regex; /* immutable: many threads may match with it at once */
 
@@ -18,8 +17,10 @@ typedef struct yk_span {
   size_t begin, end;
 } yk_span;
 
-/* The members of \w in Rust's regular expressions, to stand in a set; they follow UTS #18, annex C. */
-#define YK_REGEX_RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+/* To stand in a set: the members of \w in Rust's regular expressions, which follow UTS #18, annex C, and what Rust's
+ * standard library takes for a number, which has those of Unicode 17 beside the tables' Unicode 16.                   */
+#define YK_REGEX_RUST_WORD   "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+#define YK_REGEX_RUST_NUMBER "\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}"
 
 /* A growing list of matches; start from {0}, free items. */
 typedef struct yk_spans {
@@ -36,8 +37,5 @@ void yk_regex_free(yk_regex *regex);
 /* yk_regex_find_all - all matches in text (valid UTF-8), left to right, not overlapping; an empty match right after
  *   another match does not count. *matches is overwritten. YK_E_INVAL where matching exceeds its limits.             */
 yk_status yk_regex_find_all(const yk_regex *regex, const char *text, size_t n_bytes, yk_spans *matches, yk_err *err);
-
-/* yk_regex_translate - append the PCRE2 form of a pattern to out; what yk_regex_compile does first. */
-yk_status yk_regex_translate(const char *name, const char *pattern, size_t n_bytes, yk_strbuf *out, yk_err *err);
 
 #endif

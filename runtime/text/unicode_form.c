@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "text/unicode_tables.h"
 #include "text/utf8.h"
 
 enum { MAX_DECOMPOSED = 32 }; /* the longest decomposition of one code point, U+FDFA, has 18 */
@@ -48,31 +49,69 @@ static void order_marks(int32_t *points, size_t n, int32_t *copy)
   }
 }
 
-/* Code points of text, decomposed. Returns their number; room for n_bytes * MAX_DECOMPOSED is never exceeded. */
-static size_t decompose(const char *text, size_t n_bytes, int options, int32_t **points, yk_err *err)
+/* Memory for the code points of a stretch, used for one after the other. */
+typedef struct scratch {
+  int32_t *points, *copy;
+  size_t capacity; /* of each */
+} scratch;
+
+static bool reserve(scratch *room, size_t n)
 {
-  size_t n = 0, capacity = 0;
-  *points = NULL;
+  if (n <= room->capacity) return true;
+  size_t capacity = n < 2 * room->capacity ? 2 * room->capacity : n;
+  int32_t *points = realloc(room->points, capacity * sizeof *points);
+  if (points) room->points = points;
+  int32_t *copy = realloc(room->copy, capacity * sizeof *copy);
+  if (copy) room->copy = copy;
+  if (points && copy) room->capacity = capacity;
+  return points && copy;
+}
+
+/* Code points of text, decomposed, into room->points. Returns whether there was memory for it. */
+static bool decompose(const char *text, size_t n_bytes, int options, scratch *room, size_t *n)
+{
+  *n = 0;
   for (size_t at = 0; at < n_bytes;) {
-    if (capacity - n < MAX_DECOMPOSED) {
-      capacity = 2 * capacity + n_bytes + MAX_DECOMPOSED;
-      int32_t *grown = realloc(*points, capacity * sizeof *grown);
-      if (!grown) {
-        yk_err_set(err, YK_E_NOMEM, "no memory to normalise %zu bytes", n_bytes);
-        free(*points);
-        *points = NULL;
-        return 0;
-      }
-      *points = grown;
-    }
+    if (!reserve(room, *n + (n_bytes - at) + MAX_DECOMPOSED)) return false;
     uint32_t code_point;
     at += yk_utf8_decode(text + at, n_bytes - at, &code_point);
     int boundary = 0;
-    utf8proc_ssize_t length = utf8proc_decompose_char((int32_t)code_point, *points + n, MAX_DECOMPOSED,
+    utf8proc_ssize_t length = utf8proc_decompose_char((int32_t)code_point, room->points + *n, MAX_DECOMPOSED,
                                                       (utf8proc_option_t)options, &boundary);
-    if (length > 0 && length <= MAX_DECOMPOSED) n += (size_t)length;
+    if (length > 0 && length <= MAX_DECOMPOSED) *n += (size_t)length;
   }
-  return n;
+  return true;
+}
+
+/* The normal form of a stretch whose characters are all of those that normalisation concerns. */
+static yk_status normalise(yk_unicode_form form, const char *text, size_t n_bytes, scratch *room, yk_strbuf *out,
+                           yk_err *err)
+{
+  if (is_normal_already(form, text, n_bytes)) {
+    yk_strbuf_append(out, text, n_bytes);
+    return YK_OK;
+  }
+  bool compose = form == YK_NFC || form == YK_NFKC, compatible = form == YK_NFKC || form == YK_NFKD;
+  size_t n;
+  if (!decompose(text, n_bytes, UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0), room, &n))
+    return yk_err_set(err, YK_E_NOMEM, "no memory to normalise %zu bytes", n_bytes);
+  order_marks(room->points, n, room->copy);
+  if (compose)
+    n = (size_t)utf8proc_normalize_utf32(room->points, (utf8proc_ssize_t)n,
+                                         (utf8proc_option_t)(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  for (size_t i = 0; i < n; i++) {
+    char bytes[YK_UTF8_MAX_BYTES];
+    yk_strbuf_append(out, bytes, yk_utf8_encode((uint32_t)room->points[i], bytes));
+  }
+  return YK_OK;
+}
+
+/* Whether normalisation concerns the character at text; *length is of its bytes. */
+static bool is_concerned(const char *text, size_t n_bytes, size_t *length)
+{
+  uint32_t c;
+  *length = yk_utf8_decode(text, n_bytes, &c);
+  return yk_unicode_normalised_blocks[yk_unicode_normalised_block_of[c / 256]][c / 32 % 8] >> c % 32 & 1;
 }
 
 yk_status yk_unicode_form_apply(yk_unicode_form form, const char *text, size_t n_bytes, yk_strbuf *out, yk_err *err)
@@ -81,23 +120,19 @@ yk_status yk_unicode_form_apply(yk_unicode_form form, const char *text, size_t n
     yk_strbuf_append(out, text, n_bytes);
     return YK_OK;
   }
-  bool compose = form == YK_NFC || form == YK_NFKC, compatible = form == YK_NFKC || form == YK_NFKD;
-  int32_t *points;
-  size_t n = decompose(text, n_bytes, UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0), &points, err);
-  int32_t *copy = points ? malloc((n + 1) * sizeof *copy) : NULL;
-  if (!copy) {
-    free(points);
-    return yk_err_set(err, YK_E_NOMEM, "no memory to normalise %zu bytes", n_bytes);
+  scratch room = {0};
+  yk_status status = YK_OK;
+  for (size_t begin = 0, end = 0; begin < n_bytes && status == YK_OK; begin = end) {
+    size_t length;
+    bool concerned = is_concerned(text + begin, n_bytes - begin, &length);
+    do end += length;
+    while (end < n_bytes && is_concerned(text + end, n_bytes - end, &length) == concerned);
+    if (concerned)
+      status = normalise(form, text + begin, end - begin, &room, out, err);
+    else
+      yk_strbuf_append(out, text + begin, end - begin);
   }
-  order_marks(points, n, copy);
-  free(copy);
-  if (compose)
-    n = (size_t)utf8proc_normalize_utf32(points, (utf8proc_ssize_t)n,
-                                         (utf8proc_option_t)(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  for (size_t i = 0; i < n; i++) {
-    char bytes[YK_UTF8_MAX_BYTES];
-    yk_strbuf_append(out, bytes, yk_utf8_encode((uint32_t)points[i], bytes));
-  }
-  free(points);
-  return YK_OK;
+  free(room.points);
+  free(room.copy);
+  return status;
 }

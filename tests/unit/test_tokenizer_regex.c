@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/strbuf.h"
 #include "text/regex.h"
 
 /* The matches of a pattern in a text, written as [a][b]. */
@@ -41,6 +42,7 @@ static void test_escapes(void **state)
   check("[^\\s]", " \xE1\xA0\x8E", "[\xE1\xA0\x8E]");
   check("\\w+", "a_1\xCC\x81 \xC2\xB2-\xE2\x85\xA7", "[a_1\xCC\x81][\xC2\xB2][\xE2\x85\xA7]");
   check("[\\w]+", "a\xC2\xB2", "[a]"); /* the numbers of Latin-1 are of a word only outside a set */
+  check("[\\W]", "a\xC2\xB2", "[\xC2\xB2]");
   check("\\h", "aGf x", "[a][f]");
   check("[\\h]", "\t aG", "[a]");
   check("\\v", "\n\x0B\x0C", "[\x0B]");
