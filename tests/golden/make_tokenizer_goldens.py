@@ -7,11 +7,10 @@ Each kind is a folder of --out with tokenizer.json and cases.jsonl. A line of th
   {"x": ids, "d": decoded, "s": decoded without special tokens}
 where "n" is left out if it equals "i", "d" if it equals "t", "s" if it equals "d".
 
-Strings hold only characters of Unicode 14, the version that PCRE2 10.42 and utf8proc 2.8 know; Python 3.11 has the same.
-Where the package's own older tables normalise a string differently from Unicode 14, the string is left out.
+Most strings hold characters of Unicode 14, which Python 3.11 has; the last ones of each kind hold later characters too.
 The same seed gives the same files with the same version of the package (made with tokenizers 0.23.3).
 
-Needs: pip install tokenizers. Example: python3 make_tokenizer_goldens.py --out /tmp/goldens --strings 20000 --seed 7
+Needs: pip install tokenizers unicodedata2==18.0.0. Example: python3 make_tokenizer_goldens.py --out /tmp/goldens --strings 20000 --seed 7
 """
 import argparse
 import collections
@@ -20,6 +19,7 @@ import pathlib
 import random
 import unicodedata
 
+import unicodedata2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 SPACE = "\u2581"  # what SentencePiece writes for a space
@@ -94,6 +94,10 @@ ASSIGNED = [c for c in range(0x110000) if unicodedata.category(chr(c)) not in ("
 COMMON = [c for c in ASSIGNED if c < 0x3100 or 0xfe00 <= c < 0x10000 or 0x1f000 <= c < 0x1fb00]
 MARKS = [c for c in ASSIGNED if unicodedata.combining(chr(c))]
 SPACES = [c for c in ASSIGNED if chr(c).isspace()] + [0x180e, 0x200b, 0x2581]
+LATER = {}  # characters by category that Unicode 14 lacks
+for later in range(0x110000):
+    if unicodedata.category(chr(later)) == "Cn" != unicodedata2.category(chr(later)):
+        LATER.setdefault(unicodedata2.category(chr(later)), []).append(later)
 
 
 def random_unicode(rng):
@@ -119,6 +123,17 @@ def random_mixture(rng, added):
             token = rng.choice(added)
             a, b = (0, len(token)) if rng.random() < 0.7 else sorted(rng.choices(range(len(token) + 1), k=2))
             parts.append(token[a:b])
+    return "".join(parts)
+
+
+def random_later(rng):
+    """Later characters of all categories beside others that they may be cut from or joined with."""
+    parts = []
+    for _ in range(rng.randint(1, 10)):
+        if rng.random() < 0.6:
+            parts.append(chr(rng.choice(LATER[rng.choice(list(LATER))])))
+        else:
+            parts.append(chr(rng.choice(rng.choice([MARKS, SPACES, range(0x21, 0x7f), range(0x30, 0x3a)]))))
     return "".join(parts)
 
 
@@ -401,12 +416,6 @@ KINDS = {
     "partial_bytes_fused": (lambda lines: make_partial_bytes(lines, True), 1),
     "partial_bytes": (lambda lines: make_partial_bytes(lines, False), 1),
 }
-FORMS = {"qwen3": "NFC", "added": "NFC", "whitespace": "NFD", "nfkc": "NFKC"}
-
-
-def same_in_unicode_14(kind, text):
-    form = FORMS.get(kind)
-    return not form or getattr(normalizers, form)().normalize_str(text) == unicodedata.normalize(form, text)
 
 
 def encode_case(tokenizer, text):
@@ -454,8 +463,10 @@ def make_kind(kind, folder, n_strings, seed):
     texts = HARD + ["a<r> \tb", "a<r>\t\tb", "\t\t", "<r>\n\nb"] + added + [f"a {t} b" for t in added] + [f"x{t}{t}\n{t} y" for t in added]
     while len(texts) < n_strings * weight:
         texts.append(random_unicode(rng) if rng.random() < 0.4 else random_mixture(rng, added))
+    later_rng = random.Random(f"{seed} {kind} later")
+    texts += [random_later(later_rng) for _ in range(n_strings * weight // 15)]
     for text in texts:
-        case = without_panic(lambda: encode_case(tokenizer, text)) if same_in_unicode_14(kind, text) else None
+        case = without_panic(lambda: encode_case(tokenizer, text))
         if case:
             cases.append(case)
         else:
@@ -481,6 +492,7 @@ def main():
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="only this kind (repeatable)")
     args = parser.parse_args()
     assert unicodedata.unidata_version == "14.0.0", "needs the Python 3.11 line, whose character data is Unicode 14"
+    assert unicodedata2.unidata_version == "18.0.0", "needs unicodedata2 18.0.0"
     for kind in args.kind or KINDS:
         make_kind(kind, args.out / kind, args.strings, args.seed)
 
