@@ -2,7 +2,9 @@
  *
  * An engine holds one model on N ranks (one worker thread and one device each) and keeps many requests busy at once. Any
  * thread may call any function here on any object, except that a request or an engine must not be used during or after
- * the call that frees it. Functions that fail return a yk_status and fill the caller's yk_err (which may be NULL).
+ * the call that frees it. Functions that fail return a yk_status and fill the caller's yk_err (which may be NULL); what
+ * they were to create is then NULL. Every number, enum and length is checked before memory that it describes is read, and
+ * an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal range.
  *
  *   yk_engine_options options;
  *   yk_engine_options_init(&options);
@@ -99,6 +101,8 @@ typedef struct yk_engine_info {
   int32_t vocab_size, n_layers, hidden_size;
   int32_t max_model_tokens, max_seqs, max_batched_tokens;
   int32_t default_max_tokens; /* max_new_tokens of the model's generation_config.json; 0: it has none */
+  const int32_t *eos_ids;     /* [n_eos_ids] the model's end-of-sequence ids; the engine's, valid while it lives */
+  size_t n_eos_ids;
   int64_t kv_capacity_tokens; /* what the smallest rank can hold */
   bool has_tokenizer;
   double load_s;
@@ -126,9 +130,41 @@ void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
 
 /* yk_engine_tokenize - ids of a text with the model's own special tokens; *ids is malloc'd and the caller's.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer that can be read (with the cause), YK_E_INVAL for
- *   text that is not UTF-8.                                                                                          */
+ *   text that is not UTF-8 or 2 GiB long or longer, YK_E_NOMEM. *ids is then NULL.                                   */
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
                              yk_err *err);
+
+/* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that spell no character become
+ *   U+FFFD. *text is malloc'd, the caller's, and NUL-terminated behind its *n_bytes bytes (it may hold NUL characters).
+ *   skip_special_tokens leaves special tokens ("<s>") out. Ids of the model's vocabulary that the tokenizer does not know
+ *   have no text.
+ *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_INVAL for an id outside the vocabulary,
+ *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM. *text is then NULL.                   */
+yk_status yk_engine_detokenize(const yk_engine *engine, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
+                               char **text, size_t *n_bytes, yk_err *err);
+
+/* Text from token ids that come a few at a time. What push and finish give is together the text that yk_engine_detokenize
+ * gives for all the ids. One thread at a time uses a stream; different streams any.                                  */
+typedef struct yk_text_stream yk_text_stream;
+
+/* yk_text_stream_create - an empty stream. Where ids continue a prompt, push the prompt's first and drop their text: some
+ *   models spell the first token of a text differently.
+ *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_NOMEM.                                      */
+yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err);
+
+/* yk_text_stream_push - add n_ids ids. *text: what has become final, whole UTF-8 characters, maybe none; the stream's own,
+ *   valid until its next call. A character whose bytes are not all there is held back; with byte fallback a whole run of
+ *   byte tokens is, since one bad byte spoils all of it.
+ *   Errors: YK_E_INVAL for an id outside the vocabulary: none of the ids has been added. YK_E_NOMEM, or YK_E_FORMAT for a
+ *   tokenizer that makes texts grow without end: text is lost, and only free is of use.                              */
+yk_status yk_text_stream_push(yk_text_stream *stream, const int32_t *ids, size_t n_ids, const char **text,
+                              size_t *n_bytes, yk_err *err);
+
+/* yk_text_stream_finish - no more ids: the text that was held back. The next push begins another text. Errors: YK_E_NOMEM. */
+yk_status yk_text_stream_finish(yk_text_stream *stream, const char **text, size_t *n_bytes, yk_err *err);
+
+/* yk_text_stream_free - NULL is allowed. Must come before the engine is destroyed. */
+void yk_text_stream_free(yk_text_stream *stream);
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
@@ -187,7 +223,8 @@ typedef enum yk_finish_reason {
                    * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost            */
 } yk_finish_reason;
 
-const char *yk_finish_reason_name(yk_finish_reason reason); /* "stop", "length", "cancelled", "error", "" */
+/* yk_finish_reason_name - "stop", "length", "cancelled", "error"; "" for YK_FINISH_NONE, "unknown" for any other value. */
+const char *yk_finish_reason_name(yk_finish_reason reason);
 
 /* One token, or the end. The end comes once, after the last token, with has_token false; text may then hold what was held
  * back: half a character, or the beginning of a stop string that did not come.                                       */
@@ -219,8 +256,8 @@ typedef struct yk_request_usage {
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
 
 /* yk_request_next - the next token or the end, in order.
- *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_NOMEM:
- *   this token's text is lost; the rest can still be read.
+ *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_INVAL: timeout_s is not
+ *   a number. YK_E_NOMEM: this token's text is lost; the rest can still be read.
  *   When output.finish is YK_FINISH_ERROR, err tells why (the return value is still YK_OK). One reader at a time.    */
 yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *output, yk_err *err);
 
@@ -251,9 +288,10 @@ yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_
 
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
  *   logits: float32 host memory as yk_logits_of says; raw, before any sampling parameter. May be NULL with NONE.
- *   Errors: YK_E_INVAL (an id outside the vocabulary, no ids), YK_E_CAPACITY (longer than max_model_tokens; the sequence is
- *   as before), YK_E_DEVICE naming the position where the logits asked for are not finite (the sequence is as before; what
- *   was written to logits is not defined), or the engine's own error, after which only free is of use.                */
+ *   Errors: YK_E_INVAL (an id outside the vocabulary, no ids, no such `which`), YK_E_CAPACITY (longer than
+ *   max_model_tokens), YK_E_DEVICE naming the position where the logits asked for are not finite; after each of these the
+ *   sequence is as before, and what was written to logits is not defined. Or the engine's own error, after which only free
+ *   is of use.                                                                                                       */
 yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids, size_t n_ids, yk_logits_of which,
                                   float *logits, yk_err *err);
 
@@ -285,7 +323,8 @@ typedef struct yk_plan {
 /* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.
  *   device_memory_bytes: per device of the machine that the plan is for; it needs no GPU here nor CUDA in the build, and
  *   device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
- *   Errors: those of the options and of reading the checkpoint; not fitting is an answer, not an error.              */
+ *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint; not fitting
+ *   is an answer, not an error.                                                                                      */
 yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err);
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
@@ -298,7 +337,8 @@ typedef struct yk_device_info {
 } yk_device_info;
 
 /* yk_device_list - what ranks can run on: the CPU, which any number of ranks may share, then every GPU.
- *   out [max]: the first max of them, maybe NULL with 0. n: how many there are. Errors: YK_E_DEVICE.                   */
+ *   out [max]: the first max of them, maybe NULL with 0. n: how many there are. Errors: YK_E_INVAL (a negative max),
+ *   YK_E_DEVICE.                                                                                                     */
 yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err);
 
 /* ---- Links ------------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,8 @@ static void write_stderr(void *user, yk_log_level level, const char *message)
 {
   (void)user;
   static const char *const prefix[] = {"error: ", "warning: ", "", "debug: "};
-  fprintf(stderr, "yoke: %s%s\n", prefix[level], message);
+  size_t index = (size_t)level;
+  fprintf(stderr, "yoke: %s%s\n", index < sizeof prefix / sizeof prefix[0] ? prefix[index] : "", message);
 }
 
 yk_log yk_log_stderr(yk_log_level level)

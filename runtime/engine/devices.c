@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "engine/arguments.h"
 #include "engine/gpus.h"
 
 static yk_device_info describe_cpu(void)
@@ -17,6 +18,9 @@ static yk_device_info describe_cpu(void)
 
 yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err)
 {
+  *n = 0;
+  if (max < 0) return yk_err_set(err, YK_E_INVAL, "max: expected 0 or more, found %d", max);
+  YK_TRY(yk_check_array("out", out, (size_t)max, err));
   int n_gpus = yk_gpus_count();
   *n = 1 + n_gpus;
   if (max > 0) out[0] = describe_cpu();

@@ -55,6 +55,8 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   e->generation = config->generation;
   e->n_eos_ids = config->n_eos_ids;
   memcpy(e->eos_ids, config->eos_ids, sizeof e->eos_ids);
+  e->info.eos_ids = e->eos_ids;
+  e->info.n_eos_ids = (size_t)e->n_eos_ids;
 }
 
 static void log_plan(const yk_engine *e, const yk_plan *plan)
@@ -138,6 +140,7 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
 
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err)
 {
+  *out = NULL;
   yk_engine *e = calloc(1, sizeof *e);
   if (!e) return yk_err_set(err, YK_E_NOMEM, "no memory for an engine");
   e->log = options->log;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/arguments.h"
 #include "engine/engine_internal.h"
 
 /* What is asked of one sequence. */
@@ -149,6 +150,7 @@ static void destroy(yk_held_sequence *held)
 
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err)
 {
+  *out = NULL;
   YK_TRY(allocate(engine, out, err));
   sequence_call call = {.call.run = run_create, .sequence = *out};
   yk_status status = yk_call_ask(engine, &call.call, err);
@@ -164,14 +166,16 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
 {
   const yk_engine_info *info = &sequence->engine->info;
   if (n_ids == 0) return yk_err_set(err, YK_E_INVAL, "ids: expected at least one token, found none");
+  YK_TRY(yk_check_array("ids", ids, n_ids, err));
+  YK_TRY(yk_check_enum("which", (int)which, YK_LOGITS_ALL, err));
+  if (n_ids > (size_t)info->max_model_tokens - sequence->n_tokens)
+    return yk_err_set(err, YK_E_CAPACITY, "sequence: expected at most %d tokens, found %zu", info->max_model_tokens,
+                      sequence->n_tokens + n_ids);
   if (which != YK_LOGITS_NONE && !logits) return yk_err_set(err, YK_E_INVAL, "logits: expected memory, found NULL");
   for (size_t i = 0; i < n_ids; i++)
     if (ids[i] < 0 || ids[i] >= info->vocab_size)
       return yk_err_set(err, YK_E_INVAL, "ids: token id %d at index %zu is outside the vocabulary (0 to %d)", ids[i], i,
                         info->vocab_size - 1);
-  if (n_ids > (size_t)info->max_model_tokens - sequence->n_tokens)
-    return yk_err_set(err, YK_E_CAPACITY, "sequence: expected at most %d tokens, found %zu", info->max_model_tokens,
-                      sequence->n_tokens + n_ids);
   sequence_call call = {
       .call.run = run_append, .sequence = sequence, .ids = ids, .n = n_ids, .which = which, .logits = logits};
   YK_TRY(yk_call_ask(sequence->engine, &call.call, err));
@@ -191,6 +195,7 @@ yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens,
 
 yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **out, yk_err *err)
 {
+  *out = NULL;
   YK_TRY(allocate(sequence->engine, out, err));
   sequence_call call = {.call.run = run_fork, .sequence = sequence, .other = *out};
   yk_status status = yk_call_ask(sequence->engine, &call.call, err);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "parallel/rank_group.h"
 
@@ -207,6 +208,7 @@ static yk_status check_devices(const int *device_ids, int n_devices, yk_err *err
   if (!yk_gpus_are_built()) return yk_err_set(err, YK_E_UNSUPPORTED, "links: this build runs on CPU ranks only");
   if (n_devices < 1 || n_devices > YOKE_MAX_RANKS)
     return yk_err_set(err, YK_E_INVAL, "links: expected 1 to %d GPUs, found %d", YOKE_MAX_RANKS, n_devices);
+  YK_TRY(yk_check_array("links: device_ids", device_ids, (size_t)n_devices, err));
   for (int i = 0; i < n_devices; i++) {
     if (device_ids[i] < 0 || device_ids[i] >= n_gpus)
       return yk_err_set(err, YK_E_INVAL, "links: GPU %d: this machine has %d", device_ids[i], n_gpus);

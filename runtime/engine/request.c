@@ -261,6 +261,7 @@ yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *outp
 {
   memset(output, 0, sizeof *output);
   output->text = "";
+  if (isnan(timeout_s)) return yk_err_set(err, YK_E_INVAL, "timeout_s: expected a number, found nan");
   pthread_mutex_lock(&request->mutex);
   bool ready = wait_news(request, timeout_s);
   if (ready && request->read_bytes < request->queue.length)
@@ -309,5 +310,6 @@ void yk_request_free(yk_request *request)
 const char *yk_finish_reason_name(yk_finish_reason reason)
 {
   static const char *const names[] = {"", "stop", "length", "cancelled", "error"};
-  return names[reason];
+  size_t index = (size_t)reason;
+  return index < sizeof names / sizeof names[0] ? names[index] : "unknown";
 }

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "kernels/cpu/cpu_device.h"
 
@@ -19,6 +20,9 @@ static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t
 
 static yk_status check_options(const yk_engine_options *o, yk_err *err)
 {
+  YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
+  YK_TRY(yk_check_enum("dtype", (int)o->dtype, YK_DTYPE_F32, err));
+  YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
   YK_TRY(check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
   YK_TRY(check_i64("max_seqs", o->max_seqs, 1, 65536, err));
@@ -249,6 +253,7 @@ yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_b
   yk_checkpoint *checkpoint;
   yk_settings settings;
   *out = (yk_plan){.n_ranks = options->n_ranks};
+  YK_TRY(check_i64("device_memory_bytes", device_memory_bytes, 0, INT64_C(1) << 50, err));
   if (!options->model_dir)
     return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
   if (options->device == YK_DEVICE_CUDA && !device_memory_bytes && yk_gpus_count() == 0)

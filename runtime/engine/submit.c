@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/rng.h"
+#include "engine/arguments.h"
 #include "engine/engine_internal.h"
 
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options)
@@ -35,6 +36,7 @@ static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t
 
 static yk_status check_ids(const char *name, const int32_t *ids, size_t n, int32_t vocab, yk_err *err)
 {
+  YK_TRY(yk_check_array(name, ids, n, err));
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= vocab)
       return yk_err_set(err, YK_E_INVAL, "%s: token id %d at index %zu is outside the vocabulary (0 to %d)", name,
@@ -44,6 +46,7 @@ static yk_status check_ids(const char *name, const int32_t *ids, size_t n, int32
 
 static yk_status check_biases(const yk_engine *e, const yk_sampling *s, yk_err *err)
 {
+  YK_TRY(yk_check_array("logit_bias", s->biases, s->n_biases, err));
   for (size_t i = 0; i < s->n_biases; i++) {
     const yk_token_bias *bias = &s->biases[i];
     YK_TRY(check_ids("logit_bias", &bias->token_id, 1, e->info.vocab_size, err));
@@ -63,6 +66,12 @@ static yk_status check_penalties(const yk_sampling *s, yk_err *err)
   return check_f32("presence_penalty", s->presence_penalty, fabsf(s->presence_penalty) <= 2, "-2 to 2", err);
 }
 
+static yk_status check_count(const char *name, size_t n, size_t most, yk_err *err)
+{
+  if (n <= most) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "number of %s: expected 0 to %zu, found %zu", name, most, n);
+}
+
 static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err *err)
 {
   enum { MAX_BIASES = 1024, MAX_STOPS = 256 };
@@ -74,9 +83,10 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_i64("sample_index", s->sample_index, 0, INT32_MAX, err));
   YK_TRY(check_i64("logprobs", s->n_logprobs, -1, most_logprobs, err));
   YK_TRY(check_i64("prompt_logprobs", s->n_prompt_logprobs, -1, most_logprobs, err));
-  YK_TRY(check_i64("number of logit_bias entries", (int64_t)s->n_biases, 0, MAX_BIASES, err));
-  YK_TRY(check_i64("number of stop ids", (int64_t)s->n_stop_ids, 0, MAX_STOPS, err));
-  YK_TRY(check_i64("number of stop strings", (int64_t)s->n_stop_strings, 0, MAX_STOPS, err));
+  YK_TRY(check_count("logit_bias entries", s->n_biases, MAX_BIASES, err));
+  YK_TRY(check_count("stop ids", s->n_stop_ids, MAX_STOPS, err));
+  YK_TRY(check_count("stop strings", s->n_stop_strings, MAX_STOPS, err));
+  YK_TRY(yk_check_array("stop strings", s->stop_strings, s->n_stop_strings, err));
   if (s->n_stop_strings > 0 && !e->tokenizer)
     return yk_err_set(err, YK_E_UNSUPPORTED, "stop strings: %s; use stop ids", e->no_tokenizer);
   YK_TRY(check_penalties(s, err));
@@ -91,7 +101,7 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
   int32_t context = e->info.max_model_tokens;
   bool scores_only = s->max_tokens == 0 && s->n_prompt_logprobs >= 0;
   if (n_prompt == 0) return yk_err_set(err, YK_E_INVAL, "prompt: expected at least one token, found none");
-  if (n_prompt + !scores_only > (size_t)context)
+  if (n_prompt > (size_t)(context - !scores_only))
     return yk_err_set(err, YK_E_CAPACITY, "prompt: expected at most %d tokens (a context of %d%s), found %zu",
                       context - !scores_only, context, scores_only ? "" : ", one kept for output", n_prompt);
   int32_t left = context - (int32_t)n_prompt;
@@ -144,8 +154,8 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   yk_request *request;
   int32_t capacity;
   YK_TRY(check_sampling(e, &sampling, err));
-  YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   YK_TRY(choose_capacity(e, &sampling, n_ids, &capacity, err));
+  YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
@@ -164,15 +174,9 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   return YK_OK;
 }
 
-yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
-                             yk_err *err)
-{
-  if (!engine->tokenizer) return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
-  return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, true, ids, n_ids, err);
-}
-
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err)
 {
+  *out = NULL;
   if (!options->text) return submit_ids(engine, options->ids, options->n_ids, &options->sampling, out, err);
   int32_t *ids;
   size_t n_ids, n_bytes = options->text_bytes ? options->text_bytes : strlen(options->text);

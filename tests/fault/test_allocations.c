@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -84,6 +85,24 @@ static void use_sequence(yk_engine *engine, int *n_errors)
   yk_held_sequence_free(sequence);
 }
 
+static void use_text(yk_engine *engine, int *n_errors)
+{
+  static const int32_t ids[] = {5, 6, 7, 300, 301};
+  yk_text_stream *stream = NULL;
+  char *text = NULL;
+  const char *piece;
+  size_t n_bytes;
+  *n_errors += yk_engine_detokenize(engine, ids, 5, true, &text, &n_bytes, NULL) != YK_OK;
+  free(text);
+  if (yk_text_stream_create(engine, true, &stream, NULL) != YK_OK) {
+    (*n_errors)++;
+    return;
+  }
+  *n_errors += yk_text_stream_push(stream, ids, 5, &piece, &n_bytes, NULL) != YK_OK;
+  *n_errors += yk_text_stream_finish(stream, &piece, &n_bytes, NULL) != YK_OK;
+  yk_text_stream_free(stream);
+}
+
 /* One life of an engine. Returns how many calls and requests failed. */
 static int live(const yk_engine_options *options)
 {
@@ -96,6 +115,7 @@ static int live(const yk_engine_options *options)
   }
   use_requests(engine, &n_errors);
   use_sequence(engine, &n_errors);
+  use_text(engine, &n_errors);
   yk_engine_destroy(engine);
   return n_errors;
 }
