@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install a build into an empty folder, build the example against it by find_package and by pkg-config, and run it.
+# Install a build into an empty folder, build the examples against it by find_package and by pkg-config, and run them; then
+# move the whole folder elsewhere, and pkg-config still finds it.
 # usage: check_install.sh BUILD_DIR SOURCE_DIR
 set -eu
 build=$1 source=$2
@@ -9,14 +10,34 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/log"
 cmake -S "$source/tests/install" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" || { cat "$work/log"; exit 1; }
 cmake --build "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
-libdir=$(dirname "$(find "$work/prefix" -name yoke.pc)")
-sed -i "s|^prefix=.*|prefix=$work/prefix|" "$libdir/yoke.pc"
-export PKG_CONFIG_PATH=$libdir
-cc -std=c99 $(pkg-config --cflags yoke) "$source/tests/install/example.c" $(pkg-config --libs yoke) -o "$work/example_pc"
+fail() {
+  echo "check_install: $*"
+  exit 1
+}
 
-# Nothing but the public names may be visible.
-extra=$(nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | grep -v '^yk_' || true)
-[ -z "$extra" ] || { echo "check_install: unexpected names in libyoke.so: $extra"; exit 1; }
+find_libdir() {
+  dirname "$(find "$1" -name yoke.pc)"
+}
+
+# Compile a source of this folder as README says: compile_by_pkg_config SOURCE PROGRAM
+compile_by_pkg_config() {
+  # shellcheck disable=SC2046 # flags are words
+  cc -std=c99 -Wall -Wextra -pedantic -Werror $(pkg-config --cflags yoke) "$source/tests/install/$1" $(pkg-config --libs yoke) -o "$2"
+}
+
+libdir=$(find_libdir "$work/prefix")
+export PKG_CONFIG_PATH=$libdir
+compile_by_pkg_config example.c "$work/example_pc"
+compile_by_pkg_config text.c "$work/text_pc"
+
+# The public names are visible, all of them and nothing else.
+nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | sort >"$work/shown"
+extra=$(grep -v '^yk_' "$work/shown" || true)
+[ -z "$extra" ] || fail "unexpected names in libyoke.so: $extra"
+sed -n 's/^[a-z].*[ *]\(yk_[a-z0-9_]*\)(.*/\1/p' "$work/prefix/include/yoke/yoke.h" | sort -u >"$work/declared"
+[ "$(wc -l <"$work/declared")" -ge 20 ] || fail "found only $(wc -l <"$work/declared") functions in yoke.h"
+missing=$(comm -23 "$work/declared" "$work/shown")
+[ -z "$missing" ] || fail "yoke.h declares what libyoke.so lacks: $missing"
 
 # cuBLAS and NCCL are loaded when GPUs are used.
 needed=$(readelf -d "$libdir/../libyoke.so" "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
@@ -25,6 +46,18 @@ needed=$(readelf -d "$libdir/../libyoke.so" "$work/prefix/bin/yoke" | grep -E 'N
 export LD_LIBRARY_PATH=$libdir/..
 for program in "$work/build/example" "$work/build/example_cpp" "$work/example_pc"; do
   found=$("$program" "$source/tests/models/demo" "348+275=")
-  [ "$found" = "348+275=623" ] || { echo "check_install: $program: expected '348+275=623', found '$found'"; exit 1; }
+  [ "$found" = "348+275=623" ] || fail "$program: expected '348+275=623', found '$found'"
 done
+found=$("$work/text_pc" "$source/tests/models/demo" "the 1st of 2 façades")
+expected='text: the 1st of 2 façades
+stream: the 1st of 2 façades
+eos: 920 <|endoftext|>
+eos: 922 <|im_end|>'
+[ "$found" = "$expected" ] || fail "text: expected '$expected', found '$found'"
 "$work/prefix/bin/yoke" --version
+
+mv "$work/prefix" "$work/moved"
+libdir=$(find_libdir "$work/moved")
+export PKG_CONFIG_PATH=$libdir LD_LIBRARY_PATH=$libdir/..
+compile_by_pkg_config example.c "$work/example_moved"
+"$work/example_moved" "$source/tests/models/demo" "348+275=" | grep -qx "348+275=623" || fail "does not work after a move"
