@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install a build into an empty folder, build the examples against it by find_package and by pkg-config, and run them; then
+# Install a build into an empty folder, build the examples against it by find_package and by pkg-config, run them; then
 # move the whole folder elsewhere, and pkg-config still finds it.
 # usage: check_install.sh BUILD_DIR SOURCE_DIR
 set -eu
@@ -22,7 +22,7 @@ find_libdir() {
 # Compile a source of this folder as README says: compile_by_pkg_config SOURCE PROGRAM
 compile_by_pkg_config() {
   # shellcheck disable=SC2046 # flags are words
-  cc -std=c99 -Wall -Wextra -pedantic -Werror $(pkg-config --cflags yoke) "$source/tests/install/$1" $(pkg-config --libs yoke) -o "$2"
+  cc -std=c99 -Wall -Wextra -pedantic -Werror "$source/tests/install/$1" $(pkg-config --cflags --libs yoke) -o "$2"
 }
 
 libdir=$(find_libdir "$work/prefix")
