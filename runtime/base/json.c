@@ -7,10 +7,21 @@
 
 enum { JSON_FILE_MAX_BYTES = 256 << 20 }; /* the largest public tokenizer.json is about 35 MB */
 
+enum { JSON_FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY };
+
+yk_status yk_json_parse_line(const char *text, size_t n_bytes, json_t **out, yk_err *err)
+{
+  json_error_t at;
+  json_t *value = json_loadb(text, n_bytes, JSON_FLAGS, &at);
+  if (!value) return yk_err_set(err, YK_E_FORMAT, "JSON: column %d: %s", at.column, at.text);
+  *out = value;
+  return YK_OK;
+}
+
 yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err)
 {
   json_error_t at;
-  json_t *value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &at);
+  json_t *value = json_loadb(text, n_bytes, JSON_FLAGS, &at);
   if (!value) return yk_err_set(err, YK_E_FORMAT, "%s: line %d column %d: %s", name, at.line, at.column, at.text);
   *out = value;
   return YK_OK;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "cli/bom.h"
 
 int yk_cli_usage_error(const yk_command *command, const yk_err *err)
 {
@@ -46,19 +47,36 @@ yk_status yk_cli_flush(yk_err *err)
   return yk_err_set(err, YK_E_IO, "standard output: %s", errno ? strerror(errno) : "a write failed");
 }
 
-yk_status yk_cli_read_stdin(char **out, size_t *n_bytes, yk_err *err)
+static yk_status read_stream(FILE *file, const char *name, size_t max_bytes, yk_strbuf *text, yk_err *err)
 {
-  yk_strbuf text = YK_STRBUF_INIT;
   char chunk[65536];
   size_t got;
-  yk_strbuf_append(&text, "", 0);
-  while ((got = fread(chunk, 1, sizeof chunk, stdin)) > 0) yk_strbuf_append(&text, chunk, got);
-  if (ferror(stdin) || text.failed) {
-    yk_strbuf_free(&text);
-    return ferror(stdin) ? yk_err_set(err, YK_E_IO, "standard input: %s", strerror(errno))
-                         : yk_err_set(err, YK_E_NOMEM, "standard input: no memory for the text");
+  yk_strbuf_append(text, "", 0);
+  while ((got = fread(chunk, 1, sizeof chunk, file)) > 0) {
+    if (got > max_bytes - text->length)
+      return yk_err_set(err, YK_E_FORMAT, "%s: expected at most %zu bytes, found more", name, max_bytes);
+    yk_strbuf_append(text, chunk, got);
+    if (text->failed) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for the text", name);
   }
+  return ferror(file) ? yk_err_set(err, YK_E_IO, "%s: %s", name, strerror(errno)) : YK_OK;
+}
+
+yk_status yk_cli_read_text(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err)
+{
+  bool is_stdin = strcmp(path, "-") == 0;
+  const char *name = is_stdin ? "standard input" : path;
+  yk_strbuf text = YK_STRBUF_INIT;
+  FILE *file = is_stdin ? stdin : fopen(path, "rb");
+  if (!file) return yk_err_set(err, YK_E_IO, "%s: %s", name, strerror(errno));
+  yk_status status = read_stream(file, name, max_bytes, &text, err);
+  if (!is_stdin) fclose(file);
+  if (status != YK_OK) {
+    yk_strbuf_free(&text);
+    return status;
+  }
+  size_t n_bom_bytes = yk_bom_bytes(text.data, text.length);
+  *n_bytes = text.length - n_bom_bytes;
+  memmove(text.data, text.data + n_bom_bytes, *n_bytes + 1);
   *out = text.data;
-  *n_bytes = text.length;
   return YK_OK;
 }

@@ -34,7 +34,8 @@ int yk_cli_failure(const yk_err *err);
 /* yk_cli_flush - hand what was printed to whoever reads stdout. Errors: YK_E_IO, also for any earlier failed write. */
 yk_status yk_cli_flush(yk_err *err);
 
-/* yk_cli_read_stdin - all of stdin into malloc'd, NUL-terminated memory that the caller frees. Errors: YK_E_IO, YK_E_NOMEM. */
-yk_status yk_cli_read_stdin(char **out, size_t *n_bytes, yk_err *err);
+/* yk_cli_read_text - all of a file, pipe or device, "-" being standard input, into malloc'd, NUL-terminated memory that the
+ *   caller frees; without a byte order mark at its start. Errors: YK_E_IO, YK_E_FORMAT (longer than max_bytes), YK_E_NOMEM. */
+yk_status yk_cli_read_text(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err);
 
 #endif

@@ -27,7 +27,7 @@ typedef struct generation {
   yk_interrupt interrupt;
   yk_engine *engine;
   yk_engine_info info;
-  yk_result *results;    /* [n] */
+  yk_result *results;    /* [n] the samples of a prompt side by side */
   yk_request **requests; /* [n], NULL where refused; borrowed from results for the interrupt thread */
   size_t n, n_failed;
 } generation;
@@ -35,6 +35,7 @@ typedef struct generation {
 static const char examples[] = "  yoke generate -m Qwen3-8B-AWQ --tp 2 -p \"Once upon a time\"\n"
                                "  yoke generate -m Qwen3-8B-AWQ -p \"One\" -p \"Two\" --temperature 0 --max-tokens 32\n"
                                "  echo \"Dear Sir,\" | yoke generate -m Qwen3-8B-AWQ --device cpu\n"
+                               "  yoke generate -m Qwen3-8B-AWQ -f prompt.txt --n 4 --seed 7 -n 256\n"
                                "  yoke generate -m Qwen3-8B-AWQ --token-ids 5,6,7 --format json --logprobs 5\n";
 
 /* True: go on. */
@@ -44,11 +45,13 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
       {"prompt", "p", YK_OPTION_CALL, &options->prompts, "TEXT", .help = "a prompt; repeatable",
        .parse = yk_prompts_add_text},
       {"prompt-file", "f", YK_OPTION_CALL, &options->prompts, "FILE",
-       .help = "a file that is one prompt, less one newline at its end; repeatable", .parse = yk_prompts_add_file},
+       .help = "a file that is one prompt, less one newline at its end; - is standard input; repeatable",
+       .parse = yk_prompts_add_file},
       {"token-ids", NULL, YK_OPTION_CALL, &options->prompts, "LIST", .help = "a prompt as token ids, 5,6,7; repeatable",
        .parse = yk_prompts_add_ids},
       {"format", NULL, YK_OPTION_CHOICE, &options->format,
-       .help = "json prints one object a line per prompt, an object with \"error\" for a refused one",
+       .help = "json prints one object a line per prompt, or per sample (with \"index\") where --n is above 1; an "
+               "object with \"error\" for a refused one",
        .choices = format_names},
   };
   const yk_option_group groups[] = {{"Input and output", input_output, sizeof input_output / sizeof input_output[0]},
@@ -57,8 +60,10 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
   const yk_command command = {
       "yoke generate",
       "--model DIR [options]",
-      "Continue prompts with a language model. All prompts run together in batches; where none is "
-      "given, standard input is the prompt, less one newline at its end.",
+      "Continue prompts with a language model. All prompts run together in batches, each with its samples one after "
+      "the "
+      "other in what is printed; where none is given, standard input is the prompt, less one newline at its end. A "
+      "UTF-8 byte order mark at the start of a file is skipped.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],
@@ -78,11 +83,18 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
   return false;
 }
 
+static const yk_prompt *prompt_of(const generation *session, size_t index)
+{
+  return &session->options->prompts.items[index / (size_t)session->options->sampling.n_samples];
+}
+
 /* A text becomes ids here, so that the default of --max-tokens can be what the context leaves. */
-static yk_status submit(generation *session, const yk_prompt *prompt, yk_request **out, yk_err *err)
+static yk_status submit(generation *session, size_t index, yk_request **out, yk_err *err)
 {
   yk_request_options request;
   int32_t *ids = NULL;
+  const yk_prompt *prompt = prompt_of(session, index);
+  size_t n_samples = (size_t)session->options->sampling.n_samples;
   yk_request_options_init(session->engine, &request);
   request.ids = prompt->ids;
   request.n_ids = prompt->n_ids;
@@ -93,6 +105,9 @@ static yk_status submit(generation *session, const yk_prompt *prompt, yk_request
   int64_t left_tokens = session->info.max_model_tokens - (int64_t)request.n_ids;
   yk_sampling_options_apply(&session->options->sampling, session->info.default_max_tokens, left_tokens,
                             &request.sampling);
+  request.sampling.seed = yk_sampling_seed(session->options->model.seed, index / n_samples, 0);
+  request.sampling.has_seed = true;
+  request.sampling.sample_index = (int32_t)(index % n_samples);
   yk_status status = yk_engine_submit(session->engine, &request, out, err);
   free(ids);
   return status;
@@ -103,14 +118,14 @@ static yk_status submit_all(generation *session, yk_err *err)
 {
   const yk_prompts *prompts = &session->options->prompts;
   const yk_sampling_options *sampling = &session->options->sampling;
-  session->results = calloc(prompts->n, sizeof *session->results);
-  session->requests = calloc(prompts->n, sizeof *session->requests);
-  if (!session->results || !session->requests)
-    return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", prompts->n);
-  for (size_t i = 0; i < prompts->n; i++) {
+  size_t n = prompts->n * (size_t)sampling->n_samples;
+  session->results = calloc(n, sizeof *session->results);
+  session->requests = calloc(n, sizeof *session->requests);
+  if (!session->results || !session->requests) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", n);
+  for (size_t i = 0; i < n; i++) {
     yk_result *result = &session->results[session->n++];
     YK_TRY(yk_result_init(result, sampling->n_logprobs >= 0, sampling->n_prompt_logprobs >= 0, err));
-    if (submit(session, &prompts->items[i], &result->request, &result->err) != YK_OK) result->request = NULL;
+    if (submit(session, i, &result->request, &result->err) != YK_OK) result->request = NULL;
     session->requests[i] = result->request;
   }
   return YK_OK;
@@ -119,8 +134,9 @@ static yk_status submit_all(generation *session, yk_err *err)
 static void report_failure(generation *session, size_t index)
 {
   const yk_result *result = &session->results[index];
+  size_t n_samples = (size_t)session->options->sampling.n_samples;
   session->n_failed++;
-  yk_log_write(&session->console.log, YK_LOG_ERROR, "prompt %zu: %s", index + 1, result->err.message);
+  yk_log_write(&session->console.log, YK_LOG_ERROR, "prompt %zu: %s", index / n_samples + 1, result->err.message);
 }
 
 /* Print the requests in order. The first that is not finished streams; those behind it wait in the engine. */
@@ -128,17 +144,19 @@ static yk_status print_all(generation *session, yk_err *err)
 {
   const generate_options *options = session->options;
   bool json = options->format == FORMAT_JSON, several = session->n > 1;
+  int32_t n_samples = options->sampling.n_samples;
   yk_stream stream = json ? YK_STREAM_NOTHING : session->info.has_tokenizer ? YK_STREAM_TEXT : YK_STREAM_IDS;
   for (size_t i = 0; i < session->n; i++) {
     yk_result *result = &session->results[i];
     if (!json && several) {
       if (i > 0) putchar('\n');
-      yk_prompt_print(&options->prompts.items[i]);
+      yk_prompt_print(prompt_of(session, i));
       YK_TRY(yk_cli_flush(err));
     }
     if (result->request) YK_TRY(yk_result_collect(result, stream, err));
     if (json)
-      YK_TRY(yk_result_print_json(result, session->info.has_tokenizer, err));
+      YK_TRY(
+          yk_result_print_json(result, n_samples > 1 ? (int32_t)i % n_samples : -1, session->info.has_tokenizer, err));
     else if (result->request)
       putchar('\n');
     YK_TRY(yk_cli_flush(err));

@@ -36,7 +36,7 @@ static void append_default(yk_strbuf *text, const yk_option *option)
   char bytes[YK_BYTES_TEXT];
   switch (option->kind) {
   case YK_OPTION_INT: yk_strbuf_append_fmt(text, " (default: %d)", (int)*(const int32_t *)option->value); break;
-  case YK_OPTION_U64:
+  case YK_OPTION_SEED:
     yk_strbuf_append_fmt(text, " (default: %llu)", (unsigned long long)*(const uint64_t *)option->value);
     break;
   case YK_OPTION_NUMBER: yk_strbuf_append_fmt(text, " (default: %g)", *(const double *)option->value); break;

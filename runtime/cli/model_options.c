@@ -7,6 +7,7 @@
 /* In the order of the enums in yoke.h and base/log.h. */
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
+static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 static yk_status parse_devices(void *user, const char *text, yk_err *err)
@@ -39,7 +40,8 @@ static void fill_table(yk_model_options *options)
       {"devices", NULL, YK_OPTION_CALL, options, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
        .parse = parse_devices},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
-       .help = "type of activations and KV; auto is the checkpoint's", .choices = dtype_names},
+       .help = "type of activations and KV; auto is the checkpoint's; half is float16, float is float32",
+       .choices = dtype_names, .aliases = dtype_aliases},
       {"max-model-len", NULL, YK_OPTION_INT, &options->max_model_tokens, "N",
        .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
        .min = 1, .max = INT32_MAX},
@@ -53,7 +55,8 @@ static void fill_table(yk_model_options *options)
        .fallback = "what the share above leaves; on CPU at most 4 GiB and a quarter of memory over all ranks"},
       {"threads", "t", YK_OPTION_INT, &options->n_threads, "N", .help = "CPU threads over all ranks",
        .fallback = "every core", .min = 1, .max = 4096},
-      {"seed", NULL, YK_OPTION_U64, &options->seed, "N", .help = "of the random numbers that sampling draws"},
+      {"seed", NULL, YK_OPTION_SEED, &options->seed, "N",
+       .help = "of the random numbers that sampling draws, 0 to 2^64 - 1; -1: as if not given"},
       {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
        .help = "a step that takes longer fails, naming the ranks that stall", .fallback = "60 on CUDA, none on CPU",
        .max = 86400, .above_min = true},

@@ -29,14 +29,15 @@ static yk_status parse_int(const yk_option *option, const char *text, yk_err *er
   return YK_OK;
 }
 
-static yk_status parse_u64(const yk_option *option, const char *text, yk_err *err)
+static yk_status parse_seed(const yk_option *option, const char *text, yk_err *err)
 {
   char *end;
   errno = 0;
-  unsigned long long number = strtoull(text, &end, 10);
-  if (!number_ends(text, end) || text[0] == '-')
-    return yk_err_set(err, YK_E_INVAL, "--%s: expected an integer from 0 to 2^64 - 1, found \"%s\"", option->name,
-                      text);
+  bool is_none = strcmp(text, "-1") == 0;
+  unsigned long long number = is_none ? 0 : strtoull(text, &end, 10);
+  if (!is_none && (!number_ends(text, end) || text[0] == '-'))
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected an integer from 0 to 2^64 - 1, or -1 for none, found \"%s\"",
+                      option->name, text);
   *(uint64_t *)option->value = number;
   return YK_OK;
 }
@@ -58,13 +59,20 @@ static yk_status parse_number(const yk_option *option, const char *text, yk_err 
 static yk_status parse_choice(const yk_option *option, const char *text, yk_err *err)
 {
   char legal[128] = "";
+  const char *name = text;
+  for (int i = 0; option->aliases && option->aliases[i]; i += 2)
+    if (strcmp(text, option->aliases[i]) == 0) name = option->aliases[i + 1];
   for (int i = 0; option->choices[i]; i++) {
-    if (strcmp(text, option->choices[i]) == 0) {
+    if (strcmp(name, option->choices[i]) == 0) {
       *(int *)option->value = i;
       return YK_OK;
     }
     size_t used = strlen(legal);
     snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "", option->choices[i]);
+  }
+  for (int i = 0; option->aliases && option->aliases[i]; i += 2) {
+    size_t used = strlen(legal);
+    snprintf(legal + used, sizeof legal - used, ", %s", option->aliases[i]);
   }
   return yk_err_set(err, YK_E_INVAL, "--%s: expected one of %s, found \"%s\"", option->name, legal, text);
 }
@@ -76,7 +84,7 @@ static yk_status store(const yk_option *option, const char *text, yk_err *err)
   case YK_OPTION_FLAG: *(bool *)option->value = true; break;
   case YK_OPTION_STRING: *(const char **)option->value = text; break;
   case YK_OPTION_INT: status = parse_int(option, text, err); break;
-  case YK_OPTION_U64: status = parse_u64(option, text, err); break;
+  case YK_OPTION_SEED: status = parse_seed(option, text, err); break;
   case YK_OPTION_NUMBER: status = parse_number(option, text, err); break;
   case YK_OPTION_CHOICE: status = parse_choice(option, text, err); break;
   case YK_OPTION_BYTES:
@@ -156,18 +164,56 @@ static bool name_is(const char *name, const char *text, size_t length)
   return name && strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-static const yk_option *find(const yk_command *command, const char *text, size_t length)
+/* What an argument names. */
+typedef struct named {
+  const yk_option *option; /* NULL: nothing */
+  const char *value;       /* what follows its name in the same argument, or NULL */
+} named;
+
+/* The option of this long or short name; the long one where both are there and prefers_long says so. */
+static const yk_option *find(const yk_command *command, const char *text, size_t length, bool prefers_long)
 {
+  const yk_option *found = NULL;
   for (size_t g = 0; g < command->n_groups; g++)
     for (size_t i = 0; i < command->groups[g].n_options; i++) {
       const yk_option *option = &command->groups[g].options[i];
-      if (name_is(option->name, text, length) || name_is(option->short_name, text, length)) return option;
+      bool is_long = name_is(option->name, text, length), is_short = name_is(option->short_name, text, length);
+      if ((is_long || is_short) && (!found || is_long == prefers_long)) found = option;
     }
-  return NULL;
+  return found;
 }
 
-static yk_status unknown(const yk_command *command, const char *argument, const char *name, size_t length, yk_err *err)
+/* The option with the longest short name that text begins with, and the value behind it. */
+static named find_attached(const yk_command *command, const char *text)
 {
+  named found = {0};
+  size_t longest = 0;
+  for (size_t g = 0; g < command->n_groups; g++)
+    for (size_t i = 0; i < command->groups[g].n_options; i++) {
+      const yk_option *option = &command->groups[g].options[i];
+      size_t length = option->short_name ? strlen(option->short_name) : 0;
+      if (length <= longest || option->kind == YK_OPTION_FLAG || strncmp(text, option->short_name, length) != 0)
+        continue;
+      longest = length;
+      found = (named){option, text + length};
+    }
+  if (found.option && isalpha((unsigned char)found.value[0])) return (named){0};
+  return found;
+}
+
+static named find_named(const yk_command *command, const char *argument)
+{
+  bool has_two_dashes = argument[1] == '-';
+  const char *name = argument + 1 + has_two_dashes;
+  size_t length = strcspn(name, "=");
+  named found = {find(command, name, length, has_two_dashes), name[length] == '=' ? name + length + 1 : NULL};
+  return found.option || has_two_dashes ? found : find_attached(command, name);
+}
+
+static yk_status unknown(const yk_command *command, const char *argument, yk_err *err)
+{
+  const char *name = argument + 1 + (argument[1] == '-');
+  size_t length = strcspn(name, "=");
   const char *candidates[CANDIDATES_MAX];
   size_t n = 0;
   for (size_t g = 0; g < command->n_groups; g++)
@@ -201,9 +247,10 @@ yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_
       out->help = true;
       return YK_OK;
     }
-    const yk_option *option = find(command, name, length);
-    if (!option) return unknown(command, argument, name, length, err);
-    const char *value = name[length] == '=' ? name + length + 1 : NULL;
+    named found = find_named(command, argument);
+    const yk_option *option = found.option;
+    const char *value = found.value;
+    if (!option) return unknown(command, argument, err);
     if (option->kind == YK_OPTION_FLAG) {
       if (value) return yk_err_set(err, YK_E_INVAL, "--%s: expected no value, found \"%s\"", option->name, value);
     } else if (!value) {

@@ -1,8 +1,10 @@
 /* options.h - the options of every subcommand: one table, from which parsing, error messages and help are made.
  *
  * A value follows as `--name value` or `--name=value`; one dash or two, long name or short, make no difference (-tp 2,
- * --tp=2). The argument after an option that takes a value is its value, whatever it looks like (--top-k -1). `--` ends
- * the options. The last of several wins, unless the option collects.                                                 */
+ * --tp=2), unless one option's short name is another's long name: then two dashes mean the long one (--n 2, -n 2). Behind one
+ * dash and a short name a value may follow directly where it does not begin with a letter, as a mistyped name would (-n4,
+ * -tp2, -m./model). The argument after an option that takes a value is its value, whatever it looks like (--top-k -1). `--`
+ * ends the options. The last of several wins, unless the option collects.                                            */
 #ifndef YK_CLI_OPTIONS_H
 #define YK_CLI_OPTIONS_H
 
@@ -16,7 +18,7 @@ typedef enum yk_option_kind {
   YK_OPTION_FLAG,   /* bool: set by its presence */
   YK_OPTION_STRING, /* const char *: points into argv */
   YK_OPTION_INT,    /* int32_t in [min, max] */
-  YK_OPTION_U64,    /* uint64_t, any */
+  YK_OPTION_SEED,   /* uint64_t, any; -1 stands for none given and stores 0, which must be the default */
   YK_OPTION_NUMBER, /* double in [min, max] */
   YK_OPTION_BYTES,  /* int64_t >= 0, see yk_bytes_parse */
   YK_OPTION_CHOICE, /* int: index into choices */
@@ -34,6 +36,7 @@ typedef struct yk_option {
   double min, max;
   bool above_min;             /* min itself is not allowed */
   const char *const *choices; /* NULL-terminated */
+  const char *const *aliases; /* other names of choices: alias, choice, alias, choice, ..., NULL; or NULL */
   bool *given;                /* set when the option occurs; or NULL */
   yk_status (*parse)(void *value, const char *text, yk_err *err);
 } yk_option;

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 
 enum { PROMPT_FILE_MAX_BYTES = 256 << 20 };
@@ -47,10 +46,7 @@ static yk_status load(yk_prompt *prompt, yk_err *err)
     prompt->n_bytes = strlen(prompt->argument);
     return YK_OK;
   }
-  if (prompt->argument)
-    YK_TRY(yk_file_read(prompt->argument, PROMPT_FILE_MAX_BYTES, &prompt->owned, &prompt->n_bytes, err));
-  else
-    YK_TRY(yk_cli_read_stdin(&prompt->owned, &prompt->n_bytes, err));
+  YK_TRY(yk_cli_read_text(prompt->argument, PROMPT_FILE_MAX_BYTES, &prompt->owned, &prompt->n_bytes, err));
   if (prompt->n_bytes && prompt->owned[prompt->n_bytes - 1] == '\n') prompt->owned[--prompt->n_bytes] = '\0';
   prompt->text = prompt->owned;
   return YK_OK;
@@ -60,7 +56,7 @@ yk_status yk_prompts_load(yk_prompts *prompts, yk_err *err)
 {
   if (prompts->n == 0) {
     if (isatty(STDIN_FILENO)) fputs("yoke: type a prompt, then Ctrl-D on a new line\n", stderr);
-    if (!add(prompts, YK_PROMPT_FILE, NULL, err)) return YK_E_NOMEM;
+    if (!add(prompts, YK_PROMPT_FILE, "-", err)) return YK_E_NOMEM;
   }
   for (size_t i = 0; i < prompts->n; i++) YK_TRY(load(&prompts->items[i], err));
   return YK_OK;

@@ -12,7 +12,7 @@ typedef enum yk_prompt_kind { YK_PROMPT_TEXT, YK_PROMPT_FILE, YK_PROMPT_IDS } yk
 
 typedef struct yk_prompt {
   yk_prompt_kind kind;
-  const char *argument; /* the text itself, a path, or "5,6,7"; NULL for stdin */
+  const char *argument; /* the text itself, a path ("-": standard input), or "5,6,7" */
   char *owned;          /* what was read from a file or stdin, or NULL */
   const char *text;     /* [n_bytes]; NULL where ids are given */
   size_t n_bytes;
@@ -32,7 +32,8 @@ yk_status yk_prompts_add_file(void *prompts, const char *path, yk_err *err);
 yk_status yk_prompts_add_ids(void *prompts, const char *list, yk_err *err);
 
 /* yk_prompts_load - read the files, or stdin as the only prompt where the list is empty. One newline at the very end of
- *   a file or of stdin is dropped: editors and shells put it there. Errors: YK_E_IO naming the file, YK_E_NOMEM.      */
+ *   a file or of stdin and a byte order mark at its start are dropped: editors and shells put them there.
+ *   Errors: YK_E_IO or YK_E_FORMAT (too long) naming the file, YK_E_NOMEM.                                            */
 yk_status yk_prompts_load(yk_prompts *prompts, yk_err *err);
 
 /* yk_prompt_print - the prompt on stdout, "> " before each of its lines. */

@@ -119,9 +119,16 @@ static json_t *result_object(const yk_result *result, bool has_text)
   return object;
 }
 
-yk_status yk_result_print_json(const yk_result *result, bool has_text, yk_err *err)
+yk_status yk_result_print_json(const yk_result *result, int32_t sample, bool has_text, yk_err *err)
 {
-  json_t *object = result_object(result, has_text);
+  json_t *object = json_object(), *content = result_object(result, has_text);
+  int incomplete = sample >= 0 ? json_object_set_new(object, "index", json_integer(sample)) : 0;
+  incomplete |= json_object_update(object, content);
+  json_decref(content);
+  if (incomplete) {
+    json_decref(object);
+    object = NULL;
+  }
   int failed = object ? json_dumpf(object, stdout, JSON_FLAGS) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a result");

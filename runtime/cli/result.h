@@ -34,9 +34,10 @@ yk_status yk_result_collect(yk_result *result, yk_stream stream, yk_err *err);
  *   Errors: YK_E_NOMEM.                                                                                               */
 yk_status yk_result_read(yk_result *result, bool *ended, yk_err *err);
 
-/* yk_result_print_json - one line: {"text", "token_ids", "finish_reason", "usage", "timing"[, "logprobs"][, "prompt_logprobs"]}, text null
- *   where has_text is false; for a refused request {"error": {"code", "message"}}; for one that failed on its way both.
+/* yk_result_print_json - one line: {["index",] "text", "token_ids", "finish_reason", "usage", "timing"[, "logprobs"]
+ *   [, "prompt_logprobs"]}, text null where has_text is false; for a refused request {["index",] "error": {"code",
+ *   "message"}}; for one that failed on its way both. "index" is the sample's number, left out where that is negative.
  *   Errors: YK_E_NOMEM.                                                                                               */
-yk_status yk_result_print_json(const yk_result *result, bool has_text, yk_err *err);
+yk_status yk_result_print_json(const yk_result *result, int32_t sample, bool has_text, yk_err *err);
 
 #endif

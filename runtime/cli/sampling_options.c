@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/rng.h"
 
 static yk_status parse_stop_ids(void *user, const char *text, yk_err *err)
 {
@@ -28,12 +29,16 @@ void yk_sampling_options_init(yk_sampling_options *options)
 {
   static const char model_default[] = "the model's generation_config.json";
   _Static_assert(YK_DEFAULT_MAX_TOKENS == 128, "help says so");
-  *options = (yk_sampling_options){.max_tokens = YK_DEFAULT_MAX_TOKENS, .n_logprobs = -1, .n_prompt_logprobs = -1};
+  *options = (yk_sampling_options){
+      .n_samples = 1, .max_tokens = YK_DEFAULT_MAX_TOKENS, .n_logprobs = -1, .n_prompt_logprobs = -1};
   const yk_option table[] = {
       {"max-tokens", "n", YK_OPTION_INT, &options->max_tokens, "N",
        .help = "most tokens to generate for a prompt; -1: all that the context leaves",
        .fallback = "the model's generation_config.json, else 128", .min = -1, .max = INT32_MAX,
        .given = &options->max_tokens_given},
+      {"n", NULL, YK_OPTION_INT, &options->n_samples, "N",
+       .help = "samples of each prompt, 1 to 128 (two dashes: -n is --max-tokens)", .min = 1,
+       .max = YK_MAX_SAMPLES},
       {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "do not stop before", .max = INT32_MAX},
       {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 takes the likeliest token",
        .fallback = "the model's generation_config.json, else 1", .max = 100, .given = &options->temperature_given},
@@ -80,6 +85,14 @@ yk_option_group yk_sampling_options_group(const yk_sampling_options *options)
   size_t n = 0;
   while (n < YK_SAMPLING_OPTIONS && options->table[n].name) n++;
   return (yk_option_group){"Sampling and stopping", options->table, n};
+}
+
+uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part)
+{
+  uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)part,
+                         1}; /* 1: apart from what sampling draws */
+  yk_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
+  return (uint64_t)counter[1] << 32 | counter[0];
 }
 
 static size_t value_bytes(yk_option_kind kind)

@@ -5,10 +5,11 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128 };
+enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128, YK_MAX_SAMPLES = 128 };
 
 typedef struct yk_sampling_options {
   double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  int32_t n_samples; /* of each prompt */
   int32_t top_k, max_tokens, min_tokens, n_logprobs, n_prompt_logprobs;
   bool temperature_given, top_p_given, min_p_given, repetition_penalty_given, top_k_given, max_tokens_given;
   bool ignore_eos;
@@ -25,6 +26,11 @@ void yk_sampling_options_free(yk_sampling_options *options);
 
 /* yk_sampling_options_group - the table for yk_command.groups. */
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
+
+/* yk_sampling_seed - the seed of a prompt that brings none: number index, from 0, of a run with this seed. What an engine
+ *   draws for its request number index, but by the prompt: it is the same whatever came before, and the samples of a
+ *   prompt share it. part: of several prompts with one number, from 0.                                               */
+uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 
 /* yk_sampling_options_hash - start, and then every value: tells whether two runs sample alike. */
 uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);

@@ -49,7 +49,8 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
   const yk_option own[] = {
       {"text", NULL, YK_OPTION_CALL, &options->texts, "TEXT", .help = "the text", .parse = yk_prompts_add_text},
       {"text-file", "f", YK_OPTION_CALL, &options->texts, "FILE",
-       .help = "a file that is the text, less one newline at its end", .parse = yk_prompts_add_file},
+       .help = "a file that is the text, less one newline at its end; - is standard input",
+       .parse = yk_prompts_add_file},
       {"token-ids", NULL, YK_OPTION_CALL, &options->texts, "LIST", .help = "the text as token ids, 5,6,7",
        .parse = yk_prompts_add_ids},
       {"window", NULL, YK_OPTION_INT, &options->window, "N", .help = "tokens that are scored together",

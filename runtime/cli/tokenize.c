@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "cli/bom.h"
 #include "cli/cli.h"
 #include "text/tokenizer.h"
 
@@ -185,7 +186,7 @@ static yk_status report_line(converter *c, size_t line, yk_err *line_err, yk_err
 static yk_status convert_line(converter *c, const char *text, size_t n_bytes, yk_err *err)
 {
   json_t *value;
-  YK_TRY(yk_json_parse("JSON", text, n_bytes, &value, err));
+  YK_TRY(yk_json_parse_line(text, n_bytes, &value, err));
   yk_status status = c->direction->convert_json(c, value, err);
   json_decref(value);
   return status;
@@ -201,7 +202,9 @@ static yk_status convert_lines(converter *c, yk_err *err)
     yk_err line_err = YK_ERR_INIT;
     number++;
     if (length > 0 && line[length - 1] == '\n') length--;
-    if (convert_line(c, line, (size_t)length, &line_err) != YK_OK) status = report_line(c, number, &line_err, err);
+    size_t n_bom_bytes = number == 1 ? yk_bom_bytes(line, (size_t)length) : 0;
+    if (convert_line(c, line + n_bom_bytes, (size_t)length - n_bom_bytes, &line_err) != YK_OK)
+      status = report_line(c, number, &line_err, err);
     if (status == YK_OK) status = yk_cli_flush(err); /* whoever wrote the line may be waiting */
   }
   free(line);
@@ -213,7 +216,7 @@ static yk_status convert_stdin(converter *c, yk_err *err)
 {
   char *text;
   size_t n_bytes;
-  YK_TRY(yk_cli_read_stdin(&text, &n_bytes, err));
+  YK_TRY(yk_cli_read_text("-", SIZE_MAX, &text, &n_bytes, err));
   if (n_bytes && text[n_bytes - 1] == '\n') text[--n_bytes] = '\0';
   yk_status status = c->direction->convert_text(c, text, n_bytes, err);
   free(text);

@@ -77,6 +77,43 @@ class Json(Base):
         two = self.demo("-n", 1, stdin=prompt + "\n\n")[0]
         self.assertGreater(two["usage"]["prompt_tokens"], with_newline["usage"]["prompt_tokens"])
 
+    @harness.of_the_program
+    def test_a_file_that_is_a_stream(self):
+        """-f -, -f /dev/stdin and a named pipe are read to their end, less a byte order mark and one newline."""
+        prompt = "The capital of Japan is"
+        expected = self.demo("--prompt", prompt, "-n", 4)[0]["token_ids"]
+        for path in ("-", "/dev/stdin"):
+            for text in (prompt, prompt + "\n", "\ufeff" + prompt + "\n"):
+                self.assertEqual(self.demo("-f", path, "-n", 4, stdin=text)[0]["token_ids"], expected)
+        self.assertEqual(self.demo("-n", 4, stdin="\ufeff" + prompt)[0]["token_ids"], expected)
+        both = self.demo("-p", "The capital of Italy is", "-f-", "-n4", stdin=prompt)
+        self.assertEqual(both[1]["token_ids"], expected)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "prompt.txt")
+            with open(path, "w", encoding="utf-8-sig") as file:
+                file.write(prompt + "\n")
+            self.assertEqual(self.demo("-f", path, "-n", 4)[0]["token_ids"], expected)
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            with subprocess.Popen(["sh", "-c", f"printf '%s' '{prompt}' > '{pipe}'"]):
+                self.assertEqual(self.demo("-f", pipe, "-n", 4)[0]["token_ids"], expected)
+            self.assert_error(["generate", "-m", harness.DEMO, "-f", folder], folder, "directory")
+
+    @harness.of_the_program
+    def test_a_value_behind_a_short_name(self):
+        expected = self.demo("--prompt", STORY, "--max-tokens", 5, "--tp", 2)[0]["token_ids"]
+        self.assertEqual(len(expected), 5)
+        self.assertEqual(self.demo("-p", STORY, "-n5", "-tp2", "-t2")[0]["token_ids"], expected)
+        all_left = self.run_json("generate", f"-m{TINY}", *harness.ON, "-n-1", "--token-ids", 5, "--max-model-len", 9,
+                                 "--ignore-eos")
+        self.assertEqual(all_left[0]["usage"]["total_tokens"], 9)
+
+    @harness.of_the_program
+    def test_names_of_types(self):
+        for alias, name in (("half", "float16"), ("float", "float32")):
+            err = self.demo_text("-p", "1+1=", "-n1", "--dtype", alias).err
+            self.assertIn(f", {name}, on ", err)
+
     def test_ids_and_text_agree(self):
         ids = self.run_json("tokenize", "--model", harness.DEMO, STORY)[0]
         by_ids, by_text = self.demo("--token-ids", ",".join(map(str, ids)), "--prompt", STORY)
@@ -137,6 +174,35 @@ class Sampling(Base):
                 self.assert_same_tokens(found, expected)
         self.assertNotEqual(first, self.sample("--temperature", 1, "--seed", 8))
         self.assertNotEqual(first[0], first[1])  # requests draw numbers of their own
+
+    @harness.of_the_program
+    def test_seeds(self):
+        """Up to 2^64 - 1, and -1 for none given."""
+        default = self.sample()
+        self.assertEqual(self.sample("--seed", -1), default)
+        self.assertEqual(self.sample("--seed", 5, "--seed", -1), default)
+        large = [self.sample("--seed", seed) for seed in (2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)]
+        for i, one in enumerate(large):
+            self.assertNotIn(one, [default, *large[:i]])
+
+    @harness.of_the_program
+    def test_samples(self):
+        """--n samples stand side by side, the first as without --n; the prompt is computed once."""
+        single = self.sample("--seed", 7)
+        options = ("--token-ids", "5,6", "--token-ids", "5,6", "--token-ids", "9", "--ignore-eos", "-n", 24, "--seed", 7)
+        results = self.tiny(*options, "--n", 3)
+        self.assertEqual([result["index"] for result in results], [0, 1, 2] * 3)
+        self.assertEqual(list(results[0]), ["index", "text", "token_ids", "finish_reason", "usage", "timing"])
+        tokens = [result["token_ids"] for result in results]
+        self.assertEqual(tokens[0::3], single)
+        self.assertEqual(len(set(map(tuple, tokens))), 9)
+        self.assertEqual(self.tiny(*options, "--n", 1)[0].get("index"), None)
+        out = self.run_yoke("generate", "--model", TINY, *harness.ON, *options, "--n", 2).out
+        self.assertEqual(out.count("> 5,6\n"), 4)
+        self.assertEqual(out.split("\n")[1], " ".join(map(str, single[0])))
+        refused = self.tiny("--token-ids", "5", "--token-ids", "200", "--n", 2, expect=1)
+        self.assertEqual([list(result) for result in refused[2:]], [["index", "error"]] * 2)
+        self.assertIn("prompt 2: ", self.last_err)
 
     def test_narrow_choices_are_greedy(self):
         greedy = self.sample("--temperature", 0)

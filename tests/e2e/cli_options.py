@@ -18,9 +18,10 @@ class Help(harness.Case):
 
     def test_commands(self):
         names = {
-            "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "temperature", "top-k", "top-p", "min-p",
+            "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "n", "temperature", "top-k", "top-p", "min-p",
                          "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens", "ignore-eos",
                          "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
+            "batch": ["output", "overwrite", "max-tokens", "n", "temperature"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
@@ -29,6 +30,7 @@ class Help(harness.Case):
                  "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes", "no-prefix-reuse", "seed", "step-timeout",
                  "log-level"]
         names["generate"] += model
+        names["batch"] += model
         for command, options in names.items():
             done = self.run_yoke(command, "--help")
             self.assertEqual(done.err, "")
@@ -37,6 +39,12 @@ class Help(harness.Case):
             self.assertLessEqual(max(map(len, done.out.splitlines())), 100)
             for option in options:
                 self.assertRegex(done.out, rf"(?m)^  (-\w, |--\w+, )?--{option}( |$)")
+
+    def test_n(self):
+        """-n and --n are two options; help says so at both."""
+        out = self.run_yoke("generate", "--help").out
+        self.assertRegex(out, r"(?m)^  -n, --max-tokens N ")
+        self.assertRegex(out, r"(?m)^  --n N +samples of each prompt, 1 to 128 \(two dashes: -n is --max-tokens\)")
 
     def test_help_wins_over_what_follows(self):
         self.run_yoke("generate", "--tp", "2", "--help", "--no-such-option")
@@ -84,11 +92,19 @@ class Refused(harness.Case):
             (["--logprobs", "2", "-m", "x"], "--logprobs", "--format json"),
             (["--prompt-logprobs", "-1"], "--prompt-logprobs", "0 to 20"),
             (["--prompt-logprobs", "0", "-m", "x"], "--prompt-logprobs", "--format json"),
-            (["--seed", "-1"], "--seed", "0 to 2^64 - 1", '"-1"'),
+            (["--seed", "-2"], "--seed", "0 to 2^64 - 1, or -1 for none", '"-2"'),
+            (["--seed", "-01"], "--seed", '"-01"'),
             (["--seed", "18446744073709551616"], "--seed"),
+            (["--n", "0"], "--n:", "1 to 128", '"0"'),
+            (["--n=129"], "--n:", "1 to 128", '"129"'),
+            (["-n4x"], "--max-tokens", '"4x"'),
+            (["-tp9"], "--tensor-parallel-size", "1 to 8", '"9"'),
+            (["-t0"], "--threads", '"0"'),
+            (["-promt", "a"], "unknown option -promt", "did you mean --prompt?"),
+            (["-nfour"], "unknown option -nfour"),
             (["--ignore-eos=yes"], "--ignore-eos", "no value"),
             (["--device", "gpu"], "--device", "auto, cpu, cuda", '"gpu"'),
-            (["--dtype", "int4"], "--dtype", "auto, float16, bfloat16, float32"),
+            (["--dtype", "int4"], "--dtype", "auto, float16, bfloat16, float32, half, float", '"int4"'),
             (["--log-level", "loud"], "--log-level", "error, warn, info, debug"),
             (["--format", "xml"], "--format", "text, json"),
             (["--token-ids", "5,x"], "--token-ids", "5,x"),

@@ -167,6 +167,7 @@ class Score(harness.Case):
             file.write(self.TEXT + "\n")
         self.assertEqual(self.score("--text-file", path, model=self.plain), by_text)
         self.assertEqual(self.score(stdin=self.TEXT + "\n", model=self.plain), by_text)
+        self.assertEqual(self.score("--text-file", "-", stdin="\ufeff" + self.TEXT, model=self.plain), by_text)
         self.assertNotEqual(self.score(stdin=self.TEXT + "\n\n", model=self.plain), by_text)
 
     def test_bos(self):

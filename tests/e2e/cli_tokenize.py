@@ -91,6 +91,17 @@ class Tokenize(Base):
         self.assertEqual(self.tokenize("--no-special-tokens", stdin=b"a\0b").out, line(ids_of("a\0b")))
         self.assertEqual(self.tokenize(stdin="").out, line([BOS]))
 
+    def test_byte_order_mark(self):
+        """Skipped at the start of standard input, and a character like others anywhere else."""
+        mark = "\ufeff"
+        options = ("--no-special-tokens", "--format")
+        self.assertEqual(self.tokenize(*options, "text", stdin=f"{mark}ab\n").out, line(ids_of("ab")))
+        self.assertEqual(self.tokenize(*options, "text", stdin=f"a{mark}b").out, line(ids_of(f"a{mark}b")))
+        self.assertEqual(self.tokenize(*options, "text", f"{mark}a").out, line(ids_of(f"{mark}a")))
+        out = self.tokenize(*options, "json", stdin=f'{mark}"ab"\n"{mark}a"\n').out.splitlines()
+        self.assertEqual([json.loads(ids) for ids in out], [ids_of("ab"), ids_of(f"{mark}a")])
+        self.assertEqual(self.detokenize(stdin=mark + line(ids_of("ab"))).out, "ab\n")
+
     def test_json_lines(self):
         texts = ["hello", "", "a\nb", "a\0b", "é😀", '"\\', " " * 3]
         stdin = "".join(json.dumps(text) + "\n" for text in texts)
@@ -112,6 +123,7 @@ class Tokenize(Base):
             self.assertTrue(result["error"]["message"].startswith(f"line {number}: "), result)
             self.assertIn(f"line {number}: ", done.err)
         self.assertIn("found integer", results[1]["error"]["message"])
+        self.assertIn("line 4: JSON: column ", results[3]["error"]["message"])
 
     def test_not_utf8(self):
         self.assertIn("UTF-8", self.tokenize(stdin=b"caf\xe9", expect=1).err)

@@ -1,0 +1,14 @@
+/* bom.h - the UTF-8 byte order mark that some editors put at the start of a file. */
+#ifndef YK_CLI_BOM_H
+#define YK_CLI_BOM_H
+
+#include <stddef.h>
+#include <string.h>
+
+/* yk_bom_bytes - the length of the mark that a text of n_bytes begins with: 3, or 0 where there is none. */
+static inline size_t yk_bom_bytes(const char *text, size_t n_bytes)
+{
+  return n_bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+#endif
