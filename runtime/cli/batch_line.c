@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cli/jsonl.h"
 #include "cli/options.h"
+#include "cli/wide_seed.h"
 
 /* What the keys of a request mean. A key that is not here is refused: a mistyped one must not go unnoticed in a hundred
  * thousand lines.                                                                                                    */
@@ -127,6 +128,18 @@ static yk_status read_ids(const char *key, const json_t *array, int32_t **out, s
   return YK_OK;
 }
 
+/* -1 stands for none, as in vLLM. */
+static yk_status read_seed(yk_batch_line *line, const json_t *value, yk_err *err)
+{
+  int64_t number = 0;
+  if (!line->has_wide_seed) YK_TRY(read_i64("seed", value, INT64_MIN, INT64_MAX, &number, err));
+  if (number < -1)
+    return yk_err_set(err, YK_E_INVAL, "seed: expected 0 to 2^64 - 1, or -1 for none, found %lld", (long long)number);
+  line->sampling.seed = line->has_wide_seed ? line->wide_seed : (uint64_t)number;
+  line->sampling.has_seed = number != -1;
+  return YK_OK;
+}
+
 static yk_status read_stop(yk_batch_line *line, const json_t *value, yk_err *err)
 {
   size_t n = json_is_array(value) ? json_array_size(value) : 1;
@@ -222,17 +235,12 @@ static yk_status read_key(yk_batch_line *line, int key, json_t *value, yk_err *e
 {
   const char *name = keys[key].name;
   void *member = (char *)&line->sampling + keys[key].offset;
-  int64_t number;
   switch (keys[key].kind) {
   case KEY_F32: return read_f32(name, value, member, err);
   case KEY_MAX_TOKENS: line->has_max_tokens = true; return read_i32(name, value, -1, INT32_MAX, member, err);
   case KEY_I32: return read_i32(name, value, INT32_MIN, INT32_MAX, member, err);
   case KEY_FLAG: return read_flag(name, value, member, err);
-  case KEY_SEED:
-    YK_TRY(read_i64(name, value, INT64_MIN, INT64_MAX, &number, err));
-    line->sampling.seed = (uint64_t)number;
-    line->sampling.has_seed = true;
-    return YK_OK;
+  case KEY_SEED: return read_seed(line, value, err);
   case KEY_STOP: return read_stop(line, value, err);
   case KEY_STOP_IDS:
     YK_TRY(read_ids(name, value, &line->stop_ids, &line->sampling.n_stop_ids, err));
@@ -240,7 +248,7 @@ static yk_status read_key(yk_batch_line *line, int key, json_t *value, yk_err *e
     return YK_OK;
   case KEY_BIAS: return read_biases(line, value, err);
   case KEY_PROMPT: return read_prompts(line, value, err);
-  case KEY_SAMPLES: return read_i32(name, value, 1, YK_BATCH_MAX_SAMPLES, &line->n_samples, err);
+  case KEY_SAMPLES: return read_i32(name, value, 1, YK_MAX_SAMPLES, &line->n_samples, err);
   case KEY_TOKEN_IDS: return read_flag(name, value, &line->ticket.return_token_ids, err);
   case KEY_MODEL:
     if (!json_is_string(value)) return wrong_type(name, "a string", value, err);
@@ -326,12 +334,31 @@ static void read_ticket(yk_batch_ticket *ticket, json_t *root)
   if (custom_id) ticket->id = json_incref(custom_id);
 }
 
-yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
-                              const yk_sampling *defaults, bool has_max_tokens, yk_batch_line *out, yk_err *err)
+static yk_status parse_json(yk_batch_line *line, const char *text, size_t n_bytes, yk_err *err)
 {
-  *out = (yk_batch_line){.n_samples = 1, .has_max_tokens = has_max_tokens, .sampling = *defaults};
+  yk_err refused = YK_ERR_INIT;
+  if (yk_json_parse_line(text, n_bytes, &line->root, &refused) == YK_OK) return YK_OK;
+  char *copy = malloc(n_bytes + 1);
+  if (!copy) return yk_err_set(err, YK_E_NOMEM, "no memory for a line of %zu bytes", n_bytes);
+  memcpy(copy, text, n_bytes);
+  copy[n_bytes] = '\0';
+  yk_status status = yk_wide_seed_take(copy, n_bytes, &line->wide_seed, &line->has_wide_seed, err);
+  if (status == YK_OK && line->has_wide_seed)
+    status = yk_json_parse_line(copy, n_bytes, &line->root, err);
+  else if (status == YK_OK)
+    status = yk_err_set(err, refused.code, "%s", refused.message);
+  free(copy);
+  return status;
+}
+
+yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
+                              const yk_sampling *defaults, const yk_sampling_options *options, yk_batch_line *out,
+                              yk_err *err)
+{
+  *out = (yk_batch_line){
+      .n_samples = options->n_samples, .has_max_tokens = options->max_tokens_given, .sampling = *defaults};
   out->ticket = (yk_batch_ticket){.number = number, .hash = hash, .id_key = "id", .id = json_null()};
-  YK_TRY(yk_json_parse("JSON", text, n_bytes, &out->root, err));
+  YK_TRY(parse_json(out, text, n_bytes, err));
   if (!json_is_object(out->root))
     return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(out->root));
   read_ticket(&out->ticket, out->root);

@@ -9,7 +9,7 @@
 #include "cli/sampling_options.h"
 #include "yoke.h"
 
-enum { YK_BATCH_MAX_SAMPLES = 128, YK_BATCH_MAX_REQUESTS = 1024 };
+enum { YK_BATCH_MAX_REQUESTS = 1024 };
 
 typedef enum yk_batch_form {
   YK_BATCH_PLAIN, /* {"prompt": ..., sampling keys, "id" or "custom_id"} */
@@ -36,7 +36,9 @@ typedef struct yk_batch_prompt {
 
 typedef struct yk_batch_line {
   yk_batch_ticket ticket;
-  json_t *root;             /* owned; texts point into it */
+  json_t *root;       /* owned; texts point into it */
+  uint64_t wide_seed; /* see wide_seed.h */
+  bool has_wide_seed;
   yk_batch_prompt *prompts; /* [n_prompts], owned */
   size_t n_prompts;
   int32_t n_samples;   /* of each prompt */
@@ -47,12 +49,13 @@ typedef struct yk_batch_line {
   yk_token_bias *biases;
 } yk_batch_line;
 
-/* yk_batch_line_parse - read a line over the defaults: sampling, with has_max_tokens saying whether its max_tokens was asked
- *   for; hash: into the ticket. *out is valid and must be freed whatever is returned; its ticket holds what could be read.
+/* yk_batch_line_parse - read a line over the defaults: sampling, with options saying whether its max_tokens was asked for,
+ *   and how many samples a prompt has; hash: into the ticket. *out is valid and must be freed whatever is returned; its ticket holds what could be read.
  *   Errors: YK_E_FORMAT (no JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
  *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM.                                                             */
 yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
-                              const yk_sampling *defaults, bool has_max_tokens, yk_batch_line *out, yk_err *err);
+                              const yk_sampling *defaults, const yk_sampling_options *options, yk_batch_line *out,
+                              yk_err *err);
 
 void yk_batch_line_free(yk_batch_line *line);
 void yk_batch_ticket_free(yk_batch_ticket *ticket);

@@ -185,7 +185,9 @@ static json_t *message_string(const char *message)
 
 yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *failure, yk_strbuf *out, yk_err *err)
 {
-  json_t *object = begin(ticket), *message = message_string(failure->message);
+  yk_err named = *failure;
+  yk_err_prefix(&named, "line %lld", (long long)ticket->number);
+  json_t *object = begin(ticket), *message = message_string(named.message);
   if (ticket->form == YK_BATCH_OPENAI) {
     json_t *body = json_pack("{s:{s:O, s:s, s:n, s:n}}", "error", "message", message, "type", "invalid_request_error",
                              "param", "code");
@@ -202,7 +204,7 @@ yk_status yk_batch_output_parse(const char *text, size_t n_bytes, int64_t *numbe
                                 yk_err *err)
 {
   json_t *object;
-  YK_TRY(yk_json_parse("JSON", text, n_bytes, &object, err));
+  YK_TRY(yk_json_parse_line(text, n_bytes, &object, err));
   const json_t *line = json_object_get(object, "line"), *error = json_object_get(object, "error");
   const char *hash_text = json_string_value(json_object_get(object, "input_hash"));
   char *end = NULL;

@@ -29,7 +29,7 @@ yk_status yk_batch_output_result(const yk_batch_ticket *ticket, const yk_batch_f
                                  const yk_result *results, size_t n_prompts, int32_t n_samples, yk_strbuf *out,
                                  yk_err *err);
 
-/* yk_batch_output_error - the same for a line that failed. */
+/* yk_batch_output_error - the same for a line that failed; the message begins with the line's number. */
 yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *failure, yk_strbuf *out, yk_err *err);
 
 /* yk_batch_output_parse - what a stored line says of itself.

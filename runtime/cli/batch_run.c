@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "base/rng.h"
 
 enum { LINES_PER_ROUND = 256, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 20 };
 
@@ -86,15 +85,6 @@ static yk_status write_result(yk_batch_run *run, const yk_batch_item *item, yk_e
 
 /* ---- Starting lines ---------------------------------------------------------------------------------------------- */
 
-/* As the engine draws seeds for its requests, but by the line: a resumed run draws what an uninterrupted one would. */
-static uint64_t seed_of(uint64_t seed, int64_t line, size_t prompt)
-{
-  uint64_t index = (uint64_t)line - 1;
-  uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)prompt, 1};
-  yk_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
-  return (uint64_t)counter[1] << 32 | counter[0];
-}
-
 /* Submit the samples of one prompt. */
 static yk_status submit_prompt(yk_batch_run *run, const yk_batch_line *line, yk_batch_item *item, size_t index,
                                yk_err *err)
@@ -110,7 +100,8 @@ static yk_status submit_prompt(yk_batch_run *run, const yk_batch_line *line, yk_
     int64_t left_tokens = run->max_model_tokens - (int64_t)request.n_ids;
     request.sampling.max_tokens = (int32_t)yk_min_i64(request.sampling.max_tokens, yk_max_i64(left_tokens, 1));
   }
-  if (!request.sampling.has_seed) request.sampling.seed = seed_of(run->seed, line->ticket.number, index);
+  if (!request.sampling.has_seed) /* by the line: a resumed run draws what an uninterrupted one would */
+    request.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)line->ticket.number - 1, index);
   request.sampling.has_seed = true;
   yk_status status = YK_OK;
   for (int32_t i = 0; i < line->n_samples && status == YK_OK; i++) {
@@ -176,8 +167,8 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
   yk_err failure = YK_ERR_INIT;
   yk_batch_line line;
   uint32_t hash = yk_hash(run->files->hash_start, text->text, text->n_bytes);
-  yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults,
-                                         run->sampling->max_tokens_given, &line, &failure);
+  yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults, run->sampling,
+                                         &line, &failure);
   if (text->too_long) {
     yk_err_clear(&failure);
     status =

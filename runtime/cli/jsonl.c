@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/bom.h"
 
 enum { CHUNK_BYTES = 256 << 10 };
 
@@ -81,6 +82,11 @@ static void take(yk_jsonl_reader *reader, size_t n_bytes, size_t n_after, yk_jso
                           .number = ++reader->n_lines,
                           .too_long = too_long,
                           .is_torn = n_after == 0};
+  if (line->number == 1) {
+    size_t n_bom_bytes = yk_bom_bytes(line->text, line->n_bytes);
+    line->text += n_bom_bytes;
+    line->n_bytes -= n_bom_bytes;
+  }
   reader->begin += n_bytes + n_after;
   reader->position += (int64_t)(n_bytes + n_after);
   reader->scanned = 0;

@@ -186,6 +186,29 @@ class Samples(Base):
         for one, two in zip(first, other):
             self.assertNotEqual(one["token_ids"], two["token_ids"])
 
+    def test_wide_and_no_seeds(self):
+        """0 to 2^64 - 1, wherever the key stands; -1 is as if no seed were given, and so is null."""
+        keys = {"prompt": [5], "max_tokens": 12, "ignore_eos": True}
+        seeds = [0, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+        drawn = [result["token_ids"] for result in self.batch([{**keys, "seed": seed} for seed in seeds])]
+        self.assertEqual(len(set(map(tuple, drawn))), len(seeds))
+        lines = [json.dumps({"seed": seed, **keys}, indent=None, separators=(" ,", " : ")) for seed in seeds]
+        self.assertEqual([result["token_ids"] for result in self.batch(lines)], drawn)
+        lines = [openai("a", **keys, user='a "seed": 99999999999999999999 \\', seed=seed) for seed in seeds]
+        choices = [result["response"]["body"]["choices"][0] for result in self.batch(lines)]
+        self.assertEqual([choice["token_ids"] for choice in choices], drawn)
+        open_seeds = self.batch([keys, keys, keys])
+        without = self.batch([{**keys, "seed": -1}, {**keys, "seed": None}, {**keys, "seed": -1.0}])
+        self.assertEqual([result["token_ids"] for result in without], [result["token_ids"] for result in open_seeds])
+
+    def test_n_of_the_command_line(self):
+        """For lines that do not say."""
+        line = {"prompt": [5, 6], "max_tokens": 10, "seed": 3, "ignore_eos": True}
+        expected = self.batch([{**line, "n": 3}, {**line, "n": 2}, {**line, "n": 1}])
+        found = self.batch([line, {**line, "n": 2}, {**line, "n": 1}], "--n", 3)
+        self.assertEqual([{**result, "input_hash": None} for result in found],
+                         [{**result, "input_hash": None} for result in expected])
+
     def test_more_than_may_be_in_flight(self):
         lines = [{"prompt": [5], "n": n, "max_tokens": 3, "seed": 1, "ignore_eos": True} for n in (1, 7, 2, 9, 1)]
         for limit in (1, 4):
@@ -211,8 +234,8 @@ class Samples(Base):
 @harness.of_the_program
 class Errors(Base):
     BAD = [  # line, parts of the message
-        ("nonsense", "JSON"),
-        ('{"prompt": [5]', "JSON"),
+        ("nonsense", "JSON: column 8: "),
+        ('{"prompt": [5]', "JSON: column 14: "),
         ('{"prompt": [5], "prompt": [5]}', "duplicate"),
         ('{"prompt": "\\ud800"}', "JSON"),
         ("[]", "expected an object, found array"),
@@ -251,6 +274,16 @@ class Errors(Base):
         ({**GOOD, "n": 129}, "n: expected 1 to 128, found 129"),
         ({**GOOD, "n": True}, '"n"', "true"),
         ({**GOOD, "seed": 1.5}, "seed"),
+        ({**GOOD, "seed": -2}, "seed: expected 0 to 2^64 - 1, or -1 for none, found -2"),
+        ({**GOOD, "seed": 2**64}, "seed: expected 0 to 2^64 - 1, or -1 for none, found 18446744073709551616"),
+        ({**GOOD, "seed": 10**50}, "seed: expected 0 to 2^64 - 1", "found 1000000000000000000000000000000000000000..."),
+        ({**GOOD, "seed": -2**63 - 1}, "JSON"),
+        ({**GOOD, "seed": 2**63, "max_tokens": 2**63}, "JSON"),
+        ('{"prompt": [5], "seed": 9223372036854775808, "seed": 1}', "duplicate"),
+        ('{"prompt": [5], "seed": 9223372036854775808', "JSON"),
+        ('{"prompt": [5], "seed": 9223372036854775808.5}', "seed"),
+        ('{"prompt": [5], "seed": 09223372036854775808}', "JSON"),
+        ('{"prompt": [5], "seed', "JSON"),
         ({**GOOD, "logprobs": 21}, "logprobs", "20"),
         ({**GOOD, "logprobs": True}, "logprobs"),
         ({**GOOD, "prompt_logprobs": 21}, "prompt_logprobs", "20"),
@@ -299,9 +332,11 @@ class Errors(Base):
         for line, *_ in self.BAD:
             lines += [line, GOOD]
         results = self.batch(lines, expect=1)
-        for (line, *parts), result in zip(self.BAD, results[1::2]):
+        for number, ((line, *parts), result) in enumerate(zip(self.BAD, results[1::2])):
             with self.subTest(line):
                 message = result["error"]["message"]
+                self.assertTrue(message.startswith(f"line {2 * number + 2}: "), message)
+                self.assertNotIn("line 1 column", message)
                 for part in parts:
                     self.assertIn(part, message)
                 if "response" in result:
@@ -338,6 +373,20 @@ class Errors(Base):
             file.write(f"\n{json.dumps(GOOD)}\r\n \t\r\n{json.dumps(GOOD)}")
         self.run_yoke(*self.arguments())
         self.assertEqual([result["line"] for result in self.results()], [2, 4])
+
+    def test_byte_order_mark(self):
+        expected = self.batch([GOOD, {**GOOD, "id": 5}])
+        with open(self.input, "rb") as file:
+            text = file.read()
+        with open(self.input, "wb") as file:
+            file.write("\ufeff".encode() + text)
+        self.run_yoke(*self.arguments("--overwrite"))
+        self.assertEqual(self.results(), expected)
+        self.run_yoke(*self.arguments())  # goes on where the file without the mark would
+        with open(self.input, "wb") as file:
+            file.write(text.replace(b"\n", b"\n\xef\xbb\xbf"))
+        self.run_yoke(*self.arguments("--overwrite"), expect=1)  # elsewhere it is none
+        self.assertIn("line 2: JSON", self.results()[1]["error"]["message"])
 
     def test_nothing_to_do(self):
         for text in ("", "\n\n"):
