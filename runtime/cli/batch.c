@@ -23,7 +23,8 @@ static const char about[] =
     "\"-\" is standard input or output. Keys beside the prompt: id or custom_id, n, seed, stop, stop_token_ids, "
     "logit_bias, and the sampling options below with underscores; other keys are refused. A line that is wrong gives "
     "an error in its place, and exit code 1 at the end. Blank lines are skipped. Where OUTPUT holds results of INPUT "
-    "already, by the same model and options, their lines are not done again.";
+    "already, by the same model and options, their lines are not done again; what a power cut left behind them (blank "
+    "lines, bytes of zero) is dropped.";
 
 static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl --max-tokens 256\n"
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"

@@ -1,7 +1,8 @@
 /* batch_files.h - the two files of a batch, and what an earlier run has left in the second.
  *
  * A result is one line, written by one write(). Whoever stops a run therefore leaves whole lines and at most one torn one at
- * the end, and the next run needs no other record: it reads the results, cuts off the torn line, and does the rest.  */
+ * the end; a power cut may also leave bytes of zero there, for what had not reached the disk. The next run needs no other
+ * record: it reads the results, cuts off what follows the last of them, and does the rest. Blank lines are no harm.  */
 #ifndef YK_CLI_BATCH_FILES_H
 #define YK_CLI_BATCH_FILES_H
 
