@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 static bool ends_with(const char *text, const char *end)
@@ -32,8 +33,9 @@ static int64_t header_bytes(const char *block)
 static yk_status hash_blocks(const char *path, int64_t stride, uint32_t *hash, yk_err *err)
 {
   char block[BLOCK_BYTES] = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
+  int fd;
+  size_t n_bytes;
+  YK_TRY(yk_file_open(path, &fd, &n_bytes, err));
   ssize_t got;
   int64_t n_header = 0;
   for (int64_t at = 0; (got = pread(fd, block, sizeof block, at)) > 0; at += at < n_header ? BLOCK_BYTES : stride) {

@@ -13,6 +13,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "text/regex.h"
 #include "text/tokenizer.h"
