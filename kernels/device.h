@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-enum { YK_MAX_RANKS = 8, YK_KV_BLOCK_TOKENS = 16 };
+enum { YK_MAX_RANKS = 8, YK_KV_BLOCK_TOKENS = 16, YK_DEVICE_ALIGNMENT_BYTES = 256 };
 
 typedef struct yk_device yk_device;
 typedef struct yk_graph yk_graph; /* a device's own recording of operations */
@@ -200,7 +200,7 @@ typedef struct yk_device_ops {
   const char *name; /* "cpu", "cuda" */
   void (*destroy)(yk_device *dev);
 
-  /* Memory. alloc gives zeroed memory aligned to 256 bytes. upload may return before the copy has happened but src may
+  /* Memory. alloc gives zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has happened but src may
    * be reused at once; download returns when dst is filled. free waits for the stream.                              */
   yk_status (*alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
   void (*free)(yk_device *dev, void *ptr);

@@ -13,7 +13,7 @@
 #define YK_ENGINE_SCHEDULER_H
 
 #include "engine/sequence.h"
-#include "engine/step.h"
+#include "model/step.h"
 
 typedef struct yk_scheduler_limits {
   int32_t max_tokens; /* rows of one step */

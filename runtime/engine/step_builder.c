@@ -121,8 +121,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   batch.row_starts = row_starts;
   batch.kv_tokens = kv_tokens;
   batch.block_tables = block_tables;
-  builder->step = (yk_step){.generation = builder->step.generation + 1,
-                            .batch = batch,
+  builder->step = (yk_step){.batch = batch,
                             .n_wanted = n_wanted,
                             .wanted_rows = wanted_rows,
                             .words = builder->words,

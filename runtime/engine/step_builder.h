@@ -3,7 +3,7 @@
 #define YK_ENGINE_STEP_BUILDER_H
 
 #include "engine/scheduler.h"
-#include "engine/step.h"
+#include "model/step.h"
 
 typedef struct yk_step_builder yk_step_builder;
 

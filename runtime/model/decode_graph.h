@@ -7,7 +7,7 @@
 #ifndef YK_MODEL_DECODE_GRAPH_H
 #define YK_MODEL_DECODE_GRAPH_H
 
-#include "engine/step.h"
+#include "model/step.h"
 
 typedef struct yk_decode_graphs yk_decode_graphs;
 

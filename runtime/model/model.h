@@ -5,8 +5,8 @@
 #ifndef YK_MODEL_MODEL_H
 #define YK_MODEL_MODEL_H
 
-#include "engine/step.h"
 #include "loader/checkpoint.h"
+#include "model/step.h"
 #include "parallel/comm.h"
 
 typedef struct yk_model yk_model;

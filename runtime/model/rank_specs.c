@@ -15,89 +15,49 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
                          .vocab = yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks)};
 }
 
-/* Where a projection's weight is, and whether it has a bias. */
-typedef struct source {
-  const yk_checkpoint *checkpoint;
-  int32_t layer;
-  yk_weight_role role;
-  int64_t k, n;
-  bool has_bias;
-} source;
-
-static yk_status find(const source *from, yk_linear_part *part, yk_err *err)
+static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_linear_part *part, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   memset(part, 0, sizeof *part);
-  yk_weight_name(yk_checkpoint_config(from->checkpoint)->family, from->role, from->layer, name);
-  return yk_checkpoint_linear(from->checkpoint, name, from->k, from->n, from->has_bias, &part->weight, err);
+  yk_weight_name(source->config->family, p->role, p->layer, name);
+  return yk_checkpoint_linear(source->checkpoint, name, p->k, p->n, p->has_bias, &part->weight, err);
 }
 
-static yk_status column_part(const source *from, yk_range n, yk_linear_part *part, yk_err *err)
+yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
+                              yk_linear_part *part, yk_err *err)
 {
-  YK_TRY(find(from, part, err));
-  part->k = (yk_range){0, from->k};
+  YK_TRY(find(source, projection, part, err));
+  part->k = (yk_range){0, projection->k};
   part->n = n;
   part->group_local = part->weight.group;
-  part->use_bias = from->has_bias;
+  part->use_bias = projection->has_bias;
   return YK_OK;
 }
 
-static yk_status row_part(const source *from, yk_range k, int rank, yk_linear_part *part, yk_err *err)
+yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k,
+                           yk_linear_part *part, yk_err *err)
 {
-  YK_TRY(find(from, part, err));
+  YK_TRY(find(source, projection, part, err));
   part->k = k;
-  part->n = (yk_range){0, from->n};
+  part->n = (yk_range){0, projection->n};
   if (part->weight.format == YK_WEIGHT_AWQ) part->group_local = yk_shard_group(k, part->weight.group);
-  part->use_bias = from->has_bias && rank == 0;
+  part->use_bias = projection->has_bias && source->share.rank == 0;
   return YK_OK;
 }
 
-static yk_range scaled(yk_range range, int64_t factor)
+yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
 {
-  return (yk_range){range.begin * factor, range.end * factor};
-}
-
-yk_status yk_layer_specs_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
-                              const yk_model_limits *limits, int32_t layer, yk_layer_specs *out, yk_err *err)
-{
-  const yk_model_config *c = yk_checkpoint_config(checkpoint);
-  int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
-  yk_range q = scaled(share->heads.q, c->head_dim), kv = scaled(share->heads.kv, c->head_dim);
-  source q_proj = {checkpoint, layer, YK_ROLE_Q, c->hidden_size, q_width, c->qkv_bias};
-  source k_proj = {checkpoint, layer, YK_ROLE_K, c->hidden_size, kv_width, c->qkv_bias};
-  source v_proj = {checkpoint, layer, YK_ROLE_V, c->hidden_size, kv_width, c->qkv_bias};
-  source o_proj = {checkpoint, layer, YK_ROLE_O, q_width, c->hidden_size, c->o_bias};
-  source gate = {checkpoint, layer, YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias};
-  source up = {checkpoint, layer, YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias};
-  source down = {checkpoint, layer, YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias};
-
-  *out = (yk_layer_specs){.qkv = {.n_parts = 3, .max_tokens = limits->max_tokens},
-                          .o = {.n_parts = 1, .max_tokens = limits->max_tokens},
-                          .gate_up = {.n_parts = 2, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = limits->max_tokens},
-                          .down = {.n_parts = 1, .max_tokens = limits->max_tokens}};
-  YK_TRY(column_part(&q_proj, q, &out->qkv.parts[0], err));
-  YK_TRY(column_part(&k_proj, kv, &out->qkv.parts[1], err));
-  YK_TRY(column_part(&v_proj, kv, &out->qkv.parts[2], err));
-  YK_TRY(row_part(&o_proj, q, share->rank, &out->o.parts[0], err));
-  YK_TRY(column_part(&gate, share->ffn, &out->gate_up.parts[0], err));
-  YK_TRY(column_part(&up, share->ffn, &out->gate_up.parts[1], err));
-  return row_part(&down, share->ffn, share->rank, &out->down.parts[0], err);
-}
-
-yk_status yk_lm_head_spec_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
-                               const yk_model_limits *limits, yk_linear_spec *out, yk_err *err)
-{
-  const yk_model_config *c = yk_checkpoint_config(checkpoint);
-  *out = (yk_linear_spec){.n_parts = 1, .f32_output = true, .max_tokens = limits->max_seqs};
+  const yk_model_config *c = source->config;
+  *out = (yk_linear_spec){.n_parts = 1, .f32_output = true, .max_tokens = source->limits->max_seqs};
   if (!c->tie_word_embeddings) {
-    source head = {checkpoint, 0, YK_ROLE_LM_HEAD, c->hidden_size, c->vocab_size, false};
-    return column_part(&head, share->vocab, &out->parts[0], err);
+    const yk_projection head = {0, YK_ROLE_LM_HEAD, c->hidden_size, c->vocab_size, false};
+    return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
   }
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
-  YK_TRY(yk_checkpoint_matrix(checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
+  YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
   out->parts[0].k = (yk_range){0, c->hidden_size};
-  out->parts[0].n = share->vocab;
+  out->parts[0].n = source->share.vocab;
   out->parts[0].is_resident = true;
   return YK_OK;
 }

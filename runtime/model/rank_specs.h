@@ -10,23 +10,44 @@ typedef struct yk_rank_share {
   int rank, n_ranks;
   yk_shard_heads heads;
   yk_range ffn;   /* columns of gate and up, rows of down's K */
-  yk_range vocab; /* rows of lm_head */
+  yk_range vocab; /* rows of lm_head and of the embedding */
 } yk_rank_share;
 
 yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks);
 
-/* The four products of a layer. */
-typedef struct yk_layer_specs {
-  yk_linear_spec qkv, o, gate_up, down;
-} yk_layer_specs;
+/* What a rank loads from, and how much it must hold: enough to plan, and with a device to load. */
+typedef struct yk_rank_source {
+  const yk_checkpoint *checkpoint;
+  const yk_model_config *config; /* the checkpoint's */
+  const yk_model_limits *limits;
+  yk_rank_share share;
+  yk_model_device dev;
+} yk_rank_source;
 
-/* yk_layer_specs_make - slices of one layer. Views point into the checkpoint. Errors: those of yk_checkpoint_linear. */
-yk_status yk_layer_specs_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
-                              const yk_model_limits *limits, int32_t layer, yk_layer_specs *out, yk_err *err);
+/* A linear layer of the checkpoint. */
+typedef struct yk_projection {
+  int32_t layer;
+  yk_weight_role role;
+  int64_t k, n; /* inputs and outputs of the whole layer */
+  bool has_bias;
+} yk_projection;
+
+/* yk_rank_column_part - outputs n of a projection, all of K: column-parallel.
+ * yk_rank_row_part - inputs k of a projection, all of N: row-parallel, a partial result of which only rank 0's has the bias.
+ *   Views point into the checkpoint. Errors: those of yk_checkpoint_linear.                                          */
+yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
+                              yk_linear_part *part, yk_err *err);
+yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k,
+                           yk_linear_part *part, yk_err *err);
 
 /* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied one
  *   is resident: whoever loads it says where the embedding is.                                                       */
-yk_status yk_lm_head_spec_make(const yk_checkpoint *checkpoint, const yk_rank_share *share,
-                               const yk_model_limits *limits, yk_linear_spec *out, yk_err *err);
+yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err);
+
+/* yk_range_scaled - a range of heads as a range of their columns. */
+static inline yk_range yk_range_scaled(yk_range range, int64_t factor)
+{
+  return (yk_range){range.begin * factor, range.end * factor};
+}
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The engine fills a step, publishes it through the rank group and does not touch it until all ranks have returned. All
  * int32 arrays lie in one block, so that a rank brings them to its device with one copy.                             */
-#ifndef YK_ENGINE_STEP_H
-#define YK_ENGINE_STEP_H
+#ifndef YK_MODEL_STEP_H
+#define YK_MODEL_STEP_H
 
 #include "kernels/device.h"
 
@@ -15,7 +15,6 @@ typedef struct yk_penalty_load {
 } yk_penalty_load;
 
 typedef struct yk_step {
-  uint64_t generation;
   yk_batch batch;             /* pointers are host memory inside words */
   int32_t n_wanted;           /* rows whose logits are wanted: most draw the next token, some only report */
   const int32_t *wanted_rows; /* [n_wanted] row indices, rising, inside words */

@@ -1,0 +1,167 @@
+/* attention_grouped.c - multi-head, multi-query and grouped-query attention: K and V of every KV head in a paged cache.
+ *
+ * A rank owns whole query heads and every KV head that one of them reads; q, k and v are column-parallel, o row-parallel. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "model/layer.h"
+
+struct yk_sublayer {
+  yk_head_layout heads;
+  void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
+  yk_linear *qkv, *o;
+  yk_kv_layer kv;
+  float scale;
+  int32_t window_tokens;         /* 0: full attention */
+  int64_t attended_offset_bytes; /* of the attended rows within the scratch, behind those of q, k and v */
+};
+
+typedef struct projections {
+  yk_linear_spec qkv, o;
+} projections;
+
+static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
+{
+  const yk_model_config *c = source->config;
+  const yk_rank_share *share = &source->share;
+  int64_t hidden = c->hidden_size, head_dim = c->head_dim;
+  int64_t q_width = c->n_heads * head_dim, kv_width = c->n_kv_heads * head_dim;
+  yk_range q = yk_range_scaled(share->heads.q, head_dim), kv = yk_range_scaled(share->heads.kv, head_dim);
+  const yk_projection q_proj = {layer, YK_ROLE_Q, hidden, q_width, c->qkv_bias};
+  const yk_projection k_proj = {layer, YK_ROLE_K, hidden, kv_width, c->qkv_bias};
+  const yk_projection v_proj = {layer, YK_ROLE_V, hidden, kv_width, c->qkv_bias};
+  const yk_projection o_proj = {layer, YK_ROLE_O, q_width, hidden, c->o_bias};
+  *out = (projections){.qkv = {.n_parts = 3, .max_tokens = source->limits->max_tokens},
+                       .o = {.n_parts = 1, .max_tokens = source->limits->max_tokens}};
+  YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
+  YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[1], err));
+  YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[2], err));
+  return yk_rank_row_part(source, &o_proj, q, &out->o.parts[0], err);
+}
+
+static yk_head_layout heads_of(const yk_rank_source *source)
+{
+  const yk_model_config *c = source->config;
+  const yk_shard_heads *heads = &source->share.heads;
+  return (yk_head_layout){.n_q_heads = (int32_t)yk_range_size(heads->q),
+                          .n_kv_heads = (int32_t)yk_range_size(heads->kv),
+                          .head_dim = c->head_dim,
+                          .q_per_kv = c->n_heads / c->n_kv_heads,
+                          .q_head_first = (int32_t)heads->q.begin,
+                          .kv_head_first = (int32_t)heads->kv.begin};
+}
+
+static int64_t qkv_width(const yk_head_layout *heads)
+{
+  return (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * heads->head_dim;
+}
+
+static int64_t q_width(const yk_head_layout *heads)
+{
+  return (int64_t)heads->n_q_heads * heads->head_dim;
+}
+
+/* K or V of one token. */
+static int64_t half_kv_bytes(const yk_head_layout *heads, yk_dtype dtype)
+{
+  return (int64_t)heads->n_kv_heads * heads->head_dim * (int64_t)yk_dtype_bytes(dtype);
+}
+
+static int64_t attended_offset_bytes(const yk_rank_source *source, const yk_head_layout *heads)
+{
+  int64_t row_bytes = qkv_width(heads) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return yk_round_up_i64(source->limits->max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
+static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
+{
+  const yk_model_device *dev = &source->dev;
+  yk_head_layout heads = heads_of(source);
+  int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), n_rows = source->limits->max_tokens;
+  int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
+  projections p;
+  YK_TRY(specify(source, layer, &p, err));
+  *out = (yk_sublayer_bytes){.weights = norms + dev->linear_bytes(&p.qkv) + dev->linear_bytes(&p.o),
+                             .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
+                             .scratch = attended_offset_bytes(source, &heads) + n_rows * q_width(&heads) * element};
+  return YK_OK;
+}
+
+static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
+{
+  const yk_rank_source *source = &loader->source;
+  const yk_model_config *c = source->config;
+  projections p;
+  YK_TRY(specify(source, layer, &p, err));
+  yk_sublayer *a = *out = calloc(1, sizeof *a);
+  if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
+  a->heads = heads_of(source);
+  a->scale = 1.0f / sqrtf((float)c->head_dim);
+  a->window_tokens = c->window_tokens[layer];
+  a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
+  if (c->qk_norm) {
+    YK_TRY(yk_rank_load_vector(loader, YK_ROLE_Q_NORM, layer, c->head_dim, 1, &a->q_norm_w, err));
+    YK_TRY(yk_rank_load_vector(loader, YK_ROLE_K_NORM, layer, c->head_dim, 1, &a->k_norm_w, err));
+  }
+  YK_TRY(yk_rank_load_linear(loader, &p.qkv, &a->qkv, err));
+  YK_TRY(yk_rank_load_linear(loader, &p.o, &a->o, err));
+  size_t n_slots = (size_t)source->limits->n_kv_blocks * YK_KV_BLOCK_TOKENS;
+  size_t n_bytes = n_slots * (size_t)half_kv_bytes(&a->heads, source->dev.dtype);
+  YK_TRY(yk_rank_alloc(loader, n_bytes, &a->kv.k, err));
+  return yk_rank_alloc(loader, n_bytes, &a->kv.v, err);
+}
+
+static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *s, void *qkv, yk_err *err)
+{
+  if (a->heads.n_q_heads == 0) return YK_OK;
+  yk_qk_rope_kv_args args = {.qkv = qkv,
+                             .heads = a->heads,
+                             .q_norm_w = a->q_norm_w,
+                             .k_norm_w = a->k_norm_w,
+                             .norm_eps = s->norm_eps,
+                             .rope = s->rope,
+                             .kv = a->kv,
+                             .batch = s->batch};
+  return s->dev->ops->qk_rope_kv(s->dev, &args, err);
+}
+
+static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const void *qkv, void *attended, yk_err *err)
+{
+  if (a->heads.n_q_heads == 0) return YK_OK;
+  yk_attention_args args = {.y = attended,
+                            .qkv = qkv,
+                            .heads = a->heads,
+                            .kv = a->kv,
+                            .scale = a->scale,
+                            .window_tokens = a->window_tokens,
+                            .batch = s->batch};
+  return s->dev->ops->attention(s->dev, &args, err);
+}
+
+static yk_status forward(const yk_sublayer *a, const yk_sublayer_step *s, yk_err *err)
+{
+  int32_t n = s->batch->n_tokens;
+  void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
+  yk_linear_args to_qkv = {.x = s->x, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
+  yk_linear_args to_y = {.x = attended, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
+  YK_RUN(s->operations, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
+  YK_RUN(s->operations, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
+  YK_RUN(s->operations, s->layer, "attention", attend(a, s, qkv, attended, err));
+  YK_RUN(s->operations, s->layer, "o_proj", s->dev->ops->linear_forward(s->dev, a->o, &to_y, err));
+  return YK_OK;
+}
+
+static void destroy(yk_device *dev, yk_sublayer *a)
+{
+  dev->ops->free(dev, a->q_norm_w);
+  dev->ops->free(dev, a->k_norm_w);
+  dev->ops->linear_destroy(dev, a->qkv);
+  dev->ops->linear_destroy(dev, a->o);
+  dev->ops->free(dev, a->kv.k);
+  dev->ops->free(dev, a->kv.v);
+  free(a);
+}
+
+const yk_sublayer_kind yk_attention_grouped = {
+    .name = "grouped-query attention", .measure = measure, .load = load, .forward = forward, .destroy = destroy};

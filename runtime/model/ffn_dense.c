@@ -1,0 +1,71 @@
+/* ffn_dense.c - the gated feed-forward network that every token passes: down(silu(gate(x)) * up(x)).
+ *
+ * gate and up are column-parallel, down row-parallel. */
+#include <stdlib.h>
+
+#include "model/layer.h"
+
+struct yk_sublayer {
+  yk_linear *gate_up, *down;
+  int32_t width; /* this rank's share of the intermediate size */
+};
+
+typedef struct projections {
+  yk_linear_spec gate_up, down;
+} projections;
+
+static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
+{
+  const yk_model_config *c = source->config;
+  int32_t max_tokens = source->limits->max_tokens;
+  const yk_projection gate = {layer, YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias};
+  const yk_projection up = {layer, YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias};
+  const yk_projection down = {layer, YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias};
+  *out = (projections){.gate_up = {.n_parts = 2, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
+                       .down = {.n_parts = 1, .max_tokens = max_tokens}};
+  YK_TRY(yk_rank_column_part(source, &gate, source->share.ffn, &out->gate_up.parts[0], err));
+  YK_TRY(yk_rank_column_part(source, &up, source->share.ffn, &out->gate_up.parts[1], err));
+  return yk_rank_row_part(source, &down, source->share.ffn, &out->down.parts[0], err);
+}
+
+static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
+{
+  const yk_model_device *dev = &source->dev;
+  projections p;
+  YK_TRY(specify(source, layer, &p, err));
+  int64_t width = yk_range_size(source->share.ffn);
+  *out = (yk_sublayer_bytes){.weights = dev->linear_bytes(&p.gate_up) + dev->linear_bytes(&p.down),
+                             .scratch = source->limits->max_tokens * width * (int64_t)yk_dtype_bytes(dev->dtype)};
+  return YK_OK;
+}
+
+static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
+{
+  projections p;
+  YK_TRY(specify(&loader->source, layer, &p, err));
+  yk_sublayer *ffn = *out = calloc(1, sizeof *ffn);
+  if (!ffn) return yk_err_set(err, YK_E_NOMEM, "no memory for the feed-forward network of a layer");
+  ffn->width = (int32_t)yk_range_size(loader->source.share.ffn);
+  YK_TRY(yk_rank_load_linear(loader, &p.gate_up, &ffn->gate_up, err));
+  return yk_rank_load_linear(loader, &p.down, &ffn->down, err);
+}
+
+static yk_status forward(const yk_sublayer *ffn, const yk_sublayer_step *s, yk_err *err)
+{
+  int32_t n = s->batch->n_tokens;
+  yk_linear_args to_inner = {.x = s->x, .y = s->scratch, .n_tokens = n, .y_stride = ffn->width};
+  yk_linear_args to_y = {.x = s->scratch, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
+  YK_RUN(s->operations, s->layer, "gate_up_proj", s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
+  YK_RUN(s->operations, s->layer, "down_proj", s->dev->ops->linear_forward(s->dev, ffn->down, &to_y, err));
+  return YK_OK;
+}
+
+static void destroy(yk_device *dev, yk_sublayer *ffn)
+{
+  dev->ops->linear_destroy(dev, ffn->gate_up);
+  dev->ops->linear_destroy(dev, ffn->down);
+  free(ffn);
+}
+
+const yk_sublayer_kind yk_ffn_dense = {
+    .name = "dense FFN", .measure = measure, .load = load, .forward = forward, .destroy = destroy};

@@ -1,0 +1,42 @@
+#include "model/layer.h"
+
+const yk_sublayer_kind *yk_attention_kind_of(const yk_model_config *config, int32_t layer)
+{
+  (void)config;
+  (void)layer;
+  return &yk_attention_grouped;
+}
+
+const yk_sublayer_kind *yk_ffn_kind_of(const yk_model_config *config, int32_t layer)
+{
+  (void)config;
+  (void)layer;
+  return &yk_ffn_dense;
+}
+
+yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
+{
+  const yk_model_config *c = source->config;
+  *out = (yk_layer_bytes){.norms = 2 * (int64_t)c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
+  YK_TRY(yk_attention_kind_of(c, layer)->measure(source, layer, &out->attention, err));
+  return yk_ffn_kind_of(c, layer)->measure(source, layer, &out->ffn, err);
+}
+
+yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+{
+  const yk_model_config *c = loader->source.config;
+  out->attention_kind = yk_attention_kind_of(c, layer);
+  out->ffn_kind = yk_ffn_kind_of(c, layer);
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm_w, err));
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm_w, err));
+  YK_TRY(out->attention_kind->load(loader, layer, &out->attention, err));
+  return out->ffn_kind->load(loader, layer, &out->ffn, err);
+}
+
+void yk_layer_destroy(yk_device *dev, yk_layer *layer)
+{
+  dev->ops->free(dev, layer->input_norm_w);
+  dev->ops->free(dev, layer->post_norm_w);
+  if (layer->attention) layer->attention_kind->destroy(dev, layer->attention);
+  if (layer->ffn) layer->ffn_kind->destroy(dev, layer->ffn);
+}

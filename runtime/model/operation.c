@@ -1,0 +1,21 @@
+#include "model/operation.h"
+
+yk_status yk_operation_begin(yk_operations *operations, int layer, const char *name, yk_err *err)
+{
+  atomic_store_explicit(&operations->layer, layer, memory_order_relaxed);
+  atomic_store_explicit(&operations->name, name, memory_order_relaxed);
+  atomic_fetch_add_explicit(&operations->n_begun, 1, memory_order_relaxed);
+  if (!atomic_load_explicit(&operations->is_stopped, memory_order_relaxed)) return YK_OK;
+  return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", operations->rank);
+}
+
+yk_status yk_operation_name_error(const yk_operations *operations, int layer, const char *name, yk_status status,
+                                  yk_err *err)
+{
+  if (status == YK_OK) return YK_OK;
+  if (layer == YK_OUTSIDE_LAYERS)
+    yk_err_prefix(err, "rank %d, %s", operations->rank, name);
+  else
+    yk_err_prefix(err, "rank %d, layer %d, %s", operations->rank, layer, name);
+  return status;
+}

@@ -1,0 +1,27 @@
+/* rank_loader.h - bring one rank's slices of the checkpoint to its device. */
+#ifndef YK_MODEL_RANK_LOADER_H
+#define YK_MODEL_RANK_LOADER_H
+
+#include "model/rank_specs.h"
+
+typedef struct yk_rank_loader {
+  yk_rank_source source;
+  yk_device *dev;
+  void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
+  void *user;
+} yk_rank_loader;
+
+/* yk_rank_alloc - zeroed device memory; *out stays NULL where n_bytes is 0. Errors: YK_E_CAPACITY. */
+yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out, yk_err *err);
+
+/* yk_rank_load_vector - a norm's n weights times scale, as act [n]. Errors: of checkpoint and device. */
+yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
+                              void **out, yk_err *err);
+
+/* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL where there are none. */
+yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
+
+/* yk_rank_load_linear - a linear layer in the device's own form. Errors: those of linear_create. */
+yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
+
+#endif
