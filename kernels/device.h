@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/logit_bias.h"
 #include "base/status.h"
 #include "kernels/linear.h"
 
@@ -132,12 +133,6 @@ typedef struct yk_gather_rows_args {
   const int32_t *rows;
   int32_t n_rows, hidden;
 } yk_gather_rows_args;
-
-/* Added to one logit before anything else; -INFINITY bans the id. */
-typedef struct yk_logit_bias {
-  int32_t token_id;
-  float bias;
-} yk_logit_bias;
 
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
  * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p; both

@@ -63,14 +63,6 @@ typedef struct yk_linear_args {
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
 
-/* yk_linear_n_local - columns that a forward writes. */
-static inline int64_t yk_linear_n_local(const yk_linear_spec *spec)
-{
-  int64_t n = 0;
-  for (int i = 0; i < spec->n_parts; i++) n += yk_range_size(spec->parts[i].n);
-  return spec->epilogue == YK_EPILOGUE_SILU_MUL ? n / 2 : n;
-}
-
 /* yk_linear_check - slices inside their weights, equal k, AWQ groups that do not straddle, an epilogue that fits.
  *   Errors: YK_E_INVAL or YK_E_UNSUPPORTED, naming the part. Thread: any. Every device calls it first.               */
 #ifdef __cplusplus

@@ -13,89 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
 #include "base/log.h"
 #include "base/status.h"
-
-enum {
-  YK_MAX_LAYERS = 1024,
-  YK_MAX_EOS_IDS = 16,
-  YK_MAX_HIDDEN = 1 << 18,
-  YK_MAX_FFN = 1 << 20,
-  YK_MAX_VOCAB = 1 << 23,
-  YK_MAX_HEADS = 1 << 12,
-  YK_MAX_HEAD_DIM = 1 << 10,
-  YK_MAX_POSITIONS = 1 << 26
-};
-
-typedef enum yk_model_family {
-  YK_FAMILY_LLAMA,
-  YK_FAMILY_MISTRAL,
-  YK_FAMILY_QWEN2,
-  YK_FAMILY_QWEN3,
-  YK_FAMILY_MINICPM /* also FM9G, "Jiuge" */
-} yk_model_family;
-
-typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
-
-/* Rotary embedding. Fields that a type does not use hold their defaults. */
-typedef struct yk_rope_config {
-  yk_rope_type type;
-  double theta;
-  double factor;                            /* linear, llama3, yarn; 1 otherwise */
-  double original_max_positions;            /* llama3, yarn: context of the training before scaling */
-  double low_freq_factor, high_freq_factor; /* llama3; high > low */
-  double beta_fast, beta_slow;              /* yarn; 32 and 1 */
-  double attention_factor;                  /* yarn; 0: derived from factor and the two below */
-  double mscale, mscale_all_dim;            /* yarn; 0: not given */
-  bool truncate;                            /* yarn: bounds of the ramp are rounded to whole dimensions; true */
-} yk_rope_config;
-
-typedef enum yk_quant_method { YK_QUANT_NONE, YK_QUANT_AWQ } yk_quant_method;
-
-typedef struct yk_quant_config {
-  yk_quant_method method;
-  int32_t bits;                  /* AWQ: 4 */
-  int32_t group_size;            /* AWQ: 32, 64, 128, or -1 for the whole K of each layer */
-  char **modules_to_not_convert; /* [n_modules_to_not_convert] substrings of module names */
-  int32_t n_modules_to_not_convert;
-} yk_quant_config;
-
-/* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1
- * and everything else off.                                                                                           */
-typedef struct yk_generation_defaults {
-  float temperature;        /* 0 where do_sample is false */
-  float top_p;              /* 1: off */
-  float min_p;              /* 0: off */
-  int32_t top_k;            /* 0: off; at most vocab_size */
-  float repetition_penalty; /* 1: off */
-  int32_t max_new_tokens;   /* 0: no default */
-} yk_generation_defaults;
-
-typedef struct yk_model_config {
-  yk_model_family family;
-  int32_t vocab_size, hidden_size, ffn_size;
-  int32_t n_layers;
-  int32_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
-  int32_t head_dim;            /* even; not always hidden_size / n_heads */
-  int32_t max_position_embeddings;
-  int32_t max_model_tokens; /* longest context: max_position_embeddings, or what rope scaling extends it to */
-  float rms_norm_eps;
-  bool tie_word_embeddings; /* lm_head is the embedding matrix */
-  bool qkv_bias, o_bias, mlp_bias;
-  bool qk_norm;   /* per-head RMSNorm of q and k, after projection and before RoPE */
-  yk_dtype dtype; /* activations: torch_dtype or dtype; float16 where absent */
-  yk_rope_config rope;
-  int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row sees, itself included; 0: all */
-  float embed_scale;                    /* embedding rows times this: scale_emb, else 1 */
-  float residual_scale; /* each branch times this before it joins the residual: scale_depth / sqrt(layers), else 1 */
-  float logit_scale;    /* final hidden rows times this before lm_head: dim_model_base / hidden_size, else 1 */
-  int32_t bos_id;       /* -1: none */
-  int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] of config.json and generation_config.json together */
-  int32_t n_eos_ids;
-  yk_quant_config quant;
-  yk_generation_defaults generation;
-} yk_model_config;
+#include "loader/model_config.h"
 
 /* yk_model_config_load - read and validate the files of a directory.
  *   On success the caller owns what *out points to: yk_model_config_free. On failure nothing is left to free.

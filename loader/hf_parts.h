@@ -3,7 +3,8 @@
 #define YK_LOADER_HF_PARTS_H
 
 #include "base/json.h"
-#include "loader/hf_config.h"
+#include "base/log.h"
+#include "loader/model_config.h"
 
 /* As yk_json_get_i64 and yk_json_get_f64, for the narrower fields of our structs. */
 static inline yk_status yk_hf_get_i32(const json_t *object, const char *file, const char *key, bool required,

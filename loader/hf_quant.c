@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "loader/hf_config.h"
 #include "loader/hf_parts.h"
 
 /* Two generations of tools wrote two spellings of each key; the newer one first. */

@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "base/logit_bias.h"
 #include "base/status.h"
 
 #ifdef __cplusplus
@@ -172,11 +173,6 @@ typedef struct yk_request yk_request;
 
 enum { YOKE_MAX_LOGPROBS = 20 };
 
-typedef struct yk_token_bias {
-  int32_t token_id;
-  float bias; /* -100 .. 100, added to the logit */
-} yk_token_bias;
-
 typedef struct yk_sampling {
   float temperature;                         /* 0 .. 100; below 1e-5 is greedy */
   float top_p;                               /* more than 0, at most 1 */
@@ -184,7 +180,7 @@ typedef struct yk_sampling {
   int32_t top_k;                             /* 0 or -1: all; else 1 .. vocabulary */
   float repetition_penalty;                  /* more than 0, at most 10; of ids in prompt or output; 1: off */
   float frequency_penalty, presence_penalty; /* -2 .. 2; of ids in the output; 0: off */
-  const yk_token_bias *biases;               /* [n_biases] logit_bias; copied by submit */
+  const yk_logit_bias *biases;               /* [n_biases] logit_bias; copied by submit */
   size_t n_biases;
   uint64_t seed;
   bool has_seed; /* false: drawn from the engine's seed and the request's number */

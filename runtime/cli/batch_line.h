@@ -46,7 +46,7 @@ typedef struct yk_batch_line {
   yk_sampling sampling;
   int32_t *stop_ids; /* these are what sampling points to */
   const char **stop_strings;
-  yk_token_bias *biases;
+  yk_logit_bias *biases;
 } yk_batch_line;
 
 /* yk_batch_line_parse - read a line over the defaults: sampling, with options saying whether its max_tokens was asked for,

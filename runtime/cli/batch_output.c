@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "text/detokenizer.h"
 
 /* Nine digits tell any two float32 apart. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };

@@ -8,6 +8,7 @@
 #include "base/strbuf.h"
 #include "cli/bom.h"
 #include "cli/cli.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };

@@ -1,6 +1,7 @@
 #include "engine/call.h"
 
 #include "engine/engine_internal.h"
+#include "engine/engine_stats.h"
 
 yk_status yk_call_ask(yk_engine *engine, yk_call *call, yk_err *err)
 {

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "engine/engine_internal.h"
+#include "engine/engine_loop.h"
+#include "engine/settings_resolve.h"
 #include "loader/dir.h"
 
 const char *yk_version(void)

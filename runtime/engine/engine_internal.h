@@ -9,12 +9,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/call.h"
 #include "engine/ranks.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "engine/step_builder.h"
 #include "text/tokenizer.h"
+
+_Static_assert((int)YOKE_MAX_RANKS == (int)YK_MAX_RANKS, "the public limit of ranks is the devices'");
+_Static_assert((int)YOKE_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
 
 struct yk_engine {
   /* Fixed once created. */
@@ -42,27 +44,13 @@ struct yk_engine {
   pthread_mutex_t mutex;  /* guards what follows */
   pthread_cond_t cv_work; /* inbox or calls filled, or stopping */
   pthread_cond_t cv_call; /* a call was answered */
-  yk_call *calls;         /* what callers wait for, oldest first */
-  yk_call **calls_end;
+  struct yk_call *calls;  /* what callers wait for, oldest first */
+  struct yk_call **calls_end;
   yk_request *inbox; /* submitted, oldest first, linked by next_submitted */
   yk_request **inbox_end;
   bool stopping;
   yk_err failure; /* code YK_OK while the ranks work */
   yk_engine_stats stats;
 };
-
-/* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
-void yk_engine_refresh_gauges(yk_engine *e);
-
-/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step, while
- *   n_computed still tells prompt rows from output rows.                                                             */
-void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
-                          double seconds);
-
-/* yk_engine_count_own_time - add what the engine thread itself took for a step. Engine thread. */
-void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns);
-
-/* yk_engine_loop - main function of the engine thread; argument is the engine. */
-void *yk_engine_loop(void *engine);
 
 #endif

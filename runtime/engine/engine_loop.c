@@ -1,6 +1,9 @@
 /* engine_loop.c - the engine thread: take what was submitted, plan a step, run it, hand out the tokens. */
+#include "engine/engine_loop.h"
 #include "base/clock.h"
-#include "engine/engine_internal.h"
+
+#include "engine/call.h"
+#include "engine/engine_stats.h"
 #include "engine/hand_out.h"
 
 static bool has_work(const yk_engine *e)

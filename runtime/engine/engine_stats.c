@@ -1,6 +1,7 @@
 /* engine_stats.c - what the engine counts, and the snapshot that callers get. */
+#include "engine/engine_stats.h"
+
 #include "base/checked.h"
-#include "engine/engine_internal.h"
 
 void yk_engine_refresh_gauges(yk_engine *e)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "kernels/cuda/cuda_layout.h"
+#include "model/model.h"
 #include "parallel/p2p_sizes.h"
 
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/arguments.h"
+#include "engine/call.h"
 #include "engine/engine_internal.h"
 
 /* What is asked of one sequence. */

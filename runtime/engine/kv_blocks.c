@@ -10,9 +10,9 @@ enum { NONE = -1 };
 typedef struct kv_block {
   int32_t n_refs;
   bool is_sound, is_withdrawn; /* since it was taken */
-  int32_t newer, older; /* neighbours in the list of free blocks, while n_refs is 0 */
-  int32_t bucket_next;  /* next block of the same hash bucket, while published */
-  yk_kv_chain chain;    /* 0: not published */
+  int32_t newer, older;        /* neighbours in the list of free blocks, while n_refs is 0 */
+  int32_t bucket_next;         /* next block of the same hash bucket, while published */
+  yk_kv_chain chain;           /* 0: not published */
   yk_kv_chain previous;
   int32_t ids[YK_KV_BLOCK_TOKENS];
 } kv_block;

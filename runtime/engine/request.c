@@ -42,9 +42,9 @@ static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t
   request->early_biases = malloc(n_most * sizeof *request->early_biases);
   if (!request->biases || !request->early_biases) return false;
   for (size_t i = 0; i < s->n_biases; i++) {
-    yk_logit_bias bias = {s->biases[i].token_id, s->biases[i].bias};
-    request->biases[request->n_biases++] = bias;
-    if (!yk_ids_contain(end_ids, n_bans, bias.token_id)) request->early_biases[request->n_early_biases++] = bias;
+    request->biases[request->n_biases++] = s->biases[i];
+    bool is_banned = yk_ids_contain(end_ids, n_bans, s->biases[i].token_id);
+    if (!is_banned) request->early_biases[request->n_early_biases++] = s->biases[i];
   }
   for (size_t i = 0; i < n_bans; i++)
     request->early_biases[request->n_early_biases++] = (yk_logit_bias){end_ids[i], -INFINITY};
@@ -70,9 +70,9 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   return s->n_stop_strings ? yk_stop_strings_create(s->stop_strings, s->n_stop_strings, &request->stops, err) : YK_OK;
 }
 
-yk_status yk_request_create(const int32_t *prompt, int32_t n_prompt, int32_t capacity, const yk_sampling *sampling,
-                            const int32_t *end_ids, size_t n_end_ids, const yk_tokenizer *tokenizer,
-                            atomic_uint *n_cancels, yk_request **out, yk_err *err)
+yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
+                            const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
+                            const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err)
 {
   yk_request *request = calloc(1, sizeof *request);
   if (!request) return yk_err_set(err, YK_E_NOMEM, "no memory for a request");
@@ -82,7 +82,7 @@ yk_status yk_request_create(const int32_t *prompt, int32_t n_prompt, int32_t cap
   request->error = YK_ERR_INIT;
   request->n_owners = 2;
   request->submitted_ns = yk_clock_now_ns();
-  yk_status status = yk_sequence_init(&request->seq, &yk_request_owner, prompt, n_prompt, capacity, err);
+  yk_status status = yk_sequence_init(&request->seq, owner, prompt, n_prompt, capacity, err);
   if (status == YK_OK) status = copy_sampling(request, sampling, end_ids, n_end_ids, err);
   if (status == YK_OK && tokenizer) status = yk_detokenizer_create(tokenizer, true, &request->detokenizer, err);
   if (status != YK_OK) {

@@ -17,9 +17,9 @@
 
 struct yk_request {
   /* Set by submit, then the engine thread's. */
-  yk_sequence seq;             /* first, so that its owner's functions find the request */
-  yk_sampling sampling;        /* without the arrays that the caller's parameters point to */
-  int32_t *end_ids;            /* [n_end_ids] ids that end the output */
+  yk_sequence seq;      /* first, so that its owner's functions find the request */
+  yk_sampling sampling; /* without the arrays that the caller's parameters point to */
+  int32_t *end_ids;     /* [n_end_ids] ids that end the output */
   size_t n_end_ids;
   yk_logit_bias *biases;       /* [n_biases] logit_bias */
   yk_logit_bias *early_biases; /* [n_early_biases] the same with the bans that hold until min_tokens */
@@ -58,9 +58,9 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 /* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and engine.
  *   capacity: prompt and output tokens together. end_ids: what ends the output and min_tokens bans, without duplicates.
  *   Errors: YK_E_NOMEM, YK_E_INVAL (an empty stop string).                                                           */
-yk_status yk_request_create(const int32_t *prompt, int32_t n_prompt, int32_t capacity, const yk_sampling *sampling,
-                            const int32_t *end_ids, size_t n_end_ids, const yk_tokenizer *tokenizer,
-                            atomic_uint *n_cancels, yk_request **out, yk_err *err);
+yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
+                            const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
+                            const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
 
 /* The engine's end. Engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
@@ -68,9 +68,6 @@ void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
 /* Returns whether a stop string is complete. */
 bool yk_request_push_token(yk_request *request, const yk_sampled *result);
 bool yk_request_is_cancelled(yk_request *request);
-
-/* What the engine does for the sequence of a request: request_owner.c. */
-extern const yk_sequence_owner yk_request_owner;
 
 /* yk_request_finish - the last word: flushes held-back text, wakes the reader and gives up the engine's ownership. The
  *   request must not be touched afterwards. error: copied, with YK_FINISH_ERROR, else NULL.                          */

@@ -1,5 +1,7 @@
-/* request_owner.c - what the engine does for the sequence of a request: describe its rows, take their results, end it. */
+#include "engine/request_owner.h"
+
 #include "engine/engine_internal.h"
+#include "engine/engine_stats.h"
 
 static const yk_request *const_request_of(const yk_sequence *seq)
 {

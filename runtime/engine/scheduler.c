@@ -274,7 +274,8 @@ static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
 void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq)
 {
   yk_sequence_withdraw(seq, scheduler->blocks);
-  while (recompute_one(scheduler, seq)) {}
+  while (recompute_one(scheduler, seq)) {
+  }
 }
 
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler)

@@ -40,9 +40,9 @@ typedef struct yk_sequence {
   int32_t n_sound;       /* leading published blocks that were marked as sound, or passed over behind the window */
   yk_kv_chain chain;     /* of the last published block */
 
-  struct yk_sequence *next; /* in the scheduler's waiting or parked list */
-  int32_t slot;             /* while running: its row in tables of max_seqs rows; else -1 */
-  bool slot_is_new;         /* nothing has been put in the slot's rows yet */
+  struct yk_sequence *next;       /* in the scheduler's waiting or parked list */
+  int32_t slot;                   /* while running: its row in tables of max_seqs rows; else -1 */
+  bool slot_is_new;               /* nothing has been put in the slot's rows yet */
   const yk_sequence_owner *owner; /* the sequence is the owner's first member */
 } yk_sequence;
 

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "engine/arguments.h"
 #include "engine/engine_internal.h"
+#include "engine/request_owner.h"
 
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options)
 {
@@ -27,13 +28,6 @@ static yk_status check_f32(const char *name, float value, bool legal, const char
   return yk_err_set(err, YK_E_INVAL, "%s: expected %s, found %g", name, range, (double)value);
 }
 
-static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
-{
-  if (value >= min && value <= max) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL, "%s: expected %lld to %lld, found %lld", name, (long long)min, (long long)max,
-                    (long long)value);
-}
-
 static yk_status check_ids(const char *name, const int32_t *ids, size_t n, int32_t vocab, yk_err *err)
 {
   YK_TRY(yk_check_array(name, ids, n, err));
@@ -48,7 +42,7 @@ static yk_status check_biases(const yk_engine *e, const yk_sampling *s, yk_err *
 {
   YK_TRY(yk_check_array("logit_bias", s->biases, s->n_biases, err));
   for (size_t i = 0; i < s->n_biases; i++) {
-    const yk_token_bias *bias = &s->biases[i];
+    const yk_logit_bias *bias = &s->biases[i];
     YK_TRY(check_ids("logit_bias", &bias->token_id, 1, e->info.vocab_size, err));
     YK_TRY(check_f32("logit_bias", bias->bias, fabsf(bias->bias) <= 100, "-100 to 100", err));
     for (size_t j = 0; j < i; j++)
@@ -79,10 +73,10 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
   YK_TRY(check_f32("min_p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 to 1", err));
-  YK_TRY(check_i64("top_k", s->top_k, -1, vocab, err));
-  YK_TRY(check_i64("sample_index", s->sample_index, 0, INT32_MAX, err));
-  YK_TRY(check_i64("logprobs", s->n_logprobs, -1, most_logprobs, err));
-  YK_TRY(check_i64("prompt_logprobs", s->n_prompt_logprobs, -1, most_logprobs, err));
+  YK_TRY(yk_check_i64("top_k", s->top_k, -1, vocab, err));
+  YK_TRY(yk_check_i64("sample_index", s->sample_index, 0, INT32_MAX, err));
+  YK_TRY(yk_check_i64("logprobs", s->n_logprobs, -1, most_logprobs, err));
+  YK_TRY(yk_check_i64("prompt_logprobs", s->n_prompt_logprobs, -1, most_logprobs, err));
   YK_TRY(check_count("logit_bias entries", s->n_biases, MAX_BIASES, err));
   YK_TRY(check_count("stop ids", s->n_stop_ids, MAX_STOPS, err));
   YK_TRY(check_count("stop strings", s->n_stop_strings, MAX_STOPS, err));
@@ -106,9 +100,9 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
                       context - !scores_only, context, scores_only ? "" : ", one kept for output", n_prompt);
   int32_t left = context - (int32_t)n_prompt;
   if (s->max_tokens != -1 && !scores_only)
-    YK_TRY(check_i64("max_tokens (beside this prompt)", s->max_tokens, 1, left, err));
+    YK_TRY(yk_check_i64("max_tokens (beside this prompt)", s->max_tokens, 1, left, err));
   int32_t n_output = s->max_tokens == -1 ? left : s->max_tokens;
-  YK_TRY(check_i64("min_tokens", s->min_tokens, 0, n_output, err));
+  YK_TRY(yk_check_i64("min_tokens", s->min_tokens, 0, n_output, err));
   *capacity = (int32_t)n_prompt + n_output;
   return YK_OK;
 }
@@ -160,8 +154,8 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
   size_t n_end_ids = collect_end_ids(e, &sampling, end_ids);
-  yk_status created = yk_request_create(ids, (int32_t)n_ids, capacity, &sampling, end_ids, n_end_ids, e->tokenizer,
-                                        &e->n_cancels, &request, err);
+  yk_status created = yk_request_create(&yk_request_owner, ids, (int32_t)n_ids, capacity, &sampling, end_ids, n_end_ids,
+                                        e->tokenizer, &e->n_cancels, &request, err);
   free(end_ids);
   if (created != YK_OK) return created;
   yk_status status = enqueue(e, request, err);

@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "model/model.h"
 #include "model/model_parts.h"
 
 #define RUN(m, layer, name, call) YK_RUN(&(m)->operations, layer, name, call)

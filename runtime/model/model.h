@@ -6,31 +6,11 @@
 #define YK_MODEL_MODEL_H
 
 #include "loader/checkpoint.h"
+#include "model/model_limits.h"
 #include "model/step.h"
 #include "parallel/comm.h"
 
 typedef struct yk_model yk_model;
-
-/* What one rank must be able to hold at once. */
-typedef struct yk_model_limits {
-  int32_t max_tokens;       /* rows of one step */
-  int32_t max_seqs;         /* sequences, and sampled rows, of one step */
-  int32_t max_model_tokens; /* longest sequence */
-  int32_t n_kv_blocks;      /* physical KV blocks, alike on all ranks */
-} yk_model_limits;
-
-/* Bytes that one rank takes on its device. */
-typedef struct yk_model_memory {
-  int64_t weight_bytes;       /* linear layers, embedding, norms */
-  int64_t workspace_bytes;    /* activations, logits, tables */
-  int64_t kv_bytes_per_block; /* all layers; 0 for a rank without attention heads */
-} yk_model_memory;
-
-/* What of a device decides the sizes. */
-typedef struct yk_model_device {
-  yk_dtype dtype;
-  int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
-} yk_model_device;
 
 /* yk_model_measure - what yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads no
  * weights.

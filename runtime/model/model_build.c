@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "model/model.h"
 #include "model/model_parts.h"
 #include "model/rank_loader.h"
 #include "model/rope.h"

@@ -4,7 +4,7 @@
 
 #include "model/decode_graph.h"
 #include "model/layer.h"
-#include "model/model.h"
+#include "parallel/comm.h"
 
 /* Activations of one step; rows of max_tokens unless stated. act is the device's activation type. */
 typedef struct yk_activations {

@@ -2,6 +2,7 @@
 #ifndef YK_MODEL_RANK_LOADER_H
 #define YK_MODEL_RANK_LOADER_H
 
+#include "kernels/device.h"
 #include "model/rank_specs.h"
 
 typedef struct yk_rank_loader {

@@ -3,7 +3,7 @@
 #define YK_MODEL_RANK_SPECS_H
 
 #include "loader/checkpoint.h"
-#include "model/model.h"
+#include "model/model_limits.h"
 #include "parallel/shard.h"
 
 typedef struct yk_rank_share {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/decoder.h"
 #include "text/decoder_stage.h"
 
 static const char *const SUPPORTED = "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Strip, Sequence";

@@ -3,7 +3,6 @@
 #define YK_TEXT_DECODER_STAGE_H
 
 #include "text/component.h"
-#include "text/decoder.h"
 
 typedef struct yk_decoder_stage {
   enum {

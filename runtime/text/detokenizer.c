@@ -57,3 +57,15 @@ yk_status yk_detokenizer_finish(yk_detokenizer *detokenizer, yk_strbuf *out, yk_
 {
   return yk_decoder_stream_finish(&detokenizer->stream, out, err);
 }
+
+yk_status yk_tokenizer_decode(const yk_tokenizer *tokenizer, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
+                              yk_strbuf *out, yk_err *err)
+{
+  yk_detokenizer *detokenizer;
+  YK_TRY(yk_detokenizer_create(tokenizer, skip_special_tokens, &detokenizer, err));
+  yk_status status = YK_OK;
+  for (size_t i = 0; i < n_ids && status == YK_OK; i++) status = yk_detokenizer_push(detokenizer, ids[i], out, err);
+  if (status == YK_OK) status = yk_detokenizer_finish(detokenizer, out, err);
+  yk_detokenizer_free(detokenizer);
+  return status;
+}

@@ -23,4 +23,10 @@ yk_status yk_detokenizer_push(yk_detokenizer *detokenizer, int32_t id, yk_strbuf
 /* yk_detokenizer_finish - no more tokens: append what was held back. The next push begins another text. */
 yk_status yk_detokenizer_finish(yk_detokenizer *detokenizer, yk_strbuf *out, yk_err *err);
 
+/* yk_tokenizer_decode - append the text of ids to out, always well-formed UTF-8: bytes that spell no character become
+ *   U+FFFD. skip_special_tokens leaves out special tokens. An id below the vocabulary's size that no token has
+ *   is left out; one outside it is YK_E_INVAL, naming both.                                                          */
+yk_status yk_tokenizer_decode(const yk_tokenizer *tokenizer, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
+                              yk_strbuf *out, yk_err *err);
+
 #endif

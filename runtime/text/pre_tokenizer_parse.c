@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "text/component.h"
+#include "text/pre_tokenizer.h"
 #include "text/pre_tokenizer_step.h"
 
 static const char *const SUPPORTED = "ByteLevel, Digits, Metaspace, Split, Whitespace, WhitespaceSplit, Sequence";

@@ -3,7 +3,6 @@
 #define YK_TEXT_PRE_TOKENIZER_STEP_H
 
 #include "text/component.h"
-#include "text/pre_tokenizer.h"
 
 /* What a split does with the delimiters, the parts that match its pattern. "a--b" split on "-": */
 typedef enum yk_split_behavior {

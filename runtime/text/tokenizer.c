@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "text/detokenizer.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
@@ -180,18 +179,6 @@ yk_status yk_tokenizer_encode(const yk_tokenizer *tokenizer, const char *text, s
   *ids = work.ids.data;
   *n_ids = work.ids.n;
   return YK_OK;
-}
-
-yk_status yk_tokenizer_decode(const yk_tokenizer *tokenizer, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
-                              yk_strbuf *out, yk_err *err)
-{
-  yk_detokenizer *detokenizer;
-  YK_TRY(yk_detokenizer_create(tokenizer, skip_special_tokens, &detokenizer, err));
-  yk_status status = YK_OK;
-  for (size_t i = 0; i < n_ids && status == YK_OK; i++) status = yk_detokenizer_push(detokenizer, ids[i], out, err);
-  if (status == YK_OK) status = yk_detokenizer_finish(detokenizer, out, err);
-  yk_detokenizer_free(detokenizer);
-  return status;
 }
 
 int32_t yk_tokenizer_vocab_size(const yk_tokenizer *tokenizer)

@@ -36,12 +36,6 @@ void yk_tokenizer_free(yk_tokenizer *tokenizer);
 yk_status yk_tokenizer_encode(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special_tokens,
                               int32_t **ids, size_t *n_ids, yk_err *err);
 
-/* yk_tokenizer_decode - append the text of ids to out, always well-formed UTF-8: bytes that spell no character become
- *   U+FFFD. skip_special_tokens leaves out special tokens. An id below the vocabulary's size that no token has
- *   is left out; one outside it is YK_E_INVAL, naming both.                                                          */
-yk_status yk_tokenizer_decode(const yk_tokenizer *tokenizer, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
-                              yk_strbuf *out, yk_err *err);
-
 /* yk_tokenizer_vocab_size - the largest id + 1, added tokens included. A model's logits may have more columns. */
 int32_t yk_tokenizer_vocab_size(const yk_tokenizer *tokenizer);
 

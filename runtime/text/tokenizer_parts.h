@@ -8,7 +8,6 @@
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
-#include "text/tokenizer.h"
 
 struct yk_tokenizer {
   yk_normalizer normalizer;

@@ -82,7 +82,7 @@ static void choose_penalties(soak_case *c, int32_t vocab, uint64_t seed, uint32_
   if (which == 1) s->frequency_penalty = 0.5f;
   if (which == 2) s->presence_penalty = -0.5f;
   if (which == 3) {
-    c->bias = (yk_token_bias){soak_draw(seed, i, BIAS, vocab), 3};
+    c->bias = (yk_logit_bias){soak_draw(seed, i, BIAS, vocab), 3};
     s->biases = &c->bias;
     s->n_biases = 1;
   }

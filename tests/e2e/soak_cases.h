@@ -11,7 +11,7 @@ _Static_assert((int)SOAK_MAX_PROMPT <= (int)ANSWER_MAX_PROMPT && (int)SOAK_MAX_O
 
 typedef struct soak_case {
   yk_request_options options; /* its ids point into the text, the rest into this case */
-  yk_token_bias bias;
+  yk_logit_bias bias;
   int32_t stop_id;
   const char *stop_string;
   bool is_greedy; /* with nothing added to the logits, so that margins are those of the choice */

@@ -141,7 +141,7 @@ static void request_refused(yk_engine *engine, const yk_request_options *options
 static void arrays_of_a_request(void **state)
 {
   const int32_t ids[] = {5, 6, 7};
-  const yk_token_bias biases[] = {{5, 1}};
+  const yk_logit_bias biases[] = {{5, 1}};
   const char *const stops[] = {"x"};
   const yk_request_options good = fixture_request(*state, ids, 3, 5);
   yk_request_options options = good;

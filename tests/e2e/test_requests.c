@@ -69,13 +69,13 @@ static void biases_force_and_ban(void **state)
   static answer plain, forced, banned;
   yk_request_options request = greedy(*state);
   fixture_answer(*state, &request, &plain);
-  yk_token_bias bias = {77, 100};
+  yk_logit_bias bias = {77, 100};
   request.sampling.biases = &bias;
   request.sampling.n_biases = 1;
   fixture_answer(*state, &request, &forced);
   for (int i = 0; i < OUTPUT; i++) assert_int_equal(forced.ids[i], 77);
   assert_true(forced.logprobs[0] <= 0 && forced.logprobs[0] > -50); /* of the raw logits */
-  bias = (yk_token_bias){plain.ids[0], -100};
+  bias = (yk_logit_bias){plain.ids[0], -100};
   fixture_answer(*state, &request, &banned);
   assert_int_not_equal(banned.ids[0], plain.ids[0]);
 }
@@ -176,14 +176,14 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
   request.sampling.stop_ids = ids;
   request.sampling.n_stop_ids = 3;
   refused(*state, &request, YK_E_INVAL, "stop ids: token id -1 at index 1 is outside the vocabulary (0 to 199)");
-  yk_token_bias biases[2] = {{300, 1}, {5, 1}};
+  yk_logit_bias biases[2] = {{300, 1}, {5, 1}};
   request = greedy(*state);
   request.sampling.biases = biases;
   request.sampling.n_biases = 2;
   refused(*state, &request, YK_E_INVAL, "logit_bias: token id 300 at index 0 is outside the vocabulary (0 to 199)");
   biases[0].token_id = 5;
   refused(*state, &request, YK_E_INVAL, "logit_bias: expected each token id once, found 5 twice");
-  biases[0] = (yk_token_bias){6, NAN};
+  biases[0] = (yk_logit_bias){6, NAN};
   refused(*state, &request, YK_E_INVAL, "logit_bias: expected -100 to 100, found nan");
 }
 

@@ -176,7 +176,7 @@ static void a_request_may_fail_after_some_tokens(void **state)
   int32_t prompt[PROMPT];
   make_prompt(3, -1, 0, prompt);
   yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
-  yk_token_bias bias = {NAN_ID, 100};
+  yk_logit_bias bias = {NAN_ID, 100};
   request.sampling.biases = &bias;
   request.sampling.n_biases = 1;
   fixture_answer(engine, &request, &found);

@@ -44,7 +44,7 @@ static void read_all(yk_request *request, int *n_errors)
 static void use_requests(yk_engine *engine, int *n_errors)
 {
   static const char *const stop = "never said";
-  yk_token_bias bias = {3, 1};
+  yk_logit_bias bias = {3, 1};
   int32_t stop_id = 5;
   yk_request *requests[2] = {0};
   for (int i = 0; i < 2; i++) {

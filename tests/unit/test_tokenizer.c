@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 #define GOLDENS YOKE_TESTS_DIR "/golden/tokenizer/"

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 enum { SHOWN_FAILURES = 5 };

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\" \":3},\"merges\":[[\"a\",\"b\"]]}"

@@ -70,7 +70,7 @@ static yk_status create(yk_device_kind kind, int n_ranks, double step_timeout_s,
 static yk_status submit(yk_engine *engine, int index, yk_request **out, yk_err *err)
 {
   static const int32_t ids[] = {1, 17, 93, 5, 44, 120, 8, 61, 30, 11};
-  const yk_token_bias bias = {3, 0.5f};
+  const yk_logit_bias bias = {3, 0.5f};
   yk_request_options options;
   yk_request_options_init(engine, &options);
   options.ids = ids;

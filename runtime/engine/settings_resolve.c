@@ -1,4 +1,4 @@
-#include "engine/settings.h"
+#include "engine/settings_resolve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,25 +10,19 @@
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "kernels/cpu/cpu_device.h"
-
-static yk_status check_i64(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
-{
-  if (value >= min && value <= max) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL, "%s: expected %lld to %lld, found %lld", name, (long long)min, (long long)max,
-                    (long long)value);
-}
+#include "model/model.h"
 
 static yk_status check_options(const yk_engine_options *o, yk_err *err)
 {
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
   YK_TRY(yk_check_enum("dtype", (int)o->dtype, YK_DTYPE_F32, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
-  YK_TRY(check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
-  YK_TRY(check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
-  YK_TRY(check_i64("max_seqs", o->max_seqs, 1, 65536, err));
-  YK_TRY(check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));
-  YK_TRY(check_i64("kv_cache_bytes", o->kv_cache_bytes, 0, INT64_C(1) << 50, err));
-  YK_TRY(check_i64("n_cpu_threads", o->n_cpu_threads, 0, 4096, err));
+  YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
+  YK_TRY(yk_check_i64("max_seqs", o->max_seqs, 1, 65536, err));
+  YK_TRY(yk_check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));
+  YK_TRY(yk_check_i64("kv_cache_bytes", o->kv_cache_bytes, 0, INT64_C(1) << 50, err));
+  YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 4096, err));
   if (!(o->gpu_memory_utilization > 0 && o->gpu_memory_utilization <= 1))
     return yk_err_set(err, YK_E_INVAL, "gpu_memory_utilization: expected more than 0 and at most 1, found %g",
                       o->gpu_memory_utilization);
@@ -253,7 +247,7 @@ yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_b
   yk_checkpoint *checkpoint;
   yk_settings settings;
   *out = (yk_plan){.n_ranks = options->n_ranks};
-  YK_TRY(check_i64("device_memory_bytes", device_memory_bytes, 0, INT64_C(1) << 50, err));
+  YK_TRY(yk_check_i64("device_memory_bytes", device_memory_bytes, 0, INT64_C(1) << 50, err));
   if (!options->model_dir)
     return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
   if (options->device == YK_DEVICE_CUDA && !device_memory_bytes && yk_gpus_count() == 0)

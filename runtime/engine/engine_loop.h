@@ -1,0 +1,8 @@
+/* engine_loop.h - the engine thread. */
+#ifndef YK_ENGINE_ENGINE_LOOP_H
+#define YK_ENGINE_ENGINE_LOOP_H
+
+/* yk_engine_loop - main function of the engine thread; argument is the engine. */
+void *yk_engine_loop(void *engine);
+
+#endif

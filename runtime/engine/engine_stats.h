@@ -1,0 +1,18 @@
+/* engine_stats.h - what the engine counts. */
+#ifndef YK_ENGINE_ENGINE_STATS_H
+#define YK_ENGINE_ENGINE_STATS_H
+
+#include "engine/engine_internal.h"
+
+/* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
+void yk_engine_refresh_gauges(yk_engine *e);
+
+/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step, while
+ *   n_computed still tells prompt rows from output rows.                                                             */
+void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
+                          double seconds);
+
+/* yk_engine_count_own_time - add what the engine thread itself took for a step. Engine thread. */
+void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns);
+
+#endif

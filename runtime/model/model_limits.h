@@ -1,0 +1,28 @@
+/* model_limits.h - how much of a model one rank must hold, and the bytes that this takes. */
+#ifndef YK_MODEL_MODEL_LIMITS_H
+#define YK_MODEL_MODEL_LIMITS_H
+
+#include "kernels/linear.h"
+
+/* What one rank must be able to hold at once. */
+typedef struct yk_model_limits {
+  int32_t max_tokens;       /* rows of one step */
+  int32_t max_seqs;         /* sequences, and sampled rows, of one step */
+  int32_t max_model_tokens; /* longest sequence */
+  int32_t n_kv_blocks;      /* physical KV blocks, alike on all ranks */
+} yk_model_limits;
+
+/* Bytes that one rank takes on its device. */
+typedef struct yk_model_memory {
+  int64_t weight_bytes;       /* linear layers, embedding, norms */
+  int64_t workspace_bytes;    /* activations, logits, tables */
+  int64_t kv_bytes_per_block; /* all layers; 0 for a rank without attention heads */
+} yk_model_memory;
+
+/* What of a device decides the sizes. */
+typedef struct yk_model_device {
+  yk_dtype dtype;
+  int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
+} yk_model_device;
+
+#endif
