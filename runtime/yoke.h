@@ -57,13 +57,13 @@ typedef struct yk_engine_options {
   int32_t max_seqs;              /* requests running at once; default 256 */
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
-  int64_t
-      kv_cache_bytes; /* KV bytes per rank; 0: what the share above leaves (CPU: at most min(4 GiB, RAM/4) over all ranks) */
+  /* KV bytes per rank; 0: what the share above leaves (CPU: at most min(4 GiB, RAM/4) over all ranks). */
+  int64_t kv_cache_bytes;
   int n_cpu_threads;    /* CPU: threads over all ranks; 0: every core */
   bool no_prefix_reuse; /* compute every prompt from its start */
   uint64_t seed;        /* for requests that bring none */
-  double
-      step_timeout_s; /* a step that takes longer fails, naming the ranks that stall; 0: 60 s on CUDA, no limit on CPU */
+  /* A step that takes longer fails, naming the ranks that stall; 0: 60 s on CUDA, no limit on CPU. */
+  double step_timeout_s;
   yk_log log;
   /* Called while weights load, one call at a time, from a thread of the engine; done == total once, at the end. May be
    * NULL.                                                                                                            */
@@ -184,10 +184,10 @@ typedef struct yk_sampling {
   size_t n_biases;
   uint64_t seed;
   bool has_seed; /* false: drawn from the engine's seed and the request's number */
-  int32_t
-      sample_index; /* >= 0. n samples of one prompt are n requests that differ in this: the prompt is computed once */
-  int32_t
-      max_tokens; /* 1 .. what the context leaves beside the prompt; -1: all of that; 0: with prompt_logprobs only */
+  /* >= 0. n samples of one prompt are n requests that differ in this: the prompt is computed once. */
+  int32_t sample_index;
+  /* 1 .. what the context leaves beside the prompt; -1: all of that; 0: with prompt_logprobs only. */
+  int32_t max_tokens;
   int32_t min_tokens;      /* end-of-sequence and stop ids are banned, stop strings ignored, before; 0 .. max_tokens */
   bool ignore_eos;         /* go on after the model's end-of-sequence ids */
   const int32_t *stop_ids; /* [n_stop_ids] further ids that end the output; copied by submit */
@@ -349,24 +349,24 @@ typedef struct yk_link {
   char error[YK_ERR_MESSAGE_BYTES]; /* why it could not be asked or measured; else "" */
 } yk_link;
 
-/* A sum over all ranks with residual and norm, as after every product that is split by rows. */
-typedef struct yk_sum_time {
+/* An all-reduce over all ranks with residual and norm, as after every row-parallel GEMM. */
+typedef struct yk_all_reduce_time {
   int64_t n_bytes;
   double us;         /* median, of the slowest rank, in a chain that is recorded as a graph */
   const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
-} yk_sum_time;
+} yk_all_reduce_time;
 
-enum { YOKE_MAX_LINKS = YOKE_MAX_RANKS * (YOKE_MAX_RANKS - 1), YOKE_SUM_SIZES = 2 };
+enum { YOKE_MAX_LINKS = YOKE_MAX_RANKS * (YOKE_MAX_RANKS - 1), YOKE_ALL_REDUCE_SIZES = 2 };
 
 typedef struct yk_link_report {
   int n_links; /* n_devices * (n_devices - 1): every ordered pair */
   yk_link links[YOKE_MAX_LINKS];
-  int n_sums; /* 0 where they were not measured */
-  yk_sum_time sums[YOKE_SUM_SIZES];
-  char sum_error[YK_ERR_MESSAGE_BYTES]; /* why the sums could not be measured or are wrong; else "" */
+  int n_all_reduces; /* 0 where they were not measured */
+  yk_all_reduce_time all_reduces[YOKE_ALL_REDUCE_SIZES];
+  char all_reduce_error[YK_ERR_MESSAGE_BYTES]; /* why they could not be measured or are wrong; else "" */
 } yk_link_report;
 
-/* yk_links_test - test the links between GPUs, and small sums over them with the communicator that an engine would use:
+/* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine would use:
  *   that the right values arrive, and how fast. What fails is told in *out.
  *   device_ids [n_devices]: CUDA ordinals, 1 to YOKE_MAX_RANKS of them, each once. measures: false asks only for peer
  *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
@@ -374,7 +374,7 @@ typedef struct yk_link_report {
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice).             */
 yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err);
 
-/* yk_version - "0.1.0". */
+/* yk_version - "0.2.0". */
 const char *yk_version(void);
 
 #ifdef __cplusplus

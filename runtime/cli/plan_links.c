@@ -65,13 +65,13 @@ static void print_link(const yk_link *link)
     printf("  %10s  %10s\n", "-", "-");
 }
 
-static void print_sums(const yk_link_report *report, int n_gpus)
+static void print_all_reduces(const yk_link_report *report, int n_gpus)
 {
-  if (report->sum_error[0]) printf("Sum over %d GPUs FAILED: %s\n", n_gpus, report->sum_error);
-  for (int i = 0; i < report->n_sums; i++) {
+  if (report->all_reduce_error[0]) printf("All-reduce over %d GPUs FAILED: %s\n", n_gpus, report->all_reduce_error);
+  for (int i = 0; i < report->n_all_reduces; i++) {
     char size[YK_BYTES_TEXT];
-    printf("Sum over %d GPUs with residual and norm, %s: %.1f us (%s)\n", n_gpus,
-           yk_bytes_format(report->sums[i].n_bytes, size), report->sums[i].us, report->sums[i].route);
+    printf("All-reduce over %d GPUs with residual and norm, %s: %.1f us (%s)\n", n_gpus,
+           yk_bytes_format(report->all_reduces[i].n_bytes, size), report->all_reduces[i].us, report->all_reduces[i].route);
   }
 }
 
@@ -86,7 +86,7 @@ static void print_text(const gpu_list *list, const yk_link_report *report, bool 
          measures ? "" : " (not measured)");
   printf("%5s  %5s  %-11s  %10s  %10s\n", "from", "to", "peer access", "GB/s", "us");
   for (int i = 0; i < report->n_links; i++) print_link(&report->links[i]);
-  print_sums(report, list->n);
+  print_all_reduces(report, list->n);
 }
 
 static json_t *json_number(bool known, double value)
@@ -109,16 +109,16 @@ static json_t *json_links(const yk_link_report *report)
 
 static yk_status print_json(const gpu_list *list, const yk_link_report *report, yk_err *err)
 {
-  json_t *gpus = json_array(), *sums = json_array();
+  json_t *gpus = json_array(), *all_reduces = json_array();
   for (int i = 0; i < list->n; i++)
     json_array_append_new(gpus, json_pack("{s:i, s:s, s:I, s:I}", "id", list->gpus[i].id, "name", list->gpus[i].name,
                                           "free_bytes", (json_int_t)list->gpus[i].free_bytes, "total_bytes",
                                           (json_int_t)list->gpus[i].total_bytes));
-  for (int i = 0; i < report->n_sums; i++)
-    json_array_append_new(sums, json_pack("{s:I, s:f, s:s}", "n_bytes", (json_int_t)report->sums[i].n_bytes, "us",
-                                          report->sums[i].us, "route", report->sums[i].route));
-  json_t *object = json_pack("{s:o, s:o, s:o, s:s}", "gpus", gpus, "links", json_links(report), "sums", sums,
-                             "sum_error", report->sum_error);
+  for (int i = 0; i < report->n_all_reduces; i++)
+    json_array_append_new(all_reduces, json_pack("{s:I, s:f, s:s}", "n_bytes", (json_int_t)report->all_reduces[i].n_bytes, "us",
+                                          report->all_reduces[i].us, "route", report->all_reduces[i].route));
+  json_t *object = json_pack("{s:o, s:o, s:o, s:s}", "gpus", gpus, "links", json_links(report), "all_reduces", all_reduces,
+                             "all_reduce_error", report->all_reduce_error);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print links");

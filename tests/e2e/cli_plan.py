@@ -11,7 +11,7 @@ MODEL = os.path.join(harness.FAMILIES, "qwen3_group128")
 GROUP_CUT = os.path.join(harness.FAMILIES, "llama_uneven")
 
 
-NO_LINKS = {"gpus": [], "links": [], "sums": [], "sum_error": ""}
+NO_LINKS = {"gpus": [], "links": [], "all_reduces": [], "all_reduce_error": ""}
 GIB = 1 << 30
 COLUMNS = "bytes of the largest one; tokens of KV that all can hold."
 

@@ -40,24 +40,24 @@ class Plan(harness.Case):
                 self.assertLess(link["copy_gb_s"], 5000)
                 self.assertGreater(link["latency_us"], 0.1)
                 self.assertLess(link["latency_us"], 1000)
-            self.assertEqual(links["sum_error"], "")
-            self.assertEqual([total["n_bytes"] for total in links["sums"]], [16384, 1048576] if n_gpus > 1 else [])
+            self.assertEqual(links["all_reduce_error"], "")
+            self.assertEqual([total["n_bytes"] for total in links["all_reduces"]], [16384, 1048576] if n_gpus > 1 else [])
             reach = all(link["peer_access"] for link in links["links"])
-            for total in links["sums"]:
+            for total in links["all_reduces"]:
                 self.assertGreater(total["us"], 0.5)
                 self.assertLess(total["us"], 10000)
                 self.assertEqual(total["route"] != "nccl", reach)
-            print(f"{n_gpus} GPUs, {time.monotonic() - started:.1f} s:", *links["links"], *links["sums"], sep="\n  ")
+            print(f"{n_gpus} GPUs, {time.monotonic() - started:.1f} s:", *links["links"], *links["all_reduces"], sep="\n  ")
 
     def test_nothing_is_measured_where_not_wanted(self):
         _, links = self.plan(self.n_gpus, "--no-link-test")
-        self.assertEqual((links["sums"], links["sum_error"]), ([], ""))
+        self.assertEqual((links["all_reduces"], links["all_reduce_error"]), ([], ""))
         for link in links["links"]:
             self.assertEqual((link["copy_gb_s"], link["latency_us"], link["error"]), (None, None, ""))
 
     def test_a_plan_for_another_machine_says_nothing_of_these_gpus(self):
         done = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--device-memory", "20GiB", "--tp", 2)
-        self.assertEqual(done[-1], {"gpus": [], "links": [], "sums": [], "sum_error": ""})
+        self.assertEqual(done[-1], {"gpus": [], "links": [], "all_reduces": [], "all_reduce_error": ""})
         self.assertNotIn("GPU  ", self.run_yoke("plan", "--model", MODEL, "--device-memory", "20GiB").out)
 
     def test_slots_are_counted(self):
