@@ -36,15 +36,16 @@ typedef struct yk_graph yk_graph; /* a device's own recording of operations */
  * Rows of one sequence are contiguous and in order; a sequence brings one row (decode) or many (prefill, or a chunk).
  */
 typedef struct yk_batch {
-  int32_t n_tokens;            /* rows of this step */
-  int32_t n_seqs;              /* sequences that bring them */
-  int32_t max_rows_per_seq;    /* longest run of rows of one sequence: 1 means a pure decode step */
-  int32_t max_kv_tokens;       /* longest kv_tokens of the step */
-  int32_t block_table_stride;  /* blocks per row of block_table */
-  const int32_t *token_ids;    /* [n_tokens] */
-  const int32_t *positions;    /* [n_tokens] position in the sequence, from 0 */
-  const int32_t *kv_slots;     /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset; in recorded
-                                  steps -1 marks a padding row: it belongs to no sequence and writes nothing */
+  int32_t n_tokens;           /* rows of this step */
+  int32_t n_seqs;             /* sequences that bring them */
+  int32_t max_rows_per_seq;   /* longest run of rows of one sequence: 1 means a pure decode step */
+  int32_t max_kv_tokens;      /* longest kv_tokens of the step */
+  int32_t block_table_stride; /* blocks per row of block_table */
+  const int32_t *token_ids;   /* [n_tokens] */
+  const int32_t *positions;   /* [n_tokens] position in the sequence, from 0 */
+  /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1 marks a padding row,
+   * which belongs to no sequence and writes nothing. */
+  const int32_t *kv_slots;
   const int32_t *seq_of_row;   /* [n_tokens] index of the row's sequence */
   const int32_t *row_starts;   /* [n_seqs + 1] first row of each sequence */
   const int32_t *kv_tokens;    /* [n_seqs] tokens in the cache once this step's rows are written */
@@ -115,7 +116,8 @@ typedef struct yk_qk_rope_kv_args {
  *   qkv as above (its q part is read); y act [n_tokens, n_q * head_dim].
  *   Row at position p sees cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 sees all. Slots behind a
  *   sequence's last token may hold anything, NaNs too, and reach no row. A block that lies wholly behind the window may
- *   still be loaded: its entry of the block table must name a block of finite values, as any other of the sequence's.  */
+ *   still be loaded: its entry of the block table must name a block of finite values, as any other of the
+ *   sequence's. */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -135,9 +137,10 @@ typedef struct yk_gather_rows_args {
 } yk_gather_rows_args;
 
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
- * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p; both
- * of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else temperature -> min_p -> top_k (ties of the k-th stay) ->
- * top_p -> draw. Zero-initialised, a row is greedy with everything else off, but for top_p, which must be set.        */
+ * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p;
+ * both of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else
+ * temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. Zero-initialised, a row is greedy with
+ * everything else off, but for top_p, which must be set. */
 typedef struct yk_sample_row {
   float temperature; /* >= 0 */
   float top_p;       /* (0, 1]; 1 keeps all */
@@ -148,9 +151,9 @@ typedef struct yk_sample_row {
   uint32_t position;      /* output position: the draw is yk_rng_uniform(seed, stream, position) */
   int32_t n_top_logprobs; /* top alternatives to report, 0 .. YK_MAX_TOP_LOGPROBS */
   bool want_logprob;
-  bool is_forced;    /* draw nothing: report forced_id and its log-probability (prompt log-probabilities, scoring) */
+  bool is_forced; /* draw nothing: report forced_id and its log-probability (prompt log-probabilities, scoring) */
   int32_t forced_id;
-  bool has_penalties; /* the chosen id is then also counted in the slot */
+  bool has_penalties;                                            /* the chosen id is then also counted in the slot */
   float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
   int32_t penalty_slot;        /* row of the device's table of counts: see penalties_set */
   const yk_logit_bias *biases; /* host [n_biases], ids distinct */
@@ -160,7 +163,8 @@ typedef struct yk_sample_row {
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
 
-/* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are unaffected. */
+/* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are
+ * unaffected. */
 typedef enum yk_row_state {
   YK_ROW_SAMPLED,
   YK_ROW_NAN,      /* a raw logit is a NaN */
@@ -171,7 +175,7 @@ typedef enum yk_row_state {
 typedef struct yk_sampled {
   yk_row_state state;
   int32_t token_id; /* -1 unless state is YK_ROW_SAMPLED */
-  float logprob; /* of the raw logits; 0 unless asked for */
+  float logprob;    /* of the raw logits; 0 unless asked for */
   int32_t n_top;
   int32_t top_ids[YK_MAX_TOP_LOGPROBS]; /* by falling log-probability, lower id first on ties */
   float top_logprobs[YK_MAX_TOP_LOGPROBS];
@@ -195,8 +199,8 @@ typedef struct yk_device_ops {
   const char *name; /* "cpu", "cuda" */
   void (*destroy)(yk_device *dev);
 
-  /* Memory. alloc gives zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has happened but src may
-   * be reused at once; download returns when dst is filled. free waits for the stream.                              */
+  /* Memory. alloc gives zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has
+   * happened but src may be reused at once; download returns when dst is filled. free waits for the stream. */
   yk_status (*alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
   void (*free)(yk_device *dev, void *ptr);
   yk_status (*upload)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
@@ -204,8 +208,8 @@ typedef struct yk_device_ops {
   yk_status (*sync)(yk_device *dev, yk_err *err);
   yk_status (*memory_info)(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err);
 
-  /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however long
-   * that takes. NULL where operations are over when they return.                                                     */
+  /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however
+   * long that takes. NULL where operations are over when they return. */
   void (*settle)(yk_device *dev);
 
   /* Linear layers: see linear.h. */
@@ -223,8 +227,8 @@ typedef struct yk_device_ops {
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
 
-  /* penalties_set: make a slot of the table of counts (limits.max_seqs slots, vocab ids each) that of a sequence: the ids of
-   * tokens[0 .. n_prompt - 1] seen in the prompt, those of the rest counted as output. tokens: host.                 */
+  /* penalties_set: make a slot of the table of counts (limits.max_seqs slots, vocab ids each) that of a sequence: the
+   * ids of tokens[0 .. n_prompt - 1] seen in the prompt, those of the rest counted as output. tokens: host. */
   yk_status (*penalties_set)(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                              yk_err *err);
 

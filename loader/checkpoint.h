@@ -11,7 +11,8 @@
  *   char name[YK_WEIGHT_NAME_BYTES];
  *   yk_weight_name(config->family, YK_ROLE_DOWN, 3, name);
  *   yk_weight_view down;
- *   YK_TRY(yk_checkpoint_linear(checkpoint, name, config->ffn_size, config->hidden_size, config->mlp_bias, &down, err));
+ *   int64_t k = config->ffn_size, n = config->hidden_size;
+ *   YK_TRY(yk_checkpoint_linear(checkpoint, name, k, n, config->mlp_bias, &down, err));
  *
  * Thread: after open the object is constant; any thread may read it. Views live until close.                         */
 #ifndef YK_LOADER_CHECKPOINT_H
@@ -66,7 +67,7 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
                                yk_weight_view *out, yk_err *err);
 
 /* yk_checkpoint_matrix - module.weight as float16, bfloat16 or float32 [n_rows, n_columns] (the embedding), as a plain
- *   weight of k = n_columns inputs and n = n_rows outputs, which is what a tied lm_head is. Errors as above.          */
+ *   weight of k = n_columns inputs and n = n_rows outputs, which is what a tied lm_head is. Errors as above. */
 yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *module, int64_t n_rows, int64_t n_columns,
                                yk_weight_view *out, yk_err *err);
 

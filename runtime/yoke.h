@@ -1,10 +1,11 @@
 /* yoke.h - run AWQ INT4 language models split over several devices. The one public header.
  *
- * An engine holds one model on N ranks (one worker thread and one device each) and keeps many requests busy at once. Any
- * thread may call any function here on any object, except that a request or an engine must not be used during or after
- * the call that frees it. Functions that fail return a yk_status and fill the caller's yk_err (which may be NULL); what
- * they were to create is then NULL. Every number, enum and length is checked before memory that it describes is read, and
- * an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal range.
+ * An engine holds one model on N ranks (one worker thread and one device each) and keeps many requests busy at once.
+ * Any thread may call any function here on any object, except that a request or an engine must not be used during or
+ * after the call that frees it. Functions that fail return a yk_status and fill the caller's yk_err (which may be
+ * NULL); what they were to create is then NULL. Every number, enum and length is checked before memory that it
+ * describes is read, and an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal
+ * range.
  *
  *   yk_engine_options options;
  *   yk_engine_options_init(&options);
@@ -75,18 +76,19 @@ typedef struct yk_engine_options {
 void yk_engine_options_init(yk_engine_options *options);
 
 /* yk_engine_create - load a model and start its ranks. Blocks until it can serve.
- *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the checkpoint),
- *   YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE; where an earlier failure has left a GPU
- *   of no more use to this process the message says that a new process is needed. Nothing stays half-loaded.         */
+ *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
+ *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE; where an earlier failure
+ *   has left a GPU of no more use to this process the message says that a new process is needed. Nothing stays
+ *   half-loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
 /* yk_engine_destroy - stop the ranks and free everything. Unfinished requests end with YK_FINISH_ERROR and
- *   YK_E_CANCELLED; request objects stay valid until yk_request_free. A rank that hangs is waited for a few seconds, then
- *   left alone with its memory. NULL is allowed.                                                                     */
+ *   YK_E_CANCELLED; request objects stay valid until yk_request_free. A rank that hangs is waited for a few seconds,
+ *   then left alone with its memory. NULL is allowed. */
 void yk_engine_destroy(yk_engine *engine);
 
-/* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine takes no
- *   more. A request that fails alone (YK_FINISH_ERROR) leaves the engine as it was. Thread: any.                      */
+/* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine takes
+ *   no more. A request that fails alone (YK_FINISH_ERROR) leaves the engine as it was. Thread: any. */
 yk_status yk_engine_check(yk_engine *engine, yk_err *err);
 
 typedef struct yk_rank_memory {
@@ -116,7 +118,8 @@ void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
 typedef struct yk_engine_stats {
   uint64_t steps, prompt_tokens, output_tokens; /* computed prompt tokens, sampled tokens */
   uint64_t requests_finished, requests_failed, preemptions;
-  /* Tokens that sequences held on being admitted, and those of them found computed because an earlier one began alike. */
+  /* Tokens that sequences held on being admitted, and those of them found computed because an earlier one began
+   * alike. */
   uint64_t prefix_tokens, prefix_reused_tokens;
   double scheduling_s, hand_out_s; /* engine thread's own work: planning and building steps; giving tokens to readers */
   double prefill_s, decode_s;      /* time in steps that carried prompt tokens, and in steps that did not */
@@ -137,31 +140,32 @@ yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n
 
 /* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that spell no character become
  *   U+FFFD. *text is malloc'd, the caller's, and NUL-terminated behind its *n_bytes bytes (it may hold NUL characters).
- *   skip_special_tokens leaves special tokens ("<s>") out. Ids of the model's vocabulary that the tokenizer does not know
- *   have no text.
+ *   skip_special_tokens leaves special tokens ("<s>") out. Ids of the model's vocabulary that the tokenizer does not
+ *   know have no text.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_INVAL for an id outside the vocabulary,
  *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM. *text is then NULL.                   */
 yk_status yk_engine_detokenize(const yk_engine *engine, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
                                char **text, size_t *n_bytes, yk_err *err);
 
-/* Text from token ids that come a few at a time. What push and finish give is together the text that yk_engine_detokenize
- * gives for all the ids. One thread at a time uses a stream; different streams any.                                  */
+/* Text from token ids that come a few at a time. What push and finish give is together the text that
+ * yk_engine_detokenize gives for all the ids. One thread at a time uses a stream; different streams any. */
 typedef struct yk_text_stream yk_text_stream;
 
-/* yk_text_stream_create - an empty stream. Where ids continue a prompt, push the prompt's first and drop their text: some
- *   models spell the first token of a text differently.
+/* yk_text_stream_create - an empty stream. Where ids continue a prompt, push the prompt's first and drop their text:
+ *   some models spell the first token of a text differently.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_NOMEM.                                      */
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err);
 
-/* yk_text_stream_push - add n_ids ids. *text: what has become final, whole UTF-8 characters, maybe none; the stream's own,
- *   valid until its next call. A character whose bytes are not all there is held back; with byte fallback a whole run of
- *   byte tokens is, since one bad byte spoils all of it.
- *   Errors: YK_E_INVAL for an id outside the vocabulary: none of the ids has been added. YK_E_NOMEM, or YK_E_FORMAT for a
- *   tokenizer that makes texts grow without end: text is lost, and only free is of use.                              */
+/* yk_text_stream_push - add n_ids ids. *text: what has become final, whole UTF-8 characters, maybe none; the stream's
+ *   own, valid until its next call. A character whose bytes are not all there is held back; with byte fallback a whole
+ *   run of byte tokens is, since one bad byte spoils all of it.
+ *   Errors: YK_E_INVAL for an id outside the vocabulary: none of the ids has been added. YK_E_NOMEM, or YK_E_FORMAT for
+ *   a tokenizer that makes texts grow without end: text is lost, and only free is of use. */
 yk_status yk_text_stream_push(yk_text_stream *stream, const int32_t *ids, size_t n_ids, const char **text,
                               size_t *n_bytes, yk_err *err);
 
-/* yk_text_stream_finish - no more ids: the text that was held back. The next push begins another text. Errors: YK_E_NOMEM. */
+/* yk_text_stream_finish - no more ids: the text that was held back. The next push begins another text. Errors:
+ *   YK_E_NOMEM. */
 yk_status yk_text_stream_finish(yk_text_stream *stream, const char **text, size_t *n_bytes, yk_err *err);
 
 /* yk_text_stream_free - NULL is allowed. Must come before the engine is destroyed. */
@@ -206,7 +210,8 @@ typedef struct yk_request_options {
   yk_sampling sampling;
 } yk_request_options;
 
-/* yk_request_options_init - no prompt, sampling defaults from the model's generation_config.json, else temperature 1. */
+/* yk_request_options_init - no prompt, sampling defaults from the model's generation_config.json, else temperature
+ *   1. */
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options);
 
 typedef enum yk_finish_reason {
@@ -219,11 +224,12 @@ typedef enum yk_finish_reason {
                    * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost            */
 } yk_finish_reason;
 
-/* yk_finish_reason_name - "stop", "length", "cancelled", "error"; "" for YK_FINISH_NONE, "unknown" for any other value. */
+/* yk_finish_reason_name - "stop", "length", "cancelled", "error"; "" for YK_FINISH_NONE, "unknown" for any other
+ *   value. */
 const char *yk_finish_reason_name(yk_finish_reason reason);
 
-/* One token, or the end. The end comes once, after the last token, with has_token false; text may then hold what was held
- * back: half a character, or the beginning of a stop string that did not come.                                       */
+/* One token, or the end. The end comes once, after the last token, with has_token false; text may then hold what was
+ * held back: half a character, or the beginning of a stop string that did not come. */
 typedef struct yk_output {
   bool has_token;
   bool is_prompt; /* a prompt token with its log-probability; it has no text */
@@ -247,17 +253,18 @@ typedef struct yk_request_usage {
 
 /* yk_engine_submit - queue a request. Returns at once; a refused request leaves nothing behind.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
- *   YK_E_UNSUPPORTED for text without a tokenizer, YK_E_NOMEM, YK_E_CANCELLED once the engine stops, or the engine's own
- *   error after a rank failed.                                                                                       */
+ *   YK_E_UNSUPPORTED for text without a tokenizer, YK_E_NOMEM, YK_E_CANCELLED once the engine stops, or the engine's
+ *   own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
 
 /* yk_request_next - the next token or the end, in order.
- *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_INVAL: timeout_s is not
- *   a number. YK_E_NOMEM: this token's text is lost; the rest can still be read.
+ *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_INVAL: timeout_s is
+ *   not a number. YK_E_NOMEM: this token's text is lost; the rest can still be read.
  *   When output.finish is YK_FINISH_ERROR, err tells why (the return value is still YK_OK). One reader at a time.    */
 yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *output, yk_err *err);
 
-/* yk_request_cancel - ask the engine to drop it; the end follows with YK_FINISH_CANCELLED unless it was already done. */
+/* yk_request_cancel - ask the engine to drop it; the end follows with YK_FINISH_CANCELLED unless it was already
+ *   done. */
 void yk_request_cancel(yk_request *request);
 
 /* yk_request_get_usage - counts and times so far. */
@@ -268,9 +275,9 @@ void yk_request_free(yk_request *request);
 
 /* ---- Sequences --------------------------------------------------------------------------------------------------- */
 
-/* Tokens that a caller holds on to, for speculative decoding, search, scoring: append ids and get logits, go back, branch.
- * Their KV blocks come from the same pool as requests'; where the pool runs short they are computed again on the next append.
- * A sequence is used by one thread at a time; different sequences by any.                                            */
+/* Tokens that a caller holds on to, for speculative decoding, search, scoring: append ids and get logits, go back,
+ * branch. Their KV blocks come from the same pool as requests'; where the pool runs short they are computed again on
+ * the next append. A sequence is used by one thread at a time; different sequences by any. */
 typedef struct yk_held_sequence yk_held_sequence;
 
 typedef enum yk_logits_of {
@@ -285,9 +292,9 @@ yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
  *   logits: float32 host memory as yk_logits_of says; raw, before any sampling parameter. May be NULL with NONE.
  *   Errors: YK_E_INVAL (an id outside the vocabulary, no ids, no such `which`), YK_E_CAPACITY (longer than
- *   max_model_tokens), YK_E_DEVICE naming the position where the logits asked for are not finite; after each of these the
- *   sequence is as before, and what was written to logits is not defined. Or the engine's own error, after which only free
- *   is of use.                                                                                                       */
+ *   max_model_tokens), YK_E_DEVICE naming the position where the logits asked for are not finite; after each of these
+ *   the sequence is as before, and what was written to logits is not defined. Or the engine's own error, after which
+ *   only free is of use. */
 yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids, size_t n_ids, yk_logits_of which,
                                   float *logits, yk_err *err);
 
@@ -317,10 +324,10 @@ typedef struct yk_plan {
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.
- *   device_memory_bytes: per device of the machine that the plan is for; it needs no GPU here nor CUDA in the build, and
- *   device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
- *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint; not fitting
- *   is an answer, not an error.                                                                                      */
+ *   device_memory_bytes: per device of the machine that the plan is for; it needs no GPU here nor CUDA in the build,
+ *   and device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
+ *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint; not
+ *   fitting is an answer, not an error. */
 yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err);
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
@@ -366,12 +373,12 @@ typedef struct yk_link_report {
   char all_reduce_error[YK_ERR_MESSAGE_BYTES]; /* why they could not be measured or are wrong; else "" */
 } yk_link_report;
 
-/* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine would use:
- *   that the right values arrive, and how fast. What fails is told in *out.
+/* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine
+ *   would use: that the right values arrive, and how fast. What fails is told in *out.
  *   device_ids [n_devices]: CUDA ordinals, 1 to YOKE_MAX_RANKS of them, each once. measures: false asks only for peer
  *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
  *   it down.
- *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice).             */
+ *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice). */
 yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err);
 
 /* yk_version - "0.2.0". */

@@ -14,11 +14,12 @@
 yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err);
 yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err);
 
-/* yk_json_parse_line - the same of a text that is one line of a file: errors name its column, and the caller the line. */
+/* yk_json_parse_line - the same of a text that is one line of a file: errors name its column, and the caller the
+ *   line. */
 yk_status yk_json_parse_line(const char *text, size_t n_bytes, json_t **out, yk_err *err);
 
 /* Typed readers of object keys. Missing or null: *out keeps the default already in it, unless required. A value of the
- * wrong type or outside [min, max] is YK_E_FORMAT and names file, key, the legal range and what was found.            */
+ * wrong type or outside [min, max] is YK_E_FORMAT and names file, key, the legal range and what was found. */
 yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min,
                           int64_t max, int64_t *out, yk_err *err);
 yk_status yk_json_get_f64(const json_t *object, const char *file, const char *key, bool required, double min,

@@ -46,9 +46,9 @@ typedef struct yk_err {
 #endif
 
 /* yk_err_set(err, code, fmt, ...) - record an error and return its code, so that failing is one line: return
- *   yk_err_set(err, ...). err may be NULL (only the code is returned). An error already recorded stays: the first one wins.
- *   A message longer than the buffer is cut at a UTF-8 boundary. A macro, so that the compiler sees which code comes back
- *   and knows the failing path from the other; code is evaluated twice.                                              */
+ *   yk_err_set(err, ...). err may be NULL (only the code is returned). An error already recorded stays: the first one
+ *   wins. A message longer than the buffer is cut at a UTF-8 boundary. A macro, so that the compiler sees which code
+ *   comes back and knows the failing path from the other; code is evaluated twice. */
 #define yk_err_set(err, code, ...) (yk_err_record((err), (code), __VA_ARGS__), yk_err_code(code))
 void yk_err_record(yk_err *err, yk_status code, const char *fmt, ...) YK_PRINTF(3, 4);
 static inline yk_status yk_err_code(yk_status code)

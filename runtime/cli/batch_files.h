@@ -1,8 +1,9 @@
 /* batch_files.h - the two files of a batch, and what an earlier run has left in the second.
  *
- * A result is one line, written by one write(). Whoever stops a run therefore leaves whole lines and at most one torn one at
- * the end; a power cut may also leave bytes of zero there, for what had not reached the disk. The next run needs no other
- * record: it reads the results, cuts off what follows the last of them, and does the rest. Blank lines are no harm.  */
+ * A result is one line, written by one write(). Whoever stops a run therefore leaves whole lines and at most one torn
+ * one at the end; a power cut may also leave bytes of zero there, for what had not reached the disk. The next run needs
+ * no other record: it reads the results, cuts off what follows the last of them, and does the rest. Blank lines are no
+ * harm. */
 #ifndef YK_CLI_BATCH_FILES_H
 #define YK_CLI_BATCH_FILES_H
 
@@ -24,11 +25,11 @@ typedef struct yk_batch_files {
   int64_t n_done, n_failed;     /* results in the output, and those of them that are errors */
 } yk_batch_files;
 
-/* yk_batch_files_open - open and lock both, and where the output holds results, check that they belong to the input, the
- *   model and the options.
+/* yk_batch_files_open - open and lock both, and where the output holds results, check that they belong to the input,
+ *   the model and the options.
  *   Free with yk_batch_files_close whatever is returned.
  *   Errors: YK_E_IO; YK_E_INVAL where a run cannot be resumed (the input is no file, both are one, another run has the
- *   output); YK_E_FORMAT where the output holds something else than results of this input: it is left as it was.      */
+ *   output); YK_E_FORMAT where the output holds something else than results of this input: it is left as it was. */
 yk_status yk_batch_files_open(yk_batch_files *files, yk_err *err);
 void yk_batch_files_close(yk_batch_files *files);
 

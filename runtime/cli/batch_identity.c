@@ -29,7 +29,8 @@ static int64_t header_bytes(const char *block)
   return length < HEADER_MAX_BYTES ? (int64_t)length + 8 : 0; /* no header: the loader says so */
 }
 
-/* The contents in blocks that begin stride bytes apart: all of them where the stride is a block. A header counts whole. */
+/* The contents in blocks that begin stride bytes apart: all of them where the stride is a block. A header counts
+ * whole. */
 static yk_status hash_blocks(const char *path, int64_t stride, uint32_t *hash, yk_err *err)
 {
   char block[BLOCK_BYTES] = {0};
@@ -47,11 +48,11 @@ static yk_status hash_blocks(const char *path, int64_t stride, uint32_t *hash, y
   return failed ? yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(failed)) : YK_OK;
 }
 
-/* How far apart the blocks are that stand for a weight file. Up to 16 MiB they are all of it. Of more, the header and 4096
- * blocks of 4 KiB at equal distances are read, which takes a fraction of a second: their distance, some 1.2 MB in a file of
- * 5 GB, is less than a quantised matrix takes, so that weights which were trained or quantised anew do not pass as the old
- * ones, although a single changed byte may. The time of the last change would show that too, but then a copy of the same
- * model could not go on.                                                                                             */
+/* How far apart the blocks are that stand for a weight file. Up to 16 MiB they are all of it. Of more, the header and
+ * 4096 blocks of 4 KiB at equal distances are read, which takes a fraction of a second: their distance, some 1.2 MB in
+ * a file of 5 GB, is less than a quantised matrix takes, so that weights which were trained or quantised anew do not
+ * pass as the old ones, although a single changed byte may. The time of the last change would show that too, but then a
+ * copy of the same model could not go on. */
 static int64_t stride_of_weights(int64_t n_bytes)
 {
   return yk_max_i64(BLOCK_BYTES, yk_ceil_div_i64(n_bytes, MAX_BLOCKS));

@@ -1,5 +1,5 @@
-/* batch_identity.h - what a run's results depend on besides their lines: a run with another model or other options must not
- * go on after them.                                                                                                  */
+/* batch_identity.h - what a run's results depend on besides their lines: a run with another model or other options must
+ * not go on after them. */
 #ifndef YK_CLI_BATCH_IDENTITY_H
 #define YK_CLI_BATCH_IDENTITY_H
 
@@ -7,10 +7,11 @@
 
 #include "cli/sampling_options.h"
 
-/* yk_batch_identity - a hash of the model, the sampling options, the type of activations and the seed. Of the model: its JSON
- *   files and chat templates (*.jinja), and of its weight files names, sizes and a fingerprint of their contents, which does
- *   not read all of a large file. Neither where the model lies nor how many devices run it is part of it.
- *   Errors: YK_E_IO where the directory or a file cannot be read, YK_E_NOMEM.                                         */
+/* yk_batch_identity - a hash of the model, the sampling options, the type of activations and the seed. Of the model:
+ *   its JSON files and chat templates (*.jinja), and of its weight files names, sizes and a fingerprint of their
+ *   contents, which does not read all of a large file. Neither where the model lies nor how many devices run it is part
+ *   of it.
+ *   Errors: YK_E_IO where the directory or a file cannot be read, YK_E_NOMEM. */
 yk_status yk_batch_identity(const char *model_dir, const yk_sampling_options *sampling, int dtype, uint64_t seed,
                             uint32_t *out, yk_err *err);
 

@@ -49,10 +49,11 @@ typedef struct yk_batch_line {
   yk_logit_bias *biases;
 } yk_batch_line;
 
-/* yk_batch_line_parse - read a line over the defaults: sampling, with options saying whether its max_tokens was asked for,
- *   and how many samples a prompt has; hash: into the ticket. *out is valid and must be freed whatever is returned; its ticket holds what could be read.
+/* yk_batch_line_parse - read a line over the defaults: sampling, with options saying whether its max_tokens was asked
+ *   for, and how many samples a prompt has; hash: into the ticket. *out is valid and must be freed whatever is
+ *   returned; its ticket holds what could be read.
  *   Errors: YK_E_FORMAT (no JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
- *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM.                                                             */
+ *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM. */
 yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
                               const yk_sampling *defaults, const yk_sampling_options *options, yk_batch_line *out,
                               yk_err *err);

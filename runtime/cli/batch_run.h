@@ -1,11 +1,11 @@
 /* batch_run.h - the loop of a batch: lines in, requests through the engine, results out as they finish.
  *
- * One thread does it all. It starts lines while fewer than max_in_flight requests are in the engine, then looks at every
- * request without waiting, writes the lines that are complete, and pauses: 1 ms after something happened, twice as long
- * each time that nothing did, at most 20 ms. A look at 512 requests takes some tens of microseconds, so this costs no
- * core; and since the engine holds more requests than it runs at once, none of its steps waits for the next look. Threads
- * that wait for a request each would be woken for every token instead, and be held up by the slowest request where they are
- * few.                                                                                                               */
+ * One thread does it all. It starts lines while fewer than max_in_flight requests are in the engine, then looks at
+ * every request without waiting, writes the lines that are complete, and pauses: 1 ms after something happened, twice
+ * as long each time that nothing did, at most 20 ms. A look at 512 requests takes some tens of microseconds, so this
+ * costs no core; and since the engine holds more requests than it runs at once, none of its steps waits for the next
+ * look. Threads that wait for a request each would be woken for every token instead, and be held up by the slowest
+ * request where they are few. */
 #ifndef YK_CLI_BATCH_RUN_H
 #define YK_CLI_BATCH_RUN_H
 
@@ -37,10 +37,10 @@ typedef struct yk_batch_run {
   yk_strbuf out; /* the line being written */
 } yk_batch_run;
 
-/* yk_batch_run_lines - until the input's end or a signal. After a signal what is complete has been written, the rest not.
- *   The fields above "the run's own" must be set, the others zero; progress has been started.
- *   Errors: YK_E_IO (input, output), YK_E_NOMEM, or the engine's own error after a rank failed: results that such an error
- *   concerns are not written, so that another run can do them. Lines that are wrong are no error here.               */
+/* yk_batch_run_lines - until the input's end or a signal. After a signal what is complete has been written, the rest
+ *   not. The fields above "the run's own" must be set, the others zero; progress has been started.
+ *   Errors: YK_E_IO (input, output), YK_E_NOMEM, or the engine's own error after a rank failed: results that such an
+ *   error concerns are not written, so that another run can do them. Lines that are wrong are no error here. */
 yk_status yk_batch_run_lines(yk_batch_run *run, yk_err *err);
 
 /* yk_batch_run_free - cancels what is in flight; before the engine is destroyed. */

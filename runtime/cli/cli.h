@@ -1,5 +1,5 @@
 /* cli.h - what the subcommands of `yoke` share. Each lives in its own file, talks to the engine through yoke.h alone,
- * and returns the program's exit code. Results go to stdout; everything else goes to stderr.                          */
+ * and returns the program's exit code. Results go to stdout; everything else goes to stderr. */
 #ifndef YK_CLI_CLI_H
 #define YK_CLI_CLI_H
 
@@ -21,8 +21,8 @@ int yk_cli_plan(int argc, char **argv);
 int yk_cli_batch(int argc, char **argv);
 int yk_cli_score(int argc, char **argv);
 
-/* yk_cli_begin - parse the options, and refuse operands where the command takes none. True: go on. False: *exit_code is final,
- *   help or the error has been printed.                                                                               */
+/* yk_cli_begin - parse the options, and refuse operands where the command takes none. True: go on. False: *exit_code is
+ *   final, help or the error has been printed. */
 bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments *arguments, int *exit_code);
 
 /* yk_cli_usage_error - print err and where to find help; returns YK_EXIT_USAGE. */
@@ -34,8 +34,9 @@ int yk_cli_failure(const yk_err *err);
 /* yk_cli_flush - hand what was printed to whoever reads stdout. Errors: YK_E_IO, also for any earlier failed write. */
 yk_status yk_cli_flush(yk_err *err);
 
-/* yk_cli_read_text - all of a file, pipe or device, "-" being standard input, into malloc'd, NUL-terminated memory that the
- *   caller frees; without a byte order mark at its start. Errors: YK_E_IO, YK_E_FORMAT (longer than max_bytes), YK_E_NOMEM. */
+/* yk_cli_read_text - all of a file, pipe or device, "-" being standard input, into malloc'd, NUL-terminated memory that
+ *   the caller frees; without a byte order mark at its start. Errors: YK_E_IO, YK_E_FORMAT (longer than max_bytes),
+ *   YK_E_NOMEM. */
 yk_status yk_cli_read_text(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err);
 
 #endif

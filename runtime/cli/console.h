@@ -18,8 +18,8 @@ typedef struct yk_console {
 /* yk_console_init - the struct must not move afterwards: its log points to it. */
 void yk_console_init(yk_console *console, yk_log_level level);
 
-/* yk_console_bar - draw "what [###...] 42%  detail" in place of the bar before, where there are bars. share: 0 to 1 of the
- *   work that is done; negative draws the words alone.                                                                */
+/* yk_console_bar - draw "what [###...] 42%  detail" in place of the bar before, where there are bars. share: 0 to 1 of
+ *   the work that is done; negative draws the words alone. */
 void yk_console_bar(yk_console *console, const char *what, double share, const char *detail);
 
 /* yk_console_loading - for yk_engine_options.progress, with the console as its user. Erases the bar at the end. */

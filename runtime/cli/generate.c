@@ -1,4 +1,5 @@
-/* yoke generate - prompts in, continuations out: all requests run together, and are printed in the order of the prompts. */
+/* yoke generate - prompts in, continuations out: all requests run together, and are printed in the order of the
+ * prompts. */
 #include <stdio.h>
 #include <stdlib.h>
 

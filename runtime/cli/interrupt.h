@@ -1,6 +1,6 @@
 /* interrupt.h - Ctrl-C and SIGTERM, without signal handlers: they are blocked in every thread and one thread waits for
  * them. While a model loads the first signal ends the program; while requests run it cancels them, so that what they
- * have produced can be printed, and the second ends the program. Signals that the parent ignores stay ignored.        */
+ * have produced can be printed, and the second ends the program. Signals that the parent ignores stay ignored. */
 #ifndef YK_CLI_INTERRUPT_H
 #define YK_CLI_INTERRUPT_H
 
@@ -24,14 +24,15 @@ typedef struct yk_interrupt {
 } yk_interrupt;
 
 /* yk_interrupt_start - call it before any other thread exists (threads inherit the blocked signals). The struct must
- *   not move until yk_interrupt_stop. Errors: YK_E_INTERNAL.                                                          */
+ *   not move until yk_interrupt_stop. Errors: YK_E_INTERNAL. */
 yk_status yk_interrupt_start(yk_interrupt *interrupt, yk_console *console, yk_err *err);
 
-/* yk_interrupt_watch - from now on a signal cancels these requests. They must stay valid until the next watch or stop. */
+/* yk_interrupt_watch - from now on a signal cancels these requests. They must stay valid until the next watch or
+ *   stop. */
 void yk_interrupt_watch(yk_interrupt *interrupt, yk_request *const *requests, size_t n_requests);
 
-/* yk_interrupt_caught - the first signal while something is watched, or 0: for who watches no requests (n_requests 0, any
- *   array) because they come and go, and looks here instead.                                                          */
+/* yk_interrupt_caught - the first signal while something is watched, or 0: for who watches no requests (n_requests 0,
+ *   any array) because they come and go, and looks here instead. */
 int yk_interrupt_caught(yk_interrupt *interrupt);
 
 /* yk_interrupt_stop - end the waiting thread. Returns the signal that was caught, or 0. */

@@ -1,5 +1,5 @@
-/* jsonl.h - files of one JSON value a line: read as a stream in bounded memory, written so that a line is there whole or not
- * at all. A UTF-8 byte order mark before the first line is left out of it. One thread at a time.                     */
+/* jsonl.h - files of one JSON value a line: read as a stream in bounded memory, written so that a line is there whole
+ * or not at all. A UTF-8 byte order mark before the first line is left out of it. One thread at a time. */
 #ifndef YK_CLI_JSONL_H
 #define YK_CLI_JSONL_H
 
@@ -43,7 +43,7 @@ void yk_jsonl_reader_init(yk_jsonl_reader *reader, int fd, const char *name, siz
 void yk_jsonl_reader_free(yk_jsonl_reader *reader);
 
 /* yk_jsonl_read - the next line. timeout_ms: how long to wait for more input, -1 for ever.
- *   Errors: YK_E_IO naming the file, YK_E_NOMEM.                                                                      */
+ *   Errors: YK_E_IO naming the file, YK_E_NOMEM. */
 yk_status yk_jsonl_read(yk_jsonl_reader *reader, int timeout_ms, yk_jsonl_event *event, yk_jsonl_line *line,
                         yk_err *err);
 
@@ -62,11 +62,12 @@ typedef struct yk_jsonl_writer {
 
 void yk_jsonl_writer_init(yk_jsonl_writer *writer, int fd, const char *name);
 
-/* yk_jsonl_write - one line, which ends in its newline, by one write(): who stops between two calls leaves whole lines. The
- *   rest follows where the system takes less (a pipe). Errors: YK_E_IO naming the file.                               */
+/* yk_jsonl_write - one line, which ends in its newline, by one write(): who stops between two calls leaves whole lines.
+ *   The rest follows where the system takes less (a pipe). Errors: YK_E_IO naming the file. */
 yk_status yk_jsonl_write(yk_jsonl_writer *writer, const char *line, size_t n_bytes, yk_err *err);
 
-/* yk_jsonl_sync - bring what was written to the disk, unless that was done less than interval_s ago. Errors: YK_E_IO. */
+/* yk_jsonl_sync - bring what was written to the disk, unless that was done less than interval_s ago. Errors:
+ *   YK_E_IO. */
 yk_status yk_jsonl_sync(yk_jsonl_writer *writer, double interval_s, yk_err *err);
 
 #endif

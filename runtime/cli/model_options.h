@@ -23,7 +23,7 @@ typedef struct yk_model_options {
 } yk_model_options;
 
 /* yk_model_options_init - the engine's defaults, and a table that stores into *options, which must not move. Free with
- *   yk_model_options_free.                                                                                            */
+ *   yk_model_options_free. */
 void yk_model_options_init(yk_model_options *options);
 void yk_model_options_free(yk_model_options *options);
 
@@ -31,7 +31,7 @@ void yk_model_options_free(yk_model_options *options);
 yk_option_group yk_model_options_group(const yk_model_options *options);
 
 /* yk_model_options_apply - what was parsed, checked and put into *engine, which points into *options afterwards.
- *   Errors: YK_E_INVAL where no model is given, or --devices and --tensor-parallel-size disagree.                     */
+ *   Errors: YK_E_INVAL where no model is given, or --devices and --tensor-parallel-size disagree. */
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err);
 
 #endif

@@ -1,10 +1,10 @@
 /* options.h - the options of every subcommand: one table, from which parsing, error messages and help are made.
  *
  * A value follows as `--name value` or `--name=value`; one dash or two, long name or short, make no difference (-tp 2,
- * --tp=2), unless one option's short name is another's long name: then two dashes mean the long one (--n 2, -n 2). Behind one
- * dash and a short name a value may follow directly where it does not begin with a letter, as a mistyped name would (-n4,
- * -tp2, -m./model). The argument after an option that takes a value is its value, whatever it looks like (--top-k -1). `--`
- * ends the options. The last of several wins, unless the option collects.                                            */
+ * --tp=2), unless one option's short name is another's long name: then two dashes mean the long one (--n 2, -n 2).
+ * Behind one dash and a short name a value may follow directly where it does not begin with a letter, as a mistyped
+ * name would (-n4, -tp2, -m./model). The argument after an option that takes a value is its value, whatever it looks
+ * like (--top-k -1). `--` ends the options. The last of several wins, unless the option collects. */
 #ifndef YK_CLI_OPTIONS_H
 #define YK_CLI_OPTIONS_H
 
@@ -66,18 +66,18 @@ typedef struct yk_arguments {
 } yk_arguments;
 
 /* yk_options_parse - store the options in argv[0 .. argc - 1].
- *   Errors: YK_E_INVAL naming the option, what it takes and what was found; for an unknown name also the nearest.     */
+ *   Errors: YK_E_INVAL naming the option, what it takes and what was found; for an unknown name also the nearest. */
 yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_arguments *out, yk_err *err);
 
 /* yk_options_help - print what the command does, its options with their defaults, and examples, to stdout. */
 void yk_options_help(const yk_command *command);
 
 /* yk_name_nearest - the candidate that text was probably meant to be, or NULL where none is near. candidates may hold
- *   NULLs.                                                                                                            */
+ *   NULLs. */
 const char *yk_name_nearest(const char *text, const char *const *candidates, size_t n_candidates);
 
 /* yk_int_list_parse - "5,6,7" (spaces allowed) appended to *ids, which is realloc'd and the caller's.
- *   Errors: YK_E_INVAL, YK_E_NOMEM.                                                                                   */
+ *   Errors: YK_E_INVAL, YK_E_NOMEM. */
 yk_status yk_int_list_parse(const char *text, int32_t **ids, size_t *n_ids, yk_err *err);
 
 #endif

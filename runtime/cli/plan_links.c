@@ -71,7 +71,8 @@ static void print_all_reduces(const yk_link_report *report, int n_gpus)
   for (int i = 0; i < report->n_all_reduces; i++) {
     char size[YK_BYTES_TEXT];
     printf("All-reduce over %d GPUs with residual and norm, %s: %.1f us (%s)\n", n_gpus,
-           yk_bytes_format(report->all_reduces[i].n_bytes, size), report->all_reduces[i].us, report->all_reduces[i].route);
+           yk_bytes_format(report->all_reduces[i].n_bytes, size), report->all_reduces[i].us,
+           report->all_reduces[i].route);
   }
 }
 
@@ -115,10 +116,11 @@ static yk_status print_json(const gpu_list *list, const yk_link_report *report, 
                                           "free_bytes", (json_int_t)list->gpus[i].free_bytes, "total_bytes",
                                           (json_int_t)list->gpus[i].total_bytes));
   for (int i = 0; i < report->n_all_reduces; i++)
-    json_array_append_new(all_reduces, json_pack("{s:I, s:f, s:s}", "n_bytes", (json_int_t)report->all_reduces[i].n_bytes, "us",
-                                          report->all_reduces[i].us, "route", report->all_reduces[i].route));
-  json_t *object = json_pack("{s:o, s:o, s:o, s:s}", "gpus", gpus, "links", json_links(report), "all_reduces", all_reduces,
-                             "all_reduce_error", report->all_reduce_error);
+    json_array_append_new(all_reduces,
+                          json_pack("{s:I, s:f, s:s}", "n_bytes", (json_int_t)report->all_reduces[i].n_bytes, "us",
+                                    report->all_reduces[i].us, "route", report->all_reduces[i].route));
+  json_t *object = json_pack("{s:o, s:o, s:o, s:s}", "gpus", gpus, "links", json_links(report), "all_reduces",
+                             all_reduces, "all_reduce_error", report->all_reduce_error);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print links");

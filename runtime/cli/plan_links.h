@@ -12,8 +12,8 @@ typedef struct yk_links_options {
   bool as_json;  /* one line: {"gpus": [..], "links": [..], "sums": [..], "sum_error": ".."} */
 } yk_links_options;
 
-/* yk_plan_links_print - to stdout. A link or a sum that fails is part of what is printed. Errors: YK_E_NOMEM, YK_E_INVAL and
- *   YK_E_DEVICE as yk_links_test and yk_device_list.                                                                 */
+/* yk_plan_links_print - to stdout. A link or a sum that fails is part of what is printed. Errors: YK_E_NOMEM,
+ *   YK_E_INVAL and YK_E_DEVICE as yk_links_test and yk_device_list. */
 yk_status yk_plan_links_print(const yk_links_options *options, yk_err *err);
 
 #endif

@@ -26,14 +26,14 @@ typedef struct yk_prompts {
 } yk_prompts;
 
 /* yk_prompts_add_* - for yk_option.parse, with the list as its value. Ids are parsed here, files read by load.
- *   Errors: YK_E_INVAL (ids), YK_E_NOMEM.                                                                             */
+ *   Errors: YK_E_INVAL (ids), YK_E_NOMEM. */
 yk_status yk_prompts_add_text(void *prompts, const char *text, yk_err *err);
 yk_status yk_prompts_add_file(void *prompts, const char *path, yk_err *err);
 yk_status yk_prompts_add_ids(void *prompts, const char *list, yk_err *err);
 
 /* yk_prompts_load - read the files, or stdin as the only prompt where the list is empty. One newline at the very end of
  *   a file or of stdin and a byte order mark at its start are dropped: editors and shells put them there.
- *   Errors: YK_E_IO or YK_E_FORMAT (too long) naming the file, YK_E_NOMEM.                                            */
+ *   Errors: YK_E_IO or YK_E_FORMAT (too long) naming the file, YK_E_NOMEM. */
 yk_status yk_prompts_load(yk_prompts *prompts, yk_err *err);
 
 /* yk_prompt_print - the prompt on stdout, "> " before each of its lines. */

@@ -27,17 +27,17 @@ void yk_result_free(yk_result *result);
 typedef enum yk_stream { YK_STREAM_NOTHING, YK_STREAM_TEXT, YK_STREAM_IDS } yk_stream;
 
 /* yk_result_collect - wait for the request's end, keeping everything and printing each token as it comes.
- *   A failed request is not an error here: its finish and err tell. Errors: YK_E_IO where stdout fails, YK_E_NOMEM.   */
+ *   A failed request is not an error here: its finish and err tell. Errors: YK_E_IO where stdout fails, YK_E_NOMEM. */
 yk_status yk_result_collect(yk_result *result, yk_stream stream, yk_err *err);
 
 /* yk_result_read - keep what has come, without waiting; for who has many requests. *ended: the end was among it.
- *   Errors: YK_E_NOMEM.                                                                                               */
+ *   Errors: YK_E_NOMEM. */
 yk_status yk_result_read(yk_result *result, bool *ended, yk_err *err);
 
 /* yk_result_print_json - one line: {["index",] "text", "token_ids", "finish_reason", "usage", "timing"[, "logprobs"]
  *   [, "prompt_logprobs"]}, text null where has_text is false; for a refused request {["index",] "error": {"code",
  *   "message"}}; for one that failed on its way both. "index" is the sample's number, left out where that is negative.
- *   Errors: YK_E_NOMEM.                                                                                               */
+ *   Errors: YK_E_NOMEM. */
 yk_status yk_result_print_json(const yk_result *result, int32_t sample, bool has_text, yk_err *err);
 
 #endif

@@ -13,11 +13,12 @@ typedef struct yk_call {
   yk_err err;
 } yk_call;
 
-/* yk_call_ask - hand a call to the engine thread and wait for its answer. Errors: the answer's, or the engine's own failure,
- *   or YK_E_CANCELLED where the engine stops. Any thread but the engine's.                                           */
+/* yk_call_ask - hand a call to the engine thread and wait for its answer. Errors: the answer's, or the engine's own
+ *   failure, or YK_E_CANCELLED where the engine stops. Any thread but the engine's. */
 yk_status yk_call_ask(yk_engine *engine, yk_call *call, yk_err *err);
 
-/* yk_call_answer - wake the caller; err NULL: the call worked. The call must not be touched afterwards. Engine thread. */
+/* yk_call_answer - wake the caller; err NULL: the call worked. The call must not be touched afterwards. Engine
+ *   thread. */
 void yk_call_answer(yk_engine *engine, yk_call *call, const yk_err *err);
 
 #endif

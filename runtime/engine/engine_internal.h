@@ -1,5 +1,5 @@
-/* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c, and
- * those whose sequences it runs: request_owner.c and held_sequence.c.
+/* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c,
+ * and those whose sequences it runs: request_owner.c and held_sequence.c.
  *
  * Threads: the engine thread alone touches ranks, blocks, scheduler and builder. Callers reach it through the inbox.
  * Locks: engine.mutex and each request's mutex; a thread never holds two of them.                                    */

@@ -11,8 +11,8 @@ static bool has_work(const yk_engine *e)
   return yk_scheduler_n_running(e->scheduler) + yk_scheduler_n_waiting(e->scheduler) > 0;
 }
 
-/* Move the inbox to the scheduler and run what callers wait for; with nothing to do, sleep until something comes. Returns
- * false to stop.                                                                                                     */
+/* Move the inbox to the scheduler and run what callers wait for; with nothing to do, sleep until something comes.
+ * Returns false to stop. */
 static bool take_inbox(yk_engine *e)
 {
   pthread_mutex_lock(&e->mutex);

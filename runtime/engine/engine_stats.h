@@ -7,8 +7,8 @@
 /* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
 void yk_engine_refresh_gauges(yk_engine *e);
 
-/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step, while
- *   n_computed still tells prompt rows from output rows.                                                             */
+/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step,
+ *   while n_computed still tells prompt rows from output rows. */
 void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
                           double seconds);
 

@@ -25,18 +25,20 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                           yk_err *err);
 
 /* yk_gpus_open - the device of every rank. On failure those already open stay in devs, for the caller to destroy.
- *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is not there or named twice, YK_E_DEVICE. */
+ *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is not there or named twice,
+ *   YK_E_DEVICE. */
 yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limits, yk_device **devs, yk_err *err);
 
-/* yk_gpus_connect - their communicator, for steps as the settings limit them. Errors: YK_E_UNSUPPORTED for several ranks
- *   without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY.                                                            */
+/* yk_gpus_connect - their communicator, for steps as the settings limit them. Errors: YK_E_UNSUPPORTED for several
+ *   ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
 yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
 
-/* yk_gpus_sum_route - how a sum_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local" for one rank alone. */
+/* yk_gpus_sum_route - how a sum_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local" for one rank
+ *   alone. */
 const char *yk_gpus_sum_route(const yk_comm *comm, int32_t n_rows);
 
-/* yk_gpus_link - peer access from GPU `from` to GPU `to`, and where `measures` bandwidth and latency. What fails is told in
- *   out->error.                                                                                                      */
+/* yk_gpus_link - peer access from GPU `from` to GPU `to`, and where `measures` bandwidth and latency. What fails is
+ *   told in out->error. */
 void yk_gpus_link(int from, int to, bool measures, yk_link *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* held_sequence.c - sequences that callers hold. Every change runs on the engine thread, as a call the caller waits for. */
+/* held_sequence.c - sequences that callers hold. Every change runs on the engine thread, as a call the caller waits
+ * for. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,16 +1,17 @@
 /* kv_blocks.h - which physical KV blocks are in use, and which hold a prefix that another sequence can reuse.
  *
- * Block b means block b of every layer on every rank. A block is referenced by the sequences that read it; one that nobody
- * references is free, but keeps what it holds until it is taken, least recently used first, so that a later sequence
- * with the same beginning finds it.
+ * Block b means block b of every layer on every rank. A block is referenced by the sequences that read it; one that
+ * nobody references is free, but keeps what it holds until it is taken, least recently used first, so that a later
+ * sequence with the same beginning finds it.
  *
  * A full block is published under the key (chain of its predecessor, its own token ids). The chain number of a block is
  * unique to one content at one time, so equal keys mean equal tokens from the very start: a hash only finds candidates,
  * the ids are compared.
  *
- * What a block holds is sound once a row that sees all of it has given finite logits: a NaN or an infinity in K or V would
- * have reached them. A block that is not known to be sound when a sequence fails for such logits is withdrawn: nobody finds
- * it any more, and whoever still reads it must compute its tokens again. Owner and thread: the engine's. No locks.   */
+ * What a block holds is sound once a row that sees all of it has given finite logits: a NaN or an infinity in K or V
+ * would have reached them. A block that is not known to be sound when a sequence fails for such logits is withdrawn:
+ * nobody finds it any more, and whoever still reads it must compute its tokens again. Owner and thread: the engine's.
+ * No locks. */
 #ifndef YK_ENGINE_KV_BLOCKS_H
 #define YK_ENGINE_KV_BLOCKS_H
 
@@ -43,7 +44,7 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_publish - offer a referenced, full block for reuse. ids: its YK_KV_BLOCK_TOKENS tokens.
  *   Its K and V must be written before any later reader's attention: by this step or an earlier one.
- *   Returns the chain for its successor: the block's own, or that of an equal block published before.                 */
+ *   Returns the chain for its successor: the block's own, or that of an equal block published before. */
 yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids);
 
 /* yk_kv_blocks_mark_sound - a row that sees the whole of this referenced block has given finite logits. */

@@ -1,4 +1,5 @@
-/* links.c - what the connections between GPUs are worth: each link alone, then all-reduces over all of them as a model has them. */
+/* links.c - what the connections between GPUs are worth: each link alone, then all-reduces over all of them as a model
+ * has them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,8 @@ static yk_status fill(const all_reduce_rank *r, int32_t n_rows, float value, yk_
   return status;
 }
 
-/* A rank brings its number plus one everywhere. Runs launch by launch, which recording wants to have happened before. */
+/* A rank brings its number plus one everywhere. Runs launch by launch, which recording wants to have happened
+ * before. */
 static yk_status check_all_reduce(const all_reduce_rank *r, int32_t n_rows, yk_err *err)
 {
   size_t n = (size_t)n_rows * HIDDEN, n_wrong = 0;
@@ -70,8 +72,8 @@ static yk_status check_all_reduce(const all_reduce_rank *r, int32_t n_rows, yk_e
   }
   free(host);
   if (status != YK_OK || n_wrong == 0) return status;
-  return yk_err_set(err, YK_E_COMM, "rank %d: %zu of %zu values of an all-reduce are wrong: expected %g, found %g", r->comm->rank, n_wrong,
-                    n, (double)expected, (double)found);
+  return yk_err_set(err, YK_E_COMM, "rank %d: %zu of %zu values of an all-reduce are wrong: expected %g, found %g",
+                    r->comm->rank, n_wrong, n, (double)expected, (double)found);
 }
 
 static yk_status record_chain(const all_reduce_rank *r, int32_t n_rows, yk_graph **graph, yk_err *err)
@@ -178,8 +180,8 @@ static yk_all_reduce_time summary(all_reduce_bench *b, int i)
       if (b->ranks[rank].us[i][repeat] > slowest[repeat]) slowest[repeat] = b->ranks[rank].us[i][repeat];
   qsort(slowest, N_REPEATS, sizeof *slowest, by_size);
   return (yk_all_reduce_time){.n_bytes = (int64_t)rows_of_all_reduce[i] * HIDDEN * (int64_t)sizeof(uint16_t),
-                       .us = slowest[N_REPEATS / 2],
-                       .route = yk_gpus_sum_route(b->ranks[0].comm, rows_of_all_reduce[i])};
+                              .us = slowest[N_REPEATS / 2],
+                              .route = yk_gpus_sum_route(b->ranks[0].comm, rows_of_all_reduce[i])};
 }
 
 static yk_status test_sums(const int *device_ids, int n_devices, yk_link_report *out, yk_err *err)

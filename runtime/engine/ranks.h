@@ -1,5 +1,5 @@
 /* ranks.h - the devices, communicators, models and worker threads of one engine, driven as one.
- * Owner: the engine. Thread: one at a time (the creating thread, then the engine thread).                             */
+ * Owner: the engine. Thread: one at a time (the creating thread, then the engine thread). */
 #ifndef YK_ENGINE_RANKS_H
 #define YK_ENGINE_RANKS_H
 
@@ -20,8 +20,8 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
 /* yk_ranks_step - run one step on every rank and wait. After an error every later step fails with it. */
 yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, yk_err *err);
 
-/* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch, the
- *   last step among it, must then be left alone for the life of the process. NULL is allowed.                        */
+/* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch,
+ *   the last step among it, must then be left alone for the life of the process. NULL is allowed. */
 bool yk_ranks_destroy(yk_ranks *ranks);
 
 #endif

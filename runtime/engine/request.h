@@ -1,7 +1,7 @@
 /* request.h - one request: the engine writes tokens at one end, a caller reads them at the other.
  *
- * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. Whoever lets go
- * last frees it. mutex guards everything below it; the engine thread alone uses what stands above it.                */
+ * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. Whoever lets
+ * go last frees it. mutex guards everything below it; the engine thread alone uses what stands above it. */
 #ifndef YK_ENGINE_REQUEST_H
 #define YK_ENGINE_REQUEST_H
 
@@ -55,8 +55,9 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
   return false;
 }
 
-/* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and engine.
- *   capacity: prompt and output tokens together. end_ids: what ends the output and min_tokens bans, without duplicates.
+/* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and
+ *   engine. capacity: prompt and output tokens together. end_ids: what ends the output and min_tokens bans, without
+ *   duplicates.
  *   Errors: YK_E_NOMEM, YK_E_INVAL (an empty stop string).                                                           */
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,

@@ -1,4 +1,5 @@
-/* request_owner.h - what the engine does for the sequence of a request: describe its rows, take their results, end it. */
+/* request_owner.h - what the engine does for the sequence of a request: describe its rows, take their results, end
+ * it. */
 #ifndef YK_ENGINE_REQUEST_OWNER_H
 #define YK_ENGINE_REQUEST_OWNER_H
 

@@ -137,8 +137,8 @@ void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq)
   yk_scheduler_add(scheduler, seq);
 }
 
-/* Blocks of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some from
- * an earlier call. None of `wanting`. False when nobody holds any.                                                    */
+/* Blocks of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some
+ * from an earlier call. None of `wanting`. False when nobody holds any. */
 static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
 {
   yk_sequence *victim = NULL;
@@ -196,8 +196,8 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
   return preempted;
 }
 
-/* A waiting sequence enters only if all it now holds would fit and every running one could still grow by a block: a half
- * computed prompt that must be thrown away again helps nobody. Alone, it always fits.                                */
+/* A waiting sequence enters only if all it now holds would fit and every running one could still grow by a block: a
+ * half computed prompt that must be thrown away again helps nobody. Alone, it always fits. */
 static bool make_room(yk_scheduler *s, yk_sequence *seq)
 {
   int32_t needed = yk_sequence_blocks_for(seq->n_tokens) - seq->n_blocks + s->n_running;
@@ -250,8 +250,8 @@ void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t 
   yk_sequence_mark_sound(seq, scheduler->blocks, position, scheduler->limits.narrowest_window_tokens);
 }
 
-/* Give up the blocks of one sequence other than `failed` that reads a withdrawn block; what the sequence has computed on
- * top of that block is withdrawn with it. False where there is none.                                                 */
+/* Give up the blocks of one sequence other than `failed` that reads a withdrawn block; what the sequence has computed
+ * on top of that block is withdrawn with it. False where there is none. */
 static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
 {
   for (int32_t i = s->n_running - 1; i >= 0; i--) { /* youngest first, so that they wait in their order */

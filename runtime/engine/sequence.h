@@ -70,8 +70,8 @@ void yk_sequence_publish(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_token
  *   sound. window_tokens: what every layer sees at least, the row included; 0: all.                                  */
 void yk_sequence_mark_sound(yk_sequence *seq, yk_kv_blocks *blocks, int32_t position, int32_t window_tokens);
 
-/* yk_sequence_withdraw - a row has given logits that are not finite: withdraw every published block that is not known to
- *   be sound.                                                                                                        */
+/* yk_sequence_withdraw - a row has given logits that are not finite: withdraw every published block that is not known
+ *   to be sound. */
 void yk_sequence_withdraw(yk_sequence *seq, yk_kv_blocks *blocks);
 
 /* yk_sequence_reads_withdrawn - whether one of its blocks was withdrawn. */
@@ -88,8 +88,8 @@ void yk_sequence_release(yk_sequence *seq, yk_kv_blocks *blocks);
  *   another's too.                                                                                                   */
 void yk_sequence_truncate(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
 
-/* yk_sequence_fork - make an initialised, empty copy hold the same tokens; published blocks are shared, rows behind them are
- *   computed again when the copy next runs. copy->capacity >= seq->n_tokens.                                          */
+/* yk_sequence_fork - make an initialised, empty copy hold the same tokens; published blocks are shared, rows behind
+ *   them are computed again when the copy next runs. copy->capacity >= seq->n_tokens. */
 void yk_sequence_fork(const yk_sequence *seq, yk_kv_blocks *blocks, yk_sequence *copy);
 
 #endif

@@ -109,7 +109,7 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
 }
 
 /* Bytes a rank may use for everything, and for its KV cache. CPU ranks share the host's memory; all their KV together
- * takes at most min(4 GiB, a quarter of RAM) unless told otherwise. On a GPU, KV takes what is left.                  */
+ * takes at most min(4 GiB, a quarter of RAM) unless told otherwise. On a GPU, KV takes what is left. */
 static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
                                int64_t *total, int64_t *kv_max, yk_err *err)
 {

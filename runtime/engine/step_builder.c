@@ -67,8 +67,9 @@ static void fill_rows(const yk_scheduled *item, int32_t seq_index, int32_t *toke
   }
 }
 
-/* Blocks that the window has left behind may still be loaded, though no row sees them: the first block that is left stands
- * in for them, since what another sequence's block holds must not get near this one. Entries past the last are not read. */
+/* Blocks that the window has left behind may still be loaded, though no row sees them: the first block that is left
+ * stands in for them, since what another sequence's block holds must not get near this one. Entries past the last are
+ * not read. */
 static void fill_table(const yk_sequence *seq, int32_t *table, int32_t stride)
 {
   for (int32_t i = 0; i < stride; i++) table[i] = i < seq->n_blocks ? seq->blocks[i] : 0;

@@ -1,6 +1,7 @@
 /* attention_grouped.c - multi-head, multi-query and grouped-query attention: K and V of every KV head in a paged cache.
  *
- * A rank owns whole query heads and every KV head that one of them reads; q, k and v are column-parallel, o row-parallel. */
+ * A rank owns whole query heads and every KV head that one of them reads; q, k and v are column-parallel, o
+ * row-parallel. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* layer.h - what a transformer layer is made of: an attention and a feed-forward network (FFN), each of a kind.
  *
  * Both are sublayers of one shape: they read the normalised hidden rows and write this rank's partial result, which the
- * layer then adds up over ranks (model.c). A new kind is a file with a yk_sublayer_kind, and a line in layer.c that says
- * which layers of which configuration are of it.                                                                     */
+ * layer then adds up over ranks (model.c). A new kind is a file with a yk_sublayer_kind, and a line in layer.c that
+ * says which layers of which configuration are of it. */
 #ifndef YK_MODEL_LAYER_H
 #define YK_MODEL_LAYER_H
 

@@ -1,7 +1,7 @@
 /* model.h - one rank's share of the model, and its forward over one step.
  *
  * One forward serves every family, weight format, device and rank count: families differ in the numbers of their
- * configuration, formats and devices behind the device table, rank counts in the ranges of shard.h.                   */
+ * configuration, formats and devices behind the device table, rank counts in the ranges of shard.h. */
 #ifndef YK_MODEL_MODEL_H
 #define YK_MODEL_MODEL_H
 
@@ -19,9 +19,10 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            int rank, int n_ranks, yk_model_memory *out, yk_err *err);
 
 /* yk_model_create - load this rank's slices onto its device.
- *   rank and n_ranks are the communicator's. dev and comm are not owned and must outlive the model; the checkpoint may be
- *   closed afterwards. on_bytes: called with the weight bytes just loaded, from this thread; may be NULL.
- *   Errors: YK_E_FORMAT (checkpoint), YK_E_CAPACITY (device memory). Nothing stays allocated. Thread: the rank's own.  */
+ *   rank and n_ranks are the communicator's. dev and comm are not owned and must outlive the model; the checkpoint may
+ *   be closed afterwards. on_bytes: called with the weight bytes just loaded, from this thread; may be NULL.
+ *   Errors: YK_E_FORMAT (checkpoint), YK_E_CAPACITY (device memory). Nothing stays allocated. Thread: the rank's
+ *   own. */
 yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits *limits, yk_device *dev, yk_comm *comm,
                           void (*on_bytes)(void *user, int64_t n_bytes), void *user, yk_model **out, yk_err *err);
 void yk_model_destroy(yk_model *model);
@@ -30,15 +31,15 @@ void yk_model_destroy(yk_model *model);
  *   Errors name rank, layer and operation. Thread: the rank's own.                                                   */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
-/* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what it
- *   points at may then be gone. Thread: any.                                                                          */
+/* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what
+ *   it points at may then be gone. Thread: any. */
 void yk_model_stop(yk_model *model);
 
 /* yk_model_describe - the operation that was begun last, such as "layer 3, attention". Thread: any. */
 void yk_model_describe(const yk_model *model, char *text, size_t n_bytes);
 
-/* yk_model_n_begun - how many operations of the step under way have begun; 0 between steps. All ranks begin the same ones in
- *   the same order, so that who stalls has begun the fewest. Thread: any.                                              */
+/* yk_model_n_begun - how many operations of the step under way have begun; 0 between steps. All ranks begin the same
+ *   ones in the same order, so that who stalls has begun the fewest. Thread: any. */
 int yk_model_n_begun(const yk_model *model);
 
 #endif

@@ -1,4 +1,5 @@
-/* model_parts.h - what a rank's model is made of. Shared by model_build.c, which fills it, and model.c, which runs it. */
+/* model_parts.h - what a rank's model is made of. Shared by model_build.c, which fills it, and model.c, which runs
+ * it. */
 #ifndef YK_MODEL_MODEL_PARTS_H
 #define YK_MODEL_MODEL_PARTS_H
 

@@ -19,7 +19,8 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err);
 
-/* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL where there are none. */
+/* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL where there are
+ *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
 /* yk_rank_load_linear - a linear layer in the device's own form. Errors: those of linear_create. */

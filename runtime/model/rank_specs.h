@@ -33,15 +33,15 @@ typedef struct yk_projection {
 } yk_projection;
 
 /* yk_rank_column_part - outputs n of a projection, all of K: column-parallel.
- * yk_rank_row_part - inputs k of a projection, all of N: row-parallel, a partial result of which only rank 0's has the bias.
- *   Views point into the checkpoint. Errors: those of yk_checkpoint_linear.                                          */
+ * yk_rank_row_part - inputs k of a projection, all of N: row-parallel, a partial result of which only rank 0's has the
+ *   bias. Views point into the checkpoint. Errors: those of yk_checkpoint_linear. */
 yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
                               yk_linear_part *part, yk_err *err);
 yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k,
                            yk_linear_part *part, yk_err *err);
 
-/* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied one
- *   is resident: whoever loads it says where the embedding is.                                                       */
+/* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied
+ *   one is resident: whoever loads it says where the embedding is. */
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err);
 
 /* yk_range_scaled - a range of heads as a range of their columns. */

@@ -1,7 +1,8 @@
 /* rope.h - rotary position embedding: frequencies and the table of cosines and sines that every device reads.
  *
- * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn) with the same float32 rounding
- * at each step, so that long positions turn by the same angle. The first half of a head rotates with its second half. */
+ * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn) with the same float32
+ * rounding at each step, so that long positions turn by the same angle. The first half of a head rotates with its
+ * second half. */
 #ifndef YK_MODEL_ROPE_H
 #define YK_MODEL_ROPE_H
 

@@ -166,9 +166,9 @@ static size_t white_space_after(const char *text, size_t n_bytes, size_t begin)
   return begin;
 }
 
-/* The search goes on right behind a match, even where the match was not taken or took more white space along. A token in
- * that white space counts again, unless it is one that strips to its left: that one has nothing left. So does the public
- * implementation.                                                                                                     */
+/* The search goes on right behind a match, even where the match was not taken or took more white space along. A token
+ * in that white space counts again, unless it is one that strips to its left: that one has nothing left. So does the
+ * public implementation. */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
                               size_t offset, bool at_start, yk_pieces *out, yk_err *err)
 {

@@ -1,7 +1,7 @@
 /* added_tokens.h - the "added_tokens" of a tokenizer.json: texts that are one token wherever they occur.
  *
- * Tokens that are not "normalized" are cut out of the text as it comes; the others, in their normalised form, out of the
- * normalised rest. Leftmost first, then longest.                                                                     */
+ * Tokens that are not "normalized" are cut out of the text as it comes; the others, in their normalised form, out of
+ * the normalised rest. Leftmost first, then longest. */
 #ifndef YK_TEXT_ADDED_TOKENS_H
 #define YK_TEXT_ADDED_TOKENS_H
 

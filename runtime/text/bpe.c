@@ -24,7 +24,7 @@ void yk_bpe_scratch_free(yk_bpe_scratch *scratch)
 }
 
 /* A piece of n bytes has at most n symbols. A merge pops one candidate, pushes at most two and takes one symbol away:
- * n - 1 candidates at the start and one more for each of n - 1 merges bound the heap.                                 */
+ * n - 1 candidates at the start and one more for each of n - 1 merges bound the heap. */
 static yk_status reserve(yk_bpe_scratch *scratch, size_t n_bytes, yk_err *err)
 {
   if (n_bytes >= INT32_MAX / 4)
@@ -61,7 +61,7 @@ static size_t add_byte_symbols(const yk_bpe *bpe, symbol *symbols, size_t n, con
 }
 
 /* Cut a piece into the symbols of its characters. A run of unknown characters waits to be written until the next known
- * one; byte tokens in between do not end the wait and so come before it, as in the public implementation.             */
+ * one; byte tokens in between do not end the wait and so come before it, as in the public implementation. */
 static yk_status cut(const yk_bpe *bpe, const char *piece, size_t n_bytes, symbol *symbols, size_t *n_out, yk_err *err)
 {
   size_t n = 0;
@@ -127,7 +127,7 @@ static void push_pair(const yk_bpe *bpe, const symbol *symbols, int32_t left, ui
 }
 
 /* Join pairs until none has a merge. A candidate is stale, and skipped, when its pair is no longer the one it was
- * pushed for: symbols only grow, so a pair at the same place with the same rank is the same pair.                     */
+ * pushed for: symbols only grow, so a pair at the same place with the same rank is the same pair. */
 static void merge_all(const yk_bpe *bpe, symbol *symbols, size_t n, uint64_t *heap)
 {
   size_t n_heap = 0;

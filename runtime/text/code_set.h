@@ -1,5 +1,5 @@
 /* code_set.h - a set of code points. Owner: whoever declared it; start from {0}, free with yk_code_set_free.
- * A failed allocation makes the set sticky-failed, as that of a yk_strbuf.                                             */
+ * A failed allocation makes the set sticky-failed, as that of a yk_strbuf. */
 #ifndef YK_TEXT_CODE_SET_H
 #define YK_TEXT_CODE_SET_H
 

@@ -21,7 +21,7 @@ typedef struct yk_decoder_state {
 } state;
 
 /* Every stage is fed text, told where a token ends and where the list ends, and does the same to the next one. The
- * place after the last stage is the caller's buffer, which joins what it is given.                                    */
+ * place after the last stage is the caller's buffer, which joins what it is given. */
 static void feed(yk_decoder_stream *stream, size_t at, const char *text, size_t n_bytes);
 static void end_token(yk_decoder_stream *stream, size_t at);
 
@@ -46,8 +46,8 @@ static void spell_byte_level(yk_strbuf *token)
   token->length = n;
 }
 
-/* Pass bytes on as UTF-8. Each longest part of a character that cannot go on (Unicode standard, section 3.9) becomes one
- * U+FFFD; a character still open at the end waits for the next bytes.                                                 */
+/* Pass bytes on as UTF-8. Each longest part of a character that cannot go on (Unicode standard, section 3.9) becomes
+ * one U+FFFD; a character still open at the end waits for the next bytes. */
 static void feed_bytes(yk_decoder_stream *stream, size_t at, state *own, const char *bytes, size_t n_bytes)
 {
   for (size_t i = 0; i < n_bytes;) {
@@ -76,7 +76,8 @@ static void feed_bytes(yk_decoder_stream *stream, size_t at, state *own, const c
   }
 }
 
-/* The byte that a token such as <0x0A> names, or -1. A sign before one digit counts, as in the public implementation. */
+/* The byte that a token such as <0x0A> names, or -1. A sign before one digit counts, as in the public
+ * implementation. */
 static int named_byte(const yk_strbuf *token)
 {
   if (token->length != 6 || memcmp(token->data, "<0x", 3) != 0 || token->data[5] != '>') return -1;
@@ -111,7 +112,7 @@ static void end_run(yk_decoder_stream *stream, size_t at, state *own)
 }
 
 /* Pass on all but n_front characters at the front and n_back at the end, of which it is not yet known that the token
- * ends there.                                                                                                         */
+ * ends there. */
 static void feed_stripped(yk_decoder_stream *stream, size_t at, const yk_decoder_stage *stage, state *own,
                           const char *text, size_t n_bytes)
 {

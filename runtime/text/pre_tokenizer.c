@@ -41,8 +41,8 @@ static bool list_parts(split_scratch *scratch, size_t n_bytes, bool invert)
   return true;
 }
 
-/* Join parts in place as the behaviour asks. A delimiter joins its neighbour only where it is the first of a run as seen
- * from there; a run of equal parts is one part if contiguous. Returns the new number of parts.                        */
+/* Join parts in place as the behaviour asks. A delimiter joins its neighbour only where it is the first of a run as
+ * seen from there; a run of equal parts is one part if contiguous. Returns the new number of parts. */
 static size_t join_parts(part *parts, size_t n, yk_split_behavior behavior)
 {
   size_t n_out = 0;
@@ -60,7 +60,7 @@ static size_t join_parts(part *parts, size_t n, yk_split_behavior behavior)
 }
 
 /* The same towards the right: a delimiter joins the part after it. Keeps the parts at the end of the array and returns
- * the index of the first.                                                                                             */
+ * the index of the first. */
 static size_t join_parts_backwards(part *parts, size_t n)
 {
   size_t first = n;

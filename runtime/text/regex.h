@@ -1,8 +1,8 @@
 /* regex.h - the regular expressions of a tokenizer.json, which are written for Oniguruma (Ruby syntax), on PCRE2.
  *
- * PCRE2 finds symbols in a string of symbols (alphabet.h), and what symbol a character is follows from our own tables: so
- * matches are the same whatever Unicode the installed PCRE2 knows. Syntax that could mean something else is refused by
- * name (regex_syntax.h).                                                                                               */
+ * PCRE2 finds symbols in a string of symbols (alphabet.h), and what symbol a character is follows from our own tables:
+ * so matches are the same whatever Unicode the installed PCRE2 knows. Syntax that could mean something else is refused
+ * by name (regex_syntax.h). */
 #ifndef YK_TEXT_REGEX_H
 #define YK_TEXT_REGEX_H
 
@@ -18,7 +18,7 @@ typedef struct yk_span {
 } yk_span;
 
 /* To stand in a set: the members of \w in Rust's regular expressions, which follow UTS #18, annex C, and what Rust's
- * standard library takes for a number, which has those of Unicode 17 beside the tables' Unicode 16.                   */
+ * standard library takes for a number, which has those of Unicode 17 beside the tables' Unicode 16. */
 #define YK_REGEX_RUST_WORD   "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 #define YK_REGEX_RUST_NUMBER "\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}"
 

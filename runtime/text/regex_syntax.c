@@ -4,7 +4,7 @@
  *   x{2}+ x{2}?  repeated interval in Oniguruma, possessive and lazy in PCRE2
  *   (?m) (?s) .. other letters mean other things; (?i) only at the front, where its scope is the same
  * and so is what sets cannot express: sets inside sets, && (intersection), and, where case does not count, characters
- * that stand for several (U+00DF for ss).                                                                              */
+ * that stand for several (U+00DF for ss). */
 #include "text/regex_syntax.h"
 
 #include <stdlib.h>
@@ -183,7 +183,7 @@ static yk_status plain(reader *in, uint32_t *code_point)
 }
 
 /* \s and its like. They are defined by properties, but for the six numbers of Latin-1 that are no decimal digits: those
- * are of a word (\w) only outside a set. Returns whether c is one of them.                                            */
+ * are of a word (\w) only outside a set. Returns whether c is one of them. */
 static bool add_class(yk_code_set *set, char c, bool inside)
 {
   static const yk_code_range HEX[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, SPACES[] = {{'\t', '\r'}, {0x85, 0x85}};

@@ -9,13 +9,14 @@
 
 typedef struct yk_stop_strings yk_stop_strings;
 
-/* yk_stop_strings_create - strings are copied and must not be empty. Errors: YK_E_INVAL naming the index, YK_E_NOMEM. */
+/* yk_stop_strings_create - strings are copied and must not be empty. Errors: YK_E_INVAL naming the index,
+ *   YK_E_NOMEM. */
 yk_status yk_stop_strings_create(const char *const *strings, size_t n, yk_stop_strings **out, yk_err *err);
 void yk_stop_strings_free(yk_stop_strings *stops);
 
-/* yk_stop_strings_push - take in a piece of text and append to out what is certain to come before any stop string: all but
- *   the longest end that begins one. True once a stop string is complete: out then has the text before the earliest one,
- *   and what follows is dropped. armed: false lets stop strings pass (min_tokens).                                   */
+/* yk_stop_strings_push - take in a piece of text and append to out what is certain to come before any stop string: all
+ *   but the longest end that begins one. True once a stop string is complete: out then has the text before the earliest
+ *   one, and what follows is dropped. armed: false lets stop strings pass (min_tokens). */
 bool yk_stop_strings_push(yk_stop_strings *stops, const char *text, size_t n_bytes, bool armed, yk_strbuf *out);
 
 /* yk_stop_strings_flush - append what was held back: no more text will come. */

@@ -5,7 +5,8 @@
  * name. "truncation" and "padding" are not applied: they belong to the caller's request.
  * Characters newer than Unicode 14 are treated as unassigned by the pattern and normalisation libraries.
  *
- * A tokenizer never changes after it was loaded: any number of threads may use one at once. Owner: whoever loaded it.  */
+ * A tokenizer never changes after it was loaded: any number of threads may use one at once. Owner: whoever loaded
+ * it. */
 #ifndef YK_TEXT_TOKENIZER_H
 #define YK_TEXT_TOKENIZER_H
 
@@ -42,8 +43,8 @@ int32_t yk_tokenizer_vocab_size(const yk_tokenizer *tokenizer);
 /* yk_tokenizer_token_id - the id of a token by its exact text ("<|im_end|>"), or -1. */
 int32_t yk_tokenizer_token_id(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes);
 
-/* yk_tokenizer_token_text - the text of a token as the file has it (byte-level characters, U+2581 for a space), or NULL.
- *   Lives as long as the tokenizer; *n_bytes long, not NUL-terminated.                                               */
+/* yk_tokenizer_token_text - the text of a token as the file has it (byte-level characters, U+2581 for a space), or
+ *   NULL. Lives as long as the tokenizer; *n_bytes long, not NUL-terminated. */
 const char *yk_tokenizer_token_text(const yk_tokenizer *tokenizer, int32_t id, size_t *n_bytes);
 
 /* yk_tokenizer_is_special - whether the file marks the token as special. */

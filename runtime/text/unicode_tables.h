@@ -1,5 +1,5 @@
-/* unicode_tables.h - what the public `tokenizers` package takes each character for; scripts/make_unicode_tables.py writes
- * the tables, and unicode_property.h and unicode_form.h are the way to them.                                           */
+/* unicode_tables.h - what the public `tokenizers` package takes each character for; scripts/make_unicode_tables.py
+ * writes the tables, and unicode_property.h and unicode_form.h are the way to them. */
 #ifndef YK_TEXT_UNICODE_TABLES_H
 #define YK_TEXT_UNICODE_TABLES_H
 
@@ -35,7 +35,7 @@ extern const yk_code_range yk_unicode_several[];    /* characters with a long fo
 extern const size_t yk_unicode_n_alphabetic, yk_unicode_n_several;
 
 /* Characters that some normal form changes, moves or joins: code point c is one if bit c % 32 is set of word c / 32 % 8
- * of block yk_unicode_normalised_block_of[c / 256].                                                                    */
+ * of block yk_unicode_normalised_block_of[c / 256]. */
 extern const uint8_t yk_unicode_normalised_block_of[];
 extern const uint32_t yk_unicode_normalised_blocks[][8];
 

@@ -32,7 +32,8 @@ static inline bool yk_utf8_may_continue(unsigned char lead, size_t index, unsign
   return byte >= low && byte <= high;
 }
 
-/* yk_utf8_decode - the code point at text, which has n_bytes > 0 bytes left. Returns its length, 0 if it is malformed. */
+/* yk_utf8_decode - the code point at text, which has n_bytes > 0 bytes left. Returns its length, 0 if it is
+ *   malformed. */
 static inline size_t yk_utf8_decode(const char *text, size_t n_bytes, uint32_t *code_point)
 {
   unsigned char lead = (unsigned char)text[0];
@@ -68,7 +69,8 @@ static inline size_t yk_utf8_encode(uint32_t code_point, char out[YK_UTF8_MAX_BY
   return length;
 }
 
-/* yk_utf8_valid_bytes - how many bytes at the front of text are well-formed: n_bytes if all, else the bad one's offset. */
+/* yk_utf8_valid_bytes - how many bytes at the front of text are well-formed: n_bytes if all, else the bad one's
+ *   offset. */
 static inline size_t yk_utf8_valid_bytes(const char *text, size_t n_bytes)
 {
   size_t at = 0;

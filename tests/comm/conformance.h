@@ -15,8 +15,8 @@ typedef struct comm_fixture {
   bool (*open)(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms);
   void (*close)(int n_ranks, yk_device **devs, yk_comm **comms);
   int max_ranks;
-  /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that add in
-   * float32 and round once need 1; one that rounds at each hop needs more.                                           */
+  /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that
+   * add in float32 and round once need 1; one that rounds at each hop needs more. */
   double (*rounding_steps)(int n_ranks, comm_shape shape);
   const comm_shape *large_shapes; /* [n_large_shapes] also summed, beyond those that every transport is tested with */
   int n_large_shapes;

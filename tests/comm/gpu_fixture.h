@@ -8,7 +8,8 @@
 #include "comm/conformance.h"
 #include "kernels/cuda/cuda_device.h"
 
-/* Shapes [rows, 4096] on both sides of every size at which a sum of 16-bit values may go another way: 512 KiB, 2 MiB, 8 MiB. */
+/* Shapes [rows, 4096] on both sides of every size at which a sum of 16-bit values may go another way: 512 KiB, 2 MiB, 8
+ * MiB. */
 static const comm_shape gpu_large_shapes[] = {{1, 4096},   {64, 4096},  {65, 4096},   {256, 4096},
                                               {257, 4096}, {300, 4088}, {1024, 4096}, {1025, 4096}};
 enum { N_GPU_LARGE_SHAPES = sizeof gpu_large_shapes / sizeof *gpu_large_shapes };

@@ -1,5 +1,5 @@
-/* test_comm_nccl_auto.c - the conformance suite over the communicator that chooses between stores into peers' memory and NCCL
- * by size, on as many GPUs as there are (at least two); and that it chooses as it should.                              */
+/* test_comm_nccl_auto.c - the conformance suite over the communicator that chooses between stores into peers' memory
+ * and NCCL by size, on as many GPUs as there are (at least two); and that it chooses as it should. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,8 +41,8 @@ static bool all_reach_each_other(int n_ranks)
 
 static int n_gpus_tested;
 
-/* Over NCCL each hop rounds; else sums are rounded once. A large array goes over NCCL where as many rows do not: the looser
- * of both. */
+/* Over NCCL each hop rounds; else sums are rounded once. A large array goes over NCCL where as many rows do not: the
+ * looser of both. */
 static double rounding_steps(int n_ranks, comm_shape shape)
 {
   int64_t row_bytes = shape.hidden * INT64_C(2);

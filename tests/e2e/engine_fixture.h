@@ -1,4 +1,5 @@
-/* engine_fixture.h - an engine on one of the tiny golden models, whole answers from it, and what two of them must share. */
+/* engine_fixture.h - an engine on one of the tiny golden models, whole answers from it, and what two of them must
+ * share. */
 #ifndef TESTS_E2E_ENGINE_FIXTURE_H
 #define TESTS_E2E_ENGINE_FIXTURE_H
 
@@ -51,8 +52,8 @@ void fixture_answer(yk_engine *engine, const yk_request_options *options, answer
 /* A prompt of n ids, different for each seed. */
 void fixture_prompt(uint32_t seed, int32_t vocab, int32_t *ids, int32_t n);
 
-/* The same request twice, whatever ran beside it. CPU: the same bits. GPUs: as backend.h says, up to a near tie. Where a
- * token was drawn, a draw near the border of two ids may differ too, though not before half of the tokens.           */
+/* The same request twice, whatever ran beside it. CPU: the same bits. GPUs: as backend.h says, up to a near tie. Where
+ * a token was drawn, a draw near the border of two ids may differ too, though not before half of the tokens. */
 void assert_same_answer(const answer *found, const answer *expected);
 /* The same of the found tokens, of which there may be fewer. */
 void assert_same_beginning(const answer *found, const answer *expected);

@@ -23,8 +23,9 @@ typedef struct soak_run {
   double time_limit_s; /* it hangs where it is not done by then */
 } soak_run;
 
-/* Submit requests first .. end - 1 from n_threads threads, and wait for all threads. Returns false where they are not done
- * within the time limit; then they still run, and what run points to must stay. Counts and examples are added to.     */
+/* Submit requests first .. end - 1 from n_threads threads, and wait for all threads. Returns false where they are not
+ * done within the time limit; then they still run, and what run points to must stay. Counts and examples are added
+ * to. */
 bool soak_callers_run(const soak_run *run, int first, int end, soak_counts *counts, soak_examples *examples);
 
 #endif

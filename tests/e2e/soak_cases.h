@@ -1,5 +1,5 @@
-/* soak_cases.h - what the soak asks for: distinct requests of every kind over slices of one text, each with the answer it
- * gets alone.                                                                                                        */
+/* soak_cases.h - what the soak asks for: distinct requests of every kind over slices of one text, each with the answer
+ * it gets alone. */
 #ifndef TESTS_E2E_SOAK_CASES_H
 #define TESTS_E2E_SOAK_CASES_H
 

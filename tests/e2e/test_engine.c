@@ -1,4 +1,5 @@
-/* What a request gets does not depend on what else the engine does: chunks, company, preemption, prefixes, cancellations. */
+/* What a request gets does not depend on what else the engine does: chunks, company, preemption, prefixes,
+ * cancellations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

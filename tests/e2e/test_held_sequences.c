@@ -1,4 +1,5 @@
-/* Sequences that callers hold give the logits that requests see, after going back, branching and losing their blocks. */
+/* Sequences that callers hold give the logits that requests see, after going back, branching and losing their
+ * blocks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,8 +37,8 @@ static void append(yk_held_sequence *sequence, const int32_t *ids, size_t n, yk_
 enum { N_MODELS = 2 };
 static const char *const MODELS[N_MODELS] = {"qwen3", "mistral"};
 
-/* Logits of all positions of the ids, the same in every test, each appended in one go to a fresh engine's sequence. Asked
- * for once.                                                                                                           */
+/* Logits of all positions of the ids, the same in every test, each appended in one go to a fresh engine's sequence.
+ * Asked for once. */
 static const float *reference(size_t model, const int32_t *ids)
 {
   static float known[N_MODELS][N * VOCAB];

@@ -1,6 +1,6 @@
-/* Many mixed requests at once with too little memory for them: random lengths, shared beginnings, every sampling parameter,
- * cancellations, callers that walk away, held sequences, preemptions. Nothing may leak or hang, and every answer must be
- * the one its request gets alone.                                                                                    */
+/* Many mixed requests at once with too little memory for them: random lengths, shared beginnings, every sampling
+ * parameter, cancellations, callers that walk away, held sequences, preemptions. Nothing may leak or hang, and every
+ * answer must be the one its request gets alone. */
 #include <getopt.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ typedef struct memory {
 } memory;
 
 /* How much more may be in use after the last request than after the first quarter of them. GPUs and their drivers keep
- * graphs of step sizes that come late; sanitizers keep what is freed.                                                 */
+ * graphs of step sizes that come late; sanitizers keep what is freed. */
 enum {
   MAX_HEAP_GROWTH = 128 << 10,
   MAX_HEAP_GROWTH_BESIDE_GPUS = 8 << 20,
@@ -150,9 +150,9 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   fixture_close(engine);
 }
 
-/* Some of so many log-probabilities, and of so many choices, are further off than those of any smaller test: in float16 the
- * difference of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions, whichever way the
- * products are computed. */
+/* Some of so many log-probabilities, and of so many choices, are further off than those of any smaller test: in float16
+ * the difference of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions,
+ * whichever way the products are computed. */
 static soak_limits limits_of(const soak_options *o)
 {
   const float worst_of_many = 3;

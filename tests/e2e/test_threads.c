@@ -142,8 +142,8 @@ static void many_callers_get_their_own_answers(void **state)
   fixture_close(s.engine);
 }
 
-/* A request cancelled the moment it was submitted, while the engine is busy with another, must not be overlooked: each would
- * otherwise run for 200 tokens.                                                                                      */
+/* A request cancelled the moment it was submitted, while the engine is busy with another, must not be overlooked: each
+ * would otherwise run for 200 tokens. */
 static void a_cancellation_right_after_submit_is_seen(void **state)
 {
   (void)state;

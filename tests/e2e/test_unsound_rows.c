@@ -1,5 +1,6 @@
-/* A row whose logits are not finite fails its own sequence and nothing else. The models are golden ones whose embedding of
- * two ids was overwritten, by NaNs and by infinities: whoever has such an id in the prompt, or draws it, is the unsound one. */
+/* A row whose logits are not finite fails its own sequence and nothing else. The models are golden ones whose embedding
+ * of two ids was overwritten, by NaNs and by infinities: whoever has such an id in the prompt, or draws it, is the
+ * unsound one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -237,7 +238,8 @@ static void a_held_sequence_stays_as_it_was(void **state)
   remove_model(&model);
 }
 
-/* Where the model itself is unsound every request fails, those of one step say so, and the engine goes on to take the next. */
+/* Where the model itself is unsound every request fails, those of one step say so, and the engine goes on to take the
+ * next. */
 static void a_broken_model_is_suspected(void **state)
 {
   (void)state;

@@ -3,8 +3,8 @@
 
 /* Sums between peers know who did not come; NCCL does not, and every rank that waits is named.
  *
- * GPUs that reach each other's memory in one process fail together: after an illegal address on one, CUDA returns the same
- * error for all of them, so that the first to ask is named, which may be another's rank.                            */
+ * GPUs that reach each other's memory in one process fail together: after an illegal address on one, CUDA returns the
+ * same error for all of them, so that the first to ask is named, which may be another's rank. */
 #define RANK_1_DID_NOT_COME                                                                                            \
   {                                                                                                                    \
     "rank 1", "GPU 1"                                                                                                  \

@@ -1,5 +1,5 @@
-/* A rank that fails or stalls, at any operation of any layer: the error names it, the others come back, every request ends,
- * and a new engine in the same process works.                                                                        */
+/* A rank that fails or stalls, at any operation of any layer: the error names it, the others come back, every request
+ * ends, and a new engine in the same process works. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -111,7 +111,8 @@ static yk_finish_reason read_all(yk_request *request, yk_err *err)
   return output.finish;
 }
 
-/* The failing rank's calls of one step: per layer qkv, attention, o, gate_up, down; then lm_head, and on rank 0 sampling. */
+/* The failing rank's calls of one step: per layer qkv, attention, o, gate_up, down; then lm_head, and on rank 0
+ * sampling. */
 static void every_operation_of_every_layer_may_fail(void **state)
 {
   (void)state;

@@ -1,5 +1,6 @@
 /* Any bytes are a configuration, or an error. The input is config.json, then after a NUL generation_config.json, then
- * after another NUL quantize_config.json. What is accepted must be within the limits that later arithmetic relies on. */
+ * after another NUL quantize_config.json. What is accepted must be within the limits that later arithmetic relies
+ * on. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  *
  * An input that begins with '{' is a tokenizer.json: what is accepted must encode and decode. Any other is a byte that
  * chooses one of the tokenizers built here, and a text for it. Always: a token at a time gives the text of all at once,
- * in whole characters.                                                                                                */
+ * in whole characters. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

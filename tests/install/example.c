@@ -1,7 +1,7 @@
 /* example.c - a complete program on the installed library: answer the prompts of the command line, all at once.
  *
  *   cc $(pkg-config --cflags yoke) example.c $(pkg-config --libs yoke) -o example
- *   ./example tests/models/demo "348+275=" "Sort: k b z a ->"                                                              */
+ *   ./example tests/models/demo "348+275=" "Sort: k b z a ->" */
 #include <stdio.h>
 #include <stdlib.h>
 #include <yoke.h>

@@ -1,8 +1,8 @@
-/* text.c - the text functions of the installed library: a text to token ids and back, at once and id by id, and what ends
- * an output.
+/* text.c - the text functions of the installed library: a text to token ids and back, at once and id by id, and what
+ * ends an output.
  *
  *   cc $(pkg-config --cflags yoke) text.c $(pkg-config --libs yoke) -o text
- *   ./text tests/models/demo "a text"                                                                                  */
+ *   ./text tests/models/demo "a text" */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

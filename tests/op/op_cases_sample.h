@@ -372,7 +372,8 @@ static inline void check_sample_bad_logits(const op_target *target)
   dev->ops->destroy(dev);
 }
 
-/* No legal penalty makes an infinity or a NaN of its own: the row draws as if the logit were the largest or least float. */
+/* No legal penalty makes an infinity or a NaN of its own: the row draws as if the logit were the largest or least
+ * float. */
 static inline void check_sample_extreme_penalties(const op_target *target)
 {
   enum { VOCAB = 40, SLOT = 2 };

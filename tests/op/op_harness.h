@@ -1,7 +1,8 @@
 /* op_harness.h - what the operation tests share: a device to test, random arrays, and a measure of error.
  *
- * The cases (op_cases_*.h) know only the table of operations, so that the same body runs on every device: a test program
- * gives an op_target. References (op_reference.h) are plain float64 loops over values that the dtype holds exactly.   */
+ * The cases (op_cases_*.h) know only the table of operations, so that the same body runs on every device: a test
+ * program gives an op_target. References (op_reference.h) are plain float64 loops over values that the dtype holds
+ * exactly. */
 #ifndef YK_TESTS_OP_HARNESS_H
 #define YK_TESTS_OP_HARNESS_H
 

@@ -1,4 +1,5 @@
-/* test_op_cuda_sample.c - sampling on a GPU: its definition, and the CPU device's choices at the size of a real model. */
+/* test_op_cuda_sample.c - sampling on a GPU: its definition, and the CPU device's choices at the size of a real
+ * model. */
 #include "base/clock.h"
 #include "op/op_cases_sample.h"
 #include "op/op_cuda_target.h"

@@ -1,4 +1,5 @@
-/* Which way a sum goes, and that the slots hold whatever goes that way: the blocks' shares are counted as the kernels do. */
+/* Which way a sum goes, and that the slots hold whatever goes that way: the blocks' shares are counted as the kernels
+ * do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

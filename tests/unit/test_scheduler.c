@@ -1,6 +1,6 @@
 /* The scheduler against its promises, under thousands of random submissions, steps, cancellations and preemptions:
- * no block owned twice or lost, no block shared by sequences that do not begin alike, row and slot budgets kept, first come
- * first served, everybody finishes.                                                                                  */
+ * no block owned twice or lost, no block shared by sequences that do not begin alike, row and slot budgets kept, first
+ * come first served, everybody finishes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -258,8 +258,8 @@ static void failing_sequences_take_nobody_along(void **state)
   }
 }
 
-/* Three sequences share two blocks of a prompt: those of the third, which fails, are withdrawn but for what a finite row of
- * the first has vouched for, and the second, half computed, begins again.                                            */
+/* Three sequences share two blocks of a prompt: those of the third, which fails, are withdrawn but for what a finite
+ * row of the first has vouched for, and the second, half computed, begins again. */
 static void what_a_failing_sequence_leaves_is_not_found(void **state)
 {
   (void)state;

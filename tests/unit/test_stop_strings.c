@@ -1,4 +1,5 @@
-/* Stop strings end text at the earliest of them, wherever pieces are cut, and nothing they may claim is given out early. */
+/* Stop strings end text at the earliest of them, wherever pieces are cut, and nothing they may claim is given out
+ * early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

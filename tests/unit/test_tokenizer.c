@@ -246,8 +246,8 @@ static void test_many_threads_at_once(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
-/* A megabyte of one pattern again and again comes back. An algorithm that is quadratic in the length of a piece, of a run
- * of marks or of white space does not end within the time that a test has.                                            */
+/* A megabyte of one pattern again and again comes back. An algorithm that is quadratic in the length of a piece, of a
+ * run of marks or of white space does not end within the time that a test has. */
 static void check_long(const yk_tokenizer *tokenizer, const char *unit, const char *expected_unit)
 {
   enum { N_BYTES = 1 << 20 };

@@ -1,5 +1,5 @@
 /* Ids and texts against those of the public `tokenizers` package, which golden/make_tokenizer_goldens.py wrote down.
- * YOKE_TOKENIZER_GOLDENS names another folder of them, for longer runs.                                               */
+ * YOKE_TOKENIZER_GOLDENS names another folder of them, for longer runs. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

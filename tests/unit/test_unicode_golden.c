@@ -1,5 +1,5 @@
 /* What the public `tokenizers` package takes every code point for, which golden/make_unicode_goldens.py wrote down as
- * check sums: the same here, whatever the installed PCRE2 and utf8proc know of Unicode.                                */
+ * check sums: the same here, whatever the installed PCRE2 and utf8proc know of Unicode. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ pcre2_code *__real_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint3
 pcre2_code *__wrap_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint32_t options, int *code,
                                    PCRE2_SIZE *offset, pcre2_compile_context *context);
 
-/* Every pattern of this program comes past here (--wrap): none asks PCRE2 about Unicode, so that its version is nothing to
- * the matches. Of the escapes, \x, \A, \z and \Z do not.                                                              */
+/* Every pattern of this program comes past here (--wrap): none asks PCRE2 about Unicode, so that its version is nothing
+ * to the matches. Of the escapes, \x, \A, \z and \Z do not. */
 pcre2_code *__wrap_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint32_t options, int *code,
                                    PCRE2_SIZE *offset, pcre2_compile_context *context)
 {

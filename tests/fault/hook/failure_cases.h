@@ -1,6 +1,7 @@
 /* failure_cases.h - engines that fail: who is told what, how soon, and what works afterwards.
  *
- * An error may poison its process, so each case runs in a process of its own: the test program again, with --case NAME.  */
+ * An error may poison its process, so each case runs in a process of its own: the test program again, with --case
+ * NAME. */
 #ifndef TESTS_FAULT_HOOK_FAILURE_CASES_H
 #define TESTS_FAULT_HOOK_FAILURE_CASES_H
 

@@ -2,8 +2,8 @@
  *
  *   YOKE_FAULT="rank=1 operation=attention call=7 fault=illegal-address seconds=2"
  *
- * operation  alloc, linear_create, linear_forward, attention, sample, graph_run of the device; sum_add_norm, gather of the
- *            communicator
+ * operation  alloc, linear_create, linear_forward, attention, sample, graph_run of the device; sum_add_norm, gather of
+ *            the communicator
  * call       which call of it goes wrong, from 1
  * fault      error            it returns an error and does nothing
  *            skip             it does nothing, so that peers wait for it
@@ -12,7 +12,8 @@
  *            illegal-address  a kernel before it writes where there is no memory
  *            launch-failure   a kernel before it traps
  *            no-memory        alloc: it asks for twice what the GPU has
- *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it refuses
+ *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it
+ *            refuses
  *
  * YOKE_FAULT_SUMS=nccl has GPUs sum over NCCL whatever the size.
  *
@@ -24,8 +25,8 @@
 
 #include <stdbool.h>
 
-/* fault_hook_arm - read the environment again, for the engine that is created next. Without YOKE_FAULT nothing goes wrong.
- *   Called once before main by itself. Exits with a message where the variable makes no sense.                       */
+/* fault_hook_arm - read the environment again, for the engine that is created next. Without YOKE_FAULT nothing goes
+ *   wrong. Called once before main by itself. Exits with a message where the variable makes no sense. */
 void fault_hook_arm(void);
 
 /* fault_hook_happened - whether the fault has come about since it was armed. */
