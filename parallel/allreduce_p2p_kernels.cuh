@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/overlap.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "parallel/allreduce_p2p_rows.cuh"
 
 namespace yk_p2p_kernels {
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : TEAM_BLOCK_THREADS)
   const int n_mine = items_of_block(a.n_rows);
   uint4 weights[V], ahead[V]; /* weights depend on no kernel; the first row needs no block_view */
   if (NORM && V == 1 && a.w) team.load((const uint4 *)a.w, a.row_packets, weights);
-  yk_cuda::let_next_kernel_start();
-  yk_cuda::wait_for_previous_kernel();
+  yk_ptx::let_next_kernel_start();
+  yk_ptx::wait_for_previous_kernel();
   if (V == 1)
     team.load((const uint4 *)a.x + (int64_t)blockIdx.x * a.row_packets, packets_of<NORM>(a, blockIdx.x), ahead);
   block_view b(a);
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : TEAM_BLOCK_THREADS)
   const int n_mine = items_of_block((a.n_rows + a.n_ranks - 1) / a.n_ranks);
   uint4 weights[V];
   if (NORM && V == 1 && a.w) team.load((const uint4 *)a.w, a.row_packets, weights);
-  yk_cuda::let_next_kernel_start();
-  yk_cuda::wait_for_previous_kernel();
+  yk_ptx::let_next_kernel_start();
+  yk_ptx::wait_for_previous_kernel();
   block_view b(a);
   /* A result that does not come may wait for another rank, which whoever waits for its data is to name first. */
   const uint64_t result_timeout_ns = a.timeout_ns + (a.timeout_ns == UINT64_MAX ? 0 : a.timeout_ns / 4);
@@ -173,8 +173,8 @@ template <typename T, bool NORM> cudaError_t launch(const launch_args &args, boo
   a.team_threads = team_threads(a.row_packets, packets);
   const int most_teams = std::max(std::min(TEAM_BLOCK_THREADS / a.team_threads, MAX_TEAMS), 1);
   const int n_threads = std::min(most_items, most_teams) * a.team_threads;
-  const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_threads, 0, 1};
-  return yk_cuda::launch_overlapped(kernel_for<T, NORM>(a.n_ranks, two_shot, packets), shape, stream, a);
+  const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_threads, 0, 1};
+  return yk_ptx::launch_dependent(kernel_for<T, NORM>(a.n_ranks, two_shot, packets), shape, stream, a);
 }
 
 template <typename T, bool NORM> cudaError_t load(int n_ranks)

@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "kernels/": ["runtime/base/"],
     "loader/": ["runtime/base/"],
     "parallel/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/cuda_device.h", "kernels/cuda/overlap.cuh"
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/cuda_device.h", "kernels/cuda/ptx/"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],

@@ -84,15 +84,15 @@ template <typename T, int HD, int N_TILES> struct decode_state {
       uint4 a = *(const uint4 *)(low + j * 32 + t * 8), b = *(const uint4 *)(high + j * 32 + t * 8);
 #pragma unroll
       for (int tile = 0; tile < N_TILES; tile++) {
-        mma_16x8x16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][2 * j][0], q[tile][2 * j][1]);
-        mma_16x8x16<T>(odd[tile], a.z, b.z, a.w, b.w, q[tile][2 * j + 1][0], q[tile][2 * j + 1][1]);
+        mma_m16n8k16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][2 * j][0], q[tile][2 * j][1]);
+        mma_m16n8k16<T>(odd[tile], a.z, b.z, a.w, b.w, q[tile][2 * j + 1][0], q[tile][2 * j + 1][1]);
       }
     }
     if (HD % 32 == 16) {
       uint2 a = *(const uint2 *)(low + N_K32 * 32 + t * 4), b = *(const uint2 *)(high + N_K32 * 32 + t * 4);
 #pragma unroll
       for (int tile = 0; tile < N_TILES; tile++)
-        mma_16x8x16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][N_K16 - 1][0], q[tile][N_K16 - 1][1]);
+        mma_m16n8k16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][N_K16 - 1][0], q[tile][N_K16 - 1][1]);
     }
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
@@ -123,20 +123,20 @@ template <typename T, int HD, int N_TILES> struct decode_state {
         }
 #pragma unroll
         for (int offset = 4; offset < 32; offset *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
-        rescale[e] = exp2_fast(m[tile][e] - top);
+        rescale[e] = exp2_approx(m[tile][e] - top);
         m[tile][e] = top;
         l[tile][e] *= rescale[e];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-          s[i][tile][e] = exp2_fast(s[i][tile][e] - top);
-          s[i][tile][e + 2] = exp2_fast(s[i][tile][e + 2] - top);
+          s[i][tile][e] = exp2_approx(s[i][tile][e] - top);
+          s[i][tile][e + 2] = exp2_approx(s[i][tile][e + 2] - top);
           l[tile][e] += s[i][tile][e] + s[i][tile][e + 2];
         }
       }
 #pragma unroll
       for (int i = 0; i < N; i++) {
-        b[i][tile][0] = transpose_8x8(pack2<T>(s[i][tile][0], s[i][tile][1]));
-        b[i][tile][1] = transpose_8x8(pack2<T>(s[i][tile][2], s[i][tile][3]));
+        b[i][tile][0] = transpose_8x8(round_pair<T>(s[i][tile][0], s[i][tile][1]));
+        b[i][tile][1] = transpose_8x8(round_pair<T>(s[i][tile][2], s[i][tile][3]));
       }
 #pragma unroll
       for (int i = 0; i < N_D16; i++) {
@@ -197,7 +197,7 @@ template <typename T, int HD, int N_TILES> struct decode_state {
         uint32_t a2 = __byte_perm(w[c][2][i], w[c][3][i], 0x5410), a3 = __byte_perm(w[c][2][i], w[c][3][i], 0x7632);
 #pragma unroll
         for (int tile = 0; tile < N_TILES; tile++)
-          mma_16x8x16<T>(o[tile][c * 4 + i], a0, a1, a2, a3, b[tile][0], b[tile][1]);
+          mma_m16n8k16<T>(o[tile][c * 4 + i], a0, a1, a2, a3, b[tile][0], b[tile][1]);
       }
     }
   }
@@ -256,7 +256,7 @@ template <typename T, int HD, int N_TILES> struct decode_state {
 
 template <typename T> __device__ __forceinline__ void store_4(T *dst, float4 v, float factor)
 {
-  *(uint2 *)dst = make_uint2(pack2<T>(v.x * factor, v.y * factor), pack2<T>(v.z * factor, v.w * factor));
+  *(uint2 *)dst = make_uint2(round_pair<T>(v.x * factor, v.y * factor), round_pair<T>(v.z * factor, v.w * factor));
 }
 
 __device__ __forceinline__ void add_scaled(float4 &sum, float weight, float4 v)
@@ -281,7 +281,7 @@ template <typename SHARED> __device__ __forceinline__ part add_warps(const SHARE
   for (int w = 1; w < SHARED::N_WARPS; w++) sum.m = fmaxf(sum.m, s.m[w][head]);
 #pragma unroll
   for (int w = 0; w < SHARED::N_WARPS; w++) {
-    const float weight = exp2_fast(s.m[w][head] - sum.m);
+    const float weight = exp2_approx(s.m[w][head] - sum.m);
     sum.l += weight * s.l[w][head];
     add_scaled(sum.o, weight, *(const float4 *)&s.o[w][head][d]);
   }
@@ -327,12 +327,12 @@ __device__ void combine_parts(const partial_slot<HD> *slots, int32_t first_block
       float top = sum.m;
 #pragma unroll
       for (int j = 0; j < AT_ONCE; j++) top = fmaxf(top, ml[j].x);
-      const float rescale = exp2_fast(sum.m - top);
+      const float rescale = exp2_approx(sum.m - top);
       sum = {top, sum.l * rescale,
              make_float4(sum.o.x * rescale, sum.o.y * rescale, sum.o.z * rescale, sum.o.w * rescale)};
 #pragma unroll
       for (int j = 0; j < AT_ONCE; j++) {
-        const float weight = exp2_fast(ml[j].x - top);
+        const float weight = exp2_approx(ml[j].x - top);
         sum.l += weight * ml[j].y;
         add_scaled(sum.o, weight, o[j]);
       }
@@ -356,11 +356,7 @@ __device__ void arrive(SHARED &s, const unfinished_item<T> (&items)[2], int32_t 
   if (threadIdx.x % 32 == 0 && threadIdx.x < 2 * 32) {
     const unfinished_item<T> item = threadIdx.x ? items[1] : items[0];
     int32_t n_before = -2;
-    if (item.n_parts > 0)
-      asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
-                   : "=r"(n_before)
-                   : "l"(arrived + item.first_block)
-                   : "memory");
+    if (item.n_parts > 0) n_before = increment_acq_rel_gpu(arrived + item.first_block);
     const bool is_last = n_before == item.n_parts - 1;
     s.is_last[threadIdx.x / 32] = is_last;
     if (is_last) arrived[item.first_block] = 0;
@@ -381,7 +377,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) decode_kernel(const params p, i
   if (threadIdx.x % 32 < n_stages) {
 #if defined(YK_HAVE_SM90A)
     mbarrier_init(&s.full[warp][threadIdx.x % 32], 1);
-    fence_barrier_init();
+    fence_mbarrier_init();
 #else
     mbarrier_init(&s.full[warp][threadIdx.x % 32], 32);
 #endif
@@ -392,7 +388,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) decode_kernel(const params p, i
   const block_share share = share_of_this_block(s, p, line, n_units);
   const int32_t begin = share.begin, end = share.end;
 
-  ring pages = {p, s, slots, s.full[warp], line.n_seqs, n_chunks, n_stages, begin + warp, end, 0, 0, 0, 0, 0};
+  ring pages = {p, s, slots, s.full[warp], line.n_seqs, n_chunks, n_stages, begin + warp, end, 0, 0, {}, 0};
   if (pages.first < end) pages.look_up_32();
   decode_item item = {};
   if (begin < end) item = item_at<shared::N_HEADS>(s, p, n_chunks, begin, find_seq(s.first_page, line.n_seqs, begin));

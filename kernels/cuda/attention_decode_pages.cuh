@@ -3,8 +3,13 @@
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_PAGES_CUH
 
 #include "kernels/cuda/attention_params.cuh"
-#include "kernels/cuda/attention_ptx.cuh"
 #include "kernels/cuda/attention_shares.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ring.cuh"
 
 namespace yk_attn {
 
@@ -59,7 +64,7 @@ __device__ __forceinline__ int32_t find_seq(const int32_t *first_page, int32_t n
 
 __device__ __forceinline__ void prefetch_line(const int32_t *table, int64_t n_values, int64_t line)
 {
-  if (line * 32 < n_values) asm volatile("prefetch.global.L2::evict_last [%0];" ::"l"(table + line * 32));
+  if (line * 32 < n_values) prefetch_l2_evict_last(table + line * 32);
 }
 
 /* Have the step's tables on their way to the L2, to stay there from layer to layer. Large block tables are left out. */
@@ -153,8 +158,8 @@ template <typename T, int HD, typename SHARED> struct page_ring {
   char *slots; /* [n_stages][K page, V page] */
   uint64_t *full;
   int32_t n_seqs, n_chunks, n_stages, first, end;
-  int32_t n_issued, issue_stage, stage;
-  uint32_t phase;
+  int32_t n_issued, issue_stage;
+  yk_cuda::ring_position oldest;
   int32_t ahead; /* lane i: physical page of the i-th page of the current 32 */
 
   __device__ void look_up_32()
@@ -178,7 +183,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
     if (n_issued % 32 == 0 && n_issued > 0) look_up_32();
     int64_t offset = (int64_t)__shfl_sync(~0u, ahead, n_issued % 32) * PAGE_BYTES;
     const char *k = (const char *)p.k + offset, *v = (const char *)p.v + offset;
-    uint32_t slot = smem_address(slots) + (uint32_t)issue_stage * 2 * PAGE_BYTES;
+    uint32_t slot = shared_address(slots) + (uint32_t)issue_stage * 2 * PAGE_BYTES;
     uint64_t *bar = &full[issue_stage];
 #if defined(YK_HAVE_SM90A)
     if (lane == 0) {
@@ -191,7 +196,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
       cp_async_16(slot + i, k + i, true);
       cp_async_16(slot + PAGE_BYTES + i, v + i, true);
     }
-    mbarrier_arrive_cp_async(bar);
+    cp_async_arrive(bar);
 #endif
     n_issued++;
     if (++issue_stage == n_stages) issue_stage = 0;
@@ -200,25 +205,17 @@ template <typename T, int HD, typename SHARED> struct page_ring {
   /* The page that is ahead places after the oldest one, once it has arrived. */
   __device__ const char *wait(int ahead_by)
   {
-    int at = stage + ahead_by;
-    uint32_t at_phase = phase;
-    if (at >= n_stages) {
-      at -= n_stages;
-      at_phase ^= 1;
-    }
-    mbarrier_wait(&full[at], at_phase);
-    return slots + at * 2 * PAGE_BYTES;
+    yk_cuda::ring_position at = oldest;
+    at.advance_by(ahead_by, n_stages);
+    mbarrier_wait(&full[at.stage], at.phase);
+    return slots + at.stage * 2 * PAGE_BYTES;
   }
 
   /* Give back the n oldest pages and start as many new ones. */
   __device__ void release(int n)
   {
     __syncwarp();
-    stage += n;
-    if (stage >= n_stages) {
-      stage -= n_stages;
-      phase ^= 1;
-    }
+    oldest.advance_by(n, n_stages);
     for (int i = 0; i < n; i++) issue();
   }
 };

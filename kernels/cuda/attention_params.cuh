@@ -3,9 +3,13 @@
 #define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/overlap.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_attn {
+
+using namespace yk_ptx;
+
+constexpr float LOG2E = 1.4426950408889634f;
 
 constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
 
@@ -68,13 +72,13 @@ template <typename T> cudaError_t launch_plain(const yk_cuda_attention &device, 
 /* Launch a kernel that waits for the one before, with so much dynamic shared memory. */
 template <typename... Args>
 cudaError_t launch_blocks(void (*kernel)(Args...), int blocks, int threads, size_t shared_bytes, cudaStream_t stream,
-                          const typename yk_cuda::same_type<Args>::type &...args)
+                          const typename yk_ptx::same_type<Args>::type &...args)
 {
   const cudaError_t rc =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (rc != cudaSuccess) return rc;
-  const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, 1};
-  return yk_cuda::launch_overlapped(kernel, shape, stream, args...);
+  const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, 1};
+  return yk_ptx::launch_dependent(kernel, shape, stream, args...);
 }
 
 } // namespace yk_attn

@@ -1,7 +1,7 @@
 /* attention_plain.cu - any head size that is a multiple of 4 up to 256: one warp per (row, query head), tokens one
  * after the other. Correct and slow; head sizes that matter have kernels of their own. */
 #include "kernels/cuda/attention_params.cuh"
-#include "kernels/cuda/attention_ptx.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
 
 namespace yk_attn {
 
@@ -42,7 +42,7 @@ template <typename T> __device__ void plain_row(const params &p, int32_t row, in
     }
     for (int offset = 16; offset > 0; offset /= 2) s += __shfl_xor_sync(~0u, s, offset);
     s *= p.scale_log2;
-    const float m_new = fmaxf(m, s), rescale = exp2_fast(m - m_new), weight = exp2_fast(s - m_new);
+    const float m_new = fmaxf(m, s), rescale = exp2_approx(m - m_new), weight = exp2_approx(s - m_new);
     m = m_new;
     l = l * rescale + weight;
     for (int j = 0; j < PLAIN_FOURS; j++) {
@@ -57,7 +57,7 @@ template <typename T> __device__ void plain_row(const params &p, int32_t row, in
     const int32_t d = (j * 32 + lane) * 4;
     if (d >= hd || l == 0.0f) continue;
     *(uint2 *)((T *)p.y + row * p.y_stride + (int64_t)head * hd + d) =
-        make_uint2(pack2<T>(o[j].x / l, o[j].y / l), pack2<T>(o[j].z / l, o[j].w / l));
+        make_uint2(round_pair<T>(o[j].x / l, o[j].y / l), round_pair<T>(o[j].z / l, o[j].w / l));
   }
 }
 

@@ -5,8 +5,10 @@
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_SM80_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_SM80_CUH
 
-#include "kernels/cuda/attention_ptx.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 
 namespace yk_attn {
 
@@ -36,14 +38,14 @@ template <typename T, int HD> struct prefill_sm80_tile {
       const int r = i / CHUNKS, c = i % CHUNKS;
       const bool valid = r < w.n_rows;
       const int64_t at = valid ? r / w.n_heads * p.q_stride + r % w.n_heads * HD + c * 8 : 0;
-      cp_async_16(smem_address(s.q) + r * ROW_BYTES + c * 16, src + at, valid);
+      cp_async_16(shared_address(s.q) + r * ROW_BYTES + c * 16, src + at, valid);
     }
   }
 
   __device__ void load_kv(int32_t tile)
   {
     const int32_t *table = p.block_tables + (int64_t)w.seq * p.block_table_stride;
-    const uint32_t k = smem_address(s.k[tile % 2]), v = smem_address(s.v[tile % 2]);
+    const uint32_t k = shared_address(s.k[tile % 2]), v = shared_address(s.v[tile % 2]);
     for (int i = threadIdx.x; i < SM80_TOKENS * CHUNKS; i += SM80_THREADS) {
       const int r = i / CHUNKS, c = i % CHUNKS, token = tile * SM80_TOKENS + r;
       const bool valid = token < w.kv_tokens;
@@ -62,7 +64,7 @@ template <typename T, int HD> struct prefill_sm80_tile {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < N_K; i++)
-      ldmatrix_x4(q[i], smem_address(s.q) + (warp * 16 + lane % 16) * ROW_BYTES + i * 32 + lane / 16 * 16);
+      ldmatrix_x4(q[i], shared_address(s.q) + (warp * 16 + lane % 16) * ROW_BYTES + i * 32 + lane / 16 * 16);
 #pragma unroll
     for (int i = 0; i < N_O; i++) {
 #pragma unroll
@@ -81,7 +83,7 @@ template <typename T, int HD> struct prefill_sm80_tile {
   __device__ void compute(int32_t tile)
   {
     const int lane = threadIdx.x % 32;
-    const uint32_t k = smem_address(s.k[tile % 2]), v = smem_address(s.v[tile % 2]);
+    const uint32_t k = shared_address(s.k[tile % 2]), v = shared_address(s.v[tile % 2]);
     float score[N_S][4] = {};
 #pragma unroll
     for (int i = 0; i < N_K; i++) {
@@ -89,22 +91,23 @@ template <typename T, int HD> struct prefill_sm80_tile {
       for (int j = 0; j < N_S / 2; j++) {
         uint32_t b[4]; /* k 0..7 and 8..15 of tokens 16 j .. +7, then of tokens 16 j + 8 .. */
         ldmatrix_x4(b, k + (j * 16 + lane / 16 * 8 + lane % 8) * ROW_BYTES + i * 32 + lane / 8 % 2 * 16);
-        mma_16x8x16<T>(score[2 * j], q[i][0], q[i][1], q[i][2], q[i][3], b[0], b[1]);
-        mma_16x8x16<T>(score[2 * j + 1], q[i][0], q[i][1], q[i][2], q[i][3], b[2], b[3]);
+        mma_m16n8k16<T>(score[2 * j], q[i][0], q[i][1], q[i][2], q[i][3], b[0], b[1]);
+        mma_m16n8k16<T>(score[2 * j + 1], q[i][0], q[i][1], q[i][2], q[i][3], b[2], b[3]);
       }
     }
     softmax(tile, score);
 #pragma unroll
     for (int j = 0; j < N_S / 2; j++) {
-      const uint32_t a0 = pack2<T>(score[2 * j][0], score[2 * j][1]), a1 = pack2<T>(score[2 * j][2], score[2 * j][3]);
-      const uint32_t a2 = pack2<T>(score[2 * j + 1][0], score[2 * j + 1][1]);
-      const uint32_t a3 = pack2<T>(score[2 * j + 1][2], score[2 * j + 1][3]);
+      const uint32_t a0 = round_pair<T>(score[2 * j][0], score[2 * j][1]),
+                     a1 = round_pair<T>(score[2 * j][2], score[2 * j][3]);
+      const uint32_t a2 = round_pair<T>(score[2 * j + 1][0], score[2 * j + 1][1]);
+      const uint32_t a3 = round_pair<T>(score[2 * j + 1][2], score[2 * j + 1][3]);
 #pragma unroll
       for (int i = 0; i < N_O / 2; i++) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, v + (j * 16 + lane % 16) * ROW_BYTES + i * 32 + lane / 16 * 16);
-        mma_16x8x16<T>(o[2 * i], a0, a1, a2, a3, b[0], b[1]);
-        mma_16x8x16<T>(o[2 * i + 1], a0, a1, a2, a3, b[2], b[3]);
+        mma_m16n8k16<T>(o[2 * i], a0, a1, a2, a3, b[0], b[1]);
+        mma_m16n8k16<T>(o[2 * i + 1], a0, a1, a2, a3, b[2], b[3]);
       }
     }
   }
@@ -128,13 +131,13 @@ template <typename T, int HD> struct prefill_sm80_tile {
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
       const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* a row that has seen no token yet */
-      const float rescale = exp2_fast(m[e] * p.scale_log2 - shift);
+      const float rescale = exp2_approx(m[e] * p.scale_log2 - shift);
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_fast(score[i][2 * e + c] * p.scale_log2 - shift);
+          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
           sum += score[i][2 * e + c];
         }
       }
@@ -161,7 +164,7 @@ template <typename T, int HD> struct prefill_sm80_tile {
       T *y = (T *)p.y + (int64_t)(w.row + r / w.n_heads) * p.y_stride + (int64_t)(w.head_begin + r % w.n_heads) * HD;
 #pragma unroll
       for (int i = 0; i < N_O; i++)
-        *(uint32_t *)(y + 8 * i + 2 * t) = pack2<T>(o[i][2 * e] / sum, o[i][2 * e + 1] / sum);
+        *(uint32_t *)(y + 8 * i + 2 * t) = round_pair<T>(o[i][2 * e] / sum, o[i][2 * e + 1] / sum);
     }
   }
 };

@@ -17,8 +17,13 @@
 #include <type_traits>
 
 #include "kernels/cuda/attention_tiles.cuh"
-#include "kernels/cuda/attention_wgmma.cuh"
-#include "kernels/cuda/store16.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
+#include "kernels/cuda/ring.cuh"
 
 namespace yk_attn {
 
@@ -40,19 +45,6 @@ template <int HD> struct prefill_shared {
 
 #if defined(YK_HAVE_SM90A)
 
-/* A place in a ring of buffers and the phase of its barrier's next completion. */
-template <int N> struct ring_place {
-  int32_t index = 0;
-  uint32_t phase = 0;
-  __device__ __forceinline__ void advance()
-  {
-    if (++index == N) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
-};
-
 /* Two warps: draw work tiles and bring their query rows. */
 template <typename T, int HD> struct q_supplier {
   static constexpr int CHUNKS = HD / 8,
@@ -65,7 +57,7 @@ template <typename T, int HD> struct q_supplier {
   {
     const int tid = threadIdx.x % Q_LOADERS, c = tid % 16;
     const T *q = (const T *)p.q + (int64_t)w.row * p.q_stride + (int64_t)w.head_begin * HD + c * 8;
-    const uint32_t dst = smem_address(tile) + c / 8 * BLOCK_BYTES;
+    const uint32_t dst = shared_address(tile) + c / 8 * BLOCK_BYTES;
     int32_t r = tid / 16, token = r / w.n_heads, head = r % w.n_heads;
     if (c >= CHUNKS) return;
     for (; r < TILE_ROWS; r += ROWS_AT_ONCE) {
@@ -82,25 +74,25 @@ template <typename T, int HD> struct q_supplier {
     tile_source<TILE_TOKENS> source;
     int32_t tile = 0;
     if (tid == 0) tile = atomicAdd(&p.head->next_tile, 1);
-    ring_place<2> at;
-    for (bool more = true; more; at.advance()) {
-      mbarrier_wait(&s.q_empty[at.index], at.phase ^ 1);
+    yk_cuda::ring_position at;
+    for (bool more = true; more; at.advance(2)) {
+      mbarrier_wait(&s.q_empty[at.stage], at.phase ^ 1);
       if (tid < 32) {
         const work_tile w = source.find(p, __shfl_sync(~0u, tile, 0), tokens_per_tile);
         if (tid == 0) {
-          s.work[at.index] = w;
-          mbarrier_arrive(&s.work_full[at.index]);
+          s.work[at.stage] = w;
+          mbarrier_arrive(&s.work_full[at.stage]);
           if (w.seq >= 0) tile = atomicAdd(&p.head->next_tile, 1); /* arrives while this tile is brought */
         }
       }
       named_barrier_sync(BARRIER_Q_LOADERS, Q_LOADERS);
-      const work_tile w = s.work[at.index];
+      const work_tile w = s.work[at.stage];
       more = w.seq >= 0;
-      if (more) bring(w, s.q[at.index]);
+      if (more) bring(w, s.q[at.stage]);
       cp_async_commit();
       cp_async_wait<0>();
       fence_async_shared();
-      mbarrier_arrive(&s.q_full[at.index]);
+      mbarrier_arrive(&s.q_full[at.stage]);
     }
     /* The last block to see the end puts the counter back for the next launch. */
     if (tid == 0 && atomicAdd(&p.head->n_done, 1) == (int32_t)gridDim.x - 1) {
@@ -109,14 +101,6 @@ template <typename T, int HD> struct q_supplier {
     }
   }
 };
-
-/* One thread of the warp, the same every time, in a form from which the compiler knows that it is one. */
-__device__ __forceinline__ bool elected()
-{
-  uint32_t chosen;
-  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(chosen));
-  return chosen != 0;
-}
 
 /* One warp for the keys, one for the values: has the copy engine bring their tiles, page by page. Tiles of a work tile
  * come in the order of use: K0, K1, V0, K2, V1, ... K(n-1), V(n-2), V(n-1).                                          */
@@ -136,14 +120,14 @@ template <int HD, bool IS_K> struct kv_supplier {
 
   __device__ __forceinline__ void copy(char *tile, int32_t row, uint64_t *bar)
   {
-    if (elected()) mbarrier_arrive_expect(bar, prefill_shared<HD>::TILE_BYTES);
+    if (elect_one()) mbarrier_arrive_expect(bar, prefill_shared<HD>::TILE_BYTES);
 #pragma unroll
     for (int page = 0; page < TILE_PAGES; page++) {
       const int32_t page_row = __shfl_sync(~0u, row, page);
-      if (!elected()) continue;
+      if (!elect_one()) continue;
 #pragma unroll
       for (int block = 0; block < prefill_shared<HD>::N_BLOCKS; block++)
-        tensor_copy(smem_address(tile) + block * BLOCK_BYTES + page * PAGE_TOKENS * 128, map, block * 64, page_row,
+        tensor_copy(shared_address(tile) + block * BLOCK_BYTES + page * PAGE_TOKENS * 128, map, block * 64, page_row,
                     bar);
     }
   }
@@ -168,17 +152,17 @@ template <int HD, bool IS_K> struct kv_supplier {
     }
     fence_async_shared();
     __syncwarp();
-    if (elected()) mbarrier_arrive(&s.kv_full[slot]);
+    if (elect_one()) mbarrier_arrive(&s.kv_full[slot]);
   }
 
   __device__ void run()
   {
     int32_t first_place = 0;
-    for (ring_place<2> next;; next.advance()) {
-      mbarrier_wait(&s.work_full[next.index], next.phase);
-      const work_tile w = s.work[next.index];
+    for (yk_cuda::ring_position next;; next.advance(2)) {
+      mbarrier_wait(&s.work_full[next.stage], next.phase);
+      const work_tile w = s.work[next.stage];
       __syncwarp();
-      if (elected()) mbarrier_arrive(&s.q_empty[next.index]);
+      if (elect_one()) mbarrier_arrive(&s.q_empty[next.stage]);
       if (w.seq < 0) break;
       const int32_t n = w.tile_end - w.tile_begin;
       int32_t row = map_row(w, w.tile_end - 1);
@@ -201,7 +185,7 @@ template <typename T, int HD> struct prefill_consumer {
   prefill_shared<HD> &s;
   const params &p;
   const int group; /* which 64 rows */
-  ring_place<KV_SLOTS> kv;
+  yk_cuda::ring_position kv;
   int32_t position[2]; /* of the two rows */
   float m[2], l[2];
 
@@ -212,20 +196,21 @@ template <typename T, int HD> struct prefill_consumer {
 
   __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint64_t q, int32_t slot)
   {
-    const uint64_t k = tile_descriptor(smem_address(s.kv[slot]), 1024, 16);
+    const uint64_t k = tile_descriptor(shared_address(s.kv[slot]), 1024, 16);
 #pragma unroll
     for (int i = 0; i < HD / 16; i++) {
       const uint64_t offset = descriptor_step(i / 4 * BLOCK_BYTES + i % 4 * 32);
-      wgmma_ss<T>(score, q + offset, k + offset, i > 0);
+      wgmma<T, TILE_TOKENS>::run_ss(score, q + offset, k + offset, i > 0);
     }
     wgmma_commit();
   }
 
   __device__ __forceinline__ void issue_output(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4], int32_t slot)
   {
-    const uint64_t v = tile_descriptor(smem_address(s.kv[slot]), 1024, BLOCK_BYTES);
+    const uint64_t v = tile_descriptor(shared_address(s.kv[slot]), 1024, BLOCK_BYTES);
 #pragma unroll
-    for (int i = 0; i < TILE_TOKENS / 16; i++) wgmma_rs<T, HD>(o, prob[i], v + descriptor_step(i * 16 * 128));
+    for (int i = 0; i < TILE_TOKENS / 16; i++)
+      wgmma<T, HD>::template run_rs<true>(o, prob[i], v + descriptor_step(i * 16 * 128), true);
     wgmma_commit();
   }
 
@@ -269,14 +254,14 @@ template <typename T, int HD> struct prefill_consumer {
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
       const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* a row that has seen no token yet */
-      rescale[e] = exp2_fast(m[e] * p.scale_log2 - shift);
+      rescale[e] = exp2_approx(m[e] * p.scale_log2 - shift);
       m[e] = top;
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_fast(score[i][2 * e + c] * p.scale_log2 - shift);
+          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
           sum += score[i][2 * e + c];
         }
       }
@@ -288,10 +273,10 @@ template <typename T, int HD> struct prefill_consumer {
   {
 #pragma unroll
     for (int i = 0; i < N_S / 2; i++) {
-      prob[i][0] = pack2<T>(score[2 * i][0], score[2 * i][1]);
-      prob[i][1] = pack2<T>(score[2 * i][2], score[2 * i][3]);
-      prob[i][2] = pack2<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
-      prob[i][3] = pack2<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
+      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
+      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
+      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
+      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
     }
   }
 
@@ -334,13 +319,14 @@ template <typename T, int HD> struct prefill_consumer {
       for (int i = 0; i < N_O / 4; i++) {
         uint32_t words[4];
 #pragma unroll
-        for (int j = 0; j < 4; j++) words[j] = pack2<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
+        for (int j = 0; j < 4; j++)
+          words[j] = round_pair<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
         transpose_quad(words);
-        if (valid) yk_cuda::store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
+        if (valid) store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
       }
 #pragma unroll
       for (int i = N_O / 4 * 4; i < N_O; i++) {
-        if (valid) *(uint32_t *)(y + 8 * i + 2 * t) = pack2<T>(o[i][2 * e] * factor, o[i][2 * e + 1] * factor);
+        if (valid) *(uint32_t *)(y + 8 * i + 2 * t) = round_pair<T>(o[i][2 * e] * factor, o[i][2 * e + 1] * factor);
       }
     }
   }
@@ -362,25 +348,25 @@ template <typename T, int HD> struct prefill_consumer {
 #pragma unroll
       for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
     }
-    mbarrier_wait(&s.kv_full[kv.index], kv.phase);
+    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
     wgmma_fence();
-    issue_scores(score, q, kv.index);
+    issue_scores(score, q, kv.stage);
     wgmma_wait<0>();
     pin(score);
-    release(kv.index);
-    kv.advance();
+    release(kv.stage);
+    kv.advance(KV_SLOTS);
     if (needs_mask(w, w.tile_end - 1, last_position)) mask(score, w.tile_end - 1);
     softmax(score, rescale);
     round_probabilities(score, prob);
     for (int32_t tile = w.tile_end - 2; tile >= w.tile_begin; tile--) {
-      const int32_t k_slot = kv.index;
-      mbarrier_wait(&s.kv_full[kv.index], kv.phase);
+      const int32_t k_slot = kv.stage;
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
       named_barrier_sync(BARRIER_TURN + group, 256);
       wgmma_fence();
-      issue_scores(score, q, kv.index);
-      kv.advance();
-      mbarrier_wait(&s.kv_full[kv.index], kv.phase);
-      issue_output(o, prob, kv.index);
+      issue_scores(score, q, kv.stage);
+      kv.advance(KV_SLOTS);
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      issue_output(o, prob, kv.stage);
       named_barrier_arrive(BARRIER_TURN + 1 - group, 256);
       wgmma_wait<1>();
       pin(score);
@@ -388,11 +374,11 @@ template <typename T, int HD> struct prefill_consumer {
       if (needs_mask(w, tile, last_position)) mask(score, tile);
       softmax(score, rescale);
       /* The branch of this wait, for what has long come, keeps the assembler from moving the next one up. */
-      mbarrier_wait(&s.kv_full[kv.index], kv.phase);
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
       wgmma_wait<0>();
       pin(o);
-      release(kv.index);
-      kv.advance();
+      release(kv.stage);
+      kv.advance(KV_SLOTS);
       round_probabilities(score, prob);
 #pragma unroll
       for (int i = 0; i < N_O; i++) {
@@ -401,25 +387,25 @@ template <typename T, int HD> struct prefill_consumer {
       }
     }
     if (first_lane()) mbarrier_arrive(q_empty);
-    mbarrier_wait(&s.kv_full[kv.index], kv.phase);
+    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
     wgmma_fence();
-    issue_output(o, prob, kv.index);
+    issue_output(o, prob, kv.stage);
     wgmma_wait<0>();
     pin(o);
-    release(kv.index);
-    kv.advance();
+    release(kv.stage);
+    kv.advance(KV_SLOTS);
     store(w, o);
   }
 
   __device__ void run()
   {
     if (group == 1) named_barrier_arrive(BARRIER_TURN, 256);
-    for (ring_place<2> at;; at.advance()) {
-      mbarrier_wait(&s.q_full[at.index], at.phase);
-      const work_tile w = s.work[at.index];
+    for (yk_cuda::ring_position at;; at.advance(2)) {
+      mbarrier_wait(&s.q_full[at.stage], at.phase);
+      const work_tile w = s.work[at.stage];
       if (w.seq < 0) break;
-      const uint32_t q = smem_address(s.q[at.index]) + group * 64 * 128;
-      compute(w, tile_descriptor(q, 1024, 16), &s.q_empty[at.index]);
+      const uint32_t q = shared_address(s.q[at.stage]) + group * 64 * 128;
+      compute(w, tile_descriptor(q, 1024, 16), &s.q_empty[at.stage]);
     }
   }
 };
@@ -446,12 +432,12 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
       mbarrier_init(&s.kv_empty[i], 8);
     }
     mbarrier_init(&s.v_tail, 1);
-    fence_barrier_init();
+    fence_mbarrier_init();
   }
   __syncthreads();
   wait_for_previous_kernel();
   if (group == 0) {
-    setmaxnreg_lower<40>();
+    lower_registers<40>();
     if (threadIdx.x < 32) {
       kv_supplier<HD, true>{s, p, &k_map, 0}.run();
     } else if (threadIdx.x < 64) {
@@ -460,7 +446,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
       q_supplier<T, HD>{s, p}.run(tokens_per_tile);
     }
   } else {
-    setmaxnreg_raise<232>();
+    raise_registers<232>();
     prefill_consumer<T, HD> consumer = {s, p, group - 1, {}, {}, {}, {}};
     consumer.run();
   }

@@ -8,9 +8,11 @@
 #include <cstdint>
 
 #include "kernels/cuda/cuda_internal.h"
-#include "kernels/cuda/overlap.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_cuda {
+
+using namespace yk_ptx;
 
 constexpr int WARP = 32;
 constexpr unsigned ALL_LANES = 0xffffffffu;
@@ -93,7 +95,7 @@ cudaError_t launch_between_products(void (*kernel)(P), dim3 grid, int threads, s
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
-  return launch_overlapped(kernel, {grid, threads, shared_bytes, 1}, stream, p);
+  return launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
 }
 
 inline bool is_aligned(const void *pointer, size_t bytes)

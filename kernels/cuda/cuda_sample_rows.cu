@@ -208,13 +208,13 @@ extern "C" cudaError_t yk_cuda_launch_sample(const yk_cuda_sample_launch *launch
   cudaError_t error = has_code_for_90(reinterpret_cast<const void *>(sample_kernel<CLUSTER>), &has_clusters);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(launch->n_launched));
-  if (!has_clusters) return launch_overlapped(sample_kernel<1>, {grid, THREADS, 0, 1}, stream, *launch);
+  if (!has_clusters) return launch_dependent(sample_kernel<1>, {grid, THREADS, 0, 1}, stream, *launch);
   const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], CLUSTER) * sizeof(float);
   error = cudaFuncSetAttribute(sample_kernel<CLUSTER>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(slice_bytes));
   if (error != cudaSuccess) return error;
-  return launch_overlapped(sample_kernel<CLUSTER>, {dim3(grid.x * CLUSTER), THREADS, slice_bytes, CLUSTER}, stream,
-                           *launch);
+  return launch_dependent(sample_kernel<CLUSTER>, {dim3(grid.x * CLUSTER), THREADS, slice_bytes, CLUSTER}, stream,
+                          *launch);
 }
 
 extern "C" cudaError_t yk_cuda_launch_count(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt,

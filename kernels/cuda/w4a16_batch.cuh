@@ -13,15 +13,18 @@
 #ifndef YK_KERNELS_CUDA_W4A16_BATCH_CUH
 #define YK_KERNELS_CUDA_W4A16_BATCH_CUH
 
-#include "kernels/cuda/w4a16_async.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
-#include "kernels/cuda/w4a16_mma.cuh"
 #include "kernels/cuda/w4a16_raw.cuh"
 #include "kernels/cuda/w4a16_sums.cuh"
 
 namespace w4a16 {
 
 constexpr int BATCH_STAGES = 16; /* at most */
+using batch_ring = yk_cuda::stage_ring<BATCH_STAGES>;
 
 /* Of two warpgroups that are alone on their multiprocessor: three units' sums, of a group and of all inputs, need more
  * than half of the registers. */
@@ -59,12 +62,12 @@ __host__ __device__ constexpr int unit_sums_bytes(int tokens, int units)
  * places of their own, two sweeps' in turn: to ask whether they may be sent took a microsecond. */
 struct batch_memory {
   uint32_t x, weights, sums, received;
-  uint32_t full, empty; /* barriers of the stages */
-  uint32_t ring_free;   /* the sweep before is done with the ring */
+  uint32_t barriers;  /* of the ring */
+  uint32_t ring_free; /* the sweep before is done with the ring */
   uint32_t received_full;
 };
 
-constexpr int BATCH_BARRIERS = 2 * BATCH_STAGES + 3;
+constexpr int BATCH_BARRIERS = batch_ring::BARRIERS + 3;
 
 template <int GROUPS, int N, int C>
 __device__ __forceinline__ batch_memory memory_of_block(const batch_params &p, uint32_t memory, uint32_t barriers)
@@ -74,23 +77,19 @@ __device__ __forceinline__ batch_memory memory_of_block(const batch_params &p, u
   s.weights = memory + p.stages * stage_x_bytes(N);
   s.sums = memory;
   s.received = memory + p.stages * stage_bytes_of(N, p.sweep_units, unit_bytes_of(GROUPS));
-  s.full = barriers;
-  s.empty = barriers + BATCH_STAGES * 8;
-  s.ring_free = barriers + 2 * BATCH_STAGES * 8;
+  s.barriers = barriers;
+  s.ring_free = barriers + batch_ring::BARRIERS * 8;
   s.received_full = s.ring_free + 8;
   return s;
 }
 
 __device__ __forceinline__ void init_barriers(const batch_params &p, const batch_memory &s)
 {
-  for (int i = 0; i < p.stages; i++) {
-    barrier_init(s.full + i * 8, 1);
-    barrier_init(s.empty + i * 8, p.team_size);
-  }
-  barrier_init(s.ring_free, 1);
-  barrier_init(s.received_full, 1);
-  barrier_init(s.received_full + 8, 1);
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  batch_ring(0, s.barriers, p.stages, 0).init(1, p.team_size);
+  mbarrier_init(s.ring_free, 1);
+  mbarrier_init(s.received_full, 1);
+  mbarrier_init(s.received_full + 8, 1);
+  fence_mbarrier_init();
 }
 
 /* ---- Copies into the block ---------------------------------------------------------------------------------------- */
@@ -98,22 +97,21 @@ __device__ __forceinline__ void init_barriers(const batch_params &p, const batch
 template <int GROUPS, int N>
 __device__ __forceinline__ void produce_weights(const batch_params &p, const batch_memory &s, const block_work &w)
 {
-  int stage = 0, phase = 1, sweep = 0; /* an empty stage: the phase before the first */
+  batch_ring r(s.weights, s.barriers, p.stages, p.sweep_units * unit_bytes_of(GROUPS));
+  int sweep = 0;
+  r.start_producing();
   int64_t k_tile_bytes = static_cast<int64_t>(p.n_units) * unit_bytes_of(GROUPS);
 #pragma unroll 1
   for (int unit = w.unit; unit < w.unit_end; unit += p.sweep_units, sweep++) {
     int bytes = min(p.sweep_units, w.unit_end - unit) * unit_bytes_of(GROUPS);
     const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * unit_bytes_of(GROUPS);
-    if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
+    if (sweep > 0) mbarrier_wait_asm(s.ring_free, (sweep - 1) % 2);
 #pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile++, from += k_tile_bytes) {
-      barrier_wait(s.empty + stage * 8, phase);
-      barrier_expect(s.full + stage * 8, bytes + stage_x_bytes(N));
-      copy_bulk(s.weights + stage * p.sweep_units * unit_bytes_of(GROUPS), from, bytes, s.full + stage * 8);
-      if (++stage == p.stages) {
-        stage = 0;
-        phase ^= 1;
-      }
+      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes + stage_x_bytes(N));
+      bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
     }
   }
 }
@@ -123,20 +121,18 @@ template <int N>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const batch_params &p, const batch_memory &s,
                                           const block_work &w, int half)
 {
-  int stage = 0, phase = 1, sweep = 0;
+  batch_ring r(s.x, s.barriers, p.stages, stage_x_bytes(N));
+  int sweep = 0;
+  r.start_producing();
   wait_for_previous_kernel();
 #pragma unroll 1
   for (int unit = w.unit; unit < w.unit_end; unit += p.sweep_units, sweep++) {
-    if (sweep > 0) barrier_wait(s.ring_free, (sweep - 1) % 2);
+    if (sweep > 0) mbarrier_wait_asm(s.ring_free, (sweep - 1) % 2);
 #pragma unroll 1
     for (int tile = 0; tile < w.tiles; tile++) {
-      barrier_wait(s.empty + stage * 8, phase);
-      copy_tensor(s.x + stage * stage_x_bytes(N) + half * (N * 128), map, (w.first + tile) * TILE_K + half * 64, 0,
-                  s.full + stage * 8);
-      if (++stage == p.stages) {
-        stage = 0;
-        phase ^= 1;
-      }
+      mbarrier_wait_asm(r.empty(), r.at.phase);
+      tensor_copy(r.data() + half * (N * 128), map, (w.first + tile) * TILE_K + half * 64, 0, r.full());
+      r.advance();
     }
   }
 }
@@ -185,7 +181,7 @@ __device__ __forceinline__ void multiply_tile(uint32_t units, uint32_t x, int la
     }
     if (step % 2 == 0) {
 #pragma unroll
-      for (int t = 0; t < BLOCKS; t++) load_matrices(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
+      for (int t = 0; t < BLOCKS; t++) ldmatrix_x4(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
     }
     if constexpr (RAW) {
 #pragma unroll
@@ -235,7 +231,7 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
     if (unit < n_units)
       store_sums<DTYPE>(p.out, unit0 + unit, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
   };
-  if (w.n_ranks > 1 && threadIdx.x == 0) barrier_expect(received_full, items * 16);
+  if (w.n_ranks > 1 && threadIdx.x == 0) mbarrier_arrive_expect(received_full, items * 16);
   sync_multipliers(); /* the ring is empty, and nobody reads it */
 #pragma unroll
   for (int c = 0; c < C; c++) {
@@ -249,14 +245,14 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
     for (int team = 1; team < p.n_teams; team++) add_sums(v, load_sums(s.sums + (team * items + item) * 16));
     if (w.n_ranks > 1) {
       int to = item >= share;
-      send_sums(received + (static_cast<int>(w.rank) * share + item - to * share) * 16, received_full,
-                static_cast<uint32_t>(to), v);
+      store_async_remote16(received + (static_cast<int>(w.rank) * share + item - to * share) * 16, received_full,
+                           static_cast<uint32_t>(to), v);
     } else {
       finish(item, v);
     }
   }
   if (w.n_ranks > 1) {
-    barrier_wait(received_full, sweep / 2 % 2);
+    mbarrier_wait_asm(received_full, sweep / 2 % 2);
     for (int i = threadIdx.x; i < share; i += MULTIPLIERS * 32) {
       float4 v = load_sums(received + i * 16);
       add_sums(v, load_sums(received + (share + i) * 16));
@@ -264,9 +260,9 @@ __device__ __forceinline__ void finish_sweep(const batch_params &p, const batch_
     }
   }
   if (unit0 + p.sweep_units >= w.unit_end) return;
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* before copies into the ring */
+  fence_async_shared(); /* before copies into the ring */
   sync_multipliers();
-  if (threadIdx.x == 0) barrier_arrive(s.ring_free);
+  if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
 }
 
 /* ---- The kernel ---------------------------------------------------------------------------------------------------- */
@@ -277,24 +273,21 @@ __device__ __forceinline__ void multiply_units(const batch_params &p, const batc
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int team = warp / p.team_size, member = warp % p.team_size;
   uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
-  uint32_t units = s.weights + member * C * unit_bytes_of(GROUPS);
+  uint32_t units = member * C * unit_bytes_of(GROUPS);
   wait_for_previous_kernel();
-  int stage = team, phase = 0, ahead = team; /* K tiles of the sweep before this team's next */
+  batch_ring r(s.weights, s.barriers, p.stages, p.sweep_units * unit_bytes_of(GROUPS));
+  r.at.stage = team;
+  int ahead = team; /* K tiles of the sweep before this team's next */
   for (int unit = w.unit, sweep = 0; unit < w.unit_end; unit += p.sweep_units, sweep++) {
     float sum[C][N / 8][4] = {};
 #pragma unroll 1
     for (; ahead < w.tiles; ahead += p.n_teams) {
-      barrier_wait(s.full + stage * 8, phase);
+      mbarrier_wait_asm(r.full(), r.at.phase);
       if (member * C < w.unit_end - unit)
-        multiply_tile<DTYPE, GROUPS, N, C>(units + stage * p.sweep_units * unit_bytes_of(GROUPS),
-                                           x + stage * stage_x_bytes(N), lane, sum);
+        multiply_tile<DTYPE, GROUPS, N, C>(r.data() + units, x + r.at.stage * stage_x_bytes(N), lane, sum);
       __syncwarp();
-      if (lane == 0) barrier_arrive(s.empty + stage * 8);
-      stage += p.n_teams;
-      if (stage >= p.stages) {
-        stage -= p.stages;
-        phase ^= 1;
-      }
+      if (lane == 0) mbarrier_arrive(r.empty());
+      r.at.advance_by(p.n_teams, p.stages);
     }
     ahead -= w.tiles;
     if constexpr (takes_raw(N, C)) {
@@ -309,11 +302,11 @@ template <yk_dtype DTYPE, int GROUPS, int N, int C, place PLACE>
 __global__ void __maxnreg__(PLACE == place::ALONE ? BATCH_ALONE_REGISTERS : TURN_REGISTERS)
     batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ batch_params p)
 {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[BATCH_BARRIERS];
-  uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
+  uint32_t memory = shared_address(shared);
+  uint32_t barrier = shared_address(barriers);
   begin_block(&map, [&] { init_barriers(p, memory_of_block<GROUPS, N, C>(p, memory, barrier)); });
   constexpr int REGISTERS = PLACE == place::ALONE ? BATCH_ALONE_CONSUMER_REGISTERS : TURN_CONSUMER_REGISTERS;
   divide_work<REGISTERS>(

@@ -12,21 +12,18 @@
 #ifndef YK_KERNELS_CUDA_W4A16_DEQUANT_CUH
 #define YK_KERNELS_CUDA_W4A16_DEQUANT_CUH
 
-#include <cstdint>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <type_traits>
 
 #include "base/dtype.h"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 
 namespace w4a16 {
 
-/* (word & mask) | bits in one instruction. */
-__device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
-{
-  uint32_t out;
-  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
-  return out;
-}
+using namespace yk_ptx;
+
+/* The type of activations. */
+template <yk_dtype DTYPE> using element = std::conditional_t<DTYPE == YK_F16, __half, __nv_bfloat16>;
 
 template <typename Pair> __device__ __forceinline__ uint32_t bits_of(Pair value)
 {
@@ -48,19 +45,17 @@ __device__ __forceinline__ uint32_t both_high(uint32_t word)
   return __byte_perm(word, word, 0x3232);
 }
 
-/* The last step to a fragment. Volatile, since it must not sink below a wgmma.fence that follows. */
-__device__ __forceinline__ uint32_t multiply_f16(uint32_t a, uint32_t b)
+/* One of the four words that a lane loads at once. */
+__device__ __forceinline__ uint32_t word_at(const uint4 &words, int i)
 {
-  uint32_t out;
-  asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-  return out;
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
-__device__ __forceinline__ uint32_t multiply_add_bf16(uint32_t a, uint32_t b, uint32_t c)
+/* sum += A B for 16 rows, 8 columns and 16 inputs. */
+template <yk_dtype DTYPE>
+__device__ __forceinline__ void mma_step(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-  uint32_t out;
-  asm volatile("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
-  return out;
+  mma_m16n8k16<element<DTYPE>>(sum, a[0], a[1], a[2], a[3], b0, b1);
 }
 
 template <yk_dtype DTYPE> struct dequant;
@@ -85,8 +80,8 @@ template <> struct dequant<YK_F16> {
       __half2 low = __hadd2(pair_of<__half2>(and_or(word, 0x000F000Fu, 0x64006400u)), pair_of<__half2>(offset[0]));
       __half2 high =
           __hfma2(pair_of<__half2>(and_or(word, 0x00F000F0u, 0x64006400u)), sixteenth, pair_of<__half2>(offset[1]));
-      fragment[j] = multiply_f16(bits_of(low), scale[0]);
-      fragment[j + 1] = multiply_f16(bits_of(high), scale[1]);
+      fragment[j] = multiply_f16x2(bits_of(low), scale[0]);
+      fragment[j + 1] = multiply_f16x2(bits_of(high), scale[1]);
     }
   }
 
@@ -139,7 +134,7 @@ template <> struct dequant<YK_BF16> {
       __nv_bfloat162 q = pair_of<__nv_bfloat162>(and_or(word, 0x000F000Fu, 0x43004300u));
       q = __hadd2(q, pair_of<__nv_bfloat162>(offset[j % 2]));
       __nv_bfloat162 small = __hmul2(q, pair_of<__nv_bfloat162>(rest[j % 2]));
-      fragment[j] = multiply_add_bf16(bits_of(q), scale[j % 2], bits_of(small));
+      fragment[j] = multiply_add_bf16x2(bits_of(q), scale[j % 2], bits_of(small));
     }
   }
 

@@ -4,15 +4,13 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/overlap.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
 #include "kernels/cuda/w4a16.h"
 #include "kernels/cuda/w4a16_dequant.cuh"
 #include "kernels/cuda/w4a16_layout.cuh"
 
 namespace w4a16 {
-
-using yk_cuda::let_next_kernel_start;
-using yk_cuda::wait_for_previous_kernel;
 
 inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
 {
@@ -43,13 +41,6 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* Two floats rounded to a register of DTYPE, the first in the low half. */
-template <yk_dtype DTYPE> __device__ __forceinline__ uint32_t round_pair(float low, float high)
-{
-  if constexpr (DTYPE == YK_F16) return bits_of(__floats2half2_rn(low, high));
-  return bits_of(__floats2bfloat162_rn(low, high));
-}
-
 /* Some products leave half of each multiprocessor to the next, whose first weights arrive while they finish. Two blocks of
  * one grid must not take both halves: that multiprocessor would take twice as long while another stood idle, and each
  * grid would hand its places on to the next (a norm between two products is enough to bring that about). So in one turn
@@ -71,12 +62,12 @@ static_assert(2 * TURN_REGISTERS * TURN_THREADS[1] > 64 * 1024, "two of turn 1 d
  * two blocks of turn 1 then fit: so the warps that only hold registers stay until those that multiply are done. */
 __device__ __forceinline__ void hold_registers()
 {
-  asm volatile("bar.sync 15, %0;" ::"r"(blockDim.x - 128) : "memory"); /* all but the producers */
+  named_barrier_sync(15, blockDim.x - 128); /* all but the producers */
 }
 
 __device__ __forceinline__ void release_holders()
 {
-  asm volatile("bar.arrive 15, %0;" ::"r"(blockDim.x - 128) : "memory");
+  named_barrier_arrive(15, blockDim.x - 128);
 }
 
 constexpr int ALONE_SHARED_BYTES = MOST_SHARED_BYTES - 32 * 1024;
@@ -159,9 +150,9 @@ template <typename VARIANT> cudaError_t allow_shared_bytes(const variant_list<VA
 inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,
                                    void **args, cudaStream_t stream)
 {
-  const yk_cuda::launch_shape shape = {dim3(static_cast<unsigned>(clusters * cluster)), threads,
-                                       static_cast<size_t>(shared_bytes), static_cast<int>(cluster)};
-  return yk_cuda::launch_overlapped(kernel, shape, stream, args);
+  const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(clusters * cluster)), threads,
+                                      static_cast<size_t>(shared_bytes), static_cast<int>(cluster)};
+  return yk_ptx::launch_dependent(kernel, shape, stream, args);
 }
 
 /* The mma.sync path. */

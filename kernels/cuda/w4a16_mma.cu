@@ -2,8 +2,9 @@
  * cp.async stages, K split over blocks where the tiles alone do not fill the GPU, partial sums added by a second kernel. */
 #include <algorithm>
 
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
-#include "kernels/cuda/w4a16_mma.cuh"
 
 namespace w4a16 {
 namespace {
@@ -25,11 +26,6 @@ struct mma_params {
   bool gate_up;
 };
 
-__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool valid)
-{
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0));
-}
-
 /* Fill one stage: TOKENS rows of x, 16-byte pieces permuted within a row against bank conflicts, then the weights. */
 template <int TOKENS>
 __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, int64_t token0, int k_tile)
@@ -40,13 +36,13 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
     int64_t k = static_cast<int64_t>(k_tile) * TILE_K + piece * 8;
     bool valid = token0 + token < p.m && k < p.k;
     const uint8_t *from = valid ? x + ((token0 + token) * p.k + k) * 2 : x;
-    copy16_async(stage + token * X_ROW_BYTES + ((piece ^ (token & 7)) * 16), from, valid);
+    cp_async_16(stage + token * X_ROW_BYTES + ((piece ^ (token & 7)) * 16), from, valid);
   }
   uint32_t weights = stage + TOKENS * X_ROW_BYTES;
   int unit = blockIdx.x * UNITS, bytes = min(UNITS, p.units - unit) * p.unit_bytes;
   const uint8_t *from = p.packed + (static_cast<int64_t>(k_tile) * p.units + unit) * p.unit_bytes;
   for (int at = threadIdx.x * 16; at < UNITS * p.unit_bytes; at += THREADS * 16)
-    copy16_async(weights + at, at < bytes ? from + at : from, at < bytes);
+    cp_async_16(weights + at, at < bytes ? from + at : from, at < bytes);
 }
 
 /* One stage's products into sum[unit][8 tokens][4]. */
@@ -79,7 +75,7 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
       for (int pair = 0; pair < TOKENS / 16; pair++) {
         uint32_t b[4];
         int row = pair * 16 + token, piece = (quarter * 2 + step) * 2 + piece0;
-        load_matrices(b, stage_address + row * X_ROW_BYTES + ((piece ^ (row & 7)) * 16));
+        ldmatrix_x4(b, stage_address + row * X_ROW_BYTES + ((piece ^ (row & 7)) * 16));
         for (int unit = 0; unit < 2; unit++) {
           mma_step<DTYPE>(sum[unit][pair * 2], a[unit], b[0], b[1]);
           mma_step<DTYPE>(sum[unit][pair * 2 + 1], a[unit], b[2], b[3]);
@@ -96,7 +92,7 @@ __device__ __forceinline__ void store_result(const mma_params &p, int64_t token,
   int64_t column = column_of_row(row, p.n, p.gate_up);
   if (token >= p.m || column >= p.n) return;
   if (p.bias) sum += load_float<DTYPE>(p.bias, column);
-  static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<DTYPE>(sum, 0.0f));
+  static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(sum, 0.0f));
 }
 
 template <yk_dtype DTYPE>
@@ -109,13 +105,13 @@ __device__ __forceinline__ void store_silu(const mma_params &p, int64_t token, i
     up += load_float<DTYPE>(p.bias, width + column);
   }
   static_cast<uint16_t *>(p.y)[token * width + column] =
-      static_cast<uint16_t>(round_pair<DTYPE>(silu(gate) * up, 0.0f));
+      static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(gate) * up, 0.0f));
 }
 
 template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 {
   extern __shared__ __align__(128) uint8_t shared[];
-  uint32_t shared_address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t memory = shared_address(shared);
   int stage_bytes = TOKENS * X_ROW_BYTES + UNITS * p.unit_bytes;
   int64_t token0 = static_cast<int64_t>(blockIdx.y) * TOKENS;
   int first = static_cast<int>(static_cast<int64_t>(p.k_tiles) * blockIdx.z / p.splits);
@@ -123,17 +119,16 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
 
   float sum[2][TOKENS / 8][4] = {};
   for (int i = 0; i < STAGES - 1; i++) {
-    if (first + i < last) load_stage<TOKENS>(p, shared_address + i * stage_bytes, token0, first + i);
-    asm volatile("cp.async.commit_group;");
+    if (first + i < last) load_stage<TOKENS>(p, memory + i * stage_bytes, token0, first + i);
+    cp_async_commit();
   }
   for (int k_tile = first, stage = 0; k_tile < last; k_tile++, stage = (stage + 1) % STAGES) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+    cp_async_wait<STAGES - 2>();
     __syncthreads();
     int next = (stage + STAGES - 1) % STAGES;
-    if (k_tile + STAGES - 1 < last)
-      load_stage<TOKENS>(p, shared_address + next * stage_bytes, token0, k_tile + STAGES - 1);
-    asm volatile("cp.async.commit_group;");
-    multiply_stage<DTYPE, TOKENS>(p, shared + stage * stage_bytes, shared_address + stage * stage_bytes, sum);
+    if (k_tile + STAGES - 1 < last) load_stage<TOKENS>(p, memory + next * stage_bytes, token0, k_tile + STAGES - 1);
+    cp_async_commit();
+    multiply_stage<DTYPE, TOKENS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, sum);
   }
 
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -2,21 +2,12 @@
 #ifndef YK_KERNELS_CUDA_W4A16_PARTIAL_CUH
 #define YK_KERNELS_CUDA_W4A16_PARTIAL_CUH
 
+#include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/w4a16_work.cuh"
 
 namespace w4a16 {
 
 /* Four sums on their way, all bits inverted: 0 means "not written yet", since no arithmetic gives the NaN of all ones. */
-__device__ __forceinline__ uint4 load_partial(const uint4 *from)
-{
-  uint4 v;
-  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from)
-               : "memory");
-  return v;
-}
-
 __device__ __forceinline__ bool is_written(uint4 v)
 {
   return v.x && v.y && v.z && v.w;
@@ -35,11 +26,6 @@ __device__ __forceinline__ void send_partial(uint4 *to, const float *sums)
                "}" ::"l"(to),
                "f"(sums[0]), "f"(sums[1]), "f"(sums[2]), "f"(sums[3])
                : "memory");
-}
-
-__device__ __forceinline__ void clear_partial(uint4 *to)
-{
-  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%1,%1,%1};" ::"l"(to), "r"(0) : "memory");
 }
 
 /* A range's partial sums have their own place in the workspace, thread by thread. */
@@ -92,8 +78,7 @@ __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const p
     const uint4 *from = partial_of<C, N>(p, me.first + i + (i >= me.place ? 1 : 0), G, group);
 #pragma unroll
     for (int c = 0; c < C; c++) {
-      for (int block = me.own.first; block < me.own.end; block++)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + (c * (N / 8) + block) * 128));
+      for (int block = me.own.first; block < me.own.end; block++) prefetch_l2(from + (c * (N / 8) + block) * 128);
     }
   }
 }
@@ -102,7 +87,7 @@ __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const p
  *   BATCH, AHEAD   pieces of 4 sums and ranges that are read together                                                 */
 template <int G, int C, int N, int BATCH, int AHEAD>
 __device__ __forceinline__ void receive_partials(const wgmma_params &p, const participant &me, int group,
-                                                 float (&sum)[C][N / 2])
+                                                 float (&sum)[C][N / 8][4])
 {
   constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS;
   for (int other = 0; other < me.count - 1; other += AHEAD) {
@@ -115,7 +100,7 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
     /* The piece that is written last, so that waiting takes no bandwidth from those who still work. A warp leaves as one:
      * else the compiler has every lane work out the addresses of the next tile's products for itself, in their loop. */
     const uint4 *last = from[AHEAD - 1] + ((C - 1) * BLOCKS + me.own.end - 1) * 128;
-    while (other == 0 && !__all_sync(~0u, is_written(load_partial(last)))) continue;
+    while (other == 0 && !__all_sync(~0u, is_written(load_relaxed_gpu16(last)))) continue;
 #pragma unroll
     for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
       if (i0 % BLOCKS >= me.own.end || (BATCH < BLOCKS && i0 % BLOCKS + BATCH <= me.own.first)) continue;
@@ -125,7 +110,7 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
         complete = true;
 #pragma unroll
         for (int i = 0; i < AHEAD * BATCH; i++)
-          v[i / BATCH][i % BATCH] = load_partial(from[i / BATCH] + (i0 + i % BATCH) * 128);
+          v[i / BATCH][i % BATCH] = load_relaxed_gpu16(from[i / BATCH] + (i0 + i % BATCH) * 128);
 #pragma unroll
         for (int i = 0; i < AHEAD * BATCH; i++)
           complete = complete && (is_written(v[i / BATCH][i % BATCH]) || !me.own.holds((i0 + i % BATCH) % BLOCKS));
@@ -135,12 +120,12 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
         if (other + a >= me.count - 1) break;
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
-          float *s = &sum[(i0 + i) / BLOCKS][(i0 + i) % BLOCKS * 4];
+          float(&s)[4] = sum[(i0 + i) / BLOCKS][(i0 + i) % BLOCKS];
           s[0] += __uint_as_float(~v[a][i].x);
           s[1] += __uint_as_float(~v[a][i].y);
           s[2] += __uint_as_float(~v[a][i].z);
           s[3] += __uint_as_float(~v[a][i].w);
-          if (me.own.holds((i0 + i) % BLOCKS)) clear_partial(from[a] + (i0 + i) * 128);
+          if (me.own.holds((i0 + i) % BLOCKS)) store_relaxed_gpu16(from[a] + (i0 + i) * 128, 0);
         }
       }
     }
@@ -151,13 +136,13 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const pa
  * trips to memory; who has read them puts the zeros back. */
 template <int G, int C, int N>
 __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int range, const participant &me, int group,
-                                                  float (&sum)[C][N / 2])
+                                                  float (&sum)[C][N / 8][4])
 {
   constexpr int BLOCKS = N / 8, PIECES = C * BLOCKS;
   uint4 *to = partial_of<C, N>(p, range, G, group);
 #pragma unroll
   for (int i = 0; i < PIECES; i++) {
-    if (!me.own.holds(i % BLOCKS)) send_partial(to + i * 128, &sum[i / BLOCKS][i % BLOCKS * 4]);
+    if (!me.own.holds(i % BLOCKS)) send_partial(to + i * 128, sum[i / BLOCKS][i % BLOCKS]);
   }
   if (me.own.first == me.own.end) return;
   /* Eight pieces at a time: few of many ranges where shares are small. */

@@ -3,6 +3,9 @@
 #ifndef YK_KERNELS_CUDA_W4A16_ROLES_CUH
 #define YK_KERNELS_CUDA_W4A16_ROLES_CUH
 
+#include <cuda.h>
+
+#include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
 
 namespace w4a16 {
@@ -12,21 +15,7 @@ static_assert((MULTIPLIERS + PRODUCERS) * 32 == TURN_THREADS[0], "those who work
 
 __device__ __forceinline__ void sync_multipliers()
 {
-  asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS * 32) : "memory");
-}
-
-__device__ __forceinline__ uint32_t cluster_rank()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(v));
-  return v;
-}
-
-__device__ __forceinline__ uint32_t cluster_size()
-{
-  uint32_t v;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(v));
-  return v;
+  named_barrier_sync(1, MULTIPLIERS * 32);
 }
 
 /* Clusters have one block or two. Units are dealt out evenly: so many to each cluster, the first ones one more. */
@@ -70,14 +59,14 @@ __device__ __forceinline__ block_work work_of_block(const cluster_units &units, 
 template <typename INIT> __device__ __forceinline__ void begin_block(const CUtensorMap *map, INIT init_barriers)
 {
   if (threadIdx.x == MULTIPLIERS * 32) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    prefetch_tensor_map(map);
     init_barriers();
   }
   if (threadIdx.x == 0) let_next_kernel_start();
   if (cluster_size() == 1)
     __syncthreads();
   else
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    cluster_sync_relaxed();
 }
 
 /* Then each warp does its part: the multipliers, with so many registers, multiply(); one lane of each other produce(number).
@@ -89,10 +78,10 @@ __device__ __forceinline__ void divide_work(PRODUCE produce, MULTIPLY multiply)
   if (producer >= PRODUCERS) {
     hold_registers();
   } else if (producer >= 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TURN_PRODUCER_REGISTERS));
+    lower_registers<TURN_PRODUCER_REGISTERS>();
     if (threadIdx.x % 32 == 0) produce(producer);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+    raise_registers<REGISTERS>();
     multiply();
     release_holders();
   }

@@ -3,7 +3,6 @@
 #ifndef YK_KERNELS_CUDA_W4A16_SUMS_CUH
 #define YK_KERNELS_CUDA_W4A16_SUMS_CUH
 
-#include "kernels/cuda/w4a16_async.cuh"
 #include "kernels/cuda/w4a16_roles.cuh"
 
 namespace w4a16 {
@@ -35,12 +34,13 @@ __device__ __forceinline__ void store_sums(const results &out, int unit, int row
     if (out.gate_up) {
       if (column >= width) return;
       float gate = lower[i] + bias_of<DTYPE>(out, column), up = upper[i] + bias_of<DTYPE>(out, width + column);
-      to[0] = static_cast<uint16_t>(round_pair<DTYPE>(silu(gate) * up, 0.0f));
+      to[0] = static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(gate) * up, 0.0f));
       continue;
     }
-    if (column < width) to[0] = static_cast<uint16_t>(round_pair<DTYPE>(lower[i] + bias_of<DTYPE>(out, column), 0.0f));
+    if (column < width)
+      to[0] = static_cast<uint16_t>(round_pair<element<DTYPE>>(lower[i] + bias_of<DTYPE>(out, column), 0.0f));
     if (column + 8 < width)
-      to[8] = static_cast<uint16_t>(round_pair<DTYPE>(upper[i] + bias_of<DTYPE>(out, column + 8), 0.0f));
+      to[8] = static_cast<uint16_t>(round_pair<element<DTYPE>>(upper[i] + bias_of<DTYPE>(out, column + 8), 0.0f));
   }
 }
 
@@ -62,19 +62,6 @@ __device__ __forceinline__ void add_sums(float4 &sum, float4 v)
   sum.y += v.y;
   sum.z += v.z;
   sum.w += v.w;
-}
-
-/* A lane's sums to the shared memory of block `rank` of the cluster, counted by its barrier. */
-__device__ __forceinline__ void send_sums(uint32_t address, uint32_t barrier, uint32_t rank, float4 v)
-{
-  asm volatile("{\n"
-               ".reg .b32 remote, counter;\n"
-               "mapa.shared::cluster.u32 remote, %0, %2;\n"
-               "mapa.shared::cluster.u32 counter, %1, %2;\n"
-               "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3,%4,%5,%6}, [counter];\n"
-               "}" ::"r"(address),
-               "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
-               : "memory");
 }
 
 } // namespace w4a16

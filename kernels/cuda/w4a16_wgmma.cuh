@@ -14,7 +14,10 @@
 #ifndef YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 #define YK_KERNELS_CUDA_W4A16_WGMMA_CUH
 
-#include "kernels/cuda/store16.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/w4a16_multiply.cuh"
 #include "kernels/cuda/w4a16_partial.cuh"
 
@@ -26,11 +29,11 @@ constexpr int X_WARPS = 2;
 
 /* Weights do not depend on the kernel before: the first stages are filled before that kernel has finished. */
 template <int GROUPS, int R, int CLUSTER>
-__device__ __forceinline__ void produce_weights(const wgmma_params &p, ring r, int cluster, int rank)
+__device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring r, int cluster, int rank)
 {
   work w;
   int row_tile, token_tile;
-  r.phase = 1; /* an empty stage: the phase before the first */
+  r.start_producing();
   for (work_list list(p, cluster); list.next(p, w);) {
     place_of_tile(p, w.tile, row_tile, token_tile);
     row_tile = row_tile * CLUSTER + rank;
@@ -39,9 +42,9 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, ring r, i
     const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(unit) * unit_bytes_of(GROUPS);
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
-      barrier_wait(r.empty(), r.phase);
-      barrier_expect(r.full(), bytes);
-      if (bytes > 0) copy_bulk(r.data(), from, bytes, r.full());
+      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes);
+      if (bytes > 0) bulk_copy(r.data(), from, bytes, r.full());
       r.advance();
     }
   }
@@ -49,12 +52,12 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, ring r, i
 
 /* x, all of a half or this block's share of it for both blocks of a cluster. */
 template <int N, int CLUSTER>
-__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, ring r, int cluster, int rank,
-                                          int half)
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, tile_ring r, int cluster,
+                                          int rank, int half)
 {
   work w;
   int row_tile, token_tile;
-  r.phase = 1;
+  r.start_producing();
   wait_for_previous_kernel();
   let_next_kernel_start();
   for (work_list list(p, cluster); list.next(p, w);) {
@@ -62,29 +65,16 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
     int token = token_tile * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
-      barrier_wait(r.empty(), r.phase);
-      barrier_expect(r.full(), x_stage_bytes(N) / X_WARPS);
+      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), x_stage_bytes(N) / X_WARPS);
       uint32_t to = r.data() + half * N * 128 + rank * (N / CLUSTER) * 128;
       if constexpr (CLUSTER == 1)
-        copy_tensor(to, map, k, token, r.full());
+        tensor_copy(to, map, k, token, r.full());
       else
-        copy_tensor_to_both(to, map, k, token, r.full());
+        tensor_copy_to_both(to, map, k, token, r.full());
       r.advance();
     }
   }
-}
-
-template <int COUNT> __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&v)[COUNT])
-{
-  if constexpr (COUNT == 1)
-    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(address), "r"(v[0]) : "memory");
-  else if constexpr (COUNT == 2)
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(v[0]), "r"(v[1])
-                 : "memory");
-  else
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v[0]),
-                 "r"(v[1]), "r"(v[2]), "r"(v[3])
-                 : "memory");
 }
 
 /* Tokens of a warp's results that are turned through shared memory at a time. */
@@ -111,7 +101,7 @@ __host__ __device__ constexpr int staging_bytes(int column_tiles, int tokens)
  *   own      the blocks of 8 tokens that are complete                                                                 */
 template <yk_dtype DTYPE, int C, int N, bool GATE_UP>
 __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
-                                              token_blocks own, int lane, const float (&sum)[C][N / 2])
+                                              token_blocks own, int lane, const float (&sum)[C][N / 8][4])
 {
   constexpr int PIECES = GATE_UP ? C : 2 * C, PITCH = staging_pitch(C), STAGED = staged_tokens(N);
   constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
@@ -138,22 +128,22 @@ __device__ __forceinline__ void write_results(const wgmma_params &p, uint32_t st
       uint32_t matrices[PIECES];
 #pragma unroll
       for (int c = 0; c < C; c++) {
-        const float *s = &sum[c][(first / 8 + i) * 4];
+        const float(&s)[4] = sum[c][first / 8 + i];
         float low0 = s[0] + bias[c][0], low1 = s[1] + bias[c][0], up0 = s[2] + bias[c][1], up1 = s[3] + bias[c][1];
         if constexpr (GATE_UP) {
-          matrices[c] = round_pair<DTYPE>(silu(low0) * up0, silu(low1) * up1);
+          matrices[c] = round_pair<element<DTYPE>>(silu(low0) * up0, silu(low1) * up1);
         } else {
-          matrices[c * 2] = round_pair<DTYPE>(low0, low1);
-          matrices[c * 2 + 1] = round_pair<DTYPE>(up0, up1);
+          matrices[c * 2] = round_pair<element<DTYPE>>(low0, low1);
+          matrices[c * 2 + 1] = round_pair<element<DTYPE>>(up0, up1);
         }
       }
-      store_transposed<PIECES>(put + i * 8 * PITCH, matrices);
+      stmatrix_trans<PIECES>(put + i * 8 * PITCH, matrices);
     }
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < STAGED; i += ROWS) {
       int at = first + i + token;
-      if (at >= own.first * 8 && at < last) yk_cuda::store_global16(to + i * width, load_shared16(take + i * PITCH));
+      if (at >= own.first * 8 && at < last) store_global16(to + i * width, load_shared16(take + i * PITCH));
     }
     __syncwarp();
   }
@@ -174,11 +164,11 @@ __device__ __forceinline__ void consume(const wgmma_params &p, const block_memor
 {
   int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, group = threadIdx.x / 128;
   uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(C, N);
-  ring x = memory.x(p), weights = memory.weights(p);
+  tile_ring x = memory.x(p), weights = memory.weights(p);
   int range = work_list::split_range(p, cluster), place = rank * G + group; /* of this warpgroup in a range */
   work w;
   for (work_list list(p, cluster); list.next(p, w);) {
-    float sum[C][N / 2];
+    float sum[C][N / 8][4];
     int row_tile, token_tile;
     place_of_tile(p, w.tile, row_tile, token_tile);
     participant me = participant_of(p, range, w, N / 8);
@@ -202,34 +192,27 @@ template <yk_dtype DTYPE, int GROUPS, int G, int C, int N, place PLACE, int CLUS
 __global__ void __maxnreg__(start_registers(G, PLACE))
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
 {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
-  __shared__ uint64_t barriers[4 * MAX_STAGES];
-  block_memory<GROUPS, G * C, N> memory = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)),
-                                           static_cast<uint32_t>(__cvta_generic_to_shared(barriers))};
+  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS];
+  block_memory<GROUPS, G * C, N> memory = {shared_address(shared), shared_address(barriers)};
   int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
   if (threadIdx.x == G * 128) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-    for (ring r = memory.x(p); r.phase == 0; r.advance()) {
-      barrier_init(r.full(), X_WARPS);
-      barrier_init(r.empty(), G * 4 * CLUSTER);
-    }
-    for (ring r = memory.weights(p); r.phase == 0; r.advance()) {
-      barrier_init(r.full(), 1);
-      barrier_init(r.empty(), G * 4);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    prefetch_tensor_map(&map);
+    memory.x(p).init(X_WARPS, G * 4 * CLUSTER);
+    memory.weights(p).init(1, G * 4);
+    fence_mbarrier_init();
   }
   if constexpr (CLUSTER == 1)
     __syncthreads();
   else
-    sync_cluster();
+    cluster_sync();
   if (threadIdx.x >= (G + 1) * 128) {
     hold_registers();
     return;
   }
   if (threadIdx.x >= G * 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers(PLACE)));
+    lower_registers<producer_registers(PLACE)>();
     int warp = threadIdx.x / 32 - G * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
@@ -239,11 +222,11 @@ __global__ void __maxnreg__(start_registers(G, PLACE))
     }
     __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers(G, PLACE)));
+    raise_registers<consumer_registers(G, PLACE)>();
     consume<DTYPE, GROUPS, G, C, N, CLUSTER>(p, memory, cluster, rank);
     if constexpr (PLACE == place::SHARED) release_holders();
   }
-  if constexpr (CLUSTER > 1) sync_cluster(); /* the other block may still write here or arrive at our barriers */
+  if constexpr (CLUSTER > 1) cluster_sync(); /* the other block may still write here or arrive at our barriers */
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include "kernels/cuda/divider.cuh"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/w4a16_internal.cuh"
 
 namespace w4a16 {
@@ -117,36 +118,17 @@ __host__ __device__ __forceinline__ void place_of_tile(const wgmma_params &p, in
   token_tile = band * BAND_TOKEN_TILES + in_band - row_tile * width;
 }
 
-/* Stages in shared memory, each filled by copies and emptied by all warps that read it. */
-struct ring {
-  uint32_t memory, barriers; /* barriers: full ones, then empty ones */
-  int stages, stage_bytes;
-  int stage = 0, phase = 0;
+using tile_ring = yk_cuda::stage_ring<MAX_STAGES>;
 
-  __device__ __forceinline__ ring(uint32_t memory, uint32_t barriers, int stages, int stage_bytes)
-      : memory(memory), barriers(barriers), stages(stages), stage_bytes(stage_bytes)
-  {
+/* One arrival of the warp at its own block's barrier, or at that of each block of its cluster. */
+template <int CLUSTER> __device__ __forceinline__ void barrier_release(uint32_t barrier, int lane)
+{
+  if constexpr (CLUSTER == 1) {
+    if (lane == 0) mbarrier_arrive(barrier);
+  } else if (lane < CLUSTER) {
+    mbarrier_arrive_remote(barrier, lane);
   }
-  __device__ __forceinline__ uint32_t data() const
-  {
-    return memory + stage * stage_bytes;
-  }
-  __device__ __forceinline__ uint32_t full() const
-  {
-    return barriers + stage * 8;
-  }
-  __device__ __forceinline__ uint32_t empty() const
-  {
-    return barriers + (MAX_STAGES + stage) * 8;
-  }
-  __device__ __forceinline__ void advance()
-  {
-    if (++stage == stages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
+}
 
 /* Bytes of 128 inputs of N tokens, and of 64 R columns. */
 __host__ __device__ constexpr int x_stage_bytes(int tokens)
@@ -165,13 +147,13 @@ template <int GROUPS, int R, int N> struct block_memory {
   static constexpr int X_BYTES = x_stage_bytes(N), WEIGHT_BYTES = weight_stage_bytes(GROUPS, R *TILE_UNITS);
   uint32_t memory, barriers;
 
-  __device__ __forceinline__ ring x(const wgmma_params &p) const
+  __device__ __forceinline__ tile_ring x(const wgmma_params &p) const
   {
-    return ring(memory, barriers, p.x_stages, X_BYTES);
+    return tile_ring(memory, barriers, p.x_stages, X_BYTES);
   }
-  __device__ __forceinline__ ring weights(const wgmma_params &p) const
+  __device__ __forceinline__ tile_ring weights(const wgmma_params &p) const
   {
-    return ring(memory + p.x_stages * X_BYTES, barriers + 2 * MAX_STAGES * 8, p.weight_stages, WEIGHT_BYTES);
+    return tile_ring(memory + p.x_stages * X_BYTES, barriers + tile_ring::BARRIERS * 8, p.weight_stages, WEIGHT_BYTES);
   }
   __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
   {

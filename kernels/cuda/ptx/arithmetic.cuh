@@ -1,0 +1,59 @@
+/* arithmetic.cuh - single instructions of arithmetic that the compiler does not choose by itself. */
+#ifndef YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
+#define YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace yk_ptx {
+
+__device__ __forceinline__ float exp2_approx(float x)
+{
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/* (word & mask) | bits. */
+__device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
+{
+  uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
+  return out;
+}
+
+/* Products of two pairs. Volatile, so that they do not sink below a wgmma_fence that follows: its operands must be
+ * complete. */
+__device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
+{
+  uint32_t out;
+  asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+
+__device__ __forceinline__ uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+  uint32_t out;
+  asm volatile("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+  return out;
+}
+
+/* Two floats rounded to T, the first in the low half. */
+template <typename T> __device__ __forceinline__ uint32_t round_pair(float low, float high);
+
+template <> __device__ __forceinline__ uint32_t round_pair<__half>(float low, float high)
+{
+  __half2 v = __floats2half2_rn(low, high);
+  return *reinterpret_cast<uint32_t *>(&v);
+}
+
+template <> __device__ __forceinline__ uint32_t round_pair<__nv_bfloat16>(float low, float high)
+{
+  __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<uint32_t *>(&v);
+}
+
+} // namespace yk_ptx
+
+#endif

@@ -1,0 +1,78 @@
+/* mma.cuh - matrix instructions of one warp (8.0), and how their operands go between registers and shared memory.
+ *
+ * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4, two values of 16 bits a register:
+ *   A [16, 16]   a0 row g, k 2t and 2t+1; a1 row g+8; a2 and a3 the same rows, k + 8
+ *   B [16, 8]    b0 k 2t and 2t+1, column g; b1 k + 8
+ *   C [16, 8]    c0, c1 row g, columns 2t and 2t+1; c2, c3 row g+8; float32 */
+#ifndef YK_KERNELS_CUDA_PTX_MMA_CUH
+#define YK_KERNELS_CUDA_PTX_MMA_CUH
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace yk_ptx {
+
+/* c += A B. */
+template <typename T>
+__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                             uint32_t b0, uint32_t b1);
+#define YK_MMA_M16N8K16(type, name)                                                                                    \
+  template <>                                                                                                          \
+  __device__ __forceinline__ void mma_m16n8k16<type>(float(&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, \
+                                                     uint32_t b0, uint32_t b1)                                         \
+  {                                                                                                                    \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "          \
+        "{%0,%1,%2,%3};"                                                                                               \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                                                       \
+  }
+YK_MMA_M16N8K16(__half, "f16")
+YK_MMA_M16N8K16(__nv_bfloat16, "bf16")
+#undef YK_MMA_M16N8K16
+
+/* Four 8 x 8 matrices of 16-bit values from shared memory; lane i gives the address of row i % 8 of matrix i / 8.
+ * Lane 4r + c gets columns 2c and 2c+1 of row r of each. */
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
+{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+/* The same of the transposed matrices. */
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
+{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+/* N = 1, 2 or 4 matrices to shared memory, transposed; lanes and addresses as in ldmatrix_x4 (9.0). */
+template <int N> __device__ __forceinline__ void stmatrix_trans(uint32_t address, const uint32_t (&v)[N])
+{
+  static_assert(N == 1 || N == 2 || N == 4, "matrices");
+  if constexpr (N == 1)
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(address), "r"(v[0]) : "memory");
+  else if constexpr (N == 2)
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(v[0]), "r"(v[1])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
+/* An 8 x 8 matrix of 16-bit values, lane 4r + c holding columns 2c and 2c+1 of row r, transposed. */
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t v)
+{
+  uint32_t r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
+  return r;
+}
+
+} // namespace yk_ptx
+
+#endif

@@ -1,0 +1,126 @@
+/* wgmma.cuh - matrix instructions of a warpgroup (9.0 alone): d [64, N] (+)= A [64, 16] B [16, N], float32 sums.
+ *
+ * The four warps of a warpgroup issue it together; it is asynchronous until wgmma_wait. Warp w has rows 16w .. 16w+15
+ * of d as the m16n8 tiles of mma.cuh, columns outwards: d[i] are columns 8i .. 8i+7. A comes from registers (a0..a3
+ * as in mma.cuh) or, as B does always, from shared memory, by descriptor. Between writing registers that it reads and
+ * issuing it stands a wgmma_fence; what it reads may be overwritten once wgmma_wait has seen it complete. */
+#ifndef YK_KERNELS_CUDA_PTX_WGMMA_CUH
+#define YK_KERNELS_CUDA_PTX_WGMMA_CUH
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace yk_ptx {
+
+/* Descriptor of a tile in rows of 128 bytes with the 128-byte swizzle, aligned to 1024 bytes. K-major (a row holds 64
+ * values along K): group_bytes between groups of 8 rows, block_bytes is not read. Else (a row holds 64 columns of one
+ * k): group_bytes between groups of 8 k, block_bytes between blocks of 64 columns. */
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, uint32_t group_bytes, uint32_t block_bytes)
+{
+  return static_cast<uint64_t>(address >> 4 & 0x3fff) | static_cast<uint64_t>(block_bytes >> 4) << 16 |
+         static_cast<uint64_t>(group_bytes >> 4) << 32 | static_cast<uint64_t>(1) << 62;
+}
+
+/* What to add to a descriptor for a tile that lies so many bytes further. */
+__host__ __device__ constexpr uint64_t descriptor_step(uint32_t n_bytes)
+{
+  return n_bytes >> 4;
+}
+
+__device__ __forceinline__ void wgmma_fence()
+{
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+/* The instructions since the last commit are a batch. */
+__device__ __forceinline__ void wgmma_commit()
+{
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until all but the N newest batches are complete. */
+template <int N> __device__ __forceinline__ void wgmma_wait()
+{
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* Keeps the compiler from moving accesses to d across this point, such as above a wait: it takes wgmma's results for
+ * complete. */
+template <int N> __device__ __forceinline__ void pin(float (&d)[N][4])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) asm volatile("" : "+f"(d[i][e])::"memory");
+  }
+}
+
+/* d = (accumulate ? d : 0) + A B, for the N in use.
+ *   T        __half or __nv_bfloat16
+ *   run_rs   A from registers; B K-major, or with TRANSPOSE_B in rows along N
+ *   run_ss   A and B K-major in shared memory */
+template <typename T, int N> struct wgmma;
+
+/* PTX takes registers as a literal list: ten operand numbers, or eight floats of d, a piece. */
+#define YK_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
+#define YK_D4(i)  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define YK_D8(i)  YK_D4(i), YK_D4((i) + 1)
+#define YK_D16(i) YK_D8(i), YK_D8((i) + 2)
+#define YK_D32(i) YK_D16(i), YK_D16((i) + 4)
+#define YK_D64(i) YK_D32(i), YK_D32((i) + 8)
+
+/* NUMBERS: of the N / 2 operands D; the next ones are A0 to A3, B, P and TB. */
+#define YK_WGMMA_TYPE(TYPE, NAME, N, D, NUMBERS, A, B, P, TB, SS_A, SS_B, SS_P)                                        \
+  template <> struct wgmma<TYPE, N> {                                                                                  \
+    template <bool TRANSPOSE_B = false>                                                                                \
+    static __device__ __forceinline__ void run_rs(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b,            \
+                                                  bool accumulate)                                                     \
+    {                                                                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME  \
+                   "." NAME " {" NUMBERS "}, {" A "}, " B ", p, 1, 1, " TB ";\n}"                                      \
+                   : D                                                                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),            \
+                     "n"(static_cast<int>(TRANSPOSE_B)));                                                              \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void run_ss(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)       \
+    {                                                                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " SS_P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N               \
+                   "k16.f32." NAME "." NAME " {" NUMBERS "}, " SS_A ", " SS_B ", p, 1, 1, 0, 0;\n}"                    \
+                   : D                                                                                                 \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                               \
+    }                                                                                                                  \
+  };
+#define YK_LIST(...) __VA_ARGS__
+#define YK_WGMMA(N, D, NUMBERS, A0, A1, A2, A3, B, P, TB)                                                              \
+  YK_WGMMA_TYPE(__half, "f16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)                  \
+  YK_WGMMA_TYPE(__nv_bfloat16, "bf16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)
+
+YK_WGMMA(16, YK_LIST(YK_D8(0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+YK_WGMMA(32, YK_LIST(YK_D16(0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+YK_WGMMA(64, YK_LIST(YK_D32(0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", "%37",
+         "%38")
+YK_WGMMA(80, YK_LIST(YK_D32(0), YK_D8(8)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39",
+         "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+YK_WGMMA(96, YK_LIST(YK_D32(0), YK_D16(8)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) "%40,%41,%42,%43,%44,%45,%46,%47",
+         "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+YK_WGMMA(128, YK_LIST(YK_D64(0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63", "%64",
+         "%65", "%66", "%67", "%68", "%69", "%70")
+YK_WGMMA(256, YK_LIST(YK_D64(0), YK_D64(16)),
+         YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7) YK_TEN(8) YK_TEN(9) YK_TEN(10)
+             YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
+         "%128", "%129", "%130", "%131", "%132", "%133", "%134")
+
+#undef YK_WGMMA
+#undef YK_WGMMA_TYPE
+#undef YK_LIST
+#undef YK_D64
+#undef YK_D32
+#undef YK_D16
+#undef YK_D8
+#undef YK_D4
+#undef YK_TEN
+
+} // namespace yk_ptx
+
+#endif
