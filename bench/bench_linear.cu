@@ -1,8 +1,8 @@
-/* bench_linear.cu - W4A16 (AWQ) products: checked against float64, then timed cold beside cuBLAS.
+/* bench_linear.cu - the W4A16 (AWQ) GEMM: checked against float64, then timed with cold weights beside cuBLAS.
  *
- * Time is that of a graph of products, one after the other, over so many copies of the weights that none is in the L2
- * cache when its turn comes, divided by their number; median over replays. The floor of a product is the larger of its
- * bytes over the memory's rate and its operations over the matrix units' rate (--bandwidth, --peak).                  */
+ * Time is that of a graph of GEMMs, one after the other, over so many copies of the weights that none is in the L2
+ * cache when it is read again, divided by their number; median over replays. The floor of a GEMM is the larger of its
+ * bytes over the memory's rate and its operations over the tensor cores' rate (--bandwidth, --peak). */
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -19,6 +19,7 @@
 
 #include "bench/kernel_bench.cuh"
 #include "bench/linear_check.cuh"
+#include "bench/linear_plans.cuh"
 
 using namespace linear;
 
@@ -36,7 +37,9 @@ struct options {
   int dtype = 0, path = 0;         /* of DTYPES and PATHS */
   int32_t group = 128, repeats = 11, cold_mib = 200;
   double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the floor */
-  bool check_only = false, no_cublas = false, no_fuse = false;
+  bool check_only = false, no_cublas = false, no_fuse = false, plans = false;
+  const char *fit = ""; /* file of times */
+  int32_t fit_steps = 20000;
   uint64_t seed = 0;
 };
 
@@ -96,7 +99,7 @@ __global__ void copy_bytes(const uint4 *from, uint4 *to, size_t n)
     to[i] = from[i];
 }
 
-/* ---- timing --------------------------------------------------------------------------------------------------------- */
+/* ---- timing ------------------------------------------------------------------------------------------------------ */
 
 struct timing {
   double median_us = 0, low_us = 0, high_us = 0;
@@ -105,7 +108,7 @@ struct timing {
 constexpr double WARM_UP_MS = 60; /* of replays before the first that counts: clocks rise with load */
 
 /* Time of one node of a graph that launch(i) fills with n nodes. */
-template <typename Launch> timing time_graph(cudaStream_t stream, int n, int repeats, Launch launch)
+template <typename Launch> timing time_graph(cudaStream_t stream, int n, int repeats, double warm_up_ms, Launch launch)
 {
   cudaGraph_t graph;
   cudaGraphExec_t exec;
@@ -124,7 +127,7 @@ template <typename Launch> timing time_graph(cudaStream_t stream, int n, int rep
     check(cudaEventSynchronize(to), "graph");
     float ms;
     check(cudaEventElapsedTime(&ms, from, to), "event");
-    if (warm_ms < WARM_UP_MS)
+    if (warm_ms < warm_up_ms)
       warm_ms += ms;
     else
       us.push_back(ms * 1e3 / n);
@@ -143,7 +146,8 @@ struct machine {
   double read_tbs, copy_tbs, peak_tflops;
 };
 
-void gemm(cublasHandle_t blas, yk_dtype dtype, const void *w, const void *x, void *y, int64_t m, int64_t n, int64_t k)
+void cublas_gemm(cublasHandle_t blas, yk_dtype dtype, const void *w, const void *x, void *y, int64_t m, int64_t n,
+                 int64_t k)
 {
   float one = 1, zero = 0;
   cudaDataType_t type = dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -164,18 +168,19 @@ machine measure_machine(cublasHandle_t blas, cudaStream_t stream)
   device_array<uint8_t> a(bytes), b(bytes);
   fill_words<<<1024, 256>>>(reinterpret_cast<uint32_t *>(a.data), bytes / 4, 77);
   check(cudaDeviceSynchronize(), "fill");
-  timing read = time_graph(stream, 2, 7, [&](int) {
+  timing read = time_graph(stream, 2, 7, WARM_UP_MS, [&](int) {
     read_bytes<<<132 * 16, 512, 0, stream>>>(reinterpret_cast<uint4 *>(a.data), bytes / 16,
                                              reinterpret_cast<uint32_t *>(b.data));
   });
-  timing copy = time_graph(stream, 2, 7, [&](int) {
+  timing copy = time_graph(stream, 2, 7, WARM_UP_MS, [&](int) {
     copy_bytes<<<132 * 16, 512, 0, stream>>>(reinterpret_cast<uint4 *>(a.data), reinterpret_cast<uint4 *>(b.data),
                                              bytes / 16);
   });
   const int64_t side = 8192;
   fill_halves<<<1024, 256>>>(reinterpret_cast<uint16_t *>(a.data), side * side * 2, YK_F16, -1, 1, 78);
-  timing peak = time_graph(
-      stream, 5, 7, [&](int) { gemm(blas, YK_F16, a.data, a.data + side * side * 2, b.data, side, side, side); });
+  timing peak = time_graph(stream, 5, 7, WARM_UP_MS, [&](int) {
+    cublas_gemm(blas, YK_F16, a.data, a.data + side * side * 2, b.data, side, side, side);
+  });
   m.read_tbs = bytes / read.median_us * 1e-6;
   m.copy_tbs = 2.0 * bytes / copy.median_us * 1e-6;
   m.peak_tflops = 2.0 * side * side * side / peak.median_us * 1e-6;
@@ -185,11 +190,12 @@ machine measure_machine(cublasHandle_t blas, cudaStream_t stream)
 struct row {
   shape s;
   int64_t m;
+  std::string plan; /* of the W4A16 GEMM; empty on the mma.sync path */
   double error, floor_us, bytes, flops, marlin;
   timing ours, cublas;
 };
 
-/* Largest time that the bars allow: near the floor, and no slower than the 16-bit product and Marlin. */
+/* Largest time that the bars allow: near the floor, and no slower than the 16-bit GEMM and Marlin. */
 double bar_us(const row &r)
 {
   double bar = std::max(r.floor_us / 0.75, r.floor_us + 2.5);
@@ -201,10 +207,11 @@ double bar_us(const row &r)
 void print_row(const row &r)
 {
   double us = r.ours.median_us;
-  std::printf("%-10s %5lldx%-5lld %5lld  %8.2f [%8.2f %8.2f] %8.2f %8.2f %8.1f  %5.2f  %6.2f %6.0f  %8.2f %s  %.1e\n",
-              r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us,
-              r.floor_us, r.cublas.median_us, r.marlin, r.floor_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6,
-              bar_us(r), us <= bar_us(r) ? "ok  " : "MISS", r.error);
+  std::printf(
+      "%-10s %5lldx%-5lld %5lld  %8.2f [%8.2f %8.2f] %8.2f %8.2f %8.1f  %5.2f  %6.2f %6.0f  %8.2f %s  %.1e  %s\n",
+      r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us, r.floor_us,
+      r.cublas.median_us, r.marlin, r.floor_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6, bar_us(r),
+      us <= bar_us(r) ? "ok  " : "MISS", r.error, r.plan.c_str());
   std::fflush(stdout);
 }
 
@@ -223,16 +230,17 @@ void write_json(FILE *f, const options &o, const machine &m, const std::vector<r
         f,
         "  {\"shape\": \"%s\", \"k\": %lld, \"n\": %lld, \"gate_up\": %s, \"m\": %lld, \"us\": %.3f, \"us_min\": "
         "%.3f, \"us_max\": %.3f, \"floor_us\": %.3f, \"cublas_us\": %.3f, \"marlin_quoted_us\": %.1f, "
-        "\"efficiency\": %.3f, \"bytes\": %.0f, \"tflops\": %.1f, \"bar_us\": %.3f, \"met\": %s, \"error\": %.3e}%s\n",
+        "\"efficiency\": %.3f, \"bytes\": %.0f, \"tflops\": %.1f, \"bar_us\": %.3f, \"met\": %s, \"error\": %.3e, "
+        "\"plan\": \"%s\"}%s\n",
         r.s.name, (long long)r.s.k, (long long)r.s.n, r.s.gate_up ? "true" : "false", (long long)r.m, r.ours.median_us,
         r.ours.low_us, r.ours.high_us, r.floor_us, r.cublas.median_us, r.marlin, r.floor_us / r.ours.median_us, r.bytes,
         r.flops / r.ours.median_us * 1e-6, bar_us(r), r.ours.median_us <= bar_us(r) ? "true" : "false", r.error,
-        i + 1 < rows.size() ? "," : "");
+        r.plan.c_str(), i + 1 < rows.size() ? "," : "");
   }
   std::fprintf(f, " ]}\n");
 }
 
-/* Copies of a product's weights, so many that each is out of the L2 cache when its turn comes. */
+/* Copies of a GEMM's weights, so many that each is out of the L2 cache when it is read again. */
 struct cold_copies {
   size_t pitch;
   int count;
@@ -252,14 +260,14 @@ struct cold_copies {
   }
 };
 
-/* Nodes of a graph: all copies' turns, and enough to hide its start. */
+/* Nodes of a graph: each copy at least once, and enough to hide the graph's start. */
 int n_nodes(const row &r, const cold_copies &copies)
 {
   return std::max(copies.count, r.floor_us < 50 ? 64 : 8);
 }
 
 /* Compare with float64; a wrong result ends the program. */
-double checked_error(const yk_w4a16_gpu &gpu, const options &o, product &p, const shape &s, int64_t m)
+double checked_error(const yk_w4a16_gpu &gpu, const options &o, gemm_case &p, const shape &s, int64_t m)
 {
   errors e = compare(gpu, p, m, false, false);
   if (!e.bad && e.normalised < tolerance(DTYPES[o.dtype], p.desc.gate_up, m * p.width())) return e.normalised;
@@ -267,11 +275,20 @@ double checked_error(const yk_w4a16_gpu &gpu, const options &o, product &p, cons
   std::exit(1);
 }
 
+/* One call without bias; weights: a copy of the packed ones. */
+void forward(const yk_w4a16_gpu &gpu, const gemm_case &p, const yk_w4a16_plans &plans, const uint8_t *weights,
+             int64_t m, bool second_half, cudaStream_t stream)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_w4a16_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
+  check(yk_w4a16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
+}
+
 row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
                 int64_t m, uint64_t seed)
 {
   yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
-  product p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, m, seed);
+  gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, m, seed);
   row r = {.s = s, .m = m, .error = checked_error(gpu, o, p, s, m)};
   const double weights = double(s.k) * s.n / 2 + std::ceil(double(s.k) / double(o.group)) * s.n * 2.5;
   r.bytes = weights + 2.0 * m * s.k + 2.0 * m * p.width();
@@ -280,20 +297,80 @@ row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, 
   r.marlin = DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
   cold_copies packed(o, p.packed.count);
   packed.fill(p.packed.data, p.packed.count);
-  yk_err err = YK_ERR_INIT;
-  r.ours = time_graph(stream, n_nodes(r, packed), o.repeats, [&](int i) {
-    yk_w4a16_call call = {packed[i], nullptr, p.x.data, p.y.data, m, p.workspace.data, i % 2 == 1};
-    check(yk_w4a16_forward(&gpu, &d, &call, stream, &err), err);
-  });
+  yk_w4a16_plans plans;
+  yk_w4a16_plans_choose(&gpu, &d, &plans);
+  if (gpu.path == YK_W4A16_WGMMA) r.plan = yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]);
+  r.ours = time_graph(stream, n_nodes(r, packed), o.repeats, WARM_UP_MS,
+                      [&](int i) { forward(gpu, p, plans, packed[i], m, i % 2 == 1, stream); });
   if (o.no_cublas) return r;
   cold_copies plain(o, size_t(s.k) * s.n * 2);
   device_array<uint16_t> expanded(s.k * s.n);
   expand<<<4096, 256>>>(p.tensors(), expanded.data, s.k, s.n, DTYPES[o.dtype]);
   plain.fill(expanded.data, size_t(s.k) * s.n * 2);
-  r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats,
-                        [&](int i) { gemm(blas, DTYPES[o.dtype], plain[i], p.x.data, p.y.data, m, s.n, s.k); });
+  r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats, WARM_UP_MS,
+                        [&](int i) { cublas_gemm(blas, DTYPES[o.dtype], plain[i], p.x.data, p.y.data, m, s.n, s.k); });
   return r;
 }
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+/* Every plan of a point. A short look at those whose estimate is not hopeless, then a longer one at the fastest. */
+plan_point time_plans(const yk_w4a16_gpu &gpu, cudaStream_t stream, const std::string &name, const gemm_case &p,
+                      const cold_copies &packed, int64_t m)
+{
+  constexpr double WORST_ESTIMATE = 1.6, WORST_LOOK = 1.15;
+  constexpr double COLD_MS = 15, LOOK_MS = 1.5, TIME_MS = 3; /* of replays that do not count */
+  constexpr int LOOKS = 3, TIMES = 7, LARGE_TOKENS = 256;
+  plan_point point = {name, p.desc, m, {}};
+  const int nodes = std::max(packed.count, m <= LARGE_TOKENS ? 48 : 4);
+  auto time = [&](yk_w4a16_plan plan, double warm_up_ms, int repeats) {
+    yk_w4a16_plans plans;
+    std::fill(std::begin(plans.of_bucket), std::end(plans.of_bucket), plan);
+    return time_graph(stream, nodes, repeats, warm_up_ms,
+                      [&](int i) { forward(gpu, p, plans, packed[i], m, i % 2 == 1, stream); })
+        .median_us;
+  };
+  auto estimate = [&](yk_w4a16_plan plan) { return yk_gemm::plan_us(yk_gemm::GEMM_COSTS, gpu, p.desc, m, plan); };
+  const yk_w4a16_plan chosen = yk_gemm::best_plan(yk_gemm::GEMM_COSTS, gpu, p.desc, m);
+  time(chosen, COLD_MS, 1);
+  for (yk_w4a16_plan plan : yk_gemm::plans_of(gpu, p.desc, m)) {
+    const bool hopeless = estimate(plan) > WORST_ESTIMATE * estimate(chosen);
+    point.plans.push_back({plan, hopeless ? 0.0 : time(plan, LOOK_MS, LOOKS)});
+  }
+  const double fastest = point.best_us();
+  for (timed_plan &t : point.plans)
+    if (t.us > 0 && t.us < WORST_LOOK * fastest) t.us = time(t.plan, TIME_MS, TIMES);
+  return point;
+}
+
+void bench_plans(const options &o, const yk_w4a16_gpu &gpu, cudaStream_t stream)
+{
+  std::vector<plan_point> points;
+  print_plans_header(gpu, o.report.commit);
+  for (const shape &s : SHAPES) {
+    if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
+    const yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
+    gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()), o.seed);
+    cold_copies packed(o, p.packed.count);
+    packed.fill(p.packed.data, p.packed.count);
+    for (int64_t m : o.ms) {
+      points.push_back(time_plans(gpu, stream, s.name, p, packed, m));
+      print_point(points.back());
+    }
+  }
+  print_worth(points);
+}
+
+int fit(const options &o)
+{
+  yk_w4a16_gpu gpu;
+  const std::vector<plan_point> points = read_points(o.fit, &gpu);
+  print_worth(points);
+  fit_costs(points, gpu, o.fit_steps, o.seed);
+  return 0;
+}
+
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 yk_status parse_tokens(void *user, const char *text, yk_err *err)
 {
@@ -329,7 +406,25 @@ options parse(int argc, char **argv)
       {.name = "check-only",
        .kind = YK_OPTION_FLAG,
        .value = &o.check_only,
-       .help = "check odd shapes, groups, parts and both paths, in both turns; no timing"},
+       .help = "check odd shapes, groups, parts and both paths, in both halves of a multiprocessor; no timing"},
+      {.name = "plans",
+       .kind = YK_OPTION_FLAG,
+       .value = &o.plans,
+       .help =
+           "time every plan (kernel, tile M x N, cluster, sliced-K, split-K or stream-K) of every shape and number of "
+           "tokens, and print what each tile is worth"},
+      {.name = "fit",
+       .kind = YK_OPTION_STRING,
+       .value = &o.fit,
+       .metavar = "FILE",
+       .help = "fit the constants that choose plans to the times that --plans printed; needs no GPU"},
+      {.name = "fit-steps",
+       .kind = YK_OPTION_INT,
+       .value = &o.fit_steps,
+       .metavar = "N",
+       .help = "of the fit's random search",
+       .min = 0,
+       .max = 100000000},
       {.name = "shapes",
        .kind = YK_OPTION_CALL,
        .value = &o.shapes,
@@ -381,7 +476,7 @@ options parse(int argc, char **argv)
        .help = "of weight copies to rotate over",
        .min = 1,
        .max = 1 << 20},
-      {.name = "no-cublas", .kind = YK_OPTION_FLAG, .value = &o.no_cublas, .help = "leave out the 16-bit product"},
+      {.name = "no-cublas", .kind = YK_OPTION_FLAG, .value = &o.no_cublas, .help = "leave out the 16-bit GEMM"},
       {.name = "no-fuse", .kind = YK_OPTION_FLAG, .value = &o.no_fuse, .help = "gate_up without SiLU*up"},
       {.name = "seed",
        .kind = YK_OPTION_U64,
@@ -390,13 +485,15 @@ options parse(int argc, char **argv)
        .help = "of the data",
        .fallback = "the clock"}};
   add_options(options, o.report);
-  bench::parse_options("bench_linear",
-                       "W4A16 (AWQ) products, checked against float64 and timed with cold weights. Columns: median "
-                       "time [lowest, highest], "
-                       "floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (floor / time), TB/s, "
-                       "TFLOP/s, the bar and whether "
-                       "it is met, normalised error against float64.",
-                       "  bench_linear --shapes qkv,o/2 --m 1,16 --json linear.json\n", options, argc, argv);
+  bench::parse_options(
+      "bench_linear",
+      "The W4A16 (AWQ) GEMM, checked against float64 and timed with cold weights. Columns: median "
+      "time [lowest, highest], "
+      "floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (floor / time), TB/s, "
+      "TFLOP/s, the bar and whether "
+      "it is met, normalised error against float64, and the plan: kernel, tile M and N, cluster, and how "
+      "K is split.",
+      "  bench_linear --shapes qkv,o/2 --m 1,16 --json linear.json\n", options, argc, argv);
   return o;
 }
 
@@ -405,6 +502,7 @@ options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
+  if (*o.fit) return fit(o);
   if (o.check_only) return run_checks(PATHS[o.path], o.ms, o.seed);
   FILE *json = bench::open_figures(o.report);
   yk_w4a16_gpu gpu;
@@ -414,6 +512,10 @@ int main(int argc, char **argv)
   cudaStream_t stream;
   check(cublasCreate(&blas), "cuBLAS");
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  if (o.plans) {
+    bench_plans(o, gpu, stream);
+    return 0;
+  }
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
@@ -421,7 +523,7 @@ int main(int argc, char **argv)
               yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s, o.peak_tflop_s,
               (unsigned long long)o.seed);
   std::printf("shape           k x n         m      time [  lowest  highest]    floor   cuBLAS   Marlin    eff    TB/s "
-              "TFLOP/s     bar       error\n");
+              "TFLOP/s     bar       error    plan\n");
   std::vector<row> rows;
   uint64_t seed = o.seed;
   for (int64_t tokens : o.ms) {

@@ -1,4 +1,5 @@
-/* kernel_bench.cuh - what the benchmarks of kernels share beside their timing: the command line, and the file of figures. */
+/* kernel_bench.cuh - what the benchmarks of kernels share beside their timing: the command line, and the file of
+ * figures. */
 #ifndef YK_BENCH_KERNEL_BENCH_CUH
 #define YK_BENCH_KERNEL_BENCH_CUH
 

@@ -1,8 +1,8 @@
-/* linear_check.cuh - odd shapes, groups and parts of W4A16 products against float64, each twice, for bench_linear. */
+/* linear_check.cuh - odd shapes, groups and parts of W4A16 GEMMs against float64, each twice, for bench_linear. */
 #ifndef YK_BENCH_LINEAR_CHECK_CUH
 #define YK_BENCH_LINEAR_CHECK_CUH
 
-#include "bench/linear_product.cuh"
+#include "bench/linear_gemm.cuh"
 
 namespace linear {
 
@@ -34,13 +34,13 @@ inline std::vector<part> parts_of(const check_case &c)
   return {{0, half, shift + c.n - half}, {half, c.n - half, shift}};
 }
 
-/* As if a GPU had so few multiprocessors, each block of a product of few tokens takes its units in several sweeps, which on
- * a whole one only models of 70B do. */
+/* On a GPU with so few multiprocessors each thread block of the GEMM of few tokens has several output tiles, as it has
+ * otherwise only in models of 70B. */
 constexpr int FEW_MULTIPROCESSORS = 10;
 constexpr int64_t FEW_TOKENS = 32;
 
-/* Checks products of ms tokens and of some between, on one path or on both; prints failures and a summary. Returns whether
- * any failed. */
+/* Checks GEMMs of the given numbers of tokens and of some between, on one path or on both; prints failures and a
+ * summary. Returns whether any failed. */
 inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   int failures = 0, runs = 0;
@@ -60,7 +60,7 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
         std::vector<int64_t> ms = tokens;
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
-        product p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
+        gemm_case p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
         yk_w4a16_gpu few = gpu;
         few.n_multiprocessors = FEW_MULTIPROCESSORS;
         std::vector<std::pair<yk_w4a16_gpu, int64_t>> points;
@@ -90,7 +90,7 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
       }
     }
   }
-  std::printf("%d products checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", runs, failures,
+  std::printf("%d GEMMs checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", runs, failures,
               worst[0], worst[1]);
   return failures != 0;
 }

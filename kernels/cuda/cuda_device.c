@@ -253,7 +253,7 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->product_workspace.ptr,
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->gemm_workspace.ptr,
                            cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(&cuda->staging);

@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_layout.h"
-#include "kernels/cuda/w4a16.h"
+#include "kernels/cuda/gemm/w4a16.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,9 +64,9 @@ typedef struct yk_cuda_device {
   yk_cuda_attention attention;
   yk_cuda_sampler sampler;
   void *blas_workspace, *attention_workspace;
-  yk_cuda_buffer product_workspace; /* of the W4A16 products: zeroed once, left ready by each */
-  bool product_turn;                /* of the next */
-  yk_cuda_buffer scratch;           /* outputs of a product on their way to y */
+  yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, left ready by each call */
+  bool gemm_second_half;         /* of each multiprocessor, for the next call of the W4A16 GEMM */
+  yk_cuda_buffer scratch;        /* outputs of a product on their way to y */
   yk_cuda_watch watch;
   void *watch_context;
 } yk_cuda_device;

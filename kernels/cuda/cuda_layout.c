@@ -1,11 +1,11 @@
 #include "kernels/cuda/cuda_layout.h"
 
 #include "base/checked.h"
-#include "kernels/cuda/w4a16_sizes.h"
+#include "kernels/cuda/gemm/w4a16_sizes.h"
 
 size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
 {
-  return (size_t)(yk_w4a16_n_units(desc) * yk_w4a16_n_k_tiles(desc)) * (size_t)yk_w4a16_unit_bytes(desc);
+  return (size_t)(yk_w4a16_n_panels(desc) * yk_w4a16_n_k_tiles(desc)) * (size_t)yk_w4a16_panel_bytes(desc);
 }
 
 /* ---- Linear layers ----------------------------------------------------------------------------------------------- */

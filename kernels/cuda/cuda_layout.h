@@ -3,7 +3,7 @@
 #ifndef YK_KERNELS_CUDA_CUDA_LAYOUT_H
 #define YK_KERNELS_CUDA_CUDA_LAYOUT_H
 
-#include "kernels/cuda/w4a16.h"
+#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus
@@ -23,6 +23,7 @@ typedef struct yk_cuda_product {
   int64_t first_column; /* of its results within a row of y */
   bool has_bias;
   yk_w4a16_desc desc;    /* packed */
+  yk_w4a16_plans plans;  /* of desc, filled in when the layer is created: which kernel for how many rows */
   int64_t weights, bias; /* bytes from the start of the layer's memory; bias act [n] if packed, else f32 [n] */
   bool is_resident;      /* weights are elsewhere on the device, and stay there */
   const void *resident;

@@ -152,7 +152,7 @@ static yk_status reserve(yk_cuda_device *cuda, const yk_linear *linear, const pr
 {
   int64_t rows = yk_min_i64(linear->max_tokens, SCRATCH_ROWS);
   if (p->is_packed)
-    YK_TRY(yk_cuda_grow(cuda, &cuda->product_workspace,
+    YK_TRY(yk_cuda_grow(cuda, &cuda->gemm_workspace,
                         yk_w4a16_workspace_bytes(&cuda->w4a16, &p->desc, linear->max_tokens), err));
   return yk_cuda_grow(cuda, &cuda->scratch, (size_t)(rows * p->n) * (p->is_packed ? 2 : sizeof(float)), err);
 }
@@ -163,8 +163,10 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)n_bytes, &memory, err));
   linear->memory = memory;
   for (int i = 0; i < linear->n_products; i++) {
-    YK_TRY(reserve(cuda, linear, &linear->products[i], err));
-    YK_TRY(load_product(cuda, spec, linear, &linear->products[i], err));
+    product *p = &linear->products[i];
+    if (p->is_packed) yk_w4a16_plans_choose(&cuda->w4a16, &p->desc, &p->plans);
+    YK_TRY(reserve(cuda, linear, p, err));
+    YK_TRY(load_product(cuda, spec, linear, p, err));
   }
   /* Once packed weights are complete, a product may begin to read them while the kernel before it still runs. */
   return yk_cuda_drain(cuda, "loading of weights", err);
@@ -222,10 +224,10 @@ static yk_status multiply_packed(yk_cuda_device *cuda, const yk_linear *linear, 
                         .x = b->x,
                         .y = is_direct ? b->y : cuda->scratch.ptr,
                         .m = b->n_rows,
-                        .workspace = cuda->product_workspace.ptr,
-                        .turn = cuda->product_turn};
-  cuda->product_turn = !cuda->product_turn;
-  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &p->desc, &call, cuda->stream, err), err));
+                        .workspace = cuda->gemm_workspace.ptr,
+                        .second_half = cuda->gemm_second_half};
+  cuda->gemm_second_half = !cuda->gemm_second_half;
+  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &p->desc, &p->plans, &call, cuda->stream, err), err));
   if (is_direct) return YK_OK;
   int64_t n = p->desc.gate_up ? p->n / 2 : p->n;
   return yk_cuda_check(

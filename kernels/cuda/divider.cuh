@@ -1,5 +1,5 @@
-/* divider.cuh - division of integers by a number that the host knows: a division by a variable takes a GPU a hundred cycles,
- * which hurts where a kernel starts or ends. */
+/* divider.cuh - division of integers by a number that the host knows, as a multiplication by its reciprocal: a division
+ * by a variable takes a GPU a hundred cycles, which hurts where a kernel starts or ends. */
 #ifndef YK_KERNELS_CUDA_DIVIDER_CUH
 #define YK_KERNELS_CUDA_DIVIDER_CUH
 
@@ -8,8 +8,8 @@
 
 namespace yk_cuda {
 
-/* The upper half of a * b. Written out, it took the GPU's compiler one instruction more. */
-__host__ __device__ __forceinline__ uint32_t high_product(uint32_t a, uint32_t b)
+/* The upper half of a * b. */
+__host__ __device__ __forceinline__ uint32_t multiply_high(uint32_t a, uint32_t b)
 {
 #ifdef __CUDA_ARCH__
   return __umulhi(a, b);
@@ -31,7 +31,7 @@ struct divider {
    * rounded away. */
   __host__ __device__ __forceinline__ int quotient(int n) const
   {
-    uint32_t dividend = static_cast<uint32_t>(n), guess = high_product(dividend, reciprocal);
+    uint32_t dividend = static_cast<uint32_t>(n), guess = multiply_high(dividend, reciprocal);
     return static_cast<int>(dividend - guess * by >= by ? guess + 1 : guess);
   }
 };

@@ -1,5 +1,5 @@
-/* How kernels divide their work among blocks: everything is done once, and by those who say so. The arithmetic that the GPU does, run by
- * the host. */
+/* How kernels divide their work among thread blocks: everything is done once, and by those who say so. The arithmetic
+ * that the GPU does, run by the host. */
 #include <csetjmp>
 #include <cstdarg>
 #include <cstddef>
@@ -17,7 +17,8 @@ extern "C" { /* cmocka.h is C alone */
 
 #include "kernels/cuda/attention_shares.cuh"
 #include "kernels/cuda/divider.cuh"
-#include "kernels/cuda/w4a16_work.cuh"
+#include "kernels/cuda/gemm/w4a16_plan.h"
+#include "kernels/cuda/gemm/w4a16_wgmma_schedule.cuh"
 
 namespace {
 
@@ -28,7 +29,7 @@ int between(generator &random, int low, int high)
   return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
 }
 
-/* ---- Division by what the host knows -------------------------------------------------------------------------------- */
+/* ---- Division by what the host knows ----------------------------------------------------------------------------- */
 
 void quotients_are_exact(void **)
 {
@@ -43,7 +44,7 @@ void quotients_are_exact(void **)
   }
 }
 
-/* ---- Pages of decode attention ---------------------------------------------------------------------------------------- */
+/* ---- Pages of decode attention ----------------------------------------------------------------------------------- */
 
 /* Sequences of so many pages, each n_units items of as many. */
 struct step {
@@ -67,7 +68,8 @@ struct step {
   }
 };
 
-/* Every page is in one share, no share is much longer than the mean, and whoever has pages of an item agrees on who else has. */
+/* Every page is in one share, no share is much longer than the mean, and whoever has pages of an item agrees on who
+ * else has. */
 void expect_divided(const step &s, int n_blocks)
 {
   const int32_t mean = (s.line.n_pages + n_blocks - 1) / n_blocks;
@@ -114,16 +116,16 @@ void a_step_without_decodes_is_nobodys(void **)
   }
 }
 
-/* ---- Tiles of a product ------------------------------------------------------------------------------------------------ */
+/* ---- Tiles of a GEMM --------------------------------------------------------------------------------------------- */
 
-/* Every K tile of every work tile is in one run of one cluster; work tiles fill the rectangle. */
-void expect_divided(const w4a16::wgmma_params &p)
+/* Every K tile of every output tile is in one work tile of one cluster; output tiles fill the rectangle. */
+void expect_divided(const yk_gemm::wgmma_params &p)
 {
-  const int n_tiles = p.row_tiles * p.token_tiles;
+  const int n_tiles = p.tiles_m * p.tiles_n;
   std::vector<int> times(static_cast<size_t>(n_tiles) * p.k_tiles, 0), places(static_cast<size_t>(n_tiles), 0);
   for (int cluster = 0; cluster < p.clusters; cluster++) {
-    w4a16::work_list list(p, cluster);
-    for (w4a16::work w; list.next(p, w);) {
+    yk_gemm::tile_scheduler scheduler(p, cluster);
+    for (yk_gemm::work_tile w; scheduler.next(p, w);) {
       assert_in_range(w.tile, 0, n_tiles - 1);
       assert_true(0 <= w.first && w.first < w.last && w.last <= p.k_tiles);
       for (int k = w.first; k < w.last; k++) times[static_cast<size_t>(w.tile) * p.k_tiles + k]++;
@@ -132,21 +134,21 @@ void expect_divided(const w4a16::wgmma_params &p)
   for (int n : times) assert_int_equal(n, 1);
   for (int tile = 0; tile < n_tiles; tile++) {
     int row, token;
-    w4a16::place_of_tile(p, tile, row, token);
-    assert_in_range(row, 0, p.row_tiles - 1);
-    assert_in_range(token, 0, p.token_tiles - 1);
-    assert_int_equal(places[static_cast<size_t>(row) * p.token_tiles + token]++, 0);
+    yk_gemm::tile_coordinates(p, tile, row, token);
+    assert_in_range(row, 0, p.tiles_m - 1);
+    assert_in_range(token, 0, p.tiles_n - 1);
+    assert_int_equal(places[static_cast<size_t>(row) * p.tiles_n + token]++, 0);
   }
 }
 
 void divide(int k_tiles, int row_tiles, int token_tiles, int split_tiles, int split_blocks, int clusters)
 {
-  w4a16::wgmma_params p = {};
-  w4a16::divide_tiles(p, k_tiles, row_tiles, token_tiles, split_tiles, split_blocks, clusters);
+  yk_gemm::wgmma_params p = {};
+  yk_gemm::schedule_tiles(p, k_tiles, row_tiles, token_tiles, split_tiles, split_blocks, clusters);
   expect_divided(p);
 }
 
-/* The divisions that a product's plans choose from. */
+/* The schedules that plans choose from: whole tiles, split-K, stream-K. */
 void tiles_are_dealt_out_once(void **)
 {
   generator random(3);
@@ -164,7 +166,32 @@ void tiles_are_dealt_out_once(void **)
   }
 }
 
-/* ---- Rows of a sum ------------------------------------------------------------------------------------------------------ */
+/* A bucket's plan is that of its largest number of tokens, and up to 256 tokens that of each of them. */
+void a_bucket_of_rows_has_one_plan(void **)
+{
+  generator random(4);
+  for (int64_t m = 1; m <= 10000; m++) {
+    const int bucket = yk_gemm::row_bucket(m);
+    assert_in_range(bucket, 0, YK_W4A16_ROW_BUCKETS - 1);
+    assert_true(m <= yk_gemm::bucket_rows(bucket));
+    assert_true(bucket == 0 || m > yk_gemm::bucket_rows(bucket - 1));
+  }
+  assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_W4A16_ROW_BUCKETS - 1);
+  for (int i = 0; i < 40; i++) {
+    const yk_w4a16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_W4A16_WGMMA, nullptr};
+    const yk_w4a16_desc desc = {32 * between(random, 1, 300), 16 * between(random, 1, 1500), 128,
+                                i % 3 ? YK_F16 : YK_BF16, i % 5 == 0};
+    yk_w4a16_plans plans;
+    yk_w4a16_plans_choose(&gpu, &desc, &plans);
+    for (int64_t m = 1; m <= 256; m++) {
+      const yk_w4a16_plan best = yk_gemm::best_plan(yk_gemm::GEMM_COSTS, gpu, desc, m);
+      assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
+      assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
+    }
+  }
+}
+
+/* ---- Rows of a sum ----------------------------------------------------------------------------------------------- */
 
 void a_team_holds_a_row(void **)
 {
@@ -191,6 +218,7 @@ int main()
       cmocka_unit_test(pages_are_dealt_out_once),
       cmocka_unit_test(a_step_without_decodes_is_nobodys),
       cmocka_unit_test(tiles_are_dealt_out_once),
+      cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_team_holds_a_row),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

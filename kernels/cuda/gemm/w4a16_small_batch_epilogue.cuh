@@ -1,32 +1,33 @@
-/* w4a16_sums.cuh - from the sums of matrix instructions to results, for products of few tokens on Hopper: lanes' sums in
- * shared memory and in that of other blocks of a cluster, and results written one by one.                             */
-#ifndef YK_KERNELS_CUDA_W4A16_SUMS_CUH
-#define YK_KERNELS_CUDA_W4A16_SUMS_CUH
+/* w4a16_small_batch_epilogue.cuh - epilogue of the GEMM of few tokens: accumulators in shared memory, and the results
+ * written one by one. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_SMALL_BATCH_EPILOGUE_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_SMALL_BATCH_EPILOGUE_CUH
 
-#include "kernels/cuda/w4a16_roles.cuh"
+#include "kernels/cuda/gemm/w4a16_small_batch_warps.cuh"
 
-namespace w4a16 {
+namespace yk_gemm {
 
 /* Where results go. */
-struct results {
+struct output {
   const void *bias; /* [n] or NULL */
   void *y;          /* [m, n], or [m, n/2] with gate_up */
   int m, n;
   bool gate_up;
 };
 
-template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const results &out, int column)
+template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const output &out, int column)
 {
   return out.bias ? load_float<DTYPE>(out.bias, column) : 0.0f;
 }
 
-/* The results of one lane's sums: rows row (v.x, v.y) and 8 below (v.z, v.w), tokens token and token + 1. */
+/* The results of one lane's four accumulators: panel rows row (v.x, v.y) and row + 8 (v.z, v.w), tokens token and
+ * token + 1. */
 template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_sums(const results &out, int unit, int row, int token, float4 v)
+__device__ __forceinline__ void store_output(const output &out, int panel, int row, int token, float4 v)
 {
   uint16_t *y = static_cast<uint16_t *>(out.y);
   const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
-  int width = out.gate_up ? out.n / 2 : out.n, column = unit * (out.gate_up ? 8 : 16) + row;
+  int width = out.gate_up ? out.n / 2 : out.n, column = panel * (out.gate_up ? 8 : 16) + row;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     if (token + i >= out.m) return;
@@ -44,26 +45,26 @@ __device__ __forceinline__ void store_sums(const results &out, int unit, int row
   }
 }
 
-__device__ __forceinline__ float4 load_sums(uint32_t address)
+__device__ __forceinline__ float4 load_acc(uint32_t address)
 {
   uint4 v = load_shared16(address);
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
-__device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4])
+__device__ __forceinline__ void store_acc(uint32_t address, const float (&v)[4])
 {
   store_shared16(
       address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
 }
 
-__device__ __forceinline__ void add_sums(float4 &sum, float4 v)
+__device__ __forceinline__ void add_acc(float4 &acc, float4 v)
 {
-  sum.x += v.x;
-  sum.y += v.y;
-  sum.z += v.z;
-  sum.w += v.w;
+  acc.x += v.x;
+  acc.y += v.y;
+  acc.z += v.z;
+  acc.w += v.w;
 }
 
-} // namespace w4a16
+} // namespace yk_gemm
 
 #endif

@@ -1,7 +1,24 @@
-/* w4a16.cu - checks of the W4A16 products' interface and the choice of path. */
-#include "kernels/cuda/w4a16_internal.cuh"
+/* w4a16.cu - the W4A16 GEMM's interface: checks of arguments, choice of path and of plans. */
+#include "kernels/cuda/gemm/w4a16.h"
 
-using namespace w4a16;
+#include "kernels/cuda/gemm/w4a16_common.cuh"
+#include "kernels/cuda/gemm/w4a16_mma_sm80.cuh"
+#include "kernels/cuda/gemm/w4a16_plan.h"
+#include "kernels/cuda/gemm/w4a16_small_batch.cuh"
+#include "kernels/cuda/gemm/w4a16_wgmma.cuh"
+
+using namespace yk_gemm;
+
+static cudaError_t init_sm90(yk_w4a16_gpu *gpu)
+{
+  cudaDriverEntryPointQueryResult found;
+  cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &gpu->encode_tensor_map, 12000,
+                                                       cudaEnableDefault, &found);
+  if (error != cudaSuccess) return error;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  error = small_batch_init();
+  return error == cudaSuccess ? wgmma_init() : error;
+}
 
 extern "C" yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk_err *err)
 {
@@ -18,9 +35,7 @@ extern "C" yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk
                       path == YK_W4A16_WGMMA ? "the wgmma path" : "AWQ", path == YK_W4A16_WGMMA ? "9.0" : "8.0", major,
                       minor);
   gpu->path = path != YK_W4A16_AUTO ? path : hopper ? YK_W4A16_WGMMA : YK_W4A16_MMA;
-  if (gpu->path == YK_W4A16_MMA) return cuda_status(mma_init(), "w4a16 init", err);
-  YK_TRY(cuda_status(batch_init(), "w4a16 init", err));
-  return cuda_status(wgmma_init(gpu), "w4a16 init", err);
+  return cuda_status(gpu->path == YK_W4A16_MMA ? mma_sm80_init() : init_sm90(gpu), "w4a16 init", err);
 }
 
 extern "C" yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err)
@@ -44,18 +59,15 @@ extern "C" yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err)
 extern "C" size_t yk_w4a16_workspace_bytes(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, int64_t m_max)
 {
   if (m_max <= 0) return 0;
-  return gpu->path == YK_W4A16_WGMMA ? wgmma_workspace_bytes(*gpu, *desc, m_max)
-                                     : mma_workspace_bytes(*gpu, *desc, m_max);
+  return gpu->path == YK_W4A16_WGMMA ? wgmma_workspace_bytes(*gpu) : mma_sm80_workspace_bytes(*gpu, *desc, m_max);
 }
 
-using forward_function = cudaError_t (*)(const yk_w4a16_gpu &, const yk_w4a16_desc &, const yk_w4a16_call &,
-                                         cudaStream_t);
-
-static forward_function fastest_on_hopper(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
+extern "C" void yk_w4a16_plans_choose(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, yk_w4a16_plans *plans)
 {
-  if (m <= UNROUNDED_TOKENS) return batch_forward;
-  if (m > BATCH_TOKENS) return wgmma_forward;
-  return batch_us(gpu, desc, m) < wgmma_us(gpu, desc, m) ? batch_forward : wgmma_forward;
+  *plans = {};
+  if (gpu->path != YK_W4A16_WGMMA) return;
+  for (int i = 0; i < YK_W4A16_ROW_BUCKETS; i++)
+    plans->of_bucket[i] = best_plan(GEMM_COSTS, *gpu, *desc, bucket_rows(i));
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)
@@ -63,8 +75,8 @@ static bool is_aligned(const void *pointer, uintptr_t bytes)
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, const yk_w4a16_call *call,
-                                      struct CUstream_st *stream, yk_err *err)
+extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, const yk_w4a16_plans *plans,
+                                      const yk_w4a16_call *call, struct CUstream_st *stream, yk_err *err)
 {
   YK_TRY(yk_w4a16_desc_check(desc, err));
   const long long max_tokens = 1 << 24;
@@ -74,6 +86,9 @@ extern "C" yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
       !is_aligned(call->workspace, 256))
     return yk_err_set(err, YK_E_INVAL, "w4a16: weights must be 128, x and y 16, the workspace 256 bytes aligned");
-  forward_function forward = gpu->path == YK_W4A16_MMA ? mma_forward : fastest_on_hopper(*gpu, *desc, call->m);
-  return cuda_status(forward(*gpu, *desc, *call, stream), "w4a16 product", err);
+  if (gpu->path == YK_W4A16_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "w4a16 GEMM", err);
+  const yk_w4a16_plan plan = plans->of_bucket[row_bucket(call->m)];
+  return cuda_status(plan.kernel == PLAN_SMALL_BATCH ? small_batch_forward(*gpu, *desc, plan, *call, stream)
+                                                     : wgmma_forward(*gpu, *desc, plan, *call, stream),
+                     "w4a16 GEMM", err);
 }

@@ -1,16 +1,16 @@
-/* w4a16_dequant.cuh - eight nibbles of one packed word to the four registers of an A fragment.
+/* w4a16_dequant.cuh - from eight nibbles of one packed word to the four registers of an A fragment.
  *
- * A nibble or-ed into the low mantissa bits of 1024 (f16) or 128 (bf16) is that number plus q exactly; taking the
- * number plus zero away leaves q - zero, exact, and the product with the scale rounds once.
+ * A nibble put into the low mantissa bits of 1024 (f16) or 128 (bf16) is that number plus q, exactly. Subtracting the
+ * number and the zero point leaves q - zero, exact, and the product with the scale rounds once.
  *
  * Scale words, one per group and row:
- *   f16   low half: scale. High half: -(1024 + zero) for rows 0..7 and -(64 + zero) for rows 8..15, whose nibbles lie
- *         four bits higher, read as 1024 + 16 q, and are brought down by a multiplication with 1/16.
+ *   f16   low half: scale. High half: -(1024 + zero) for rows 0 to 7 and -(64 + zero) for the upper rows, whose nibbles
+ *         lie four bits higher, are read as 1024 + 16 q, and are brought down by a multiplication with 1/16.
  *   bf16  high half: the scale rounded to bf16. Low half: what the rounding took away, as bf16, with zero in its four
- *         lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3 explicit), so these
- *         bits are free and the scale is kept exactly.                                                                */
-#ifndef YK_KERNELS_CUDA_W4A16_DEQUANT_CUH
-#define YK_KERNELS_CUDA_W4A16_DEQUANT_CUH
+ *         lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3 explicit), so
+ *         these bits are free and the scale is kept exactly. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_DEQUANT_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_DEQUANT_CUH
 
 #include <type_traits>
 
@@ -18,7 +18,7 @@
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 
-namespace w4a16 {
+namespace yk_gemm {
 
 using namespace yk_ptx;
 
@@ -51,11 +51,11 @@ __device__ __forceinline__ uint32_t word_at(const uint4 &words, int i)
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
-/* sum += A B for 16 rows, 8 columns and 16 inputs. */
+/* acc += A B for one panel, 8 tokens and 16 inputs. */
 template <yk_dtype DTYPE>
-__device__ __forceinline__ void mma_step(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+__device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-  mma_m16n8k16<element<DTYPE>>(sum, a[0], a[1], a[2], a[3], b0, b1);
+  mma_m16n8k16<element<DTYPE>>(acc, a[0], a[1], a[2], a[3], b0, b1);
 }
 
 template <yk_dtype DTYPE> struct dequant;
@@ -85,7 +85,7 @@ template <> struct dequant<YK_F16> {
     }
   }
 
-  /* q - zero, unscaled and exact: for sums that are scaled by group. */
+  /* q - zero, unscaled and exact: for accumulators that are scaled by group. */
   __device__ __forceinline__ void expand_unscaled(uint32_t word, uint32_t (&fragment)[4]) const
   {
     const __half2 sixteenth = pair_of<__half2>(0x2C002C00u);
@@ -160,6 +160,6 @@ template <> struct dequant<YK_BF16> {
   }
 };
 
-} // namespace w4a16
+} // namespace yk_gemm
 
 #endif

@@ -1,19 +1,25 @@
-/* w4a16_mma.cu - the path for compute capability 8.0 and later: mma.sync m16n8k16, weights and x through a ring of
- * cp.async stages, K split over blocks where the tiles alone do not fill the GPU, partial sums added by a second kernel. */
+/* w4a16_mma_sm80.cu - W4A16 GEMM for compute capability 8.0 and later, by mma.sync m16n8k16.
+ *
+ *   block   128 columns of W by 16 or 64 tokens; each of its four warps has two panels of 16 columns
+ *   loads   every thread, by cp.async into a ring of three stages of one K tile each: x and panels
+ *   K       split among blocks (split-K, grid dimension z) where the tiles alone do not fill the GPU; partial sums go
+ *           to the workspace, and a second kernel adds them in order and runs the epilogue */
+#include "kernels/cuda/gemm/w4a16_mma_sm80.cuh"
+
 #include <algorithm>
 
+#include "kernels/cuda/gemm/w4a16_common.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
-#include "kernels/cuda/w4a16_internal.cuh"
 
-namespace w4a16 {
+namespace yk_gemm {
 namespace {
 
 constexpr int THREADS = 128;
 constexpr int STAGES = 3;
-constexpr int UNITS = 8; /* of a block, two a warp */
-constexpr int ROWS = UNITS * UNIT_COLUMNS;
-constexpr int X_ROW_BYTES = TILE_K * 2; /* a token's part of a stage */
+constexpr int PANELS = 8;                      /* of a block, two a warp */
+constexpr int TILE_M = PANELS * PANEL_COLUMNS; /* columns of W of a block */
+constexpr int X_ROW_BYTES = TILE_K * 2;        /* one token of a stage */
 constexpr int MAX_SPLITS = 16;
 
 struct mma_params {
@@ -22,11 +28,12 @@ struct mma_params {
   void *y;
   float *partial; /* [split][m][rows_padded], NULL without a split */
   int64_t m, k, n, rows_padded;
-  int k_tiles, units, groups, unit_bytes, splits;
+  int k_tiles, panels, groups, panel_bytes, splits;
   bool gate_up;
 };
 
-/* Fill one stage: TOKENS rows of x, 16-byte pieces permuted within a row against bank conflicts, then the weights. */
+/* Fill one stage: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that ldmatrix meets
+ * no bank twice, then the panels. */
 template <int TOKENS>
 __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, int64_t token0, int k_tile)
 {
@@ -39,16 +46,16 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
     cp_async_16(stage + token * X_ROW_BYTES + ((piece ^ (token & 7)) * 16), from, valid);
   }
   uint32_t weights = stage + TOKENS * X_ROW_BYTES;
-  int unit = blockIdx.x * UNITS, bytes = min(UNITS, p.units - unit) * p.unit_bytes;
-  const uint8_t *from = p.packed + (static_cast<int64_t>(k_tile) * p.units + unit) * p.unit_bytes;
-  for (int at = threadIdx.x * 16; at < UNITS * p.unit_bytes; at += THREADS * 16)
+  int panel = blockIdx.x * PANELS, bytes = min(PANELS, p.panels - panel) * p.panel_bytes;
+  const uint8_t *from = p.packed + (static_cast<int64_t>(k_tile) * p.panels + panel) * p.panel_bytes;
+  for (int at = threadIdx.x * 16; at < PANELS * p.panel_bytes; at += THREADS * 16)
     cp_async_16(weights + at, at < bytes ? from + at : from, at < bytes);
 }
 
-/* One stage's products into sum[unit][8 tokens][4]. */
+/* acc[panel][8 tokens][4] += one stage. */
 template <yk_dtype DTYPE, int TOKENS>
 __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_t *stage, uint32_t stage_address,
-                                               float (&sum)[2][TOKENS / 8][4])
+                                               float (&acc)[2][TOKENS / 8][4])
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint8_t *weights = stage + TOKENS * X_ROW_BYTES;
@@ -59,40 +66,40 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
     dequant<DTYPE> scales[2];
     uint2 words[2];
 #pragma unroll
-    for (int unit = 0; unit < 2; unit++) {
-      const uint8_t *from = weights + (warp * 2 + unit) * p.unit_bytes;
+    for (int panel = 0; panel < 2; panel++) {
+      const uint8_t *from = weights + (warp * 2 + panel) * p.panel_bytes;
       int group = quarter * p.groups / 4;
-      scales[unit].load(
-          *reinterpret_cast<const uint2 *>(from + UNIT_NIBBLE_BYTES + group * UNIT_SCALE_BYTES + lane / 4 * 8));
-      words[unit] =
-          *reinterpret_cast<const uint2 *>(from + quarter / 2 * UNIT_HALF_BYTES + lane * 16 + quarter % 2 * 8);
+      scales[panel].load(
+          *reinterpret_cast<const uint2 *>(from + PANEL_NIBBLE_BYTES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
+      words[panel] =
+          *reinterpret_cast<const uint2 *>(from + quarter / 2 * PANEL_HALF_BYTES + lane * 16 + quarter % 2 * 8);
     }
 #pragma unroll
     for (int step = 0; step < 2; step++) {
       uint32_t a[2][4];
-      for (int unit = 0; unit < 2; unit++) scales[unit].expand(step ? words[unit].y : words[unit].x, a[unit]);
+      for (int panel = 0; panel < 2; panel++) scales[panel].expand(step ? words[panel].y : words[panel].x, a[panel]);
 #pragma unroll
       for (int pair = 0; pair < TOKENS / 16; pair++) {
         uint32_t b[4];
         int row = pair * 16 + token, piece = (quarter * 2 + step) * 2 + piece0;
         ldmatrix_x4(b, stage_address + row * X_ROW_BYTES + ((piece ^ (row & 7)) * 16));
-        for (int unit = 0; unit < 2; unit++) {
-          mma_step<DTYPE>(sum[unit][pair * 2], a[unit], b[0], b[1]);
-          mma_step<DTYPE>(sum[unit][pair * 2 + 1], a[unit], b[2], b[3]);
+        for (int panel = 0; panel < 2; panel++) {
+          mma<DTYPE>(acc[panel][pair * 2], a[panel], b[0], b[1]);
+          mma<DTYPE>(acc[panel][pair * 2 + 1], a[panel], b[2], b[3]);
         }
       }
     }
   }
 }
 
-/* Bias, SiLU and rounding of one result. lower is the sum of a packed row, upper that of the row 8 below it. */
+/* Epilogue of one accumulator: bias, rounding. row: of the packed copy. */
 template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_result(const mma_params &p, int64_t token, int64_t row, float sum)
+__device__ __forceinline__ void store_result(const mma_params &p, int64_t token, int64_t row, float acc)
 {
   int64_t column = column_of_row(row, p.n, p.gate_up);
   if (token >= p.m || column >= p.n) return;
-  if (p.bias) sum += load_float<DTYPE>(p.bias, column);
-  static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(sum, 0.0f));
+  if (p.bias) acc += load_float<DTYPE>(p.bias, column);
+  static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(acc, 0.0f));
 }
 
 template <yk_dtype DTYPE>
@@ -112,12 +119,12 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
 {
   extern __shared__ __align__(128) uint8_t shared[];
   uint32_t memory = shared_address(shared);
-  int stage_bytes = TOKENS * X_ROW_BYTES + UNITS * p.unit_bytes;
+  int stage_bytes = TOKENS * X_ROW_BYTES + PANELS * p.panel_bytes;
   int64_t token0 = static_cast<int64_t>(blockIdx.y) * TOKENS;
   int first = static_cast<int>(static_cast<int64_t>(p.k_tiles) * blockIdx.z / p.splits);
   int last = static_cast<int>(static_cast<int64_t>(p.k_tiles) * (blockIdx.z + 1) / p.splits);
 
-  float sum[2][TOKENS / 8][4] = {};
+  float acc[2][TOKENS / 8][4] = {};
   for (int i = 0; i < STAGES - 1; i++) {
     if (first + i < last) load_stage<TOKENS>(p, memory + i * stage_bytes, token0, first + i);
     cp_async_commit();
@@ -128,19 +135,19 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
     int next = (stage + STAGES - 1) % STAGES;
     if (k_tile + STAGES - 1 < last) load_stage<TOKENS>(p, memory + next * stage_bytes, token0, k_tile + STAGES - 1);
     cp_async_commit();
-    multiply_stage<DTYPE, TOKENS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, sum);
+    multiply_stage<DTYPE, TOKENS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, acc);
   }
 
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-  for (int unit = 0; unit < 2; unit++) {
-    int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + (warp * 2 + unit) * UNIT_COLUMNS + lane / 4;
+  for (int panel = 0; panel < 2; panel++) {
+    int64_t row = static_cast<int64_t>(blockIdx.x) * TILE_M + (warp * 2 + panel) * PANEL_COLUMNS + lane / 4;
 #pragma unroll
     for (int block = 0; block < TOKENS / 8; block++) {
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         int64_t token = token0 + block * 8 + lane % 4 * 2 + i;
-        float lower = sum[unit][block][i], upper = sum[unit][block][2 + i];
+        float lower = acc[panel][block][i], upper = acc[panel][block][2 + i];
         if (p.partial) {
           if (token >= p.m) continue;
           float *to = p.partial + (blockIdx.z * p.m + token) * p.rows_padded + row;
@@ -157,7 +164,7 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Adds the splits in order: one thread a result. */
+/* Adds the partial sums of the K splits in order: one thread a result. */
 template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
 {
   int64_t width = p.gate_up ? p.n / 2 : p.n;
@@ -184,13 +191,13 @@ int tokens_per_block(int64_t m)
 
 int shared_bytes(int tokens, int bytes_of_unit)
 {
-  return STAGES * (tokens * X_ROW_BYTES + UNITS * bytes_of_unit);
+  return STAGES * (tokens * X_ROW_BYTES + PANELS * bytes_of_unit);
 }
 
-/* Enough splits for about two blocks a multiprocessor, each with at least two tiles of K. */
+/* Enough K splits for about two blocks a multiprocessor, each with at least two K tiles. */
 int n_splits(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 {
-  int64_t blocks = ceil_div(n_units(desc), UNITS) * ceil_div(m, tokens_per_block(m));
+  int64_t blocks = ceil_div(n_panels(desc), PANELS) * ceil_div(m, tokens_per_block(m));
   int64_t most = std::min<int64_t>(MAX_SPLITS, std::max<int64_t>(1, n_k_tiles(desc) / 2));
   return static_cast<int>(std::clamp<int64_t>(2 * gpu.n_multiprocessors / blocks, 1, most));
 }
@@ -198,9 +205,9 @@ int n_splits(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 template <yk_dtype DTYPE> cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 {
   int tokens = tokens_per_block(m);
-  dim3 grid(static_cast<unsigned>(p.rows_padded / ROWS), static_cast<unsigned>(ceil_div(m, tokens)),
+  dim3 grid(static_cast<unsigned>(p.rows_padded / TILE_M), static_cast<unsigned>(ceil_div(m, tokens)),
             static_cast<unsigned>(p.splits));
-  int bytes = shared_bytes(tokens, p.unit_bytes);
+  int bytes = shared_bytes(tokens, p.panel_bytes);
   if (tokens == 16)
     mma_kernel<DTYPE, 16><<<grid, THREADS, bytes, stream>>>(p);
   else
@@ -214,10 +221,11 @@ template <yk_dtype DTYPE> cudaError_t launch(const mma_params &p, int64_t m, cud
 
 } // namespace
 
-/* The split falls as tokens rise, so the largest need is not at m_max: take it over all sizes of token tiles. */
-size_t mma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m_max)
+/* There are fewer splits for more tokens, so the largest need is not at m_max: take it over all numbers of token
+ * tiles. */
+size_t mma_sm80_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m_max)
 {
-  int64_t rows = ceil_div(n_units(desc), UNITS) * ROWS, most = 0;
+  int64_t rows = ceil_div(n_panels(desc), PANELS) * TILE_M, most = 0;
   for (int64_t tiles = 0; tiles <= ceil_div(m_max, 64); tiles++) {
     int64_t m = tiles == 0 ? std::min<int64_t>(16, m_max) : std::min(tiles * 64, m_max);
     int splits = n_splits(gpu, desc, m);
@@ -226,12 +234,12 @@ size_t mma_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, i
   return static_cast<size_t>(most);
 }
 
-cudaError_t mma_init()
+cudaError_t mma_sm80_init()
 {
   const void *kernels[] = {
       reinterpret_cast<const void *>(mma_kernel<YK_F16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_F16, 64>),
       reinterpret_cast<const void *>(mma_kernel<YK_BF16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_BF16, 64>)};
-  int most = shared_bytes(64, unit_bytes_of(4));
+  int most = shared_bytes(64, panel_bytes_of(4));
   for (const void *kernel : kernels) {
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
     if (error != cudaSuccess) return error;
@@ -242,8 +250,8 @@ cudaError_t mma_init()
   return cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(reduce_kernel<YK_BF16>));
 }
 
-cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
-                        cudaStream_t stream)
+cudaError_t mma_sm80_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call,
+                             cudaStream_t stream)
 {
   mma_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
@@ -253,15 +261,15 @@ cudaError_t mma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, cons
   p.m = call.m;
   p.k = desc.k;
   p.n = desc.n;
-  p.rows_padded = ceil_div(n_units(desc), UNITS) * ROWS;
+  p.rows_padded = ceil_div(n_panels(desc), PANELS) * TILE_M;
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.groups = groups_per_tile(desc);
-  p.units = static_cast<int>(n_units(desc));
-  p.unit_bytes = unit_bytes(desc);
+  p.groups = groups_per_k_tile(desc);
+  p.panels = static_cast<int>(n_panels(desc));
+  p.panel_bytes = panel_bytes(desc);
   p.splits = n_splits(gpu, desc, call.m);
   p.partial = p.splits > 1 ? static_cast<float *>(call.workspace) : nullptr;
   p.gate_up = desc.gate_up;
   return desc.dtype == YK_F16 ? launch<YK_F16>(p, call.m, stream) : launch<YK_BF16>(p, call.m, stream);
 }
 
-} // namespace w4a16
+} // namespace yk_gemm

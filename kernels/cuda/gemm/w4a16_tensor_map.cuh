@@ -1,14 +1,15 @@
-/* w4a16_tensor_map.cuh - how tensor copies find the tokens of a product. */
-#ifndef YK_KERNELS_CUDA_W4A16_TENSOR_MAP_CUH
-#define YK_KERNELS_CUDA_W4A16_TENSOR_MAP_CUH
+/* w4a16_tensor_map.cuh - the tensor map by which TMA tensor copies find x. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_TENSOR_MAP_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_TENSOR_MAP_CUH
 
 #include <cuda.h>
 
-#include "kernels/cuda/w4a16.h"
+#include "kernels/cuda/gemm/w4a16.h"
 
-namespace w4a16 {
+namespace yk_gemm {
 
-/* x as [m, k], boxes of 64 inputs by a tile's tokens, zeros outside. False where the driver refuses. */
+/* x as [m, k], in boxes of 64 inputs by box_tokens tokens with the 128-byte swizzle; zeros outside. False where the
+ * driver refuses. */
 inline bool encode_x(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_w4a16_call &call, int box_tokens,
                      CUtensorMap *map)
 {
@@ -22,6 +23,6 @@ inline bool encode_x(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const y
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-} // namespace w4a16
+} // namespace yk_gemm
 
 #endif

@@ -1,7 +1,7 @@
-/* linear_product.cuh - one W4A16 product on the device for bench_linear: fresh random AWQ tensors, their repacked copy, and
- * the same product in float64. */
-#ifndef YK_BENCH_LINEAR_PRODUCT_CUH
-#define YK_BENCH_LINEAR_PRODUCT_CUH
+/* linear_gemm.cuh - one W4A16 GEMM on the device for bench_linear: fresh random AWQ tensors, their packed copy, and
+ * the same GEMM in float64. */
+#ifndef YK_BENCH_LINEAR_GEMM_CUH
+#define YK_BENCH_LINEAR_GEMM_CUH
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/check.cuh"
-#include "kernels/cuda/w4a16.h"
+#include "kernels/cuda/gemm/w4a16.h"
 
 namespace linear {
 
@@ -67,13 +67,13 @@ __device__ inline float half_value(uint16_t bits, yk_dtype dtype)
   return dtype == YK_F16 ? __half2float(__ushort_as_half(bits)) : __bfloat162float(__ushort_as_bfloat16(bits));
 }
 
-/* AWQ tensors as in a checkpoint, and which part of them a product takes. */
+/* AWQ tensors as in a checkpoint, and which part of them a GEMM takes. */
 struct awq {
   const int32_t *qweight, *qzeros;
   const uint16_t *scales;
   yk_dtype scales_dtype;
-  int64_t n, group, k0;   /* whole columns; group; first input of the product */
-  const int64_t *columns; /* source column of each column of the product */
+  int64_t n, group, k0;   /* whole columns; group; first input of the GEMM */
+  const int64_t *columns; /* source column of each column of the GEMM */
 };
 
 __device__ inline double awq_weight(const awq &w, int64_t k, int64_t column)
@@ -122,15 +122,15 @@ inline double to_double(uint16_t bits, yk_dtype dtype)
   return dtype == YK_F16 ? yk_f16_to_f32(bits) : yk_bf16_to_f32(bits);
 }
 
-/* ---- one product on the device ------------------------------------------------------------------------------------ */
+/* ---- one GEMM on the device -------------------------------------------------------------------------------------- */
 
-/* Where a part of the product's columns comes from. */
+/* Where a part of the GEMM's columns comes from. */
 struct part {
   int64_t first_column, n_columns, source_column;
 };
 
-/* Fresh random tensors, their repacked copy, activations and results. */
-struct product {
+/* Fresh random tensors, their packed copy, activations and results. */
+struct gemm_case {
   yk_w4a16_desc desc;
   int64_t k0, source_n, source_group, m_max;
   yk_dtype scales_dtype;
@@ -140,8 +140,8 @@ struct product {
   device_array<int64_t> columns;
   device_array<uint8_t> packed, workspace;
 
-  product(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
-          yk_dtype scales_type, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
+  gemm_case(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
+            yk_dtype scales_type, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
       : desc(d), k0(first_k), source_n(n_source), source_group(group_source), m_max(most_tokens),
         scales_dtype(scales_type), seed(s), qweight((k0 + d.k) * n_source / 8),
         qzeros((k0 + d.k + group_source - 1) / group_source * n_source / 8), scales(qzeros.count * 8),
@@ -198,7 +198,7 @@ struct errors {
 };
 
 /* Run once into poisoned memory and compare up to 12 tokens, among them the first, the last and the edges of tiles. */
-inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias, bool turn)
+inline errors compare(const yk_w4a16_gpu &gpu, gemm_case &p, int64_t m, bool bias, bool second_half)
 {
   std::vector<int64_t> rows;
   for (int64_t r : {int64_t(0), m - 1, m / 2, int64_t(7), int64_t(8), int64_t(63), int64_t(64), int64_t(127),
@@ -210,11 +210,14 @@ inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias,
   check(cudaMemcpy(rows_device.data, rows.data(), rows.size() * 8, cudaMemcpyHostToDevice), "rows");
   check(cudaMemset(p.y.data, 0xFF, p.y.count * 2), "poison"); /* NaN */
   yk_err err = YK_ERR_INIT;
-  yk_w4a16_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data, turn};
-  check(yk_w4a16_forward(&gpu, &p.desc, &call, nullptr, &err), err);
+  yk_w4a16_plans plans;
+  yk_w4a16_plans_choose(&gpu, &p.desc, &plans);
+  yk_w4a16_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data,
+                        second_half};
+  check(yk_w4a16_forward(&gpu, &p.desc, &plans, &call, nullptr, &err), err);
   reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
       p.tensors(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
-  check(cudaDeviceSynchronize(), "product");
+  check(cudaDeviceSynchronize(), "GEMM");
   std::vector<uint16_t> y(m * width);
   std::vector<double> exact(rows.size() * width);
   check(cudaMemcpy(y.data(), p.y.data, y.size() * 2, cudaMemcpyDeviceToHost), "results");
@@ -233,8 +236,9 @@ inline errors compare(const yk_w4a16_gpu &gpu, product &p, int64_t m, bool bias,
   return e;
 }
 
-/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean square. More
- * where results are few and happen to cancel: of 4,000 times 8, drawn at random in an emulation, one came to 1.7e-3. */
+/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean
+ * square. More where results are few and happen to cancel: of 4,000 times 8, drawn at random in an emulation, one
+ * came to 1.7e-3. */
 inline double tolerance(yk_dtype dtype, bool gate_up, int64_t n_results)
 {
   return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1) * (1 + 20 / double(n_results));

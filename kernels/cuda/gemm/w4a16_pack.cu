@@ -1,19 +1,19 @@
-/* w4a16_repack.cu - AWQ tensors to the packed layout (w4a16_layout.cuh). Runs once at load. */
-#include "kernels/cuda/w4a16_internal.cuh"
+/* w4a16_pack.cu - from AWQ tensors to packed panels (w4a16_layout.cuh). Runs once, at load. */
+#include "kernels/cuda/gemm/w4a16_common.cuh"
 
-namespace w4a16 {
+namespace yk_gemm {
 namespace {
 
 struct repack_params {
   yk_w4a16_source source;
   uint8_t *packed;
-  int64_t k, n, first_column, n_columns, units;
-  int groups; /* per tile */
-  int unit_bytes;
+  int64_t k, n, first_column, n_columns, panels;
+  int groups; /* of scales in a K tile */
+  int panel_bytes;
   bool gate_up;
 };
 
-/* AWQ keeps column j of a word at this nibble. */
+/* The bit at which AWQ keeps a column of its word. */
 __device__ int awq_shift(int64_t column)
 {
   return static_cast<int>(0x73625140u >> (column % 8 * 4) & 0xFu) * 4;
@@ -26,15 +26,15 @@ __device__ uint32_t awq_nibble(const int32_t *words, const repack_params &p, int
   return word >> awq_shift(at) & 0xFu;
 }
 
-/* Column inside the source of a packed row, or -1 where this part does not own the row. */
+/* The column of the source that a packed row holds, or -1 where this part does not own the row. */
 __device__ int64_t source_column(const repack_params &p, int64_t row)
 {
   int64_t column = column_of_row(row, p.n, p.gate_up) - p.first_column;
   return column >= 0 && column < p.n_columns ? column : -1;
 }
 
-/* The nibbles of one row in a word, at even (upper false) or odd (upper true) positions. Inputs past k are q = 0: x is
- * zero there. */
+/* The nibbles of one row in a word: at even places, for an upper row at odd ones. Inputs past k get q = 0; x is zero
+ * there. */
 __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t k0, bool upper)
 {
   uint32_t word = 0;
@@ -58,19 +58,20 @@ __device__ uint32_t scale_word_of(const repack_params &p, bool bf16, int64_t col
   return bf16 ? dequant<YK_BF16>::scale_word(scale, zero, upper) : dequant<YK_F16>::scale_word(scale, zero, upper);
 }
 
-/* Four units of a K tile a block, one thread a lane of one input half. Words that two parts share (8 columns each) keep
- * what the other part wrote. */
-constexpr int UNIT_THREADS = 64, BLOCK_UNITS = 4;
+/* Four panels of a K tile a block, one thread for each lane of each input half. A word that two parts share (8
+ * columns each) keeps what the other part wrote. */
+constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
 
-__global__ void __launch_bounds__(UNIT_THREADS *BLOCK_UNITS) repack_kernel(repack_params p, bool bf16)
+__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(repack_params p, bool bf16)
 {
-  int64_t row_blocks = (p.units + BLOCK_UNITS - 1) / BLOCK_UNITS, k_tile = blockIdx.x / row_blocks;
-  int64_t unit = blockIdx.x % row_blocks * BLOCK_UNITS + threadIdx.x / UNIT_THREADS;
-  if (unit >= p.units) return;
-  uint8_t *packed = p.packed + (k_tile * p.units + unit) * p.unit_bytes;
-  int thread = threadIdx.x % UNIT_THREADS, half = thread / 32, lane = thread % 32;
+  int64_t row_blocks = (p.panels + BLOCK_PANELS - 1) / BLOCK_PANELS, k_tile = blockIdx.x / row_blocks;
+  int64_t panel = blockIdx.x % row_blocks * BLOCK_PANELS + threadIdx.x / PANEL_THREADS;
+  if (panel >= p.panels) return;
+  uint8_t *packed = p.packed + (k_tile * p.panels + panel) * p.panel_bytes;
+  int thread = threadIdx.x % PANEL_THREADS, half = thread / 32, lane = thread % 32;
   int64_t columns[2];
-  for (int upper = 0; upper < 2; upper++) columns[upper] = source_column(p, unit * UNIT_COLUMNS + lane / 4 + 8 * upper);
+  for (int upper = 0; upper < 2; upper++)
+    columns[upper] = source_column(p, panel * PANEL_COLUMNS + lane / 4 + 8 * upper);
   if (columns[0] >= 0 || columns[1] >= 0) {
     uint32_t *words = reinterpret_cast<uint32_t *>(packed) + thread * 4;
     for (int step = 0; step < 4; step++) {
@@ -81,13 +82,13 @@ __global__ void __launch_bounds__(UNIT_THREADS *BLOCK_UNITS) repack_kernel(repac
       words[step] = word;
     }
   }
-  if (thread < p.groups * UNIT_COLUMNS) {
-    int group = thread / UNIT_COLUMNS, at = thread % UNIT_COLUMNS;
+  if (thread < p.groups * PANEL_COLUMNS) {
+    int group = thread / PANEL_COLUMNS, at = thread % PANEL_COLUMNS;
     bool upper = at % 2;
-    int64_t column = source_column(p, unit * UNIT_COLUMNS + at / 2 + 8 * upper);
+    int64_t column = source_column(p, panel * PANEL_COLUMNS + at / 2 + 8 * upper);
     if (column < 0) return;
     uint32_t word = scale_word_of(p, bf16, column, k_tile * TILE_K + group * (TILE_K / p.groups), upper);
-    reinterpret_cast<uint32_t *>(packed + UNIT_NIBBLE_BYTES)[thread] = word;
+    reinterpret_cast<uint32_t *>(packed + PANEL_NIBBLE_BYTES)[thread] = word;
   }
 }
 
@@ -114,19 +115,26 @@ yk_status source_check(const yk_w4a16_desc &desc, const yk_w4a16_source &source,
 }
 
 } // namespace
-} // namespace w4a16
+} // namespace yk_gemm
 
 extern "C" yk_status yk_w4a16_pack(const yk_w4a16_desc *desc, void *packed, const yk_w4a16_source *source,
                                    int64_t first_column, int64_t n_columns, struct CUstream_st *stream, yk_err *err)
 {
-  using namespace w4a16;
+  using namespace yk_gemm;
   YK_TRY(yk_w4a16_desc_check(desc, err));
   YK_TRY(source_check(*desc, *source, first_column, n_columns, err));
   if (n_columns == 0) return YK_OK;
-  repack_params p = {
-      *source,        static_cast<uint8_t *>(packed), desc->k,           desc->n,      first_column, n_columns,
-      n_units(*desc), groups_per_tile(*desc),         unit_bytes(*desc), desc->gate_up};
-  unsigned blocks = static_cast<unsigned>(ceil_div(p.units, BLOCK_UNITS) * n_k_tiles(*desc));
-  repack_kernel<<<blocks, UNIT_THREADS * BLOCK_UNITS, 0, stream>>>(p, desc->dtype == YK_BF16);
+  repack_params p = {*source,
+                     static_cast<uint8_t *>(packed),
+                     desc->k,
+                     desc->n,
+                     first_column,
+                     n_columns,
+                     n_panels(*desc),
+                     groups_per_k_tile(*desc),
+                     panel_bytes(*desc),
+                     desc->gate_up};
+  unsigned blocks = static_cast<unsigned>(ceil_div(p.panels, BLOCK_PANELS) * n_k_tiles(*desc));
+  repack_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p, desc->dtype == YK_BF16);
   return cuda_status(cudaGetLastError(), "w4a16 pack", err);
 }

@@ -1,0 +1,249 @@
+/* linear_plans.cuh - plans of the W4A16 GEMM compared, for bench_linear: which one is the fastest at each point
+ * (shape and number of tokens), what each tile is worth, and the fit of the constants that choose plans. */
+#ifndef YK_BENCH_LINEAR_PLANS_CUH
+#define YK_BENCH_LINEAR_PLANS_CUH
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/check.cuh"
+#include "kernels/cuda/gemm/w4a16_plan.h"
+
+namespace linear {
+
+/* A plan's time at one point; 0 where the estimate was so bad that the plan was not timed. */
+struct timed_plan {
+  yk_w4a16_plan plan;
+  double us;
+};
+
+struct plan_point {
+  std::string shape;
+  yk_w4a16_desc desc;
+  int64_t m;
+  std::vector<timed_plan> plans;
+
+  double best_us(const std::set<std::string> &without = {}) const
+  {
+    double best = 0;
+    for (const timed_plan &t : plans)
+      if (t.us > 0 && (best == 0 || t.us < best) && !without.count(yk_gemm::tile_name(t.plan))) best = t.us;
+    return best;
+  }
+};
+
+/* ---- The file of times ------------------------------------------------------------------------------------------- */
+
+constexpr const char *PLANS_HEADER = "dtype group shape k n gate_up m plan us";
+
+inline void print_plans_header(const yk_w4a16_gpu &gpu, const char *commit)
+{
+  std::printf("# bench_linear --plans, commit %s, multiprocessors %d\n# %s\n", commit, gpu.n_multiprocessors,
+              PLANS_HEADER);
+}
+
+inline void print_point(const plan_point &p)
+{
+  for (const timed_plan &t : p.plans)
+    std::printf("%s %lld %s %lld %lld %d %lld %s %.3f\n", yk_dtype_name(p.desc.dtype), (long long)p.desc.group,
+                p.shape.c_str(), (long long)p.desc.k, (long long)p.desc.n, p.desc.gate_up, (long long)p.m,
+                yk_gemm::plan_name(t.plan).c_str(), t.us);
+  std::fflush(stdout);
+}
+
+[[noreturn]] inline void refuse_line(const char *path, int line, const std::string &text)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_err_set(&err, YK_E_INVAL, "%s:%d: expected \"%s\", found \"%s\"", path, line, PLANS_HEADER, text.c_str());
+  bench::give_up(err);
+}
+
+/* Times that print_point wrote, and the number of multiprocessors. Plans that are no longer compiled are left out. */
+inline std::vector<plan_point> read_points(const char *path, yk_w4a16_gpu *gpu)
+{
+  std::ifstream file(path);
+  yk_err err = YK_ERR_INIT;
+  if (!file) {
+    yk_err_set(&err, YK_E_IO, "%s: %s", path, std::strerror(errno));
+    bench::give_up(err);
+  }
+  std::vector<plan_point> points;
+  std::string line, dtype, shape, plan;
+  *gpu = {};
+  gpu->path = YK_W4A16_WGMMA;
+  for (int number = 1; std::getline(file, line); number++) {
+    const size_t at = line.find("multiprocessors ");
+    if (line.rfind("#", 0) == 0) {
+      if (at != std::string::npos) gpu->n_multiprocessors = std::atoi(line.c_str() + at + 16);
+      continue;
+    }
+    plan_point p = {};
+    double us;
+    std::istringstream words(line);
+    if (!(words >> dtype >> p.desc.group >> p.shape >> p.desc.k >> p.desc.n >> p.desc.gate_up >> p.m >> plan >> us) ||
+        gpu->n_multiprocessors <= 0)
+      refuse_line(path, number, line);
+    p.desc.dtype = dtype == yk_dtype_name(YK_F16) ? YK_F16 : YK_BF16;
+    const plan_point *last = points.empty() ? nullptr : &points.back();
+    if (!last || last->shape != p.shape || last->m != p.m || last->desc.dtype != p.desc.dtype) {
+      bench::check(yk_w4a16_desc_check(&p.desc, &err), err);
+      for (yk_w4a16_plan known : yk_gemm::plans_of(*gpu, p.desc, p.m)) p.plans.push_back({known, 0.0});
+      points.push_back(p);
+    }
+    for (timed_plan &t : points.back().plans)
+      if (yk_gemm::plan_name(t.plan) == plan) t.us = us;
+  }
+  return points;
+}
+
+/* ---- What a tile is worth ---------------------------------------------------------------------------------------- */
+
+/* How much slower the best plan of a point gets without some tiles: largest over the points, and where. */
+struct slowdown {
+  double largest = 0;
+  std::string where;
+  int points = 0; /* at which it is 2 % or more */
+};
+
+inline slowdown slowdown_without(const std::vector<plan_point> &points, const std::set<std::string> &without)
+{
+  slowdown s;
+  for (const plan_point &p : points) {
+    const double all = p.best_us(), left = p.best_us(without);
+    const double slower = left == 0 ? 10.0 : left / all - 1;
+    if (slower >= 0.02) s.points++;
+    if (slower <= s.largest) continue;
+    s.largest = slower;
+    s.where = p.shape + " at " + std::to_string(p.m);
+  }
+  return s;
+}
+
+/* Prints for each tile how often it is best and what leaving it out costs; then leaves out tile after tile, the
+ * cheapest first, while no point gets 2 % slower than with all of them. */
+inline void print_worth(const std::vector<plan_point> &points)
+{
+  std::map<std::string, int> wins;
+  for (const plan_point &p : points) {
+    for (const timed_plan &t : p.plans) {
+      const std::string name = yk_gemm::tile_name(t.plan);
+      wins[name] += t.us > 0 && t.us == p.best_us();
+    }
+  }
+  std::printf("# tile, points where it is best, slowdown without it, where, points of 2 %% and more\n");
+  for (const auto &[name, n] : wins) {
+    const slowdown s = slowdown_without(points, {name});
+    std::printf("# %-36s %4d %7.1f %%  %-16s %d\n", name.c_str(), n, 100 * s.largest, s.where.c_str(), s.points);
+  }
+  std::set<std::string> out;
+  for (;;) {
+    std::string cheapest;
+    slowdown least;
+    for (const auto &[name, n] : wins) {
+      if (out.count(name)) continue;
+      std::set<std::string> without = out;
+      without.insert(name);
+      const slowdown s = slowdown_without(points, without);
+      if (!cheapest.empty() && s.largest >= least.largest) continue;
+      cheapest = name;
+      least = s;
+    }
+    if (cheapest.empty() || least.largest >= 0.02) break;
+    out.insert(cheapest);
+    std::printf("# may go: %s (no point more than %.1f %% slower than with all tiles)\n", cheapest.c_str(),
+                100 * least.largest);
+  }
+}
+
+/* ---- The fit ----------------------------------------------------------------------------------------------------- */
+
+constexpr double NOT_TIMED = 2.0; /* times the best: what a plan is taken for that was not timed */
+
+/* How much slower the chosen plans are than the best ones, on average over the points. */
+inline double excess(const std::vector<plan_point> &points, const yk_w4a16_gpu &gpu, const yk_gemm::gemm_costs &costs)
+{
+  double sum = 0;
+  for (const plan_point &p : points) {
+    const timed_plan *chosen = nullptr;
+    double least = 0;
+    for (const timed_plan &t : p.plans) {
+      const double us = yk_gemm::plan_us(costs, gpu, p.desc, p.m, t.plan);
+      if (chosen && us >= least) continue;
+      chosen = &t;
+      least = us;
+    }
+    sum += (chosen->us > 0 ? chosen->us / p.best_us() : NOT_TIMED) - 1;
+  }
+  return sum / static_cast<double>(points.size());
+}
+
+inline void print_numbers(const double *from, const double *to)
+{
+  for (const double *at = from; at < to; at++) std::printf("%s%.3g", at == from ? "" : ", ", *at);
+}
+
+/* As w4a16_heuristics.h has them. */
+inline void print_costs(const yk_gemm::gemm_costs &c)
+{
+  using namespace yk_gemm;
+  std::printf("constexpr gemm_costs GEMM_COSTS = {\n    {");
+  print_numbers(&c.small_batch.panel_us, c.small_batch.k_tile_us);
+  std::printf(", {");
+  print_numbers(c.small_batch.k_tile_us, c.small_batch.k_tile_us + N_SMALL_BATCH_SHAPES);
+  std::printf("}},\n    {");
+  print_numbers(&c.wgmma.start_us, c.wgmma.k_tile_us);
+  std::printf(", {");
+  print_numbers(c.wgmma.k_tile_us, c.wgmma.k_tile_us + N_WGMMA_SHAPES);
+  std::printf("}},\n};\n");
+}
+
+/* Random search from the constants of w4a16_heuristics.h. What counts is the excess of the constants and of the same
+ * ones shaken by 1 % each: a choice must not hang on their last digit. */
+inline void fit_costs(const std::vector<plan_point> &points, const yk_w4a16_gpu &gpu, int steps, uint64_t seed)
+{
+  constexpr int SHAKES = 2;
+  constexpr size_t COUNT = sizeof(yk_gemm::gemm_costs) / sizeof(double);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  auto shaken = [&](const yk_gemm::gemm_costs &costs, double by, double share) {
+    double values[COUNT];
+    std::memcpy(values, &costs, sizeof values);
+    for (double &v : values)
+      if (static_cast<double>(random() >> 11) * 0x1p-53 < share) v *= std::exp(by * normal(random));
+    yk_gemm::gemm_costs out;
+    std::memcpy(&out, values, sizeof values);
+    return out;
+  };
+  auto cost = [&](const yk_gemm::gemm_costs &costs) {
+    double sum = 2 * excess(points, gpu, costs);
+    for (int i = 0; i < SHAKES; i++) sum += excess(points, gpu, shaken(costs, 0.01, 1.0));
+    return sum / (2 + SHAKES);
+  };
+  yk_gemm::gemm_costs best = yk_gemm::GEMM_COSTS;
+  double least = cost(best);
+  std::printf("# %zu points; chosen plans are slower than the best by %.2f %% on average\n", points.size(),
+              100 * excess(points, gpu, best));
+  for (int i = 0; i < steps; i++) {
+    const yk_gemm::gemm_costs next = shaken(best, i % 3 ? 0.05 : 0.3, i % 2 ? 0.05 : 0.2);
+    const double found = cost(next);
+    if (found >= least) continue;
+    best = next;
+    least = found;
+  }
+  std::printf("# fitted: %.2f %%\n", 100 * excess(points, gpu, best));
+  print_costs(best);
+}
+
+} // namespace linear
+
+#endif

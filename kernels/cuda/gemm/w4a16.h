@@ -1,0 +1,151 @@
+/* w4a16.h - GEMM of 16-bit activations with AWQ 4-bit weights on one GPU: y = x W (+ bias), or SiLU(gate) * up of it.
+ *
+ * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens
+ * are the columns (tile N) of its B operand, and K is taken in tiles of 128 inputs (tile K). W is repacked once, at
+ * load, into panels of 16 columns by 128 inputs in the order of the A operand's registers (w4a16_layout.cuh); one
+ * copy serves every number of tokens.
+ *
+ *   tokens        GPU      kernel                          K is split over              partial sums meet in
+ *   1 to 32       9.0      w4a16_small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
+ *   17 and more   9.0      w4a16_wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own
+ *                                                          stream-K)                    flags
+ *   any           8.0 on   w4a16_mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
+ *
+ * A thread block of the two kernels for 9.0:
+ *
+ *     weights in global memory --bulk copy-->      +-- ring of stages in shared memory --+
+ *       producer warp 0, before and after          |  stage: panels of one K tile        |--> consumer warps: panels to
+ *       griddepcontrol.wait                        |         and x of the same 128       |    registers, x by ldmatrix
+ *     x in global memory --TMA tensor copy-->      |         inputs, 128-byte swizzle    |    or descriptor, mma.sync
+ *       producer warps 1 and 2, after it           +-------------------------------------+    or wgmma, accumulators
+ *                        ^                                                     |              in registers
+ *                        +---- the stage's "empty" mbarrier <-- consumers -----+                    |
+ *                                                                                                   v
+ *     y <-- epilogue: bias, SiLU * up, one rounding <-- partial sums of other warps and thread blocks, in a fixed order
+ *
+ * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
+ * wait for each other only at the end of a tile, for partial sums. Which kernel, which tile and how K is split is a
+ * plan (w4a16_plan.h), chosen when a layer is created for each bucket of row counts. How much of a multiprocessor a
+ * thread block takes (occupancy) is in w4a16_occupancy.cuh, all fitted constants are in w4a16_heuristics.h.
+ *
+ * Numerics: w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on 9.0, where
+ * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. The same
+ * call gives the same bits every time: a plan depends on the shape and the number of multiprocessors alone, and
+ * partial sums are added in a fixed order.
+ *
+ * Everything is asynchronous on the given stream and may be captured in a graph: nothing is allocated, nothing waits.
+ * Any thread may call; calls that share a workspace must be ordered by one stream. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_H
+#define YK_KERNELS_CUDA_GEMM_W4A16_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
+
+/* Which kernels a GEMM may use. AUTO takes the best that the GPU has. */
+typedef enum yk_w4a16_path {
+  YK_W4A16_AUTO,
+  YK_W4A16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
+  YK_W4A16_WGMMA /* the two kernels with bulk and tensor copies: compute capability 9.0 only */
+} yk_w4a16_path;
+
+/* Properties of the current GPU; filled once by yk_w4a16_gpu_init. */
+typedef struct yk_w4a16_gpu {
+  int n_multiprocessors;
+  yk_w4a16_path path;
+  void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
+} yk_w4a16_gpu;
+
+/* One GEMM as a rank sees it. */
+typedef struct yk_w4a16_desc {
+  int64_t k;      /* inputs, a multiple of 32 */
+  int64_t n;      /* columns of W, a multiple of 8; with gate_up gate and up together, a multiple of 16 */
+  int64_t group;  /* inputs that share a scale: a multiple of 32, or k and more for one group */
+  yk_dtype dtype; /* activations, bias and result: YK_F16 or YK_BF16 */
+  bool gate_up;   /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+} yk_w4a16_desc;
+
+/* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and
+ * column first_column + j, counted from the pointers; their group is row (k_phase + i) / group of qzeros and scales. */
+typedef struct yk_w4a16_source {
+  const int32_t *qweight; /* [k, words_per_row], at the first input of the range */
+  const int32_t *qzeros;  /* [groups, words_per_row], at the group that holds the first input */
+  const void *scales;     /* [groups, 8 * words_per_row] */
+  yk_dtype scales_dtype;  /* YK_F16 or YK_BF16 */
+  int64_t words_per_row;  /* columns of the whole tensor / 8 */
+  int64_t first_column;   /* need not be a multiple of 8 */
+  int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
+  int64_t k_phase;        /* inputs of the first group that lie before the range */
+} yk_w4a16_source;
+
+/* A choice of kernel, tile and split of K: see w4a16_plan.h. */
+typedef struct yk_w4a16_plan {
+  uint8_t kernel, tile, slice_warps, splits;
+} yk_w4a16_plan;
+
+enum { YK_W4A16_ROW_BUCKETS = 59 };
+
+/* The plans of one GEMM, for each bucket of row counts. */
+typedef struct yk_w4a16_plans {
+  yk_w4a16_plan of_bucket[YK_W4A16_ROW_BUCKETS];
+} yk_w4a16_plans;
+
+/* One call of a GEMM. */
+typedef struct yk_w4a16_call {
+  const void *packed; /* from yk_w4a16_pack, 128-byte aligned */
+  const void *bias;   /* [n] in desc.dtype, or NULL */
+  const void *x;      /* [m, k], 16-byte aligned */
+  void *y;            /* [m, n], or [m, n/2] with gate_up, 16-byte aligned; must not alias x */
+  int64_t m;          /* tokens, 0 or more */
+  void *workspace;    /* yk_w4a16_workspace_bytes, 256-byte aligned */
+  /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and
+   * true for the GEMMs that follow each other on a stream. Results do not depend on it. */
+  bool second_half;
+} yk_w4a16_call;
+
+/* yk_w4a16_gpu_init - read the current device's properties and load every kernel that forward may launch.
+ *   path    YK_W4A16_AUTO, or a path to insist on.
+ *   Errors  YK_E_UNSUPPORTED below compute capability 8.0 or where the path does not exist; YK_E_DEVICE. */
+yk_status yk_w4a16_gpu_init(yk_w4a16_gpu *gpu, yk_w4a16_path path, yk_err *err);
+
+/* yk_w4a16_desc_check - YK_OK, or YK_E_INVAL naming the field that is outside its range. */
+yk_status yk_w4a16_desc_check(const yk_w4a16_desc *desc, yk_err *err);
+
+/* yk_w4a16_packed_bytes - device memory of the repacked weights of a valid desc. */
+size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc);
+
+/* yk_w4a16_workspace_bytes - device memory that forward needs for 1 to m_max tokens. One workspace of the largest size
+ *   serves all GEMMs of a stream. It must be zeroed once before its first use; forward leaves it ready for the next. */
+size_t yk_w4a16_workspace_bytes(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, int64_t m_max);
+
+/* yk_w4a16_plans_choose - the plans of a valid desc, for any number of tokens. Once per layer: some 100 us of the
+ * host. */
+void yk_w4a16_plans_choose(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, yk_w4a16_plans *plans);
+
+/* yk_w4a16_pack - repack columns [first_column, first_column + n_columns) of desc from source, asynchronously.
+ *   Both multiples of 8. Every column must be packed before the first forward; parts (q, k, v; gate, up) are packed by
+ *   one call each, on one stream. The stream must be synchronised once before forward reads the result, since forward
+ *   may start to load weights while the kernel before it still runs.
+ *   Errors  YK_E_INVAL on shapes, YK_E_DEVICE when the launch failed. */
+yk_status yk_w4a16_pack(const yk_w4a16_desc *desc, void *packed, const yk_w4a16_source *source, int64_t first_column,
+                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
+
+/* yk_w4a16_forward - y = x W (+ bias), or SiLU(gate) * up of it.
+ *   plans   of the same gpu and desc, from yk_w4a16_plans_choose.
+ *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
+yk_status yk_w4a16_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, const yk_w4a16_plans *plans,
+                           const yk_w4a16_call *call, struct CUstream_st *stream, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

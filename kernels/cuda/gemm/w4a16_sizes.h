@@ -1,0 +1,38 @@
+/* w4a16_sizes.h - sizes of the packed weights (w4a16_layout.cuh): for kernels, and for the host, which plans with
+ * them where there is no CUDA. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_SIZES_H
+#define YK_KERNELS_CUDA_GEMM_W4A16_SIZES_H
+
+#include "kernels/cuda/gemm/w4a16.h"
+
+enum {
+  YK_W4A16_TILE_K = 128,
+  YK_W4A16_PANEL_COLUMNS = 16,
+  YK_W4A16_PANEL_NIBBLE_BYTES = YK_W4A16_PANEL_COLUMNS * YK_W4A16_TILE_K / 2,
+  YK_W4A16_PANEL_SCALE_BYTES = YK_W4A16_PANEL_COLUMNS * 4 /* of a group */
+};
+
+/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. */
+static inline int yk_w4a16_groups_per_k_tile(const yk_w4a16_desc *desc)
+{
+  if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
+  return desc->group % 64 == 0 ? 2 : 4;
+}
+
+static inline int yk_w4a16_panel_bytes(const yk_w4a16_desc *desc)
+{
+  return YK_W4A16_PANEL_NIBBLE_BYTES + yk_w4a16_groups_per_k_tile(desc) * YK_W4A16_PANEL_SCALE_BYTES;
+}
+
+static inline int64_t yk_w4a16_n_k_tiles(const yk_w4a16_desc *desc)
+{
+  return (desc->k + YK_W4A16_TILE_K - 1) / YK_W4A16_TILE_K;
+}
+
+/* Of a K tile. */
+static inline int64_t yk_w4a16_n_panels(const yk_w4a16_desc *desc)
+{
+  return (desc->n + YK_W4A16_PANEL_COLUMNS - 1) / YK_W4A16_PANEL_COLUMNS;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* w4a16_wgmma.cuh - host side of the W4A16 GEMM of more than 16 tokens on 9.0: its plans and their launch. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_CUH
+
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/w4a16_common.cuh"
+#include "kernels/cuda/gemm/w4a16_heuristics.h"
+
+namespace yk_gemm {
+
+/* The kernels of tile number `tile` of WGMMA_SHAPES; each type in a source of its own, for the sake of building. */
+const tile_kernels &wgmma_kernels_f16(int tile);
+const tile_kernels &wgmma_kernels_bf16(int tile);
+
+/* Appends the plans that can run m tokens. */
+void wgmma_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, std::vector<yk_w4a16_plan> &plans);
+double wgmma_us(const wgmma_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m,
+                yk_w4a16_plan plan);
+
+/* Partial sums of any GEMM. */
+size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu);
+cudaError_t wgmma_init();
+cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, yk_w4a16_plan plan,
+                          const yk_w4a16_call &call, cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif
