@@ -346,6 +346,9 @@ plan_point time_plans(const yk_w4a16_gpu &gpu, cudaStream_t stream, const std::s
 void bench_plans(const options &o, const yk_w4a16_gpu &gpu, cudaStream_t stream)
 {
   std::vector<plan_point> points;
+  yk_err err = YK_ERR_INIT;
+  if (gpu.path != YK_W4A16_WGMMA)
+    check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the mma.sync path has no plans to choose from"), err);
   print_plans_header(gpu, o.report.commit);
   for (const shape &s : SHAPES) {
     if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
@@ -504,7 +507,7 @@ int main(int argc, char **argv)
   options o = parse(argc, argv);
   if (*o.fit) return fit(o);
   if (o.check_only) return run_checks(PATHS[o.path], o.ms, o.seed);
-  FILE *json = bench::open_figures(o.report);
+  FILE *json = o.plans ? nullptr : bench::open_figures(o.report);
   yk_w4a16_gpu gpu;
   yk_err err = YK_ERR_INIT;
   check(yk_w4a16_gpu_init(&gpu, PATHS[o.path], &err), err);

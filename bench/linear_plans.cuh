@@ -103,6 +103,10 @@ inline std::vector<plan_point> read_points(const char *path, yk_w4a16_gpu *gpu)
     for (timed_plan &t : points.back().plans)
       if (yk_gemm::plan_name(t.plan) == plan) t.us = us;
   }
+  if (points.empty()) {
+    yk_err_set(&err, YK_E_INVAL, "%s: expected lines \"%s\", found none", path, PLANS_HEADER);
+    bench::give_up(err);
+  }
   return points;
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 import unittest.mock
 
 import harness
@@ -72,6 +73,32 @@ class Refused(harness.Case):
                                  (["--cold", "x"], ["--cold"]), (["--seed", "-1"], ["--seed"])):
             with self.subTest(arguments):
                 self.refused("bench_linear", arguments, *parts)
+
+    def test_bench_linear_fit(self):
+        program = os.path.join(os.path.dirname(self.yoke), "bench_linear")
+        if not os.path.exists(program):
+            self.skipTest("bench_linear is not built")
+        header = "# bench_linear --plans, commit x, multiprocessors 132\n"
+        point = "float16 128 o 4096 4096 0 64 wgmma:m128,n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plans.txt")
+            self.refused("bench_linear", ["--fit", path], path, "No such file", code=1)
+            for text, parts in (("", ["found none"]), (header + "o 64 8.0\n", [f"{path}:2", '"o 64 8.0"']),
+                                (point + "64,cluster1:split_k4 8.0\n", [f"{path}:1"]),
+                                (header + point.replace("4096 4096", "4095 4096") + "64 8.0\n", ["k must be", "4095"])):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                with self.subTest(text):
+                    self.refused("bench_linear", ["--fit", path], *parts, code=1)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(header + point + "64,cluster1:split_k4 8.0\n" + point + "32,cluster1:split_k2 8.8\n" +
+                           point + "128,cluster1:split_k4 8.8\n")
+            done = subprocess.run([program, "--fit", path, "--fit-steps", "50"], capture_output=True, text=True, timeout=60,
+                                  check=True)
+            self.assertRegex(done.stdout, r"wgmma:m128,n64,cluster1 +1 +10.0 %  o at 64 +1")
+            self.assertIn("may go: wgmma:m128,n32,cluster1", done.stdout)
+            self.assertNotIn("may go: wgmma:m128,n64,cluster1", done.stdout)
+            self.assertIn("constexpr gemm_costs GEMM_COSTS = {", done.stdout)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ extern "C" { /* cmocka.h is C alone */
 #include "kernels/cuda/attention_shares.cuh"
 #include "kernels/cuda/divider.cuh"
 #include "kernels/cuda/gemm/w4a16_plan.h"
+#include "kernels/cuda/gemm/w4a16_small_batch.cuh"
+#include "kernels/cuda/gemm/w4a16_wgmma.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_schedule.cuh"
 
 namespace {
@@ -166,6 +168,27 @@ void tiles_are_dealt_out_once(void **)
   }
 }
 
+/* A plan is of a kernel that is compiled for the groups of scales. */
+void every_plan_has_a_kernel(void **)
+{
+  using namespace yk_gemm;
+  const yk_w4a16_gpu gpu = {132, YK_W4A16_WGMMA, nullptr};
+  for (int64_t group : {32, 64, 96, 128, 256}) {
+    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+      const yk_w4a16_desc desc = {3840, 4096, group, dtype, false};
+      for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
+        assert_true(plans_of(gpu, desc, m).size() > 0);
+        for (yk_w4a16_plan plan : plans_of(gpu, desc, m)) {
+          const bool small = plan.kernel == PLAN_SMALL_BATCH, f16 = dtype == YK_F16;
+          const tile_kernels &kernels = small ? (f16 ? small_batch_kernels_f16 : small_batch_kernels_bf16)(plan.tile)
+                                              : (f16 ? wgmma_kernels_f16 : wgmma_kernels_bf16)(plan.tile);
+          assert_non_null(kernels.get(desc));
+        }
+      }
+    }
+  }
+}
+
 /* A bucket's plan is that of its largest number of tokens, and up to 256 tokens that of each of them. */
 void a_bucket_of_rows_has_one_plan(void **)
 {
@@ -179,8 +202,8 @@ void a_bucket_of_rows_has_one_plan(void **)
   assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_W4A16_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
     const yk_w4a16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_W4A16_WGMMA, nullptr};
-    const yk_w4a16_desc desc = {32 * between(random, 1, 300), 16 * between(random, 1, 1500), 128,
-                                i % 3 ? YK_F16 : YK_BF16, i % 5 == 0};
+    const yk_w4a16_desc desc = {32 * between(random, 1, 300), 16 * between(random, 1, 1500),
+                                i % 4 ? 128 : 32 << i / 4 % 2, i % 3 ? YK_F16 : YK_BF16, i % 5 == 0};
     yk_w4a16_plans plans;
     yk_w4a16_plans_choose(&gpu, &desc, &plans);
     for (int64_t m = 1; m <= 256; m++) {
@@ -218,6 +241,7 @@ int main()
       cmocka_unit_test(pages_are_dealt_out_once),
       cmocka_unit_test(a_step_without_decodes_is_nobodys),
       cmocka_unit_test(tiles_are_dealt_out_once),
+      cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_team_holds_a_row),
   };

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_dequant.cuh"
+#include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_layout.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
@@ -34,7 +35,13 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile. */
+/* Whether a tile that is compiled for such groups can run a GEMM. */
+inline bool has_groups(scale_groups compiled, const yk_w4a16_desc &desc)
+{
+  return compiled == scale_groups::ANY || groups_per_k_tile(desc) == 1;
+}
+
+/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile; NULL where there is none. */
 struct tile_kernels {
   const void *of_groups[3];
 

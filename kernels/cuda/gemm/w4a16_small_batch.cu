@@ -61,7 +61,8 @@ const tile_kernels &kernels_of(yk_dtype dtype, int tile)
 void small_batch_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, std::vector<yk_w4a16_plan> &plans)
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
-    if (SMALL_BATCH_SHAPES[tile].n != ceil_div(m, 8) * 8) continue;
+    const small_batch_shape &s = SMALL_BATCH_SHAPES[tile];
+    if (s.n != ceil_div(m, 8) * 8 || !has_groups(s.of, desc)) continue;
     for (int slice_warps = 1; slice_warps <= CONSUMER_WARPS; slice_warps *= 2) {
       for (int cluster = 1; cluster <= std::min(2, gpu.n_multiprocessors); cluster++) {
         const yk_w4a16_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
@@ -95,6 +96,7 @@ cudaError_t small_batch_init()
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
     for (yk_dtype dtype : {YK_F16, YK_BF16}) {
       for (const void *kernel : kernels_of(dtype, tile).of_groups) {
+        if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SMALL_BATCH_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
       }

@@ -345,7 +345,10 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
 template <yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
 {
   constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
-  return reinterpret_cast<const void *>(small_batch_kernel<DTYPE, GROUPS, S.n, S.panels, S.taken>);
+  if constexpr (S.of == scale_groups::FROM_128 && GROUPS > 1)
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(small_batch_kernel<DTYPE, GROUPS, S.n, S.panels, S.taken>);
 }
 
 template <yk_dtype DTYPE, size_t... TILES>

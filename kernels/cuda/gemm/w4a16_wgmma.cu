@@ -89,6 +89,7 @@ void wgmma_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, 
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     const wgmma_shape &s = WGMMA_SHAPES[tile];
+    if (!has_groups(s.of, desc)) continue;
     int64_t fit = gpu.n_multiprocessors / s.cluster;
     int64_t tiles = ceil_div(n_panels(desc), panels_of(s) * s.cluster) * ceil_div(m, s.n);
     auto add = [&](int64_t splits) {
@@ -142,6 +143,7 @@ cudaError_t wgmma_init()
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     for (yk_dtype dtype : {YK_F16, YK_BF16}) {
       for (const void *kernel : kernels_of(dtype, tile).of_groups) {
+        if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(WGMMA_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
       }

@@ -185,7 +185,11 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
 template <yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
 {
   constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
-  return reinterpret_cast<const void *>(wgmma_kernel<DTYPE, GROUPS, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
+  if constexpr (S.of == scale_groups::FROM_128 && GROUPS > 1)
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(
+        wgmma_kernel<DTYPE, GROUPS, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
 }
 
 template <yk_dtype DTYPE, size_t... TILES> const tile_kernels &wgmma_kernels(int tile, std::index_sequence<TILES...>)
