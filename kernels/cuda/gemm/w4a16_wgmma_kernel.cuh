@@ -10,8 +10,7 @@
  *              (w4a16_wgmma_split_k.cuh) and the epilogue (w4a16_wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, since they do
- * not depend on the kernel before; x and partial sums after it. The next kernel may start once x has been waited for.
- */
+ * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_KERNEL_CUH
 
