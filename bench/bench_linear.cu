@@ -404,7 +404,6 @@ yk_status parse_shapes(void *user, const char *text, yk_err *err)
 options parse(int argc, char **argv)
 {
   options o;
-  o.seed = static_cast<uint64_t>(time(nullptr));
   std::vector<yk_option> options = {
       {.name = "check-only",
        .kind = YK_OPTION_FLAG,
@@ -482,7 +481,7 @@ options parse(int argc, char **argv)
       {.name = "no-cublas", .kind = YK_OPTION_FLAG, .value = &o.no_cublas, .help = "leave out the 16-bit GEMM"},
       {.name = "no-fuse", .kind = YK_OPTION_FLAG, .value = &o.no_fuse, .help = "gate_up without SiLU*up"},
       {.name = "seed",
-       .kind = YK_OPTION_U64,
+       .kind = YK_OPTION_SEED,
        .value = &o.seed,
        .metavar = "N",
        .help = "of the data",
@@ -497,6 +496,7 @@ options parse(int argc, char **argv)
       "it is met, normalised error against float64, and the plan: kernel, tile M and N, cluster, and how "
       "K is split.",
       "  bench_linear --shapes qkv,o/2 --m 1,16 --json linear.json\n", options, argc, argv);
+  if (o.seed == 0) o.seed = static_cast<uint64_t>(time(nullptr));
   return o;
 }
 
