@@ -11,7 +11,9 @@
  * at a number of tokens that a user meets. The second searches constants whose choices are slower than the fastest
  * plans by the least, on average over shapes and numbers of tokens, and such that no choice gets 2 % slower than it
  * was; it prints the table below. Taken one by one the constants mean little. They are the same on every machine, so
- * that a plan is a function of the shape and the number of multiprocessors. */
+ * that a plan is a function of the shape and the number of multiprocessors. They come from rows of equal GEMMs with
+ * cold weights; a plan that is best there is best in a model too, within the spread of a step, among plans that leave
+ * the same part of a multiprocessor free. */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_HEURISTICS_H
 #define YK_KERNELS_CUDA_GEMM_W4A16_HEURISTICS_H
 
@@ -43,7 +45,12 @@ constexpr small_batch_shape SMALL_BATCH_SHAPES[] = {
 };
 constexpr int N_SMALL_BATCH_SHAPES = sizeof SMALL_BATCH_SHAPES / sizeof *SMALL_BATCH_SHAPES;
 
-/* Of the wgmma kernel, by rising tile N. Tile M is 64 columns for each warpgroup and each of its wgmma. */
+/* Of the wgmma kernel, by rising tile N. Tile M is 64 columns for each warpgroup and each of its wgmma.
+ *
+ * Tiles of up to 64 tokens take half of a multiprocessor even where a tile that takes all of it is faster in a row of
+ * equal GEMMs: in a model, where other kernels stand between, the latter is slower. Three warpgroups or two wgmma
+ * each do not fit in the registers of a half. Tiles of 192 columns fill the GPU where tiles of 128 leave a partial
+ * wave. Multicast is for tiles of 256 tokens, which the bandwidth of x would bound; smaller ones lose by it. */
 struct wgmma_shape {
   int n;          /* tile N: tokens */
   int warpgroups; /* consumers */

@@ -5,7 +5,8 @@
  *   64 bytes a group        [row 8][upper 2] scale words (w4a16_dequant.cuh)
  * In a word, the four bits from bit 4j and those from bit 4j + 16 are the two halves of register j of the fragment:
  * row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and 3). Rows 8 to 15 of a panel
- * are called upper rows. Panels lie as [K tile][panel], so that any run of panels of a K tile is one run of bytes.
+ * are called upper rows. Panels lie as [K tile][panel], so that any run of panels of a K tile is one run
+ * of bytes and one bulk copy.
  * With gate_up, the 16 columns of a panel are 8 gates and their 8 ups. */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_LAYOUT_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_LAYOUT_CUH

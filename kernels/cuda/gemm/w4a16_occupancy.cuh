@@ -7,7 +7,11 @@
  * GEMM would hand its places on to the next one. Hence two kinds of half. A block in the first half needs more than
  * half of the shared memory; a block in the second half needs more than half of the registers, by means of idle warps
  * that only hold them. Then only blocks of different kinds fit side by side, and GEMMs take the two halves
- * alternately (yk_w4a16_call.second_half). */
+ * alternately (yk_w4a16_call.second_half).
+ *
+ * Registers are handed out by quarters of a multiprocessor, one for each warp scheduler: the warps of a quarter must
+ * fit, not only the total. Kernels between two GEMMs (norms, RoPE, all-reduce) ask for the same division of shared
+ * memory and cache, since a multiprocessor changes it only when it is empty. */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_OCCUPANCY_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_OCCUPANCY_CUH
 

@@ -17,8 +17,9 @@ struct launch_layout {
   int k_slices, stages, shared_bytes, threads;
 };
 
-/* Stages in so much memory, as many for each K slice of the warps; 0 where those are too few, or too little memory
- * for a tile's accumulators, which take the place of the ring at its end. */
+/* Stages in so much memory, as many for each K slice of the warps, since a slice that skipped stages unevenly could
+ * overtake itself, which one phase bit does not tell; 0 where those are too few, or too little memory for a tile's
+ * accumulators, which take the place of the ring at its end. */
 int n_stages(const small_batch_shape &s, const yk_w4a16_desc &desc, int slice_warps, int64_t bytes)
 {
   int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
@@ -58,6 +59,8 @@ const tile_kernels &kernels_of(yk_dtype dtype, int tile)
 
 } // namespace
 
+/* Clusters of more than two blocks are no plan: fewer of them fit on the GPU than its multiprocessors would make, and
+ * blocks of one GEMM come to stand side by side. */
 void small_batch_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, std::vector<yk_w4a16_plan> &plans)
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {

@@ -66,7 +66,7 @@ __host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
 
 /* Addresses in shared memory. acc: a tile's accumulators, where the ring is, which is empty then. received: what the
  * other block of the cluster sends, beside the ring and for two tiles alternately, so that it may be sent without
- * asking. */
+ * asking: an arrival with `.release.cluster` at the other block's barrier is a fence of the whole GPU. */
 struct small_batch_memory {
   uint32_t x, weights, acc, received;
   uint32_t barriers;      /* of the ring */
@@ -127,7 +127,8 @@ __device__ __forceinline__ void produce_weights(const small_batch_params &p, con
   }
 }
 
-/* A half of each stage's x: 64 inputs of all tokens. */
+/* A half of each stage's x: 64 inputs of all tokens. All blocks go through K in the same order: they ask for the same
+ * lines of x at the same time, and other orders are slower all the same. */
 template <int N>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_batch_params &p,
                                           const small_batch_memory &s, const block_work &w, int half)
@@ -256,6 +257,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
       store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
   }
   sync_consumers();
+  /* The slices one after the other: reading them all ahead needs registers that the larger tiles do not have. */
   for (int item = threadIdx.x; item < items; item += CONSUMER_WARPS * 32) {
     float4 v = load_acc(s.acc + item * 16);
     for (int slice = 1; slice < p.k_slices; slice++) add_acc(v, load_acc(s.acc + (slice * items + item) * 16));

@@ -11,6 +11,7 @@
 
 namespace yk_gemm {
 
+/* Twelve or sixteen consumer warps would have too few registers each for the large shapes. */
 constexpr int CONSUMER_WARPS = 8, PRODUCER_WARPS = 4;
 static_assert((CONSUMER_WARPS + PRODUCER_WARPS) * 32 == HALF_THREADS[0], "all but the idle warps");
 constexpr int CONSUMERS_BARRIER = 1;

@@ -10,7 +10,7 @@
 namespace yk_gemm {
 namespace {
 
-constexpr int MAX_X_STAGES = 6; /* one is read, the next ones come from the L2 cache */
+constexpr int MAX_X_STAGES = 6; /* x comes late, since all blocks ask the L2 cache for the same lines */
 
 /* Panels of a thread block's tile. */
 int panels_of(const wgmma_shape &s)

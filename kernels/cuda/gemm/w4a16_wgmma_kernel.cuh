@@ -29,7 +29,8 @@ namespace yk_gemm {
 
 constexpr int X_WARPS = 2; /* producer warps of x */
 
-/* Registers of a thread: at the start, then of producers and of consumers. */
+/* Registers of a thread: at the start, then of producers and of consumers. setmaxnreg hands out only what the block
+ * started with; a kernel that asks for more hangs. */
 __host__ __device__ constexpr int start_registers(int warpgroups, occupancy taken)
 {
   return taken == occupancy::ALL ? SM_REGISTERS / (128 * (warpgroups + 1)) / 8 * 8 : HALF_REGISTERS;
