@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/check.cuh"
+#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_plan.h"
 
 namespace linear {

@@ -17,9 +17,10 @@ extern "C" { /* cmocka.h is C alone */
 
 #include "kernels/cuda/attention_shares.cuh"
 #include "kernels/cuda/divider.cuh"
+#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_plan.h"
-#include "kernels/cuda/gemm/w4a16_small_batch.cuh"
-#include "kernels/cuda/gemm/w4a16_wgmma.cuh"
+#include "kernels/cuda/gemm/w4a16_small_batch_kernel.cuh"
+#include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_schedule.cuh"
 
 namespace {

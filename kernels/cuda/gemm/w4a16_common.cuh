@@ -4,10 +4,10 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_dequant.cuh"
 #include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_layout.cuh"
+#include "kernels/cuda/gemm/w4a16_types.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_gemm {

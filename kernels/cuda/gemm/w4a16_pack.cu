@@ -1,4 +1,5 @@
 /* w4a16_pack.cu - from AWQ tensors to packed panels (w4a16_layout.cuh). Runs once, at load. */
+#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_common.cuh"
 
 namespace yk_gemm {

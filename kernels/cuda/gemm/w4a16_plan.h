@@ -6,16 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_heuristics.h"
+#include "kernels/cuda/gemm/w4a16_types.h"
 
 namespace yk_gemm {
-
-/* yk_w4a16_plan.kernel, and what its other fields mean. */
-enum plan_kernel {
-  PLAN_SMALL_BATCH, /* tile: of SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: blocks of a cluster */
-  PLAN_WGMMA /* tile: of WGMMA_SHAPES; splits: of each tile along K (split-K), 1 for whole tiles, 0 for stream-K */
-};
 
 /* Numerics: the kernel for few tokens does not round its weights, the wgmma kernel does. Up to UNROUNDED_TOKENS only
  * the first is asked, so that tokens decoded in small batches differ by the order of additions alone. */

@@ -3,7 +3,7 @@
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_SIZES_H
 #define YK_KERNELS_CUDA_GEMM_W4A16_SIZES_H
 
-#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/w4a16_types.h"
 
 enum {
   YK_W4A16_TILE_K = 128,

@@ -12,10 +12,6 @@
 
 namespace yk_gemm {
 
-/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each in a source of its own, for the sake of building. */
-const tile_kernels &small_batch_kernels_f16(int tile);
-const tile_kernels &small_batch_kernels_bf16(int tile);
-
 /* Appends the plans that can run m tokens. There is always one. */
 void small_batch_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m,
                        std::vector<yk_w4a16_plan> &plans);

@@ -18,10 +18,12 @@
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_SMALL_BATCH_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_SMALL_BATCH_KERNEL_CUH
 
+#include <cuda.h>
+
 #include <utility>
 
+#include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_integer_weights.cuh"
-#include "kernels/cuda/gemm/w4a16_small_batch.cuh"
 #include "kernels/cuda/gemm/w4a16_small_batch_epilogue.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
@@ -361,6 +363,10 @@ const tile_kernels &small_batch_kernels(int tile, std::index_sequence<TILES...>)
         small_batch_kernel_of<DTYPE, 4, TILES>()}}...};
   return table[tile];
 }
+
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each in a source of its own, for the sake of building. */
+const tile_kernels &small_batch_kernels_f16(int tile);
+const tile_kernels &small_batch_kernels_bf16(int tile);
 
 } // namespace yk_gemm
 

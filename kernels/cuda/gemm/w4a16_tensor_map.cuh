@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/w4a16_types.h"
 
 namespace yk_gemm {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/gemm/w4a16_plan.h"
 #include "kernels/cuda/gemm/w4a16_tensor_map.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
 

@@ -11,10 +11,6 @@
 
 namespace yk_gemm {
 
-/* The kernels of tile number `tile` of WGMMA_SHAPES; each type in a source of its own, for the sake of building. */
-const tile_kernels &wgmma_kernels_f16(int tile);
-const tile_kernels &wgmma_kernels_bf16(int tile);
-
 /* Appends the plans that can run m tokens. */
 void wgmma_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, std::vector<yk_w4a16_plan> &plans);
 double wgmma_us(const wgmma_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m,

@@ -18,8 +18,8 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_occupancy.cuh"
-#include "kernels/cuda/gemm/w4a16_wgmma.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
@@ -198,6 +198,10 @@ template <yk_dtype DTYPE, size_t... TILES> const tile_kernels &wgmma_kernels(int
                                          wgmma_kernel_of<DTYPE, 4, TILES>()}}...};
   return table[tile];
 }
+
+/* The kernels of tile number `tile` of WGMMA_SHAPES; each type in a source of its own, for the sake of building. */
+const tile_kernels &wgmma_kernels_f16(int tile);
+const tile_kernels &wgmma_kernels_bf16(int tile);
 
 } // namespace yk_gemm
 

@@ -1,0 +1,72 @@
+/* w4a16_types.h - descriptions of a W4A16 GEMM: see w4a16.h. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_TYPES_H
+#define YK_KERNELS_CUDA_GEMM_W4A16_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* Which kernels a GEMM may use. AUTO takes the best that the GPU has. */
+typedef enum yk_w4a16_path {
+  YK_W4A16_AUTO,
+  YK_W4A16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
+  YK_W4A16_WGMMA /* the two kernels with bulk and tensor copies: compute capability 9.0 only */
+} yk_w4a16_path;
+
+/* Properties of the current GPU; filled once by yk_w4a16_gpu_init. */
+typedef struct yk_w4a16_gpu {
+  int n_multiprocessors;
+  yk_w4a16_path path;
+  void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
+} yk_w4a16_gpu;
+
+/* One GEMM as a rank sees it. */
+typedef struct yk_w4a16_desc {
+  int64_t k;      /* inputs, a multiple of 32 */
+  int64_t n;      /* columns of W, a multiple of 8; with gate_up gate and up together, a multiple of 16 */
+  int64_t group;  /* inputs that share a scale: a multiple of 32, or k and more for one group */
+  yk_dtype dtype; /* activations, bias and result: YK_F16 or YK_BF16 */
+  bool gate_up;   /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+} yk_w4a16_desc;
+
+/* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and
+ * column first_column + j, counted from the pointers; their group is row (k_phase + i) / group of qzeros and scales. */
+typedef struct yk_w4a16_source {
+  const int32_t *qweight; /* [k, words_per_row], at the first input of the range */
+  const int32_t *qzeros;  /* [groups, words_per_row], at the group that holds the first input */
+  const void *scales;     /* [groups, 8 * words_per_row] */
+  yk_dtype scales_dtype;  /* YK_F16 or YK_BF16 */
+  int64_t words_per_row;  /* columns of the whole tensor / 8 */
+  int64_t first_column;   /* need not be a multiple of 8 */
+  int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
+  int64_t k_phase;        /* inputs of the first group that lie before the range */
+} yk_w4a16_source;
+
+/* A choice of kernel, tile and split of K: see w4a16_plan.h. */
+typedef struct yk_w4a16_plan {
+  uint8_t kernel, tile, slice_warps, splits;
+} yk_w4a16_plan;
+
+enum { YK_W4A16_ROW_BUCKETS = 59 };
+
+/* The plans of one GEMM, for each bucket of row counts. */
+typedef struct yk_w4a16_plans {
+  yk_w4a16_plan of_bucket[YK_W4A16_ROW_BUCKETS];
+} yk_w4a16_plans;
+
+/* One call of a GEMM. */
+typedef struct yk_w4a16_call {
+  const void *packed; /* from yk_w4a16_pack, 128-byte aligned */
+  const void *bias;   /* [n] in desc.dtype, or NULL */
+  const void *x;      /* [m, k], 16-byte aligned */
+  void *y;            /* [m, n], or [m, n/2] with gate_up, 16-byte aligned; must not alias x */
+  int64_t m;          /* tokens, 0 or more */
+  void *workspace;    /* yk_w4a16_workspace_bytes, 256-byte aligned */
+  /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and
+   * true for the GEMMs that follow each other on a stream. Results do not depend on it. */
+  bool second_half;
+} yk_w4a16_call;
+
+#endif
