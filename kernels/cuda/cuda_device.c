@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_internal.h"
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------------- */

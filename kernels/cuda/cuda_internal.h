@@ -6,9 +6,9 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cuda_blas.h"
-#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_layout.h"
 #include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,7 +67,7 @@ typedef struct yk_cuda_device {
   yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, left ready by each call */
   bool gemm_second_half;         /* of each multiprocessor, for the next call of the W4A16 GEMM */
   yk_cuda_buffer scratch;        /* outputs of a product on their way to y */
-  yk_cuda_watch watch;
+  yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch */
   void *watch_context;
 } yk_cuda_device;
 

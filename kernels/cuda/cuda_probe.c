@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/wait.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_internal.h"
 
 enum { TIMEOUT_S = 10 };
