@@ -64,9 +64,9 @@ typedef struct yk_cuda_device {
   yk_cuda_attention attention;
   yk_cuda_sampler sampler;
   void *blas_workspace, *attention_workspace;
-  yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, left ready by each call */
-  bool gemm_second_half;         /* of each multiprocessor, for the next call of the W4A16 GEMM */
-  yk_cuda_buffer scratch;        /* outputs of a product on their way to y */
+  yk_cuda_buffer gemm_workspace;                  /* of the W4A16 GEMM: zeroed once, left ready by each call */
+  bool gemm_second_half;                          /* of each multiprocessor, for the next call of the W4A16 GEMM */
+  yk_cuda_buffer scratch;                         /* outputs of a product on their way to y */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch */
   void *watch_context;
 } yk_cuda_device;
