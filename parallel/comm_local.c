@@ -3,22 +3,28 @@
  * A collective is: publish a pointer, meet the others, read theirs, meet again so that nobody reuses memory that a peer
  * still reads. Sums are in rank order, and a row's is computed by one rule whoever does it, so all hold the same bits. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/spin.h"
 #include "parallel/comm.h"
 
-/* Shared by all ends; freed with the last of them. Everything but n_ranks is guarded by mutex. */
+/* Shared by all ends; freed with the last of them. Written under mutex, all but n_ranks; the two atomics are also looked at
+ * without: a rank looks for the others before it sleeps, since a layer has several meetings.                         */
 typedef struct group {
   int n_ranks;
   pthread_mutex_t mutex;
-  pthread_cond_t cv_met; /* generation grew, or aborted */
-  uint64_t generation;   /* completed meetings */
+  pthread_cond_t cv_met;       /* generation grew, or aborted */
+  _Atomic uint64_t generation; /* completed meetings */
   int n_arrived;
   int n_ends;
-  bool aborted;
+  int n_sleeping; /* ranks that wait on cv_met */
+  atomic_bool aborted;
   const void *published[YK_MAX_RANKS];
 } group;
+
+enum { SPIN_NS = 500000 }; /* longer than what a rank is usually behind the others */
 
 typedef struct local_comm {
   yk_comm base;
@@ -37,19 +43,33 @@ static yk_status aborted_error(yk_err *err)
   return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
 }
 
-/* Publish our pointer (NULL to only meet) and wait for every rank. */
-static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
+/* Our arrival, and the number of the meeting it counts for. The last to arrive ends the meeting. */
+static uint64_t arrive(group *g, int rank, const void *pointer)
 {
-  group *g = group_of(comm);
   pthread_mutex_lock(&g->mutex);
-  if (pointer) g->published[comm->rank] = pointer;
+  if (pointer) g->published[rank] = pointer;
   uint64_t generation = g->generation;
   if (!g->aborted && ++g->n_arrived == g->n_ranks) {
     g->n_arrived = 0;
     g->generation++;
-    pthread_cond_broadcast(&g->cv_met);
+    if (g->n_sleeping > 0) pthread_cond_broadcast(&g->cv_met);
   }
+  pthread_mutex_unlock(&g->mutex);
+  return generation;
+}
+
+/* Publish our pointer (NULL to only meet) and wait for every rank. */
+static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
+{
+  group *g = group_of(comm);
+  uint64_t generation = arrive(g, comm->rank, pointer);
+  for (yk_spin spin = {0}; g->generation == generation && !g->aborted;)
+    if (!yk_spin_again(&spin, SPIN_NS)) break;
+  if (g->generation != generation) return YK_OK;
+  pthread_mutex_lock(&g->mutex);
+  g->n_sleeping++;
   while (g->generation == generation && !g->aborted) pthread_cond_wait(&g->cv_met, &g->mutex);
+  g->n_sleeping--;
   bool met = g->generation != generation;
   pthread_mutex_unlock(&g->mutex);
   return met ? YK_OK : aborted_error(err);

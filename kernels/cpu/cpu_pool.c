@@ -1,8 +1,9 @@
 /* cpu_pool.c - fork and join by a generation counter.
  *
  * The caller writes the task, then raises the generation (release); a worker that sees it raised (acquire) may read
- * the task. Workers and caller spin for some microseconds first, because a forward calls hundreds of short
- * loops a second apart by less than that, and then sleep on a condition variable.                                   */
+ * the task. Workers and caller look for a while first, because a forward calls thousands of short loops a second and steps
+ * follow each other, and then sleep on a condition variable. Who raises the generation wakes only those that sleep: both
+ * sides write their own flag before they read the other's (sequentially consistent), so that none is missed.        */
 #include "kernels/cpu/cpu_pool.h"
 
 #include <pthread.h>
@@ -12,8 +13,9 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/spin.h"
 
-enum { SPIN_ROUNDS = 400 }; /* some 10 us: longer than the gap between two operations, shorter than a time slice */
+enum { SPIN_NS = 500000 }; /* longer than what lies between two steps */
 
 typedef struct worker {
   yk_cpu_pool *pool;
@@ -25,23 +27,16 @@ struct yk_cpu_pool {
   int n_threads, n_started;
   pthread_mutex_t mutex; /* guards the sleeping side of generation and n_busy */
   pthread_cond_t start, done;
-  _Atomic uint64_t generation; /* raised under the mutex once the task below is complete */
+  _Atomic uint64_t generation; /* raised once the task below is complete */
   atomic_int n_busy;           /* workers that have not finished the current task */
+  atomic_int n_sleeping;       /* workers that wait on start, or are about to */
+  atomic_bool caller_sleeps;   /* likewise, on done */
   yk_cpu_task task;            /* NULL asks the workers to end */
   void *context;
   int64_t n_items;
   int n_parts; /* threads that get a range */
   worker workers[];
 };
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
 
 static void run_part(const yk_cpu_pool *pool, int thread)
 {
@@ -53,13 +48,13 @@ static void run_part(const yk_cpu_pool *pool, int thread)
 
 static void wait_for_generation_after(yk_cpu_pool *pool, uint64_t seen)
 {
-  for (int i = 0; i < SPIN_ROUNDS; i++) {
-    if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) return;
-    pause_briefly();
-  }
+  for (yk_spin spin = {0}; atomic_load_explicit(&pool->generation, memory_order_acquire) == seen;)
+    if (!yk_spin_again(&spin, SPIN_NS)) break;
+  if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) return;
   pthread_mutex_lock(&pool->mutex);
-  while (atomic_load_explicit(&pool->generation, memory_order_acquire) == seen)
-    pthread_cond_wait(&pool->start, &pool->mutex);
+  atomic_fetch_add(&pool->n_sleeping, 1);
+  while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->start, &pool->mutex);
+  atomic_fetch_sub(&pool->n_sleeping, 1);
   pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -71,7 +66,7 @@ static void *worker_main(void *argument)
     wait_for_generation_after(pool, seen);
     if (!pool->task) return NULL;
     run_part(pool, self->index);
-    if (atomic_fetch_sub_explicit(&pool->n_busy, 1, memory_order_acq_rel) == 1) {
+    if (atomic_fetch_sub(&pool->n_busy, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
       pthread_mutex_lock(&pool->mutex); /* the caller may be between its test and its wait */
       pthread_cond_signal(&pool->done);
       pthread_mutex_unlock(&pool->mutex);
@@ -81,21 +76,23 @@ static void *worker_main(void *argument)
 
 static void wake_workers(yk_cpu_pool *pool)
 {
-  pthread_mutex_lock(&pool->mutex);
   atomic_store_explicit(&pool->n_busy, pool->n_started, memory_order_relaxed);
-  atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
+  atomic_fetch_add(&pool->generation, 1);
+  if (atomic_load(&pool->n_sleeping) == 0) return;
+  pthread_mutex_lock(&pool->mutex);
   pthread_cond_broadcast(&pool->start);
   pthread_mutex_unlock(&pool->mutex);
 }
 
 static void wait_for_workers(yk_cpu_pool *pool)
 {
-  for (int i = 0; i < SPIN_ROUNDS; i++) {
-    if (atomic_load_explicit(&pool->n_busy, memory_order_acquire) == 0) return;
-    pause_briefly();
-  }
+  for (yk_spin spin = {0}; atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0;)
+    if (!yk_spin_again(&spin, SPIN_NS)) break;
+  if (atomic_load_explicit(&pool->n_busy, memory_order_acquire) == 0) return;
   pthread_mutex_lock(&pool->mutex);
-  while (atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0) pthread_cond_wait(&pool->done, &pool->mutex);
+  atomic_store(&pool->caller_sleeps, true);
+  while (atomic_load(&pool->n_busy) > 0) pthread_cond_wait(&pool->done, &pool->mutex);
+  atomic_store(&pool->caller_sleeps, false);
   pthread_mutex_unlock(&pool->mutex);
 }
 
