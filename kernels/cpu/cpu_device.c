@@ -1,4 +1,4 @@
-/* cpu_device.c - the host's cores as a device: its table of operations and its memory. Operations are synchronous. */
+/* cpu_device.c - the host's cores as a device: its table of operations. Operations are synchronous. */
 #include "kernels/cpu/cpu_device.h"
 
 #include <stdio.h>
@@ -7,33 +7,6 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-
-enum { ALIGNMENT_BYTES = 256 };
-
-/* calloc rather than aligned_alloc and memset: large blocks are then zero pages that nobody touches before their use.
- * The address that calloc gave stands just before the aligned one.                                                  */
-yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
-{
-  (void)dev;
-  uint64_t padded = 0;
-  bool is_possible = yk_checked_add_u64(n_bytes, ALIGNMENT_BYTES + sizeof(void *), &padded) && padded <= PTRDIFF_MAX;
-  char *raw = is_possible ? calloc(1, padded) : NULL;
-  if (!raw) return yk_err_set(err, YK_E_CAPACITY, "cpu device: no memory for %zu bytes", n_bytes);
-  uintptr_t first = (uintptr_t)raw + sizeof(void *);
-  char *aligned = raw + (yk_round_up_i64((int64_t)first, ALIGNMENT_BYTES) - (int64_t)(uintptr_t)raw);
-  memcpy(aligned - sizeof raw, &raw, sizeof raw);
-  *out = aligned;
-  return YK_OK;
-}
-
-void yk_cpu_free(yk_device *dev, void *ptr)
-{
-  (void)dev;
-  if (!ptr) return;
-  void *raw;
-  memcpy(&raw, (char *)ptr - sizeof raw, sizeof raw);
-  free(raw);
-}
 
 static yk_status copy_bytes(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
 {
@@ -85,6 +58,7 @@ static void destroy(yk_device *dev)
   free(cpu->sample_ids);
   free(cpu->penalty_counts);
   free(cpu->x_f32);
+  free(cpu->w_f32);
   free(cpu);
 }
 

@@ -2,12 +2,14 @@
 #ifndef YK_KERNELS_CPU_DEVICE_H
 #define YK_KERNELS_CPU_DEVICE_H
 
+#include "kernels/cpu/cpu_memory.h"
 #include "kernels/cpu/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
 #include "kernels/device.h"
 
 enum {
-  YK_CPU_ROW_BLOCK = 128,     /* rows of a product that are summed at a time */
+  YK_CPU_ROW_BLOCK = 48,      /* rows of a product that are multiplied at a time: their floats stay in the L2 cache */
+  YK_CPU_BLOCK_COLUMNS = 64,  /* columns of a product whose results are stored at a time */
   YK_CPU_MAX_HEAD_DIM = 1024, /* scratch of attention is sized for it */
   YK_CPU_MAX_QUERIES = 16     /* queries that share one block of keys and values */
 };
@@ -17,7 +19,7 @@ enum { YK_CPU_COUNT_PROMPT = 1, YK_CPU_COUNT_OUTPUT = 2 };
 
 /* Scratch of one thread, so that operations allocate nothing. */
 typedef struct yk_cpu_scratch {
-  float acc[2][YK_CPU_ROW_BLOCK * YK_CPU_PANEL];
+  float acc[2][YK_CPU_ROW_BLOCK * YK_CPU_BLOCK_COLUMNS];
   float keys[YK_KV_BLOCK_TOKENS * YK_CPU_MAX_HEAD_DIM];
   float values[YK_KV_BLOCK_TOKENS * YK_CPU_MAX_HEAD_DIM];
   float queries[YK_CPU_MAX_QUERIES * YK_CPU_MAX_HEAD_DIM];
@@ -34,8 +36,10 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  float *x_f32;             /* inputs of a product; grown by linear_create */
-  int64_t x_f32_elements;
+  float *x_f32;             /* inputs of a product; grown by linear_create, as the next */
+  float *w_f32;             /* weights of a product: a panel for each thread */
+  int64_t x_f32_elements, w_f32_elements;
+  yk_cpu_chunk *chunk; /* that the next layer's weights come from; may be NULL */
 } yk_cpu_device;
 
 static inline yk_cpu_device *yk_cpu_device_of(yk_device *dev)
@@ -52,10 +56,6 @@ static inline void *yk_cpu_at(yk_dtype dtype, const void *array, int64_t i)
 /* yk_cpu_device_create_with - as yk_cpu_device_create, with the instruction set chosen by the caller. */
 yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int n_threads,
                                     const yk_device_limits *limits, yk_device **out, yk_err *err);
-
-/* Device memory, see yk_device_ops. */
-yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
-void yk_cpu_free(yk_device *dev, void *ptr);
 
 /* The operations of the table, documented in device.h and linear.h. */
 yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);

@@ -1,8 +1,8 @@
 /* cpu_linear_awq.c - from the checkpoint's AWQ words to panels.
  *
- * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in an order of its own; panels hold eight
- * neighbouring k of one column, so that a register of words is a register of columns. The work is cut along k: each
- * thread then reads the checkpoint front to back, which is what a mapped file likes.                                */
+ * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in an order of its own; a word of a panel holds
+ * eight k of one column, YK_CPU_LANES apart. Threads go along k together, each for its own columns, so that a mapped file
+ * is read front to back.                                                                                             */
 #include <string.h>
 
 #include "kernels/cpu/cpu_linear.h"
@@ -60,26 +60,27 @@ static inline void transpose_nibbles(uint32_t w[8])
   for (int i = 0; i < 8; i += 2) swap_blocks(&w[i], &w[i + 1], 4, 0x0F0F0F0Fu);
 }
 
-void yk_cpu_pack_awq_words(void *context, int thread, int64_t begin, int64_t end)
+/* One line of two panels: eight columns are a word of the checkpoint. */
+static void pack_line(const yk_linear_part *source, const yk_cpu_part *part, int64_t pair, int64_t line)
 {
-  (void)thread;
-  const yk_cpu_pack *pack = context;
-  const yk_linear_part *source = pack->source;
-  const yk_cpu_part *part = pack->part;
-  int64_t words_per_row = source->weight.n / 8, n_words = yk_ceil_div_i64(part->k, YK_CPU_NIBBLES);
-  for (int64_t i = begin; i < end; i++)
-    for (int64_t column = 0; column < part->layout.n_panels * YK_CPU_PANEL; column += 8) {
-      uint32_t words[8];
-      for (int64_t j = 0; j < 8; j++) {
-        int64_t k = i * YK_CPU_NIBBLES + j;
-        words[j] = k < part->k ? load_eight(source->weight.qweight, source->k.begin + k, words_per_row,
-                                            source->n.begin + column, source->n.end)
-                               : 0;
-      }
-      transpose_nibbles(words);
-      int64_t panel = column / YK_CPU_PANEL, lane = column % YK_CPU_PANEL;
-      memcpy((uint32_t *)part->weights + (panel * n_words + i) * YK_CPU_PANEL + lane, words, sizeof words);
+  int64_t words_per_row = source->weight.n / 8, n_lines = part->layout.n_lines;
+  int64_t column = source->n.begin + pair * 2 * YK_CPU_PANEL;
+  for (int64_t lane = 0; lane < YK_CPU_LANES; lane++) {
+    uint32_t words[YK_CPU_NIBBLES];
+    for (int64_t i = 0; i < YK_CPU_NIBBLES; i++) {
+      int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES + lane;
+      words[i] = k < part->k
+                     ? load_eight(source->weight.qweight, source->k.begin + k, words_per_row, column, source->n.end)
+                     : 0;
     }
+    transpose_nibbles(words);
+    for (int64_t i = 0; i < 2 * YK_CPU_PANEL; i++) {
+      int64_t panel = pair * 2 + i / YK_CPU_PANEL;
+      if (panel >= part->layout.n_panels) break;
+      ((uint32_t *)part->weights)[((panel * n_lines + line) * YK_CPU_PANEL + i % YK_CPU_PANEL) * YK_CPU_LANES + lane] =
+          words[i];
+    }
+  }
 }
 
 static float load_scale(const yk_weight_view *weight, int64_t i)
@@ -92,24 +93,28 @@ static float load_scale(const yk_weight_view *weight, int64_t i)
   return yk_dtype_load(weight->dtype, &aligned, 0);
 }
 
-void yk_cpu_pack_awq_groups(void *context, int thread, int64_t begin, int64_t end)
+/* Scales and zero points of one group of two panels. */
+static void pack_group(const yk_linear_part *source, const yk_cpu_part *part, int64_t pair, int64_t group)
+{
+  const yk_weight_view *weight = &source->weight;
+  int64_t row = (source->k.begin + group * part->group) / weight->group;
+  int64_t column = source->n.begin + pair * 2 * YK_CPU_PANEL;
+  uint32_t zeros = load_eight(weight->qzeros, row, weight->n / 8, column, source->n.end);
+  for (int64_t i = 0; i < 2 * YK_CPU_PANEL; i++) {
+    int64_t panel = pair * 2 + i / YK_CPU_PANEL;
+    if (panel >= part->layout.n_panels) break;
+    int64_t to = (panel * part->layout.n_groups + group) * YK_CPU_PANEL + i % YK_CPU_PANEL;
+    part->zeros[to] = (uint8_t)(zeros >> 4 * i & 0xFu);
+    part->scales[to] = column + i < source->n.end ? load_scale(weight, row * weight->n + column + i) : 0.0f;
+  }
+}
+
+void yk_cpu_pack_awq(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
   const yk_cpu_pack *pack = context;
-  const yk_linear_part *source = pack->source;
-  const yk_cpu_part *part = pack->part;
-  const yk_weight_view *weight = &source->weight;
-  for (int64_t group = begin; group < end; group++) {
-    int64_t row = (source->k.begin + group * part->group) / weight->group;
-    for (int64_t column = 0; column < part->layout.n_panels * YK_CPU_PANEL; column += 8) {
-      uint32_t zeros = load_eight(weight->qzeros, row, weight->n / 8, source->n.begin + column, source->n.end);
-      int64_t panel = column / YK_CPU_PANEL, lane = column % YK_CPU_PANEL;
-      int64_t first = (panel * part->layout.n_groups + group) * YK_CPU_PANEL + lane;
-      for (int64_t j = 0; j < 8; j++) {
-        int64_t n = source->n.begin + column + j;
-        part->zeros[first + j] = (uint8_t)(zeros >> 4 * j & 0xFu);
-        part->scales[first + j] = n < source->n.end ? load_scale(weight, row * weight->n + n) : 0.0f;
-      }
-    }
-  }
+  for (int64_t line = 0; line < pack->part->layout.n_lines; line++)
+    for (int64_t pair = begin; pair < end; pair++) pack_line(pack->source, pack->part, pair, line);
+  for (int64_t group = 0; group < pack->part->layout.n_groups; group++)
+    for (int64_t pair = begin; pair < end; pair++) pack_group(pack->source, pack->part, pair, group);
 }

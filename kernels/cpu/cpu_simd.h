@@ -1,38 +1,44 @@
 /* cpu_simd.h - the inner loops of the CPU device, once for each instruction set, chosen when a device is created.
  *
- * Panels: a weight is stored as panels of YK_CPU_PANEL output columns, the columns of one k side by side, so that a
- * vector register holds several columns and every output element is ONE sum over k in rising order:
- *     acc = fma(x[k], w[k], acc), k = 0, 1, 2, ...
- * That order is the same for any number of rows, tiles and threads, which makes a
- * row's result independent of its batch. (Instruction sets differ in rounding: the portable one does not fuse.)       */
+ * Products: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the sum's
+ * number modulo YK_CPU_LANES, in rising order and with one rounding where the set can fuse; at the end the sums are added
+ * pairwise, the far half to the near half. That order is the same for any number of rows, tiles and threads, which makes
+ * a row's result independent of its batch. (Instruction sets differ in rounding: the portable one does not fuse.)
+ * Rows of x and of unpacked weights are padded with zeros to whole chunks of YK_CPU_CHUNK_K.                          */
 #ifndef YK_KERNELS_CPU_SIMD_H
 #define YK_KERNELS_CPU_SIMD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/dtype.h"
 
 enum {
-  YK_CPU_PANEL = 32,   /* output columns of a panel */
-  YK_CPU_NIBBLES = 8,  /* k of one packed AWQ word */
-  YK_CPU_TILE_ROWS = 8 /* rows that share a weight while it stands in a register */
+  YK_CPU_LANES = 16,    /* sums of one output element */
+  YK_CPU_NIBBLES = 8,   /* weights of one packed AWQ word */
+  YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
+  YK_CPU_PANEL = 4      /* output columns that are multiplied together */
 };
 
-/* One panel of an AWQ weight. Word (k / 8, column) holds k .. k + 7 of that column, the lowest k in the lowest nibble.
- * w = scale * (q - zero), computed as fma(q, scale, -(scale * zero)): exact while scales come from 16-bit floats.      */
+/* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the lowest
+ * k in the lowest nibble: 64 bytes, in the order in which they are needed.
+ * w = scale * (q - zero), exact while scales come from 16-bit floats.                                                */
 typedef struct yk_cpu_awq_panel {
-  const uint32_t *words; /* [ceil(k / 8), YK_CPU_PANEL] */
-  const float *scales;   /* [groups, YK_CPU_PANEL] */
-  const uint8_t *zeros;  /* [groups, YK_CPU_PANEL] */
-  int64_t k, group;      /* rows, rows of one group (the last may be short) */
+  const uint32_t *words; /* [n_lines, YK_CPU_PANEL, YK_CPU_LANES] */
+  const float *scales;   /* [n_groups, YK_CPU_PANEL] */
+  const uint8_t *zeros;  /* [n_groups, YK_CPU_PANEL] */
+  int64_t n_lines;       /* ceil(k / 128) */
+  int64_t n_groups;
+  int64_t group; /* rows of one group (the last may be short) */
 } yk_cpu_awq_panel;
 
-/* One panel of a plain weight: dtype [k, YK_CPU_PANEL]. */
+/* One panel of a plain weight, as it lies in the checkpoint: column i is the k elements of dtype from w + i * stride. */
 typedef struct yk_cpu_plain_panel {
   const void *w;
   yk_dtype dtype;
-  int64_t k;
+  int64_t k, stride; /* stride in elements */
+  int n_columns;     /* 1 .. YK_CPU_PANEL; what belongs to the others becomes 0 */
 } yk_cpu_plain_panel;
 
 typedef struct yk_cpu_simd {
@@ -53,12 +59,18 @@ typedef struct yk_cpu_simd {
   void (*exp_minus)(float *x, float maximum, size_t n);
   void (*silu_mul)(float *gate, const float *up, size_t n);
 
-  /* acc[n_rows, YK_CPU_PANEL] += x times rows k_begin .. k_end - 1 of a panel, 1 <= n_rows <= YK_CPU_TILE_ROWS.
-   * x [k_end - k_begin, n_rows]: the rows' elements of one k side by side.                                          */
-  void (*awq_rows)(float *acc, const float *x, int n_rows, const yk_cpu_awq_panel *panel, int64_t k_begin,
-                   int64_t k_end);
-  void (*plain_rows)(float *acc, const float *x, int n_rows, const yk_cpu_plain_panel *panel, int64_t k_begin,
-                     int64_t k_end);
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row returns false, having done nothing, where groups end
+   * between multiples of LANES: such a panel must be unpacked.                                                       */
+  bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
+  void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
+
+  /* w [n_k / LANES, PANEL, LANES] = a panel's weights as floats; n_k is k in whole chunks. */
+  void (*awq_unpack)(float *w, const yk_cpu_awq_panel *panel);
+  void (*plain_unpack)(float *w, const yk_cpu_plain_panel *panel);
+
+  /* y[row * y_stride + column] = x times unpacked weights, for rows x [n_k] that are x_stride apart. */
+  void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
+                   int64_t n_k);
 } yk_cpu_simd;
 
 /* yk_cpu_simd_best - the fastest set that this processor has. Never NULL. */

@@ -5,7 +5,9 @@
 
 #include <immintrin.h>
 
-enum { VL = 8, N_REGISTERS = 16 };
+enum { VL = 8 };
+#define TILE_ROWS    3
+#define TILE_COLUMNS 2
 typedef __m256 vf;
 
 static inline vf vf_zero(void)
@@ -103,15 +105,64 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   _mm_storeu_si128((__m128i *)p, _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)));
 }
 
-static inline vf vf_load_u8(const uint8_t *p)
+typedef struct wide {
+  vf low, high;
+} wide;
+
+static inline wide wide_zero(void)
 {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+  return (wide){vf_zero(), vf_zero()};
 }
 
-static inline vf vf_nibble(const uint32_t *words, int i)
+static inline wide wide_load(const float *p)
+{
+  return (wide){vf_load(p), vf_load(p + VL)};
+}
+
+static inline wide wide_load_f16(const uint16_t *p)
+{
+  return (wide){vf_load_f16(p), vf_load_f16(p + VL)};
+}
+
+static inline wide wide_load_bf16(const uint16_t *p)
+{
+  return (wide){vf_load_bf16(p), vf_load_bf16(p + VL)};
+}
+
+static inline void wide_store(float *p, wide a)
+{
+  vf_store(p, a.low);
+  vf_store(p + VL, a.high);
+}
+
+static inline wide wide_fma(wide a, wide b, wide c)
+{
+  return (wide){vf_fma(a.low, b.low, c.low), vf_fma(a.high, b.high, c.high)};
+}
+
+static inline float wide_sum(wide a)
+{
+  return vf_sum(vf_add(a.low, a.high));
+}
+
+typedef struct awq_scale {
+  vf scale, offset; /* offset = -scale * zero, exact */
+} awq_scale;
+
+static inline awq_scale awq_scale_make(float scale, uint8_t zero)
+{
+  return (awq_scale){vf_set1(scale), vf_set1(-scale * (float)zero)};
+}
+
+static inline vf awq_half(const uint32_t *words, int i, awq_scale s)
 {
   __m256i shifted = _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)words), 4 * i);
-  return _mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(0xF)));
+  return vf_fma(_mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(0xF))), s.scale, s.offset);
+}
+
+static inline wide awq_weights(const uint32_t *line, int i, awq_scale s)
+{
+  return (wide){awq_half(line, i, s), awq_half(line + VL, i, s)};
 }
 
 #include "kernels/cpu/cpu_simd_kernels.h"

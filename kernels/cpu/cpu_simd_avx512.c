@@ -5,7 +5,9 @@
 
 #include <immintrin.h>
 
-enum { VL = 16, N_REGISTERS = 32 };
+enum { VL = 16 };
+#define TILE_ROWS    6
+#define TILE_COLUMNS 4
 typedef __m512 vf;
 
 static inline vf vf_zero(void)
@@ -105,15 +107,29 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan, rounded, quiet)));
 }
 
-static inline vf vf_load_u8(const uint8_t *p)
+typedef vf wide;
+#define wide_zero      vf_zero
+#define wide_load      vf_load
+#define wide_store     vf_store
+#define wide_load_f16  vf_load_f16
+#define wide_load_bf16 vf_load_bf16
+#define wide_fma       vf_fma
+#define wide_sum       vf_sum
+
+/* The sixteen weights that a column's group can have: a nibble picks one. */
+typedef vf awq_scale;
+
+static inline awq_scale awq_scale_make(float scale, uint8_t zero)
 {
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+  static const float quants[31] = {-15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0,
+                                   1,   2,   3,   4,   5,   6,   7,  8,  9,  10, 11, 12, 13, 14, 15};
+  return vf_mul(vf_set1(scale), vf_load(quants + 15 - zero));
 }
 
-static inline vf vf_nibble(const uint32_t *words, int i)
+/* The permutation looks at the lowest four bits of a word alone. */
+static inline wide awq_weights(const uint32_t *line, int i, awq_scale scale)
 {
-  __m512i shifted = _mm512_srli_epi32(_mm512_loadu_si512(words), (unsigned)(4 * i));
-  return _mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(0xF)));
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(line), (unsigned)(4 * i)), scale);
 }
 
 #include "kernels/cpu/cpu_simd_kernels.h"

@@ -1,6 +1,6 @@
 /* cpu_simd_kernels.h - the inner loops, written once over a small set of vector operations.
  *
- * Included by cpu_simd_<set>.c after it has defined, for VL float32 lanes in N_REGISTERS registers:
+ * Included by cpu_simd_<set>.c after it has defined, for VL float32 lanes:
  *   vf                             a vector of floats
  *   vf_zero vf_set1 vf_load vf_store vf_add vf_sub vf_mul vf_div vf_min vf_max
  *   vf_fma(a, b, c)                a * b + c, fused where the set can
@@ -9,15 +9,12 @@
  *   vf_sum(a)                      sum of the lanes, in a fixed order
  *   vf_load_f16 vf_load_bf16       VL 16-bit floats as float32
  *   vf_store_f16 vf_store_bf16     the way back, to nearest even
- *   vf_load_u8                     VL bytes as float32
- *   vf_nibble(words, i)            nibble i of VL words as float32
- * and ends in a table, SIMD_TABLE(name).                                                                             */
+ * and what cpu_simd_products.h asks for. Ends in a table, SIMD_TABLE(name).                                          */
 #include "kernels/cpu/cpu_simd.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-  PANEL_VECTORS = YK_CPU_PANEL / VL,
   SUMS = 8 /* additions under way at once: two a cycle, four cycles each */
 
 };
@@ -174,164 +171,11 @@ static void silu_mul(float *gate, const float *up, size_t n)
   }
 }
 
-/* A register tile: n_rows rows by n_vectors vectors of columns, sums held in registers. In all that follows n_rows and
- * n_vectors are constants of the call, so that the loops over them vanish.                                          */
-ALWAYS_INLINE void load_sums(vf sum[][PANEL_VECTORS], const float *acc, const int n_rows, const int n_vectors)
-{
-#pragma GCC unroll 8
-  for (int r = 0; r < n_rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++) sum[r][v] = vf_load(acc + r * YK_CPU_PANEL + v * VL);
-}
-
-ALWAYS_INLINE void store_sums(float *acc, vf sum[][PANEL_VECTORS], const int n_rows, const int n_vectors)
-{
-#pragma GCC unroll 8
-  for (int r = 0; r < n_rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++) vf_store(acc + r * YK_CPU_PANEL + v * VL, sum[r][v]);
-}
-
-/* sum += x[., k] times the weights of one k */
-ALWAYS_INLINE void add_products(vf sum[][PANEL_VECTORS], const float *x, const vf w[], const int n_rows,
-                                const int n_vectors)
-{
-#pragma GCC unroll 8
-  for (int r = 0; r < n_rows; r++) {
-    vf x_lanes = vf_set1(x[r]);
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++) sum[r][v] = vf_fma(x_lanes, w[v], sum[r][v]);
-  }
-}
-
-/* Scale and -(scale * zero) of one group; column is the tile's first. */
-ALWAYS_INLINE void load_group(const yk_cpu_awq_panel *panel, int64_t group, int column, vf scale[], vf offset[],
-                              const int n_vectors)
-{
-  const float *scales = panel->scales + group * YK_CPU_PANEL + column;
-  const uint8_t *zeros = panel->zeros + group * YK_CPU_PANEL + column;
-#pragma GCC unroll 4
-  for (int v = 0; v < n_vectors; v++) {
-    scale[v] = vf_load(scales + v * VL);
-    offset[v] = vf_mul(vf_mul(scale[v], vf_load_u8(zeros + v * VL)), vf_set1(-1.0f));
-  }
-}
-
-ALWAYS_INLINE void unpack_nibbles(vf w[], const uint32_t *words, int nibble, const vf scale[], const vf offset[],
-                                  const int n_vectors)
-{
-#pragma GCC unroll 4
-  for (int v = 0; v < n_vectors; v++) w[v] = vf_fma(vf_nibble(words + v * VL, nibble), scale[v], offset[v]);
-}
-
-ALWAYS_INLINE void awq_tile(float *acc, const float *x, const yk_cpu_awq_panel *panel, int64_t k_begin, int64_t k_end,
-                            int column, const int n_rows, const int n_vectors)
-{
-  vf sum[YK_CPU_TILE_ROWS][PANEL_VECTORS], scale[PANEL_VECTORS], offset[PANEL_VECTORS], w[PANEL_VECTORS];
-  load_sums(sum, acc + column, n_rows, n_vectors);
-  for (int64_t k = k_begin, group = k_begin / panel->group; k < k_end; group++) {
-    int64_t group_end = (group + 1) * panel->group;
-    int64_t end = group_end < k_end ? group_end : k_end;
-    load_group(panel, group, column, scale, offset, n_vectors);
-    while (k < end) {
-      const uint32_t *words = panel->words + k / YK_CPU_NIBBLES * YK_CPU_PANEL + column;
-      const float *x_k = x + (k - k_begin) * n_rows;
-      if (k % YK_CPU_NIBBLES == 0 && end - k >= YK_CPU_NIBBLES) {
-#pragma GCC unroll 8
-        for (int i = 0; i < YK_CPU_NIBBLES; i++) {
-          unpack_nibbles(w, words, i, scale, offset, n_vectors);
-          add_products(sum, x_k + i * n_rows, w, n_rows, n_vectors);
-        }
-        k += YK_CPU_NIBBLES;
-      } else { /* a group that begins or ends inside a word */
-        unpack_nibbles(w, words, (int)(k % YK_CPU_NIBBLES), scale, offset, n_vectors);
-        add_products(sum, x_k, w, n_rows, n_vectors);
-        k++;
-      }
-    }
-  }
-  store_sums(acc + column, sum, n_rows, n_vectors);
-}
-
-ALWAYS_INLINE void plain_tile(float *acc, const float *x, yk_dtype dtype, const void *rows, int64_t n_k, int column,
-                              const int n_rows, const int n_vectors)
-{
-  vf sum[YK_CPU_TILE_ROWS][PANEL_VECTORS], w[PANEL_VECTORS];
-  load_sums(sum, acc + column, n_rows, n_vectors);
-  for (int64_t k = 0; k < n_k; k++) {
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++) w[v] = load_elements(dtype, rows, (size_t)(k * YK_CPU_PANEL + column + v * VL));
-    add_products(sum, x + k * n_rows, w, n_rows, n_vectors);
-  }
-  store_sums(acc + column, sum, n_rows, n_vectors);
-}
-
-/* Vectors of columns in a tile of n_rows rows: enough sums to hide the latency of an addition, no more than fit. */
-ALWAYS_INLINE int tile_vectors(const int n_rows)
-{
-  int n_vectors = n_rows == 1 ? 4 : n_rows <= 4 || N_REGISTERS >= 32 ? 2 : 1;
-  return n_vectors < PANEL_VECTORS ? n_vectors : PANEL_VECTORS;
-}
-
-ALWAYS_INLINE void awq_columns(float *acc, const float *x, const int n_rows, const yk_cpu_awq_panel *panel,
-                               int64_t k_begin, int64_t k_end)
-{
-  const int n_vectors = tile_vectors(n_rows);
-  for (int column = 0; column < YK_CPU_PANEL; column += n_vectors * VL)
-    awq_tile(acc, x, panel, k_begin, k_end, column, n_rows, n_vectors);
-}
-
-ALWAYS_INLINE void plain_columns(float *acc, const float *x, const int n_rows, yk_dtype dtype, const void *rows,
-                                 int64_t n_k)
-{
-  const int n_vectors = tile_vectors(n_rows);
-  for (int column = 0; column < YK_CPU_PANEL; column += n_vectors * VL)
-    plain_tile(acc, x, dtype, rows, n_k, column, n_rows, n_vectors);
-}
-
-/* call with the number of rows as a constant, which is what makes the loops above vanish. */
-#define WITH_CONSTANT_ROWS(n_rows, call)                                                                               \
-  switch (n_rows) {                                                                                                    \
-  case 1: call(1); break;                                                                                              \
-  case 2: call(2); break;                                                                                              \
-  case 3: call(3); break;                                                                                              \
-  case 4: call(4); break;                                                                                              \
-  case 5: call(5); break;                                                                                              \
-  case 6: call(6); break;                                                                                              \
-  case 7: call(7); break;                                                                                              \
-  default: call(YK_CPU_TILE_ROWS); break;                                                                              \
-  }
-
-static void awq_rows(float *acc, const float *x, int n_rows, const yk_cpu_awq_panel *panel, int64_t k_begin,
-                     int64_t k_end){
-#define CALL(n) awq_columns(acc, x, n, panel, k_begin, k_end)
-    WITH_CONSTANT_ROWS(n_rows, CALL)
-#undef CALL
-}
-
-ALWAYS_INLINE void plain_rows_as(float *acc, const float *x, int n_rows, yk_dtype dtype,
-                                 const yk_cpu_plain_panel *panel, int64_t k_begin, int64_t k_end)
-{
-  const char *rows = (const char *)panel->w + (size_t)k_begin * YK_CPU_PANEL * yk_dtype_bytes(dtype);
-#define CALL(n) plain_columns(acc, x, n, dtype, rows, k_end - k_begin)
-  WITH_CONSTANT_ROWS(n_rows, CALL)
-#undef CALL
-}
-
-static void plain_rows(float *acc, const float *x, int n_rows, const yk_cpu_plain_panel *panel, int64_t k_begin,
-                       int64_t k_end)
-{
-  if (panel->dtype == YK_F16)
-    plain_rows_as(acc, x, n_rows, YK_F16, panel, k_begin, k_end);
-  else if (panel->dtype == YK_BF16)
-    plain_rows_as(acc, x, n_rows, YK_BF16, panel, k_begin, k_end);
-  else
-    plain_rows_as(acc, x, n_rows, YK_F32, panel, k_begin, k_end);
-}
+#include "kernels/cpu/cpu_simd_products.h"
 
 #define SIMD_TABLE(set_name)                                                                                           \
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
-    .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_rows = awq_rows,                  \
-    .plain_rows = plain_rows                                                                                           \
+    .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_row = awq_row,                    \
+    .plain_row = plain_row, .awq_unpack = awq_unpack, .plain_unpack = plain_unpack, .multiply = multiply               \
   }

@@ -1,7 +1,11 @@
 /* cpu_simd_portable.c - the inner loops in plain C, one lane wide: the reference, and what other processors run. */
+#include <string.h>
+
 #include "base/dtype.h"
 
-enum { VL = 1, N_REGISTERS = 16 };
+enum { VL = 1 };
+#define TILE_ROWS    3
+#define TILE_COLUMNS 2
 typedef float vf;
 
 static inline vf vf_zero(void)
@@ -89,14 +93,69 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   *p = yk_f32_to_bf16(a);
 }
 
-static inline vf vf_load_u8(const uint8_t *p)
+/* As wide as the others', so that compilers find the vectors that the processor has. */
+typedef struct wide {
+  float lane[16];
+} wide;
+
+static inline wide wide_zero(void)
 {
-  return (float)*p;
+  return (wide){{0}};
 }
 
-static inline vf vf_nibble(const uint32_t *words, int i)
+static inline wide wide_load(const float *p)
 {
-  return (float)(*words >> 4 * i & 0xFu);
+  wide a;
+  memcpy(a.lane, p, sizeof a.lane);
+  return a;
+}
+
+static inline wide wide_load_f16(const uint16_t *p)
+{
+  wide a;
+  for (int i = 0; i < 16; i++) a.lane[i] = yk_f16_to_f32(p[i]);
+  return a;
+}
+
+static inline wide wide_load_bf16(const uint16_t *p)
+{
+  wide a;
+  for (int i = 0; i < 16; i++) a.lane[i] = yk_bf16_to_f32(p[i]);
+  return a;
+}
+
+static inline void wide_store(float *p, wide a)
+{
+  memcpy(p, a.lane, sizeof a.lane);
+}
+
+static inline wide wide_fma(wide a, wide b, wide c)
+{
+  for (int i = 0; i < 16; i++) c.lane[i] += a.lane[i] * b.lane[i];
+  return c;
+}
+
+static inline float wide_sum(wide a)
+{
+  for (int n = 8; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) a.lane[i] += a.lane[i + n];
+  return a.lane[0];
+}
+
+typedef struct awq_scale {
+  float scale, zero;
+} awq_scale;
+
+static inline awq_scale awq_scale_make(float scale, uint8_t zero)
+{
+  return (awq_scale){scale, (float)zero};
+}
+
+static inline wide awq_weights(const uint32_t *line, int i, awq_scale s)
+{
+  wide w;
+  for (int j = 0; j < 16; j++) w.lane[j] = s.scale * ((float)(line[j] >> 4 * i & 0xFu) - s.zero);
+  return w;
 }
 
 #include "kernels/cpu/cpu_simd_kernels.h"

@@ -167,12 +167,14 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
   }
   if (shape->is_resident) {
     const linear_part_case *part = &shape->parts[0];
+    double *slice = run.weights[0].plain + part->n_slice.begin * part->k;
     run.resident = op_array_new(dev, dev->dtype, (size_t)(yk_range_size(part->n_slice) * part->k));
-    memcpy(run.resident.values, run.weights[0].plain + part->n_slice.begin * part->k, run.resident.n * sizeof(double));
-    op_array_send(dev, &run.resident);
+    memcpy(run.resident.values, slice, run.resident.n * sizeof(double));
+    op_array_send(dev, &run.resident); /* rounds: what the device holds is the weight */
+    memcpy(slice, run.resident.values, run.resident.n * sizeof(double));
     run.spec.parts[0].is_resident = true;
     run.spec.parts[0].resident = run.resident.dev;
-    if (strcmp(dev->ops->name, "cuda") == 0) assert_int_equal(dev->ops->linear_bytes(&run.spec), 0);
+    assert_int_equal(dev->ops->linear_bytes(&run.spec), 0); /* no second copy */
   }
   run.k_local = yk_range_size(shape->parts[0].k_slice);
   run.n_local = columns_written(&run.spec);
@@ -309,7 +311,7 @@ static inline void check_linear_table(const op_target *target)
     for (int c = 0; c < N_LINEAR_CASES; c++)
       for (size_t t = 0; t < 4; t++) {
         const linear_case *shape = &linear_cases[c];
-        double error = linear_error(target, op_dtypes[d], shape, token_counts[t], 100 + (uint32_t)c, OP_RIGHT);
+        double error = linear_error(target, op_dtypes[d], shape, token_counts[t], 200 + (uint32_t)c, OP_RIGHT);
         yk_dtype out = shape->f32_output ? YK_F32 : op_dtypes[d];
         double tolerance = linear_tolerance(out, yk_range_size(shape->parts[0].k_slice));
         if (error > tolerance)
@@ -389,7 +391,7 @@ static inline void check_linear_batch_invariance(const op_target *target)
       op_array batch3 = linear_run_forward(three, &run3, 0, N_TOKENS);
       size_t row_bytes = (size_t)run.y_stride * yk_dtype_bytes(batch.dtype);
       assert_memory_equal(batch.bytes, batch3.bytes, row_bytes * N_TOKENS);
-      static const int32_t firsts[] = {0, 1, 5, 13, 127, 128, 149}, lengths[] = {1, 2, 3, 8, 1, 11, 1};
+      static const int32_t firsts[] = {0, 1, 5, 13, 47, 48, 95, 149}, lengths[] = {1, 2, 3, 8, 1, 50, 11, 1};
       for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
         op_array some = linear_run_forward(three, &run3, firsts[i], lengths[i]);
         assert_memory_equal(some.bytes, (char *)batch.bytes + (size_t)firsts[i] * row_bytes,

@@ -37,6 +37,36 @@ static void test_contradictions_are_refused(void **state)
   for_each_cpu_target(check_linear_refusals);
 }
 
+/* Layers share large pieces of memory: each keeps its weights when its neighbours go, in whatever order, and all memory
+ * comes back (the sanitizer's leak check).                                                                           */
+static void check_shared_memory(const op_target *target)
+{
+  static const linear_case large = {.parts = {{1024, 640, 128, YK_F16, {0, 1024}, {0, 640}, 128, false}}, .n_parts = 1};
+  enum { N_LAYERS = 5 };
+  static const int order[N_LAYERS] = {1, 4, 0, 2, 3};
+  yk_device *dev = op_device_new(target, YK_F16, 2, 16);
+  linear_run runs[N_LAYERS];
+  op_array before[N_LAYERS];
+  for (int i = 0; i < N_LAYERS; i++) {
+    runs[i] = linear_run_new(dev, &large, 1, 40 + (uint32_t)i);
+    before[i] = linear_run_forward(dev, &runs[i], 0, 1);
+  }
+  for (int i = 0; i < N_LAYERS; i++) {
+    op_array after = linear_run_forward(dev, &runs[order[i]], 0, 1);
+    assert_memory_equal(after.bytes, before[order[i]].bytes, after.n * yk_dtype_bytes(after.dtype));
+    op_array_free(dev, &after);
+    op_array_free(dev, &before[order[i]]);
+    linear_run_free(dev, &runs[order[i]]);
+  }
+  dev->ops->destroy(dev);
+}
+
+static void test_layers_share_memory(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_shared_memory);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -45,6 +75,7 @@ int main(void)
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_layers_share_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,220 @@
+/* cpu_simd_products.h - the inner loops of products, written once over vectors of YK_CPU_LANES floats.
+ *
+ * Included by cpu_simd_kernels.h; the instruction set has defined:
+ *   wide                            YK_CPU_LANES floats
+ *   wide_zero wide_load wide_store  of floats
+ *   wide_load_f16 wide_load_bf16    of 16-bit floats, as float32
+ *   wide_fma(a, b, c)               a * b + c, fused where the set can
+ *   wide_sum(a)                     the lanes' sum: the far half added to the near half until one is left
+ *   awq_scale, awq_scale_make(scale, zero)   what a group's weights of one column are made with
+ *   awq_weights(line, i, s)         nibble i of a line's words as weights: scale * (q - zero)
+ *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros           */
+
+enum { LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES, LINE_VECTORS = YK_CPU_CHUNK_K / YK_CPU_LANES };
+
+ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
+{
+  int64_t group = k / panel->group;
+  return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
+}
+
+/* One line of a panel. n_alike vectors of a line in a row lie in one group. Adds to sums, or stores to w where sum is NULL.
+ * n_alike and which of the two are constants of the call.                                                            */
+ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line,
+                            const int n_alike)
+{
+  const uint32_t *words = panel->words + line * LINE_WORDS;
+#pragma GCC unroll 8
+  for (int first = 0; first < LINE_VECTORS; first += n_alike) {
+    int64_t group = group_of(panel, line * YK_CPU_CHUNK_K + first * YK_CPU_LANES) * YK_CPU_PANEL;
+#pragma GCC unroll 4
+    for (int c = 0; c < YK_CPU_PANEL; c++) {
+      awq_scale scale = awq_scale_make(panel->scales[group + c], panel->zeros[group + c]);
+#pragma GCC unroll 8
+      for (int i = first; i < first + n_alike; i++) {
+        int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
+        wide weights = awq_weights(words + c * YK_CPU_LANES, i, scale);
+        if (sum)
+          sum[c] = wide_fma(wide_load(x + k), weights, sum[c]);
+        else
+          wide_store(w + k * YK_CPU_PANEL + c * YK_CPU_LANES, weights);
+      }
+    }
+  }
+}
+
+ALWAYS_INLINE void awq_row_alike(float *y, const float *x, const yk_cpu_awq_panel *panel, const int n_alike)
+{
+  wide sum[YK_CPU_PANEL];
+#pragma GCC unroll 4
+  for (int c = 0; c < YK_CPU_PANEL; c++) sum[c] = wide_zero();
+  for (int64_t line = 0; line < panel->n_lines; line++) awq_line(sum, NULL, x, panel, line, n_alike);
+#pragma GCC unroll 4
+  for (int c = 0; c < YK_CPU_PANEL; c++) y[c] = wide_sum(sum[c]);
+}
+
+ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, const int n_alike)
+{
+  for (int64_t line = 0; line < panel->n_lines; line++) awq_line(NULL, w, NULL, panel, line, n_alike);
+}
+
+/* Groups that end inside a vector: only where a slice of k was cut there. */
+static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel)
+{
+  for (int64_t k = 0; k < panel->n_lines * YK_CPU_CHUNK_K; k++) {
+    int64_t group = group_of(panel, k) * YK_CPU_PANEL;
+    const uint32_t *words = panel->words + k / YK_CPU_CHUNK_K * LINE_WORDS + k % YK_CPU_LANES;
+    int shift = (int)(k % YK_CPU_CHUNK_K / YK_CPU_LANES) * 4;
+    for (int c = 0; c < YK_CPU_PANEL; c++) {
+      int q = (int)(words[c * YK_CPU_LANES] >> shift & 0xFu) - panel->zeros[group + c];
+      w[k / YK_CPU_LANES * LINE_WORDS + c * YK_CPU_LANES + k % YK_CPU_LANES] = panel->scales[group + c] * (float)q;
+    }
+  }
+}
+
+static void awq_unpack(float *w, const yk_cpu_awq_panel *panel)
+{
+  if (panel->group % 128 == 0)
+    awq_unpack_alike(w, panel, 8);
+  else if (panel->group % 64 == 0)
+    awq_unpack_alike(w, panel, 4);
+  else if (panel->group % 32 == 0)
+    awq_unpack_alike(w, panel, 2);
+  else if (panel->group % 16 == 0)
+    awq_unpack_alike(w, panel, 1);
+  else
+    awq_unpack_any(w, panel);
+}
+
+/* False where the panel must be unpacked first. */
+static bool awq_row(float *y, const float *x, const yk_cpu_awq_panel *panel)
+{
+  if (panel->group % 128 == 0)
+    awq_row_alike(y, x, panel, 8);
+  else if (panel->group % 64 == 0)
+    awq_row_alike(y, x, panel, 4);
+  else if (panel->group % 32 == 0)
+    awq_row_alike(y, x, panel, 2);
+  else if (panel->group % 16 == 0)
+    awq_row_alike(y, x, panel, 1);
+  else
+    return false;
+  return true;
+}
+
+ALWAYS_INLINE wide wide_load_elements(yk_dtype dtype, const void *array, int64_t i)
+{
+  if (dtype == YK_F16) return wide_load_f16((const uint16_t *)array + i);
+  if (dtype == YK_BF16) return wide_load_bf16((const uint16_t *)array + i);
+  return wide_load((const float *)array + i);
+}
+
+/* Elements k .. n - 1 of a column, fewer than YK_CPU_LANES, and zeros. */
+ALWAYS_INLINE wide wide_load_last(yk_dtype dtype, const void *array, int64_t k, int64_t n)
+{
+  float last[YK_CPU_LANES] = {0};
+  for (int64_t i = k; i < n; i++) last[i - k] = yk_dtype_load(dtype, array, (size_t)i);
+  return wide_load(last);
+}
+
+ALWAYS_INLINE const void *plain_column(const yk_cpu_plain_panel *panel, yk_dtype dtype, int c)
+{
+  return (const char *)panel->w + (int64_t)yk_dtype_bytes(dtype) * panel->stride * c;
+}
+
+/* One column after the other: processors read memory half as fast in several places at once. */
+ALWAYS_INLINE void plain_row_as(float *y, const float *x, yk_dtype dtype, const yk_cpu_plain_panel *panel)
+{
+  for (int c = 0; c < panel->n_columns; c++) {
+    const void *column = plain_column(panel, dtype, c);
+    wide sum = wide_zero();
+    int64_t k = 0;
+    for (; k + YK_CPU_LANES <= panel->k; k += YK_CPU_LANES)
+      sum = wide_fma(wide_load(x + k), wide_load_elements(dtype, column, k), sum);
+    if (k < panel->k) sum = wide_fma(wide_load(x + k), wide_load_last(dtype, column, k, panel->k), sum);
+    y[c] = wide_sum(sum);
+  }
+  for (int c = panel->n_columns; c < YK_CPU_PANEL; c++) y[c] = 0.0f;
+}
+
+static void plain_row(float *y, const float *x, const yk_cpu_plain_panel *panel)
+{
+  if (panel->dtype == YK_F16)
+    plain_row_as(y, x, YK_F16, panel);
+  else if (panel->dtype == YK_BF16)
+    plain_row_as(y, x, YK_BF16, panel);
+  else
+    plain_row_as(y, x, YK_F32, panel);
+}
+
+ALWAYS_INLINE void plain_unpack_as(float *w, yk_dtype dtype, const yk_cpu_plain_panel *panel)
+{
+  int64_t n_k = (panel->k + YK_CPU_CHUNK_K - 1) / YK_CPU_CHUNK_K * YK_CPU_CHUNK_K;
+  for (int c = 0; c < YK_CPU_PANEL; c++) {
+    const void *column = plain_column(panel, dtype, c);
+    float *to = w + c * YK_CPU_LANES;
+    int64_t n = c < panel->n_columns ? panel->k : 0, k = 0;
+    for (; k + YK_CPU_LANES <= n; k += YK_CPU_LANES)
+      wide_store(to + k * YK_CPU_PANEL, wide_load_elements(dtype, column, k));
+    for (; k < n_k; k += YK_CPU_LANES) wide_store(to + k * YK_CPU_PANEL, wide_load_last(dtype, column, k, n));
+  }
+}
+
+static void plain_unpack(float *w, const yk_cpu_plain_panel *panel)
+{
+  if (panel->dtype == YK_F16)
+    plain_unpack_as(w, YK_F16, panel);
+  else if (panel->dtype == YK_BF16)
+    plain_unpack_as(w, YK_BF16, panel);
+  else
+    plain_unpack_as(w, YK_F32, panel);
+}
+
+/* n_rows by n_columns sums in registers; both are constants of the call, so that the loops over them vanish. */
+ALWAYS_INLINE void multiply_tile(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *w,
+                                 int64_t n_k, const int n_rows, const int n_columns)
+{
+  wide sum[TILE_ROWS][TILE_COLUMNS];
+#pragma GCC unroll 8
+  for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < n_columns; c++) sum[r][c] = wide_zero();
+  for (int64_t k = 0; k < n_k; k += YK_CPU_LANES) {
+    wide weights[TILE_COLUMNS];
+#pragma GCC unroll 4
+    for (int c = 0; c < n_columns; c++) weights[c] = wide_load(w + k * YK_CPU_PANEL + c * YK_CPU_LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < n_rows; r++) {
+      wide x_lanes = wide_load(x + r * x_stride + k);
+#pragma GCC unroll 4
+      for (int c = 0; c < n_columns; c++) sum[r][c] = wide_fma(x_lanes, weights[c], sum[r][c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < n_columns; c++) y[r * y_stride + c] = wide_sum(sum[r][c]);
+}
+
+static void multiply(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
+                     int64_t n_k)
+{
+  int n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS; /* of nearly equal height: 8 rows are 4 + 4 */
+  for (int tile = 0; tile < n_tiles; tile++) {
+    int first = n_rows * tile / n_tiles, height = n_rows * (tile + 1) / n_tiles - first;
+    for (int c = 0; c < YK_CPU_PANEL; c += TILE_COLUMNS) {
+      float *y_tile = y + first * y_stride + c;
+      const float *x_tile = x + first * x_stride, *w_tile = w + c * YK_CPU_LANES;
+      switch (height) {
+      case 1: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 1, TILE_COLUMNS); break;
+      case 2: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 2, TILE_COLUMNS); break;
+#if TILE_ROWS == 6
+      case 4: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 4, TILE_COLUMNS); break;
+      case 5: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 5, TILE_COLUMNS); break;
+      case 6: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 6, TILE_COLUMNS); break;
+#endif
+      default: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 3, TILE_COLUMNS); break;
+      }
+    }
+  }
+}
