@@ -1,7 +1,7 @@
 /* cpu_linear.h - how a linear layer lies in memory on the CPU device.
  *
- * AWQ parts are cut into panels of YK_CPU_PANEL output columns (see cpu_simd.h), the last padded with zeros. Plain parts
- * stay as they are in the checkpoint, a row for each output column.                                                  */
+ * AWQ parts are cut into panels of YK_CPU_PANEL output columns (see cpu_simd.h), the last padded with zeros. Plain
+ * parts stay as they are in the checkpoint, a row for each output column.                                                  */
 #ifndef YK_KERNELS_CPU_LINEAR_H
 #define YK_KERNELS_CPU_LINEAR_H
 
@@ -50,7 +50,7 @@ typedef struct yk_cpu_pack {
   const yk_cpu_part *part;
 } yk_cpu_pack;
 
-/* Both cut the work by output columns, as forward does: each thread then writes, and so places, the memory that it reads.
+/* Both cut the work by output columns, as forward does: each thread writes, and so places, the memory that it reads.
  * yk_cpu_pack_awq - items: pairs of panels. yk_cpu_pack_plain - items: columns. Context: yk_cpu_pack.                */
 void yk_cpu_pack_awq(void *context, int thread, int64_t begin, int64_t end);
 void yk_cpu_pack_plain(void *context, int thread, int64_t begin, int64_t end);
