@@ -1,7 +1,8 @@
 /* comm_local.c - ranks that are threads of one process and share host memory (CPU devices).
  *
  * A collective is: publish a pointer, meet the others, read theirs, meet again so that nobody reuses memory that a peer
- * still reads. Sums are in rank order, and a row's is computed by one rule whoever does it, so all hold the same bits. */
+ * still reads. Sums are in rank order, and a row's is computed by one rule whoever does it, so all hold the same
+ * bits. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 #include "base/spin.h"
 #include "parallel/comm.h"
 
-/* Shared by all ends; freed with the last of them. Written under mutex, all but n_ranks; the two atomics are also looked at
- * without: a rank looks for the others before it sleeps, since a layer has several meetings.                         */
+/* Shared by all ends; freed with the last of them. Written under mutex, all but n_ranks; the two atomics are also
+ * looked at without: a rank looks for the others before it sleeps, since a layer has several meetings. */
 typedef struct group {
   int n_ranks;
   pthread_mutex_t mutex;

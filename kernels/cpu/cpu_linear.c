@@ -186,7 +186,7 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
 }
 
 /* acc[row, 0 .. PANEL - 1] = x times panel i of a part; rows of acc are BLOCK_COLUMNS apart. One row is multiplied with
- * the weights as they are, more share a panel of floats: the same sums.                                                  */
+ * the weights as they are, more share a panel of floats: the same sums. */
 static void multiply_panel(const forward_context *c, int thread, const yk_cpu_part *part, int64_t i, float *acc)
 {
   const yk_cpu_simd *simd = c->cpu->simd;

@@ -1,7 +1,7 @@
 /* cpu_linear.h - how a linear layer lies in memory on the CPU device.
  *
  * AWQ parts are cut into panels of YK_CPU_PANEL output columns (see cpu_simd.h), the last padded with zeros. Plain
- * parts stay as they are in the checkpoint, a row for each output column.                                                  */
+ * parts stay as they are in the checkpoint, a row for each output column. */
 #ifndef YK_KERNELS_CPU_LINEAR_H
 #define YK_KERNELS_CPU_LINEAR_H
 

@@ -2,7 +2,7 @@
  *
  * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in an order of its own; a word of a panel holds
  * eight k of one column, YK_CPU_LANES apart. Threads go along k together, each for its own columns, so that a mapped
- * file is read front to back.                                                                                             */
+ * file is read front to back. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_linear.h"

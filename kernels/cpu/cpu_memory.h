@@ -9,7 +9,7 @@ yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cpu_free(yk_device *dev, void *ptr);
 
 /* A large piece of memory that several layers' weights share, so that large pages cover them: a matrix alone begins
- * and ends inside one. Owner: the layers in it; it goes with the last.                                                        */
+ * and ends inside one. Owner: the layers in it; it goes with the last. */
 typedef struct yk_cpu_chunk yk_cpu_chunk;
 
 /* yk_cpu_weights_alloc - zeroed memory for one layer, aligned to 256 bytes, of *current or of a new chunk, which

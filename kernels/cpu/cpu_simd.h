@@ -1,10 +1,10 @@
 /* cpu_simd.h - the inner loops of the CPU device, once for each instruction set, chosen when a device is created.
  *
- * Products: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the sum's
- * number modulo YK_CPU_LANES, in rising order and with one rounding where the set can fuse; at the end the sums are added
- * pairwise, the far half to the near half. That order is the same for any number of rows, tiles and threads, which makes
- * a row's result independent of its batch. (Instruction sets differ in rounding: the portable one does not fuse.)
- * Rows of x and of unpacked weights are padded with zeros to whole chunks of YK_CPU_CHUNK_K.                          */
+ * Products: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the
+ * sum's number modulo YK_CPU_LANES, in rising order and with one rounding where the set can fuse; at the end the
+ * sums are added pairwise, the far half to the near half. That order is the same for any number of rows, tiles and
+ * threads, which makes a row's result independent of its batch. (Instruction sets differ in rounding: the portable
+ * one does not fuse.) Rows of x and of unpacked weights are padded with zeros to whole chunks of YK_CPU_CHUNK_K. */
 #ifndef YK_KERNELS_CPU_SIMD_H
 #define YK_KERNELS_CPU_SIMD_H
 
@@ -21,8 +21,8 @@ enum {
   YK_CPU_PANEL = 4      /* output columns that are multiplied together */
 };
 
-/* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the lowest
- * k in the lowest nibble: 64 bytes, in the order in which they are needed.
+/* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the
+ * lowest k in the lowest nibble: 64 bytes, in the order in which they are needed.
  * w = scale * (q - zero), exact while scales come from 16-bit floats.                                                */
 typedef struct yk_cpu_awq_panel {
   const uint32_t *words; /* [n_lines, YK_CPU_PANEL, YK_CPU_LANES] */
@@ -33,7 +33,8 @@ typedef struct yk_cpu_awq_panel {
   int64_t group; /* rows of one group (the last may be short) */
 } yk_cpu_awq_panel;
 
-/* One panel of a plain weight, as it lies in the checkpoint: column i is the k elements of dtype from w + i * stride. */
+/* One panel of a plain weight, as it lies in the checkpoint: column i is the k elements of dtype from w + i *
+ * stride. */
 typedef struct yk_cpu_plain_panel {
   const void *w;
   yk_dtype dtype;
@@ -55,12 +56,13 @@ typedef struct yk_cpu_simd {
   /* acc = acc * acc_scale + sum over i, rising, of weights[i] * rows[i]; acc [n], rows [n_rows, n] */
   void (*weighted_sum)(float *acc, float acc_scale, const float *weights, const float *rows, int n_rows, size_t n);
 
-  /* x = exp(x - maximum), and gate = silu(gate) * up. n is a multiple of 16, hence of any vector. An element's result does not depend on its place.                                                       */
+  /* x = exp(x - maximum), and gate = silu(gate) * up. n is a multiple of 16, hence of any vector. An element's
+   * result does not depend on its place. */
   void (*exp_minus)(float *x, float maximum, size_t n);
   void (*silu_mul)(float *gate, const float *up, size_t n);
 
-  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row returns false, having done nothing, where groups end
-   * between multiples of LANES: such a panel must be unpacked.                                                       */
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row returns false, having done nothing, where
+   * groups end between multiples of LANES: such a panel must be unpacked. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 

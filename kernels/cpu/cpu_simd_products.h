@@ -18,8 +18,8 @@ ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
-/* One line of a panel. n_alike vectors of a line in a row lie in one group. Adds to sums, or stores to w where sum is NULL.
- * n_alike and which of the two are constants of the call.                                                            */
+/* One line of a panel. n_alike vectors of a line in a row lie in one group. Adds to sums, or stores to w where sum
+ * is NULL. n_alike and which of the two are constants of the call. */
 ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line,
                             const int n_alike)
 {
