@@ -67,7 +67,7 @@ static void pack_part(yk_cpu_device *cpu, const yk_linear_part *source, yk_cpu_p
   yk_cpu_pack pack = {source, part};
   if (part->k == 0 || part->n == 0) return;
   if (part->format == YK_WEIGHT_AWQ)
-    yk_cpu_pool_run(cpu->pool, yk_ceil_div_i64(part->layout.n_panels, 2), 1, yk_cpu_pack_awq, &pack);
+    yk_cpu_pool_run(cpu->pool, part->layout.n_panels, 1, yk_cpu_pack_awq, &pack);
   else
     yk_cpu_pool_run(cpu->pool, part->n, 1, yk_cpu_pack_plain, &pack);
 }
@@ -110,11 +110,11 @@ static yk_status grow(float **floats, int64_t *n_floats, int64_t n_wanted, yk_er
   return YK_OK;
 }
 
-/* Products need their inputs as float32, and each thread a panel of weights: buffers for the device's largest layer. */
+/* Products need their inputs as float32, and each thread a strip of weights: buffers for the device's largest layer. */
 static yk_status grow_floats(yk_cpu_device *cpu, int64_t n_rows, int64_t x_stride, int64_t n_k, yk_err *err)
 {
   YK_TRY(grow(&cpu->x_f32, &cpu->x_f32_elements, yk_min_i64(yk_max_i64(n_rows, 1), YK_CPU_ROW_BLOCK) * x_stride, err));
-  return grow(&cpu->w_f32, &cpu->w_f32_elements, cpu->n_threads * n_k * YK_CPU_PANEL, err);
+  return grow(&cpu->w_f32, &cpu->w_f32_elements, cpu->n_threads * n_k * YK_CPU_STRIP, err);
 }
 
 yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
@@ -185,26 +185,46 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-/* acc[row, 0 .. PANEL - 1] = x times panel i of a part; rows of acc are BLOCK_COLUMNS apart. One row is multiplied with
- * the weights as they are, more share a panel of floats: the same sums. */
-static void multiply_panel(const forward_context *c, int thread, const yk_cpu_part *part, int64_t i, float *acc)
+static void multiply_strip(const forward_context *c, const float *w, float *acc)
+{
+  c->cpu->simd->multiply(acc, YK_CPU_BLOCK_COLUMNS, c->cpu->x_f32, c->linear->x_stride, c->n_rows, w, c->linear->n_k);
+}
+
+static void multiply_awq_panel(const forward_context *c, float *w, const yk_cpu_awq_panel *panel, float *acc)
 {
   const yk_cpu_simd *simd = c->cpu->simd;
-  int64_t n_k = c->linear->n_k;
-  float *w = c->cpu->w_f32 + thread * n_k * YK_CPU_PANEL;
+  if (c->n_rows == 1 && simd->awq_row(acc, c->cpu->x_f32, panel)) return;
+  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
+    simd->awq_unpack(w, panel, first);
+    multiply_strip(c, w, acc + first);
+  }
+}
+
+static void multiply_plain_panel(const forward_context *c, float *w, const yk_cpu_plain_panel *panel, float *acc)
+{
+  const yk_cpu_simd *simd = c->cpu->simd;
+  if (c->n_rows == 1) {
+    simd->plain_row(acc, c->cpu->x_f32, panel);
+    return;
+  }
+  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
+    simd->plain_unpack(w, panel, first);
+    multiply_strip(c, w, acc + first);
+  }
+}
+
+/* acc[row, 0 .. PANEL - 1] = x times panel i of a part; rows of acc are BLOCK_COLUMNS apart. One row is multiplied with
+ * the weights as they are, more share strips of floats: the same sums. */
+static void multiply_panel(const forward_context *c, int thread, const yk_cpu_part *part, int64_t i, float *acc)
+{
+  float *w = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP;
   if (part->format == YK_WEIGHT_AWQ) {
     yk_cpu_awq_panel panel = yk_cpu_awq_panel_of(part, i);
-    if (c->n_rows == 1 && simd->awq_row(acc, c->cpu->x_f32, &panel)) return;
-    simd->awq_unpack(w, &panel);
+    multiply_awq_panel(c, w, &panel, acc);
   } else {
     yk_cpu_plain_panel panel = yk_cpu_plain_panel_of(part, i);
-    if (c->n_rows == 1) {
-      simd->plain_row(acc, c->cpu->x_f32, &panel);
-      return;
-    }
-    simd->plain_unpack(w, &panel);
+    multiply_plain_panel(c, w, &panel, acc);
   }
-  simd->multiply(acc, YK_CPU_BLOCK_COLUMNS, c->cpu->x_f32, c->linear->x_stride, c->n_rows, w, n_k);
 }
 
 /* Panels first .. end - 1 of a part, at most BLOCK_PANELS, with its bias. */

@@ -51,7 +51,7 @@ typedef struct yk_cpu_pack {
 } yk_cpu_pack;
 
 /* Both cut the work by output columns, as forward does: each thread writes, and so places, the memory that it reads.
- * yk_cpu_pack_awq - items: pairs of panels. yk_cpu_pack_plain - items: columns. Context: yk_cpu_pack.                */
+ * yk_cpu_pack_awq - items: panels. yk_cpu_pack_plain - items: columns. Context: yk_cpu_pack.                         */
 void yk_cpu_pack_awq(void *context, int thread, int64_t begin, int64_t end);
 void yk_cpu_pack_plain(void *context, int thread, int64_t begin, int64_t end);
 

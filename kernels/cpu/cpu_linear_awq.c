@@ -60,11 +60,12 @@ static inline void transpose_nibbles(uint32_t w[8])
   for (int i = 0; i < 8; i += 2) swap_blocks(&w[i], &w[i + 1], 4, 0x0F0F0F0Fu);
 }
 
-/* One line of two panels: eight columns are a word of the checkpoint. */
-static void pack_line(const yk_linear_part *source, const yk_cpu_part *part, int64_t pair, int64_t line)
+/* One line of a panel: its eight columns are a word of the checkpoint. */
+static void pack_line(const yk_linear_part *source, const yk_cpu_part *part, int64_t panel, int64_t line)
 {
-  int64_t words_per_row = source->weight.n / 8, n_lines = part->layout.n_lines;
-  int64_t column = source->n.begin + pair * 2 * YK_CPU_PANEL;
+  int64_t words_per_row = source->weight.n / 8;
+  int64_t column = source->n.begin + panel * YK_CPU_PANEL;
+  uint32_t *to = (uint32_t *)part->weights + (panel * part->layout.n_lines + line) * YK_CPU_PANEL * YK_CPU_LANES;
   for (int64_t lane = 0; lane < YK_CPU_LANES; lane++) {
     uint32_t words[YK_CPU_NIBBLES];
     for (int64_t i = 0; i < YK_CPU_NIBBLES; i++) {
@@ -74,12 +75,7 @@ static void pack_line(const yk_linear_part *source, const yk_cpu_part *part, int
                      : 0;
     }
     transpose_nibbles(words);
-    for (int64_t i = 0; i < 2 * YK_CPU_PANEL; i++) {
-      int64_t panel = pair * 2 + i / YK_CPU_PANEL;
-      if (panel >= part->layout.n_panels) break;
-      ((uint32_t *)part->weights)[((panel * n_lines + line) * YK_CPU_PANEL + i % YK_CPU_PANEL) * YK_CPU_LANES + lane] =
-          words[i];
-    }
+    for (int64_t i = 0; i < YK_CPU_PANEL; i++) to[i * YK_CPU_LANES + lane] = words[i];
   }
 }
 
@@ -93,19 +89,17 @@ static float load_scale(const yk_weight_view *weight, int64_t i)
   return yk_dtype_load(weight->dtype, &aligned, 0);
 }
 
-/* Scales and zero points of one group of two panels. */
-static void pack_group(const yk_linear_part *source, const yk_cpu_part *part, int64_t pair, int64_t group)
+/* Scales and zero points of one group of a panel. */
+static void pack_group(const yk_linear_part *source, const yk_cpu_part *part, int64_t panel, int64_t group)
 {
   const yk_weight_view *weight = &source->weight;
   int64_t row = (source->k.begin + group * part->group) / weight->group;
-  int64_t column = source->n.begin + pair * 2 * YK_CPU_PANEL;
+  int64_t column = source->n.begin + panel * YK_CPU_PANEL;
   uint32_t zeros = load_eight(weight->qzeros, row, weight->n / 8, column, source->n.end);
-  for (int64_t i = 0; i < 2 * YK_CPU_PANEL; i++) {
-    int64_t panel = pair * 2 + i / YK_CPU_PANEL;
-    if (panel >= part->layout.n_panels) break;
-    int64_t to = (panel * part->layout.n_groups + group) * YK_CPU_PANEL + i % YK_CPU_PANEL;
-    part->zeros[to] = (uint8_t)(zeros >> 4 * i & 0xFu);
-    part->scales[to] = column + i < source->n.end ? load_scale(weight, row * weight->n + column + i) : 0.0f;
+  int64_t to = (panel * part->layout.n_groups + group) * YK_CPU_PANEL;
+  for (int64_t i = 0; i < YK_CPU_PANEL; i++) {
+    part->zeros[to + i] = (uint8_t)(zeros >> 4 * i & 0xFu);
+    part->scales[to + i] = column + i < source->n.end ? load_scale(weight, row * weight->n + column + i) : 0.0f;
   }
 }
 
@@ -114,7 +108,7 @@ void yk_cpu_pack_awq(void *context, int thread, int64_t begin, int64_t end)
   (void)thread;
   const yk_cpu_pack *pack = context;
   for (int64_t line = 0; line < pack->part->layout.n_lines; line++)
-    for (int64_t pair = begin; pair < end; pair++) pack_line(pack->source, pack->part, pair, line);
+    for (int64_t panel = begin; panel < end; panel++) pack_line(pack->source, pack->part, panel, line);
   for (int64_t group = 0; group < pack->part->layout.n_groups; group++)
-    for (int64_t pair = begin; pair < end; pair++) pack_group(pack->source, pack->part, pair, group);
+    for (int64_t panel = begin; panel < end; panel++) pack_group(pack->source, pack->part, panel, group);
 }

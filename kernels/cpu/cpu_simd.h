@@ -18,7 +18,8 @@ enum {
   YK_CPU_LANES = 16,    /* sums of one output element */
   YK_CPU_NIBBLES = 8,   /* weights of one packed AWQ word */
   YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
-  YK_CPU_PANEL = 4      /* output columns that are multiplied together */
+  YK_CPU_PANEL = 8,     /* output columns that one row is multiplied with together */
+  YK_CPU_STRIP = 4 /* of a panel's columns, those that are unpacked and multiplied together: they stay in the cache */
 };
 
 /* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the
@@ -66,11 +67,12 @@ typedef struct yk_cpu_simd {
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 
-  /* w [n_k / LANES, PANEL, LANES] = a panel's weights as floats; n_k is k in whole chunks. */
-  void (*awq_unpack)(float *w, const yk_cpu_awq_panel *panel);
-  void (*plain_unpack)(float *w, const yk_cpu_plain_panel *panel);
+  /* w [n_k / LANES, STRIP, LANES] = columns first .. first + STRIP - 1 of a panel as floats; first is a multiple of
+   * STRIP, n_k is k in whole chunks. */
+  void (*awq_unpack)(float *w, const yk_cpu_awq_panel *panel, int first);
+  void (*plain_unpack)(float *w, const yk_cpu_plain_panel *panel, int first);
 
-  /* y[row * y_stride + column] = x times unpacked weights, for rows x [n_k] that are x_stride apart. */
+  /* y[row * y_stride + column] = x times a strip w, for rows x [n_k] that are x_stride apart. */
   void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
                    int64_t n_k);
 } yk_cpu_simd;

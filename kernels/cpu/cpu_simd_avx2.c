@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 enum { VL = 8 };
+#define AWQ_COLUMNS  1
 #define TILE_ROWS    3
 #define TILE_COLUMNS 2
 typedef __m256 vf;

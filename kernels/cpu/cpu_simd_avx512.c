@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 enum { VL = 16 };
+#define AWQ_COLUMNS  8
 #define TILE_ROWS    6
 #define TILE_COLUMNS 4
 typedef __m512 vf;

@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 
 enum { VL = 1 };
+#define AWQ_COLUMNS  1
 #define TILE_ROWS    3
 #define TILE_COLUMNS 2
 typedef float vf;

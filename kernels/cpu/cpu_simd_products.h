@@ -8,9 +8,11 @@
  *   wide_sum(a)                     the lanes' sum: the far half added to the near half until one is left
  *   awq_scale, awq_scale_make(scale, zero)   what a group's weights of one column are made with
  *   awq_weights(line, i, s)         nibble i of a line's words as weights: scale * (q - zero)
+ *   AWQ_COLUMNS (1 to YK_CPU_PANEL)   columns whose sums of one row take turns; a macro
  *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros           */
 
 enum { LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES, LINE_VECTORS = YK_CPU_CHUNK_K / YK_CPU_LANES };
+enum { PREFETCH_BYTES = 2048 };
 
 ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
 {
@@ -18,72 +20,98 @@ ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
-/* One line of a panel. n_alike vectors of a line in a row lie in one group. Adds to sums, or stores to w where sum
- * is NULL. n_alike and which of the two are constants of the call. */
-ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line,
-                            const int n_alike)
+/* Asks for what lies PREFETCH_BYTES behind p, perhaps beyond the array. A product's instructions fill a processor's
+ * queues long before enough of its loads are under way to read memory at full rate. */
+ALWAYS_INLINE void prefetch_after(const void *p)
 {
-  const uint32_t *words = panel->words + line * LINE_WORDS;
+  __builtin_prefetch((const void *)((uintptr_t)p + PREFETCH_BYTES));
+}
+
+/* One line of columns first .. first + n_columns - 1 of a panel. n_alike vectors of a line in a row lie in one group.
+ * Adds to sum, or stores a strip's columns to w where sum is NULL. n_columns, n_alike and which of the two are constants
+ * of the call. */
+ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line, int first,
+                            const int n_columns, const int n_alike)
+{
+  const uint32_t *words = panel->words + line * LINE_WORDS + first * YK_CPU_LANES;
 #pragma GCC unroll 8
-  for (int first = 0; first < LINE_VECTORS; first += n_alike) {
-    int64_t group = group_of(panel, line * YK_CPU_CHUNK_K + first * YK_CPU_LANES) * YK_CPU_PANEL;
-#pragma GCC unroll 4
-    for (int c = 0; c < YK_CPU_PANEL; c++) {
-      awq_scale scale = awq_scale_make(panel->scales[group + c], panel->zeros[group + c]);
+  for (int begin = 0; begin < LINE_VECTORS; begin += n_alike) {
+    int64_t group = group_of(panel, line * YK_CPU_CHUNK_K + begin * YK_CPU_LANES) * YK_CPU_PANEL + first;
+    awq_scale scale[AWQ_COLUMNS];
 #pragma GCC unroll 8
-      for (int i = first; i < first + n_alike; i++) {
-        int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
-        wide weights = awq_weights(words + c * YK_CPU_LANES, i, scale);
+    for (int c = 0; c < n_columns; c++) scale[c] = awq_scale_make(panel->scales[group + c], panel->zeros[group + c]);
+#pragma GCC unroll 8
+    for (int i = begin; i < begin + n_alike; i++) {
+      int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
+#pragma GCC unroll 8
+      for (int c = 0; c < n_columns; c++) {
+        wide weights = awq_weights(words + c * YK_CPU_LANES, i, scale[c]);
         if (sum)
           sum[c] = wide_fma(wide_load(x + k), weights, sum[c]);
         else
-          wide_store(w + k * YK_CPU_PANEL + c * YK_CPU_LANES, weights);
+          wide_store(w + k * YK_CPU_STRIP + c * YK_CPU_LANES, weights);
       }
     }
   }
 }
 
+ALWAYS_INLINE void prefetch_line(const yk_cpu_awq_panel *panel, int64_t line)
+{
+#pragma GCC unroll 8
+  for (int c = 0; c < YK_CPU_PANEL; c++) prefetch_after(panel->words + line * LINE_WORDS + c * YK_CPU_LANES);
+}
+
 ALWAYS_INLINE void awq_row_alike(float *y, const float *x, const yk_cpu_awq_panel *panel, const int n_alike)
 {
   wide sum[YK_CPU_PANEL];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int c = 0; c < YK_CPU_PANEL; c++) sum[c] = wide_zero();
-  for (int64_t line = 0; line < panel->n_lines; line++) awq_line(sum, NULL, x, panel, line, n_alike);
-#pragma GCC unroll 4
+  for (int64_t line = 0; line < panel->n_lines; line++) {
+    prefetch_line(panel, line);
+#pragma GCC unroll 8
+    for (int c = 0; c < YK_CPU_PANEL; c += AWQ_COLUMNS)
+      awq_line(sum + c, NULL, x, panel, line, c, AWQ_COLUMNS, n_alike);
+  }
+#pragma GCC unroll 8
   for (int c = 0; c < YK_CPU_PANEL; c++) y[c] = wide_sum(sum[c]);
 }
 
-ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, const int n_alike)
+ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int first, const int n_alike)
 {
-  for (int64_t line = 0; line < panel->n_lines; line++) awq_line(NULL, w, NULL, panel, line, n_alike);
+  for (int64_t line = 0; line < panel->n_lines; line++) {
+    if (first == 0) prefetch_line(panel, line); /* of all strips */
+#pragma GCC unroll 4
+    for (int c = 0; c < YK_CPU_STRIP; c++)
+      awq_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, 1, n_alike);
+  }
 }
 
 /* Groups that end inside a vector: only where a slice of k was cut there. */
-static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel)
+static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel, int first)
 {
   for (int64_t k = 0; k < panel->n_lines * YK_CPU_CHUNK_K; k++) {
-    int64_t group = group_of(panel, k) * YK_CPU_PANEL;
-    const uint32_t *words = panel->words + k / YK_CPU_CHUNK_K * LINE_WORDS + k % YK_CPU_LANES;
+    int64_t group = group_of(panel, k) * YK_CPU_PANEL + first;
+    const uint32_t *words = panel->words + k / YK_CPU_CHUNK_K * LINE_WORDS + first * YK_CPU_LANES + k % YK_CPU_LANES;
     int shift = (int)(k % YK_CPU_CHUNK_K / YK_CPU_LANES) * 4;
-    for (int c = 0; c < YK_CPU_PANEL; c++) {
+    for (int c = 0; c < YK_CPU_STRIP; c++) {
       int q = (int)(words[c * YK_CPU_LANES] >> shift & 0xFu) - panel->zeros[group + c];
-      w[k / YK_CPU_LANES * LINE_WORDS + c * YK_CPU_LANES + k % YK_CPU_LANES] = panel->scales[group + c] * (float)q;
+      w[(k / YK_CPU_LANES * YK_CPU_STRIP + c) * YK_CPU_LANES + k % YK_CPU_LANES] = panel->scales[group + c] * (float)q;
     }
   }
 }
 
-static void awq_unpack(float *w, const yk_cpu_awq_panel *panel)
+static void awq_unpack(float *w, const yk_cpu_awq_panel *panel, int first)
 {
   if (panel->group % 128 == 0)
-    awq_unpack_alike(w, panel, 8);
+    awq_unpack_alike(w, panel, first, 8);
   else if (panel->group % 64 == 0)
-    awq_unpack_alike(w, panel, 4);
+    awq_unpack_alike(w, panel, first, 4);
   else if (panel->group % 32 == 0)
-    awq_unpack_alike(w, panel, 2);
+    awq_unpack_alike(w, panel, first, 2);
   else if (panel->group % 16 == 0)
-    awq_unpack_alike(w, panel, 1);
+    awq_unpack_alike(w, panel, first, 1);
   else
-    awq_unpack_any(w, panel);
+    awq_unpack_any(w, panel, first);
 }
 
 /* False where the panel must be unpacked first. */
@@ -147,27 +175,27 @@ static void plain_row(float *y, const float *x, const yk_cpu_plain_panel *panel)
     plain_row_as(y, x, YK_F32, panel);
 }
 
-ALWAYS_INLINE void plain_unpack_as(float *w, yk_dtype dtype, const yk_cpu_plain_panel *panel)
+ALWAYS_INLINE void plain_unpack_as(float *w, yk_dtype dtype, const yk_cpu_plain_panel *panel, int first)
 {
   int64_t n_k = (panel->k + YK_CPU_CHUNK_K - 1) / YK_CPU_CHUNK_K * YK_CPU_CHUNK_K;
-  for (int c = 0; c < YK_CPU_PANEL; c++) {
-    const void *column = plain_column(panel, dtype, c);
+  for (int c = 0; c < YK_CPU_STRIP; c++) {
+    const void *column = plain_column(panel, dtype, first + c);
     float *to = w + c * YK_CPU_LANES;
-    int64_t n = c < panel->n_columns ? panel->k : 0, k = 0;
+    int64_t n = first + c < panel->n_columns ? panel->k : 0, k = 0;
     for (; k + YK_CPU_LANES <= n; k += YK_CPU_LANES)
-      wide_store(to + k * YK_CPU_PANEL, wide_load_elements(dtype, column, k));
-    for (; k < n_k; k += YK_CPU_LANES) wide_store(to + k * YK_CPU_PANEL, wide_load_last(dtype, column, k, n));
+      wide_store(to + k * YK_CPU_STRIP, wide_load_elements(dtype, column, k));
+    for (; k < n_k; k += YK_CPU_LANES) wide_store(to + k * YK_CPU_STRIP, wide_load_last(dtype, column, k, n));
   }
 }
 
-static void plain_unpack(float *w, const yk_cpu_plain_panel *panel)
+static void plain_unpack(float *w, const yk_cpu_plain_panel *panel, int first)
 {
   if (panel->dtype == YK_F16)
-    plain_unpack_as(w, YK_F16, panel);
+    plain_unpack_as(w, YK_F16, panel, first);
   else if (panel->dtype == YK_BF16)
-    plain_unpack_as(w, YK_BF16, panel);
+    plain_unpack_as(w, YK_BF16, panel, first);
   else
-    plain_unpack_as(w, YK_F32, panel);
+    plain_unpack_as(w, YK_F32, panel, first);
 }
 
 /* n_rows by n_columns sums in registers; both are constants of the call, so that the loops over them vanish. */
@@ -182,7 +210,7 @@ ALWAYS_INLINE void multiply_tile(float *y, int64_t y_stride, const float *x, int
   for (int64_t k = 0; k < n_k; k += YK_CPU_LANES) {
     wide weights[TILE_COLUMNS];
 #pragma GCC unroll 4
-    for (int c = 0; c < n_columns; c++) weights[c] = wide_load(w + k * YK_CPU_PANEL + c * YK_CPU_LANES);
+    for (int c = 0; c < n_columns; c++) weights[c] = wide_load(w + k * YK_CPU_STRIP + c * YK_CPU_LANES);
 #pragma GCC unroll 8
     for (int r = 0; r < n_rows; r++) {
       wide x_lanes = wide_load(x + r * x_stride + k);
@@ -202,7 +230,7 @@ static void multiply(float *y, int64_t y_stride, const float *x, int64_t x_strid
   int n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS; /* of nearly equal height: 8 rows are 4 + 4 */
   for (int tile = 0; tile < n_tiles; tile++) {
     int first = n_rows * tile / n_tiles, height = n_rows * (tile + 1) / n_tiles - first;
-    for (int c = 0; c < YK_CPU_PANEL; c += TILE_COLUMNS) {
+    for (int c = 0; c < YK_CPU_STRIP; c += TILE_COLUMNS) {
       float *y_tile = y + first * y_stride + c;
       const float *x_tile = x + first * x_stride, *w_tile = w + c * YK_CPU_LANES;
       switch (height) {
