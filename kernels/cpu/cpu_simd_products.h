@@ -28,8 +28,8 @@ ALWAYS_INLINE void prefetch_after(const void *p)
 }
 
 /* One line of columns first .. first + n_columns - 1 of a panel. n_alike vectors of a line in a row lie in one group.
- * Adds to sum, or stores a strip's columns to w where sum is NULL. n_columns, n_alike and which of the two are constants
- * of the call. */
+ * Adds to sum, or stores a strip's columns to w where sum is NULL. n_columns, n_alike and which of the two are
+ * constants of the call. */
 ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line, int first,
                             const int n_columns, const int n_alike)
 {
