@@ -1,4 +1,5 @@
-/* attention_check.cuh - decode, prefill and replays of a graph against float64, each twice, for bench_attention. */
+/* attention_check.cuh - the checks of bench_attention: decode, prefill and a replayed graph against float64, and the
+ * same bits from run to run. */
 #ifndef YK_BENCH_ATTENTION_CHECK_CUH
 #define YK_BENCH_ATTENTION_CHECK_CUH
 
@@ -30,7 +31,7 @@ inline double error_of(const machine &m, const step &st)
   CUDA_OK(cudaFree(ref));
   double diff = 0, norm = 0;
   for (size_t i = 0; i < st.y_elements; i++) {
-    if (std::isnan(want[i])) continue; /* a row of no sequence */
+    if (std::isnan(want[i])) continue; /* a row that belongs to no sequence */
     double g;
     if (st.s.dtype == YK_F16) {
       __half_raw v;
@@ -45,7 +46,8 @@ inline double error_of(const machine &m, const step &st)
   return std::sqrt(diff / norm);
 }
 
-/* Runs the step, compares, and repeats it to see the same bits. Prints what is wrong, or everything. */
+/* Run a step, compare the output with the reference, and run the step again three times for the same bits. Prints a
+ * line if one of them is wrong, or if verbose. */
 inline bool check(const machine &m, const shape &s, unsigned seed, bool verbose)
 {
   step st(s, 1, seed);
@@ -89,7 +91,7 @@ inline bool check_decode(const machine &m, bool verbose)
       good &= check(m, decode("decode 40/1" + size, plain_heads(40, 1, hd), dtype, 7, spread_lengths(5, 1, 900, seed)),
                     seed, verbose);
       good &= check(m,
-                    decode("decode heads 3..8 of groups of 4" + size, {6, 3, hd, 4, 3, 0}, dtype, 0,
+                    decode("decode q heads 3..8, 4 a KV head" + size, {6, 3, hd, 4, 3, 0}, dtype, 0,
                            spread_lengths(9, 1, 900, seed)),
                     seed, verbose);
     }
@@ -137,7 +139,7 @@ inline bool check_prefill(const machine &m, bool verbose)
         good &= check(m, {"chunks 14/2" + name, plain_heads(14, 2, hd), dtype, window, {77, 31, 2}, {177, 31, 900}},
                       seed++, verbose);
         good &= check(m,
-                      {"chunks, heads 3..8 of groups of 4" + name,
+                      {"chunks, q heads 3..8, 4 a KV head" + name,
                        {6, 3, hd, 4, 3, 0},
                        dtype,
                        window,
@@ -158,7 +160,7 @@ inline bool check_prefill(const machine &m, bool verbose)
   return good;
 }
 
-/* A graph captured for a bucket, replayed with other lengths and fewer sequences. */
+/* A graph captured for 16 sequences, replayed with other lengths and with fewer sequences. */
 inline bool check_replay(const machine &m, bool verbose)
 {
   shape s = decode("replay with other lengths", plain_heads(32, 8, 128), YK_F16, 0, std::vector<int>(16, 900));

@@ -1,4 +1,5 @@
-/* attention_step.cuh - one step of attention on the device for bench_attention: fresh random data, and the same in float64. */
+/* attention_step.cuh - one step of attention for bench_attention: fresh random data on the device, and a float64
+ * reference. */
 #ifndef YK_BENCH_ATTENTION_STEP_CUH
 #define YK_BENCH_ATTENTION_STEP_CUH
 
@@ -11,7 +12,7 @@
 #include <cuda_bf16.h>
 
 #include "bench/gpu_timing.cuh"
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 
 namespace attention {
 
@@ -74,7 +75,7 @@ template <typename T> __global__ void fill(T *dst, size_t n, unsigned seed, floa
     dst[i] = (T)(uniform(i, seed) * scale);
 }
 
-/* NaN in the slots behind each sequence's last token. */
+/* Fill the slots behind each sequence's last token with NaN. */
 template <typename T>
 __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads, int hd)
 {
@@ -86,7 +87,7 @@ __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int
   }
 }
 
-/* One block per (row, head), two passes, sums in float64. */
+/* One thread block for each row and head; two passes, sums in float64. */
 template <typename T> __global__ void reference(const yk_attention_args a, const yk_batch b, double *out)
 {
   extern __shared__ float scores[];
@@ -132,7 +133,7 @@ struct step {
   std::vector<void *> owned;
   size_t y_elements, layer_bytes;
 
-  void *take(size_t n_bytes)
+  void *allocate(size_t n_bytes)
   {
     void *p;
     CUDA_OK(cudaMalloc(&p, n_bytes + 256));
@@ -142,7 +143,7 @@ struct step {
 
   int32_t *upload(const std::vector<int32_t> &v)
   {
-    void *p = take(v.size() * 4);
+    void *p = allocate(v.size() * 4);
     CUDA_OK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
     return (int32_t *)p;
   }
@@ -186,10 +187,10 @@ struct step {
     batch.kv_tokens = upload(s.kv);
     batch.block_tables = upload(tables);
     layer_bytes = (size_t)n_blocks * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 2;
-    for (int i = 0; i < n_layers; i++) layers.push_back({take(layer_bytes), take(layer_bytes)});
-    qkv = take((size_t)n_rows * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
+    for (int i = 0; i < n_layers; i++) layers.push_back({allocate(layer_bytes), allocate(layer_bytes)});
+    qkv = allocate((size_t)n_rows * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
     y_elements = (size_t)n_rows * s.heads.n_q_heads * s.heads.head_dim;
-    y = take(y_elements * 2);
+    y = allocate(y_elements * 2);
     if (s.dtype == YK_F16)
       fill_all<__half>(seed);
     else

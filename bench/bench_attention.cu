@@ -1,9 +1,9 @@
-/* bench_attention.cu - attention over the paged KV cache: first checked against a float64 reference, then timed.
+/* bench_attention.cu - paged attention: flash decoding and prefill, checked against a float64 reference, then timed.
  *
- * Check: fresh random data, physical pages shuffled, every slot of the cache that no token occupies filled with NaN,
- * the output filled with NaN; error is |y - ref| / |ref| over the whole output.
- * Time: a graph whose nodes rotate over enough copies of the cache that each finds the L2 cold; the node's time is the
- * replay divided by the number of nodes, median and range of repeats.                                                */
+ * Check: fresh random data, KV blocks shuffled, NaN in every slot of the cache that no token occupies and in the whole
+ * output beforehand. The error is |y - reference| / |reference| over the whole output. Time: a graph whose nodes rotate
+ * over enough copies of the cache that each finds the L2 cache cold. A node's time is a replay divided by the number of
+ * nodes: median and range of the repeats. */
 #include "bench/attention_check.cuh"
 #include "bench/kernel_bench.cuh"
 
@@ -13,12 +13,12 @@ namespace {
 
 struct timed {
   shape s;
-  double quoted; /* cuDNN on the same kind of GPU: microseconds (decode of one sequence), TB/s or TFLOP/s; 0: none */
+  double quoted; /* cuDNN on the same kind of GPU, in quoted_unit; 0: none */
   const char *quoted_unit;
 };
 
 struct figures {
-  double bytes, flops; /* least bytes moved; products of visible pairs only */
+  double bytes, flops; /* least bytes moved; of Q K^T and P V, visible pairs only */
 };
 
 figures work_of(const shape &s)
@@ -118,25 +118,25 @@ spread time_case(const machine &m, const shape &s)
 
 void time_all(const machine &m, const std::string &filter, FILE *json)
 {
-  printf("\n%-36s %9s %19s %8s %9s %9s %6s  %s\n", "case (32/8 heads of 128, f16)", "us", "range", "TB/s", "TFLOP/s",
-         "floor us", "eff", "cuDNN (quoted)");
+  printf("\n%-36s %9s %19s %8s %9s %11s %11s  %s\n", "case (32/8 heads of 128, f16)", "us", "range", "TB/s", "TFLOP/s",
+         "roofline us", "of roofline", "cuDNN (quoted)");
   bool comma = false;
   for (const timed &t : timed_cases()) {
     if (t.s.name.find(filter) == std::string::npos) continue;
     const figures w = work_of(t.s);
-    const double floor_us = std::max(w.bytes / 4.35e6, w.flops / 640e6);
+    const double roofline_us = std::max(w.bytes / 4.35e6, w.flops / 640e6);
     const spread us = time_case(m, t.s);
-    printf("%-36s %9.2f [%8.2f,%8.2f] %8.2f %9.1f %9.2f %5.0f%%", t.s.name.c_str(), us.median, us.low, us.high,
-           w.bytes / us.median * 1e-6, w.flops / us.median * 1e-6, floor_us, 100 * floor_us / us.median);
+    printf("%-36s %9.2f [%8.2f,%8.2f] %8.2f %9.1f %11.2f %10.0f%%", t.s.name.c_str(), us.median, us.low, us.high,
+           w.bytes / us.median * 1e-6, w.flops / us.median * 1e-6, roofline_us, 100 * roofline_us / us.median);
     if (t.quoted > 0) printf("  %g %s", t.quoted, t.quoted_unit);
     printf("\n");
     fflush(stdout);
     if (!json) continue;
     fprintf(json,
             "%s\n    {\"case\": \"%s\", \"us\": %.3f, \"us_low\": %.3f, \"us_high\": %.3f, \"bytes\": %.0f, "
-            "\"flops\": %.0f, \"tb_s\": %.3f, \"tflop_s\": %.1f, \"floor_us\": %.3f, \"efficiency\": %.3f}",
+            "\"flops\": %.0f, \"tb_s\": %.3f, \"tflop_s\": %.1f, \"roofline_us\": %.3f, \"efficiency\": %.3f}",
             comma ? "," : "", t.s.name.c_str(), us.median, us.low, us.high, w.bytes, w.flops,
-            w.bytes / us.median * 1e-6, w.flops / us.median * 1e-6, floor_us, floor_us / us.median);
+            w.bytes / us.median * 1e-6, w.flops / us.median * 1e-6, roofline_us, roofline_us / us.median);
     comma = true;
   }
 }
@@ -147,7 +147,7 @@ struct options {
   report_options report;
   run_options run;
   const char *filter = "";
-  bool no_hopper = false;
+  bool no_wgmma = false;
   int32_t shared_kib = 1024; /* no GPU has as much */
 };
 
@@ -159,24 +159,24 @@ options parse(int argc, char **argv)
                                      .value = &o.filter,
                                      .metavar = "TEXT",
                                      .help = "time only cases whose name contains TEXT"},
-                                    {.name = "no-hopper",
+                                    {.name = "no-wgmma",
                                      .kind = YK_OPTION_FLAG,
-                                     .value = &o.no_hopper,
-                                     .help = "use the kernels of older GPUs for prefill"},
-                                    {.name = "shared",
+                                     .value = &o.no_wgmma,
+                                     .help = "prefill with mma.sync, as on GPUs without wgmma"},
+                                    {.name = "shared-memory",
                                      .kind = YK_OPTION_INT,
                                      .value = &o.shared_kib,
                                      .metavar = "KIB",
-                                     .help = "as if a block could have no more shared memory",
+                                     .help = "limit a thread block's shared memory, as on other GPUs",
                                      .fallback = "",
                                      .min = 1,
                                      .max = 1024}};
   add_options(options, o.run);
   add_options(options, o.report);
   parse_options("bench_attention",
-                "Attention over the paged KV cache on the first CUDA device, checked and timed. The floor is the "
-                "larger of bytes / "
-                "4.35 TB/s and flops / 640 TFLOP/s. Exit status 1 if a check fails.",
+                "Paged attention on the first CUDA device: flash decoding and prefill, checked against float64 and "
+                "timed. The roofline is the larger of bytes / 4.35 TB/s and flops / 640 TFLOP/s; \"of roofline\" "
+                "is its quotient by the time. Exit status 1 if a check fails.",
                 "  bench_attention --filter decode --json attention.json\n", options, argc, argv);
   return o;
 }
@@ -190,7 +190,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
   CUDA_OK(cudaMemset(m.workspace, 0, workspace_bytes));
   yk_err err = YK_ERR_INIT;
   check(yk_cuda_attention_init(&m.attn, m.workspace, &err), err);
-  if (o.no_hopper) m.attn.encode_tensor_map = nullptr;
+  if (o.no_wgmma) m.attn.encode_tensor_map = nullptr;
   m.attn.smem_bytes = std::min(m.attn.smem_bytes, o.shared_kib * 1024);
   return m;
 }
@@ -204,13 +204,13 @@ bool check_all(const machine &m, bool verbose)
   return good;
 }
 
-/* json: NULL, or where the figures also go. */
+/* json: where the figures go beside standard output; NULL for nowhere. */
 void time_and_report(const machine &m, const options &o, const cudaDeviceProp &prop, FILE *json)
 {
   int driver = 0;
   CUDA_OK(cudaDriverGetVersion(&driver));
   const ceilings top = measure_ceilings(m.stream);
-  printf("%s, %d SMs, CUDA driver %d.%d: read %.2f TB/s, copy %.2f TB/s, f16 matmul %.0f TFLOP/s\n", prop.name,
+  printf("%s, %d SMs, CUDA driver %d.%d: read %.2f TB/s, copy %.2f TB/s, f16 GEMM %.0f TFLOP/s\n", prop.name,
          prop.multiProcessorCount, driver / 1000, driver % 1000 / 10, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
   if (json)
     fprintf(json,

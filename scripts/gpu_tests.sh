@@ -70,8 +70,8 @@ start() {
     ;;
   attention_check) # 163 and 99: what GPUs of compute capability 8.0 and 8.6 have
     [ -n "$gpus" ] || exit 77
-    "$bin/bench_attention" --check-only && "$bin/bench_attention" --check-only --shared 163 &&
-      "$bin/bench_attention" --check-only --shared 99
+    "$bin/bench_attention" --check-only && "$bin/bench_attention" --check-only --shared-memory 163 &&
+      "$bin/bench_attention" --check-only --shared-memory 99
     ;;
   cuda_*) python3 -B "tests/e2e/$name.py" "$bin/yoke" ;;
   *) "$bin/$name" ;;

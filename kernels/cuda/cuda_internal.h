@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/cuda/cuda_layout.h"
 #include "kernels/cuda/gemm/w4a16.h"

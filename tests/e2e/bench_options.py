@@ -35,7 +35,7 @@ class Refused(harness.Case):
     def test_bench_attention(self):
         for value in ("0", "64x", "", "-1", "1025"):
             with self.subTest(value):
-                self.refused("bench_attention", ["--shared", value], "--shared", "an integer from 1 to 1024", f'"{value}"', "--help")
+                self.refused("bench_attention", ["--shared-memory", value], "--shared-memory", "an integer from 1 to 1024", f'"{value}"', "--help")
 
     def test_bench_allreduce(self):
         for value in ("", "0,", "0,x"):

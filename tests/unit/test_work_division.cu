@@ -15,7 +15,7 @@ extern "C" { /* cmocka.h is C alone */
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/attention_shares.cuh"
+#include "kernels/cuda/attention/split_kv.cuh"
 #include "kernels/cuda/divider.cuh"
 #include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_plan.h"
@@ -47,41 +47,41 @@ void quotients_are_exact(void **)
   }
 }
 
-/* ---- Pages of decode attention ----------------------------------------------------------------------------------- */
+/* ---- Pages of flash decoding (split-KV) -------------------------------------------------------------------------- */
 
-/* Sequences of so many pages, each n_units items of as many. */
+/* pages: of every sequence, each with n_head_groups work items of that many pages. */
 struct step {
-  std::vector<int32_t> first; /* of every item, and the end */
-  yk_attn::page_line line;
+  std::vector<int32_t> first; /* page of every work item, and the end of the page list */
+  yk_attn::page_list list;
 
-  step(const std::vector<int32_t> &pages, int n_units) : first(1, 0)
+  step(const std::vector<int32_t> &pages, int n_head_groups) : first(1, 0)
   {
     for (int32_t n : pages)
-      for (int unit = 0; unit < n_units; unit++) first.push_back(first.back() + n);
-    line = {first.back(), static_cast<int32_t>(pages.size()), *std::max_element(pages.begin(), pages.end())};
+      for (int i = 0; i < n_head_groups; i++) first.push_back(first.back() + n);
+    list = {first.back(), static_cast<int32_t>(pages.size()), *std::max_element(pages.begin(), pages.end())};
   }
   int32_t n_items() const
   {
     return static_cast<int32_t>(first.size()) - 1;
   }
-  yk_attn::block_share share(int n_blocks, int block) const
+  yk_attn::block_pages pages_of(int n_blocks, int block) const
   {
-    return yk_attn::share_of_block(line, n_items(), n_blocks, block,
-                                   [&](int32_t item) { return first[static_cast<size_t>(std::min(item, n_items()))]; });
+    return yk_attn::divide_pages(list, n_items(), n_blocks, block,
+                                 [&](int32_t item) { return first[static_cast<size_t>(std::min(item, n_items()))]; });
   }
 };
 
-/* Every page is in one share, no share is much longer than the mean, and whoever has pages of an item agrees on who
- * else has. */
+/* Every page is read by one thread block, none reads many more than the mean, and all that read pages of a work item
+ * agree on which thread blocks these are. */
 void expect_divided(const step &s, int n_blocks)
 {
-  const int32_t mean = (s.line.n_pages + n_blocks - 1) / n_blocks;
-  const int32_t most = std::max<int32_t>(mean, yk_attn::DECODE_MIN_PAGES) + yk_attn::DECODE_SLACK_PAGES;
-  std::vector<int> owners(static_cast<size_t>(s.line.n_pages), -1);
+  const int32_t mean = (s.list.n_pages + n_blocks - 1) / n_blocks;
+  const int32_t most = std::max<int32_t>(mean, yk_attn::MIN_PAGES_PER_BLOCK) + yk_attn::WORK_ITEM_COST_PAGES;
+  std::vector<int> owners(static_cast<size_t>(s.list.n_pages), -1);
   for (int block = 0; block < n_blocks; block++) {
-    const yk_attn::block_share share = s.share(n_blocks, block);
-    assert_true(share.end - share.begin <= most);
-    for (int32_t page = share.begin; page < share.end; page++) {
+    const yk_attn::block_pages mine = s.pages_of(n_blocks, block);
+    assert_true(mine.end - mine.begin <= most);
+    for (int32_t page = mine.begin; page < mine.end; page++) {
       assert_int_equal(owners[static_cast<size_t>(page)], -1);
       owners[static_cast<size_t>(page)] = block;
     }
@@ -91,15 +91,15 @@ void expect_divided(const step &s, int n_blocks)
     for (int32_t page = begin; page < end; page++) {
       const int owner = owners[static_cast<size_t>(page)], first = owners[static_cast<size_t>(begin)];
       assert_true(owner >= 0);
-      const yk_attn::block_share share = s.share(n_blocks, owner);
-      if (share.begin <= begin && end <= share.end) continue; /* all its own */
-      assert_int_equal(share.first_block(owner, begin), first);
-      assert_int_equal(share.n_blocks(begin, end), owners[static_cast<size_t>(end) - 1] - first + 1);
+      const yk_attn::block_pages mine = s.pages_of(n_blocks, owner);
+      if (mine.begin <= begin && end <= mine.end) continue; /* all its own */
+      assert_int_equal(mine.first_block(owner, begin), first);
+      assert_int_equal(mine.n_blocks(begin, end), owners[static_cast<size_t>(end) - 1] - first + 1);
     }
   }
 }
 
-void pages_are_dealt_out_once(void **)
+void pages_are_divided_once(void **)
 {
   generator random(2);
   for (int i = 0; i < 2000; i++) {
@@ -110,12 +110,12 @@ void pages_are_dealt_out_once(void **)
   }
 }
 
-void a_step_without_decodes_is_nobodys(void **)
+void a_step_without_decodes_has_no_pages(void **)
 {
   const auto first = [](int32_t) { return 0; };
   for (int block = 0; block < 132; block++) {
-    const yk_attn::block_share share = yk_attn::share_of_block({0, 0, 0}, 0, 132, block, first);
-    assert_int_equal(share.begin, share.end);
+    const yk_attn::block_pages mine = yk_attn::divide_pages({0, 0, 0}, 0, 132, block, first);
+    assert_int_equal(mine.begin, mine.end);
   }
 }
 
@@ -239,8 +239,8 @@ int main()
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(quotients_are_exact),
-      cmocka_unit_test(pages_are_dealt_out_once),
-      cmocka_unit_test(a_step_without_decodes_is_nobodys),
+      cmocka_unit_test(pages_are_divided_once),
+      cmocka_unit_test(a_step_without_decodes_has_no_pages),
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),

@@ -1,0 +1,105 @@
+/* attention.cu - dispatch: which kernel serves which sequences of a step. */
+#include "kernels/cuda/attention/attention.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/attention/flash_decoding.cuh"
+#include "kernels/cuda/attention/generic.cuh"
+#include "kernels/cuda/attention/params.cuh"
+#include "kernels/cuda/attention/prefill_mma_sync.cuh"
+#include "kernels/cuda/attention/prefill_wgmma.cuh"
+
+using namespace yk_attn;
+
+static yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
+{
+  if (error == cudaSuccess) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "attention: %s: %s", what, cudaGetErrorString(error));
+}
+
+extern "C" yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *workspace, yk_err *err)
+{
+  int device = 0, major = 0;
+  *attn = {};
+  attn->workspace = workspace;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&attn->n_sms, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&attn->smem_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  YK_TRY(cuda_status(error, "cannot read the device's properties", err));
+  if (attn->n_sms > MAX_THREAD_BLOCKS) attn->n_sms = MAX_THREAD_BLOCKS;
+  if (major == 9) {
+    cudaDriverEntryPointQueryResult found;
+    error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &attn->encode_tensor_map, 12000,
+                                             cudaEnableDefault, &found);
+    if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) attn->encode_tensor_map = nullptr;
+  }
+  return YK_OK;
+}
+
+/* The counters, and the partial results of decode: two of each thread block, each m, l and o of MAX_DECODE_HEADS heads
+ * in float32. */
+extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim)
+{
+  return sizeof(workspace_counters) +
+         static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS * static_cast<size_t>(head_dim + 2) * sizeof(float);
+}
+
+static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args)
+{
+  const yk_head_layout &h = args.heads;
+  const yk_batch *b = args.batch;
+  params p = {};
+  p.y = args.y;
+  p.q = args.qkv;
+  p.k = args.kv.k;
+  p.v = args.kv.v;
+  p.heads = h;
+  p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
+  p.y_stride = static_cast<int64_t>(h.n_q_heads) * h.head_dim;
+  p.scale_log2 = args.scale * 1.4426950408889634f;
+  p.window_tokens = args.window_tokens;
+  p.n_tokens = b->n_tokens;
+  p.n_seqs = b->n_seqs;
+  p.block_table_stride = b->block_table_stride;
+  p.row_starts = b->row_starts;
+  p.kv_tokens = b->kv_tokens;
+  p.block_tables = b->block_tables;
+  p.seq_of_row = b->seq_of_row;
+  p.counters = static_cast<workspace_counters *>(attn.workspace);
+  p.partial_results = reinterpret_cast<float *>(static_cast<char *>(attn.workspace) + sizeof(workspace_counters));
+  return p;
+}
+
+/* Decode takes the sequences with one row, prefill those with more, and the generic kernel takes all. The smallest
+ * prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64 heads. */
+template <typename T>
+static cudaError_t launch(const yk_cuda_attention &attn, const params &p, int32_t max_rows_per_seq, cudaStream_t stream)
+{
+  const int32_t hd = p.heads.head_dim;
+  const bool on_tensor_cores = (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64;
+  if (!on_tensor_cores) return launch_generic<T>(attn, p, stream);
+  cudaError_t error = launch_flash_decoding<T>(attn, p, stream);
+  if (error == cudaErrorNotSupported) return launch_generic<T>(attn, p, stream);
+  if (error != cudaSuccess || max_rows_per_seq <= 1) return error;
+  return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
+                                : launch_prefill_mma_sync<T>(attn, p, stream);
+}
+
+extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
+                                           cudaStream_t stream, yk_err *err)
+{
+  const yk_head_layout &h = args->heads;
+  if (h.head_dim <= 0 || h.head_dim > 256 || h.head_dim % 4 != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "attention: head_dim %d: expected a multiple of 4 up to 256", h.head_dim);
+  if (dtype != YK_F16 && dtype != YK_BF16)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "attention: dtype %s: expected float16 or bfloat16", yk_dtype_name(dtype));
+  if (args->batch->n_seqs <= 0 || args->batch->n_tokens <= 0 || h.n_q_heads <= 0) return YK_OK;
+  const params p = params_of(*attn, *args);
+  const int32_t max_rows = args->batch->max_rows_per_seq;
+  return cuda_status(dtype == YK_F16 ? launch<__half>(*attn, p, max_rows, stream)
+                                     : launch<__nv_bfloat16>(*attn, p, max_rows, stream),
+                     "launch failed", err);
+}

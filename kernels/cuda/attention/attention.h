@@ -1,0 +1,102 @@
+/* attention.h - paged attention on CUDA devices: flash decoding (split-KV) for decode, tensor core kernels for prefill.
+ *
+ * One call serves a step of any mixture: sequences with one query row (decode), with many rows (prefill), or with a
+ * chunk of rows after KV blocks of earlier steps. Where things are done:
+ *
+ *   attention.cu         dispatch: which kernel serves which sequences
+ *   attention_types.h    what the launches need to know of a device
+ *   params.cuh           what every kernel is given; the workspace
+ *   flash_decoding*      decode: sequences with one query row
+ *     decode_work.cuh      the step's work items, listed in shared memory by every thread block
+ *     split_kv.cuh         work division: which pages of K and V a thread block reads
+ *     page_ring.cuh        a warp's ring of stages in shared memory
+ *     flash_decoding_warp.cuh   a warp's scores, online softmax and output on mma.sync
+ *     split_kv_combine.cuh      combine the partial results of warps, then those of thread blocks
+ *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
+ *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
+ *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
+ *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
+ *
+ * Words: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device
+ * memory. GQA packing: the query heads that share a KV head are rows (or columns) of one tile, so K and V are read once
+ * for all of them. Online softmax: every output row carries its running maximum m, the sum l of its probabilities
+ * relative to m, and its output o, not yet divided by l. From the partial results (m, l, o) of two sets of keys follows
+ * the one of both sets: they combine.
+ *
+ * Decode: one thread block of 8 warps (4 where shared memory is small) on each multiprocessor.
+ *
+ *   block tables --> page numbers, 32 at a time in the registers of a warp
+ *   K page, V page --(bulk copy or cp.async, issued by the warp)--> a stage of the warp's own ring in shared memory
+ *   each warp, a page or two at a time:
+ *     wait for the stage's mbarrier | S^T = K Q^T | online softmax | O^T += V^T P^T | refill the stage
+ *   warps' (m, l, o) --> shared memory --> combined by the thread block --> y where it has read the whole work item,
+ *                                                                      else --> a partial result in the workspace
+ *   the thread block that completes a work item's count of partial results combines them in order --> y
+ *
+ *   A warp waits for copies that it has issued itself and, twice a work item, for its thread block (__syncthreads).
+ *   No thread block waits for another one: the last to arrive does the rest of the work.
+ *
+ * Prefill on Hopper: one thread block of three warpgroups on each multiprocessor; tile M 128 query rows, tile N 128
+ * keys.
+ *
+ *   warpgroup 0, producers:
+ *     warps 2 and 3   take the next work tile from a counter in the workspace; its queries --(cp.async)--> q[2]
+ *     warp 0          K pages --(TMA)--> kv[stage]      warp 1   V pages --(TMA)--> kv[stage]
+ *   warpgroups 1 and 2, consumers, 64 query rows each:
+ *     S = Q K^T (wgmma) | mask | online softmax | O += P V (wgmma); in ping-pong: the softmax of one warpgroup runs
+ *     while the other one's wgmma does
+ *
+ *   barrier     who arrives                           who waits
+ *   work_full   warp 2: a work tile is described      warps 0 and 1
+ *   q_full      warps 2 and 3: its queries are there  consumers
+ *   q_empty     consumers, warps 0 and 1              warps 2 and 3, before reusing that half of q and work
+ *   kv_full     TMA, or warp 1 for a short V tile     consumers
+ *   kv_empty    consumers                             warps 0 and 1, before reusing the stage
+ *
+ * Prefill elsewhere: two thread blocks of 4 warps on each multiprocessor, tile M 64, tile N 64, all warps load with
+ * cp.async (two stages) and compute 16 query rows each.
+ *
+ * What varies from step to step (row_starts, kv_tokens, block_tables) is read from device memory by the kernels, which
+ * find their own work in it; n_seqs, n_tokens and max_rows_per_seq are only upper bounds. So a call captured in a CUDA
+ * graph can be replayed with other lengths and with fewer sequences than at capture: a sequence without rows
+ * (row_starts[s] == row_starts[s + 1]) or without kv_tokens is skipped.
+ * The kernels read these arrays before griddepcontrol.wait, while the previous kernel on the stream may still run: that
+ * kernel must not write them. (In a layer the previous kernel writes the step's q, K and V, which are read after it.)
+ *
+ * Numerics: scores, softmax and sums in float32, probabilities rounded to dtype for P V, output rounded once. Partial
+ * results are combined in a fixed order: the same step gives the same bits. The division of a sequence's keys depends
+ * on the lengths of the whole step, so a sequence's last bits may differ between different steps. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
+#define YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention/attention_types.h"
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* yk_cuda_attention_init - describe the current device.
+ *   workspace: device memory of yk_cuda_attention_workspace_bytes for the largest layout used, aligned to 256 bytes and
+ *   zeroed once; used by one call at a time (calls on one stream run in order, so they may share the workspace).
+ *   Errors: YK_E_DEVICE. Thread: any.                                                                                */
+yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *workspace, yk_err *err);
+
+/* yk_cuda_attention_workspace_bytes - does not depend on the batch. */
+size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
+
+/* yk_cuda_attention_run - y = attention of args (see yk_attention_args), asynchronous on stream; capturable.
+ *   dtype f16 or bf16. head_dim a multiple of 4 up to 256: 64, 80, 96 and 128 run on tensor cores, others on the
+ *   generic kernel, which is correct and slow; so do those for which a thread block's shared memory is too small: with
+ *   99 KB (compute capability 8.6, 8.9) head_dim 128 with more than 8 query heads for a KV head. max_rows_per_seq 1
+ *   promises a step of decodes alone and saves a launch. Errors: YK_E_UNSUPPORTED for other head sizes and types,
+ *   YK_E_DEVICE if a launch failed. Thread: the rank's own. */
+yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
+                                cudaStream_t stream, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,153 @@
+/* decode_work.cuh - the work items of a decode step: every thread block lists the sequences with one query row in its
+ * shared memory, from the step's lengths alone, and finds there which pages it takes. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_WORK_CUH
+#define YK_KERNELS_CUDA_ATTENTION_DECODE_WORK_CUH
+
+#include "kernels/cuda/attention/params.cuh"
+#include "kernels/cuda/attention/split_kv.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+
+namespace yk_attn {
+
+/* Warps of a thread block; half as many where shared memory has too little room for their rings. */
+constexpr int DECODE_WARPS = 8;
+constexpr int DECODE_MAX_STAGES = 16;
+
+/* Sequences of one launch: their lengths are kept in shared memory. Larger batches take several launches. */
+constexpr int MAX_SEQS_PER_LAUNCH = 1024;
+
+/* Shared memory besides the rings. HD: head_dim; N_TILES: tiles of 8 query heads. */
+template <int HD, int N_TILES, int WARPS> struct decode_shared {
+  static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32;
+  alignas(16) float o[WARPS][N_HEADS][HD]; /* the warps' results of a work item: output, maximum and sum */
+  float m[WARPS][N_HEADS], l[WARPS][N_HEADS];
+  uint64_t full[WARPS][DECODE_MAX_STAGES]; /* mbarriers of the warps' stages */
+  /* The sequences with one query row, in the order of the step. Their index here is called entry below. */
+  int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* on the page list; at the end the list's length */
+  int32_t kv_tokens[MAX_SEQS_PER_LAUNCH];
+  int32_t row[MAX_SEQS_PER_LAUNCH];
+  int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
+  page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
+  int32_t is_last[2];               /* see count_arrival */
+};
+
+__device__ __forceinline__ int32_t first_visible(const params &p, int32_t kv_tokens)
+{
+  return p.window_tokens > 0 && kv_tokens > p.window_tokens ? kv_tokens - p.window_tokens : 0;
+}
+
+/* Pages that hold the visible tokens of a sequence, for one KV head. */
+__device__ __forceinline__ int32_t pages_of(const params &p, int32_t kv_tokens)
+{
+  return (kv_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_visible(p, kv_tokens) / PAGE_TOKENS;
+}
+
+/* The entry of the sequence to which page number index of the page list belongs, by bisection. */
+__device__ __forceinline__ int32_t find_entry(const int32_t *first_page, int32_t n_entries, int32_t index)
+{
+  int32_t low = 0, high = n_entries;
+  while (high - low > 1) {
+    int32_t middle = (low + high) / 2;
+    if (first_page[middle] <= index)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+__device__ __forceinline__ void prefetch_cache_line(const int32_t *table, int64_t n_values, int64_t cache_line)
+{
+  if (cache_line * 32 < n_values) prefetch_l2_evict_last(table + cache_line * 32);
+}
+
+/* Prefetch the step's tables into the L2 cache, to stay there from layer to layer. Large block tables are left out. */
+template <int N_THREADS> __device__ __forceinline__ void prefetch_tables(const params &p)
+{
+  const int64_t n_values = static_cast<int64_t>(p.n_seqs) * p.block_table_stride;
+  const int64_t cache_line = static_cast<int64_t>(blockIdx.x) * N_THREADS + threadIdx.x;
+  prefetch_cache_line(p.row_starts, p.n_seqs + 1, cache_line);
+  prefetch_cache_line(p.kv_tokens, p.n_seqs, cache_line);
+  if (n_values <= 64 * 1024) prefetch_cache_line(p.block_tables, n_values, cache_line);
+}
+
+/* Fill the shared lists; returns the page list's extent. A thread takes one sequence of each N_THREADS: prefix sums
+ * over the warp, then over the warps, give the sequence its entry and its first page. n_head_groups: work items of a
+ * sequence. */
+template <typename SHARED> __device__ page_list build_page_list(SHARED &s, const params &p, int32_t n_head_groups)
+{
+  const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+  page_list list = {0, 0, 0};
+  for (int32_t base = 0; base < p.n_seqs; base += SHARED::N_THREADS) {
+    int32_t seq = base + tid, row = 0, kv = 0, pages = 0;
+    if (seq < p.n_seqs) {
+      row = p.row_starts[seq];
+      kv = p.kv_tokens[seq];
+      if (p.row_starts[seq + 1] - row == 1 && kv > 0) pages = pages_of(p, kv);
+    }
+    const uint32_t taken = __ballot_sync(~0u, pages > 0);
+    const int32_t longest = __reduce_max_sync(~0u, pages);
+    int32_t sum = pages * n_head_groups;
+    for (int offset = 1; offset < 32; offset *= 2) {
+      int32_t before = __shfl_up_sync(~0u, sum, offset);
+      if (lane >= offset) sum += before;
+    }
+    if (lane == 31) s.of_warp[warp] = {sum, __popc(taken), longest};
+    __syncthreads();
+    int32_t first = list.n_pages + sum - pages * n_head_groups;
+    int32_t entry = list.n_seqs + __popc(taken & ((1u << lane) - 1));
+    for (int w = 0; w < SHARED::N_WARPS; w++) {
+      const page_list part = s.of_warp[w];
+      if (w < warp) first += part.n_pages, entry += part.n_seqs;
+      list = {list.n_pages + part.n_pages, list.n_seqs + part.n_seqs, max(list.longest, part.longest)};
+    }
+    if (pages > 0) {
+      s.first_page[entry] = first;
+      s.kv_tokens[entry] = kv;
+      s.row[entry] = row;
+      s.seq[entry] = seq;
+    }
+    __syncthreads();
+  }
+  if (tid == 0) s.first_page[list.n_seqs] = list.n_pages;
+  __syncthreads();
+  return list;
+}
+
+/* The pages that this thread block takes. */
+template <typename SHARED>
+__device__ block_pages pages_of_this_block(const SHARED &s, const params &p, const page_list &list,
+                                           int32_t n_head_groups)
+{
+  const int32_t n_items = list.n_seqs * n_head_groups;
+  return divide_pages(list, n_items, gridDim.x, blockIdx.x, [&](int32_t item) {
+    if (item >= n_items) return list.n_pages;
+    const int32_t entry = divide_small(item, n_head_groups);
+    return s.first_page[entry] + (item - entry * n_head_groups) * pages_of(p, s.kv_tokens[entry]);
+  });
+}
+
+struct work_item {
+  int32_t entry, kv_tokens; /* of its sequence */
+  int32_t begin, end;       /* its pages on the page list */
+  int32_t head_begin, n_heads;
+  int64_t row;
+};
+
+/* The work item of page number index. entry: of this page's sequence or of an earlier one. */
+template <int N_HEADS, typename SHARED>
+__device__ work_item work_item_at(const SHARED &s, const params &p, int32_t groups_per_kv_head, int32_t index,
+                                  int32_t entry)
+{
+  while (index >= s.first_page[entry + 1]) entry++;
+  const int32_t kv = s.kv_tokens[entry], n_pages = pages_of(p, kv);
+  const int32_t head_group = (index - s.first_page[entry]) / n_pages;
+  const int32_t begin = s.first_page[entry] + head_group * n_pages;
+  head_range heads = q_heads_of(p.heads, head_group / groups_per_kv_head);
+  heads.begin += head_group % groups_per_kv_head * N_HEADS;
+  return {entry, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[entry]};
+}
+
+} // namespace yk_attn
+
+#endif

@@ -1,0 +1,83 @@
+/* generic.cu - attention without tensor cores, for any head size that is a multiple of 4 up to 256: one warp for each
+ * query row and head walks over the visible tokens one by one, with online softmax. Correct and slow. */
+#include "kernels/cuda/attention/generic.cuh"
+
+#include "kernels/cuda/ptx/arithmetic.cuh"
+
+namespace yk_attn {
+
+constexpr int GENERIC_WARPS = 8;
+constexpr int GENERIC_VECTORS = 2; /* vectors of 4 dimensions that a lane holds: 32 lanes * 2 * 4 = 256 */
+
+template <typename T> __device__ float4 load_4(const T *src)
+{
+  T v[4];
+  *reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(src);
+  return make_float4(static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]),
+                     static_cast<float>(v[3]));
+}
+
+template <typename T> __device__ void generic_row(const params &p, int32_t row, int32_t head)
+{
+  const int32_t lane = threadIdx.x % 32, hd = p.heads.head_dim;
+  const int32_t seq = p.seq_of_row[row], last_row = p.row_starts[seq + 1] - 1;
+  if (row < p.row_starts[seq] || row > last_row) return; /* a row of no sequence, in the padding of a captured step */
+  const int32_t position = p.kv_tokens[seq] - 1 - (last_row - row);
+  const int32_t kv_head = (p.heads.q_head_first + head) / p.heads.q_per_kv - p.heads.kv_head_first;
+  const int32_t begin = p.window_tokens > 0 ? max(0, position - p.window_tokens + 1) : 0;
+  float4 q[GENERIC_VECTORS], o[GENERIC_VECTORS];
+  float m = -INFINITY, l = 0.0f;
+  for (int j = 0; j < GENERIC_VECTORS; j++) {
+    const int32_t d = (j * 32 + lane) * 4;
+    q[j] = o[j] = make_float4(0, 0, 0, 0);
+    if (d < hd) q[j] = load_4(static_cast<const T *>(p.q) + row * p.q_stride + static_cast<int64_t>(head) * hd + d);
+  }
+  for (int32_t token = begin; token <= position; token++) {
+    const int64_t block = p.block_tables[static_cast<int64_t>(seq) * p.block_table_stride + token / PAGE_TOKENS];
+    const int64_t at = ((block * p.heads.n_kv_heads + kv_head) * PAGE_TOKENS + token % PAGE_TOKENS) * hd;
+    float s = 0.0f;
+    for (int j = 0; j < GENERIC_VECTORS; j++) {
+      const int32_t d = (j * 32 + lane) * 4;
+      if (d >= hd) continue;
+      float4 k = load_4(static_cast<const T *>(p.k) + at + d);
+      s += q[j].x * k.x + q[j].y * k.y + q[j].z * k.z + q[j].w * k.w;
+    }
+    for (int offset = 16; offset > 0; offset /= 2) s += __shfl_xor_sync(~0u, s, offset);
+    s *= p.scale_log2;
+    const float m_new = fmaxf(m, s), rescale = exp2_approx(m - m_new), probability = exp2_approx(s - m_new);
+    m = m_new;
+    l = l * rescale + probability;
+    for (int j = 0; j < GENERIC_VECTORS; j++) {
+      const int32_t d = (j * 32 + lane) * 4;
+      if (d >= hd) continue;
+      float4 v = load_4(static_cast<const T *>(p.v) + at + d);
+      o[j] = make_float4(o[j].x * rescale + probability * v.x, o[j].y * rescale + probability * v.y,
+                         o[j].z * rescale + probability * v.z, o[j].w * rescale + probability * v.w);
+    }
+  }
+  for (int j = 0; j < GENERIC_VECTORS; j++) {
+    const int32_t d = (j * 32 + lane) * 4;
+    if (d >= hd || l == 0.0f) continue;
+    *reinterpret_cast<uint2 *>(static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * hd + d) =
+        make_uint2(round_pair<T>(o[j].x / l, o[j].y / l), round_pair<T>(o[j].z / l, o[j].w / l));
+  }
+}
+
+template <typename T> __global__ void __launch_bounds__(GENERIC_WARPS * 32) generic_kernel(const params p)
+{
+  const int64_t n_items = static_cast<int64_t>(p.n_tokens) * p.heads.n_q_heads;
+  for (int64_t i = blockIdx.x * static_cast<int64_t>(GENERIC_WARPS) + threadIdx.x / 32; i < n_items;
+       i += static_cast<int64_t>(gridDim.x) * GENERIC_WARPS)
+    generic_row<T>(p, static_cast<int32_t>(i / p.heads.n_q_heads), static_cast<int32_t>(i % p.heads.n_q_heads));
+}
+
+template <typename T> cudaError_t launch_generic(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+{
+  generic_kernel<T><<<device.n_sms * 8, GENERIC_WARPS * 32, 0, stream>>>(p);
+  return cudaPeekAtLastError();
+}
+
+template cudaError_t launch_generic<__half>(const yk_cuda_attention &, const params &, cudaStream_t);
+template cudaError_t launch_generic<__nv_bfloat16>(const yk_cuda_attention &, const params &, cudaStream_t);
+
+} // namespace yk_attn

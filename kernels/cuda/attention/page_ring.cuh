@@ -1,0 +1,88 @@
+/* page_ring.cuh - a warp's ring of stages in shared memory. A stage holds the K page and the V page of 16 tokens. The
+ * warp issues the copies into its ring itself, n_stages ahead of what it computes, across work items, and waits on one
+ * mbarrier a stage; no other warp touches the ring. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
+#define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
+
+#include "kernels/cuda/attention/decode_work.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ring.cuh"
+
+namespace yk_attn {
+
+/* A thread block's pages go round its warps: the warp's n-th page is number first + n * N_WARPS of the page list. */
+template <typename T, int HD, typename SHARED> struct page_ring {
+  static constexpr int PAGE_BYTES = PAGE_TOKENS * HD * static_cast<int>(sizeof(T)), N_WARPS = SHARED::N_WARPS;
+
+  const params &p;
+  SHARED &s;
+  char *stages; /* [n_stages][K page, V page] */
+  uint64_t *full;
+  int32_t n_entries, groups_per_kv_head, n_stages, first, end;
+  int32_t n_issued, issue_stage; /* copies issued; the stage of the next one */
+  yk_cuda::ring_position oldest; /* of the pages not yet released */
+  int32_t page_number;           /* lane i: where the i-th page of the current 32 lies in the cache, in pages */
+
+  /* Look up the next 32 pages in the block tables, one a lane. */
+  __device__ void look_up_32()
+  {
+    int32_t index = first + (n_issued + static_cast<int32_t>(threadIdx.x % 32)) * SHARED::N_WARPS;
+    page_number = 0;
+    if (index >= end) return;
+    int32_t entry = find_entry(s.first_page, n_entries, index);
+    int32_t kv = s.kv_tokens[entry], n_pages = pages_of(p, kv);
+    int32_t within = index - s.first_page[entry], head_group = within / n_pages;
+    int32_t logical = first_visible(p, kv) / PAGE_TOKENS + within - head_group * n_pages;
+    int32_t block = p.block_tables[static_cast<int64_t>(s.seq[entry]) * p.block_table_stride + logical];
+    page_number = block * p.heads.n_kv_heads + head_group / groups_per_kv_head;
+  }
+
+  /* Start the copies of the warp's next page, if there is one left. */
+  __device__ void issue()
+  {
+    const int lane = threadIdx.x % 32;
+    if (first + n_issued * SHARED::N_WARPS >= end) return;
+    if (n_issued % 32 == 0 && n_issued > 0) look_up_32();
+    int64_t offset = static_cast<int64_t>(__shfl_sync(~0u, page_number, n_issued % 32)) * PAGE_BYTES;
+    const char *k = static_cast<const char *>(p.k) + offset, *v = static_cast<const char *>(p.v) + offset;
+    uint32_t to = shared_address(stages) + static_cast<uint32_t>(issue_stage) * 2 * PAGE_BYTES;
+    uint64_t *bar = &full[issue_stage];
+#if defined(YK_HAVE_SM90A)
+    if (lane == 0) {
+      mbarrier_arrive_expect(bar, 2 * PAGE_BYTES);
+      bulk_copy(to, k, PAGE_BYTES, bar);
+      bulk_copy(to + PAGE_BYTES, v, PAGE_BYTES, bar);
+    }
+#else
+    for (int i = lane * 16; i < PAGE_BYTES; i += 512) {
+      cp_async_16(to + i, k + i, true);
+      cp_async_16(to + PAGE_BYTES + i, v + i, true);
+    }
+    cp_async_arrive(bar);
+#endif
+    n_issued++;
+    if (++issue_stage == n_stages) issue_stage = 0;
+  }
+
+  /* Wait for the i-th of the pages not yet released; returns its stage. */
+  __device__ const char *wait(int i)
+  {
+    yk_cuda::ring_position at = oldest;
+    at.advance_by(i, n_stages);
+    mbarrier_wait(&full[at.stage], at.phase);
+    return stages + at.stage * 2 * PAGE_BYTES;
+  }
+
+  /* Free the stages of the n oldest pages, and start as many new copies. */
+  __device__ void release(int n)
+  {
+    __syncwarp();
+    oldest.advance_by(n, n_stages);
+    for (int i = 0; i < n; i++) issue();
+  }
+};
+
+} // namespace yk_attn
+
+#endif

@@ -1,0 +1,76 @@
+/* params.cuh - what every attention kernel is given, the workspace, and the launch itself. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
+#define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
+
+#include "kernels/cuda/attention/attention_types.h"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/device.h"
+
+namespace yk_attn {
+
+using namespace yk_ptx;
+
+constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
+
+/* Query heads of one KV head that a decode thread block computes at once: the columns of its tile. */
+constexpr int MAX_DECODE_HEADS = 16;
+
+constexpr int MAX_THREAD_BLOCKS = 1024;
+
+/* The start of the workspace. All counters are zero between launches: the last thread block to count sets them back. */
+struct workspace_counters {
+  int32_t arrived[MAX_THREAD_BLOCKS]; /* decode: partial results written of the work item that begins in thread block i
+                                         and ends in a later one */
+  int32_t next_tile;                  /* prefill: work tiles handed out */
+  int32_t n_done;                     /* prefill: thread blocks that found no further work tile */
+  int32_t unused[62];
+};
+
+struct params {
+  void *y;
+  const void *q, *k, *v;
+  yk_head_layout heads;
+  int64_t q_stride, y_stride; /* elements between rows */
+  float scale_log2;           /* softmax scale times log2(e): the kernels compute powers of two */
+  int32_t window_tokens;
+  int32_t n_tokens, n_seqs, block_table_stride;
+  const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
+  workspace_counters *counters;
+  float *partial_results; /* of decode: see split_kv_combine.cuh */
+};
+
+/* The local query heads [begin, end) that read local KV head kv_head. */
+struct head_range {
+  int32_t begin, end;
+};
+
+__host__ __device__ inline head_range q_heads_of(const yk_head_layout &h, int32_t kv_head)
+{
+  int32_t begin = (h.kv_head_first + kv_head) * h.q_per_kv - h.q_head_first;
+  int32_t end = begin + h.q_per_kv;
+  head_range r = {begin < 0 ? 0 : begin, end > h.n_q_heads ? h.n_q_heads : end};
+  return r;
+}
+
+/* The largest number of local query heads that share a KV head. */
+__host__ inline int32_t max_heads_per_kv(const yk_head_layout &h)
+{
+  return h.q_per_kv < h.n_q_heads ? h.q_per_kv : h.n_q_heads;
+}
+
+/* Launch a kernel of n_blocks thread blocks that waits for the previous kernel by itself (dependent_launch.cuh).
+ * shared_bytes: dynamic shared memory of a thread block. */
+template <typename... Args>
+cudaError_t launch_kernel(void (*kernel)(Args...), int n_blocks, int n_threads, size_t shared_bytes,
+                          cudaStream_t stream, const typename yk_ptx::same_type<Args>::type &...args)
+{
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  if (error != cudaSuccess) return error;
+  const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_threads, shared_bytes, 1};
+  return yk_ptx::launch_dependent(kernel, shape, stream, args...);
+}
+
+} // namespace yk_attn
+
+#endif

@@ -1,0 +1,265 @@
+/* prefill_wgmma_consumer.cuh - a consumer warpgroup of prefill on Hopper: 64 packed query rows of each work tile.
+ *
+ * The scores of the next key tile and the output of the current one are issued together, and the softmax of the next
+ * one runs while the output is still in the tensor cores. The two consumer warpgroups take turns to issue (ping-pong),
+ * so that the softmax of one runs while the wgmma of the other one does. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
+#define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
+
+#include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/mbarrier.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
+#include "kernels/cuda/ring.cuh"
+
+#if defined(YK_HAVE_SM90A)
+
+namespace yk_attn {
+
+/* Lane (g, t) = (lane / 4, lane % 4) of warp i of the warpgroup holds its rows 16 i + g and 16 i + g + 8. */
+template <typename T, int HD> struct prefill_consumer {
+  static constexpr int N_S = WGMMA_TILE_N / 8, N_O = HD / 8; /* tiles of 8 columns: of the scores, of the output */
+
+  prefill_shared<HD> &s;
+  const params &p;
+  const int warpgroup; /* 0 or 1: rows 64 warpgroup and 63 more of the tile */
+  yk_cuda::ring_position kv;
+  int32_t position[2]; /* of the two rows, in the sequence */
+  float m[2], l[2];
+
+  __device__ __forceinline__ static bool first_lane()
+  {
+    return threadIdx.x % 32 == 0;
+  }
+
+  /* S = Q K^T. q: descriptor of the warpgroup's rows. */
+  __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint64_t q, int32_t stage)
+  {
+    const uint64_t k = tile_descriptor(shared_address(s.kv[stage]), 1024, 16);
+#pragma unroll
+    for (int i = 0; i < HD / 16; i++) {
+      const uint64_t offset = descriptor_step(i / 4 * COLUMN_BLOCK_BYTES + i % 4 * 32);
+      wgmma<T, WGMMA_TILE_N>::run_ss(score, q + offset, k + offset, i > 0);
+    }
+    wgmma_commit();
+  }
+
+  /* O += P V. */
+  __device__ __forceinline__ void issue_output(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4], int32_t stage)
+  {
+    const uint64_t v = tile_descriptor(shared_address(s.kv[stage]), 1024, COLUMN_BLOCK_BYTES);
+#pragma unroll
+    for (int i = 0; i < WGMMA_TILE_N / 16; i++)
+      wgmma<T, HD>::template run_rs<true>(o, prob[i], v + descriptor_step(i * 16 * 128), true);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void release(int32_t stage)
+  {
+    if (first_lane()) mbarrier_arrive(&s.kv_empty[stage]);
+  }
+
+  /* Scores of tokens behind the row's position, or before its window, become minus infinity. */
+  __device__ __forceinline__ void mask(float (&score)[N_S][4], int32_t tile) const
+  {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int32_t high = position[e] - tile * WGMMA_TILE_N - 2 * t, low = high - p.window_tokens;
+#pragma unroll
+      for (int i = 0; i < N_S; i++) {
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          if (8 * i + c > high) score[i][2 * e + c] = -INFINITY;
+        }
+      }
+      if (p.window_tokens <= 0) continue;
+#pragma unroll
+      for (int i = 0; i < N_S; i++) {
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          if (8 * i + c <= low) score[i][2 * e + c] = -INFINITY;
+        }
+      }
+    }
+  }
+
+  /* Online softmax: scores become probabilities. rescale: the factor by which the output so far must be multiplied. */
+  __device__ __forceinline__ void softmax(float (&score)[N_S][4], float (&rescale)[2])
+  {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      float top = m[e];
+#pragma unroll
+      for (int i = 0; i < N_S; i++) top = fmaxf(top, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+      const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
+      rescale[e] = exp2_approx(m[e] * p.scale_log2 - shift);
+      m[e] = top;
+      float sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < N_S; i++) {
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
+          sum += score[i][2 * e + c];
+        }
+      }
+      l[e] = l[e] * rescale[e] + sum;
+    }
+  }
+
+  __device__ __forceinline__ static void round_probabilities(const float (&score)[N_S][4], uint32_t (&prob)[N_S / 2][4])
+  {
+#pragma unroll
+    for (int i = 0; i < N_S / 2; i++) {
+      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
+      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
+      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
+      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
+    }
+  }
+
+  __device__ __forceinline__ bool needs_mask(const work_tile &w, int32_t tile, int32_t last_position) const
+  {
+    return (tile + 1) * WGMMA_TILE_N > w.position + 1 ||
+           (p.window_tokens > 0 && tile * WGMMA_TILE_N <= last_position - p.window_tokens);
+  }
+
+  /* Lane t of four has word t of four column tiles; after it, lane t has all four words of tile t. */
+  __device__ __forceinline__ static void transpose_quad(uint32_t (&words)[4])
+  {
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) {
+      const bool upper = threadIdx.x & bit;
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        if (j & bit) continue;
+        const uint32_t other = __shfl_xor_sync(~0u, upper ? words[j] : words[j | bit], bit);
+        words[j] = upper ? other : words[j];
+        words[j | bit] = upper ? words[j | bit] : other;
+      }
+    }
+  }
+
+  /* Divide by the sums and write the output, 16 bytes a lane where there are four column tiles. */
+  __device__ __forceinline__ void store(const work_tile &w, const float (&o)[N_O][4])
+  {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      float sum = l[e];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+      const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
+      const bool valid = r < w.n_rows;
+      T *y = static_cast<T *>(p.y) + static_cast<int64_t>(w.row + r / w.n_heads) * p.y_stride +
+             static_cast<int64_t>(w.head_begin + r % w.n_heads) * HD;
+#pragma unroll
+      for (int i = 0; i < N_O / 4; i++) {
+        uint32_t words[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          words[j] = round_pair<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
+        transpose_quad(words);
+        if (valid) store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
+      }
+#pragma unroll
+      for (int i = N_O / 4 * 4; i < N_O; i++) {
+        if (valid)
+          *reinterpret_cast<uint32_t *>(y + 8 * i + 2 * t) =
+              round_pair<T>(o[i][2 * e] * factor, o[i][2 * e + 1] * factor);
+      }
+    }
+  }
+
+  /* One work tile. q: descriptor of the warpgroup's queries; q_empty: to arrive on once they have been read. */
+  __device__ __forceinline__ void compute(const work_tile &w, uint64_t q, uint64_t *q_empty)
+  {
+    float score[N_S][4], o[N_O][4], rescale[2];
+    uint32_t prob[N_S / 2][4];
+    const int32_t last_position = w.position + (w.n_rows - 1) / w.n_heads;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
+      position[e] = w.position + min(r, w.n_rows - 1) / w.n_heads;
+      m[e] = -INFINITY;
+      l[e] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < N_O; i++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
+    }
+    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+    wgmma_fence();
+    issue_scores(score, q, kv.stage);
+    wgmma_wait<0>();
+    pin(score);
+    release(kv.stage);
+    kv.advance(KV_STAGES);
+    if (needs_mask(w, w.key_tile_end - 1, last_position)) mask(score, w.key_tile_end - 1);
+    softmax(score, rescale);
+    round_probabilities(score, prob);
+    for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
+      const int32_t k_stage = kv.stage;
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      named_barrier_sync(BARRIER_PING_PONG + warpgroup, 256);
+      wgmma_fence();
+      issue_scores(score, q, kv.stage);
+      kv.advance(KV_STAGES);
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      issue_output(o, prob, kv.stage);
+      named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, 256);
+      wgmma_wait<1>();
+      pin(score);
+      release(k_stage);
+      if (needs_mask(w, tile, last_position)) mask(score, tile);
+      softmax(score, rescale);
+      /* The V tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
+       * softmax. */
+      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      wgmma_wait<0>();
+      pin(o);
+      release(kv.stage);
+      kv.advance(KV_STAGES);
+      round_probabilities(score, prob);
+#pragma unroll
+      for (int i = 0; i < N_O; i++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[i][e] *= rescale[e / 2];
+      }
+    }
+    if (first_lane()) mbarrier_arrive(q_empty);
+    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+    wgmma_fence();
+    issue_output(o, prob, kv.stage);
+    wgmma_wait<0>();
+    pin(o);
+    release(kv.stage);
+    kv.advance(KV_STAGES);
+    store(w, o);
+  }
+
+  __device__ void run()
+  {
+    if (warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, 256);
+    for (yk_cuda::ring_position at;; at.advance(2)) {
+      mbarrier_wait(&s.q_full[at.stage], at.phase);
+      const work_tile w = s.work[at.stage];
+      if (w.seq < 0) break;
+      const uint32_t q = shared_address(s.q[at.stage]) + warpgroup * 64 * 128;
+      compute(w, tile_descriptor(q, 1024, 16), &s.q_empty[at.stage]);
+    }
+  }
+};
+
+} // namespace yk_attn
+
+#endif // YK_HAVE_SM90A
+#endif

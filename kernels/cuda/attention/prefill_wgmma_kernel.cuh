@@ -1,0 +1,107 @@
+/* prefill_wgmma_kernel.cuh - prefill on Hopper: wgmma fed by TMA, with producer and consumer warps. attention.h has the
+ * picture, and who waits for whom. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_KERNEL_CUH
+
+#include <cuda.h>
+#include <type_traits>
+
+#include "kernels/cuda/attention/prefill_wgmma.cuh"
+#include "kernels/cuda/attention/prefill_wgmma_consumer.cuh"
+#include "kernels/cuda/attention/prefill_wgmma_producers.cuh"
+#include "kernels/cuda/ptx/mbarrier.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+
+namespace yk_attn {
+
+/* Grid: one thread block a multiprocessor. tokens_per_tile: as many as fill a work tile for the KV head with most query
+ * heads. */
+template <typename T, int HD>
+__global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    prefill_wgmma_kernel(const params p, const __grid_constant__ CUtensorMap k_map,
+                         const __grid_constant__ CUtensorMap v_map, int32_t tokens_per_tile)
+{
+#if defined(YK_HAVE_SM90A)
+  extern __shared__ __align__(1024) char memory[];
+  prefill_shared<HD> &s = *reinterpret_cast<prefill_shared<HD> *>(memory);
+  const int warpgroup = threadIdx.x / 128;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; i++) {
+      mbarrier_init(&s.work_full[i], 1);
+      mbarrier_init(&s.q_full[i], Q_PRODUCER_THREADS);
+      mbarrier_init(&s.q_empty[i], N_CONSUMER_WARPS + N_KV_PRODUCER_WARPS);
+    }
+    for (int i = 0; i < KV_STAGES; i++) {
+      mbarrier_init(&s.kv_full[i], 1);
+      mbarrier_init(&s.kv_empty[i], N_CONSUMER_WARPS);
+    }
+    mbarrier_init(&s.v_tail, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  wait_for_previous_kernel();
+  if (warpgroup == 0) {
+    lower_registers<40>();
+    if (threadIdx.x < 32) {
+      kv_producer<HD, true>{s, p, &k_map, 0}.run();
+    } else if (threadIdx.x < 64) {
+      kv_producer<HD, false>{s, p, &v_map, 0}.run();
+    } else {
+      q_producer<T, HD>{s, p}.run(tokens_per_tile);
+    }
+  } else {
+    raise_registers<232>();
+    prefill_consumer<T, HD> consumer = {s, p, warpgroup - 1, {}, {}, {}, {}};
+    consumer.run();
+  }
+#endif
+}
+
+/* A tensor map of K or V: rows of head_dim elements, one for each (KV block, KV head, token), loaded in boxes of one
+ * page (16 rows) and 64 columns; columns past head_dim arrive as zeros. */
+template <typename T>
+cudaError_t encode_map(const yk_cuda_attention &device, const params &p, const void *base, CUtensorMap *map)
+{
+  const CUtensorMapDataType type =
+      std::is_same<T, __half>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.heads.head_dim), 0x7fffffffu};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(p.heads.head_dim) * sizeof(T)};
+  const cuuint32_t box[2] = {64, PAGE_TOKENS}, steps[2] = {1, 1};
+  using encode_function =
+      CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                   const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                   CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  const encode_function encode = reinterpret_cast<encode_function>(device.encode_tensor_map);
+  const CUresult result =
+      encode(map, type, 2, const_cast<void *>(base), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <typename T, int HD>
+cudaError_t launch_prefill_wgmma_with_head_dim(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+{
+  CUtensorMap k_map, v_map;
+  cudaError_t error = encode_map<T>(device, p, p.k, &k_map);
+  if (error == cudaSuccess) error = encode_map<T>(device, p, p.v, &v_map);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(prefill_wgmma_kernel<T, HD>, device.n_sms, WGMMA_THREADS, sizeof(prefill_shared<HD>), stream, p,
+                       k_map, v_map, WGMMA_TILE_M / max_heads_per_kv(p.heads));
+}
+
+template <typename T>
+cudaError_t launch_prefill_wgmma(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+{
+  switch (p.heads.head_dim) {
+  case 64: return launch_prefill_wgmma_with_head_dim<T, 64>(device, p, stream);
+  case 80: return launch_prefill_wgmma_with_head_dim<T, 80>(device, p, stream);
+  case 96: return launch_prefill_wgmma_with_head_dim<T, 96>(device, p, stream);
+  case 128: return launch_prefill_wgmma_with_head_dim<T, 128>(device, p, stream);
+  default: return cudaErrorInvalidValue;
+  }
+}
+
+} // namespace yk_attn
+
+#endif

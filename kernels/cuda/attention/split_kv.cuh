@@ -1,0 +1,98 @@
+/* split_kv.cuh - work division of flash decoding: which pages of K and V each thread block reads. Plain arithmetic that
+ * the host can run too (tests/unit/test_work_division.cu).
+ *
+ * A work item is one sequence with one query row, times one KV head, times at most MAX_DECODE_HEADS of the query heads
+ * that read this KV head. The page list of a step is the pages of all its work items, one work item after the other,
+ * sequences outermost. The page list is never stored: a thread block knows the index of every work item's first page.
+ *
+ * The page list is divided in one of two ways:
+ *   by work items  every thread block takes the same number of whole work items, or one split of a work item. All
+ *                  splits of a work item have the same number of pages, up to one;
+ *   evenly         every thread block takes the same number of pages, whatever work items they belong to.
+ * A division by work items is better where it is balanced: a thread block that ends one work item and begins another is
+ * late. All thread blocks decide alike, each by itself, from the step's lengths alone. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_CUH
+#define YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_CUH
+
+#include <algorithm>
+#include <cstdint>
+
+namespace yk_attn {
+
+/* A thread block takes at least this many pages, so that tiny steps do not drown in partial results. */
+constexpr int MIN_PAGES_PER_BLOCK = 4;
+
+/* To end one work item and begin another takes a thread block as long as reading this many pages. A division by work
+ * items may give a thread block this many pages more than an even division would. */
+constexpr int WORK_ITEM_COST_PAGES = 32;
+
+/* The extent of a page list, or of a part of one. */
+struct page_list {
+  int32_t n_pages, n_seqs;
+  int32_t longest; /* pages of the longest work item */
+};
+
+/* a / b for 0 <= a < 2^20. On a GPU by a reciprocal in float32, which is exact for such numbers. */
+__host__ __device__ __forceinline__ int32_t divide_small(int32_t a, int32_t b)
+{
+#ifdef __CUDA_ARCH__
+  return static_cast<int32_t>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
+#else
+  return a / b;
+#endif
+}
+
+/* The pages [begin, end) of the page list that one thread block takes. */
+struct block_pages {
+  int32_t begin, end;
+  int32_t pages_per_block; /* where divided evenly; else 0 */
+  int32_t split, n_splits; /* else: which split of a work item, of how many; 0 of 1 for whole work items */
+
+  /* The first of the thread blocks that read pages of a work item, and their number. block: the one whose pages these
+   * are. item_begin, item_end: the work item's pages on the page list. */
+  __host__ __device__ int32_t first_block(int32_t block, int32_t item_begin) const
+  {
+    return pages_per_block ? item_begin / pages_per_block : block - split;
+  }
+
+  __host__ __device__ int32_t n_blocks(int32_t item_begin, int32_t item_end) const
+  {
+    return pages_per_block ? (item_end - 1) / pages_per_block - item_begin / pages_per_block + 1 : n_splits;
+  }
+};
+
+/* What thread block number block of n_blocks takes. first_page_of(item): index of a work item's first page on the page
+ * list; n_pages for item n_items and beyond. */
+#pragma nv_exec_check_disable /* first_page_of runs on the host where the caller does, and on the GPU where it does */
+template <typename FirstPageOf>
+__host__ __device__ block_pages divide_pages(const page_list &list, int32_t n_items, int32_t n_blocks, int32_t block,
+                                             FirstPageOf first_page_of)
+{
+  if (n_items == 0) return {0, 0, 1, 0, 1};
+  const int32_t even = max((list.n_pages + n_blocks - 1) / n_blocks, MIN_PAGES_PER_BLOCK);
+  const int32_t limit = even + WORK_ITEM_COST_PAGES;
+  if (n_items > n_blocks) {
+    const int32_t items = divide_small(n_items + n_blocks - 1, n_blocks);
+    if (items * list.longest <= limit)
+      return {first_page_of(block * items), first_page_of((block + 1) * items), 0, 0, 1};
+  } else {
+    const int32_t max_splits =
+        min(divide_small(n_blocks, n_items), (list.longest + MIN_PAGES_PER_BLOCK - 1) / MIN_PAGES_PER_BLOCK);
+    if (divide_small(list.longest + max_splits - 1, max_splits) <= limit) {
+      const int32_t item = divide_small(block, max_splits), split = block - item * max_splits;
+      if (item >= n_items) return {0, 0, 0, 0, 1};
+      const int32_t first = first_page_of(item), n_pages = first_page_of(item + 1) - first;
+      const int32_t n_splits = min(max_splits, (n_pages + MIN_PAGES_PER_BLOCK - 1) / MIN_PAGES_PER_BLOCK);
+      if (split >= n_splits) return {0, 0, 0, 0, 1};
+      const int32_t each = divide_small(n_pages, n_splits), n_longer = n_pages - each * n_splits;
+      const int32_t begin = first + split * each + min(split, n_longer);
+      return {begin, begin + each + (split < n_longer ? 1 : 0), 0, split, n_splits};
+    }
+  }
+  const int32_t begin = min(static_cast<int64_t>(block) * even, static_cast<int64_t>(list.n_pages));
+  return {begin, min(begin + even, list.n_pages), even, 0, 1};
+}
+
+} // namespace yk_attn
+
+#endif

@@ -1,5 +1,0 @@
-#include "kernels/cuda/attention_decode.cuh"
-
-namespace yk_attn {
-template cudaError_t launch_decode<__half>(const yk_cuda_attention &, const params &, cudaStream_t);
-}
