@@ -1,8 +1,10 @@
-/* bench_allreduce.cu - sums over GPUs by peer-to-peer stores beside NCCL, one thread a GPU: checked first, then timed.
+/* bench_allreduce.cu - all-reduce over GPUs, one-shot and two-shot by peer-to-peer stores, beside NCCL; one thread a
+ * GPU. Checked first, then timed.
  *
  * Check: random sizes one after the other, every result against float64 on the host and bit for bit across ranks; a
  * replayed graph; a rank that does not come; an abort.
- * Time: a graph of a chain of operations on every rank; the slowest rank's replay divided by the chain's length. */
+ * Time: a graph of a chain of operations on every rank; the slowest rank's replay divided by the chain's length.
+ * Bandwidth, as nccl-tests define it: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n for n ranks. */
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -26,7 +28,7 @@ using namespace bench;
 namespace {
 
 constexpr int64_t MAX_BYTES = 8 << 20;
-constexpr int64_t EVERYTHING = INT64_MAX;
+constexpr int64_t ALWAYS_ONE_SHOT = INT64_MAX, ALWAYS_TWO_SHOT = 1; /* crossovers */
 
 struct rank_state {
   int rank, device;
@@ -42,11 +44,11 @@ using group = std::vector<yk_p2p *>;
 struct machine {
   std::vector<rank_state> ranks;
   bool have_nccl;
-  int most_sharing; /* ranks on one device: their blocks must fit on it together */
+  int most_sharing; /* most ranks on one device: their thread blocks must fit on it together */
 };
 
-/* f(rank) on a thread of its own for every rank, with its device current, after what the caller has copied and set: streams of
- * ranks do not wait for that. */
+/* Run f(rank) for every rank, on a thread with the rank's device current, once the copies of the caller have ended: the
+ * ranks' streams do not wait for those. */
 void on_all(machine &m, const std::function<void(rank_state &)> &f)
 {
   for (const rank_state &r : m.ranks) {
@@ -121,7 +123,8 @@ struct verdict {
   bool same_bits;
 };
 
-/* One sum_add_norm with fresh data, some of which adds up to what rounds to minus zero: slots must not take it for absent. */
+/* One all-reduce with residual add and norm of fresh data. Some sums round to minus zero, which must not read as a
+ * packet that has not arrived. */
 verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dtype, std::mt19937 &rng)
 {
   const size_t n = (size_t)rows * hidden, n_tiny = 16;
@@ -171,7 +174,7 @@ verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dtype, st
   return v;
 }
 
-/* From one row a block to many. */
+/* From one row of a thread block to many. */
 bool check_sizes(machine &m, group &g, const char *name, bool verbose)
 {
   std::mt19937 rng(std::random_device{}());
@@ -194,7 +197,7 @@ bool check_sizes(machine &m, group &g, const char *name, bool verbose)
   return good;
 }
 
-/* data := sum, f16 and f32, odd lengths. */
+/* All-reduce in place of float32 arrays, of odd lengths too. */
 bool check_plain(machine &m, group &g, const char *name)
 {
   std::mt19937 rng(std::random_device{}());
@@ -220,7 +223,7 @@ bool check_plain(machine &m, group &g, const char *name)
       std::vector<float> got(count);
       CUDA_OK(cudaMemcpy(got.data(), r.partial, count * 4, cudaMemcpyDeviceToHost));
       if (got != sum) {
-        printf("WRONG %s: sum of %lld float32 on rank %d\n", name, (long long)count, r.rank);
+        printf("WRONG %s: all-reduce of %lld float32 on rank %d\n", name, (long long)count, r.rank);
         good = false;
       }
     }
@@ -228,7 +231,7 @@ bool check_plain(machine &m, group &g, const char *name)
   return good;
 }
 
-/* A graph of three sizes, replayed; all ranks must end with the same bits. */
+/* A replayed graph of three sizes: all ranks must end with the same bits. */
 bool check_replay(machine &m, group &g, const char *name)
 {
   std::mt19937 rng(7);
@@ -257,7 +260,7 @@ bool check_replay(machine &m, group &g, const char *name)
   return good;
 }
 
-/* The last rank does not come (or aborts): the others must end and say so. */
+/* The last rank does not come, or aborts: the others must end with an error that says so. */
 bool check_missing(machine &m, bool abort)
 {
   group g = create(m, 0, abort ? 60000 : 100);
@@ -288,7 +291,7 @@ bool check_all(machine &m, bool verbose)
   struct {
     const char *name;
     int64_t one_shot_bytes;
-  } kinds[] = {{"one-shot", EVERYTHING}, {"two-shot", 1}, {"chosen", 0}};
+  } kinds[] = {{"one-shot", ALWAYS_ONE_SHOT}, {"two-shot", ALWAYS_TWO_SHOT}, {"by size", 0}};
   for (auto &kind : kinds) {
     group g = create(m, kind.one_shot_bytes, 5000);
     good &= check_sizes(m, g, kind.name, verbose);
@@ -305,14 +308,14 @@ bool check_all(machine &m, bool verbose)
 
 /* ---- timing ---- */
 
-/* Microseconds an operation, of the slowest rank. */
+/* Microseconds of one operation, on the slowest rank. */
 spread time_chain(machine &m, int n_nodes, const std::function<void(rank_state &)> &op)
 {
   const int n_repeats = 15;
   std::vector<std::vector<double>> us(m.ranks.size(), std::vector<double>(n_repeats));
   std::atomic<int> n_waiting{0};
   on_all(m, [&](rank_state &r) {
-    op(r); /* outside of capture once */
+    op(r); /* once before the capture */
     CUDA_OK(cudaStreamSynchronize(r.stream));
     cudaGraphExec_t exec = capture(r.stream, [&](cudaStream_t) {
       for (int i = 0; i < n_nodes; i++) op(r);
@@ -343,35 +346,41 @@ spread time_chain(machine &m, int n_nodes, const std::function<void(rank_state &
   return spread_of(us[0]);
 }
 
-struct column {
+struct operation {
   const char *name;
-  std::function<void(rank_state &, int rows, int hidden)> op;
+  bool is_all_reduce; /* else it has no bandwidth */
+  std::function<void(rank_state &, int rows, int hidden)> run;
 };
 
-std::vector<column> columns_of(machine &m, group &one, group &two, group &chosen, std::vector<group> &alone)
+/* by_size, one, two: groups that choose by size, always one-shot and always two-shot. alone: a group of each rank
+ * alone. */
+std::vector<operation> operations_of(const machine &m, group &one, group &two, group &by_size,
+                                     std::vector<group> &alone)
 {
   auto fused = [](group &g) {
     return [&g](rank_state &r, int rows, int hidden) { sum_add_norm(g[r.rank], r, rows, hidden, YK_F16, 1e-3f); };
   };
-  std::vector<column> v = {{"one-shot + norm", fused(one)}, {"two-shot + norm", fused(two)}};
-  v.push_back({"sum alone", [&chosen](rank_state &r, int rows, int hidden) {
+  auto add_norm = [&alone](rank_state &r, int rows, int hidden) {
+    sum_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
+  };
+  std::vector<operation> v = {{"one-shot + add + norm", true, fused(one)}, {"two-shot + add + norm", true, fused(two)}};
+  v.push_back({"all-reduce", true, [&by_size](rank_state &r, int rows, int hidden) {
                  yk_err err = YK_ERR_INIT;
-                 check(yk_p2p_all_reduce_sum(chosen[r.rank], r.y, (int64_t)rows * hidden, YK_F16, r.stream, &err), err);
+                 const int64_t count = static_cast<int64_t>(rows) * hidden;
+                 check(yk_p2p_all_reduce_sum(by_size[r.rank], r.y, count, YK_F16, r.stream, &err), err);
                }});
-  v.push_back({"add + norm alone", [&alone](rank_state &r, int rows, int hidden) {
-                 sum_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
-               }});
+  v.push_back({"add + norm", false, add_norm});
 #ifdef YOKE_HAVE_NCCL
   if (m.have_nccl) {
     auto nccl = [](rank_state &r, int rows, int hidden) {
-      const ncclResult_t rc =
-          ncclAllReduce(r.partial, r.partial, (size_t)rows * hidden, ncclFloat16, ncclSum, r.nccl, r.stream);
-      if (rc != ncclSuccess) give_up("NCCL", ncclGetErrorString(rc));
+      const ncclResult_t result = ncclAllReduce(r.partial, r.partial, static_cast<size_t>(rows) * hidden, ncclFloat16,
+                                                ncclSum, r.nccl, r.stream);
+      if (result != ncclSuccess) give_up("NCCL", ncclGetErrorString(result));
     };
-    v.push_back({"NCCL", nccl});
-    v.push_back({"NCCL, add + norm", [nccl, &alone](rank_state &r, int rows, int hidden) {
+    v.push_back({"NCCL", true, nccl});
+    v.push_back({"NCCL + add + norm", true, [nccl, add_norm](rank_state &r, int rows, int hidden) {
                    nccl(r, rows, hidden);
-                   sum_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
+                   add_norm(r, rows, hidden);
                  }});
   }
 #endif
@@ -379,46 +388,64 @@ std::vector<column> columns_of(machine &m, group &one, group &two, group &chosen
   return v;
 }
 
+/* Random data for a timing. A chain of all-reduces outgrows f16, which does not change its time. */
+void fill(machine &m, int64_t n_bytes)
+{
+  for (rank_state &r : m.ranks) {
+    CUDA_OK(cudaSetDevice(r.device));
+    fill_random<<<256, 256, 0, r.stream>>>(reinterpret_cast<__half *>(r.w), 8192, 3u);
+    for (char *p : {r.partial, r.residual, r.y})
+      fill_random<<<256, 256, 0, r.stream>>>(reinterpret_cast<__half *>(p), n_bytes / 2, 5u);
+    CUDA_OK(cudaStreamSynchronize(r.stream));
+  }
+}
+
+/* One line of the table, and one case of the JSON; is_first: the first case. */
+void report(const operation &op, int n_ranks, int rows, int hidden, const spread &us, FILE *json, bool is_first)
+{
+  const int64_t n_bytes = static_cast<int64_t>(rows) * hidden * 2;
+  const double algbw_gb_s = n_bytes / us.median * 1e-3, busbw_gb_s = algbw_gb_s * 2 * (n_ranks - 1) / n_ranks;
+  printf("%9lld %6d %7d  %-22s %9.2f %9.2f %9.2f", static_cast<long long>(n_bytes), rows, hidden, op.name, us.median,
+         us.low, us.high);
+  if (op.is_all_reduce)
+    printf(" %12.2f %12.2f\n", algbw_gb_s, busbw_gb_s);
+  else
+    printf(" %12s %12s\n", "-", "-");
+  if (!json) return;
+  fprintf(
+      json,
+      "%s\n    {\"bytes\": %lld, \"rows\": %d, \"hidden\": %d, \"operation\": \"%s\", \"us\": %.3f, \"us_low\": %.3f, "
+      "\"us_high\": %.3f",
+      is_first ? "" : ",", static_cast<long long>(n_bytes), rows, hidden, op.name, us.median, us.low, us.high);
+  if (op.is_all_reduce) fprintf(json, ", \"algbw_gb_s\": %.3f, \"busbw_gb_s\": %.3f", algbw_gb_s, busbw_gb_s);
+  fprintf(json, "}");
+}
+
 void time_all(machine &m, FILE *json)
 {
-  group one = create(m, EVERYTHING, 5000), two = create(m, 1, 5000), chosen = create(m, 0, 5000);
+  group one = create(m, ALWAYS_ONE_SHOT, 5000), two = create(m, ALWAYS_TWO_SHOT, 5000), by_size = create(m, 0, 5000);
   std::vector<group> alone;
   for (rank_state &r : m.ranks) {
     machine single = {{r}, false, 1};
     alone.push_back(create(single, 0, 5000));
   }
-  const std::vector<column> columns = columns_of(m, one, two, chosen, alone);
-  printf("\n%-9s", "bytes");
-  for (const column &c : columns) printf(" %25s", c.name);
-  printf("   (us: median [range])\n");
-  bool comma = false;
-  for (int64_t kib : {4, 16, 64, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192}) { /* denser where ways part */
+  const std::vector<operation> operations = operations_of(m, one, two, by_size, alone);
+  printf("\n%9s %6s %7s  %-22s %9s %9s %9s %12s %12s\n", "size(B)", "rows", "hidden", "operation", "time(us)", "low",
+         "high", "algbw(GB/s)", "busbw(GB/s)");
+  bool is_first = true;
+  for (int64_t kib : {4, 16, 64, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192}) { /* denser near the crossover */
     const int64_t n_bytes = kib << 10;
-    const int hidden = n_bytes < 8192 ? 2048 : 4096, rows = (int)(n_bytes / 2 / hidden);
-    printf("%-9lld", (long long)n_bytes);
-    for (const column &c : columns) {
-      for (rank_state &r : m.ranks) { /* chains of plain sums outgrow f16, which their time does not mind */
-        CUDA_OK(cudaSetDevice(r.device));
-        fill_random<<<256, 256, 0, r.stream>>>((__half *)r.w, 8192, 3u);
-        for (char *p : {r.partial, r.residual, r.y})
-          fill_random<<<256, 256, 0, r.stream>>>((__half *)p, n_bytes / 2, 5u);
-        CUDA_OK(cudaStreamSynchronize(r.stream));
-      }
-      const spread us = time_chain(m, n_bytes <= (1 << 20) ? 200 : 40, [&](rank_state &r) { c.op(r, rows, hidden); });
-      printf(" %8.2f [%6.2f,%7.2f]", us.median, us.low, us.high);
-      fflush(stdout);
-      if (json)
-        fprintf(json,
-                "%s\n    {\"bytes\": %lld, \"rows\": %d, \"hidden\": %d, \"what\": \"%s\", \"us\": %.3f, \"us_low\": "
-                "%.3f, \"us_high\": %.3f}",
-                comma ? "," : "", (long long)n_bytes, rows, hidden, c.name, us.median, us.low, us.high);
-      comma = true;
+    const int hidden = n_bytes < 8192 ? 2048 : 4096, rows = static_cast<int>(n_bytes / 2 / hidden);
+    for (const operation &op : operations) {
+      fill(m, n_bytes);
+      const spread us = time_chain(m, n_bytes <= (1 << 20) ? 200 : 40, [&](rank_state &r) { op.run(r, rows, hidden); });
+      report(op, static_cast<int>(m.ranks.size()), rows, hidden, us, json, is_first);
+      is_first = false;
     }
-    printf("\n");
   }
   destroy(one);
   destroy(two);
-  destroy(chosen);
+  destroy(by_size);
   for (group &g : alone) destroy(g);
 }
 
@@ -465,15 +492,15 @@ options parse(int argc, char **argv)
        .kind = YK_OPTION_CALL,
        .value = &o.devices,
        .metavar = "LIST",
-       .help = "CUDA devices, one a rank, as 0,1; the same one twice serves to check only",
+       .help = "CUDA devices, one for each rank, as 0,1; the same one twice can only be checked",
        .fallback = "all",
        .parse = parse_devices}};
   add_options(options, o.run);
   add_options(options, o.report);
   parse_options("bench_allreduce",
-                "Sums over GPUs, with residual add and RMSNorm fused in, checked and timed beside NCCL. NVLink "
-                "multicast is kept off "
-                "(NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.",
+                "All-reduce over GPUs, one-shot and two-shot, with residual add and RMSNorm fused in, checked and "
+                "timed beside NCCL. algbw is size / time, busbw is algbw * 2 (n - 1) / n for n GPUs, as in nccl-tests. "
+                "NVLink multicast is kept off (NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.",
                 "  bench_allreduce --devices 0,1 --json allreduce.json\n", options, argc, argv);
   return o;
 }
@@ -498,7 +525,7 @@ yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *e
   return YK_OK;
 }
 
-/* json: NULL, or where the figures also go. */
+/* json: where the figures go beside standard output; NULL for nowhere. */
 void time_and_report(machine &m, const char *commit, FILE *json)
 {
   int driver = 0;

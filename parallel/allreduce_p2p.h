@@ -1,18 +1,39 @@
-/* allreduce_p2p.h - sums over the ranks of one process by stores into each other's memory. Which sums, and what the slots
- * take: p2p_sizes.h.
+/* allreduce_p2p.h - all-reduce over the GPUs of one process by stores into each other's memory (push), one-shot and
+ * two-shot, with the residual add and the RMSNorm fused in. Sizes, the crossover from one-shot to two-shot and the one
+ * to NCCL, and the memory of the slots: p2p_sizes.h.
  *
- * Up to one_shot_bytes every rank sends its whole data to every other and each adds for itself; above, rank r adds the
- * rows r, r + n, ... and sends the result round (two-shot). Both are one kernel, the residual add and the RMSNorm in
- * it. Data travels as its own flag: a word that is not there yet reads as minus zero, which no sender sends (it is
- * sent as zero). Each block of a rank talks to the block of the same number of the others alone, through three sets of
- * slots in turn; counters live in device memory, so a captured graph can be replayed.
+ *   allreduce_p2p.cu            host side: slots, access between devices, launches
+ *   allreduce_p2p.cuh           what a launch is given
+ *   allreduce_p2p_kernels.cuh   the one-shot kernel and the two-shot kernel
+ *   allreduce_p2p_rows.cuh      reduce a row in rank order, add the residual, normalise
+ *   allreduce_p2p_slots.cuh     packets, slots, how a thread waits for a packet
+ *
+ * One-shot (latency): every rank pushes all its rows to every other rank; each rank reduces all rows by itself.
+ *
+ *   rank r: partial row --(st.relaxed.sys, 16-byte packets)--> slot [r] on every other rank
+ *           wait for slots [0 .. n-1] of the row -> sum in rank order -> + residual -> residual, RMSNorm -> y
+ *
+ * Two-shot (bandwidth): a reduce-scatter and an all-gather. Row i belongs to rank i % n.
+ *
+ *   rank r: its partial of row i --> slot [r] on rank i % n, for every row i of other ranks
+ *           wait for slots [0 .. n-1] of its own rows -> sum in rank order -> + residual -> result --> slot on every
+ *           rank wait for the results of the others' rows -> residual; RMSNorm of every row -> y
+ *
+ * Packets carry their flag in the data, as NCCL's LL protocols do, but without giving up payload: a word that has not
+ * arrived reads as minus zero, which no sender sends (a minus zero is sent as zero). So a packet needs no fence and no
+ * separate flag, and its 16 bytes may arrive in any order.
+ *
+ * Who waits for whom: thread block b of a rank exchanges packets with thread block b of the other ranks alone. All
+ * thread blocks of a launch are resident at once. There are three sets of slots, used in turn (see
+ * allreduce_p2p_slots.cuh); the counters that say which one is next live in device memory, so a captured graph can be
+ * replayed.
  *
  * Numerics: float32, added in rank order, rounded once; every rank holds the same bits (see yk_add_norm_args).
  *
- * A kernel that waits longer than the time limit, or whose group is aborted, ends without a result and all later ones
- * at once; yk_p2p_check tells which rank did not come. The limit also covers a rank that never launches. Everybody waits
- * first of all for what comes straight from a rank, and a quarter longer for what a rank makes of others' data, so that
- * the rank named is the one that did not come. */
+ * Failure: a kernel that waits longer than the time limit, or whose group is aborted, ends without a result, and all
+ * later ones end at once; yk_p2p_check says which rank is missing. The limit also covers a rank that never launches.
+ * Packets that come straight from a rank are waited for first, and results, which a rank makes of others' packets, a
+ * quarter longer, so that the rank named is the one that did not come. */
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_H
 #define YK_PARALLEL_ALLREDUCE_P2P_H
 
@@ -38,8 +59,8 @@ yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_optio
 /* yk_p2p_get_options - as created, the crossover filled in: what yk_p2p_route_of_rows and _array take. */
 const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end);
 
-/* yk_p2p_sum_add_norm - see yk_sum_add_norm_args; dtype f16 or bf16; pointers aligned to 16 bytes. Asynchronous on stream;
- *   capturable.
+/* yk_p2p_sum_add_norm - all-reduce with residual add and RMSNorm: see yk_sum_add_norm_args; dtype f16 or bf16; pointers
+ *   aligned to 16 bytes. Asynchronous on stream; capturable.
  *   Errors: YK_E_UNSUPPORTED where yk_p2p_route_of_rows says none, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
  *   Thread: the rank's own, with its device current.                                                                 */
 yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args *args, yk_dtype dtype, struct CUstream_st *stream,
@@ -50,7 +71,7 @@ yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args *args, yk_
 yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, struct CUstream_st *stream,
                                 yk_err *err);
 
-/* yk_p2p_check - YK_OK, or YK_E_COMM: which rank was missing (err->rank too), told by every end once one has seen it, or
+/* yk_p2p_check - YK_OK, or YK_E_COMM: which rank is missing (err->rank too), from every end once one has found out, or
  *   that this end was aborted. Never blocks. Thread: any.                                                            */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);
 

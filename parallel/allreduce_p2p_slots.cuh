@@ -1,8 +1,10 @@
-/* allreduce_p2p_slots.cuh - device code: how packets go from GPU to GPU. See allreduce_p2p.h for the protocol.
+/* allreduce_p2p_slots.cuh - device code: slots, and how packets go from GPU to GPU. See allreduce_p2p.h for the
+ * protocol.
  *
- * Why three sets of slots suffice: a block's launch i ends only after it has all of launch i from the others, so a rank
- * can be at most one launch ahead. While it fills set (i + 1) % 3, others may read set i % 3 and clear set (i - 1) % 3
- * = (i + 2) % 3, which is filled again by launch i + 2 at the earliest: after everybody has ended launch i. */
+ * Why three sets of slots suffice: a thread block's launch i ends only after all packets of launch i from the other
+ * ranks have arrived, so a rank can be at most one launch ahead of another. While a rank fills set (i + 1) % 3, others
+ * may still read set i % 3, and clear set (i - 1) % 3 = (i + 2) % 3. That set is filled again by launch i + 2 at the
+ * earliest: after every rank has ended launch i. */
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
@@ -26,12 +28,13 @@ __device__ __forceinline__ uint4 receive(const uint4 *src)
   return v;
 }
 
-__device__ __forceinline__ bool is_there(uint4 v)
+/* The flag is in the data: a packet has arrived when none of its words is ABSENT. */
+__device__ __forceinline__ bool has_arrived(uint4 v)
 {
   return v.x != ABSENT && v.y != ABSENT && v.z != ABSENT && v.w != ABSENT;
 }
 
-/* Words that mean "not there" as zeros. */
+/* Words that would read as ABSENT as zeros. */
 __device__ __forceinline__ uint4 sendable(uint4 v)
 {
   return make_uint4(v.x == ABSENT ? 0 : v.x, v.y == ABSENT ? 0 : v.y, v.z == ABSENT ? 0 : v.z, v.w == ABSENT ? 0 : v.w);
@@ -44,28 +47,30 @@ __device__ __forceinline__ uint64_t nanoseconds()
   return t;
 }
 
-/* One launch as one block sees it. */
+/* One launch as one thread block sees it. */
 struct block_view {
   const launch_args &a;
   uint32_t n_launches, n_used_before;
   int set;
-  bool dead;
+  bool stopped;
 
   __device__ explicit block_view(const launch_args &args) : a(args)
   {
     const block_state s = a.state[blockIdx.x];
     n_launches = s.n_launches;
     n_used_before = s.n_packets_used;
-    set = (int)(n_launches % N_SETS);
-    dead = __syncthreads_or(*(volatile int32_t *)a.dead) != 0;
+    set = static_cast<int>(n_launches % N_SETS);
+    stopped = __syncthreads_or(*static_cast<volatile int32_t *>(a.stopped)) != 0;
   }
 
+  /* The first packet of the slots on of_rank's device that rank source fills for this thread block. */
   __device__ __forceinline__ uint4 *slot(const slots &s, int of_rank, int in_set, int source) const
   {
-    return s.of_rank[of_rank] + (((int64_t)blockIdx.x * N_SETS + in_set) * a.n_ranks + source) * s.capacity;
+    return s.of_rank[of_rank] +
+           ((static_cast<int64_t>(blockIdx.x) * N_SETS + in_set) * a.n_ranks + source) * s.capacity;
   }
 
-  /* Make the slots that the launch before has read ready for the launch after next. */
+  /* Clear the slots that the previous launch has read; the launch after the next one uses them again. */
   __device__ void clear(const slots &s) const
   {
     const uint4 absent = make_uint4(ABSENT, ABSENT, ABSENT, ABSENT);
@@ -75,7 +80,7 @@ struct block_view {
     }
   }
 
-  /* Every thread of the block calls this when it has read all it wanted. */
+  /* Every thread of the thread block calls this after its last read of a slot. */
   __device__ void end(uint32_t n_packets_used) const
   {
     __syncthreads();
@@ -84,37 +89,38 @@ struct block_view {
 
   __device__ void fail(int32_t why, int32_t missing)
   {
-    dead = true;
-    if (atomicCAS(a.dead, 0, why) != 0) return;
-    a.page->rank[a.rank].missing = missing;
-    a.page->rank[a.rank].n_launches = n_launches;
+    stopped = true;
+    if (atomicCAS(a.stopped, 0, why) != 0) return;
+    a.flags->rank[a.rank].missing = missing;
+    a.flags->rank[a.rank].n_launches = n_launches;
     __threadfence_system();
-    a.page->rank[a.rank].failed = why;
+    a.flags->rank[a.rank].failed = why;
   }
 
-  /* Waits until ready() finds everything there for all lanes of the warp; it returns a rank that is missing, or -1. Lanes go on
-   * together: left one by one, the compiler has been seen to count rows twice. */
+  /* Wait until everything has arrived for all lanes of the warp. ready() reads the slots and returns a rank that is
+   * missing, or -1. The lanes leave the loop together: the compiler keeps row counters once for a warp, and parts of a
+   * warp that leave one by one each advance them. */
   template <typename F> __device__ __forceinline__ void wait(uint64_t timeout_ns, F ready)
   {
     uint64_t began = 0;
-    for (int n = 1; !dead; n++) {
+    for (int n = 1; !stopped; n++) {
       const int missing = ready();
       if (__all_sync(~0u, missing < 0)) return;
-      if (n % LOOK_UP_EVERY != 0) continue;
+      if (n % POLLS_PER_CHECK != 0) continue;
       const uint64_t now = nanoseconds();
       if (began == 0) began = now;
-      if (*(volatile int32_t *)a.dead != 0)
-        dead = true;
-      else if (a.page->rank[a.rank].aborted)
+      if (*static_cast<volatile int32_t *>(a.stopped) != 0)
+        stopped = true;
+      else if (a.flags->rank[a.rank].aborted)
         fail(2, -1);
       else if (missing >= 0 && now - began > timeout_ns)
         fail(1, missing);
-      dead = __any_sync(~0u, dead);
+      stopped = __any_sync(~0u, stopped);
     }
   }
 };
 
-/* The rank that is j places after this one, j < n_ranks. */
+/* The j-th rank after this one, going round; j < n_ranks. */
 __device__ __forceinline__ int peer_at(const launch_args &a, int j)
 {
   const int rank = a.rank + j;

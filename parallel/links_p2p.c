@@ -23,7 +23,7 @@ typedef struct link_bench {
 static yk_status check(const link_bench *b, cudaError_t error, const char *what, yk_err *err)
 {
   if (error == cudaSuccess) return YK_OK;
-  cudaGetLastError(); /* told here: nobody else is to find it */
+  cudaGetLastError(); /* reported here: a later check is not to find it */
   return yk_err_set(err, error == cudaErrorMemoryAllocation ? YK_E_CAPACITY : YK_E_DEVICE, "GPU %d to GPU %d: %s: %s",
                     b->from, b->to, what, cudaGetErrorString(error));
 }
@@ -52,7 +52,7 @@ static yk_status wait_for(const link_bench *b, cudaEvent_t event, yk_err *err)
   }
 }
 
-/* Microseconds a copy, of n in a chain after one that is not counted. */
+/* Microseconds of one copy, of a chain of n after one that is not timed. */
 static yk_status time_copies(const link_bench *b, size_t n_bytes, int n, double *us, yk_err *err)
 {
   float ms = 0;
@@ -67,7 +67,7 @@ static yk_status time_copies(const link_bench *b, size_t n_bytes, int n, double 
   return YK_OK;
 }
 
-/* The first bytes are the sender's, and arrive as they are. */
+/* Fresh bytes on the sender arrive unchanged. */
 static yk_status check_bytes(const link_bench *b, yk_err *err)
 {
   for (uint32_t i = 0; i < CHECKED_BYTES / sizeof *b->sent; i++)
@@ -88,7 +88,7 @@ static yk_status check_bytes(const link_bench *b, yk_err *err)
   return yk_err_set(err, YK_E_DEVICE, "GPU %d to GPU %d: other bytes arrived than were sent", b->from, b->to);
 }
 
-/* Both are given access to each other, as the engine's communicator does, where that is possible. */
+/* Give a GPU access to the other one's memory, as the engine's communicator does, where that is possible. */
 static yk_status open_access(const link_bench *b, int from, int to, yk_err *err)
 {
   int can = 0;

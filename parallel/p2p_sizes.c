@@ -4,13 +4,13 @@
 
 #include "base/checked.h"
 
-/* Larger sums go over NCCL. */
+/* Crossover to NCCL: an all-reduce of rows that needs more launches than this goes by NCCL. */
 enum { MOST_LAUNCHES = 4 };
 
-enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192, DEAD_WORD_BYTES = 256 };
+enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192, STOPPED_FLAG_BYTES = 256 };
 
-/* Of one launch; slots take about 12 times as much. Up to here NCCL was slower wherever measured. */
-static const int64_t most_bytes = INT64_C(8) << 20;
+/* Largest launch. Up to here NCCL was slower wherever measured, and slots take about 12 times as much memory. */
+static const int64_t max_launch_bytes = INT64_C(8) << 20;
 
 int64_t yk_p2p_one_shot_default(int n_ranks)
 {
@@ -24,7 +24,8 @@ yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_byt
   yk_p2p_options o = {.max_row_bytes = yk_max_i64(row_bytes, MAX_ARRAY_ROW_BYTES),
                       .one_shot_bytes = yk_p2p_one_shot_default(n_ranks)};
   if (!goes) return o;
-  o.max_bytes = max_rows > most_bytes / row_bytes ? most_bytes : yk_max_i64(max_rows * row_bytes, MAX_ARRAY_ROW_BYTES);
+  o.max_bytes = max_rows > max_launch_bytes / row_bytes ? max_launch_bytes
+                                                        : yk_max_i64(max_rows * row_bytes, MAX_ARRAY_ROW_BYTES);
   double wait_ms = step_limit_s * 750;
   o.timeout_ms = (int32_t)(wait_ms > longest_wait_ms ? longest_wait_ms : wait_ms);
   if (step_limit_s > 0 && o.timeout_ms == 0) o.timeout_ms = 1;
@@ -50,21 +51,22 @@ int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64
   return n_launches <= MOST_LAUNCHES ? yk_ceil_div_i64(n_rows, n_launches) : 0;
 }
 
-/* Rows of no meaning: as short as fills the blocks, but 2 KiB to 8 KiB. */
+/* The rows mean nothing: as long as gives every thread block one, but 2 KiB to 8 KiB. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes)
 {
-  const int64_t unit = 32 * PACKET_BYTES; /* a warp's */
-  int64_t even = yk_ceil_div_i64(n_bytes / YK_P2P_BLOCKS, unit) * unit;
+  const int64_t warp_bytes = 32 * PACKET_BYTES;
+  int64_t even = yk_ceil_div_i64(n_bytes / YK_P2P_BLOCKS, warp_bytes) * warp_bytes;
   *row_bytes = yk_min_i64(yk_max_i64(even, MIN_ARRAY_ROW_BYTES), MAX_ARRAY_ROW_BYTES);
   if (n_bytes % PACKET_BYTES != 0 || *row_bytes > options->max_row_bytes) return YK_P2P_NONE;
   return by_size(options, n_bytes);
 }
 
-/* Packets that one block needs for a source: a message of more rows than blocks is at most twice its even share. */
+/* Packets that one thread block needs for a source rank. Rows are whole, so of more rows than thread blocks one thread
+ * block may hold up to twice the even part. */
 static int64_t block_packets(int64_t max_bytes, int64_t max_row_bytes)
 {
-  int64_t share = yk_ceil_div_i64(2 * max_bytes, YK_P2P_BLOCKS);
-  return yk_ceil_div_i64(yk_max_i64(share, max_row_bytes), PACKET_BYTES);
+  int64_t most_bytes = yk_ceil_div_i64(2 * max_bytes, YK_P2P_BLOCKS);
+  return yk_ceil_div_i64(yk_max_i64(most_bytes, max_row_bytes), PACKET_BYTES);
 }
 
 yk_p2p_layout yk_p2p_layout_of(const yk_p2p_options *options, int n_ranks)
@@ -77,6 +79,6 @@ yk_p2p_layout yk_p2p_layout_of(const yk_p2p_options *options, int n_ranks)
     layout.two_shot_packets = block_packets(yk_ceil_div_i64(options->max_bytes, n_ranks), options->max_row_bytes);
   layout.n_slot_packets =
       (int64_t)YK_P2P_BLOCKS * YK_P2P_SETS * n_ranks * (layout.one_shot_packets + 2 * layout.two_shot_packets);
-  layout.n_bytes = layout.n_slot_packets * PACKET_BYTES + YK_P2P_STATE_BYTES + DEAD_WORD_BYTES;
+  layout.n_bytes = layout.n_slot_packets * PACKET_BYTES + YK_P2P_STATE_BYTES + STOPPED_FLAG_BYTES;
   return layout;
 }

@@ -215,20 +215,20 @@ void a_bucket_of_rows_has_one_plan(void **)
   }
 }
 
-/* ---- Rows of a sum ----------------------------------------------------------------------------------------------- */
+/* ---- Rows of an all-reduce --------------------------------------------------------------------------------------- */
 
-void a_team_holds_a_row(void **)
+void a_thread_group_holds_a_row(void **)
 {
   using namespace yk_p2p_kernels;
   for (int row_packets = 1; row_packets <= YK_P2P_MAX_ROW_BYTES / 16; row_packets++) {
     for (int rows_of_block : {1, 2, 3, 4, 8, 20, 1000}) {
-      const int packets = packets_of_thread(row_packets, rows_of_block), threads = team_threads(row_packets, packets);
+      const int packets = packets_of_thread(row_packets, rows_of_block), threads = group_threads(row_packets, packets);
       assert_true(packets == 1 || packets == 2 || packets == MAX_PACKETS); /* the kernels there are */
       assert_int_equal(threads % 32, 0);
       assert_true(threads * packets >= row_packets && (threads - 32) * packets < row_packets);
-      assert_true(threads <= (packets == 1 ? MAX_THREADS : TEAM_BLOCK_THREADS));
-      if (packets == 1) assert_int_equal(rows_of_block, 1); /* that kernel has one team */
-      if (packets == 2) assert_true(threads * rows_of_block <= TEAM_BLOCK_THREADS);
+      assert_true(threads <= (packets == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS));
+      if (packets == 1) assert_int_equal(rows_of_block, 1); /* that kernel has one thread group */
+      if (packets == 2) assert_true(threads * rows_of_block <= GROUP_BLOCK_THREADS);
     }
   }
 }
@@ -244,7 +244,7 @@ int main()
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
-      cmocka_unit_test(a_team_holds_a_row),
+      cmocka_unit_test(a_thread_group_holds_a_row),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
