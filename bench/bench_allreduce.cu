@@ -81,11 +81,11 @@ void destroy(group &g)
   for (yk_p2p *end : g) yk_p2p_destroy(end);
 }
 
-void sum_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
 {
   yk_err err = YK_ERR_INIT;
-  const yk_sum_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
-  check(yk_p2p_sum_add_norm(end, &args, dtype, r.stream, &err), err);
+  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
 /* ---- checks ---- */
@@ -145,7 +145,7 @@ verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dtype, st
     CUDA_OK(cudaMemset(r.y, 0xff, n * 2));
   }
   on_all(m, [&](rank_state &r) {
-    sum_add_norm(g[r.rank], r, rows, hidden, dtype, alpha);
+    all_reduce_add_norm(g[r.rank], r, rows, hidden, dtype, alpha);
     CUDA_OK(cudaStreamSynchronize(r.stream));
     yk_err err = YK_ERR_INIT;
     check(yk_p2p_check(g[r.rank], &err), err);
@@ -215,7 +215,7 @@ bool check_plain(machine &m, group &g, const char *name)
     }
     on_all(m, [&](rank_state &r) {
       yk_err err = YK_ERR_INIT;
-      check(yk_p2p_all_reduce_sum(g[r.rank], r.partial, count, YK_F32, r.stream, &err), err);
+      check(yk_p2p_all_reduce(g[r.rank], r.partial, count, YK_F32, r.stream, &err), err);
       CUDA_OK(cudaStreamSynchronize(r.stream));
       check(yk_p2p_check(g[r.rank], &err), err);
     });
@@ -244,7 +244,7 @@ bool check_replay(machine &m, group &g, const char *name)
   }
   on_all(m, [&](rank_state &r) {
     cudaGraphExec_t exec = capture(r.stream, [&](cudaStream_t) {
-      for (int rows : {1, 40, 5}) sum_add_norm(g[r.rank], r, rows, 4096, YK_F16, 0.01f);
+      for (int rows : {1, 40, 5}) all_reduce_add_norm(g[r.rank], r, rows, 4096, YK_F16, 0.01f);
     });
     for (int i = 0; i < 50; i++) CUDA_OK(cudaGraphLaunch(exec, r.stream));
     CUDA_OK(cudaStreamSynchronize(r.stream));
@@ -272,7 +272,7 @@ bool check_missing(machine &m, bool abort)
       if (abort) yk_p2p_abort(g[r.rank]);
       return;
     }
-    sum_add_norm(g[r.rank], r, 4, 4096, YK_F16, 1.0f);
+    all_reduce_add_norm(g[r.rank], r, 4, 4096, YK_F16, 1.0f);
     CUDA_OK(cudaStreamSynchronize(r.stream));
     yk_err err = YK_ERR_INIT;
     const std::string expected = abort ? "aborted" : "for rank " + std::to_string(absent);
@@ -358,16 +358,17 @@ std::vector<operation> operations_of(const machine &m, group &one, group &two, g
                                      std::vector<group> &alone)
 {
   auto fused = [](group &g) {
-    return [&g](rank_state &r, int rows, int hidden) { sum_add_norm(g[r.rank], r, rows, hidden, YK_F16, 1e-3f); };
+    return
+        [&g](rank_state &r, int rows, int hidden) { all_reduce_add_norm(g[r.rank], r, rows, hidden, YK_F16, 1e-3f); };
   };
   auto add_norm = [&alone](rank_state &r, int rows, int hidden) {
-    sum_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
+    all_reduce_add_norm(alone[r.rank][0], r, rows, hidden, YK_F16, 1e-3f);
   };
   std::vector<operation> v = {{"one-shot + add + norm", true, fused(one)}, {"two-shot + add + norm", true, fused(two)}};
   v.push_back({"all-reduce", true, [&by_size](rank_state &r, int rows, int hidden) {
                  yk_err err = YK_ERR_INIT;
                  const int64_t count = static_cast<int64_t>(rows) * hidden;
-                 check(yk_p2p_all_reduce_sum(by_size[r.rank], r.y, count, YK_F16, r.stream, &err), err);
+                 check(yk_p2p_all_reduce(by_size[r.rank], r.y, count, YK_F16, r.stream, &err), err);
                }});
   v.push_back({"add + norm", false, add_norm});
 #ifdef YOKE_HAVE_NCCL

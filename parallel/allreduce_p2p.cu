@@ -210,8 +210,8 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
   return a;
 }
 
-extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args *args, yk_dtype dtype,
-                                         cudaStream_t stream, yk_err *err)
+extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
+                                                cudaStream_t stream, yk_err *err)
 {
   const int64_t row_bytes = static_cast<int64_t>(args->hidden) * 2;
   if (args->n_rows <= 0) return YK_OK;
@@ -237,8 +237,8 @@ extern "C" yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args
   return cuda_status(error, "launch failed", end->rank, err);
 }
 
-extern "C" yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, cudaStream_t stream,
-                                           yk_err *err)
+extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, cudaStream_t stream,
+                                       yk_err *err)
 {
   const int64_t n_bytes = count * static_cast<int64_t>(yk_dtype_bytes(dtype)), n_packets = n_bytes / 16;
   if (count <= 0) return YK_OK;

@@ -59,17 +59,17 @@ yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_optio
 /* yk_p2p_get_options - as created, the crossover filled in: what yk_p2p_route_of_rows and _array take. */
 const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end);
 
-/* yk_p2p_sum_add_norm - all-reduce with residual add and RMSNorm: see yk_sum_add_norm_args; dtype f16 or bf16; pointers
- *   aligned to 16 bytes. Asynchronous on stream; capturable.
+/* yk_p2p_all_reduce_add_norm - all-reduce with residual add and RMSNorm: see yk_all_reduce_add_norm_args; dtype f16 or
+ *   bf16; pointers aligned to 16 bytes. Asynchronous on stream; capturable.
  *   Errors: YK_E_UNSUPPORTED where yk_p2p_route_of_rows says none, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
  *   Thread: the rank's own, with its device current.                                                                 */
-yk_status yk_p2p_sum_add_norm(yk_p2p *end, const yk_sum_add_norm_args *args, yk_dtype dtype, struct CUstream_st *stream,
-                              yk_err *err);
+yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
+                                     struct CUstream_st *stream, yk_err *err);
 
-/* yk_p2p_all_reduce_sum - data [count] of dtype becomes the sum over ranks. Otherwise as above, with
+/* yk_p2p_all_reduce - data [count] of dtype becomes the sum over ranks. Otherwise as above, with
  *   yk_p2p_route_of_array.                                                                                           */
-yk_status yk_p2p_all_reduce_sum(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, struct CUstream_st *stream,
-                                yk_err *err);
+yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, struct CUstream_st *stream,
+                            yk_err *err);
 
 /* yk_p2p_check - YK_OK, or YK_E_COMM: which rank is missing (err->rank too), from every end once one has found out, or
  *   that this end was aborted. Never blocks. Thread: any.                                                            */

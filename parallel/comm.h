@@ -15,20 +15,20 @@ typedef struct yk_comm yk_comm; /* one rank's end */
 
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
  *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics.    */
-typedef struct yk_sum_add_norm_args {
+typedef struct yk_all_reduce_add_norm_args {
   void *partial, *residual, *y;
   const void *w;
   int32_t n_rows, hidden;
   float alpha, eps;
-} yk_sum_add_norm_args;
+} yk_all_reduce_add_norm_args;
 
 typedef struct yk_comm_ops {
   const char *name; /* "local", "nccl", ... */
   void (*destroy)(yk_comm *comm);
 
   /* data [count] of dtype becomes the sum over ranks, on every rank. */
-  yk_status (*all_reduce_sum)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
-  yk_status (*sum_add_norm)(yk_comm *comm, const yk_sum_add_norm_args *args, yk_err *err);
+  yk_status (*all_reduce)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
+  yk_status (*all_reduce_add_norm)(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err);
 
   /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);

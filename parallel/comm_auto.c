@@ -48,14 +48,14 @@ static yk_status blamed(const auto_comm *comm, yk_status status, yk_err *err)
   return status == YK_E_DEVICE ? yk_cuda_device_blame(comm->base.dev, status, err) : status;
 }
 
-static yk_status auto_all_reduce_sum(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+static yk_status auto_all_reduce(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes, n_bytes = count * (int64_t)yk_dtype_bytes(dtype);
   YK_TRY(enter(comm, err));
   if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) == YK_P2P_NONE)
-    return comm->nccl->ops->all_reduce_sum(comm->nccl, data, count, dtype, err);
-  return blamed(comm, yk_p2p_all_reduce_sum(comm->p2p, data, count, dtype, comm->stream, err), err);
+    return comm->nccl->ops->all_reduce(comm->nccl, data, count, dtype, err);
+  return blamed(comm, yk_p2p_all_reduce(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
 
 /* Rows of one launch of a sum over peer pointers; 0: over NCCL. */
@@ -64,20 +64,20 @@ static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_b
   return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
 }
 
-static yk_status auto_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *args, yk_err *err)
+static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
   YK_TRY(enter(comm, err));
-  if (n_rows == 0) return comm->nccl->ops->sum_add_norm(comm->nccl, args, err);
+  if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
   for (int64_t first = 0; first < args->n_rows; first += n_rows) {
-    yk_sum_add_norm_args rows = *args;
+    yk_all_reduce_add_norm_args rows = *args;
     rows.partial = (char *)args->partial + first * row_bytes;
     rows.residual = (char *)args->residual + first * row_bytes;
     if (args->y) rows.y = (char *)args->y + first * row_bytes;
     rows.n_rows = (int32_t)yk_min_i64(n_rows, args->n_rows - first);
-    YK_TRY(blamed(comm, yk_p2p_sum_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
+    YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
   }
   return YK_OK;
 }
@@ -140,8 +140,8 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
 {
   static const yk_comm_ops ops = {.name = "auto",
                                   .destroy = auto_destroy,
-                                  .all_reduce_sum = auto_all_reduce_sum,
-                                  .sum_add_norm = auto_sum_add_norm,
+                                  .all_reduce = auto_all_reduce,
+                                  .all_reduce_add_norm = auto_all_reduce_add_norm,
                                   .gather = auto_gather,
                                   .broadcast = auto_broadcast,
                                   .barrier = auto_barrier,

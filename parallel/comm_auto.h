@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 typedef struct yk_comm_auto_options {
-  int64_t max_rows;    /* of a sum_add_norm at most; more go over NCCL */
+  int64_t max_rows;    /* of an all_reduce_add_norm at most; more go over NCCL */
   int32_t hidden;      /* elements of its rows */
   double step_limit_s; /* see yk_p2p_options_for; 0: a rank is waited for until abort */
 } yk_comm_auto_options;
@@ -24,7 +24,7 @@ typedef struct yk_comm_auto_options {
 yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm_auto_options *options, yk_comm **out,
                               yk_err *err);
 
-/* yk_comm_auto_route - how this end's sum_add_norm of n_rows rows goes; YK_P2P_NONE: over NCCL. Thread: any. */
+/* yk_comm_auto_route - how this end's all_reduce_add_norm of n_rows rows goes; YK_P2P_NONE: over NCCL. Thread: any. */
 yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows);
 
 #ifdef __cplusplus

@@ -88,7 +88,7 @@ static yk_status local_barrier(yk_comm *comm, yk_err *err)
   return meet(comm, NULL, err);
 }
 
-static yk_status local_all_reduce_sum(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   local_comm *local = (local_comm *)comm;
   if (comm->n_ranks == 1) return YK_OK;
@@ -110,13 +110,14 @@ static yk_status local_all_reduce_sum(yk_comm *comm, void *data, int64_t count, 
   return YK_OK;
 }
 
-static void *row_of(const yk_comm *comm, const yk_sum_add_norm_args *args, void *matrix, int32_t row)
+static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args, void *matrix, int32_t row)
 {
   return (char *)matrix + (size_t)row * (size_t)args->hidden * yk_dtype_bytes(comm->dev->dtype);
 }
 
 /* Sum and norm of rows first .. end - 1, of every rank's partial into our residual and y. */
-static yk_status sum_rows(yk_comm *comm, const yk_sum_add_norm_args *args, int32_t first, int32_t end, yk_err *err)
+static yk_status sum_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args, int32_t first, int32_t end,
+                          yk_err *err)
 {
   yk_add_norm_args sum = {.y = args->w ? row_of(comm, args, args->y, first) : NULL,
                           .residual = row_of(comm, args, args->residual, first),
@@ -127,22 +128,22 @@ static yk_status sum_rows(yk_comm *comm, const yk_sum_add_norm_args *args, int32
                           .alpha = args->alpha,
                           .eps = args->eps};
   for (int rank = 0; rank < comm->n_ranks; rank++) {
-    const yk_sum_add_norm_args *theirs = group_of(comm)->published[rank];
+    const yk_all_reduce_add_norm_args *theirs = group_of(comm)->published[rank];
     sum.partials[rank] = row_of(comm, args, theirs->partial, first);
   }
   return comm->dev->ops->add_norm(comm->dev, &sum, err);
 }
 
-static int32_t share_begin(const yk_comm *comm, const yk_sum_add_norm_args *args, int rank)
+static int32_t share_begin(const yk_comm *comm, const yk_all_reduce_add_norm_args *args, int rank)
 {
   return (int32_t)((int64_t)args->n_rows * rank / comm->n_ranks);
 }
 
 /* What the other ranks computed for all. */
-static void copy_rows(yk_comm *comm, const yk_sum_add_norm_args *args)
+static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
 {
   for (int rank = 0; rank < comm->n_ranks; rank++) {
-    const yk_sum_add_norm_args *theirs = group_of(comm)->published[rank];
+    const yk_all_reduce_add_norm_args *theirs = group_of(comm)->published[rank];
     int32_t first = share_begin(comm, args, rank), end = share_begin(comm, args, rank + 1);
     size_t n_bytes = (size_t)(end - first) * (size_t)args->hidden * yk_dtype_bytes(comm->dev->dtype);
     if (rank == comm->rank || n_bytes == 0) continue;
@@ -153,7 +154,7 @@ static void copy_rows(yk_comm *comm, const yk_sum_add_norm_args *args)
 
 /* A few rows every rank sums for itself. Of many each sums its share and copies the others': the same bits, and a copy
  * costs less than doing every rank's work, at the price of one more meeting.                                         */
-static yk_status local_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *args, yk_err *err)
+static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   enum { SHARED_ROWS_PER_RANK = 4 };
   if (comm->n_ranks == 1) {
@@ -219,8 +220,8 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
 {
   static const yk_comm_ops ops = {.name = "local",
                                   .destroy = local_destroy,
-                                  .all_reduce_sum = local_all_reduce_sum,
-                                  .sum_add_norm = local_sum_add_norm,
+                                  .all_reduce = local_all_reduce,
+                                  .all_reduce_add_norm = local_all_reduce_add_norm,
                                   .gather = local_gather,
                                   .broadcast = local_broadcast,
                                   .barrier = local_barrier,

@@ -162,7 +162,7 @@ static ncclDataType_t type_of(yk_dtype dtype)
   return dtype == YK_F16 ? ncclFloat16 : dtype == YK_BF16 ? ncclBfloat16 : ncclFloat32;
 }
 
-static yk_status nccl_all_reduce_sum(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+static yk_status nccl_all_reduce(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
   YK_TRY(enter(comm, err));
@@ -172,10 +172,10 @@ static yk_status nccl_all_reduce_sum(yk_comm *base, void *data, int64_t count, y
   return taken(comm, result, "all-reduce", err);
 }
 
-static yk_status nccl_sum_add_norm(yk_comm *base, const yk_sum_add_norm_args *args, yk_err *err)
+static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   int64_t count = (int64_t)args->n_rows * args->hidden;
-  YK_TRY(nccl_all_reduce_sum(base, args->partial, count, base->dev->dtype, err));
+  YK_TRY(nccl_all_reduce(base, args->partial, count, base->dev->dtype, err));
   yk_add_norm_args add = {.y = args->y,
                           .residual = args->residual,
                           .partials = {args->partial},
@@ -327,8 +327,8 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
 {
   static const yk_comm_ops ops = {.name = "nccl",
                                   .destroy = nccl_destroy,
-                                  .all_reduce_sum = nccl_all_reduce_sum,
-                                  .sum_add_norm = nccl_sum_add_norm,
+                                  .all_reduce = nccl_all_reduce,
+                                  .all_reduce_add_norm = nccl_all_reduce_add_norm,
                                   .gather = nccl_gather,
                                   .broadcast = nccl_broadcast,
                                   .barrier = nccl_barrier,

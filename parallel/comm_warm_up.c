@@ -16,7 +16,7 @@ typedef struct warm_up {
 static yk_status use_once(yk_comm *end, void *data, yk_err *err)
 {
   const yk_dtype dtype = end->dev->dtype;
-  YK_TRY(end->ops->all_reduce_sum(end, data, COUNT, dtype, err));
+  YK_TRY(end->ops->all_reduce(end, data, COUNT, dtype, err));
   YK_TRY(end->ops->gather(end, data, COUNT * (int64_t)yk_dtype_bytes(dtype), err));
   return end->dev->ops->sync(end->dev, err);
 }

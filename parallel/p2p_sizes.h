@@ -31,8 +31,9 @@ typedef struct yk_p2p_options {
 typedef enum yk_p2p_route { YK_P2P_NONE, YK_P2P_ONE_SHOT, YK_P2P_TWO_SHOT } yk_p2p_route;
 
 /* yk_p2p_options_for - the options for the ranks of a model.
- *   max_rows, row_bytes: the largest sum_add_norm. step_limit_s: time limit of a step, 0 for none. The ranks wait for
- *   each other three quarters of it, so that the wait ends, and names the missing rank, before the step's own limit.
+ *   max_rows, row_bytes: the largest all_reduce_add_norm. step_limit_s: time limit of a step, 0 for none. The ranks
+ *   wait for each other three quarters of it, so that the wait ends, and names the missing rank, before the step's own
+ *   limit.
  *   max_bytes is 0 where no such all-reduce can go through slots: one rank, or rows that are not whole 16 bytes or too
  *   long. */
 yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);

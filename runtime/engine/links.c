@@ -29,15 +29,15 @@ typedef struct all_reduce_bench {
 
 static yk_status enqueue_all_reduce(const all_reduce_rank *r, int32_t n_rows, yk_err *err)
 {
-  yk_sum_add_norm_args args = {.partial = r->partial,
-                               .residual = r->residual,
-                               .y = r->y,
-                               .w = r->w,
-                               .n_rows = n_rows,
-                               .hidden = HIDDEN,
-                               .alpha = 1,
-                               .eps = 1e-6f};
-  return r->comm->ops->sum_add_norm(r->comm, &args, err);
+  yk_all_reduce_add_norm_args args = {.partial = r->partial,
+                                      .residual = r->residual,
+                                      .y = r->y,
+                                      .w = r->w,
+                                      .n_rows = n_rows,
+                                      .hidden = HIDDEN,
+                                      .alpha = 1,
+                                      .eps = 1e-6f};
+  return r->comm->ops->all_reduce_add_norm(r->comm, &args, err);
 }
 
 /* partial := value, residual := 0, in n_rows rows. */

@@ -6,17 +6,17 @@
 #define RUN(m, layer, name, call) YK_RUN(&(m)->operations, layer, name, call)
 
 /* residual += scale * sum over ranks of partial, then the norm that the next product reads. */
-static yk_status sum_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
+static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
 {
-  yk_sum_add_norm_args args = {.partial = m->act.partial,
-                               .residual = m->act.residual,
-                               .y = m->act.normed,
-                               .w = norm_w,
-                               .n_rows = n_tokens,
-                               .hidden = m->hidden,
-                               .alpha = scale,
-                               .eps = m->eps};
-  return m->comm->ops->sum_add_norm(m->comm, &args, err);
+  yk_all_reduce_add_norm_args args = {.partial = m->act.partial,
+                                      .residual = m->act.residual,
+                                      .y = m->act.normed,
+                                      .w = norm_w,
+                                      .n_rows = n_tokens,
+                                      .hidden = m->hidden,
+                                      .alpha = scale,
+                                      .eps = m->eps};
+  return m->comm->ops->all_reduce_add_norm(m->comm, &args, err);
 }
 
 static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const yk_sublayer *sublayer, int32_t layer,
@@ -41,9 +41,9 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
   const void *next_norm_w = i + 1 < m->n_layers ? m->layers[i + 1].input_norm_w : m->final_norm_w;
   int32_t n = batch->n_tokens;
   YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, err));
-  RUN(m, i, "all-reduce after attention", sum_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
+  RUN(m, i, "all-reduce after attention", all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
   YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, err));
-  RUN(m, i, "all-reduce after FFN", sum_add_norm(m, m->residual_scale, next_norm_w, n, err));
+  RUN(m, i, "all-reduce after FFN", all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, err));
   return YK_OK;
 }
 
@@ -63,7 +63,7 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
                         .scale = m->embed_scale};
   RUN(m, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   RUN(m, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
-      sum_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, err));
+      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, err));
   return YK_OK;
 }
 

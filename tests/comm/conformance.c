@@ -116,7 +116,7 @@ static void all_reduce_body(rank_case *c)
   size_t n = (size_t)c->n_rows * (size_t)c->hidden;
   void *data = device_array(c, c->comm->rank, n);
   meet(c);
-  c->status = c->comm->ops->all_reduce_sum(c->comm, data, (int64_t)n, c->dtype, NULL);
+  c->status = c->comm->ops->all_reduce(c->comm, data, (int64_t)n, c->dtype, NULL);
   keep_result(c, data, n * yk_dtype_bytes(c->dtype));
   for (size_t i = 0; i < n; i++) {
     double magnitude, expected = sum_over_ranks(c, i, &magnitude);
@@ -142,16 +142,16 @@ static void check_norm(rank_case *c, const char *normed, size_t row, double eps)
   }
 }
 
-static void sum_add_norm_body(rank_case *c)
+static void all_reduce_add_norm_body(rank_case *c)
 {
   const float alpha = 0.5f, eps = 1e-5f;
   yk_device *dev = c->comm->dev;
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
   void *partial = device_array(c, c->comm->rank, n), *residual = device_array(c, RESIDUAL, n);
   void *w = device_array(c, WEIGHT, hidden), *y = device_array(c, WEIGHT, n);
-  yk_sum_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps};
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps};
   meet(c);
-  c->status = c->comm->ops->sum_add_norm(c->comm, &args, NULL);
+  c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   keep_result(c, residual, bytes);
   for (size_t i = 0; i < n; i++) {
     double magnitude, sum = sum_over_ranks(c, i, &magnitude), before = value_of(c, RESIDUAL, i);
@@ -276,10 +276,10 @@ static void embedding_body(rank_case *c)
                          .n_tokens = c->n_rows,
                          .hidden = c->hidden,
                          .scale = 0.3f};
-  yk_sum_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f};
+  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f};
   meet(c);
   c->status = dev->ops->embed(dev, &embed, NULL);
-  if (c->status == YK_OK) c->status = c->comm->ops->sum_add_norm(c->comm, &sum, NULL);
+  if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
   keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
   check_embedding(c, embed.scale);
   void *const arrays[] = {table, ids, w, partial, residual, y};
@@ -308,9 +308,9 @@ static yk_status run_chain(rank_case *c, const chain *a)
   for (int i = 0; i < N_CHAIN; i++) {
     int32_t n_rows = chain_rows(c, i);
     yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
-    yk_sum_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f};
+    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f};
     YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
-    YK_TRY(c->comm->ops->sum_add_norm(c->comm, &sum, NULL));
+    YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL));
   }
   return YK_OK;
 }
@@ -374,36 +374,36 @@ static void chain_body(rank_case *c)
 /* ---- Ranks that do not come ---- */
 
 /* What a sum needs: partial, residual, y, w. */
-static void make_sum(rank_case *c, yk_sum_add_norm_args *args)
+static void make_sum(rank_case *c, yk_all_reduce_add_norm_args *args)
 {
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden;
-  *args = (yk_sum_add_norm_args){.partial = device_array(c, c->comm->rank, n),
-                                 .residual = device_array(c, 1, n),
-                                 .y = device_array(c, 2, n),
-                                 .w = device_array(c, 3, hidden),
-                                 .n_rows = c->n_rows,
-                                 .hidden = c->hidden,
-                                 .alpha = 1,
-                                 .eps = 1e-5f};
+  *args = (yk_all_reduce_add_norm_args){.partial = device_array(c, c->comm->rank, n),
+                                        .residual = device_array(c, 1, n),
+                                        .y = device_array(c, 2, n),
+                                        .w = device_array(c, 3, hidden),
+                                        .n_rows = c->n_rows,
+                                        .hidden = c->hidden,
+                                        .alpha = 1,
+                                        .eps = 1e-5f};
 }
 
-static void free_sum(rank_case *c, const yk_sum_add_norm_args *args)
+static void free_sum(rank_case *c, const yk_all_reduce_add_norm_args *args)
 {
   yk_device *dev = c->comm->dev;
   void *const arrays[] = {args->partial, args->residual, args->y, (void *)(uintptr_t)args->w};
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
 }
 
-static yk_status sum_and_wait(rank_case *c, const yk_sum_add_norm_args *args, yk_err *err)
+static yk_status sum_and_wait(rank_case *c, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
-  YK_TRY(c->comm->ops->sum_add_norm(c->comm, args, err));
+  YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, args, err));
   return c->comm->dev->ops->sync(c->comm->dev, err);
 }
 
 /* Aborted while a device waits for the rank that does not come. */
 static void abort_sum_body(rank_case *c)
 {
-  yk_sum_add_norm_args args;
+  yk_all_reduce_add_norm_args args;
   make_sum(c, &args);
   meet(c);
   if (c->misbehave) {
@@ -419,7 +419,7 @@ static void abort_sum_body(rank_case *c)
 /* Every other rank says who did not come, in time. */
 static void missing_body(rank_case *c)
 {
-  yk_sum_add_norm_args args;
+  yk_all_reduce_add_norm_args args;
   yk_err err = YK_ERR_INIT;
   char name[16];
   make_sum(c, &args);
@@ -542,8 +542,8 @@ static void all_operations(void **state)
     const char *name;
     rank_body body;
     bool takes_large; /* sums may go another way when large */
-  } operations[] = {{"all_reduce_sum", all_reduce_body, true},
-                    {"sum_add_norm", sum_add_norm_body, true},
+  } operations[] = {{"all_reduce", all_reduce_body, true},
+                    {"all_reduce_add_norm", all_reduce_add_norm_body, true},
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"broadcast", broadcast_body, false}};

@@ -17,11 +17,11 @@
   {                                                                                                                    \
     "rank ", "GPU ", "illegal memory access", "a new process is needed"                                                \
   }
-#define OVER_NCCL .variable = "YOKE_FAULT_SUMS=nccl"
+#define OVER_NCCL .variable = "YOKE_FAULT_ALL_REDUCE=nccl"
 
 static const failure_case cases[] = {
     {.name = "a_peer_stays_away_from_a_prompt",
-     .fault = "rank=1 operation=sum_add_norm call=2 fault=skip",
+     .fault = "rank=1 operation=all_reduce_add_norm call=2 fault=skip",
      .n_ranks = 2,
      .step_timeout_s = 1,
      .rank = 1,
@@ -29,7 +29,7 @@ static const failure_case cases[] = {
      .within_s = 6,
      .runs_alone = true},
     {.name = "a_peer_stays_away_from_a_prompt_over_nccl",
-     .fault = "rank=1 operation=sum_add_norm call=2 fault=skip",
+     .fault = "rank=1 operation=all_reduce_add_norm call=2 fault=skip",
      .n_ranks = 2,
      .step_timeout_s = 1,
      .code = YK_E_TIMEOUT,

@@ -191,10 +191,11 @@ static yk_status faulty_graph_run(yk_device *dev, const yk_graph *graph, yk_err 
   return goes_wrong(dev, "graph_run", &status, err) ? status : device_ops->graph_run(dev, graph, err);
 }
 
-static yk_status faulty_sum_add_norm(yk_comm *comm, const yk_sum_add_norm_args *args, yk_err *err)
+static yk_status faulty_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   yk_status status;
-  return goes_wrong(comm->dev, "sum_add_norm", &status, err) ? status : comm_ops->sum_add_norm(comm, args, err);
+  return goes_wrong(comm->dev, "all_reduce_add_norm", &status, err) ? status
+                                                                    : comm_ops->all_reduce_add_norm(comm, args, err);
 }
 
 static yk_status faulty_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
@@ -221,7 +222,7 @@ static void interpose_comm(yk_comm *comm)
 {
   comm_ops = comm->ops;
   faulty_comm_ops = *comm->ops;
-  faulty_comm_ops.sum_add_norm = faulty_sum_add_norm;
+  faulty_comm_ops.all_reduce_add_norm = faulty_all_reduce_add_norm;
   faulty_comm_ops.gather = faulty_gather;
   comm->ops = &faulty_comm_ops;
 }
@@ -274,12 +275,12 @@ yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model
   return __real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err);
 }
 
-/* No slots for sums between peers: then they go over NCCL. */
+/* No slots for all-reduces between peers: then they go over NCCL. */
 yk_p2p_options __real_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
 yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
 yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
 {
-  const char *way = getenv("YOKE_FAULT_SUMS");
+  const char *way = getenv("YOKE_FAULT_ALL_REDUCE");
   yk_p2p_options options = __real_yk_p2p_options_for(n_ranks, max_rows, row_bytes, step_limit_s);
   if (way && strcmp(way, "nccl") == 0) options.max_bytes = 0;
   return options;
