@@ -1,5 +1,5 @@
-/* bench_engine.c - what batching is worth: many requests of mixed length at once against the same one after another, and
- * what the engine thread itself costs per step.                                                                      */
+/* bench_engine.c - what batching is worth: many requests of mixed length at once against the same one after another,
+ * and what the engine thread itself costs per step. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* bench_model.c - a whole model, end to end: prefill and decode rates at several batch sizes, through the public
- * interface alone. Prompts are random token ids, outputs are greedy unless asked otherwise and ignore end-of-sequence, so that
- * every run does the same work.                                                                                      */
+ * interface alone. Prompts are random token ids, outputs are greedy unless asked otherwise and ignore end-of-sequence,
+ * so that every run does the same work. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -43,8 +43,8 @@ typedef struct yk_batch {
   int32_t block_table_stride; /* blocks per row of block_table */
   const int32_t *token_ids;   /* [n_tokens] */
   const int32_t *positions;   /* [n_tokens] position in the sequence, from 0 */
-  /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1 marks a padding row,
-   * which belongs to no sequence and writes nothing. */
+  /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1 marks a padding
+   * row, which belongs to no sequence and writes nothing. */
   const int32_t *kv_slots;
   const int32_t *seq_of_row;   /* [n_tokens] index of the row's sequence */
   const int32_t *row_starts;   /* [n_seqs + 1] first row of each sequence */

@@ -1,7 +1,7 @@
 /* comm_auto.c - an NCCL end and a peer-to-peer end behind one. Both work on the device's stream, in call order.
  *
- * Failure: the device's watch asks both ends. Whichever fails first, the other one of this rank gives up too, so that the
- * stream drains; the other ranks are told by abort, once the error is recorded.                                       */
+ * Failure: the device's watch asks both ends. Whichever fails first, the other one of this rank gives up too, so that
+ * the stream drains; the other ranks are told by abort, once the error is recorded. */
 #include "parallel/comm_auto.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* comm_nccl.c - one NCCL communicator a rank, never blocking: whatever NCCL has not finished is polled together with the
- * device's watch, which knows of aborts and of peers that another transport misses.
+/* comm_nccl.c - one NCCL communicator a rank, never blocking: whatever NCCL has not finished is polled together with
+ * the device's watch, which knows of aborts and of peers that another transport misses.
  *
- * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream, and
- * has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of its own:
- * ncclCommAbort returns only once the recorded graphs that hold its operations are gone, and they are destroyed later.  */
+ * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream,
+ * and has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of
+ * its own: ncclCommAbort returns only once the recorded graphs that hold its operations are gone, and they are
+ * destroyed later. */
 #define _GNU_SOURCE /* pthread_clockjoin_np */
 #include "parallel/comm_nccl.h"
 
@@ -48,7 +49,8 @@ __attribute__((constructor)) static void switch_multicast_off(void)
   setenv("NCCL_NVLS_ENABLE", "0", 1);
 }
 
-/* ---- Abort and errors ------------------------------------------------------------------------------------------------ */
+/* ---- Abort and errors
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Freed by the thread that aborts, which may outlive the communicator. */
 typedef struct abort_call {
@@ -155,7 +157,8 @@ static yk_status watch(void *context, yk_err *err)
   return yk_comm_nccl_check(context, err);
 }
 
-/* ---- Operations ------------------------------------------------------------------------------------------------------ */
+/* ---- Operations
+ * ------------------------------------------------------------------------------------------------------ */
 
 static ncclDataType_t type_of(yk_dtype dtype)
 {
@@ -248,7 +251,8 @@ static void nccl_abort(yk_comm *base)
   signal_abort(((nccl_comm *)base)->group);
 }
 
-/* ---- Creation -------------------------------------------------------------------------------------------------------- */
+/* ---- Creation
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void release_group(group *g)
 {
@@ -261,7 +265,8 @@ static void release_group(group *g)
   free(g);
 }
 
-/* Ends are destroyed one after the other by one thread, so nothing here may wait for a peer: NCCL's orderly end does. */
+/* Ends are destroyed one after the other by one thread, so nothing here may wait for a peer: NCCL's orderly end
+ * does. */
 static void nccl_destroy(yk_comm *base)
 {
   if (!base) return;

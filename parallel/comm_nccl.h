@@ -5,21 +5,23 @@
 #include "parallel/comm.h"
 
 /* yk_comm_nccl_create - ends for n_ranks CUDA devices of this process, one GPU each.
- *   devs [n_ranks], not owned; each device's waits watch its end, so that an abort releases them. out [n_ranks]; destroy
- *   each end once, before its device.
+ *   devs [n_ranks], not owned; each device's waits watch its end, so that an abort releases them. out [n_ranks];
+ *   destroy each end once, before its device.
  *   One rank needs no transport, and no libnccl.
  *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, in the loader's words), YK_E_NOMEM, YK_E_COMM (NCCL's own
  *   words), YK_E_TIMEOUT when NCCL does not come up.
  *   NCCL_NVLS_ENABLE is set to 0 before main: NVLink multicast stays off.                                            */
 yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
 
-/* ---- For a communicator that holds such an end and watches the device itself ------------------------------------------ */
+/* ---- For a communicator that holds such an end and watches the device itself
+ * ------------------------------------------ */
 
-/* yk_comm_nccl_check - YK_OK, or YK_E_COMM where the group was aborted, or NCCL or this end has failed: then NCCL's kernels of
- *   this end will end. Never blocks. Thread: the end's own.                                                          */
+/* yk_comm_nccl_check - YK_OK, or YK_E_COMM where the group was aborted, or NCCL or this end has failed: then NCCL's
+ *   kernels of this end will end. Never blocks. Thread: the end's own. */
 yk_status yk_comm_nccl_check(yk_comm *comm, yk_err *err);
 
-/* yk_comm_nccl_give_up - this end, and no other, fails from now on; its kernels will end. Never blocks. Thread: its own. */
+/* yk_comm_nccl_give_up - this end, and no other, fails from now on; its kernels will end. Never blocks. Thread: its
+ *   own. */
 void yk_comm_nccl_give_up(yk_comm *comm);
 
 #endif

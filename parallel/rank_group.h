@@ -3,14 +3,14 @@
  * Handoff: one mutex, two condition variables and a generation counter. run() publishes a command under the mutex,
  * increments the generation and signals cv_start; each worker waits for a generation it has not seen, runs the command
  * outside the lock, and counts itself done; the last one signals cv_done. A command is immutable from the moment it is
- * published until run() returns, so workers read it without the lock. Before a thread sleeps it looks for spin_s whether
- * what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms feels.
+ * published until run() returns, so workers read it without the lock. Before a thread sleeps it looks for spin_s
+ * whether what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms feels.
  *
  * Failure: the first rank to fail records its error and the group calls on_failure once, from that rank's thread, which
- * makes the others' pending communication fail too. Each failed rank then settles: it counts as returned once nothing that
- * it began still runs. run() returns when all ranks have, with the first error. A rank that does not return in time is
- * named; on_failure is called for it by the waiting thread. After any failure the group is broken: the ranks no longer
- * agree on what has happened, so run() refuses further commands.                                                      */
+ * makes the others' pending communication fail too. Each failed rank then settles: it counts as returned once nothing
+ * that it began still runs. run() returns when all ranks have, with the first error. A rank that does not return in
+ * time is named; on_failure is called for it by the waiting thread. After any failure the group is broken: the ranks no
+ * longer agree on what has happened, so run() refuses further commands. */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
@@ -26,30 +26,32 @@ typedef struct yk_rank_group_ops {
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
   /* Must make every rank's run return soon; called once, from any thread, without locks held. May be NULL. */
   void (*on_failure)(void *context);
-  /* Waits, on the thread of a rank that failed, for what the rank's device still does. Called after on_failure. May be NULL. */
+  /* Waits, on the thread of a rank that failed, for what the rank's device still does. Called after on_failure. May be
+   * NULL. */
   void (*settle)(void *context, int rank);
-  /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be NULL. */
+  /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be
+   * NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
-  /* How far a rank is in its command, more being further: of ranks that wait for each other the one that is furthest behind
-   * holds the others up. From any thread, while run runs. May be NULL. */
+  /* How far a rank is in its command, more being further: of ranks that wait for each other the one that is furthest
+   * behind holds the others up. From any thread, while run runs. May be NULL. */
   int (*progress)(void *context, int rank);
   void *context;
   double spin_s; /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
 } yk_rank_group_ops;
 
-/* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start (none
- *   is left running then).                                                                                           */
+/* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start
+ *   (none is left running then). */
 yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_rank_group **out, yk_err *err);
 
 /* yk_rank_group_run - run one command on all ranks and wait for them.
- *   timeout_s: how long a rank may take; <= 0 waits for ever. Errors: the first rank's own, naming it; YK_E_TIMEOUT naming
- *   the ranks that have not returned and what each is at (err->rank: the one that is furthest behind, else the first); the
- *   earlier error when the group is broken. Thread: one at a time.                                                   */
+ *   timeout_s: how long a rank may take; <= 0 waits for ever. Errors: the first rank's own, naming it; YK_E_TIMEOUT
+ *   naming the ranks that have not returned and what each is at (err->rank: the one that is furthest behind, else the
+ *   first); the earlier error when the group is broken. Thread: one at a time. */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);
 
 /* yk_rank_group_destroy - stop and join the threads. A rank that still has not returned from a timed-out command gets
- *   grace_s more; after that false is returned and group, context and everything a rank may touch must be left alone for
- *   the life of the process. NULL is allowed.                                                                        */
+ *   grace_s more; after that false is returned and group, context and everything a rank may touch must be left alone
+ *   for the life of the process. NULL is allowed. */
 bool yk_rank_group_destroy(yk_rank_group *group, double grace_s);
 
 #endif

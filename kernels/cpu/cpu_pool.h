@@ -14,7 +14,7 @@ typedef struct yk_cpu_pool yk_cpu_pool;
 typedef void (*yk_cpu_task)(void *context, int thread, int64_t begin, int64_t end);
 
 /* yk_cpu_pool_create - n_threads >= 1 threads, the caller's included: one means that no thread is started.
- *   Errors: YK_E_NOMEM when memory or a thread is refused (none is left behind).                                      */
+ *   Errors: YK_E_NOMEM when memory or a thread is refused (none is left behind). */
 yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err);
 void yk_cpu_pool_destroy(yk_cpu_pool *pool);
 

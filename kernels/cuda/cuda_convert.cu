@@ -1,5 +1,5 @@
 /* cuda_convert.cu - what linear layers need around their products: weights to the activation type while loading, and
- * results to their place with bias and SiLU.                                                                          */
+ * results to their place with bias and SiLU. */
 #include <algorithm>
 
 #include "kernels/cuda/cuda_kernels.cuh"

@@ -1,4 +1,5 @@
-/* cuda_device.h - one NVIDIA GPU as a device (see kernels/device.h), and what can be asked of GPUs before one is opened.
+/* cuda_device.h - one NVIDIA GPU as a device (see kernels/device.h), and what can be asked of GPUs before one is
+ * opened.
  *
  * A device's operations may be called from any thread, one at a time; each makes the GPU current for its thread. */
 #ifndef YK_KERNELS_CUDA_CUDA_DEVICE_H
@@ -33,7 +34,8 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
 yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
                                 yk_err *err);
 
-/* ---- For communicators --------------------------------------------------------------------------------------------- */
+/* ---- For communicators
+ * --------------------------------------------------------------------------------------------- */
 
 struct CUstream_st *yk_cuda_device_stream(yk_device *dev);
 int yk_cuda_device_ordinal(const yk_device *dev);
@@ -41,13 +43,13 @@ int yk_cuda_device_ordinal(const yk_device *dev);
 /* yk_cuda_device_activate - make the device's GPU current for the calling thread. */
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
 
-/* yk_cuda_device_blame - for what failed on this GPU without saying so: puts "GPU 1: " before err's message, and behind it,
- *   where the GPU is of no more use to this process, CUDA's reason and what to do. Returns status; YK_OK changes nothing.
- *   Waits for nothing.                                                                                                */
+/* yk_cuda_device_blame - for what failed on this GPU without saying so: puts "GPU 1: " before err's message, and behind
+ *   it, where the GPU is of no more use to this process, CUDA's reason and what to do. Returns status; YK_OK changes
+ *   nothing. Waits for nothing. */
 yk_status yk_cuda_device_blame(yk_device *dev, yk_status status, yk_err *err);
 
-/* A watch is asked again and again while an operation waits for the stream. When it fails, the wait ends with its error;
- * it has then made sure that the stream will drain (by aborting what waits there for other ranks).                    */
+/* A watch is asked again and again while an operation waits for the stream. When it fails, the wait ends with its
+ * error; it has then made sure that the stream will drain (by aborting what waits there for other ranks). */
 typedef yk_status (*yk_cuda_watch)(void *context, yk_err *err);
 
 /* yk_cuda_device_set_watch - one watch a device; NULL removes it. */

@@ -76,7 +76,8 @@ template <typename T> __device__ inline T warp_running_sum(T x)
   return x;
 }
 
-/* The sum over the block, in every thread and in a fixed order. The block is whole warps; shared holds one float a warp. */
+/* The sum over the block, in every thread and in a fixed order. The block is whole warps; shared holds one float a
+ * warp. */
 __device__ inline float block_sum(float x, float *shared)
 {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_warps = blockDim.x / WARP;
@@ -86,8 +87,8 @@ __device__ inline float block_sum(float x, float *shared)
   return warp_sum(lane < n_warps ? shared[lane] : 0.0f);
 }
 
-/* Launch a kernel that waits for the one before and asks for the products' division of a multiprocessor's memory, which can
- * change only when that is empty. */
+/* Launch a kernel that waits for the one before and asks for the products' division of a multiprocessor's memory, which
+ * can change only when that is empty. */
 template <typename P>
 cudaError_t launch_between_products(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
                                     const P &p)

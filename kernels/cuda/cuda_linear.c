@@ -3,7 +3,7 @@
  * The parts of a layer become products: neighbours of one kind are fused. AWQ parts whose shapes the W4A16 kernels take
  * stay packed in 4 bits; plain parts, and the few AWQ slices that those kernels do not take (cuts inside a word, groups
  * below 32, a float32 result), are kept in the activation type and multiplied by cuBLAS. A product that is alone and
- * contiguous writes y itself; else its result passes through the device's scratch, a block of rows at a time.         */
+ * contiguous writes y itself; else its result passes through the device's scratch, a block of rows at a time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ struct yk_linear {
   char *memory; /* of all products */
 };
 
-/* ---- Loading --------------------------------------------------------------------------------------------------------- */
+/* ---- Loading
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* The words of an AWQ slice on the device, in a buffer of their own that the caller frees. */
 static yk_status stage_awq(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_source *source,
@@ -207,7 +208,8 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear)
   free(linear);
 }
 
-/* ---- Products -------------------------------------------------------------------------------------------------------- */
+/* ---- Products
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* A block of rows of one product. */
 typedef struct block {

@@ -1,4 +1,5 @@
-/* cuda_probe.c - a GPU that does not answer must not stop who asks: the question is put by a thread that can be left behind. */
+/* cuda_probe.c - a GPU that does not answer must not stop who asks: the question is put by a thread that can be left
+ * behind. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* cuda_rows.cu - the row-wise operations: embedding, norms, rotary embedding with the write to the cache, gather.
  *
  * Arithmetic is float32; a value is rounded where device.h says that it is stored. A row's result depends on the row
- * alone, and sums are taken in a fixed order.                                                                         */
+ * alone, and sums are taken in a fixed order. */
 #include <algorithm>
 
 #include "kernels/cuda/cuda_kernels.cuh"
@@ -18,7 +18,8 @@ int row_threads(int32_t n)
   return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
 }
 
-/* ---- Embedding ------------------------------------------------------------------------------------------------------ */
+/* ---- Embedding
+ * ------------------------------------------------------------------------------------------------------ */
 
 template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
 {
@@ -36,7 +37,8 @@ template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
   }
 }
 
-/* ---- Norms ---------------------------------------------------------------------------------------------------------- */
+/* ---- Norms
+ * ---------------------------------------------------------------------------------------------------------- */
 
 struct norm_params {
   void *y;
@@ -66,7 +68,7 @@ template <typename T, int N> __device__ vec<T, N> add_partials(const norm_params
 
 /* One row a block. The row waits in shared memory for its norm, rounded as it is stored. The parameters are a grid
  * constant: indexing partials would otherwise copy them to every thread's local memory. Weights do not depend on the
- * kernel before, so a thread's first ones are read while that still runs.                                             */
+ * kernel before, so a thread's first ones are read while that still runs. */
 template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
@@ -113,7 +115,8 @@ cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bo
   });
 }
 
-/* ---- Rotary embedding and cache ------------------------------------------------------------------------------------- */
+/* ---- Rotary embedding and cache
+ * ------------------------------------------------------------------------------------- */
 
 struct rope_params {
   void *qkv, *k_cache, *v_cache;
@@ -194,7 +197,7 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool
 }
 
 /* The step's positions and slots were there before its first kernel, and weights and table always: what they lead to is
- * read while the kernel before still runs.                                                                            */
+ * read while the kernel before still runs. */
 template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {
   using V = vec<T, 2>;
@@ -221,7 +224,8 @@ template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_k
   }
 }
 
-/* ---- Gather --------------------------------------------------------------------------------------------------------- */
+/* ---- Gather
+ * --------------------------------------------------------------------------------------------------------- */
 
 template <typename V> __global__ void gather_kernel(V *y, const V *x, const int32_t *rows, int32_t n)
 {

@@ -1,5 +1,5 @@
-/* cuda_sample_draw.cuh - the id at which a sum over rising ids exceeds a target: sums of segments of neighbouring ids in float64, in
- * a fixed order. */
+/* cuda_sample_draw.cuh - the id at which a sum over rising ids exceeds a target: sums of segments of neighbouring ids
+ * in float64, in a fixed order. */
 #ifndef YK_KERNELS_CUDA_CUDA_SAMPLE_DRAW_CUH
 #define YK_KERNELS_CUDA_CUDA_SAMPLE_DRAW_CUH
 
@@ -54,8 +54,8 @@ template <int TEAM, typename F> __device__ int32_t sum_segments(shared_state<TEA
   return n_segments;
 }
 
-/* By one warp: the first id at which the running sum of f over rising ids exceeds target; before is the sum of the segments
- * ahead. Where rounding lets none exceed it, the last that adds something.                                            */
+/* By one warp: the first id at which the running sum of f over rising ids exceeds target; before is the sum of the
+ * segments ahead. Where rounding lets none exceed it, the last that adds something. */
 template <typename F>
 __device__ int32_t walk_segment(const row_view &v, int32_t segment, double before, double target, F f)
 {

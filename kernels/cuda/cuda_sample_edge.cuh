@@ -1,9 +1,9 @@
 /* cuda_sample_edge.cuh - the logit at which a sum over falling logits passes a test.
  *
- * A histogram over the distance from the largest logit finds the bin in which that is, and then, among those of its bin, digits of
- * an order-preserving integer key do, 11 bits at a time over those that share the digits before. Counts and weights are integers
- * (weights in units of 2^-41, as three limbs of 14 bits, so that 32-bit atomics suffice), hence the same whatever the order of
- * arrival. */
+ * A histogram over the distance from the largest logit finds the bin in which that is, and then, among those of its
+ * bin, digits of an order-preserving integer key do, 11 bits at a time over those that share the digits before. Counts
+ * and weights are integers (weights in units of 2^-41, as three limbs of 14 bits, so that 32-bit atomics suffice),
+ * hence the same whatever the order of arrival. */
 #ifndef YK_KERNELS_CUDA_CUDA_SAMPLE_EDGE_CUH
 #define YK_KERNELS_CUDA_CUDA_SAMPLE_EDGE_CUH
 
@@ -105,8 +105,8 @@ struct crossing {
   unsigned long long units; /* in that bin */
 };
 
-/* The bin at which the sum over falling keys, starting from *above, passes `test`; *above then is the sum before it. Bins are
- * filled. after(total) learns the sum of all of them first. */
+/* The bin at which the sum over falling keys, starting from *above, passes `test`; *above then is the sum before it.
+ * Bins are filled. after(total) learns the sum of all of them first. */
 template <int TEAM, typename After, typename Test>
 __device__ crossing find_bin(shared_state<TEAM> &shared, row_view &v, unsigned long long *above, After after, Test test)
 {
@@ -159,8 +159,8 @@ struct edge {
   unsigned long long above, units;
 };
 
-/* add(s, key, bin) puts a value within `among` into the bins, or not; after(total) learns the sum of everything once it is
- * known. */
+/* add(s, key, bin) puts a value within `among` into the bins, or not; after(total) learns the sum of everything once it
+ * is known. */
 template <int TEAM, typename Add, typename After, typename Test>
 __device__ edge find_edge(shared_state<TEAM> &shared, row_view &v, bounds among, Add add, After after, Test test)
 {

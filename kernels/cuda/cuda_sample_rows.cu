@@ -1,4 +1,5 @@
-/* cuda_sample_rows.cu - choosing one token per row, by a team of blocks. The definition is that of kernels/cpu/cpu_sample.c. */
+/* cuda_sample_rows.cu - choosing one token per row, by a team of blocks. The definition is that of
+ * kernels/cpu/cpu_sample.c. */
 #include "base/rng.h"
 #include "kernels/cuda/cuda_sample_draw.cuh"
 #include "kernels/cuda/cuda_sample_edge.cuh"
@@ -10,7 +11,8 @@ namespace {
 
 constexpr int CLUSTER = 8; /* blocks of a team on GPUs that have clusters: their shared memory takes any vocabulary */
 
-/* ---- Filters -------------------------------------------------------------------------------------------------------- */
+/* ---- Filters
+ * -------------------------------------------------------------------------------------------------------- */
 
 template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
 {
@@ -85,7 +87,8 @@ template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &share
       [&](double total) { return uniform * total; });
 }
 
-/* ---- A row ---------------------------------------------------------------------------------------------------------- */
+/* ---- A row
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* The biased logits take their biases for as long as the row is worked on: nothing else then has to know of them. */
 __device__ void apply_biases(const row_view &v)

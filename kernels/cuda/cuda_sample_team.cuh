@@ -1,4 +1,5 @@
-/* cuda_sample_team.cuh - the blocks that sample one row together: a cluster where the GPU has clusters, else one alone. */
+/* cuda_sample_team.cuh - the blocks that sample one row together: a cluster where the GPU has clusters, else one
+ * alone. */
 #ifndef YK_KERNELS_CUDA_CUDA_SAMPLE_TEAM_CUH
 #define YK_KERNELS_CUDA_CUDA_SAMPLE_TEAM_CUH
 
@@ -12,7 +13,8 @@ template <int TEAM> __device__ __forceinline__ int team_rank()
   return TEAM == 1 ? 0 : static_cast<int>(blockIdx.x % TEAM);
 }
 
-/* Every thread of the team; what was written before it, in shared memory of any block or in global, is seen after it. */
+/* Every thread of the team; what was written before it, in shared memory of any block or in global, is seen after
+ * it. */
 template <int TEAM> __device__ __forceinline__ void team_sync()
 {
   if constexpr (TEAM == 1) {
@@ -37,14 +39,14 @@ template <int TEAM, typename T> __device__ __forceinline__ T *of_rank(T *own, in
   return own;
 }
 
-/* Places for what the blocks of a team tell each other. Two, in turn: whoever is ahead by one message overwrites nothing that
- * another still reads. */
+/* Places for what the blocks of a team tell each other. Two, in turn: whoever is ahead by one message overwrites
+ * nothing that another still reads. */
 template <int TEAM, typename Message> struct team_inbox {
   Message messages[2][TEAM];
 };
 
-/* Every block's message to all; warp 0 has it in every lane. Returns them by rank, to every thread. turn: 0 or 1, changed by
- * every call. */
+/* Every block's message to all; warp 0 has it in every lane. Returns them by rank, to every thread. turn: 0 or 1,
+ * changed by every call. */
 template <int TEAM, typename Message>
 __device__ const Message *exchange(team_inbox<TEAM, Message> &inbox, int &turn, const Message &mine)
 {

@@ -1,5 +1,5 @@
 /* cuda_staging.c - from the host's memory to the GPU through pinned slots, so that the source may be reused at once and
- * filling one slot overlaps with the copy of another.                                                                 */
+ * filling one slot overlaps with the copy of another. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_internal.h"

@@ -68,7 +68,7 @@ template <int MAX_STAGES> struct stage_ring {
   }
 
   /* By one thread, before any other uses the ring. full: arrivals that fill a stage, beside the bytes of its copies;
- * * empty: arrivals that empty it. */
+   * empty: arrivals that empty the stage. */
   __device__ __forceinline__ void init(int full_arrivals, int empty_arrivals) const
   {
     for (int i = 0; i < n_stages; i++) {
