@@ -49,8 +49,7 @@ __attribute__((constructor)) static void switch_multicast_off(void)
   setenv("NCCL_NVLS_ENABLE", "0", 1);
 }
 
-/* ---- Abort and errors
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Abort and errors -------------------------------------------------------------------------------------------- */
 
 /* Freed by the thread that aborts, which may outlive the communicator. */
 typedef struct abort_call {
@@ -157,8 +156,7 @@ static yk_status watch(void *context, yk_err *err)
   return yk_comm_nccl_check(context, err);
 }
 
-/* ---- Operations
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Operations -------------------------------------------------------------------------------------------------- */
 
 static ncclDataType_t type_of(yk_dtype dtype)
 {
@@ -251,8 +249,7 @@ static void nccl_abort(yk_comm *base)
   signal_abort(((nccl_comm *)base)->group);
 }
 
-/* ---- Creation
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static void release_group(group *g)
 {

@@ -13,8 +13,7 @@
  *   NCCL_NVLS_ENABLE is set to 0 before main: NVLink multicast stays off.                                            */
 yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
 
-/* ---- For a communicator that holds such an end and watches the device itself
- * ------------------------------------------ */
+/* ---- For a communicator that holds such an end and watches the device itself ------------------------------------- */
 
 /* yk_comm_nccl_check - YK_OK, or YK_E_COMM where the group was aborted, or NCCL or this end has failed: then NCCL's
  *   kernels of this end will end. Never blocks. Thread: the end's own. */

@@ -8,8 +8,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_internal.h"
 
-/* ---- Errors
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
 /* After these CUDA refuses everything else in this process: "the process must be terminated and relaunched". */
 static bool poisons_process(cudaError_t error)
@@ -79,8 +78,7 @@ yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
   return yk_cuda_check(cuda, cudaSetDevice(cuda->ordinal), "select", err);
 }
 
-/* ---- Waiting
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
 /* Polling sees the end of a step sooner than a blocking wait and lets the watch speak; long waits leave the core
  * alone. */
@@ -125,8 +123,7 @@ static void settle(yk_device *dev)
   cudaGetLastError();
 }
 
-/* ---- Memory
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 {
@@ -187,8 +184,7 @@ static yk_status memory_info(yk_device *dev, size_t *free_bytes, size_t *total_b
   return yk_cuda_check(cuda, cudaMemGetInfo(free_bytes, total_bytes), "memory information", err);
 }
 
-/* ---- Operations that are one launch
- * ---------------------------------------------------------------------------------- */
+/* ---- Operations that are one launch ------------------------------------------------------------------------------ */
 
 static yk_status embed(yk_device *dev, const yk_embed_args *args, yk_err *err)
 {
@@ -245,8 +241,7 @@ static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   return yk_cuda_check(cuda, yk_cuda_launch_gather_rows(args, cuda->stream), "gather_rows", err);
 }
 
-/* ---- Creation
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static void destroy(yk_device *dev)
 {
@@ -358,8 +353,7 @@ yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_lim
   return YK_OK;
 }
 
-/* ---- Before and beside
- * --------------------------------------------------------------------------------------------- */
+/* ---- Before and beside ------------------------------------------------------------------------------------------- */
 
 int yk_cuda_device_count(void)
 {

@@ -34,8 +34,7 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
 yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
                                 yk_err *err);
 
-/* ---- For communicators
- * --------------------------------------------------------------------------------------------- */
+/* ---- For communicators ------------------------------------------------------------------------------------------- */
 
 struct CUstream_st *yk_cuda_device_stream(yk_device *dev);
 int yk_cuda_device_ordinal(const yk_device *dev);

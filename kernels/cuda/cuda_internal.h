@@ -76,8 +76,7 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
   return (yk_cuda_device *)dev;
 }
 
-/* ---- cuda_device.c
- * -------------------------------------------------------------------------------------------------- */
+/* ---- cuda_device.c ----------------------------------------------------------------------------------------------- */
 
 /* yk_cuda_check - YK_OK, or an error that names operation, GPU and CUDA's own words. YK_E_CAPACITY for no memory. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
@@ -101,16 +100,14 @@ yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_by
 yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cuda_free(yk_device *dev, void *ptr);
 
-/* ---- cuda_probe.c
- * --------------------------------------------------------------------------------------------------- */
+/* ---- cuda_probe.c ------------------------------------------------------------------------------------------------ */
 
 /* yk_cuda_probe - whether the GPU finishes what this process asks of it. Freeing memory waits for everything that the
  *   process runs there, so work that an engine before left hanging would stop the next one for ever. Errors:
  *   YK_E_DEVICE. */
 yk_status yk_cuda_probe(const yk_cuda_device *cuda, yk_err *err);
 
-/* ---- cuda_staging.c
- * ------------------------------------------------------------------------------------------------- */
+/* ---- cuda_staging.c ---------------------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_staging_create(yk_cuda_device *cuda, yk_err *err);
 void yk_cuda_staging_destroy(yk_cuda_staging *staging);
@@ -120,15 +117,13 @@ yk_status yk_cuda_upload(yk_device *dev, void *dst, const void *src, size_t n_by
 yk_status yk_cuda_upload_rows(yk_cuda_device *cuda, void *dst, const void *src, size_t row_bytes, size_t src_stride,
                               size_t n_rows, yk_err *err);
 
-/* ---- cuda_linear.c
- * -------------------------------------------------------------------------------------------------- */
+/* ---- cuda_linear.c ----------------------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
 
-/* ---- cuda_sample.c
- * -------------------------------------------------------------------------------------------------- */
+/* ---- cuda_sample.c ----------------------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err);
 void yk_cuda_sampler_destroy(yk_cuda_device *cuda);
@@ -136,16 +131,14 @@ yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err
 yk_status yk_cuda_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                                 yk_err *err);
 
-/* ---- cuda_graph.c
- * --------------------------------------------------------------------------------------------------- */
+/* ---- cuda_graph.c ------------------------------------------------------------------------------------------------ */
 
 yk_status yk_cuda_graph_begin(yk_device *dev, yk_err *err);
 yk_status yk_cuda_graph_end(yk_device *dev, yk_graph **out, yk_err *err);
 yk_status yk_cuda_graph_run(yk_device *dev, const yk_graph *graph, yk_err *err);
 void yk_cuda_graph_destroy(yk_device *dev, yk_graph *graph);
 
-/* ---- Kernels: asynchronous on the stream; dtype is the activations'
- * ------------------------------------------------- */
+/* ---- Kernels: asynchronous on the stream; dtype is the activations' ---------------------------------------------- */
 
 /* cuda_rows.cu: see device.h for the operations. */
 cudaError_t yk_cuda_launch_embed(yk_dtype dtype, const yk_embed_args *args, cudaStream_t stream);

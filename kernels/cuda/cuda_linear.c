@@ -27,8 +27,7 @@ struct yk_linear {
   char *memory; /* of all products */
 };
 
-/* ---- Loading
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 /* The words of an AWQ slice on the device, in a buffer of their own that the caller frees. */
 static yk_status stage_awq(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_source *source,
@@ -208,8 +207,7 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear)
   free(linear);
 }
 
-/* ---- Products
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 /* A block of rows of one product. */
 typedef struct block {

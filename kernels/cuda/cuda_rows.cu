@@ -18,8 +18,7 @@ int row_threads(int32_t n)
   return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
 }
 
-/* ---- Embedding
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Embedding --------------------------------------------------------------------------------------------------- */
 
 template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
 {
@@ -37,8 +36,7 @@ template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
   }
 }
 
-/* ---- Norms
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Norms ------------------------------------------------------------------------------------------------------- */
 
 struct norm_params {
   void *y;
@@ -115,8 +113,7 @@ cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bo
   });
 }
 
-/* ---- Rotary embedding and cache
- * ------------------------------------------------------------------------------------- */
+/* ---- Rotary embedding and cache ---------------------------------------------------------------------------------- */
 
 struct rope_params {
   void *qkv, *k_cache, *v_cache;
@@ -224,8 +221,7 @@ template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_k
   }
 }
 
-/* ---- Gather
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Gather ------------------------------------------------------------------------------------------------------ */
 
 template <typename V> __global__ void gather_kernel(V *y, const V *x, const int32_t *rows, int32_t n)
 {

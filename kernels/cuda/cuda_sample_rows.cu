@@ -11,8 +11,7 @@ namespace {
 
 constexpr int CLUSTER = 8; /* blocks of a team on GPUs that have clusters: their shared memory takes any vocabulary */
 
-/* ---- Filters
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Filters ----------------------------------------------------------------------------------------------------- */
 
 template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
 {
@@ -87,8 +86,7 @@ template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &share
       [&](double total) { return uniform * total; });
 }
 
-/* ---- A row
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- A row ------------------------------------------------------------------------------------------------------- */
 
 /* The biased logits take their biases for as long as the row is worked on: nothing else then has to know of them. */
 __device__ void apply_biases(const row_view &v)

@@ -5,8 +5,7 @@
 #include "base/log.h"
 #include "loader/checkpoint.h"
 
-/* ---- A tiny model: hidden 64, 4 heads of 16, 2 KV heads, FFN 96, two layers, vocabulary 40, AWQ with groups of 32
- * -- */
+/* ---- A tiny model: hidden 64, 4 heads of 16, 2 KV heads, FFN 96, two layers, vocabulary 40, AWQ with groups of 32  */
 
 enum { HIDDEN = 64, KV = 32, FFN = 96, VOCAB = 40, LAYERS = 2, GROUP = 32, MAX_TENSORS = 96 };
 
@@ -122,8 +121,7 @@ static temp_dir tiny_dir(const tiny_model *model)
   return dir;
 }
 
-/* ---- Walking a whole model
- * ---------------------------------------------------------------------------------------- */
+/* ---- Walking a whole model --------------------------------------------------------------------------------------- */
 
 typedef struct log_lines {
   char text[1024];
@@ -193,8 +191,7 @@ static yk_status read_model(const char *dir, log_lines *lines, yk_err *err)
   return status;
 }
 
-/* ---- Tests
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
 static void single_file(void **state)
 {
@@ -422,8 +419,7 @@ static void tied_lm_head_is_no_stray(void **state)
   temp_dir_remove(&dir);
 }
 
-/* ---- Shards
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Shards ------------------------------------------------------------------------------------------------------ */
 
 static const char shard1[] = "model-00001-of-00002.safetensors", shard2[] = "model-00002-of-00002.safetensors";
 
@@ -540,8 +536,7 @@ static void bad_indexes(void **state)
   temp_dir_remove(&dir);
 }
 
-/* ---- Directories that hold something else
- * ------------------------------------------------------------------------- */
+/* ---- Directories that hold something else ------------------------------------------------------------------------ */
 
 static void other_formats_name_the_conversion(void **state)
 {

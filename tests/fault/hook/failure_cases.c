@@ -18,8 +18,7 @@
 #include "e2e/backend.h"
 #include "fault/hook/fault_hook.h"
 
-/* ---- In the case's own process
- * --------------------------------------------------------------------------------------- */
+/* ---- In the case's own process ----------------------------------------------------------------------------------- */
 
 enum { N_REQUESTS = 6, N_TOKENS = 16, N_ANSWERS = 2 };
 
@@ -251,8 +250,7 @@ static void run_case(const failure_case *c, yk_device_kind kind)
   require(memcmp(&before, &after, sizeof before) == 0, "the new engine answers differently");
 }
 
-/* ---- In the test's process
- * ------------------------------------------------------------------------------------------- */
+/* ---- In the test's process --------------------------------------------------------------------------------------- */
 
 /* The cases and their processes; a case that is not yet started has none. */
 typedef struct suite {

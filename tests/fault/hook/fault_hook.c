@@ -36,8 +36,7 @@ static const yk_comm_ops *comm_ops;
 static yk_comm_ops faulty_comm_ops;
 static volatile int *stop_spinning; /* memory that the GPU can read */
 
-/* ---- The environment
- * ------------------------------------------------------------------------------------------------- */
+/* ---- The environment --------------------------------------------------------------------------------------------- */
 
 static void read_word(const char *word)
 {
@@ -77,8 +76,7 @@ void fault_hook_release(void)
   if (stop_spinning) *stop_spinning = 1;
 }
 
-/* ---- The faults
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- The faults -------------------------------------------------------------------------------------------------- */
 
 /* Whether this call of the operation is the one; to be asked once a call. */
 static bool is_due(const yk_device *dev, const char *operation)
@@ -144,8 +142,7 @@ static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status,
   return false;
 }
 
-/* ---- The tables
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- The tables -------------------------------------------------------------------------------------------------- */
 
 static yk_status faulty_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 {
@@ -227,8 +224,7 @@ static void interpose_comm(yk_comm *comm)
   comm->ops = &faulty_comm_ops;
 }
 
-/* ---- Where they come in
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Where they come in ------------------------------------------------------------------------------------------ */
 
 yk_status __real_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                       yk_err *err);
