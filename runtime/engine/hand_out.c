@@ -46,8 +46,10 @@ static const char *advice(const yk_engine *e)
   return "the checkpoint's weights are suspect";
 }
 
-/* Why a sequence ends here. suffix: what there is to say of the whole step. */
-static void describe_failure(const yk_engine *e, const item_results *r, const char *suffix, yk_err *err)
+#define SUSPICION "no sequence of the step has finite logits: the model or the device is suspect"
+
+/* Why a sequence ends here. all_unsound: as it is with every other of the step. */
+static void describe_failure(const yk_engine *e, const item_results *r, bool all_unsound, yk_err *err)
 {
   int32_t position = r->position + r->n_sampled, n_prompt = r->seq->n_prompt;
   yk_row_state state = r->results[r->n_sampled].state;
@@ -56,7 +58,7 @@ static void describe_failure(const yk_engine *e, const item_results *r, const ch
                position, n_prompt);
   else
     yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): a logit is %s; %s%s", position,
-               n_prompt, state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), suffix);
+               n_prompt, state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), all_unsound ? "; " SUSPICION : "");
 }
 
 static bool has_failed(const item_results *r)
@@ -81,24 +83,18 @@ static bool all_are_unsound(const yk_scheduled *items, int32_t n_items, const yk
   return n_unsound > 1 && n_unsound == n_with_results;
 }
 
-static void fail(yk_engine *e, const item_results *r, const char *suffix)
+static void fail(yk_engine *e, const item_results *r, bool all_unsound)
 {
   yk_err err = YK_ERR_INIT;
-  describe_failure(e, r, suffix, &err);
+  describe_failure(e, r, all_unsound, &err);
   if (is_unsound(r)) yk_scheduler_withdraw(e->scheduler, r->seq);
   r->seq->owner->finish(e, r->seq, YK_FINISH_ERROR, &err);
 }
 
 void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, const yk_step *step)
 {
-  const char *suffix = "";
-  if (all_are_unsound(items, n_items, step)) {
-    suffix = "; no sequence of the step has finite logits: the model or the device is suspect";
-    yk_log_write(&engine->log, YK_LOG_ERROR,
-                 "none of a step's %d sequences has finite logits: the model or the device "
-                 "is suspect",
-                 n_items);
-  }
+  bool all_unsound = all_are_unsound(items, n_items, step);
+  if (all_unsound) yk_log_write(&engine->log, YK_LOG_ERROR, "%s", SUSPICION);
   /* First every block that is sound is known to be, then no reader of a withdrawn block has results left to take. */
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
@@ -111,6 +107,6 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
   }
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
-    if (has_failed(&r)) fail(engine, &r, suffix);
+    if (has_failed(&r)) fail(engine, &r, all_unsound);
   }
 }

@@ -134,7 +134,7 @@ static void sound_requests_do_not_notice(void **state)
       poisoned_model model = poison(FAMILIES[f], -1);
       yk_engine_options options = fixture_options("llama", n_ranks);
       options.model_dir = model.dir;
-          options.kv_cache_bytes = fixture_kv_bytes(&options, 4 * (PROMPT + OUTPUT));
+      options.kv_cache_bytes = fixture_kv_bytes(&options, 4 * (PROMPT + OUTPUT));
       yk_engine *engine = fixture_open(&options);
       int32_t sound[N][PROMPT], unsound[N][PROMPT];
       yk_request_options requests[N];
@@ -269,6 +269,31 @@ static void a_broken_model_is_suspected(void **state)
   remove_model(&model);
 }
 
+/* Stop ids that are the whole vocabulary, and min_tokens: nothing is left to choose. That is the request's own mistake. */
+static void a_request_that_bans_every_token_is_told(void **state)
+{
+  (void)state;
+  static answer found;
+  yk_engine_options options = fixture_options("llama", 2);
+  yk_engine *engine = fixture_open(&options);
+  int32_t prompt[PROMPT], stops[VOCAB];
+  make_prompt(3, -1, 0, prompt);
+  for (int32_t i = 0; i < VOCAB; i++) stops[i] = i;
+  yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
+  request.sampling.stop_ids = stops;
+  request.sampling.n_stop_ids = VOCAB;
+  request.sampling.min_tokens = 2;
+  fixture_answer(engine, &request, &found);
+  assert_int_equal(found.finish, YK_FINISH_ERROR);
+  assert_int_equal(found.error.code, YK_E_INVAL);
+  assert_non_null(strstr(found.error.message, "min_tokens bans every token"));
+  request.sampling.min_tokens = 0;
+  fixture_answer(engine, &request, &found);
+  assert_int_equal(found.finish, YK_FINISH_STOP);
+  assert_int_equal(found.n, 1);
+  fixture_close(engine);
+}
+
 int main(void)
 {
   int gate = fixture_gate();
@@ -278,6 +303,7 @@ int main(void)
       cmocka_unit_test(a_request_may_fail_after_some_tokens),
       cmocka_unit_test(a_held_sequence_stays_as_it_was),
       cmocka_unit_test(a_broken_model_is_suspected),
+      cmocka_unit_test(a_request_that_bans_every_token_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

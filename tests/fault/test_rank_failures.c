@@ -143,6 +143,7 @@ static void every_operation_of_every_layer_may_fail(void **state)
       options.n_ids = 1;
       yk_err again = YK_ERR_INIT;
       assert_int_equal(yk_engine_submit(engine, &options, &refused, &again), YK_E_DEVICE);
+      assert_int_equal(yk_engine_check(engine, &again), YK_E_DEVICE);
       assert_string_equal(again.message, expected);
       yk_engine_destroy(engine);
     }
