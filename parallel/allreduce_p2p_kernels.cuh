@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
       uint4 *to = b.slot(a.first, peer_at(a, j), b.set, a.rank) + k * a.row_packets;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (group.at(v) < n) send(to + group.at(v), sendable(ahead[v]));
+        if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(ahead[v]));
       }
     }
   }
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
       group.load(static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets, n, x);
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (group.at(v) < n) send(to + group.at(v), sendable(x[v]));
+        if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(x[v]));
       }
     }
   }
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
           packet = sendable(packet);
 #pragma unroll
           for (int j = 1; j < N; j++) {
-            if (j < a.n_ranks) send(to[j] + at, packet);
+            if (j < a.n_ranks) yk_ptx::store_relaxed_sys16(to[j] + at, packet);
           }
         });
     b.stopped = norm_row<T, V, NORM>(a, group, row, sum, weights, scratch[parity], b.stopped);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
       b.wait(result_timeout_ns, [&] {
 #pragma unroll
         for (int v = 0; v < V; v++) {
-          if (group.at(v) < n) sum[v] = receive(from + group.at(v));
+          if (group.at(v) < n) sum[v] = yk_ptx::load_relaxed_sys16(from + group.at(v));
         }
         bool all = true;
 #pragma unroll

@@ -134,7 +134,8 @@ __device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> 
       for (int v = 0; v < AT_ONCE; v++) {
 #pragma unroll
         for (int r = 0; r < N; r++) {
-          if (has[v] && r < a.n_ranks && r != a.rank) from[v][r] = receive(incoming[r] + (done + v) * group.n_threads);
+          if (has[v] && r < a.n_ranks && r != a.rank)
+            from[v][r] = yk_ptx::load_relaxed_sys16(incoming[r] + (done + v) * group.n_threads);
         }
       }
       int missing = -1;

@@ -8,25 +8,10 @@
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
+#include "kernels/cuda/ptx/global_memory.cuh"
 #include "parallel/allreduce_p2p.cuh"
 
 namespace yk_p2p_kernels {
-
-__device__ __forceinline__ void send(uint4 *dst, uint4 v)
-{
-  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(dst), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
-
-__device__ __forceinline__ uint4 receive(const uint4 *src)
-{
-  uint4 v;
-  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(src)
-               : "memory");
-  return v;
-}
 
 /* The flag is in the data: a packet has arrived when none of its words is ABSENT. */
 __device__ __forceinline__ bool has_arrived(uint4 v)

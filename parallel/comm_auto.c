@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/device/device.h"
 #include "parallel/allreduce_p2p.h"
 #include "parallel/comm_nccl.h"
 #include "parallel/comm_warm_up.h"

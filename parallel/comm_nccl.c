@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "base/wait.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/device/device.h"
 #include "parallel/nccl_functions.h"
 
 enum { CREATE_TIMEOUT_S = 60, ABORT_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };

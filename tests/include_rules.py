@@ -19,9 +19,18 @@ MAY_INCLUDE = {
     "runtime/base/": [],
     "runtime/yoke.h": ["runtime/base/"],
     "kernels/": ["runtime/base/"],
+    "kernels/cuda/ptx/": [],
+    "kernels/cuda/common/": ["runtime/base/", "kernels/cuda/ptx/"],
+    "kernels/cuda/gemm/": ["runtime/base/", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/rows/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/sampling/": [
+        "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
+    ],
+    "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/cuda_device.h", "kernels/cuda/ptx/"
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/device/device.h", "kernels/cuda/ptx/"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
@@ -163,7 +172,7 @@ CLEAN = {
     "runtime/base/json.h": "#include <jansson.h>\n",
     "runtime/yoke.h": '#include "base/status.h"\n',
     "kernels/device.h": '#include "base/status.h"\n',
-    "kernels/cuda/device.cu": '#include <cuda_runtime.h>\n#include "kernels/device.h"\n',
+    "kernels/cuda/device/state.h": '#include <cuda_runtime.h>\n#include "kernels/device.h"\n',
     "parallel/comm.h": '#include "kernels/device.h"\n',
     "parallel/comm_nccl.c": '#include <nccl.h>\n#include "comm.h"\n',
     "runtime/model/model.h": '#include "kernels/device.h"\n#include "parallel/comm.h"\n',
@@ -177,6 +186,8 @@ PLANTED = [
     ("runtime/base/bad.c", "#include <jansson.h>\n", "jansson headers"),
     ("parallel/bad.c", '#include "../runtime/model/model.h"\n', "parallel/ may include only"),
     ("kernels/bad.c", '#include "parallel/comm.h"\n', "kernels/ may include only"),
+    ("kernels/cuda/ptx/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/ptx/ may include only"),
+    ("kernels/cuda/gemm/bad.cu", '#include "kernels/cuda/device/state.h"\n', "kernels/cuda/gemm/ may include only"),
     ("kernels/cpu/bad.c", "#include <cuda_fp16.h>\n", "CUDA headers"),
     ("runtime/engine/bad.c", "#include <nccl.h>\n", "CUDA headers"),
     ("runtime/text/bad.c", '#include "no_such.h"\n', "names no file"),

@@ -2,7 +2,9 @@
  * results to their place with bias and SiLU. */
 #include <algorithm>
 
-#include "kernels/cuda/cuda_kernels.cuh"
+#include "base/weight.h"
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/cuda_convert.h"
 
 using namespace yk_cuda;
 

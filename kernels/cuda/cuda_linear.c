@@ -8,7 +8,13 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/cuda_convert.h"
+#include "kernels/cuda/cuda_layout.h"
+#include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
 
 enum {
   SCRATCH_ROWS = 512,       /* rows of one block that passes through the scratch */
@@ -245,15 +251,15 @@ static yk_status gemm(yk_cuda_device *cuda, const product *p, const void *weight
                          cudaMemset2DAsync(b->y, (size_t)b->y_stride * y_bytes, 0, (size_t)p->n * y_bytes,
                                            (size_t)b->n_rows, cuda->stream),
                          "zeroing a product", err);
-  yk_cuda_blas_product call = {.x = b->x,
-                               .w = weights,
-                               .y = b->y,
-                               .m = b->n_rows,
-                               .n = p->n,
-                               .k = p->k,
-                               .y_stride = b->y_stride,
-                               .dtype = cuda->base.dtype,
-                               .y_dtype = y_dtype};
+  yk_cuda_blas_gemm call = {.x = b->x,
+                            .w = weights,
+                            .y = b->y,
+                            .m = b->n_rows,
+                            .n = p->n,
+                            .k = p->k,
+                            .y_stride = b->y_stride,
+                            .dtype = cuda->base.dtype,
+                            .y_dtype = y_dtype};
   return yk_cuda_blame(cuda, yk_cuda_blas_multiply(cuda->blas, &call, err), err);
 }
 

@@ -23,7 +23,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
 #ifdef YOKE_HAVE_CUDA
 
 #include "base/checked.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/device/device.h"
 #include "parallel/links_p2p.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"

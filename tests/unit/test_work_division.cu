@@ -16,7 +16,7 @@ extern "C" { /* cmocka.h is C alone */
 #include <vector>
 
 #include "kernels/cuda/attention/split_kv.cuh"
-#include "kernels/cuda/divider.cuh"
+#include "kernels/cuda/gemm/divider.cuh"
 #include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_plan.h"
 #include "kernels/cuda/gemm/w4a16_small_batch_kernel.cuh"

@@ -5,9 +5,9 @@
 #define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 
 #include "kernels/cuda/attention/decode_work.cuh"
+#include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/target.cuh"
-#include "kernels/cuda/ring.cuh"
 
 namespace yk_attn {
 
@@ -70,7 +70,7 @@ template <typename T, int HD, typename SHARED> struct page_ring {
   {
     yk_cuda::ring_position at = oldest;
     at.advance_by(i, n_stages);
-    mbarrier_wait(&full[at.stage], at.phase);
+    mbarrier_wait_loop(&full[at.stage], at.phase);
     return stages + at.stage * 2 * PAGE_BYTES;
   }
 

@@ -7,13 +7,13 @@
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 
 #include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
+#include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/mbarrier.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
-#include "kernels/cuda/ring.cuh"
 
 #if defined(YK_HAVE_SM90A)
 
@@ -196,7 +196,7 @@ template <typename T, int HD> struct prefill_consumer {
 #pragma unroll
       for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
     }
-    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+    mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
     wgmma_fence();
     issue_scores(score, q, kv.stage);
     wgmma_wait<0>();
@@ -208,12 +208,12 @@ template <typename T, int HD> struct prefill_consumer {
     round_probabilities(score, prob);
     for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
       const int32_t k_stage = kv.stage;
-      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       named_barrier_sync(BARRIER_PING_PONG + warpgroup, 256);
       wgmma_fence();
       issue_scores(score, q, kv.stage);
       kv.advance(KV_STAGES);
-      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       issue_output(o, prob, kv.stage);
       named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, 256);
       wgmma_wait<1>();
@@ -223,7 +223,7 @@ template <typename T, int HD> struct prefill_consumer {
       softmax(score, rescale);
       /* The V tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
        * softmax. */
-      mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+      mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       wgmma_wait<0>();
       pin(o);
       release(kv.stage);
@@ -236,7 +236,7 @@ template <typename T, int HD> struct prefill_consumer {
       }
     }
     if (first_lane()) mbarrier_arrive(q_empty);
-    mbarrier_wait(&s.kv_full[kv.stage], kv.phase);
+    mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
     wgmma_fence();
     issue_output(o, prob, kv.stage);
     wgmma_wait<0>();
@@ -250,7 +250,7 @@ template <typename T, int HD> struct prefill_consumer {
   {
     if (warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, 256);
     for (yk_cuda::ring_position at;; at.advance(2)) {
-      mbarrier_wait(&s.q_full[at.stage], at.phase);
+      mbarrier_wait_loop(&s.q_full[at.stage], at.phase);
       const work_tile w = s.work[at.stage];
       if (w.seq < 0) break;
       const uint32_t q = shared_address(s.q[at.stage]) + warpgroup * 64 * 128;

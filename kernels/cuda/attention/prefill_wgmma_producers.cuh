@@ -5,10 +5,10 @@
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_PRODUCERS_CUH
 
 #include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
+#include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
-#include "kernels/cuda/ring.cuh"
 
 #if defined(YK_HAVE_SM90A)
 
@@ -49,7 +49,7 @@ template <typename T, int HD> struct q_producer {
     if (tid == 0) tile = atomicAdd(&p.counters->next_tile, 1);
     yk_cuda::ring_position at;
     for (bool more = true; more; at.advance(2)) {
-      mbarrier_wait(&s.q_empty[at.stage], at.phase ^ 1);
+      mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
       if (tid < 32) {
         const work_tile w = scheduler.find(p, __shfl_sync(~0u, tile, 0), tokens_per_tile);
         if (tid == 0) {
@@ -115,13 +115,13 @@ template <int HD, bool IS_K> struct kv_producer {
   {
     const int stage = n % KV_STAGES;
     char *tile = s.kv[stage];
-    mbarrier_wait(&s.kv_empty[stage], (n / KV_STAGES & 1) ^ 1);
+    mbarrier_wait_loop(&s.kv_empty[stage], (n / KV_STAGES & 1) ^ 1);
     if (IS_K || n_valid >= WGMMA_TILE_N || n_valid % PAGE_TOKENS == 0) {
       copy(tile, row, &s.kv_full[stage]);
       return;
     }
     copy(tile, row, &s.v_tail);
-    mbarrier_wait(&s.v_tail, tail_phase);
+    mbarrier_wait_loop(&s.v_tail, tail_phase);
     tail_phase ^= 1;
     for (int i = n_valid * 8 + threadIdx.x % 32; i < WGMMA_TILE_N * 8; i += 32) {
       for (int block = 0; block < prefill_shared<HD>::N_COLUMN_BLOCKS; block++)
@@ -136,7 +136,7 @@ template <int HD, bool IS_K> struct kv_producer {
   {
     int32_t n_before = 0; /* K and V tiles of earlier work tiles */
     for (yk_cuda::ring_position next;; next.advance(2)) {
-      mbarrier_wait(&s.work_full[next.stage], next.phase);
+      mbarrier_wait_loop(&s.work_full[next.stage], next.phase);
       const work_tile w = s.work[next.stage];
       __syncwarp();
       if (elect_one()) mbarrier_arrive(&s.q_empty[next.stage]);

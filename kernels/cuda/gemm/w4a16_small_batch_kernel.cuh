@@ -22,13 +22,13 @@
 
 #include <utility>
 
+#include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_integer_weights.cuh"
 #include "kernels/cuda/gemm/w4a16_small_batch_epilogue.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/ptx/target.cuh"
-#include "kernels/cuda/ring.cuh"
 
 namespace yk_gemm {
 
@@ -118,10 +118,10 @@ __device__ __forceinline__ void produce_weights(const small_batch_params &p, con
     int bytes = min(p.tile_panels, w.panel_end - panel) * panel_bytes_of(GROUPS);
     const uint8_t *from =
         p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * panel_bytes_of(GROUPS);
-    if (tile > 0) mbarrier_wait_asm(s.ring_free, (tile - 1) % 2);
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < w.k_tiles; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
       mbarrier_arrive_expect(r.full(), bytes + small_batch_x_bytes(N));
       bulk_copy(r.data(), from, bytes, r.full());
       r.advance();
@@ -141,10 +141,10 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_ba
   wait_for_previous_kernel();
 #pragma unroll 1
   for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
-    if (tile > 0) mbarrier_wait_asm(s.ring_free, (tile - 1) % 2);
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < w.k_tiles; k_tile++) {
-      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
       tensor_copy(r.data() + half * (N * 128), map, (w.first_k_tile + k_tile) * TILE_K + half * 64, 0, r.full());
       r.advance();
     }
@@ -272,7 +272,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
     }
   }
   if (w.n_ranks > 1) {
-    mbarrier_wait_asm(received_full, tile / 2 % 2);
+    mbarrier_wait_asm_loop(received_full, tile / 2 % 2);
     for (int i = threadIdx.x; i < own; i += CONSUMER_WARPS * 32) {
       float4 v = load_acc(received + i * 16);
       add_acc(v, load_acc(received + (own + i) * 16));
@@ -300,7 +300,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
     float acc[WARP_PANELS][N / 8][4] = {};
 #pragma unroll 1
     for (; ahead < w.k_tiles; ahead += p.k_slices) {
-      mbarrier_wait_asm(r.full(), r.at.phase);
+      mbarrier_wait_asm_loop(r.full(), r.at.phase);
       if (member * WARP_PANELS < w.panel_end - panel)
         multiply_k_tile<DTYPE, GROUPS, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
                                                        acc);

@@ -62,7 +62,7 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring
     const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(panel) * panel_bytes_of(GROUPS);
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
       mbarrier_arrive_expect(r.full(), bytes);
       if (bytes > 0) bulk_copy(r.data(), from, bytes, r.full());
       r.advance();
@@ -86,7 +86,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
     int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
-      mbarrier_wait_asm(r.empty(), r.at.phase);
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
       mbarrier_arrive_expect(r.full(), x_stage_bytes(N) / X_WARPS);
       uint32_t to = r.data() + half * N * 128 + rank * (N / CLUSTER) * 128;
       if constexpr (CLUSTER == 1)

@@ -3,10 +3,10 @@
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_MAINLOOP_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_WGMMA_MAINLOOP_CUH
 
+#include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/gemm/w4a16_common.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_schedule.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
-#include "kernels/cuda/ring.cuh"
 
 namespace yk_gemm {
 
@@ -99,8 +99,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
   uint32_t weights_read = 0, x_read = 0; /* empty barriers of the K tile before */
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
-    mbarrier_wait_asm(weights.full(), weights.at.phase);
-    mbarrier_wait_asm(x.full(), x.at.phase);
+    mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
+    mbarrier_wait_asm_loop(x.full(), x.at.phase);
     uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * panel_bytes_of(GROUPS);
     uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens lie 1024 bytes apart */
     uint4 words[WGMMA_M];

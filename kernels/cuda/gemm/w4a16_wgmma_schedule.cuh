@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/divider.cuh"
+#include "kernels/cuda/gemm/divider.cuh"
 
 namespace yk_gemm {
 

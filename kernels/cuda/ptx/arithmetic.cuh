@@ -1,4 +1,4 @@
-/* arithmetic.cuh - single instructions of arithmetic that the compiler does not choose by itself. */
+/* arithmetic.cuh - single arithmetic instructions that the compiler does not choose by itself. */
 #ifndef YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
 #define YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
 
@@ -8,6 +8,7 @@
 
 namespace yk_ptx {
 
+/* 2^x by the hardware's approximation; subnormal inputs and results count as zero. */
 __device__ __forceinline__ float exp2_approx(float x)
 {
   float y;
@@ -23,8 +24,8 @@ __device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_
   return out;
 }
 
-/* Products of two pairs. Volatile, so that they do not sink below a wgmma_fence that follows: its operands must be
- * complete. */
+/* a * b of the low halves and of the high halves. This function and the next one are volatile, so that the compiler
+ * does not move them below a following wgmma_fence: registers that a wgmma reads must be complete at its fence. */
 __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
 {
   uint32_t out;
@@ -32,6 +33,7 @@ __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
   return out;
 }
 
+/* a * b + c of the low halves and of the high halves. */
 __device__ __forceinline__ uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 {
   uint32_t out;

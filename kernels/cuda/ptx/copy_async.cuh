@@ -1,5 +1,6 @@
-/* copy_async.cuh - asynchronous copies from global to shared memory: cp.async by every thread (8.0), bulk and tensor
- * copies by the copy engine (9.0), which one thread asks for and which complete on an mbarrier. */
+/* copy_async.cuh - asynchronous copies from global to shared memory. cp.async: each thread issues copies of its own
+ * (8.0). Bulk and tensor copies: one thread issues a copy of many bytes, the copy engine (TMA) carries it out and
+ * counts its bytes at an mbarrier (9.0). */
 #ifndef YK_KERNELS_CUDA_PTX_COPY_ASYNC_CUH
 #define YK_KERNELS_CUDA_PTX_COPY_ASYNC_CUH
 
@@ -9,25 +10,25 @@ namespace yk_ptx {
 
 /* ---- cp.async ---------------------------------------------------------------------------------------------------- */
 
-/* 16 bytes; zeros where valid is false, and then nothing is read. */
+/* Copy 16 bytes; where valid is false, write 16 zero bytes and read nothing. */
 __device__ __forceinline__ void cp_async_16(uint32_t to, const void *from, bool valid)
 {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 
-/* The thread's copies since the last commit are a group. */
+/* The thread's copies since its last commit become one group. */
 __device__ __forceinline__ void cp_async_commit()
 {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until all but the N newest groups of the thread have landed. */
+/* Wait until all but the N newest groups of this thread have landed. */
 template <int N> __device__ __forceinline__ void cp_async_wait()
 {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* One of the barrier's arrivals, once the thread's earlier cp.async have landed. */
+/* Count as one of the barrier's expected arrivals once all earlier cp.async of this thread have landed. */
 __device__ __forceinline__ void cp_async_arrive(mbarrier barrier)
 {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
@@ -35,7 +36,7 @@ __device__ __forceinline__ void cp_async_arrive(mbarrier barrier)
 
 /* ---- The copy engine --------------------------------------------------------------------------------------------- */
 
-/* n_bytes (a multiple of 16) from one address on. */
+/* Copy n_bytes contiguous bytes, a multiple of 16. */
 __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_bytes, mbarrier barrier)
 {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
@@ -43,8 +44,8 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_b
                : "memory");
 }
 
-/* The box at (column, row) of a two-dimensional tensor map; zeros where the box leaves the tensor. map: a CUtensorMap
- * that is a kernel's __grid_constant__ parameter. */
+/* Copy the box whose first element is (column, row) of a two-dimensional tensor map; elements of the box outside the
+ * tensor become zeros. map: a CUtensorMap that is a __grid_constant__ parameter of the kernel. */
 __device__ __forceinline__ void tensor_copy(uint32_t to, const void *map, int column, int row, mbarrier barrier)
 {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
@@ -53,7 +54,8 @@ __device__ __forceinline__ void tensor_copy(uint32_t to, const void *map, int co
                : "memory");
 }
 
-/* Multicast: into both blocks of a cluster of two, at the same place, each counted by its own barrier. */
+/* Multicast: the same copy into both thread blocks of a cluster of two. In each of them the data goes to the same
+ * offset in shared memory, and its bytes are counted by that thread block's barrier at the same offset. */
 __device__ __forceinline__ void tensor_copy_to_both(uint32_t to, const void *map, int column, int row, mbarrier barrier)
 {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -62,12 +64,13 @@ __device__ __forceinline__ void tensor_copy_to_both(uint32_t to, const void *map
                : "memory");
 }
 
+/* Bring the tensor map into the copy engine's cache. */
 __device__ __forceinline__ void prefetch_tensor_map(const void *map)
 {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* Between plain accesses to shared memory and those of the copy engine or wgmma, in either order. */
+/* Order this thread's earlier plain accesses to shared memory before later accesses by the copy engine or wgmma. */
 __device__ __forceinline__ void fence_async_shared()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

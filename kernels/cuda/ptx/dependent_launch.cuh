@@ -1,6 +1,21 @@
-/* dependent_launch.cuh - programmatic dependent launch: a kernel starts before the one before it in the stream has
- * ended (compute capability 9.0). ARCHITECTURE.md has the rules: above all, what a kernel may read before
- * griddepcontrol.wait. */
+/* dependent_launch.cuh - programmatic dependent launch: a kernel may start before the previous kernel of the stream has
+ * ended (compute capability 9.0).
+ *
+ * What may a kernel read before griddepcontrol.wait? Only what no kernel of the step writes:
+ *
+ *   - its parameters, and tensor maps among them;
+ *   - weights, scales, zeros, biases, norm weights and the table of cosines and sines. They are written when the model
+ *     is loaded, and the stream is synchronised before the first step;
+ *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
+ *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies.
+ *
+ * Everything else, above all activations, the KV cache, workspaces and counters in global memory, may be read or
+ * written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its
+ * successor start before it has itself waited, so an early read may race with any earlier kernel of the step.
+ *
+ * Why one wait is enough: in every thread block of every dependent kernel at least one warp waits, so no kernel ends
+ * before its predecessor has ended. Kernels end in order, and the end of the previous kernel means the end of all. A
+ * warp that neither reads nor writes what the step's kernels write need not wait itself. */
 #ifndef YK_KERNELS_CUDA_PTX_DEPENDENT_LAUNCH_CUH
 #define YK_KERNELS_CUDA_PTX_DEPENDENT_LAUNCH_CUH
 
@@ -8,8 +23,8 @@
 
 namespace yk_ptx {
 
-/* griddepcontrol.wait: returns when the kernel before has ended and all that it wrote can be read. Ahead of reading
- * or writing anything that a kernel of the same step writes. */
+/* griddepcontrol.wait: returns when the previous kernel has ended and everything that it wrote is visible. Returns at
+ * once where the kernel was not launched as a dependent one, and on every later call. */
 __device__ __forceinline__ void wait_for_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -17,8 +32,9 @@ __device__ __forceinline__ void wait_for_previous_kernel()
 #endif
 }
 
-/* griddepcontrol.launch_dependents: the kernel after this one may start where there is room, once every block has
- * said so or ended. It waits for the end of this kernel before it uses what this kernel writes. */
+/* griddepcontrol.launch_dependents: thread blocks of the next kernel may start, where there is room for them, once
+ * every thread block of this kernel has called this function or has ended. It says nothing about memory: the next
+ * kernel sees what this kernel writes only after its own wait. */
 __device__ __forceinline__ void let_next_kernel_start()
 {
 #if __CUDA_ARCH__ >= 900
@@ -27,14 +43,14 @@ __device__ __forceinline__ void let_next_kernel_start()
 }
 
 struct launch_shape {
-  dim3 grid; /* thread blocks, of all clusters */
-  int threads;
-  size_t shared_bytes; /* dynamic */
-  int cluster;         /* thread blocks of a cluster, along x */
+  dim3 grid;           /* thread blocks of all clusters together */
+  int threads;         /* of a thread block */
+  size_t shared_bytes; /* dynamic shared memory of a thread block */
+  int cluster;         /* thread blocks of a cluster, along x; 1: no clusters */
 };
 
-/* Whether what the current GPU runs of a kernel is code for 9.0 or later: a newer GPU may run what was compiled for
- * an older one. */
+/* Whether the current GPU runs code of the kernel that was compiled for 9.0 or later. The GPU's own compute capability
+ * does not tell: a newer GPU may run PTX that was compiled for an older one. */
 inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
 {
   cudaFuncAttributes code;
@@ -43,8 +59,9 @@ inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
   return error;
 }
 
-/* Launch a kernel that begins with wait_for_previous_kernel. Only code for 9.0 and later waits: elsewhere the kernel
- * starts when the one before has ended. */
+/* Launch a kernel that calls wait_for_previous_kernel, as a dependent of the previous kernel in the stream. In code for
+ * less than 9.0 that call does nothing, so there the kernel is launched to start after the previous one has ended.
+ * args: the addresses of the kernel's parameters. */
 inline cudaError_t launch_dependent(const void *kernel, const launch_shape &shape, cudaStream_t stream, void **args)
 {
   bool waits;
@@ -73,10 +90,12 @@ inline cudaError_t launch_dependent(const void *kernel, const launch_shape &shap
   return cudaLaunchKernelExC(&config, kernel, args);
 }
 
+/* Keeps a function parameter from taking part in template argument deduction. */
 template <typename T> struct same_type {
   using type = T;
 };
 
+/* The same for a kernel whose type is known; args are converted to the types of its parameters. */
 template <typename... Args>
 cudaError_t launch_dependent(void (*kernel)(Args...), const launch_shape &shape, cudaStream_t stream,
                              const typename same_type<Args>::type &...args)

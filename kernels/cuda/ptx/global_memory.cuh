@@ -1,5 +1,9 @@
-/* global_memory.cuh - accesses to global memory of 16 bytes in one instruction, with a memory order or a cache hint
- * that C++ has no word for. */
+/* global_memory.cuh - accesses to global memory that C++ cannot name: 16 bytes in one instruction, with a memory order
+ * and a scope, or with a hint for the caches.
+ *
+ * Relaxed accesses are for memory that one thread polls while others write it. Each of the four words is read and
+ * written whole; the 16 bytes together need not be. The scope says whose accesses they work with: those of one GPU
+ * (gpu), or those of all GPUs and the host (sys). */
 #ifndef YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 #define YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 
@@ -7,14 +11,12 @@
 
 namespace yk_ptx {
 
-/* The compiler cuts an assignment of a uint4 into four stores where it cannot prove the alignment. */
+/* One store instruction: the compiler splits the assignment of a uint4 where it cannot prove the alignment. */
 __device__ __forceinline__ void store_global16(void *to, uint4 v)
 {
   asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-/* Relaxed at the scope of the GPU: for memory that other blocks write and read while this one polls it. Each of the
- * four words is written or read as a whole, the 16 bytes need not be. */
 __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
 {
   uint4 v;
@@ -25,13 +27,30 @@ __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
   return v;
 }
 
+/* Stores the same word four times. */
 __device__ __forceinline__ void store_relaxed_gpu16(uint4 *to, uint32_t word)
 {
   asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%1,%1,%1};" ::"l"(to), "r"(word) : "memory");
 }
 
-/* Adds 1 and returns what was there. Orders all that the thread has written before, and read after, for every thread
- * of the GPU that adds to the same counter. */
+__device__ __forceinline__ uint4 load_relaxed_sys16(const uint4 *from)
+{
+  uint4 v;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_relaxed_sys16(uint4 *to, uint4 v)
+{
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+/* Adds 1 and returns the value before. Acquire and release at GPU scope: a thread whose increment follows another
+ * thread's increment of the same counter sees everything that the other thread wrote before its own. */
 __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
 {
   int32_t before;
@@ -39,13 +58,13 @@ __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
   return before;
 }
 
-/* The line of 128 bytes into the L2 cache. */
+/* Bring the 128 bytes around address into the L2 cache. */
 __device__ __forceinline__ void prefetch_l2(const void *address)
 {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-/* The same, with the request that other lines be evicted first. */
+/* The same, and ask the cache to evict other data first. */
 __device__ __forceinline__ void prefetch_l2_evict_last(const void *address)
 {
   asm volatile("prefetch.global.L2::evict_last [%0];" ::"l"(address));

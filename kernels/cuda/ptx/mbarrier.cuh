@@ -1,8 +1,9 @@
-/* mbarrier.cuh - barriers in shared memory that threads arrive at and asynchronous copies complete on.
+/* mbarrier.cuh - barriers in shared memory at which threads arrive and asynchronous copies complete.
  *
- * A barrier counts arrivals, and bytes that it was told to expect, down to zero; then its phase is over and the next
- * one begins. Who waits names the parity of the phase that shall be over: 0 for the first, 1 for the second, 0 for
- * the third. A wait for parity 1 at a fresh barrier returns at once. */
+ * A barrier works in phases. A phase ends when the expected number of threads have arrived and all bytes that were
+ * announced in the phase have been copied; the next phase then begins with the same expected number. A waiting thread
+ * gives the parity of the phase whose end it waits for: 0 for the first phase, 1 for the second, 0 for the third. A
+ * wait with parity 1 at a fresh barrier returns at once, as if a phase before the first one had ended. */
 #ifndef YK_KERNELS_CUDA_PTX_MBARRIER_CUH
 #define YK_KERNELS_CUDA_PTX_MBARRIER_CUH
 
@@ -10,7 +11,7 @@
 
 namespace yk_ptx {
 
-/* A barrier is named by its address in shared memory, or by a pointer to it. */
+/* Made from a barrier's address in shared memory, or from a pointer to the barrier. */
 struct mbarrier {
   uint32_t address;
 
@@ -22,14 +23,14 @@ struct mbarrier {
   }
 };
 
-/* arrivals: of each phase. */
+/* arrivals: the number of arrivals that each phase expects. */
 __device__ __forceinline__ void mbarrier_init(mbarrier barrier, int arrivals)
 {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.address), "r"(arrivals));
 }
 
-/* After mbarrier_init by the same thread: the copy engine and the other blocks of the cluster see the barriers (9.0).
- */
+/* Called after mbarrier_init by the same thread: makes the initialised barriers visible to the copy engine and to the
+ * other thread blocks of the cluster (9.0). */
 __device__ __forceinline__ void fence_mbarrier_init()
 {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -41,7 +42,7 @@ __device__ __forceinline__ void mbarrier_arrive(mbarrier barrier)
                : "memory");
 }
 
-/* One arrival at the barrier that lies at the same place in the shared memory of the cluster's block `rank` (9.0). */
+/* One arrival at the barrier of thread block `rank` of the cluster, at the same offset in its shared memory (9.0). */
 __device__ __forceinline__ void mbarrier_arrive_remote(mbarrier barrier, int rank)
 {
   asm volatile("{\n"
@@ -53,7 +54,7 @@ __device__ __forceinline__ void mbarrier_arrive_remote(mbarrier barrier, int ran
                : "memory");
 }
 
-/* One arrival, and so many bytes more to wait for in this phase (9.0). */
+/* One arrival, which also announces n_bytes of copies that the current phase must wait for (9.0). */
 __device__ __forceinline__ void mbarrier_arrive_expect(mbarrier barrier, int n_bytes)
 {
   asm volatile(
@@ -62,7 +63,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(mbarrier barrier, int n_b
       : "memory");
 }
 
-/* Whether the phase of this parity is over; may pause the thread for a while before it says no. */
+/* Whether the phase of this parity has ended. On 9.0 the instruction may suspend the thread before it says no. */
 __device__ __forceinline__ bool mbarrier_try_wait(mbarrier barrier, uint32_t parity)
 {
   uint32_t done;
@@ -80,16 +81,19 @@ __device__ __forceinline__ bool mbarrier_try_wait(mbarrier barrier, uint32_t par
   return done != 0;
 }
 
-/* The wait in two forms that the compiler treats differently: here it sees a loop, and keeps to the order of the code
- * around. */
-__device__ __forceinline__ void mbarrier_wait(mbarrier barrier, uint32_t parity)
+/* The wait exists in two forms, because the compiler schedules the code around them differently.
+ *
+ * A loop in C++: the compiler sees a loop and leaves the code before and after the wait on its side, which the
+ * attention kernels need because the order of their softmax and matrix instructions is chosen by hand. */
+__device__ __forceinline__ void mbarrier_wait_loop(mbarrier barrier, uint32_t parity)
 {
   while (!mbarrier_try_wait(barrier, parity)) {
   }
 }
 
-/* Here it sees one instruction, and may move what touches no memory past it (9.0). */
-__device__ __forceinline__ void mbarrier_wait_asm(mbarrier barrier, uint32_t parity)
+/* A loop inside one asm statement (9.0): the compiler sees one instruction and may move code that accesses no memory
+ * across the wait, which the GEMM kernels leave to the compiler, such as address arithmetic and dequantisation. */
+__device__ __forceinline__ void mbarrier_wait_asm_loop(mbarrier barrier, uint32_t parity)
 {
   asm volatile("{\n"
                ".reg .pred done;\n"

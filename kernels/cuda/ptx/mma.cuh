@@ -1,4 +1,4 @@
-/* mma.cuh - matrix instructions of one warp (8.0), and how their operands go between registers and shared memory.
+/* mma.cuh - matrix instructions of one warp (8.0), and moves of their operands between registers and shared memory.
  *
  * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4, two values of 16 bits a register:
  *   A [16, 16]   a0 row g, k 2t and 2t+1; a1 row g+8; a2 and a3 the same rows, k + 8
@@ -13,7 +13,7 @@
 
 namespace yk_ptx {
 
-/* c += A B. */
+/* c += A B, for T __half or __nv_bfloat16. */
 template <typename T>
 __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                              uint32_t b0, uint32_t b1);
@@ -31,8 +31,8 @@ YK_MMA_M16N8K16(__half, "f16")
 YK_MMA_M16N8K16(__nv_bfloat16, "bf16")
 #undef YK_MMA_M16N8K16
 
-/* Four 8 x 8 matrices of 16-bit values from shared memory; lane i gives the address of row i % 8 of matrix i / 8.
- * Lane 4r + c gets columns 2c and 2c+1 of row r of each. */
+/* Load four 8 x 8 matrices of 16-bit values. Lane i passes the address of row i % 8 of matrix i / 8; lane 4r + c
+ * receives columns 2c and 2c+1 of row r of each matrix. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -41,7 +41,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
                : "memory");
 }
 
-/* The same of the transposed matrices. */
+/* The same, and each matrix is transposed on the way. */
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -50,7 +50,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t add
                : "memory");
 }
 
-/* N = 1, 2 or 4 matrices to shared memory, transposed; lanes and addresses as in ldmatrix_x4 (9.0). */
+/* Store N = 1, 2 or 4 matrices and transpose each on the way; lanes and addresses as in ldmatrix_x4 (9.0). */
 template <int N> __device__ __forceinline__ void stmatrix_trans(uint32_t address, const uint32_t (&v)[N])
 {
   static_assert(N == 1 || N == 2 || N == 4, "matrices");
@@ -65,7 +65,7 @@ template <int N> __device__ __forceinline__ void stmatrix_trans(uint32_t address
                  : "memory");
 }
 
-/* An 8 x 8 matrix of 16-bit values, lane 4r + c holding columns 2c and 2c+1 of row r, transposed. */
+/* Transpose an 8 x 8 matrix of 16-bit values; lane 4r + c holds columns 2c and 2c+1 of row r, before and after. */
 __device__ __forceinline__ uint32_t transpose_8x8(uint32_t v)
 {
   uint32_t r;

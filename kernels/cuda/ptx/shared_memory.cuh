@@ -1,5 +1,5 @@
-/* shared_memory.cuh - addresses in shared memory, and accesses by address. An address is 32 bits, counted from the
- * start of the block's shared memory, as the instructions of the other headers of this folder take it. */
+/* shared_memory.cuh - addresses in shared memory, and accesses by address. An address is the 32-bit offset in the
+ * shared memory window of the thread block, the form in which PTX instructions take addresses in shared memory. */
 #ifndef YK_KERNELS_CUDA_PTX_SHARED_MEMORY_CUH
 #define YK_KERNELS_CUDA_PTX_SHARED_MEMORY_CUH
 

@@ -1,9 +1,9 @@
-/* target.cuh - which instructions the code that is being compiled may use. */
+/* target.cuh - which instructions the architecture that is being compiled for has. */
 #ifndef YK_KERNELS_CUDA_PTX_TARGET_CUH
 #define YK_KERNELS_CUDA_PTX_TARGET_CUH
 
-/* The instructions of compute capability 9.0 alone: wgmma, setmaxnreg. A kernel that needs them has an empty body
- * elsewhere. */
+/* Defined where sm_90a is compiled, the only architecture with wgmma. A kernel that needs wgmma has an empty body on
+ * every other architecture, and the host does not launch it there. */
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define YK_HAVE_SM90A 1
 #endif

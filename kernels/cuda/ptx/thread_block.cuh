@@ -1,5 +1,5 @@
-/* thread_block.cuh - the warps of a thread block and the blocks of a cluster: barriers among some of them, and
- * registers that warpgroups trade. */
+/* thread_block.cuh - warps of one thread block, and thread blocks of one cluster: barriers among them, registers that
+ * warpgroups trade, and the shared memory of other thread blocks of the cluster. */
 #ifndef YK_KERNELS_CUDA_PTX_THREAD_BLOCK_CUH
 #define YK_KERNELS_CUDA_PTX_THREAD_BLOCK_CUH
 
@@ -7,19 +7,20 @@
 
 namespace yk_ptx {
 
-/* A barrier of n_threads threads of the block, whole warps; id 1 to 15 (0 is __syncthreads). */
+/* A barrier of n_threads threads of the thread block, in whole warps. id: 1 to 15; barrier 0 is __syncthreads. */
 __device__ __forceinline__ void named_barrier_sync(int id, int n_threads)
 {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-/* Counts towards the same barrier without waiting at it. */
+/* Arrive at the same barrier without waiting for the others. */
 __device__ __forceinline__ void named_barrier_arrive(int id, int n_threads)
 {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-/* True in one lane of a whole warp, the same every time, in a form from which the compiler knows that it is one. */
+/* True in exactly one lane of a whole warp, the same lane every time. Unlike for a comparison of lane numbers, the
+ * compiler knows that a branch on the result has one active lane (9.0). */
 __device__ __forceinline__ bool elect_one()
 {
   uint32_t chosen;
@@ -27,7 +28,10 @@ __device__ __forceinline__ bool elect_one()
   return chosen != 0;
 }
 
-/* ---- Registers: what one warpgroup gives back another can take --------------------------------------------------- */
+/* ---- Registers --------------------------------------------------------------------------------------------------- */
+
+/* A warpgroup that lowers its number of registers a thread to N gives the difference back to the thread block's pool.
+ * A warpgroup that raises its number waits until the pool has enough. All warps of the warpgroup call it (sm_90a). */
 
 template <int N> __device__ __forceinline__ void raise_registers()
 {
@@ -41,6 +45,7 @@ template <int N> __device__ __forceinline__ void lower_registers()
 
 /* ---- Clusters ---------------------------------------------------------------------------------------------------- */
 
+/* The number of this thread block in its cluster, from 0. */
 __device__ __forceinline__ uint32_t cluster_rank()
 {
   uint32_t v;
@@ -48,6 +53,7 @@ __device__ __forceinline__ uint32_t cluster_rank()
   return v;
 }
 
+/* Thread blocks of the cluster. */
 __device__ __forceinline__ uint32_t cluster_size()
 {
   uint32_t v;
@@ -55,21 +61,21 @@ __device__ __forceinline__ uint32_t cluster_size()
   return v;
 }
 
-/* Every thread of every block; what was written before it, in shared memory of any block or in global, is seen after
- * it. */
+/* A barrier of all threads of the cluster. Everything that any of them wrote before it, in the shared memory of any
+ * thread block or in global memory, is visible to all of them after it. */
 __device__ __forceinline__ void cluster_sync()
 {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/* The same without order of memory: after fence_mbarrier_init, which has its own. */
+/* The same barrier without the order of memory, for use after fence_mbarrier_init, which orders what needs it. */
 __device__ __forceinline__ void cluster_sync_relaxed()
 {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* 16 bytes to the same place in the shared memory of the cluster's block `rank`, counted by its barrier at that block's
- * `barrier`. */
+/* Store 16 bytes at offset `address` in the shared memory of thread block `rank` of the cluster. The bytes are counted
+ * by that thread block's mbarrier at offset `barrier`. */
 __device__ __forceinline__ void store_async_remote16(uint32_t address, uint32_t barrier, uint32_t rank, float4 v)
 {
   asm volatile("{\n"
@@ -80,6 +86,15 @@ __device__ __forceinline__ void store_async_remote16(uint32_t address, uint32_t 
                "}" ::"r"(address),
                "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
+}
+
+/* The object in the shared memory of thread block `rank` of the cluster that corresponds to this thread block's
+ * *own. */
+template <typename T> __device__ __forceinline__ T *map_shared_rank(T *own, int rank)
+{
+  uint64_t address;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(own), "r"(rank));
+  return reinterpret_cast<T *>(address);
 }
 
 } // namespace yk_ptx

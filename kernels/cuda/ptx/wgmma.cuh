@@ -1,9 +1,12 @@
-/* wgmma.cuh - matrix instructions of a warpgroup (9.0 alone): d [64, N] (+)= A [64, 16] B [16, N], float32 sums.
+/* wgmma.cuh - matrix instructions of a warpgroup (sm_90a alone): d [64, N] (+)= A [64, 16] B [16, N], accumulated in
+ * float32.
  *
- * The four warps of a warpgroup issue it together; it is asynchronous until wgmma_wait. Warp w has rows 16w .. 16w+15
- * of d as the m16n8 tiles of mma.cuh, columns outwards: d[i] are columns 8i .. 8i+7. A comes from registers (a0..a3
- * as in mma.cuh) or, as B does always, from shared memory, by descriptor. Between writing registers that it reads and
- * issuing it stands a wgmma_fence; what it reads may be overwritten once wgmma_wait has seen it complete. */
+ * The four warps of a warpgroup issue an instruction together; it runs asynchronously until wgmma_wait. Warp w holds
+ * rows 16w .. 16w+15 of d, as C fragments of mma.cuh side by side: d[i] holds columns 8i .. 8i+7. A comes from
+ * registers (a0 .. a3 as in mma.cuh) or from shared memory, B always from shared memory; a descriptor names a matrix
+ * in shared memory. A wgmma_fence must stand between writing the registers of A or d and the first instruction that
+ * uses them. Registers and shared memory that an instruction reads may be overwritten once wgmma_wait has seen the
+ * instruction complete. */
 #ifndef YK_KERNELS_CUDA_PTX_WGMMA_CUH
 #define YK_KERNELS_CUDA_PTX_WGMMA_CUH
 
@@ -13,16 +16,17 @@
 
 namespace yk_ptx {
 
-/* Descriptor of a tile in rows of 128 bytes with the 128-byte swizzle, aligned to 1024 bytes. K-major (a row holds 64
- * values along K): group_bytes between groups of 8 rows, block_bytes is not read. Else (a row holds 64 columns of one
- * k): group_bytes between groups of 8 k, block_bytes between blocks of 64 columns. */
+/* The descriptor of a tile whose rows are 128 bytes long, with the 128-byte swizzle; address: a multiple of 1024.
+ *   K-major (a row holds 64 consecutive k): group_bytes from one group of 8 rows to the next; block_bytes is not read.
+ *   MN-major (a row holds 64 consecutive columns of one k): group_bytes from one group of 8 k to the next, block_bytes
+ *   from one block of 64 columns to the next. */
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, uint32_t group_bytes, uint32_t block_bytes)
 {
   return static_cast<uint64_t>(address >> 4 & 0x3fff) | static_cast<uint64_t>(block_bytes >> 4) << 16 |
          static_cast<uint64_t>(group_bytes >> 4) << 32 | static_cast<uint64_t>(1) << 62;
 }
 
-/* What to add to a descriptor for a tile that lies so many bytes further. */
+/* The difference between the descriptors of two tiles whose addresses differ by n_bytes. */
 __host__ __device__ constexpr uint64_t descriptor_step(uint32_t n_bytes)
 {
   return n_bytes >> 4;
@@ -33,20 +37,20 @@ __device__ __forceinline__ void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* The instructions since the last commit are a batch. */
+/* The instructions since the last commit become one group. */
 __device__ __forceinline__ void wgmma_commit()
 {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until all but the N newest batches are complete. */
+/* Wait until all but the N newest groups are complete. */
 template <int N> __device__ __forceinline__ void wgmma_wait()
 {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Keeps the compiler from moving accesses to d across this point, such as above a wait: it takes wgmma's results for
- * complete. */
+/* Keeps the compiler from moving accesses to d across this point. Without it the compiler may read d before
+ * wgmma_wait, since it takes the results of an asm statement for complete as soon as the statement is issued. */
 template <int N> __device__ __forceinline__ void pin(float (&d)[N][4])
 {
 #pragma unroll
@@ -56,13 +60,13 @@ template <int N> __device__ __forceinline__ void pin(float (&d)[N][4])
   }
 }
 
-/* d = (accumulate ? d : 0) + A B, for the N in use.
+/* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
  *   T        __half or __nv_bfloat16
- *   run_rs   A from registers; B K-major, or with TRANSPOSE_B in rows along N
+ *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B
  *   run_ss   A and B K-major in shared memory */
 template <typename T, int N> struct wgmma;
 
-/* PTX takes registers as a literal list: ten operand numbers, or eight floats of d, a piece. */
+/* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many floats of d. */
 #define YK_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
 #define YK_D4(i)  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define YK_D8(i)  YK_D4(i), YK_D4((i) + 1)
@@ -70,7 +74,8 @@ template <typename T, int N> struct wgmma;
 #define YK_D32(i) YK_D16(i), YK_D16((i) + 4)
 #define YK_D64(i) YK_D32(i), YK_D32((i) + 8)
 
-/* NUMBERS: of the N / 2 operands D; the next ones are A0 to A3, B, P and TB. */
+/* Operands of the asm statement. D: the N / 2 floats of d, and NUMBERS their operand numbers. A, B, P, TB: operand
+ * numbers of run_rs for A's registers, B's descriptor, accumulate and TRANSPOSE_B. SS_A, SS_B, SS_P: of run_ss. */
 #define YK_WGMMA_TYPE(TYPE, NAME, N, D, NUMBERS, A, B, P, TB, SS_A, SS_B, SS_P)                                        \
   template <> struct wgmma<TYPE, N> {                                                                                  \
     template <bool TRANSPOSE_B = false>                                                                                \

@@ -1,187 +1,34 @@
-/* cuda_device.c - a GPU as a device: its table of operations, its memory, waiting, and how errors are told. */
+/* device.c - a GPU as a device: its table of operations, creation and destruction, and queries. */
+#include "kernels/cuda/device/device.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
-#include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/cuda_layout.h"
+#include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/device/errors.h"
+#include "kernels/cuda/device/graph.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/probe.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/sampling/sampler.h"
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------ */
-
-/* After these CUDA refuses everything else in this process: "the process must be terminated and relaunched". */
-static bool poisons_process(cudaError_t error)
-{
-  switch (error) {
-  case cudaErrorIllegalAddress:
-  case cudaErrorLaunchFailure:
-  case cudaErrorLaunchTimeout:
-  case cudaErrorAssert:
-  case cudaErrorHardwareStackError:
-  case cudaErrorIllegalInstruction:
-  case cudaErrorMisalignedAddress:
-  case cudaErrorInvalidAddressSpace:
-  case cudaErrorInvalidPc:
-  case cudaErrorTensorMemoryLeak:
-  case cudaErrorMpsClientTerminated:
-  case cudaErrorExternalDevice:
-  case cudaErrorContained:
-  case cudaErrorECCUncorrectable:
-  case cudaErrorNvlinkUncorrectable: return true;
-  default: return false;
-  }
-}
-
-static const char *remedy(cudaError_t error)
-{
-  return poisons_process(error) ? "; a new process is needed" : "";
-}
-
-static yk_status tell(int ordinal, cudaError_t error, const char *operation, yk_err *err)
-{
-  if (error == cudaSuccess) return YK_OK;
-  cudaGetLastError(); /* reported here: the next operation must not find it again */
-  return yk_err_set(err, error == cudaErrorMemoryAllocation ? YK_E_CAPACITY : YK_E_DEVICE, "GPU %d: %s: %s%s", ordinal,
-                    operation, cudaGetErrorString(error), remedy(error));
-}
-
-yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err)
-{
-  return tell(cuda->ordinal, error, operation, err);
-}
-
-/* An error of an earlier operation that every call to CUDA now returns, or cudaSuccess. */
-static cudaError_t lasting_error(cudaStream_t stream)
-{
-  cudaError_t error = cudaStreamQuery(stream); /* not ready, or recording: it works */
-  cudaGetLastError();
-  return poisons_process(error) ? error : cudaSuccess;
-}
-
-yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err)
-{
-  if (status == YK_OK || !err) return status;
-  yk_err told = *err;
-  cudaError_t error = lasting_error(cuda->stream);
-  const char *why = error == cudaSuccess ? "" : cudaGetErrorString(error);
-  bool is_told = strstr(told.message, why) != NULL;
-  yk_err_clear(err);
-  yk_err_set(err, status, "GPU %d: %s%s%s%s", cuda->ordinal, told.message, is_told ? "" : ": ", is_told ? "" : why,
-             remedy(error));
-  err->rank = told.rank;
-  return status;
-}
-
-yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
-{
-  return yk_cuda_check(cuda, cudaSetDevice(cuda->ordinal), "select", err);
-}
-
-/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
-
-/* Polling sees the end of a step sooner than a blocking wait and lets the watch speak; long waits leave the core
- * alone. */
-yk_status yk_cuda_wait(yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err)
-{
-  const double spin_s = 0.02;
-  const struct timespec pause = {0, 50000};
-  int64_t start_ns = yk_clock_now_ns();
-  bool spins = true;
-  for (;;) {
-    cudaError_t error = cudaEventQuery(event);
-    if (error != cudaErrorNotReady) return yk_cuda_check(cuda, error, operation, err);
-    cudaGetLastError();
-    YK_TRY(yk_cuda_device_ask_watch(&cuda->base, err));
-    if (spins)
-      spins = yk_clock_seconds_since(start_ns) < spin_s;
-    else
-      nanosleep(&pause, NULL);
-  }
-}
-
-yk_status yk_cuda_drain(yk_cuda_device *cuda, const char *operation, yk_err *err)
-{
-  YK_TRY(yk_cuda_check(cuda, cudaEventRecord(cuda->drained, cuda->stream), operation, err));
-  return yk_cuda_wait(cuda, cuda->drained, operation, err);
-}
-
-static yk_status sync_stream(yk_device *dev, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_drain(cuda, "waiting for the stream", err);
-}
-
-/* The watch has what waits for peers aborted, but does not wait itself until it is gone. */
+/* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
 static void settle(yk_device *dev)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   const struct timespec pause = {0, 1000000};
-  if (sync_stream(dev, NULL) == YK_OK) return;
+  if (yk_cuda_sync(dev, NULL) == YK_OK) return;
   while (cudaStreamQuery(cuda->stream) == cudaErrorNotReady) nanosleep(&pause, NULL);
   cudaGetLastError();
-}
-
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
-
-yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  void *ptr = NULL;
-  YK_TRY(yk_cuda_enter(cuda, err));
-  cudaError_t error = cudaMalloc(&ptr, n_bytes ? n_bytes : 1);
-  if (error == cudaErrorMemoryAllocation) {
-    size_t free_bytes = 0, total_bytes = 0;
-    cudaGetLastError();
-    cudaMemGetInfo(&free_bytes, &total_bytes);
-    return yk_err_set(err, YK_E_CAPACITY, "GPU %d: no memory for %zu bytes; %zu of %zu are free", cuda->ordinal,
-                      n_bytes, free_bytes, total_bytes);
-  }
-  YK_TRY(yk_cuda_check(cuda, error, "allocation", err));
-  error = cudaMemsetAsync(ptr, 0, n_bytes, cuda->stream);
-  if (error != cudaSuccess) {
-    cudaFree(ptr);
-    return yk_cuda_check(cuda, error, "allocation", err);
-  }
-  *out = ptr;
-  return YK_OK;
-}
-
-void yk_cuda_free(yk_device *dev, void *ptr)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  if (!ptr || yk_cuda_enter(cuda, NULL) != YK_OK) return;
-  yk_cuda_drain(cuda, "free", NULL); /* through the watch: what waits for a lost peer must not hold us */
-  cudaFree(ptr);
-  cudaGetLastError();
-}
-
-yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_bytes, yk_err *err)
-{
-  if (n_bytes <= buffer->n_bytes) return YK_OK;
-  yk_cuda_free(&cuda->base, buffer->ptr);
-  *buffer = (yk_cuda_buffer){0};
-  YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &buffer->ptr, err));
-  buffer->n_bytes = n_bytes;
-  return YK_OK;
-}
-
-static yk_status download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  if (n_bytes == 0) return YK_OK;
-  YK_TRY(sync_stream(dev, err));
-  YK_TRY(
-      yk_cuda_check(cuda, cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDeviceToHost, cuda->stream), "download", err));
-  return yk_cuda_drain(cuda, "download", err);
-}
-
-static yk_status memory_info(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, cudaMemGetInfo(free_bytes, total_bytes), "memory information", err);
 }
 
 /* ---- Operations that are one launch ------------------------------------------------------------------------------ */
@@ -247,18 +94,18 @@ static void destroy(yk_device *dev)
 {
   if (!dev) return;
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  if (!cuda->stream) { /* then there is nothing else, and the GPU may not answer */
+  if (!cuda->stream) { /* nothing has been created, and the GPU may be one that does not answer */
     free(cuda);
     return;
   }
   cudaSetDevice(cuda->ordinal);
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
-  yk_cuda_sampler_destroy(cuda);
+  yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
   void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->gemm_workspace.ptr,
                            cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
-  yk_cuda_staging_destroy(&cuda->staging);
+  yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
   cudaStreamDestroy(cuda->stream);
   cudaGetLastError();
@@ -273,9 +120,9 @@ static const yk_device_ops *device_ops(void)
       .alloc = yk_cuda_alloc,
       .free = yk_cuda_free,
       .upload = yk_cuda_upload,
-      .download = download,
-      .sync = sync_stream,
-      .memory_info = memory_info,
+      .download = yk_cuda_download,
+      .sync = yk_cuda_sync,
+      .memory_info = yk_cuda_memory_info,
       .settle = settle,
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,
@@ -353,7 +200,7 @@ yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_lim
   return YK_OK;
 }
 
-/* ---- Before and beside ------------------------------------------------------------------------------------------- */
+/* ---- Queries, and functions for communicators -------------------------------------------------------------------- */
 
 int yk_cuda_device_count(void)
 {
@@ -370,10 +217,10 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
   size_t free_bytes = 0, total_bytes = 0;
   if (ordinal < 0 || ordinal >= n_devices)
     return yk_err_set(err, YK_E_INVAL, "GPU %d: this machine has %d", ordinal, n_devices);
-  YK_TRY(tell(ordinal, cudaGetDeviceProperties(&properties, ordinal), "properties", err));
-  YK_TRY(tell(ordinal, cudaSetDevice(ordinal), "select", err));
-  YK_TRY(tell(ordinal, cudaMemGetInfo(&free_bytes, &total_bytes), "memory information", err));
-  YK_TRY(tell(ordinal, lasting_error(NULL), "an earlier operation of this process", err));
+  YK_TRY(yk_cuda_error_tell(ordinal, cudaGetDeviceProperties(&properties, ordinal), "properties", err));
+  YK_TRY(yk_cuda_error_tell(ordinal, cudaSetDevice(ordinal), "select", err));
+  YK_TRY(yk_cuda_error_tell(ordinal, cudaMemGetInfo(&free_bytes, &total_bytes), "memory information", err));
+  YK_TRY(yk_cuda_error_tell(ordinal, yk_cuda_error_lasting(NULL), "an earlier operation of this process", err));
   *out = (yk_cuda_device_info){.compute_major = properties.major,
                                .compute_minor = properties.minor,
                                .free_bytes = (int64_t)free_bytes,
@@ -414,6 +261,5 @@ void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context
 
 yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err)
 {
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  return cuda->watch ? cuda->watch(cuda->watch_context, err) : YK_OK;
+  return yk_cuda_ask_watch(yk_cuda_device_of(dev), err);
 }

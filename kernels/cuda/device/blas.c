@@ -1,4 +1,5 @@
-#include "kernels/cuda/cuda_blas.h"
+/* blas.c - cuBLAS, found by dlopen and called through a table of its functions. */
+#include "kernels/cuda/device/blas.h"
 
 #include <cublas_v2.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 
 #define LIBRARY "libcublas.so." YK_LIBRARY_STRING(CUBLAS_VER_MAJOR)
 
-/* F(member, function of cublas_v2.h) */
+/* F(member of yk_cuda_blas, function of cublas_v2.h). cublas_v2.h defines these names as macros of others. */
 #define FUNCTIONS(F)                                                                                                   \
   F(create, cublasCreate)                                                                                              \
   F(destroy, cublasDestroy)                                                                                            \
@@ -41,7 +42,7 @@ static yk_status open_handle(yk_cuda_blas *blas, cudaStream_t stream, void *work
   cublasStatus_t status = blas->create(&blas->handle);
   if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_stream(blas->handle, stream);
   if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_workspace(blas->handle, workspace, YK_CUDA_CUBLAS_BYTES);
-  /* Sums that a product splits over K are added in float32 too. */
+  /* Where cuBLAS splits K, its partial results are added in float32 too. */
   if (status == CUBLAS_STATUS_SUCCESS)
     status = blas->set_math_mode(
         blas->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
@@ -70,16 +71,16 @@ void yk_cuda_blas_destroy(yk_cuda_blas *blas)
   free(blas);
 }
 
-/* cuBLAS sees the transposes: its columns are our rows. */
-yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_product *p, yk_err *err)
+/* cuBLAS matrices are column-major, so it computes y^T = w x^T: each of its columns is one of our rows. */
+yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gemm *g, yk_err *err)
 {
   const float one = 1.0f, zero = 0.0f;
-  cudaDataType type = p->dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
+  cudaDataType type = g->dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
   cublasStatus_t status =
-      blas->gemm_ex(blas->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k, &one, p->w, type,
-                    (int)p->k, p->x, type, (int)p->k, &zero, p->y, p->y_dtype == YK_F32 ? CUDA_R_32F : type,
-                    (int)p->y_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+      blas->gemm_ex(blas->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)g->n, (int)g->m, (int)g->k, &one, g->w, type,
+                    (int)g->k, g->x, type, (int)g->k, &zero, g->y, g->y_dtype == YK_F32 ? CUDA_R_32F : type,
+                    (int)g->y_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
-  return yk_err_set(err, YK_E_DEVICE, "product of %lld x %lld x %lld: %s", (long long)p->m, (long long)p->k,
-                    (long long)p->n, blas->get_status_string(status));
+  return yk_err_set(err, YK_E_DEVICE, "GEMM of %lld x %lld x %lld: %s", (long long)g->m, (long long)g->k,
+                    (long long)g->n, blas->get_status_string(status));
 }

@@ -1,15 +1,16 @@
-/* cuda_probe.c - a GPU that does not answer must not stop who asks: the question is put by a thread that can be left
- * behind. */
+/* probe.c - a first use of a GPU with a time limit. A thread of its own uses the GPU, so that the caller can leave the
+ * thread behind when the GPU does not answer. */
+#include "kernels/cuda/device/probe.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/wait.h"
-#include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_internal.h"
 
-enum { TIMEOUT_S = 10 };
+enum { TIMEOUT_S = 10, PROBE_BYTES = 4 << 20 };
 
-/* Freed by whoever comes last. Below mutex: under it. */
+/* Shared by the caller and the thread; the last of the two to be done with the probe frees it. The mutex guards the
+ * members below it. */
 typedef struct probe {
   int ordinal;
   pthread_mutex_t mutex;
@@ -29,7 +30,7 @@ static cudaError_t use_gpu(int ordinal)
 {
   void *ptr = NULL;
   cudaError_t error = cudaSetDevice(ordinal);
-  if (error == cudaSuccess) error = cudaMalloc(&ptr, YK_CUDA_STAGING_BYTES);
+  if (error == cudaSuccess) error = cudaMalloc(&ptr, PROBE_BYTES);
   if (error == cudaSuccess) error = cudaFree(ptr);
   cudaGetLastError();
   return error;
@@ -49,7 +50,7 @@ static void *run(void *argument)
   return NULL;
 }
 
-/* Returns whether the answer came in time; if not, the probe belongs to its thread. */
+/* Returns whether the thread was done in time; where not, the probe then belongs to the thread. */
 static bool wait_for(probe *p)
 {
   struct timespec deadline = yk_wait_deadline(TIMEOUT_S);

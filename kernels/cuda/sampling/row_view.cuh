@@ -1,10 +1,11 @@
-/* cuda_sample_view.cuh - a row of logits as one block of its team sees it: a slice of the ids, and passes over that. */
-#ifndef YK_KERNELS_CUDA_CUDA_SAMPLE_VIEW_CUH
-#define YK_KERNELS_CUDA_CUDA_SAMPLE_VIEW_CUH
+/* row_view.cuh - a row of logits as one thread block sees it: its slice of the ids, and passes over the slice. */
+#ifndef YK_KERNELS_CUDA_SAMPLING_ROW_VIEW_CUH
+#define YK_KERNELS_CUDA_SAMPLING_ROW_VIEW_CUH
 
 #include <cfloat>
 
-#include "kernels/cuda/cuda_kernels.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/sampling/sample_types.h"
 
 namespace yk_sample {
 
@@ -12,26 +13,29 @@ using namespace yk_cuda;
 
 constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / WARP;
-constexpr int LOADS = 4; /* logits that a thread asks for at once */
-constexpr int NO_ID = 0x7fffffff;
+constexpr int LOADS = 4;          /* logits that a thread loads together, so that their latencies overlap */
+constexpr int NO_ID = 0x7fffffff; /* greater than every id: in a tie any id comes first */
 
-/* A row, and what has been decided of it so far. */
+/* A row of logits, this thread block's slice of it, and which ids the filters have kept so far. */
 struct row_view {
   const yk_cuda_sample_launch *a;
   const yk_cuda_sample_row *params;
-  const uint32_t *counts; /* of the row's slot while penalties apply, else NULL */
+  const uint32_t *counts; /* of the row's penalty slot while penalties apply, else NULL */
   int64_t row;
   int32_t n;          /* ids */
-  int32_t begin, end; /* this block's slice of them */
-  float *slice;       /* [end - begin] scaled logits in shared memory; a block alone has no room and works them out */
-  int turn;           /* of the team's messages */
-  float temperature, maximum; /* maximum: of the scaled logits */
-  uint32_t lowest_key;        /* top_k keeps keys from here */
-  uint32_t last_key;          /* top_p keeps greater keys, and of this key the ids up to last_id */
+  int32_t begin, end; /* the slice: ids begin .. end - 1 */
+  /* [end - begin] scaled logits in shared memory. NULL before they are there, and where one thread block has the row
+   * alone: the row does not fit then, and each pass works them out again. */
+  float *slice;
+  int parity;                 /* of all_gather */
+  float temperature, maximum; /* maximum: the largest scaled logit */
+  uint32_t lowest_key;        /* top_k keeps this key and greater ones */
+  uint32_t last_key;          /* top_p keeps greater keys, and the ids up to last_id of this key */
   int32_t last_id;
-  float lowest; /* scaled logits below are dropped by one of the two */
+  float lowest; /* top_k or top_p drops every scaled logit below this one */
 };
 
+/* This row's logits in a shard. */
 __device__ inline float *shard_row(const row_view &v, int32_t shard)
 {
   return v.a->logits + (static_cast<int64_t>(shard) * v.a->n_rows + v.row) * v.a->shard_stride;
@@ -44,7 +48,8 @@ __device__ inline float *logit_of(const row_view &v, int32_t id)
   return shard_row(v, s) + (id - v.a->shard_first[s]);
 }
 
-/* Repetition, frequency and presence penalties, each operation rounded as written; a finite logit stays finite. */
+/* The logit after repetition, frequency and presence penalties. The intrinsics keep the compiler from fusing
+ * operations, so that each is rounded as it is written. A finite logit stays finite. */
 __device__ inline float penalised(const row_view &v, int32_t id, float logit)
 {
   if (!v.counts) return logit;
@@ -59,7 +64,7 @@ __device__ inline float penalised(const row_view &v, int32_t id, float logit)
   return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
 }
 
-/* f(id, logit) for every id of the slice, each by one thread, penalties applied where they are on. */
+/* Calls f(id, logit) for every id of the slice, each id by one thread, with penalties where v.counts is set. */
 template <typename F> __device__ void for_each_logit(const row_view &v, F f)
 {
   for (int32_t s = 0; s < v.a->n_shards; s++) {
@@ -74,6 +79,7 @@ template <typename F> __device__ void for_each_logit(const row_view &v, F f)
   }
 }
 
+/* The logit divided by the temperature. */
 __device__ inline float scaled(const row_view &v, float logit)
 {
   return __fdiv_rn(logit, v.temperature);
@@ -89,7 +95,7 @@ struct bounds {
   float lower = -INFINITY, upper = INFINITY;
 };
 
-/* f(id, scaled logit) likewise for all within bounds, and perhaps for others. */
+/* Calls f(id, scaled logit) in the same way for every id of the slice within bounds, and perhaps for others. */
 template <typename F> __device__ void for_each_scaled(const row_view &v, bounds b, F f)
 {
   if (!v.slice) {
@@ -103,10 +109,10 @@ template <typename F> __device__ void for_each_scaled(const row_view &v, bounds 
   }
 }
 
-/* Ids of a block's slice, but for the last block's. */
-__host__ __device__ constexpr int32_t slice_ids(int32_t n, int team)
+/* Ids of a thread block's slice of n; the last slices may be shorter. */
+__host__ __device__ constexpr int32_t slice_ids(int32_t n, int cluster)
 {
-  return (n + team - 1) / team;
+  return (n + cluster - 1) / cluster;
 }
 
 } // namespace yk_sample

@@ -1,20 +1,21 @@
-/* ring.cuh - a ring of stages in shared memory: the pipeline between warps that produce data and warps that consume
- * them.
+/* stage_ring.cuh - a ring of stages in shared memory: the pipeline between producer warps, which load data, and
+ * consumer warps, which use the data.
  *
- *   producer   wait until the stage is empty -> have copies fill it -> next stage
- *   consumer   wait until the stage is full  -> read it -> arrive at its empty barrier -> next stage
+ *   producer   wait until the stage is empty -> issue copies that fill the stage -> next stage
+ *   consumer   wait until the stage is full  -> read the stage -> arrive at its empty barrier -> next stage
  *
- * A stage has two mbarriers: its copies complete on the full one, its readers arrive at the empty one. Each warp
- * keeps its own position. In every round a stage's barriers pass one phase, so a wait names the parity of the round.
- * A producer starts one parity ahead: its first round finds all stages empty without anybody having said so. */
-#ifndef YK_KERNELS_CUDA_RING_CUH
-#define YK_KERNELS_CUDA_RING_CUH
+ * A stage has two mbarriers: copies complete at the full one, consumers arrive at the empty one. Each warp keeps its
+ * own position in the ring. Both barriers of a stage pass one phase in every round of the ring, so a wait gives the
+ * parity of the round. A producer starts with parity 1: in its first round every stage is then empty at once, although
+ * no consumer has arrived. */
+#ifndef YK_KERNELS_CUDA_COMMON_STAGE_RING_CUH
+#define YK_KERNELS_CUDA_COMMON_STAGE_RING_CUH
 
 #include "kernels/cuda/ptx/mbarrier.cuh"
 
 namespace yk_cuda {
 
-/* A stage and the parity of the round. */
+/* A stage and the parity of the round, named phase as in mbarrier.cuh's waits. */
 struct ring_position {
   int stage = 0;
   uint32_t phase = 0;
@@ -27,7 +28,7 @@ struct ring_position {
     }
   }
 
-  /* By n stages, at most n_stages. */
+  /* Advance by n stages; n is at most n_stages. */
   __device__ __forceinline__ void advance_by(int n, int n_stages)
   {
     stage += n;
@@ -38,11 +39,12 @@ struct ring_position {
   }
 };
 
-/* The ring as one warp sees it, with stages of equal size and up to MAX_STAGES of them. */
+/* The ring as one warp sees it: n_stages stages of equal size, at most MAX_STAGES. */
 template <int MAX_STAGES> struct stage_ring {
   static constexpr int BARRIERS = 2 * MAX_STAGES;
 
-  uint32_t memory, barriers; /* addresses in shared memory; barriers: MAX_STAGES full ones, then as many empty ones */
+  /* Addresses in shared memory: the stages; MAX_STAGES full barriers and then MAX_STAGES empty ones. */
+  uint32_t memory, barriers;
   int n_stages, stage_bytes;
   ring_position at;
 
@@ -67,8 +69,8 @@ template <int MAX_STAGES> struct stage_ring {
     at.advance(n_stages);
   }
 
-  /* By one thread, before any other uses the ring. full: arrivals that fill a stage, beside the bytes of its copies;
-   * empty: arrivals that empty the stage. */
+  /* Called by one thread before any other thread uses the ring. full_arrivals: arrivals, beside the bytes of copies,
+   * that make a stage full; empty_arrivals: arrivals that make a stage empty. */
   __device__ __forceinline__ void init(int full_arrivals, int empty_arrivals) const
   {
     for (int i = 0; i < n_stages; i++) {

@@ -1,13 +1,15 @@
-/* cuda_graph.c - recording what operations launch, and replaying it as one. */
+/* graph.c - capture of everything that operations launch on the stream, and its replay as one launch. */
+#include "kernels/cuda/device/graph.h"
+
 #include <stdlib.h>
 
-#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/device/state.h"
 
 struct yk_graph {
   cudaGraphExec_t exec;
 };
 
-/* Thread-local: what other ranks' threads do meanwhile is no concern of this recording. */
+/* Capture is thread-local: calls that other ranks' threads make meanwhile neither fail nor become part of the graph. */
 yk_status yk_cuda_graph_begin(yk_device *dev, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);

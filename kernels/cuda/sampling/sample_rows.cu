@@ -1,74 +1,86 @@
-/* cuda_sample_rows.cu - choosing one token per row, by a team of blocks. The definition is that of
- * kernels/cpu/cpu_sample.c. */
+/* sample_rows.cu - the sampling kernel: see sampler.h for the picture. kernels/cpu/cpu_sample.c defines what each step
+ * computes. */
+#include "kernels/cuda/sampling/sample_rows.h"
+
 #include "base/rng.h"
-#include "kernels/cuda/cuda_sample_draw.cuh"
-#include "kernels/cuda/cuda_sample_edge.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/sampling/prefix_search.cuh"
+#include "kernels/cuda/sampling/radix_select.cuh"
 
 using namespace yk_cuda;
+using namespace yk_ptx;
 using namespace yk_sample;
 
 namespace {
 
-constexpr int CLUSTER = 8; /* blocks of a team on GPUs that have clusters: their shared memory takes any vocabulary */
+/* Thread blocks of a cluster, on GPUs that have clusters: so many that a row of MAX_VOCAB scaled logits (sampler.c)
+ * fits into their shared memory. */
+constexpr int CLUSTER_BLOCKS = 8;
 
 /* ---- Filters ----------------------------------------------------------------------------------------------------- */
 
-template <int TEAM> __device__ void keep_top_k(shared_state<TEAM> &shared, row_view &v, int32_t k)
+/* Keep the k largest logits, and every logit equal to the k-th. */
+template <int CLUSTER> __device__ void keep_top_k(shared_state<CLUSTER> &shared, row_view &v, int32_t k)
 {
-  const edge e = find_edge(
+  const selection e = radix_select(
       shared, v, {}, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
       [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); });
   v.lowest_key = e.key;
   v.lowest = value_of(e.key);
 }
 
-/* Whether min_p and top_k keep a value. */
+/* Whether min_p and top_k keep a scaled logit. */
 __device__ bool passes_thresholds(const row_view &v, uint32_t key, float weight)
 {
   return key >= v.lowest_key && weight >= v.params->row.min_p;
 }
 
+/* Whether min_p, top_k and top_p keep an id. */
 __device__ bool is_kept(const row_view &v, int32_t id, float s, float weight)
 {
   const uint32_t key = key_of(s);
   return passes_thresholds(v, key, weight) && (key > v.last_key || (key == v.last_key && id <= v.last_id));
 }
 
-/* The shortest prefix that weighs at least top_p of what min_p and top_k keep. Ties at its end go by id. */
-template <int TEAM> __device__ void keep_top_p(shared_state<TEAM> &shared, row_view &v, float top_p)
+/* Of what min_p and top_k keep, keep the shortest prefix, by falling logit and then rising id, whose weight is at least
+ * top_p of their total weight. */
+template <int CLUSTER> __device__ void keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top_p)
 {
-  double target = 0.0; /* in units */
-  const edge e = find_edge(
+  double target = 0.0; /* fixed-point, as are all weights here */
+  const selection e = radix_select(
       shared, v, {.lower = v.lowest},
       [&](float s, uint32_t value_key, uint32_t bin) {
         if (s < v.lowest) return;
         const float weight = weight_of(v, s);
         if (!passes_thresholds(v, value_key, weight)) return;
-        unsigned long long units = units_of(weight);
-        for (int limb = 0; units; limb++, units >>= LIMB_BITS)
-          if (units & ((1u << LIMB_BITS) - 1))
-            atomicAdd(&shared.bins[limb][bin], static_cast<uint32_t>(units & ((1u << LIMB_BITS) - 1)));
+        unsigned long long fixed = to_fixed_point(weight);
+        for (int limb = 0; fixed; limb++, fixed >>= LIMB_BITS)
+          if (fixed & ((1u << LIMB_BITS) - 1))
+            atomicAdd(&shared.bins[limb][bin], static_cast<uint32_t>(fixed & ((1u << LIMB_BITS) - 1)));
       },
       [&](unsigned long long total) { target = static_cast<double>(top_p) * static_cast<double>(total); },
       [&](unsigned long long sum) { return static_cast<double>(sum) >= target; });
-  const double units = static_cast<double>(units_of(weight_of(v, value_of(e.key))));
-  const double n_kept = fmax(1.0, ceil((target - static_cast<double>(e.above)) / units));
+  const double weight = static_cast<double>(to_fixed_point(weight_of(v, value_of(e.key))));
+  const double n_kept =
+      fmax(1.0, ceil((target - static_cast<double>(e.above)) / weight)); /* of the equal logits of e.key */
   v.last_key = e.key;
   v.lowest = value_of(e.key);
-  if (n_kept * units >= static_cast<double>(e.units)) return; /* all that tie */
+  if (n_kept * weight >= static_cast<double>(e.sum)) return; /* all of them */
+  /* The n_kept-th id of this key: the target is half a count below n_kept, so that this id is the first above it. */
   v.last_id = find_id(
       shared, v, [&](int32_t, float s) { return key_of(s) == e.key ? 1.0 : 0.0; },
       [&](double) { return n_kept - 0.5; });
 }
 
-/* Scaled logits of the slice, once for all passes over them. */
+/* Compute the scaled logits of the slice once, for all passes that follow. */
 __device__ void fill_slice(const row_view &v)
 {
   for_each_logit(v, [&](int32_t id, float logit) { v.slice[id - v.begin] = scaled(v, logit); });
   __syncthreads();
 }
 
-template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &shared, row_view &v, float *slice)
+/* Filter and draw. slice: shared memory for the scaled logits, or NULL. */
+template <int CLUSTER> __device__ int32_t sample_filtered(shared_state<CLUSTER> &shared, row_view &v, float *slice)
 {
   const yk_sample_row &p = v.params->row;
   v.slice = slice;
@@ -88,12 +100,13 @@ template <int TEAM> __device__ int32_t sample_filtered(shared_state<TEAM> &share
 
 /* ---- A row ------------------------------------------------------------------------------------------------------- */
 
-/* The biased logits take their biases for as long as the row is worked on: nothing else then has to know of them. */
+/* Add the biases to the logits in global memory, until restore_biases. The functions that read logits then need not
+ * know of biases. A thread block changes only ids of its own slice. */
 __device__ void apply_biases(const row_view &v)
 {
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
     const int32_t id = v.params->biases[i].token_id;
-    if (id < v.begin || id >= v.end) continue; /* another block's */
+    if (id < v.begin || id >= v.end) continue;
     float *logit = logit_of(v, id);
     v.params->raw_at_biases[i] = *logit;
     *logit = __fadd_rn(*logit, v.params->biases[i].bias);
@@ -101,34 +114,37 @@ __device__ void apply_biases(const row_view &v)
   __syncthreads();
 }
 
-template <int TEAM> __device__ void restore_biases(const row_view &v)
+/* Put the raw logits back, and make them visible to the cluster. */
+template <int CLUSTER> __device__ void restore_biases(const row_view &v)
 {
   __syncthreads();
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
     const int32_t id = v.params->biases[i].token_id;
     if (id >= v.begin && id < v.end) *logit_of(v, id) = v.params->raw_at_biases[i];
   }
-  team_sync<TEAM>();
+  sync_cluster<CLUSTER>();
 }
 
-/* The best logits of the raw row and their log-probabilities. */
-template <int TEAM> __device__ void report_top(shared_state<TEAM> &shared, row_view &v, double log_sum, yk_sampled *out)
+/* The n_top_logprobs best raw logits and their log-probabilities: one pass over the row for each. */
+template <int CLUSTER>
+__device__ void report_top(shared_state<CLUSTER> &shared, row_view &v, double log_sum, yk_sampled *out)
 {
   best last = {INFINITY, NO_ID};
   const int32_t n_wanted = min(v.params->row.n_top_logprobs, static_cast<int32_t>(YK_MAX_TOP_LOGPROBS));
   for (int32_t i = 0; i < n_wanted; i++) {
     last = find_next(shared, v, last);
     if (last.id == NO_ID) return;
-    if (threadIdx.x != 0 || team_rank<TEAM>() != 0) continue;
+    if (threadIdx.x != 0 || rank_in_cluster<CLUSTER>() != 0) continue;
     out->n_top = i + 1;
     out->top_ids[i] = last.id;
     out->top_logprobs[i] = static_cast<float>(static_cast<double>(last.value) - log_sum);
   }
 }
 
-/* Token of a row that is drawn, biases and penalties included; NO_ID where the biases ban every id. */
-template <int TEAM>
-__device__ int32_t choose(shared_state<TEAM> &shared, row_view &v, best highest, uint32_t *counts, float *slice)
+/* Choose a row's token, with biases and penalties, and count it in the penalty slot. highest: the best raw logit.
+ * Returns NO_ID where the biases ban every id. */
+template <int CLUSTER>
+__device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts, float *slice)
 {
   const yk_sample_row &p = v.params->row;
   if (p.n_biases > 0) apply_biases(v);
@@ -142,30 +158,31 @@ __device__ int32_t choose(shared_state<TEAM> &shared, row_view &v, best highest,
     if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v, slice);
   }
   v.counts = nullptr;
-  if (p.n_biases > 0) restore_biases<TEAM>(v);
-  if (p.has_penalties && id != NO_ID && threadIdx.x == 0 && team_rank<TEAM>() == 0) counts[id] += YK_CUDA_COUNT_OUTPUT;
+  if (p.n_biases > 0) restore_biases<CLUSTER>(v);
+  if (p.has_penalties && id != NO_ID && threadIdx.x == 0 && rank_in_cluster<CLUSTER>() == 0)
+    counts[id] += YK_CUDA_COUNT_OUTPUT;
   return id;
 }
 
-template <int TEAM>
+template <int CLUSTER>
 __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constant__ yk_cuda_sample_launch a)
 {
-  __shared__ shared_state<TEAM> shared;
+  __shared__ shared_state<CLUSTER> shared;
   extern __shared__ float slice[];
-  const int32_t index = blockIdx.x / TEAM;
+  const int32_t index = blockIdx.x / CLUSTER;
   row_view v = {};
   v.a = &a;
   v.params = &a.rows[index];
   v.row = a.first_row + static_cast<int64_t>(index);
   v.n = a.shard_first[a.n_shards];
-  v.begin = min(v.n, team_rank<TEAM>() * slice_ids(v.n, TEAM));
-  v.end = min(v.n, v.begin + slice_ids(v.n, TEAM));
+  v.begin = min(v.n, rank_in_cluster<CLUSTER>() * slice_ids(v.n, CLUSTER));
+  v.end = min(v.n, v.begin + slice_ids(v.n, CLUSTER));
   v.last_id = NO_ID;
   v.lowest = -INFINITY;
   wait_for_previous_kernel();
-  team_sync<TEAM>(); /* all have begun: only then may others write to their shared memory */
+  sync_cluster<CLUSTER>(); /* other thread blocks may write to this one's shared memory once all have started */
   const yk_sample_row &p = v.params->row;
-  const bool writes = threadIdx.x == 0 && team_rank<TEAM>() == 0;
+  const bool writes = threadIdx.x == 0 && rank_in_cluster<CLUSTER>() == 0;
   yk_sampled *out = &a.out[index];
   if (writes) *out = yk_sampled{};
   const best highest = find_maximum(shared, v);
@@ -178,7 +195,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
     if (p.want_logprob || p.n_top_logprobs > 0) log_sum = log_sum_exp(shared, v, highest.value);
     if (p.n_top_logprobs > 0) report_top(shared, v, log_sum, out);
     uint32_t *counts = a.counts + static_cast<int64_t>(p.penalty_slot) * a.vocab;
-    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts, TEAM > 1 ? slice : nullptr);
+    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts, CLUSTER > 1 ? slice : nullptr);
     if (id == NO_ID) state = YK_ROW_BANNED;
   }
   if (writes) {
@@ -187,7 +204,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
     if (id != NO_ID && p.want_logprob)
       out->logprob = static_cast<float>(static_cast<double>(*logit_of(v, id)) - log_sum);
   }
-  team_sync<TEAM>(); /* nobody leaves whose shared memory another still reads or writes */
+  sync_cluster<CLUSTER>(); /* no thread block ends while another one still accesses its shared memory */
 }
 
 __global__ void count_kernel(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt)
@@ -206,16 +223,16 @@ extern "C" cudaError_t yk_cuda_launch_sample(const yk_cuda_sample_launch *launch
 {
   if (launch->n_launched == 0) return cudaSuccess;
   bool has_clusters;
-  cudaError_t error = has_code_for_90(reinterpret_cast<const void *>(sample_kernel<CLUSTER>), &has_clusters);
+  cudaError_t error = has_code_for_90(reinterpret_cast<const void *>(sample_kernel<CLUSTER_BLOCKS>), &has_clusters);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(launch->n_launched));
   if (!has_clusters) return launch_dependent(sample_kernel<1>, {grid, THREADS, 0, 1}, stream, *launch);
-  const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], CLUSTER) * sizeof(float);
-  error = cudaFuncSetAttribute(sample_kernel<CLUSTER>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], CLUSTER_BLOCKS) * sizeof(float);
+  error = cudaFuncSetAttribute(sample_kernel<CLUSTER_BLOCKS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(slice_bytes));
   if (error != cudaSuccess) return error;
-  return launch_dependent(sample_kernel<CLUSTER>, {dim3(grid.x * CLUSTER), THREADS, slice_bytes, CLUSTER}, stream,
-                          *launch);
+  return launch_dependent(sample_kernel<CLUSTER_BLOCKS>,
+                          {dim3(grid.x * CLUSTER_BLOCKS), THREADS, slice_bytes, CLUSTER_BLOCKS}, stream, *launch);
 }
 
 extern "C" cudaError_t yk_cuda_launch_count(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt,

@@ -1,12 +1,29 @@
-/* cuda_sample.c - the host's side of sampling: rows of parameters to the GPU, what was sampled back, counts of ids. */
+/* sampler.c - the host's side of sampling: parameters of rows to the GPU, sampled tokens back, counts of ids. */
+#include "kernels/cuda/sampling/sampler.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/sampling/sample_rows.h"
 
-enum { MAX_VOCAB = 1 << 18 }; /* the sums of weights of the kernel are exact up to here */
+enum {
+  MAX_VOCAB = 1 << 18,   /* so many limbs of a weight have room in a 32-bit bin: see radix_select.cuh */
+  TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set brings to the device at once */
+};
 
+typedef struct yk_cuda_sampler {
+  yk_cuda_sample_row *rows_host, *rows_dev; /* [max_seqs] pinned, device */
+  yk_sampled *out_host, *out_dev;           /* [max_seqs] pinned, device */
+  yk_logit_bias *biases_dev;                /* [bias_capacity]: the biases of one launch's rows */
+  float *raw_dev;                           /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
+  uint32_t *counts;                         /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
+  int32_t *tokens;                          /* [TOKEN_CHUNK] */
+} yk_cuda_sampler;
+
+/* Biases of all rows of a launch: one row may have as many as the vocabulary has ids. */
 static int64_t bias_capacity(const yk_cuda_device *cuda)
 {
   return (int64_t)cuda->limits.max_seqs + cuda->limits.vocab;
@@ -14,12 +31,14 @@ static int64_t bias_capacity(const yk_cuda_device *cuda)
 
 yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
 {
-  yk_cuda_sampler *s = &cuda->sampler;
   size_t n_rows = (size_t)cuda->limits.max_seqs, vocab = (size_t)cuda->limits.vocab;
   size_t n_biases = (size_t)bias_capacity(cuda);
   if (vocab > MAX_VOCAB)
     return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: vocabulary: expected at most %d ids, found %zu", cuda->ordinal,
                       MAX_VOCAB, vocab);
+  yk_cuda_sampler *s = calloc(1, sizeof *s);
+  if (!s) return yk_err_set(err, YK_E_NOMEM, "GPU %d: no memory for a sampler", cuda->ordinal);
+  cuda->sampler = s;
   YK_TRY(
       yk_cuda_check(cuda, cudaMallocHost((void **)&s->rows_host, n_rows * sizeof *s->rows_host), "pinned memory", err));
   YK_TRY(
@@ -32,22 +51,23 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
                  {(void **)&s->biases_dev, n_biases * sizeof *s->biases_dev},
                  {(void **)&s->raw_dev, n_biases * sizeof *s->raw_dev},
                  {(void **)&s->counts, n_rows * vocab * sizeof *s->counts},
-                 {(void **)&s->tokens, YK_CUDA_TOKEN_CHUNK * sizeof *s->tokens}};
+                 {(void **)&s->tokens, TOKEN_CHUNK * sizeof *s->tokens}};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
     YK_TRY(yk_cuda_alloc(&cuda->base, buffers[i].n_bytes, buffers[i].at, err));
   return YK_OK;
 }
 
-void yk_cuda_sampler_destroy(yk_cuda_device *cuda)
+void yk_cuda_sampler_destroy(yk_cuda_sampler *s)
 {
-  yk_cuda_sampler *s = &cuda->sampler;
+  if (!s) return;
   void *const buffers[] = {s->rows_dev, s->out_dev, s->biases_dev, s->raw_dev, s->counts, s->tokens};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   if (s->rows_host) cudaFreeHost(s->rows_host);
   if (s->out_host) cudaFreeHost(s->out_host);
+  free(s);
 }
 
-/* Ids and slots of one row are those of this device. */
+/* Ids and slots of a row are within this device's limits. */
 static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_row *row, int32_t index, int32_t n_ids,
                            yk_err *err)
 {
@@ -65,7 +85,7 @@ static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_row *row,
   return YK_OK;
 }
 
-/* Rows from first on that one launch takes: as many as the buffers hold. */
+/* The number of rows from `first` on that one launch takes: as many as the buffers hold. */
 static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *args, int32_t first)
 {
   int32_t n = 0;
@@ -78,10 +98,11 @@ static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *
   return n;
 }
 
-/* Parameters and biases of the launch's rows to the device. The launch before has been waited for. */
+/* Copy parameters and biases of the launch's rows to the device. The previous launch has ended, so that pinned and
+ * device buffers are free. */
 static yk_status send_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
-  yk_cuda_sampler *s = &cuda->sampler;
+  yk_cuda_sampler *s = cuda->sampler;
   int64_t at = 0;
   for (int32_t i = 0; i < n_rows; i++) {
     const yk_sample_row *row = &args->rows[first + i];
@@ -100,7 +121,7 @@ static yk_status send_rows(yk_cuda_device *cuda, const yk_sample_args *args, int
 static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows,
                             yk_err *err)
 {
-  yk_cuda_sampler *s = &cuda->sampler;
+  yk_cuda_sampler *s = cuda->sampler;
   YK_TRY(send_rows(cuda, args, first, n_rows, err));
   yk_cuda_sample_launch launch = {.logits = (float *)(uintptr_t)args->logits,
                                   .n_rows = args->n_rows,
@@ -123,7 +144,7 @@ static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, in
   return YK_OK;
 }
 
-/* A row's raw logits to the host, where they are asked for. */
+/* Copy a row's raw logits to the host, where the row asks for them. */
 static yk_status copy_logits(yk_cuda_device *cuda, const yk_sample_args *args, int32_t row, yk_err *err)
 {
   float *to = args->rows[row].logits_out;
@@ -163,14 +184,14 @@ yk_status yk_cuda_penalties_set(yk_device *dev, int32_t slot, const int32_t *tok
   for (int32_t i = 0; i < n_tokens; i++)
     if (tokens[i] < 0 || tokens[i] >= vocab)
       return yk_err_set(err, YK_E_INVAL, "penalties: token %d: expected an id below %d, found %d", i, vocab, tokens[i]);
-  uint32_t *counts = cuda->sampler.counts + (int64_t)slot * vocab;
+  uint32_t *counts = cuda->sampler->counts + (int64_t)slot * vocab;
   YK_TRY(yk_cuda_enter(cuda, err));
   YK_TRY(
       yk_cuda_check(cuda, cudaMemsetAsync(counts, 0, (size_t)vocab * sizeof *counts, cuda->stream), "penalties", err));
-  for (int32_t done = 0; done < n_tokens; done += YK_CUDA_TOKEN_CHUNK) {
-    int32_t n = (int32_t)yk_min_i64(YK_CUDA_TOKEN_CHUNK, n_tokens - done);
-    YK_TRY(yk_cuda_upload(dev, cuda->sampler.tokens, tokens + done, (size_t)n * sizeof *tokens, err));
-    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_count(counts, cuda->sampler.tokens, n, n_prompt - done, cuda->stream),
+  for (int32_t done = 0; done < n_tokens; done += TOKEN_CHUNK) {
+    int32_t n = (int32_t)yk_min_i64(TOKEN_CHUNK, n_tokens - done);
+    YK_TRY(yk_cuda_upload(dev, cuda->sampler->tokens, tokens + done, (size_t)n * sizeof *tokens, err));
+    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_count(counts, cuda->sampler->tokens, n, n_prompt - done, cuda->stream),
                          "penalties", err));
   }
   return YK_OK;

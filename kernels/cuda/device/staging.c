@@ -1,14 +1,24 @@
-/* cuda_staging.c - from the host's memory to the GPU through pinned slots, so that the source may be reused at once and
- * filling one slot overlaps with the copy of another. */
+/* staging.c - pinned slots, filled one after the other. */
+#include "kernels/cuda/device/staging.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda_internal.h"
+enum { N_SLOTS = 4, SLOT_BYTES = 4 << 20 };
+
+typedef struct yk_cuda_staging {
+  char *slots[N_SLOTS];
+  cudaEvent_t copied[N_SLOTS]; /* recorded behind the slot's last copy */
+  int next;                    /* the slot that is filled next */
+} yk_cuda_staging;
 
 yk_status yk_cuda_staging_create(yk_cuda_device *cuda, yk_err *err)
 {
-  yk_cuda_staging *s = &cuda->staging;
-  for (int i = 0; i < YK_CUDA_STAGING_SLOTS; i++) {
-    YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->slots[i], YK_CUDA_STAGING_BYTES), "pinned memory", err));
+  yk_cuda_staging *s = calloc(1, sizeof *s);
+  if (!s) return yk_err_set(err, YK_E_NOMEM, "GPU %d: no memory for staging", cuda->ordinal);
+  cuda->staging = s;
+  for (int i = 0; i < N_SLOTS; i++) {
+    YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->slots[i], SLOT_BYTES), "pinned memory", err));
     YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&s->copied[i], cudaEventDisableTiming), "event", err));
   }
   return YK_OK;
@@ -16,24 +26,26 @@ yk_status yk_cuda_staging_create(yk_cuda_device *cuda, yk_err *err)
 
 void yk_cuda_staging_destroy(yk_cuda_staging *staging)
 {
-  for (int i = 0; i < YK_CUDA_STAGING_SLOTS; i++) {
+  if (!staging) return;
+  for (int i = 0; i < N_SLOTS; i++) {
     if (staging->slots[i]) cudaFreeHost(staging->slots[i]);
     if (staging->copied[i]) cudaEventDestroy(staging->copied[i]);
   }
+  free(staging);
 }
 
-/* The next slot, once what it held last is on the device. */
+/* The next slot, once the copy of its last contents has completed. */
 static yk_status take_slot(yk_cuda_device *cuda, int *slot, yk_err *err)
 {
-  yk_cuda_staging *s = &cuda->staging;
+  yk_cuda_staging *s = cuda->staging;
   *slot = s->next;
-  s->next = (s->next + 1) % YK_CUDA_STAGING_SLOTS;
+  s->next = (s->next + 1) % N_SLOTS;
   return yk_cuda_wait(cuda, s->copied[*slot], "upload", err);
 }
 
 static yk_status send_slot(yk_cuda_device *cuda, int slot, void *dst, size_t n_bytes, yk_err *err)
 {
-  yk_cuda_staging *s = &cuda->staging;
+  yk_cuda_staging *s = cuda->staging;
   cudaError_t error = cudaMemcpyAsync(dst, s->slots[slot], n_bytes, cudaMemcpyHostToDevice, cuda->stream);
   if (error == cudaSuccess) error = cudaEventRecord(s->copied[slot], cuda->stream);
   return yk_cuda_check(cuda, error, "upload", err);
@@ -42,10 +54,10 @@ static yk_status send_slot(yk_cuda_device *cuda, int slot, void *dst, size_t n_b
 static yk_status upload_bytes(yk_cuda_device *cuda, char *dst, const char *src, size_t n_bytes, yk_err *err)
 {
   for (size_t done = 0; done < n_bytes;) {
-    size_t n = n_bytes - done < YK_CUDA_STAGING_BYTES ? n_bytes - done : YK_CUDA_STAGING_BYTES;
+    size_t n = n_bytes - done < SLOT_BYTES ? n_bytes - done : SLOT_BYTES;
     int slot;
     YK_TRY(take_slot(cuda, &slot, err));
-    memcpy(cuda->staging.slots[slot], src + done, n);
+    memcpy(cuda->staging->slots[slot], src + done, n);
     YK_TRY(send_slot(cuda, slot, dst + done, n, err));
     done += n;
   }
@@ -59,9 +71,9 @@ yk_status yk_cuda_upload_rows(yk_cuda_device *cuda, void *dst, const void *src, 
   if (row_bytes == src_stride) return upload_bytes(cuda, dst, src, row_bytes * n_rows, err);
   const char *from = src;
   char *to = dst;
-  size_t rows_per_slot = YK_CUDA_STAGING_BYTES / row_bytes;
+  size_t rows_per_slot = SLOT_BYTES / row_bytes;
   for (size_t row = 0; row < n_rows;) {
-    if (rows_per_slot == 0) { /* rows longer than a slot */
+    if (rows_per_slot == 0) { /* a row is longer than a slot */
       YK_TRY(upload_bytes(cuda, to + row * row_bytes, from + row * src_stride, row_bytes, err));
       row++;
       continue;
@@ -70,7 +82,7 @@ yk_status yk_cuda_upload_rows(yk_cuda_device *cuda, void *dst, const void *src, 
     int slot;
     YK_TRY(take_slot(cuda, &slot, err));
     for (size_t i = 0; i < n; i++)
-      memcpy(cuda->staging.slots[slot] + i * row_bytes, from + (row + i) * src_stride, row_bytes);
+      memcpy(cuda->staging->slots[slot] + i * row_bytes, from + (row + i) * src_stride, row_bytes);
     YK_TRY(send_slot(cuda, slot, to + row * row_bytes, n * row_bytes, err));
     row += n;
   }

@@ -1,0 +1,41 @@
+/* cuda_convert.h - launches that linear layers need around their GEMMs. Asynchronous on the stream; dtype is the
+ * activations' type, which "act" means below. */
+#ifndef YK_KERNELS_CUDA_CUDA_CONVERT_H
+#define YK_KERNELS_CUDA_CUDA_CONVERT_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/gemm/w4a16_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* dst act [n] = src of dtype src_dtype [n]. */
+cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtype src_dtype, const void *src, int64_t n,
+                                   cudaStream_t stream);
+
+/* dst act [n, k] = the columns of an AWQ source (see w4a16.h), each weight rounded once. */
+cudaError_t yk_cuda_launch_unpack_awq(yk_dtype dtype, void *dst, const yk_w4a16_source *source, int64_t k, int64_t n,
+                                      cudaStream_t stream);
+
+/* Columns 0 .. n-1 of y [n_rows, y_stride] from src: act [n_rows, n] as it is. */
+cudaError_t yk_cuda_launch_place(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows, int64_t n,
+                                 cudaStream_t stream);
+
+/* y = src + bias, or silu(gate) * up of it, rounded once.   src f32 [n_rows, n]: with silu_mul the first half of a row
+ * are gates, and n / 2 columns are written; bias f32 [n] or NULL; y of y_dtype [n_rows, y_stride]. */
+typedef struct yk_cuda_finish_args {
+  void *y;
+  yk_dtype y_dtype;
+  int64_t y_stride;
+  const float *src, *bias;
+  int64_t n_rows, n;
+  bool silu_mul;
+} yk_cuda_finish_args;
+cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

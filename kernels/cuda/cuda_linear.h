@@ -1,0 +1,11 @@
+/* cuda_linear.h - linear layers of the CUDA device: operations of its table, see kernels/device.h and linear.h. */
+#ifndef YK_KERNELS_CUDA_CUDA_LINEAR_H
+#define YK_KERNELS_CUDA_CUDA_LINEAR_H
+
+#include "kernels/device.h"
+
+yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
+void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
+yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
+
+#endif

@@ -1,0 +1,74 @@
+/* device.h - one NVIDIA GPU as a device (see kernels/device.h), and queries about GPUs before one is opened.
+ *
+ * A device's operations may be called from any thread, one at a time; each makes the GPU current for its thread. Where
+ * things are, in this folder and beside it:
+ *
+ *   device.c       the table of operations, creation and destruction
+ *   state.h        the device's state; errors and waits, for the operations' own files
+ *   errors.h       CUDA's error codes as errors of ours
+ *   memory.h       allocation, copies to the host           staging.h   copies from the host, through pinned memory
+ *   graph.h        capture and replay                       probe.h     whether a GPU answers at all
+ *   blas.h         cuBLAS
+ *   ../rows        embedding, norms, rotary embedding       ../attention   paged attention
+ *   ../gemm        GEMM with 4-bit weights                  ../sampling    choice of tokens
+ *   ../common      what kernels of several folders share    ../ptx         instructions that C++ cannot name */
+#ifndef YK_KERNELS_CUDA_DEVICE_DEVICE_H
+#define YK_KERNELS_CUDA_DEVICE_DEVICE_H
+
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
+
+/* yk_cuda_device_count - the number of GPUs that this process may use; 0 where there is no driver. Thread: any. */
+int yk_cuda_device_count(void);
+
+typedef struct yk_cuda_device_info {
+  char name[128]; /* "NVIDIA H200" */
+  char uuid[48];  /* "GPU-01234567-89ab-...", as nvidia-smi prints it */
+  int compute_major, compute_minor;
+  int64_t free_bytes, total_bytes;
+} yk_cuda_device_info;
+
+/* yk_cuda_device_query - describe a GPU. Errors: YK_E_INVAL for an ordinal of no GPU, YK_E_DEVICE. Thread: any. */
+yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *err);
+
+/* yk_cuda_device_create - open GPU `ordinal` with one stream and every buffer that its operations need.
+ *   dtype: YK_F16 or YK_BF16.
+ *   Errors: YK_E_UNSUPPORTED (float32, a GPU below compute capability 8.0, no libcublas, in the loader's words),
+ *   YK_E_INVAL (ordinal, limits), YK_E_CAPACITY, YK_E_NOMEM, YK_E_DEVICE. YK_E_DEVICE is also the answer, with the
+ *   reason, when CUDA refuses this process any further use of the GPU because of an earlier failure. */
+yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
+                                yk_err *err);
+
+/* ---- For communicators ------------------------------------------------------------------------------------------- */
+
+struct CUstream_st *yk_cuda_device_stream(yk_device *dev);
+int yk_cuda_device_ordinal(const yk_device *dev);
+
+/* yk_cuda_device_activate - make the device's GPU current for the calling thread. */
+yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
+
+/* yk_cuda_device_blame - complete the error of an operation that failed on this GPU without naming it. Puts "GPU 1: "
+ *   before err's message. Where this process cannot use the GPU any more, adds CUDA's reason and the remedy behind the
+ *   message. Returns status; YK_OK changes nothing. Waits for nothing. */
+yk_status yk_cuda_device_blame(yk_device *dev, yk_status status, yk_err *err);
+
+/* A watch is called repeatedly while an operation waits for the stream. A watch that fails ends the wait with its
+ * error. Before it fails it must make sure that the stream will drain, by aborting kernels that wait for other
+ * ranks. */
+typedef yk_status (*yk_cuda_watch)(void *context, yk_err *err);
+
+/* yk_cuda_device_set_watch - a device has one watch at a time; NULL removes the watch. */
+void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context);
+
+/* yk_cuda_device_ask_watch - call the watch once, for a communicator that waits by itself. YK_OK without a watch. */
+yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

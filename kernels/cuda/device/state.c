@@ -1,0 +1,70 @@
+/* state.c - errors of a CUDA device, and waits for its stream. */
+#include "kernels/cuda/device/state.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "kernels/cuda/device/errors.h"
+
+yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err)
+{
+  return yk_cuda_error_tell(cuda->ordinal, error, operation, err);
+}
+
+yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err)
+{
+  if (status == YK_OK || !err) return status;
+  yk_err told = *err;
+  cudaError_t error = yk_cuda_error_lasting(cuda->stream);
+  const char *why = error == cudaSuccess ? "" : cudaGetErrorString(error);
+  bool is_told = strstr(told.message, why) != NULL;
+  yk_err_clear(err);
+  yk_err_set(err, status, "GPU %d: %s%s%s%s", cuda->ordinal, told.message, is_told ? "" : ": ", is_told ? "" : why,
+             yk_cuda_error_remedy(error));
+  err->rank = told.rank;
+  return status;
+}
+
+yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
+{
+  return yk_cuda_check(cuda, cudaSetDevice(cuda->ordinal), "select", err);
+}
+
+yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err)
+{
+  return cuda->watch ? cuda->watch(cuda->watch_context, err) : YK_OK;
+}
+
+/* The event is polled: a poll sees the end of a step sooner than a blocking wait does, and the watch can be asked in
+ * between. A wait that takes longer than a step sleeps between polls, to leave the processor to others. */
+yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err)
+{
+  const double spin_s = 0.02;
+  const struct timespec pause = {0, 50000};
+  int64_t start_ns = yk_clock_now_ns();
+  bool spins = true;
+  for (;;) {
+    cudaError_t error = cudaEventQuery(event);
+    if (error != cudaErrorNotReady) return yk_cuda_check(cuda, error, operation, err);
+    cudaGetLastError();
+    YK_TRY(yk_cuda_ask_watch(cuda, err));
+    if (spins)
+      spins = yk_clock_seconds_since(start_ns) < spin_s;
+    else
+      nanosleep(&pause, NULL);
+  }
+}
+
+yk_status yk_cuda_drain(const yk_cuda_device *cuda, const char *operation, yk_err *err)
+{
+  YK_TRY(yk_cuda_check(cuda, cudaEventRecord(cuda->drained, cuda->stream), operation, err));
+  return yk_cuda_wait(cuda, cuda->drained, operation, err);
+}
+
+yk_status yk_cuda_sync(yk_device *dev, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_drain(cuda, "waiting for the stream", err);
+}

@@ -1,0 +1,67 @@
+/* state.h - the state of a CUDA device, and what every operation does with the state: make the GPU current, report
+ * errors, wait for the stream.
+ *
+ * device.c creates the state and fills the device's table. The other files of this folder, the linear layers and the
+ * sampler implement operations of the table; each declares its own in the header of its name and includes this one.
+ * Kernels never see the state: their launches take the arguments of one operation and a stream. */
+#ifndef YK_KERNELS_CUDA_DEVICE_STATE_H
+#define YK_KERNELS_CUDA_DEVICE_STATE_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention/attention_types.h"
+#include "kernels/cuda/gemm/w4a16_types.h"
+#include "kernels/device.h"
+
+/* Device memory that is replaced by more while layers are created, and stays where it is afterwards. */
+typedef struct yk_cuda_buffer {
+  void *ptr;
+  size_t n_bytes;
+} yk_cuda_buffer;
+
+typedef struct yk_cuda_device {
+  yk_device base; /* first: a yk_device * is a yk_cuda_device * */
+  int ordinal;
+  yk_device_limits limits;
+  cudaStream_t stream;
+  cudaEvent_t drained; /* yk_cuda_drain records this event and waits for it */
+  yk_w4a16_gpu w4a16;
+  yk_cuda_attention attention;
+  struct yk_cuda_staging *staging; /* staging.h */
+  struct yk_cuda_blas *blas;       /* blas.h */
+  struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
+  void *blas_workspace, *attention_workspace;
+  yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, and every call leaves it ready for the next one */
+  bool gemm_second_half;         /* second_half of the next call of the W4A16 GEMM: see yk_w4a16_call */
+  yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
+  yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
+  void *watch_context;
+} yk_cuda_device;
+
+static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
+{
+  return (yk_cuda_device *)dev;
+}
+
+/* yk_cuda_check - YK_OK, or the error of an operation on this GPU: see yk_cuda_error_tell. */
+yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
+
+/* yk_cuda_blame - see yk_cuda_device_blame in device.h. */
+yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err);
+
+/* yk_cuda_enter - make the GPU current for the calling thread. Every operation of the table begins with this call. */
+yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err);
+
+/* yk_cuda_ask_watch - see yk_cuda_device_ask_watch in device.h. */
+yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err);
+
+/* yk_cuda_wait - wait until the event has completed. The watch is asked meanwhile; its error ends the wait. */
+yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err);
+
+/* yk_cuda_drain - wait, in the same way, until everything on the stream has completed. */
+yk_status yk_cuda_drain(const yk_cuda_device *cuda, const char *operation, yk_err *err);
+
+/* yk_cuda_sync - sync of the device's table. */
+yk_status yk_cuda_sync(yk_device *dev, yk_err *err);
+
+#endif

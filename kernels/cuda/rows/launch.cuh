@@ -1,0 +1,39 @@
+/* launch.cuh - how the row-wise kernels are launched.
+ *
+ * In all of them arithmetic is float32, and a value is rounded where kernels/device.h says that the value is stored. A
+ * row's result depends on that row alone, and sums are taken in a fixed order. */
+#ifndef YK_KERNELS_CUDA_ROWS_LAUNCH_CUH
+#define YK_KERNELS_CUDA_ROWS_LAUNCH_CUH
+
+#include <algorithm>
+
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+
+namespace yk_rows {
+
+constexpr int WIDE = 8; /* elements of act in 16 bytes */
+
+/* Threads of the thread block that processes a row of n vectors, a vector a thread: whole warps, at most 1024. */
+inline int row_threads(int32_t n)
+{
+  constexpr int WARP = yk_cuda::WARP;
+  return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
+}
+
+/* Launch a dependent kernel that asks for as much shared memory, and as little L1 cache, as a multiprocessor can have.
+ * The GEMMs before and after ask for the same division. A multiprocessor changes the division only when it is empty, so
+ * a kernel that asked for another one could not start before the previous kernel has left the multiprocessor. */
+template <typename P>
+cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes,
+                                          cudaStream_t stream, const P &p)
+{
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+  return yk_ptx::launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
+}
+
+} // namespace yk_rows
+
+#endif

@@ -1,0 +1,120 @@
+/* norm.cu - RMSNorm of rows: see norm.h. */
+#include "kernels/cuda/rows/norm.h"
+
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/rows/launch.cuh"
+
+using namespace yk_cuda;
+using namespace yk_ptx;
+using namespace yk_rows;
+
+namespace {
+
+struct norm_params {
+  void *y;
+  const void *x;  /* rms_norm: the input */
+  void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
+  const void *partials[YK_MAX_RANKS];
+  int32_t n_partials;
+  const void *w; /* NULL: no norm */
+  int32_t hidden;
+  float alpha, eps, per_element; /* per_element: 1 / hidden */
+};
+
+/* residual + alpha * (partials, added in order) for one vector. The result is rounded, stored and returned. */
+template <typename T, int N> __device__ vec<T, N> add_partials(const norm_params &p, int64_t at)
+{
+  using V = vec<T, N>;
+  float sum[N] = {};
+  V r = static_cast<V *>(p.residual)[at];
+  for (int32_t i = 0; i < p.n_partials; i++) {
+    V v = static_cast<const V *>(p.partials[i])[at];
+    for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
+  }
+  for (int j = 0; j < N; j++) r.at[j] = from_float<T>(to_float(r.at[j]) + p.alpha * sum[j]);
+  static_cast<V *>(p.residual)[at] = r;
+  return r;
+}
+
+/* One thread block for each row; norm.h has the picture. The parameters are a __grid_constant__, because indexing
+ * partials would otherwise copy all parameters to each thread's local memory. A thread's first weights are read before
+ * the wait: no kernel of the step writes weights. */
+template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid_constant__ norm_params p)
+{
+  using V = vec<T, N>;
+  extern __shared__ uint4 row_bytes[];
+  __shared__ float sums[WARP];
+  V *row = reinterpret_cast<V *>(row_bytes);
+  const V *weights = static_cast<const V *>(p.w);
+  const int32_t n = p.hidden / N, own = threadIdx.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * n;
+  float squares = 0.0f;
+  V own_weights = {};
+  if (weights && own < n) own_weights = weights[own];
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (int32_t i = own; i < n; i += blockDim.x) {
+    V v;
+    if constexpr (ADDS)
+      v = add_partials<T, N>(p, first + i);
+    else
+      v = static_cast<const V *>(p.x)[first + i];
+    for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
+    row[i] = v;
+  }
+  if (!weights) return;
+  const float factor = rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
+  for (int32_t i = own; i < n; i += blockDim.x) { /* a thread reads only vectors of `row` that it wrote itself */
+    V v = row[i], w = i == own ? own_weights : weights[i];
+    for (int j = 0; j < N; j++) v.at[j] = from_float<T>(rounded<T>(to_float(v.at[j]) * factor) * to_float(w.at[j]));
+    static_cast<V *>(p.y)[first + i] = v;
+  }
+}
+
+template <bool ADDS>
+cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bool is_wide, cudaStream_t stream)
+{
+  if (n_rows == 0 || p.hidden == 0) return cudaSuccess;
+  return with_act_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const size_t row_bytes = p.hidden * sizeof(T);
+    return is_wide ? launch_with_max_shared_memory(norm_kernel<T, WIDE, ADDS>, n_rows, row_threads(p.hidden / WIDE),
+                                                   row_bytes, stream, p)
+                   : launch_with_max_shared_memory(norm_kernel<T, 1, ADDS>, n_rows, row_threads(p.hidden), row_bytes,
+                                                   stream, p);
+  });
+}
+
+} // namespace
+
+extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream)
+{
+  norm_params p = {};
+  p.y = args->y;
+  p.x = args->x;
+  p.w = args->w;
+  p.hidden = args->hidden;
+  p.per_element = 1.0f / static_cast<float>(args->hidden);
+  p.eps = args->eps;
+  const bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.x, 16) && is_aligned(p.w, 16);
+  return launch_norm<false>(dtype, p, args->n_rows, is_wide, stream);
+}
+
+extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
+{
+  norm_params p = {};
+  p.y = args->y;
+  p.residual = args->residual;
+  p.n_partials = args->n_partials;
+  p.w = args->w;
+  p.hidden = args->hidden;
+  p.per_element = 1.0f / static_cast<float>(args->hidden);
+  p.alpha = args->alpha;
+  p.eps = args->eps;
+  bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.residual, 16) && is_aligned(p.w, 16);
+  for (int32_t i = 0; i < p.n_partials; i++) {
+    p.partials[i] = args->partials[i];
+    is_wide = is_wide && is_aligned(p.partials[i], 16);
+  }
+  return launch_norm<true>(dtype, p, args->n_rows, is_wide, stream);
+}

@@ -1,0 +1,29 @@
+/* norm.h - RMSNorm of rows, with or without partial results that are added to the residual first. Asynchronous on the
+ * stream; see kernels/device.h for the operations.
+ *
+ * One thread block for each row. A thread keeps the same vectors of 16 bytes throughout:
+ *
+ *   its first weights --> registers, before griddepcontrol.wait
+ *   x, or residual + alpha * partial results --> shared memory, rounded as stored; sum of squares --> thread block
+ *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y */
+#ifndef YK_KERNELS_CUDA_ROWS_NORM_H
+#define YK_KERNELS_CUDA_ROWS_NORM_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { YK_CUDA_MAX_HIDDEN = 24512 }; /* elements of a row, which shared memory holds beside the sums */
+
+/* hidden: at most YK_CUDA_MAX_HIDDEN. */
+cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
+cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

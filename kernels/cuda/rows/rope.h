@@ -1,0 +1,30 @@
+/* rope.h - RMSNorm of query and key heads, rotary embedding, and the write of K and V to the paged cache. Asynchronous
+ * on the stream; see kernels/device.h for the operation.
+ *
+ * One warp for each head of a row, eight warps in a thread block. A warp holds a head in registers: a lane has pairs of
+ * neighbouring elements of the head's first half, and the pairs of the second half that they are rotated with.
+ *
+ *   norm weights, cosines, sines, KV slot --> registers, before griddepcontrol.wait
+ *   query head --> norm --> rotation --> qkv, in place
+ *   key head   --> norm --> rotation --> K cache, at the row's KV slot
+ *   value head ----------------------> V cache, at the row's KV slot */
+#ifndef YK_KERNELS_CUDA_ROWS_ROPE_H
+#define YK_KERNELS_CUDA_ROWS_ROPE_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { YK_CUDA_MAX_HEAD_DIM = 256 };
+
+/* head_dim: a multiple of 4, at most YK_CUDA_MAX_HEAD_DIM. */
+cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rope_kv_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

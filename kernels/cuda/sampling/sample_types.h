@@ -1,0 +1,29 @@
+/* sample_types.h - what the sampling kernel is given. */
+#ifndef YK_KERNELS_CUDA_SAMPLING_SAMPLE_TYPES_H
+#define YK_KERNELS_CUDA_SAMPLING_SAMPLE_TYPES_H
+
+#include "kernels/device.h"
+
+/* The parameters of a row as the kernel takes them. */
+typedef struct yk_cuda_sample_row {
+  yk_sample_row row;           /* its host pointers are not read */
+  const yk_logit_bias *biases; /* device [n_biases] */
+  float *raw_at_biases;        /* device [n_biases]: keeps the raw logits at the biased ids during the launch */
+} yk_cuda_sample_row;
+
+/* A count of an id in a penalty slot: bit 0 says whether the prompt has the id, the other bits are the number of times
+ * that the id was output. */
+enum { YK_CUDA_COUNT_PROMPT = 1, YK_CUDA_COUNT_OUTPUT = 2 };
+
+typedef struct yk_cuda_sample_launch {
+  float *logits; /* as in yk_sample_args; changed during the launch, unchanged after it */
+  int32_t n_rows, n_shards, shard_stride;
+  int32_t shard_first[YK_MAX_RANKS + 1];
+  int32_t first_row, n_launched;  /* the launch samples rows first_row .. first_row + n_launched - 1 */
+  const yk_cuda_sample_row *rows; /* device [n_launched] */
+  uint32_t *counts;               /* device [slots, vocab] */
+  int32_t vocab;                  /* ids of one slot of counts */
+  yk_sampled *out;                /* device [n_launched] */
+} yk_cuda_sample_launch;
+
+#endif

@@ -1,0 +1,67 @@
+/* sampler.h - sampling on a GPU: rows of logits to one token each, and the counts that penalties need.
+ *
+ *   sampler.h         the host's side: parameters to the GPU, results back, the table of counts
+ *   sample_rows.h     launches; sample_rows.cu: the kernel; sample_types.h: its parameters
+ *   row_cluster.cuh   the cluster of thread blocks that sample one row
+ *   row_view.cuh      a thread block's slice of a row       row_reduce.cuh      maxima and sums over a row
+ *   radix_select.cuh  thresholds of top_k and top_p         prefix_search.cuh   the draw
+ *
+ * Who holds which part of a row. A cluster of 8 thread blocks samples one row; clusters share nothing and never wait
+ * for each other. A thread block has a slice of neighbouring ids, wherever the shards of the vocabulary are cut:
+ *
+ *   a row of logits   [ ids of shard 0       | ids of shard 1       | ... ]   float32, global memory
+ *   thread blocks     [ 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]                       slices of ceil(n / 8) ids
+ *   shared memory     scaled logits of the slice (only where the row is drawn and not greedy), a histogram, messages
+ *
+ * On GPUs without clusters one thread block has the whole row. Its shared memory has no room for scaled logits, so that
+ * each pass computes them again from the logits in global memory.
+ *
+ * The passes over a row. In each the threads of a thread block go over its slice; then the thread blocks exchange one
+ * message each (all_gather) and every one of them works out the same result from all messages, in rank order:
+ *
+ *   pass                      over                      result                                  when
+ *   find_maximum              raw logits                best id; NO_ID where the row is bad     always
+ *   fault_of                  raw logits                NaN or infinity                         the row is bad
+ *   log_sum_exp               raw logits                normaliser of log-probabilities         log-probabilities
+ *   find_next                 raw logits                the next best logit, for each top one   top log-probabilities
+ *   find_maximum              biased, penalised logits  best id: the token of a greedy row      biases or penalties
+ *   fill_slice                the same                  scaled logits in shared memory          not greedy
+ *   radix_select, by counts   scaled logits             key of the k-th largest                 top_k
+ *   radix_select, by weights  scaled logits             key at which the weight reaches top_p   top_p
+ *   find_id                   scaled logits             last id of that key that top_p keeps    ties at top_p's end
+ *   find_id                   scaled logits             the token                               not greedy
+ *
+ * A radix_select is up to four passes with a histogram each. A forced row is not drawn: no pass follows those over raw
+ * logits.
+ *
+ * Who waits for whom. Every thread waits for the previous kernel (griddepcontrol.wait) before its first read. Threads
+ * wait for their thread block (__syncthreads) and thread blocks for their cluster (barrier.cluster) in every exchange.
+ * Nothing waits across clusters. On the host, yk_cuda_sample waits for the stream after each launch.
+ *
+ * How a row's state is found. The first find_maximum sees a NaN or +infinity as a logit that is not below infinity, and
+ * a row of -infinity alone as one without a finite maximum. Either makes the row bad, and fault_of tells YK_ROW_NAN
+ * from YK_ROW_INFINITE. The row is YK_ROW_BANNED where no finite maximum is left after biases, else
+ * YK_ROW_SAMPLED. Thread 0 of the cluster's first thread block writes state, token and log-probability. Rows do not
+ * affect each other.
+ *
+ * Numerics: as kernels/cpu/cpu_sample.c defines them. Histograms hold integers, sums of floats are float64 in a fixed
+ * order: the same logits and parameters give the same token every time. */
+#ifndef YK_KERNELS_CUDA_SAMPLING_SAMPLER_H
+#define YK_KERNELS_CUDA_SAMPLING_SAMPLER_H
+
+#include "kernels/cuda/device/state.h"
+
+/* yk_cuda_sampler_create - buffers for the device's limits, as cuda->sampler.
+ *   Errors: YK_E_UNSUPPORTED for a vocabulary above 2^18 ids, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE; what was created
+ *   until then stays in cuda->sampler for yk_cuda_sampler_destroy. */
+yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err);
+
+/* yk_cuda_sampler_destroy - NULL is allowed. The stream must have been drained. */
+void yk_cuda_sampler_destroy(struct yk_cuda_sampler *sampler);
+
+/* Operations of the device's table: see kernels/device.h. */
+yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err);
+yk_status yk_cuda_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
+                                yk_err *err);
+
+#endif
