@@ -32,7 +32,6 @@ __device__ __forceinline__ bool elect_one()
 
 /* A warpgroup that lowers its number of registers a thread to N gives the difference back to the thread block's pool.
  * A warpgroup that raises its number waits until the pool has enough. All warps of the warpgroup call it (sm_90a). */
-
 template <int N> __device__ __forceinline__ void raise_registers()
 {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));

@@ -9,6 +9,7 @@ using namespace yk_rows;
 
 namespace {
 
+/* The row of the table, scaled; zeros where this rank's table does not hold the id. */
 template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
 {
   using V = vec<T, N>;
@@ -33,6 +34,8 @@ template <typename V> __global__ void gather_kernel(V *y, const V *x, const int3
 
 } // namespace
 
+/* Not a dependent launch: a step begins with this kernel, which must start after the step's description has been copied
+ * to the device. Later kernels read the description before their wait (ptx/dependent_launch.cuh). */
 extern "C" cudaError_t yk_cuda_launch_embed(yk_dtype dtype, const yk_embed_args *args, cudaStream_t stream)
 {
   if (args->n_tokens == 0) return cudaSuccess;

@@ -39,7 +39,7 @@ template <typename Test> __device__ scan_result scan(const double *values, int32
   return {before, -1};
 }
 
-/* Ids of a segment: a multiple of a warp, and so many that at most MAX_SEGMENTS segments cover the slice. */
+/* Ids of a segment: the smallest multiple of a warp with which MAX_SEGMENTS segments cover the slice. */
 __device__ inline int32_t segment_ids(const row_view &v)
 {
   return (v.end - v.begin + MAX_SEGMENTS * WARP - 1) / (MAX_SEGMENTS * WARP) * WARP;

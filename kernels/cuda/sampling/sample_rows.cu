@@ -13,8 +13,8 @@ using namespace yk_sample;
 
 namespace {
 
-/* Thread blocks of a cluster, on GPUs that have clusters: so many that a row of MAX_VOCAB scaled logits (sampler.c)
- * fits into their shared memory. */
+/* Thread blocks of a cluster, on GPUs that have clusters. The shared memory of eight holds a row of MAX_VOCAB scaled
+ * logits (sampler.c). */
 constexpr int CLUSTER_BLOCKS = 8;
 
 /* ---- Filters ----------------------------------------------------------------------------------------------------- */

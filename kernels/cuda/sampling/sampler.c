@@ -10,7 +10,7 @@
 #include "kernels/cuda/sampling/sample_rows.h"
 
 enum {
-  MAX_VOCAB = 1 << 18,   /* so many limbs of a weight have room in a 32-bit bin: see radix_select.cuh */
+  MAX_VOCAB = 1 << 18,   /* a 32-bit bin has room for the limbs of as many weights: see radix_select.cuh */
   TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set brings to the device at once */
 };
 
