@@ -106,10 +106,10 @@ static int run_batch(const batch_options *options)
   int exit_code = run.progress.n_failed + files.n_failed > 0 ? YK_EXIT_FAILURE : YK_EXIT_OK;
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   yk_batch_run_free(&run);
-  yk_engine_destroy(run.engine);
+  bool all_freed = yk_engine_destroy(run.engine);
   yk_batch_files_close(&files);
   int caught = yk_interrupt_stop(&interrupt);
-  return caught ? YK_EXIT_SIGNAL + caught : exit_code;
+  return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }
 
 int yk_cli_batch(int argc, char **argv)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/strbuf.h"
@@ -22,6 +23,13 @@ int yk_cli_failure(const yk_err *err)
   yk_log log = yk_log_stderr(YK_LOG_ERROR);
   yk_log_write(&log, YK_LOG_ERROR, "%s", err->message);
   return YK_EXIT_FAILURE;
+}
+
+int yk_cli_end(bool all_freed, int exit_code)
+{
+  if (all_freed) return exit_code;
+  fflush(NULL);
+  _exit(exit_code);
 }
 
 bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments *arguments, int *exit_code)

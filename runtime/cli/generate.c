@@ -242,9 +242,9 @@ static int run(generate_options *options)
   for (size_t i = 0; i < session.n; i++) yk_result_free(&session.results[i]);
   free(session.results);
   free(session.requests);
-  yk_engine_destroy(session.engine);
+  bool all_freed = yk_engine_destroy(session.engine);
   int caught = yk_interrupt_stop(&session.interrupt);
-  return caught ? YK_EXIT_SIGNAL + caught : exit_code;
+  return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }
 
 int yk_cli_generate(int argc, char **argv)

@@ -195,9 +195,9 @@ static int run(score_options *options)
   if (yk_prompts_load(&options->texts, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
   int exit_code = run_engine(options, &console, &engine, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
-  yk_engine_destroy(engine);
+  bool all_freed = yk_engine_destroy(engine);
   yk_interrupt_stop(&interrupt);
-  return exit_code;
+  return yk_cli_end(all_freed, exit_code);
 }
 
 int yk_cli_score(int argc, char **argv)

@@ -162,15 +162,16 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
   return YK_OK;
 }
 
-void yk_engine_destroy(yk_engine *engine)
+bool yk_engine_destroy(yk_engine *engine)
 {
-  if (!engine) return;
+  if (!engine) return true;
   pthread_mutex_lock(&engine->mutex);
   engine->stopping = true;
   pthread_cond_signal(&engine->cv_work);
   pthread_mutex_unlock(&engine->mutex);
   if (engine->thread_started) pthread_join(engine->thread, NULL);
-  if (yk_ranks_destroy(engine->ranks)) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
+  bool all_freed = yk_ranks_destroy(engine->ranks);
+  if (all_freed) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_kv_blocks_destroy(engine->blocks);
   yk_tokenizer_free(engine->tokenizer);
@@ -178,6 +179,7 @@ void yk_engine_destroy(yk_engine *engine)
   pthread_cond_destroy(&engine->cv_call);
   pthread_mutex_destroy(&engine->mutex);
   free(engine);
+  return all_freed;
 }
 
 void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out)

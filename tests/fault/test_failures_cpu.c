@@ -26,6 +26,15 @@ static const failure_case cases[] = {
      .rank = 0,
      .parts = {"rank 0 did not finish a step within 0.3 s; rank 0 is at layer 0, attention"},
      .within_s = 4},
+    {.name = "a_rank_hangs",
+     .fault = "rank=0 operation=attention call=1 fault=stall-host seconds=300",
+     .n_ranks = 1,
+     .step_timeout_s = 0.3,
+     .code = YK_E_TIMEOUT,
+     .rank = 0,
+     .parts = {"rank 0 did not finish a step within 0.3 s; rank 0 is at layer 0, attention"},
+     .within_s = 4,
+     .end = LEFT_ALONE},
 };
 
 int main(int argc, char **argv)

@@ -11,7 +11,8 @@
 typedef enum failure_end {
   AGAIN_WORKS, /* a new engine answers as one did before the failure */
   NEW_PROCESS, /* create refuses at once and says that a new process is needed */
-  STILL_HANGS  /* create says the same after a while; once the kernel that spins has ended, a new engine works */
+  LEFT_ALONE,  /* destroy says that a rank hangs; a new engine works beside it */
+  STILL_HANGS  /* the same, and create refuses after a while; once the kernel that spins has ended, an engine works */
 } failure_end;
 
 typedef struct failure_case {
