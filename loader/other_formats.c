@@ -1,27 +1,15 @@
 #include "loader/other_formats.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
+#include "base/gguf.h"
 #include "loader/dir.h"
-
-static yk_status refuse_gguf(const char *file, yk_err *err)
-{
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%.80s: GGUF is not read. Use the model's safetensors directory, or convert, in Python: "
-                    "AutoModelForCausalLM.from_pretrained(dir, gguf_file=file).save_pretrained(new)",
-                    file);
-}
 
 yk_status yk_other_formats_check_path(const char *path, yk_err *err)
 {
-  static const char gguf[] = ".gguf";
   struct stat info;
-  size_t length = strlen(path), n = sizeof gguf - 1;
-  bool exists = stat(path, &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) return YK_OK;
-  const char *slash = strrchr(path, '/');
-  if (exists && length > n && strcmp(path + length - n, gguf) == 0) return refuse_gguf(slash ? slash + 1 : path, err);
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return YK_OK;
+  if (yk_gguf_is_file(path)) return yk_gguf_refuse(path, err);
   return yk_err_set(err, YK_E_IO, "%s: expected a local checkpoint directory", path);
 }
 
@@ -33,7 +21,7 @@ yk_status yk_other_formats_check_dir(const char *dir, yk_err *err)
                       "%s: PyTorch .bin weights are not read. Convert them to safetensors, in Python: "
                       "AutoModelForCausalLM.from_pretrained(dir).save_pretrained(dir)",
                       found);
-  if (yk_dir_find_suffix(dir, ".gguf", found)) return refuse_gguf(found, err);
+  if (yk_dir_find_suffix(dir, ".gguf", found)) return yk_gguf_refuse(found, err);
   if (yk_dir_find_suffix(dir, ".pth", found) || yk_dir_find_suffix(dir, ".pt", found))
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: PyTorch weights are not read. Convert them to a Hugging Face safetensors directory with "

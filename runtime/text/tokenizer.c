@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/gguf.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
@@ -64,6 +65,7 @@ static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
 yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err)
 {
   struct stat info;
+  if (yk_gguf_is_file(path)) return yk_gguf_refuse(path, err);
   if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return load_file(path, out, err);
   if (!exists(path, "tokenizer.json") && exists(path, "tokenizer.model"))
     return yk_err_set(

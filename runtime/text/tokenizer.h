@@ -21,7 +21,8 @@ typedef struct yk_tokenizer yk_tokenizer;
 
 /* yk_tokenizer_load - from a tokenizer.json or a directory that holds one.
  *   YK_E_IO where it cannot be read, YK_E_FORMAT where it is malformed or contradicts itself, YK_E_UNSUPPORTED for what
- *   is not implemented, among it a directory with only a tokenizer.model (the message says how to convert it).       */
+ *   is not implemented, among it a directory with only a tokenizer.model, and a GGUF file (the message says how to
+ *   convert it).                                                                                                     */
 yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err);
 
 /* yk_tokenizer_parse - the same from memory; name appears in errors. */

@@ -199,6 +199,16 @@ class Refused(Base):
                 file.write(b"\n\x09")
             self.assert_error(["tokenize", "-m", folder, "a"], "tokenizer.model", "tokenizer.json")
 
+    def test_gguf(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model-Q4_K_M.gguf")
+            with open(path, "wb") as file:
+                file.write(b"GGUF")
+            refusals = [self.run_yoke(*command, "--model", path, expect=1).err.split("error: ")[1]
+                        for command in (["tokenize", "a"], ["detokenize", 5], ["generate", "--prompt", "a"])]
+        self.assertTrue(refusals[0].startswith("model-Q4_K_M.gguf: GGUF is not read. "), refusals[0])
+        self.assertEqual(refusals, [refusals[0]] * 3)
+
     def test_broken_file(self):
         for text in ("", "{", "[]", "{}", '{"model": {"type": "WordPiece"}}'):
             with self.subTest(text), tempfile.TemporaryDirectory() as folder:

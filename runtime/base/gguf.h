@@ -1,0 +1,16 @@
+/* gguf.h - GGUF files, which are not read: what stands in the place of a checkpoint or a tokenizer is refused by name,
+ * with the way to convert it.                                                                                        */
+#ifndef YK_BASE_GGUF_H
+#define YK_BASE_GGUF_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* yk_gguf_is_file - whether path is an existing file (no directory) with the suffix .gguf. Thread: any. */
+bool yk_gguf_is_file(const char *path);
+
+/* yk_gguf_refuse - YK_E_UNSUPPORTED, naming the file without its folders. Thread: any. */
+yk_status yk_gguf_refuse(const char *path, yk_err *err);
+
+#endif
