@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/utf8.h"
+
 typedef struct stop {
   char *text;
   size_t n_bytes;
@@ -24,11 +26,20 @@ void yk_stop_strings_free(yk_stop_strings *stops)
   free(stops);
 }
 
+static yk_status check_string(size_t index, const char *string, yk_err *err)
+{
+  if (!string || !string[0])
+    return yk_err_set(err, YK_E_INVAL, "stop string %zu: expected at least one character, found none", index);
+  size_t n_valid = yk_utf8_valid_bytes(string, strlen(string));
+  if (string[n_valid])
+    return yk_err_set(err, YK_E_INVAL, "stop string %zu: expected UTF-8, found byte 0x%02X at offset %zu", index,
+                      (unsigned char)string[n_valid], n_valid);
+  return YK_OK;
+}
+
 yk_status yk_stop_strings_create(const char *const *strings, size_t n, yk_stop_strings **out, yk_err *err)
 {
-  for (size_t i = 0; i < n; i++)
-    if (!strings[i] || !strings[i][0])
-      return yk_err_set(err, YK_E_INVAL, "stop string %zu: expected at least one character, found none", i);
+  for (size_t i = 0; i < n; i++) YK_TRY(check_string(i, strings[i], err));
   yk_stop_strings *s = calloc(1, sizeof *s);
   if (s) s->stops = calloc(n ? n : 1, sizeof *s->stops);
   bool ok = s && s->stops;

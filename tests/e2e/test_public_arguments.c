@@ -282,6 +282,12 @@ static void text_arguments(void **state)
   options.text = "a";
   options.text_bytes = SIZE_MAX;
   request_refused(*state, &options, YK_E_INVAL, "text: expected at most");
+  static const char *const stops[] = {"x", "caf\xE9"};
+  yk_request_options_init(*state, &options);
+  options.text = "a";
+  options.sampling.stop_strings = stops;
+  options.sampling.n_stop_strings = 2;
+  request_refused(*state, &options, YK_E_INVAL, "stop string 1: expected UTF-8, found byte 0xE9 at offset 3");
   yk_engine_info info;
   yk_engine_get_info(*state, &info);
   const int32_t wrong[] = {5, -1}, beyond = INT32_MAX;

@@ -112,11 +112,23 @@ static void empty_stop_strings_are_refused(void **state)
   assert_null(stops);
 }
 
+static void stop_strings_that_are_not_utf8_are_refused(void **state)
+{
+  (void)state;
+  yk_stop_strings *stops = NULL;
+  yk_err err = YK_ERR_INIT;
+  const char *const cut[] = {"a", "\xC3\xA9\xC3"};
+  assert_int_equal(yk_stop_strings_create(cut, 2, &stops, &err), YK_E_INVAL);
+  assert_string_equal(err.message, "stop string 1: expected UTF-8, found byte 0xC3 at offset 2");
+  assert_null(stops);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(text_ends_before_the_earliest_stop_string),
                                      cmocka_unit_test(only_a_possible_beginning_is_held_back),
                                      cmocka_unit_test(random_texts_agree_with_the_definition),
-                                     cmocka_unit_test(empty_stop_strings_are_refused)};
+                                     cmocka_unit_test(empty_stop_strings_are_refused),
+                                     cmocka_unit_test(stop_strings_that_are_not_utf8_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
