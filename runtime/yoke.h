@@ -255,8 +255,8 @@ typedef struct yk_request_usage {
 
 /* yk_engine_submit - queue a request. Returns at once; a refused request leaves nothing behind.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
- *   YK_E_UNSUPPORTED for text without a tokenizer, YK_E_NOMEM, YK_E_CANCELLED once the engine stops, or the engine's
- *   own error after a rank failed. */
+ *   YK_E_UNSUPPORTED for text without a tokenizer, YK_E_FORMAT for a tokenizer that makes texts grow without end,
+ *   YK_E_NOMEM, YK_E_CANCELLED once the engine stops, or the engine's own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
 
 /* yk_request_next - the next token or the end, in order.

@@ -85,6 +85,8 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
   yk_status status = yk_sequence_init(&request->seq, owner, prompt, n_prompt, capacity, err);
   if (status == YK_OK) status = copy_sampling(request, sampling, end_ids, n_end_ids, err);
   if (status == YK_OK && tokenizer) status = yk_detokenizer_create(tokenizer, true, &request->detokenizer, err);
+  if (status == YK_OK && tokenizer)
+    status = yk_detokenizer_continue(request->detokenizer, prompt, (size_t)n_prompt, err);
   if (status != YK_OK) {
     destroy(request);
     return status;

@@ -300,6 +300,37 @@ yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, s
   return outcome(stream);
 }
 
+/* Bytes at the end that begin a character and lack the rest of it. */
+static size_t n_incomplete(const char *bytes, size_t n_bytes)
+{
+  for (size_t n = 1; n < YK_UTF8_MAX_BYTES && n <= n_bytes; n++) {
+    const char *lead = bytes + n_bytes - n;
+    if (yk_utf8_sequence_bytes((unsigned char)*lead) <= n) continue;
+    for (size_t i = 1; i < n; i++)
+      if (!yk_utf8_may_continue((unsigned char)*lead, i, (unsigned char)lead[i])) return 0;
+    return n;
+  }
+  return 0;
+}
+
+yk_status yk_decoder_stream_cut(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err)
+{
+  stream->out = out;
+  stream->err = err;
+  for (size_t at = 0; at < stream->decoder->n_stages; at++) {
+    state *own = &stream->states[at];
+    char open[YK_UTF8_MAX_BYTES];
+    size_t n_open = n_incomplete(own->run.data, own->run.length);
+    own->n_held = 0;
+    if (own->run.length == 0) continue;
+    own->run.length -= n_open;
+    memcpy(open, own->run.data + own->run.length, n_open);
+    end_run(stream, at, own);
+    yk_strbuf_append(&own->run, open, n_open); /* fits: the run keeps its memory */
+  }
+  return outcome(stream);
+}
+
 yk_status yk_decoder_stream_finish(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err)
 {
   stream->out = out;

@@ -40,6 +40,10 @@ void yk_decoder_stream_free(yk_decoder_stream *stream);
 yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
                                  yk_err *err);
 
+/* yk_decoder_stream_cut - append what was held back, but for the bytes of a character that is not complete yet. What is
+ *   pushed afterwards continues the text. After a failure the stream can only be freed. */
+yk_status yk_decoder_stream_cut(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);
+
 /* yk_decoder_stream_finish - no more tokens: append the rest. The stream can then begin another text. */
 yk_status yk_decoder_stream_finish(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);
 

@@ -9,8 +9,7 @@
 
 typedef struct yk_detokenizer yk_detokenizer; /* owner: whoever created it; one thread at a time */
 
-/* yk_detokenizer_create - the tokenizer must outlive it. Where generated text continues a prompt, push the ids of the
- *   prompt first and drop what they append: some models spell the first token of a text differently.                 */
+/* yk_detokenizer_create - the tokenizer must outlive it. */
 yk_status yk_detokenizer_create(const yk_tokenizer *tokenizer, bool skip_special_tokens, yk_detokenizer **out,
                                 yk_err *err);
 void yk_detokenizer_free(yk_detokenizer *detokenizer);
@@ -19,6 +18,12 @@ void yk_detokenizer_free(yk_detokenizer *detokenizer);
  *   token, amortised. YK_E_INVAL for an id outside the vocabulary: the state is as before, and pushing can go on.
  *   With byte fallback a run of byte tokens is held back until another token ends it, since one bad byte spoils it.  */
 yk_status yk_detokenizer_push(yk_detokenizer *detokenizer, int32_t id, yk_strbuf *out, yk_err *err);
+
+/* yk_detokenizer_continue - before the first push: the text continues that of ids, a prompt, none of which is given
+ *   out. Some models spell the first token of a text differently, and a prompt may end inside a character, which push
+ *   then gives out whole. Only the last ids are read; those that no token has are passed over.
+ *   Errors: YK_E_NOMEM, YK_E_FORMAT for a tokenizer that makes texts grow without end; only free is of use then.     */
+yk_status yk_detokenizer_continue(yk_detokenizer *detokenizer, const int32_t *ids, size_t n_ids, yk_err *err);
 
 /* yk_detokenizer_finish - no more tokens: append what was held back. The next push begins another text. */
 yk_status yk_detokenizer_finish(yk_detokenizer *detokenizer, yk_strbuf *out, yk_err *err);

@@ -167,6 +167,54 @@ static void test_byte_fallback_waits_for_the_end_of_the_run(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
+/* Tokens of a prompt, then tokens that continue it: the text of the latter alone. */
+static void continues(const char *kind, const char *const *prompt, const char *const *tokens, const char *expected)
+{
+  enum { MAX_IDS = 32 };
+  yk_tokenizer *tokenizer = load(kind);
+  yk_detokenizer *detokenizer = create(tokenizer, true);
+  yk_strbuf text = YK_STRBUF_INIT;
+  int32_t ids[MAX_IDS];
+  size_t n = 0;
+  for (; prompt[n]; n++) ids[n] = yk_tokenizer_token_id(tokenizer, prompt[n], strlen(prompt[n]));
+  assert_int_equal(yk_detokenizer_continue(detokenizer, ids, n, NULL), YK_OK);
+  for (size_t i = 0; tokens[i]; i++) {
+    int32_t id = yk_tokenizer_token_id(tokenizer, tokens[i], strlen(tokens[i]));
+    assert_int_equal(yk_detokenizer_push(detokenizer, id, &text, NULL), YK_OK);
+  }
+  assert_int_equal(yk_detokenizer_finish(detokenizer, &text, NULL), YK_OK);
+  if (strcmp(text.data ? text.data : "", expected) != 0)
+    fail_msg("%s: expected \"%s\", found \"%s\"", kind, expected, text.data ? text.data : "");
+  yk_strbuf_free(&text);
+  yk_detokenizer_free(detokenizer);
+  yk_tokenizer_free(tokenizer);
+}
+
+#define TOKENS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define SPACE       "\xE2\x96\x81"
+
+static void test_text_continues_a_prompt(void **state)
+{
+  (void)state;
+  static const char *const kinds[] = {"llama2", "metaspace_always"};
+  for (int i = 0; i < 2; i++) {
+    continues(kinds[i], TOKENS("a"), TOKENS(SPACE, "a"), " a");
+    continues(kinds[i], TOKENS("<s>", "a", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>"),
+              TOKENS(SPACE, "a"), " a");
+    continues(kinds[i], TOKENS("<s>"), TOKENS(SPACE, "a"), "a"); /* no text comes before */
+  }
+  continues("llama2", TOKENS("<0x0A>"), TOKENS(SPACE, "a"), " a");
+  continues("llama2", TOKENS("a", "<0x0A>"), TOKENS("a"), "a"); /* what the run of the prompt spells is not given out */
+  continues("llama2", TOKENS("a", "<0x0A>"), TOKENS("<0x0A>", "a"), "\na");
+  continues("llama2", TOKENS("a", "<0x0A>", "<0xC3>"), TOKENS("<0xA9>", "a"),
+            "\xC3\xA9"
+            "a");
+  continues("llama2", TOKENS("<0xFF>", "<0x80>", "<0x80>", "<0x80>", "<0x80>"), TOKENS("a"), "a");
+  continues("whitespace", TOKENS("a"), TOKENS("b"), " b");
+  continues("qwen3", TOKENS("a", "\xC3\xA2"), TOKENS("\xC4\xA4", "\xC2\xAC"), "\xE2\x82\xAC");
+  continues("qwen3", TOKENS("a"), TOKENS("b"), "b");
+}
+
 static void test_a_bad_id_changes_nothing(void **state)
 {
   (void)state;
@@ -212,6 +260,7 @@ int main(void)
       cmocka_unit_test(test_pieces_are_the_whole),
       cmocka_unit_test(test_byte_level_waits_for_whole_characters),
       cmocka_unit_test(test_byte_fallback_waits_for_the_end_of_the_run),
+      cmocka_unit_test(test_text_continues_a_prompt),
       cmocka_unit_test(test_a_bad_id_changes_nothing),
       cmocka_unit_test(test_many_tokens),
   };
