@@ -33,18 +33,6 @@ static yk_status run_rank(void *context, int rank, const void *command, yk_err *
   return status;
 }
 
-static void abort_ends(void *context)
-{
-  const warm_up *w = context;
-  for (int rank = 0; rank < w->n_ranks; rank++) w->ends[rank]->ops->abort(w->ends[rank]);
-}
-
-static void settle_rank(void *context, int rank)
-{
-  yk_device *dev = ((const warm_up *)context)->ends[rank]->dev;
-  if (dev->ops->settle) dev->ops->settle(dev);
-}
-
 yk_status yk_comm_warm_up(yk_comm *const *ends, int n_ranks, double timeout_s, yk_err *err)
 {
   const double grace_s = 5;
@@ -53,7 +41,7 @@ yk_status yk_comm_warm_up(yk_comm *const *ends, int n_ranks, double timeout_s, y
   if (!w) return yk_err_set(err, YK_E_NOMEM, "no memory to try a communicator");
   w->n_ranks = n_ranks;
   memcpy(w->ends, ends, (size_t)n_ranks * sizeof *ends);
-  yk_rank_group_ops ops = {.run = run_rank, .on_failure = abort_ends, .settle = settle_rank, .context = w};
+  yk_rank_group_ops ops = {.run = run_rank, .context = w, .comms = w->ends};
   yk_status status = yk_rank_group_create(n_ranks, &ops, &group, err);
   if (status == YK_OK) status = yk_rank_group_run(group, w, timeout_s, err);
   if (yk_rank_group_destroy(group, grace_s)) free(w);

@@ -4,7 +4,7 @@
 
 #include "parallel/comm.h"
 
-/* yk_comm_warm_up - one small sum and one gather on all ends of a group, each on a thread of its own. A transport
+/* yk_comm_warm_up - one small all-reduce and one gather on all ends of a group, each on a thread of its own. A transport
  *   connects and loads its kernels on first use, for which it may wait until a device is idle; a kernel there that
  *   waits for another rank, which waits for the transport, would then wait for ever.
  *   timeout_s: for all of it. Errors: the first end's own; YK_E_TIMEOUT, after which the ends are aborted and a rank

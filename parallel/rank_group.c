@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/wait.h"
-#include "kernels/device.h"
 
 typedef struct worker {
   yk_rank_group *group;
@@ -24,6 +23,7 @@ typedef struct worker {
 struct yk_rank_group {
   yk_rank_group_ops ops;
   int n_ranks;
+  yk_comm *comms[YK_MAX_RANKS]; /* NULL where ranks do not communicate */
   worker workers[YK_MAX_RANKS];
   pthread_mutex_t mutex;
   pthread_cond_t cv_start; /* generation grew, or stopping */
@@ -36,7 +36,7 @@ struct yk_rank_group {
   yk_err error; /* first error of any rank; code YK_OK while the group is whole */
 };
 
-/* Record an error if it is the first. Returns whether the caller must call on_failure (without the lock). */
+/* Record an error if it is the first. Returns whether the caller must call signal_failure (without the lock). */
 static bool record_failure(yk_rank_group *group, const yk_err *error)
 {
   if (group->error.code == YK_OK) group->error = *error;
@@ -48,6 +48,14 @@ static bool record_failure(yk_rank_group *group, const yk_err *error)
 static void signal_failure(yk_rank_group *group)
 {
   if (group->ops.on_failure) group->ops.on_failure(group->ops.context);
+  for (int rank = 0; rank < group->n_ranks; rank++)
+    if (group->comms[rank]) group->comms[rank]->ops->abort(group->comms[rank]);
+}
+
+/* Wait, on the thread of a rank that failed, for what its device still does. */
+static void settle(const yk_comm *comm)
+{
+  if (comm && comm->dev->ops->settle) comm->dev->ops->settle(comm->dev);
 }
 
 static void run_command(worker *self, const void *command)
@@ -64,7 +72,7 @@ static void run_command(worker *self, const void *command)
     pthread_mutex_unlock(&group->mutex);
   }
   if (must_signal) signal_failure(group);
-  if (status != YK_OK && group->ops.settle) group->ops.settle(group->ops.context, self->rank);
+  if (status != YK_OK) settle(group->comms[self->rank]);
   pthread_mutex_lock(&group->mutex);
   self->busy = false;
   if (--group->n_busy == 0) pthread_cond_signal(&group->cv_done);
@@ -214,6 +222,7 @@ yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_ran
   if (!group) return yk_err_set(err, YK_E_NOMEM, "no memory for a rank group");
   group->ops = *ops;
   group->n_ranks = n_ranks;
+  for (int rank = 0; rank < n_ranks && ops->comms; rank++) group->comms[rank] = ops->comms[rank];
   group->error = YK_ERR_INIT;
   pthread_mutex_init(&group->mutex, NULL);
   yk_cond_init(&group->cv_start);

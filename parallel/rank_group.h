@@ -6,29 +6,28 @@
  * published until run() returns, so workers read it without the lock. Before a thread sleeps it looks for spin_s
  * whether what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms feels.
  *
- * Failure: the first rank to fail records its error and the group calls on_failure once, from that rank's thread, which
- * makes the others' pending communication fail too. Each failed rank then settles: it counts as returned once nothing
- * that it began still runs. run() returns when all ranks have, with the first error. A rank that does not return in
- * time is named; on_failure is called for it by the waiting thread. After any failure the group is broken: the ranks no
- * longer agree on what has happened, so run() refuses further commands. */
+ * Failure: the first rank to fail records its error and, from its thread, on_failure is called once and every end of
+ * the communicator aborted, so that the others' pending communication fails too. Each failed rank then settles its
+ * device: the rank counts as returned once nothing that it began still runs. run() returns when all ranks have, with
+ * the first error. A rank that does not return in time is named; the waiting thread does for it what a failing rank
+ * does. After any failure the group is broken: the ranks no longer agree on what has happened, so run() refuses further
+ * commands. */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/status.h"
+#include "parallel/comm.h"
 
 typedef struct yk_rank_group yk_rank_group;
 
 typedef struct yk_rank_group_ops {
   /* Runs command on rank, on the rank's own thread. Sets err on failure; err->rank where that is another's. */
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
-  /* Must make every rank's run return soon; called once, from any thread, without locks held. May be NULL. */
+  /* Must make every rank's run return soon, together with the abort of all ends, which follows. Called once, from any
+   * thread, without locks held. May be NULL. */
   void (*on_failure)(void *context);
-  /* Waits, on the thread of a rank that failed, for what the rank's device still does. Called after on_failure. May be
-   * NULL. */
-  void (*settle)(void *context, int rank);
   /* Writes what a rank is at, such as "layer 3, attention on GPU 1", or "". From any thread, while run runs. May be
    * NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
@@ -36,7 +35,8 @@ typedef struct yk_rank_group_ops {
    * behind holds the others up. From any thread, while run runs. May be NULL. */
   int (*progress)(void *context, int rank);
   void *context;
-  double spin_s; /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
+  yk_comm *const *comms; /* [n_ranks] the ranks' ends, not owned, the array copied; NULL: ranks do not communicate */
+  double spin_s;         /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
 } yk_rank_group_ops;
 
 /* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start

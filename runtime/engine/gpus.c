@@ -14,9 +14,9 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                              .vocab = yk_checkpoint_config(checkpoint)->vocab_size};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
   int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
-  yk_p2p_options sums =
+  yk_p2p_options all_reduces =
       yk_p2p_options_for(settings->n_ranks, settings->limits.max_tokens, row_bytes, settings->step_timeout_s);
-  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&sums, settings->n_ranks).n_bytes;
+  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;
   return YK_OK;
 }
 
@@ -103,7 +103,7 @@ yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, y
 #endif
 }
 
-const char *yk_gpus_sum_route(const yk_comm *comm, int32_t n_rows)
+const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
 {
   if (comm->n_ranks == 1) return "local";
 #ifdef YOKE_HAVE_NCCL
@@ -175,7 +175,7 @@ yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, y
   return without_cuda(err);
 }
 
-const char *yk_gpus_sum_route(const yk_comm *comm, int32_t n_rows)
+const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
 {
   (void)comm, (void)n_rows;
   return "local";

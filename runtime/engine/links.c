@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
+#include "engine/rank_devices.h"
 #include "parallel/rank_group.h"
 
 enum { HIDDEN = 4096, CHAIN = 100, N_REPEATS = 5 };
@@ -23,6 +24,7 @@ typedef struct all_reduce_rank {
 
 typedef struct all_reduce_bench {
   yk_settings settings;
+  yk_rank_devices devices;
   all_reduce_rank ranks[YK_MAX_RANKS];
   yk_rank_group *group;
 } all_reduce_bench;
@@ -113,39 +115,22 @@ static yk_status run_rank(void *context, int rank, const void *command, yk_err *
   return YK_OK;
 }
 
-static void abort_ranks(void *context)
-{
-  all_reduce_bench *b = context;
-  for (int rank = 0; rank < b->settings.n_ranks; rank++) b->ranks[rank].comm->ops->abort(b->ranks[rank].comm);
-}
-
-static void settle_rank(void *context, int rank)
-{
-  yk_device *dev = ((all_reduce_bench *)context)->ranks[rank].dev;
-  if (dev->ops->settle) dev->ops->settle(dev);
-}
-
 static yk_status open_bench(all_reduce_bench *b, yk_err *err)
 {
   int n_ranks = b->settings.n_ranks;
   const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 16, .vocab = 16};
   const size_t row_bytes = HIDDEN * sizeof(uint16_t), n_bytes = row_bytes * (size_t)b->settings.limits.max_tokens;
-  yk_device *devs[YK_MAX_RANKS] = {0};
-  yk_comm *comms[YK_MAX_RANKS] = {0};
-  yk_status status = yk_gpus_open(&b->settings, &limits, devs, err);
-  if (status == YK_OK) status = yk_gpus_connect(&b->settings, devs, comms, err);
+  YK_TRY(yk_rank_devices_open(&b->settings, &limits, &b->devices, err));
   for (int rank = 0; rank < n_ranks; rank++) {
-    b->ranks[rank].dev = devs[rank];
-    b->ranks[rank].comm = comms[rank];
-  }
-  for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
     all_reduce_rank *r = &b->ranks[rank];
     void **const arrays[] = {&r->partial, &r->residual, &r->y};
-    status = r->dev->ops->alloc(r->dev, row_bytes, &r->w, err);
-    for (int i = 0; i < 3 && status == YK_OK; i++) status = r->dev->ops->alloc(r->dev, n_bytes, arrays[i], err);
+    r->dev = b->devices.devs[rank];
+    r->comm = b->devices.comms[rank];
+    YK_TRY(r->dev->ops->alloc(r->dev, row_bytes, &r->w, err));
+    for (int i = 0; i < 3; i++) YK_TRY(r->dev->ops->alloc(r->dev, n_bytes, arrays[i], err));
   }
-  yk_rank_group_ops ops = {.run = run_rank, .on_failure = abort_ranks, .settle = settle_rank, .context = b};
-  return status == YK_OK ? yk_rank_group_create(n_ranks, &ops, &b->group, err) : status;
+  yk_rank_group_ops ops = {.run = run_rank, .context = b, .comms = b->devices.comms};
+  return yk_rank_group_create(n_ranks, &ops, &b->group, err);
 }
 
 /* What a rank that hangs may still touch is left alone. */
@@ -158,10 +143,8 @@ static void close_bench(all_reduce_bench *b)
     void *const arrays[] = {r->partial, r->residual, r->y, r->w};
     for (int i = 0; i < 4; i++)
       if (arrays[i]) r->dev->ops->free(r->dev, arrays[i]);
-    if (r->comm) r->comm->ops->destroy(r->comm);
   }
-  for (int rank = 0; rank < b->settings.n_ranks; rank++)
-    if (b->ranks[rank].dev) b->ranks[rank].dev->ops->destroy(b->ranks[rank].dev);
+  yk_rank_devices_close(&b->devices);
   free(b);
 }
 
@@ -181,10 +164,10 @@ static yk_all_reduce_time summary(all_reduce_bench *b, int i)
   qsort(slowest, N_REPEATS, sizeof *slowest, by_size);
   return (yk_all_reduce_time){.n_bytes = (int64_t)rows_of_all_reduce[i] * HIDDEN * (int64_t)sizeof(uint16_t),
                               .us = slowest[N_REPEATS / 2],
-                              .route = yk_gpus_sum_route(b->ranks[0].comm, rows_of_all_reduce[i])};
+                              .route = yk_gpus_all_reduce_route(b->ranks[0].comm, rows_of_all_reduce[i])};
 }
 
-static yk_status test_sums(const int *device_ids, int n_devices, yk_link_report *out, yk_err *err)
+static yk_status test_all_reduces(const int *device_ids, int n_devices, yk_link_report *out, yk_err *err)
 {
   const double limit_s = 5;
   all_reduce_bench *b = calloc(1, sizeof *b);
@@ -223,13 +206,13 @@ static yk_status check_devices(const int *device_ids, int n_devices, yk_err *err
 
 yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err)
 {
-  yk_err sum_err = YK_ERR_INIT;
+  yk_err all_reduce_err = YK_ERR_INIT;
   *out = (yk_link_report){0};
   YK_TRY(check_devices(device_ids, n_devices, err));
   for (int i = 0; i < n_devices; i++)
     for (int j = 0; j < n_devices; j++)
       if (i != j) yk_gpus_link(device_ids[i], device_ids[j], measures, &out->links[out->n_links++]);
-  if (measures && n_devices > 1) test_sums(device_ids, n_devices, out, &sum_err);
-  snprintf(out->all_reduce_error, sizeof out->all_reduce_error, "%s", sum_err.message);
+  if (measures && n_devices > 1) test_all_reduces(device_ids, n_devices, out, &all_reduce_err);
+  snprintf(out->all_reduce_error, sizeof out->all_reduce_error, "%s", all_reduce_err.message);
   return YK_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/gpus.h"
+#include "engine/rank_devices.h"
 #include "parallel/rank_group.h"
 
 /* What all ranks do next: load the checkpoint, or run the step. The other pointer is NULL. */
@@ -16,8 +16,7 @@ typedef struct command {
 
 struct yk_ranks {
   yk_settings settings;
-  yk_device *devs[YK_MAX_RANKS];
-  yk_comm *comms[YK_MAX_RANKS];
+  yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* each its own thread's while commands run */
   yk_rank_group *group;
   bool is_loaded; /* models are whole; changes between commands only */
@@ -45,25 +44,17 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   const command *c = command_ptr;
   if (c->step) return yk_model_forward(ranks->models[rank], c->step, err);
   load_counter counter = {ranks, rank == 0};
-  yk_status status = yk_model_create(c->checkpoint, &ranks->settings.limits, ranks->devs[rank], ranks->comms[rank],
-                                     count_loaded, &counter, &ranks->models[rank], err);
+  yk_status status = yk_model_create(c->checkpoint, &ranks->settings.limits, ranks->devices.devs[rank],
+                                     ranks->devices.comms[rank], count_loaded, &counter, &ranks->models[rank], err);
   if (status == YK_E_DEVICE || status == YK_E_CAPACITY) yk_err_prefix(err, "rank %d, loading", rank);
   return status;
 }
 
-static void stop_all(void *context)
+static void stop_models(void *context)
 {
   yk_ranks *ranks = context;
-  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) {
-    if (ranks->is_loaded) yk_model_stop(ranks->models[rank]);
-    ranks->comms[rank]->ops->abort(ranks->comms[rank]);
-  }
-}
-
-static void settle(void *context, int rank)
-{
-  yk_device *dev = ((yk_ranks *)context)->devs[rank];
-  if (dev->ops->settle) dev->ops->settle(dev);
+  if (!ranks->is_loaded) return;
+  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) yk_model_stop(ranks->models[rank]);
 }
 
 static void describe(void *context, int rank, char *text, size_t n_bytes)
@@ -84,26 +75,6 @@ static int count_begun(void *context, int rank)
   return ranks->is_loaded ? yk_model_n_begun(ranks->models[rank]) : 0;
 }
 
-static yk_status open_devices(yk_ranks *ranks, int32_t vocab, yk_err *err)
-{
-  const yk_settings *s = &ranks->settings;
-  yk_device_limits limits = {.max_tokens = s->limits.max_tokens,
-                             .max_seqs = s->limits.max_seqs,
-                             .max_model_tokens = s->limits.max_model_tokens,
-                             .vocab = vocab};
-  if (s->device == YK_DEVICE_CUDA) return yk_gpus_open(s, &limits, ranks->devs, err);
-  for (int rank = 0; rank < s->n_ranks; rank++)
-    YK_TRY(yk_cpu_device_create(s->dtype, s->n_threads_per_rank, &limits, &ranks->devs[rank], err));
-  return YK_OK;
-}
-
-static yk_status connect_devices(yk_ranks *ranks, yk_err *err)
-{
-  const yk_settings *s = &ranks->settings;
-  if (s->device == YK_DEVICE_CUDA) return yk_gpus_connect(s, ranks->devs, ranks->comms, err);
-  return yk_comm_local_create(ranks->devs, s->n_ranks, ranks->comms, err);
-}
-
 /* GPUs leave the processors free, where there are enough for every rank's thread and the engine's. */
 static double spin_seconds(const yk_settings *s)
 {
@@ -113,16 +84,20 @@ static double spin_seconds(const yk_settings *s)
 
 static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
 {
-  YK_TRY(open_devices(ranks, vocab, err));
-  YK_TRY(connect_devices(ranks, err));
+  const yk_settings *s = &ranks->settings;
+  yk_device_limits limits = {.max_tokens = s->limits.max_tokens,
+                             .max_seqs = s->limits.max_seqs,
+                             .max_model_tokens = s->limits.max_model_tokens,
+                             .vocab = vocab};
+  YK_TRY(yk_rank_devices_open(s, &limits, &ranks->devices, err));
   yk_rank_group_ops ops = {.run = run_command,
-                           .on_failure = stop_all,
-                           .settle = settle,
+                           .on_failure = stop_models,
                            .describe = describe,
                            .progress = count_begun,
                            .context = ranks,
-                           .spin_s = spin_seconds(&ranks->settings)};
-  return yk_rank_group_create(ranks->settings.n_ranks, &ops, &ranks->group, err);
+                           .comms = ranks->devices.comms,
+                           .spin_s = spin_seconds(s)};
+  return yk_rank_group_create(s->n_ranks, &ops, &ranks->group, err);
 }
 
 yk_status yk_ranks_create(const yk_settings *settings, int32_t vocab, yk_ranks **out, yk_err *err)
@@ -161,12 +136,8 @@ bool yk_ranks_destroy(yk_ranks *ranks)
   const double grace_s = 5; /* for a rank that overran its time limit to come back */
   if (!ranks) return true;
   if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
-  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) {
-    yk_model_destroy(ranks->models[rank]);
-    if (ranks->comms[rank]) ranks->comms[rank]->ops->destroy(ranks->comms[rank]);
-  }
-  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) /* an end may use its peers' devices until all are gone */
-    if (ranks->devs[rank]) ranks->devs[rank]->ops->destroy(ranks->devs[rank]);
+  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) yk_model_destroy(ranks->models[rank]);
+  yk_rank_devices_close(&ranks->devices);
   free(ranks);
   return true;
 }

@@ -11,11 +11,19 @@
 
 #include "parallel/rank_group.h"
 
+/* A rank's end and device: a group asks them to abort and to settle. */
+typedef struct end {
+  yk_comm comm;
+  yk_device dev;
+  struct bench *b;
+} end;
+
 typedef struct bench {
+  end ends[8];
   atomic_int runs[8];
   atomic_int failures_signalled;
   atomic_bool released;                         /* set by on_failure: stalled ranks come back */
-  atomic_int settled;                           /* bits of the ranks that have settled */
+  atomic_int aborted, settled;                  /* bits of the ranks whose ends, and devices, have been */
   int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: whom the failing one names, or 0 */
   const int *progress;                          /* [n_ranks], or NULL: all alike; where given, all ranks but 0 stall */
 } bench;
@@ -47,12 +55,18 @@ static void release(void *context)
   atomic_store(&b->released, true);
 }
 
-/* After on_failure, and before the rank counts as returned. */
-static void settle(void *context, int rank)
+static void count_abort(yk_comm *comm)
 {
-  bench *b = context;
+  bench *b = ((end *)comm)->b;
+  if (atomic_load(&b->released)) atomic_fetch_or(&b->aborted, 1 << comm->rank);
+}
+
+/* After every end was aborted, and before the rank counts as returned. */
+static void settle(yk_device *dev)
+{
+  end *e = (end *)((char *)dev - offsetof(end, dev));
   sleep_ms(20);
-  if (atomic_load(&b->released)) atomic_fetch_or(&b->settled, 1 << rank);
+  if (atomic_load(&e->b->aborted)) atomic_fetch_or(&e->b->settled, 1 << e->comm.rank);
 }
 
 static void describe(void *context, int rank, char *text, size_t n_bytes)
@@ -67,16 +81,25 @@ static int progress(void *context, int rank)
   return b->progress ? b->progress[rank] : 0;
 }
 
+static const yk_comm_ops comm_ops = {.abort = count_abort};
+static const yk_device_ops device_ops = {.settle = settle};
+
 /* state: how long threads look before they sleep, in seconds. */
 static yk_rank_group *start(void **state, bench *b, int n_ranks)
 {
+  yk_comm *comms[8];
+  for (int rank = 0; rank < n_ranks; rank++) {
+    end *e = &b->ends[rank];
+    *e = (end){.comm = {.ops = &comm_ops, .dev = &e->dev, .rank = rank}, .dev = {.ops = &device_ops}, .b = b};
+    comms[rank] = &e->comm;
+  }
   yk_rank_group *group;
   yk_rank_group_ops ops = {.run = run,
                            .on_failure = release,
-                           .settle = settle,
                            .describe = describe,
                            .progress = progress,
                            .context = b,
+                           .comms = comms,
                            .spin_s = *(const double *)*state};
   assert_int_equal(yk_rank_group_create(n_ranks, &ops, &group, NULL), YK_OK);
   return group;
@@ -104,6 +127,7 @@ static void first_failure_is_named_releases_others_and_sticks(void **state)
   assert_int_equal(err.rank, 2);
   assert_string_equal(err.message, "made to fail");
   assert_int_equal(atomic_load(&b.failures_signalled), 1);
+  assert_int_equal(atomic_load(&b.aborted), 0xf);
   assert_int_equal(atomic_load(&b.settled), 0xf);
   yk_err again = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_run(group, &command, 0, &again), YK_E_DEVICE);
@@ -132,6 +156,7 @@ static void a_stalled_rank_is_named_and_released(void **state)
   assert_int_equal(yk_rank_group_run(group, &command, 0.05, &err), YK_E_TIMEOUT);
   assert_int_equal(err.rank, 1);
   assert_string_equal(err.message, "rank 1 did not finish a step within 0.05 s; rank 1 is at place 1");
+  assert_int_equal(atomic_load(&b.aborted), 0x7);
   assert_int_equal(atomic_load(&b.settled), 1 << 1);
   assert_int_equal(atomic_load(&b.failures_signalled), 1);
   assert_true(yk_rank_group_destroy(group, 1));

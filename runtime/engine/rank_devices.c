@@ -1,0 +1,25 @@
+#include "engine/rank_devices.h"
+
+#include "engine/gpus.h"
+
+yk_status yk_rank_devices_open(const yk_settings *settings, const yk_device_limits *limits, yk_rank_devices *out,
+                               yk_err *err)
+{
+  *out = (yk_rank_devices){.n_ranks = settings->n_ranks};
+  if (settings->device == YK_DEVICE_CUDA) {
+    YK_TRY(yk_gpus_open(settings, limits, out->devs, err));
+    return yk_gpus_connect(settings, out->devs, out->comms, err);
+  }
+  for (int rank = 0; rank < settings->n_ranks; rank++)
+    YK_TRY(yk_cpu_device_create(settings->dtype, settings->n_threads_per_rank, limits, &out->devs[rank], err));
+  return yk_comm_local_create(out->devs, settings->n_ranks, out->comms, err);
+}
+
+void yk_rank_devices_close(yk_rank_devices *devices)
+{
+  for (int rank = 0; rank < devices->n_ranks; rank++)
+    if (devices->comms[rank]) devices->comms[rank]->ops->destroy(devices->comms[rank]);
+  for (int rank = 0; rank < devices->n_ranks; rank++) /* an end may use its peers' devices until all are gone */
+    if (devices->devs[rank]) devices->devs[rank]->ops->destroy(devices->devs[rank]);
+  *devices = (yk_rank_devices){0};
+}

@@ -1,0 +1,23 @@
+/* rank_devices.h - the device of every rank and the ends of their communicator. Owner: whoever declared it. */
+#ifndef YK_ENGINE_RANK_DEVICES_H
+#define YK_ENGINE_RANK_DEVICES_H
+
+#include "engine/settings.h"
+#include "parallel/comm.h"
+
+typedef struct yk_rank_devices {
+  int n_ranks;
+  yk_device *devs[YK_MAX_RANKS];
+  yk_comm *comms[YK_MAX_RANKS];
+} yk_rank_devices;
+
+/* yk_rank_devices_open - the devices of a rank each as the settings name them, connected. On failure some may be open:
+ *   close them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
+ *   YK_E_TIMEOUT, YK_E_NOMEM.                                                                                        */
+yk_status yk_rank_devices_open(const yk_settings *settings, const yk_device_limits *limits, yk_rank_devices *out,
+                               yk_err *err);
+
+/* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. */
+void yk_rank_devices_close(yk_rank_devices *devices);
+
+#endif
