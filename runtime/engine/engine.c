@@ -47,9 +47,9 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .vocab_size = config->vocab_size,
                              .n_layers = config->n_layers,
                              .hidden_size = config->hidden_size,
-                             .max_model_tokens = s->limits.max_model_tokens,
-                             .max_seqs = s->limits.max_seqs,
-                             .max_batched_tokens = s->limits.max_tokens,
+                             .max_model_tokens = s->limits.step.max_model_tokens,
+                             .max_seqs = s->limits.step.max_seqs,
+                             .max_batched_tokens = s->limits.step.max_tokens,
                              .default_max_tokens = config->generation.max_new_tokens,
                              .kv_capacity_tokens = plan->kv_tokens,
                              .has_tokenizer = e->tokenizer != NULL};
@@ -90,7 +90,7 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
 {
   load_progress progress = {options, 0};
   for (int rank = 0; rank < plan->n_ranks; rank++) progress.total_bytes += plan->memory[rank].weight_bytes;
-  YK_TRY(yk_ranks_create(&e->settings, e->info.vocab_size, &e->ranks, err));
+  YK_TRY(yk_ranks_create(&e->settings, &e->ranks, err));
   YK_TRY(yk_ranks_load(e->ranks, checkpoint, options->progress ? report_progress : NULL, &progress, err));
   if (options->progress) options->progress(options->progress_user, progress.total_bytes, progress.total_bytes);
   return YK_OK;
@@ -99,15 +99,9 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
 static yk_status start_thread(yk_engine *e, yk_err *err)
 {
   const yk_model_limits *l = &e->settings.limits;
-  yk_scheduler_limits limits = {.max_tokens = l->max_tokens,
-                                .max_seqs = l->max_seqs,
-                                .max_model_tokens = l->max_model_tokens,
-                                .window_tokens = e->settings.window_tokens,
-                                .narrowest_window_tokens = e->settings.narrowest_window_tokens,
-                                .reuses_prefixes = !e->settings.no_prefix_reuse};
   YK_TRY(yk_kv_blocks_create(l->n_kv_blocks, &e->blocks, err));
-  YK_TRY(yk_scheduler_create(&limits, e->blocks, &e->scheduler, err));
-  YK_TRY(yk_step_builder_create(&limits, &e->builder, err));
+  YK_TRY(yk_scheduler_create(&l->step, &e->settings.rules, e->blocks, &e->scheduler, err));
+  YK_TRY(yk_step_builder_create(&l->step, &e->builder, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;
   int failed = pthread_create(&e->thread, NULL, yk_engine_loop, e);
   if (failed) return yk_err_set(err, YK_E_DEVICE, "cannot start the engine thread: %s", strerror(failed));

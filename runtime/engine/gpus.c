@@ -10,13 +10,12 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                           yk_err *err)
 {
   yk_model_device dev = {.dtype = settings->dtype, .linear_bytes = yk_cuda_linear_bytes};
-  yk_device_limits limits = {.max_seqs = settings->limits.max_seqs,
-                             .vocab = yk_checkpoint_config(checkpoint)->vocab_size};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
   int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
   yk_p2p_options all_reduces =
-      yk_p2p_options_for(settings->n_ranks, settings->limits.max_tokens, row_bytes, settings->step_timeout_s);
-  out->workspace_bytes += yk_cuda_device_own_bytes(&limits) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;
+      yk_p2p_options_for(settings->n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
+  out->workspace_bytes +=
+      yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;
   return YK_OK;
 }
 
@@ -80,18 +79,19 @@ static yk_status check_ordinals(const yk_settings *s, yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limits, yk_device **devs, yk_err *err)
+yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
 {
   YK_TRY(check_ordinals(settings, err));
   for (int rank = 0; rank < settings->n_ranks; rank++)
-    YK_TRY(yk_cuda_device_create(settings->device_ids[rank], settings->dtype, limits, &devs[rank], err));
+    YK_TRY(
+        yk_cuda_device_create(settings->device_ids[rank], settings->dtype, &settings->limits.step, &devs[rank], err));
   return YK_OK;
 }
 
 yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
 #ifdef YOKE_HAVE_NCCL
-  yk_comm_auto_options options = {.max_rows = settings->limits.max_tokens,
+  yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
                                   .hidden = settings->hidden_size,
                                   .step_limit_s = settings->step_timeout_s};
   return yk_comm_auto_create(devs, settings->n_ranks, &options, comms, err);
@@ -163,9 +163,9 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
   return without_cuda(err);
 }
 
-yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limits, yk_device **devs, yk_err *err)
+yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
 {
-  (void)settings, (void)limits, (void)devs;
+  (void)settings, (void)devs;
   return without_cuda(err);
 }
 

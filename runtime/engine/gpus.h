@@ -27,7 +27,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
 /* yk_gpus_open - the device of every rank. On failure those already open stay in devs, for the caller to destroy.
  *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is not there or named twice,
  *   YK_E_DEVICE. */
-yk_status yk_gpus_open(const yk_settings *settings, const yk_device_limits *limits, yk_device **devs, yk_err *err);
+yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err);
 
 /* yk_gpus_connect - their communicator, for steps as the settings limit them. Errors: YK_E_UNSUPPORTED for several
  *   ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */

@@ -118,9 +118,8 @@ static yk_status run_rank(void *context, int rank, const void *command, yk_err *
 static yk_status open_bench(all_reduce_bench *b, yk_err *err)
 {
   int n_ranks = b->settings.n_ranks;
-  const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 16, .vocab = 16};
-  const size_t row_bytes = HIDDEN * sizeof(uint16_t), n_bytes = row_bytes * (size_t)b->settings.limits.max_tokens;
-  YK_TRY(yk_rank_devices_open(&b->settings, &limits, &b->devices, err));
+  const size_t row_bytes = HIDDEN * sizeof(uint16_t), n_bytes = row_bytes * (size_t)b->settings.limits.step.max_tokens;
+  YK_TRY(yk_rank_devices_open(&b->settings, &b->devices, err));
   for (int rank = 0; rank < n_ranks; rank++) {
     all_reduce_rank *r = &b->ranks[rank];
     void **const arrays[] = {&r->partial, &r->residual, &r->y};
@@ -177,7 +176,10 @@ static yk_status test_all_reduces(const int *device_ids, int n_devices, yk_link_
                               .n_ranks = n_devices,
                               .hidden_size = HIDDEN,
                               .step_timeout_s = limit_s,
-                              .limits = {.max_tokens = rows_of_all_reduce[YOKE_ALL_REDUCE_SIZES - 1]}};
+                              .limits.step = {.max_tokens = rows_of_all_reduce[YOKE_ALL_REDUCE_SIZES - 1],
+                                              .max_seqs = 1,
+                                              .max_model_tokens = 16,
+                                              .vocab = 16}};
   memcpy(b->settings.device_ids, device_ids, (size_t)n_devices * sizeof *device_ids);
   yk_status status = open_bench(b, err);
   if (status == YK_OK) status = yk_rank_group_run(b->group, b, limit_s, err);

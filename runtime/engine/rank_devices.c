@@ -2,16 +2,16 @@
 
 #include "engine/gpus.h"
 
-yk_status yk_rank_devices_open(const yk_settings *settings, const yk_device_limits *limits, yk_rank_devices *out,
-                               yk_err *err)
+yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err)
 {
   *out = (yk_rank_devices){.n_ranks = settings->n_ranks};
   if (settings->device == YK_DEVICE_CUDA) {
-    YK_TRY(yk_gpus_open(settings, limits, out->devs, err));
+    YK_TRY(yk_gpus_open(settings, out->devs, err));
     return yk_gpus_connect(settings, out->devs, out->comms, err);
   }
   for (int rank = 0; rank < settings->n_ranks; rank++)
-    YK_TRY(yk_cpu_device_create(settings->dtype, settings->n_threads_per_rank, limits, &out->devs[rank], err));
+    YK_TRY(yk_cpu_device_create(settings->dtype, settings->n_threads_per_rank, &settings->limits.step, &out->devs[rank],
+                                err));
   return yk_comm_local_create(out->devs, settings->n_ranks, out->comms, err);
 }
 

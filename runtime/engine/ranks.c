@@ -82,14 +82,10 @@ static double spin_seconds(const yk_settings *s)
   return s->device == YK_DEVICE_CUDA && sysconf(_SC_NPROCESSORS_ONLN) > 2 * s->n_ranks ? decode_step_s : 0;
 }
 
-static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
+static yk_status start(yk_ranks *ranks, yk_err *err)
 {
   const yk_settings *s = &ranks->settings;
-  yk_device_limits limits = {.max_tokens = s->limits.max_tokens,
-                             .max_seqs = s->limits.max_seqs,
-                             .max_model_tokens = s->limits.max_model_tokens,
-                             .vocab = vocab};
-  YK_TRY(yk_rank_devices_open(s, &limits, &ranks->devices, err));
+  YK_TRY(yk_rank_devices_open(s, &ranks->devices, err));
   yk_rank_group_ops ops = {.run = run_command,
                            .on_failure = stop_models,
                            .describe = describe,
@@ -100,12 +96,12 @@ static yk_status start(yk_ranks *ranks, int32_t vocab, yk_err *err)
   return yk_rank_group_create(s->n_ranks, &ops, &ranks->group, err);
 }
 
-yk_status yk_ranks_create(const yk_settings *settings, int32_t vocab, yk_ranks **out, yk_err *err)
+yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *err)
 {
   yk_ranks *ranks = calloc(1, sizeof *ranks);
   if (!ranks) return yk_err_set(err, YK_E_NOMEM, "no memory for %d ranks", settings->n_ranks);
   ranks->settings = *settings;
-  yk_status status = start(ranks, vocab, err);
+  yk_status status = start(ranks, err);
   if (status != YK_OK) {
     yk_ranks_destroy(ranks);
     return status;

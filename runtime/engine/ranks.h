@@ -10,7 +10,7 @@ typedef struct yk_ranks yk_ranks;
 
 /* yk_ranks_create - open the devices, connect them, start the threads. Errors: YK_E_CAPACITY (more ranks than devices),
  *   YK_E_DEVICE, YK_E_COMM, YK_E_NOMEM.                                                                              */
-yk_status yk_ranks_create(const yk_settings *settings, int32_t vocab, yk_ranks **out, yk_err *err);
+yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *err);
 
 /* yk_ranks_load - build every rank's model, all ranks in parallel. progress: called from rank 0's
  *   thread with the bytes loaded so far over all ranks; may be NULL.                                                 */

@@ -6,7 +6,8 @@
 #include "base/checked.h"
 
 struct yk_scheduler {
-  yk_scheduler_limits limits;
+  yk_device_limits limits;
+  yk_scheduler_rules rules;
   yk_kv_blocks *blocks; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
   yk_sequence **waiting_end;
@@ -20,7 +21,8 @@ struct yk_scheduler {
   yk_scheduler_counts counts;
 };
 
-yk_status yk_scheduler_create(const yk_scheduler_limits *limits, yk_kv_blocks *blocks, yk_scheduler **out, yk_err *err)
+yk_status yk_scheduler_create(const yk_device_limits *limits, const yk_scheduler_rules *rules, yk_kv_blocks *blocks,
+                              yk_scheduler **out, yk_err *err)
 {
   yk_scheduler *s = calloc(1, sizeof *s);
   if (s) {
@@ -33,6 +35,7 @@ yk_status yk_scheduler_create(const yk_scheduler_limits *limits, yk_kv_blocks *b
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
   s->limits = *limits;
+  s->rules = *rules;
   s->blocks = blocks;
   s->waiting_end = &s->waiting;
   for (int32_t i = 0; i < limits->max_seqs; i++) s->free_slots[i] = limits->max_seqs - 1 - i;
@@ -168,7 +171,7 @@ static void preempt_youngest(yk_scheduler *s)
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, int32_t *budget)
 {
   s->items[s->n_items++] = (yk_scheduled){seq, n_rows};
-  if (s->limits.reuses_prefixes) yk_sequence_publish(seq, s->blocks, seq->n_computed + n_rows);
+  if (s->rules.reuses_prefixes) yk_sequence_publish(seq, s->blocks, seq->n_computed + n_rows);
   *budget -= n_rows;
 }
 
@@ -211,7 +214,7 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
   while (s->waiting && *budget > 0 && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
-    if (seq->n_blocks == 0 && s->limits.reuses_prefixes) reused = yk_sequence_match(seq, s->blocks);
+    if (seq->n_blocks == 0 && s->rules.reuses_prefixes) reused = yk_sequence_match(seq, s->blocks);
     if (!make_room(s, seq)) {
       yk_sequence_release(seq, s->blocks);
       return;
@@ -240,14 +243,14 @@ void yk_scheduler_commit(yk_scheduler *scheduler)
   for (int32_t i = 0; i < scheduler->n_items; i++) {
     yk_sequence *seq = scheduler->items[i].seq;
     seq->n_computed += scheduler->items[i].n_rows;
-    if (scheduler->limits.window_tokens)
-      yk_sequence_leave_behind(seq, scheduler->blocks, scheduler->limits.window_tokens);
+    if (scheduler->rules.window_tokens)
+      yk_sequence_leave_behind(seq, scheduler->blocks, scheduler->rules.window_tokens);
   }
 }
 
 void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t position)
 {
-  yk_sequence_mark_sound(seq, scheduler->blocks, position, scheduler->limits.narrowest_window_tokens);
+  yk_sequence_mark_sound(seq, scheduler->blocks, position, scheduler->rules.narrowest_window_tokens);
 }
 
 /* Give up the blocks of one sequence other than `failed` that reads a withdrawn block; what the sequence has computed

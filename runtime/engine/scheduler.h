@@ -15,15 +15,12 @@
 #include "engine/sequence.h"
 #include "model/step.h"
 
-typedef struct yk_scheduler_limits {
-  int32_t max_tokens; /* rows of one step */
-  int32_t max_seqs;   /* running at once; at most max_tokens of them progress in a step */
-  int32_t max_model_tokens;
-  int32_t
-      window_tokens; /* of the widest layer where all slide: blocks behind it are released; 0: some layer sees all */
+typedef struct yk_scheduler_rules {
+  /* Of the widest layer where all slide: blocks behind the window are released; 0: some layer sees all. */
+  int32_t window_tokens;
   int32_t narrowest_window_tokens; /* of the layer that sees least; 0: every layer sees all */
   bool reuses_prefixes;
-} yk_scheduler_limits;
+} yk_scheduler_rules;
 
 /* One sequence's part of a step: rows n_computed .. n_computed + n_rows - 1 of it. */
 typedef struct yk_scheduled {
@@ -40,8 +37,10 @@ typedef struct yk_scheduler_counts {
 
 typedef struct yk_scheduler yk_scheduler;
 
-/* yk_scheduler_create - blocks is not owned and must hold at least one sequence of max_model_tokens. */
-yk_status yk_scheduler_create(const yk_scheduler_limits *limits, yk_kv_blocks *blocks, yk_scheduler **out, yk_err *err);
+/* yk_scheduler_create - limits: of one step; of max_seqs running sequences at most max_tokens progress in it.
+ *   blocks is not owned and must hold at least one sequence of max_model_tokens. Errors: YK_E_NOMEM. */
+yk_status yk_scheduler_create(const yk_device_limits *limits, const yk_scheduler_rules *rules, yk_kv_blocks *blocks,
+                              yk_scheduler **out, yk_err *err);
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
 /* yk_scheduler_add - queue a sequence (not owned). */

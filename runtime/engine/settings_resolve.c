@@ -101,10 +101,11 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
   if (o->max_model_tokens > config->max_model_tokens)
     return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected 0 to %d (the model's own limit), found %d",
                       config->max_model_tokens, o->max_model_tokens);
-  s->limits =
-      (yk_model_limits){.max_tokens = o->max_batched_tokens,
-                        .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
-                        .max_model_tokens = o->max_model_tokens ? o->max_model_tokens : config->max_model_tokens};
+  s->limits.step =
+      (yk_device_limits){.max_tokens = o->max_batched_tokens,
+                         .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
+                         .max_model_tokens = o->max_model_tokens ? o->max_model_tokens : config->max_model_tokens,
+                         .vocab = config->vocab_size};
   return YK_OK;
 }
 
@@ -193,17 +194,18 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
 {
   yk_model_limits *limits = &s->limits;
   int64_t fit = blocks_that_fit(memory, s->n_ranks, total, kv_max);
-  int64_t most_useful = (int64_t)limits->max_seqs * yk_ceil_div_i64(limits->max_model_tokens, YK_KV_BLOCK_TOKENS);
+  int64_t most_useful =
+      (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
   int64_t n_blocks = yk_min_i64(fit, most_useful);
   fill_plan(memory, s, n_blocks, plan);
   limits->n_kv_blocks = (int32_t)n_blocks;
   int64_t tokens = plan->kv_tokens;
-  if (n_blocks > 0 && (tokens >= limits->max_model_tokens || o->max_model_tokens == 0)) {
-    if (tokens >= limits->max_model_tokens) return YK_OK;
+  if (n_blocks > 0 && (tokens >= limits->step.max_model_tokens || o->max_model_tokens == 0)) {
+    if (tokens >= limits->step.max_model_tokens) return YK_OK;
     snprintf(plan->reason, sizeof plan->reason,
              "the longest sequence is lowered from %d to %lld tokens: all that the KV cache holds",
-             limits->max_model_tokens, (long long)tokens);
-    limits->max_model_tokens = (int32_t)tokens;
+             limits->step.max_model_tokens, (long long)tokens);
+    limits->step.max_model_tokens = (int32_t)tokens;
     return YK_OK;
   }
   plan->fits = false;
@@ -212,7 +214,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   else
     snprintf(plan->reason, sizeof plan->reason,
              "the KV cache holds %lld tokens, fewer than max_model_tokens %d; the largest that fits is %lld",
-             (long long)tokens, limits->max_model_tokens, (long long)tokens);
+             (long long)tokens, limits->step.max_model_tokens, (long long)tokens);
   return yk_err_set(err, YK_E_CAPACITY, "%s", plan->reason);
 }
 
@@ -231,9 +233,9 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
   settings->hidden_size = config->hidden_size;
-  settings->window_tokens = widest_window(config);
-  settings->narrowest_window_tokens = narrowest_window(config);
-  settings->no_prefix_reuse = options->no_prefix_reuse;
+  settings->rules = (yk_scheduler_rules){.window_tokens = widest_window(config),
+                                         .narrowest_window_tokens = narrowest_window(config),
+                                         .reuses_prefixes = !options->no_prefix_reuse};
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));
   YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));

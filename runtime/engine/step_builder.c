@@ -10,7 +10,7 @@ struct yk_step_builder {
   yk_penalty_load *penalty_loads;
 };
 
-yk_status yk_step_builder_create(const yk_scheduler_limits *limits, yk_step_builder **out, yk_err *err)
+yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder **out, yk_err *err)
 {
   size_t max_tokens = (size_t)limits->max_tokens;
   size_t n_words =

@@ -8,7 +8,7 @@
 typedef struct yk_step_builder yk_step_builder;
 
 /* yk_step_builder_create - memory for the largest step, so that building one never allocates. Errors: YK_E_NOMEM. */
-yk_status yk_step_builder_create(const yk_scheduler_limits *limits, yk_step_builder **out, yk_err *err);
+yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder **out, yk_err *err);
 void yk_step_builder_destroy(yk_step_builder *builder);
 
 /* yk_step_builder_build - the step of these items.

@@ -33,8 +33,8 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_projection k_proj = {layer, YK_ROLE_K, hidden, kv_width, c->qkv_bias};
   const yk_projection v_proj = {layer, YK_ROLE_V, hidden, kv_width, c->qkv_bias};
   const yk_projection o_proj = {layer, YK_ROLE_O, q_width, hidden, c->o_bias};
-  *out = (projections){.qkv = {.n_parts = 3, .max_tokens = source->limits->max_tokens},
-                       .o = {.n_parts = 1, .max_tokens = source->limits->max_tokens}};
+  *out = (projections){.qkv = {.n_parts = 3, .max_tokens = source->limits->step.max_tokens},
+                       .o = {.n_parts = 1, .max_tokens = source->limits->step.max_tokens}};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[1], err));
   YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[2], err));
@@ -72,14 +72,14 @@ static int64_t half_kv_bytes(const yk_head_layout *heads, yk_dtype dtype)
 static int64_t attended_offset_bytes(const yk_rank_source *source, const yk_head_layout *heads)
 {
   int64_t row_bytes = qkv_width(heads) * (int64_t)yk_dtype_bytes(source->dev.dtype);
-  return yk_round_up_i64(source->limits->max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+  return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
   yk_head_layout heads = heads_of(source);
-  int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), n_rows = source->limits->max_tokens;
+  int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), n_rows = source->limits->step.max_tokens;
   int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));

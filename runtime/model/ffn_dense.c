@@ -17,7 +17,7 @@ typedef struct projections {
 static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  int32_t max_tokens = source->limits->max_tokens;
+  int32_t max_tokens = source->limits->step.max_tokens;
   const yk_projection gate = {layer, YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias};
   const yk_projection up = {layer, YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias};
   const yk_projection down = {layer, YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias};
@@ -35,7 +35,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   YK_TRY(specify(source, layer, &p, err));
   int64_t width = yk_range_size(source->share.ffn);
   *out = (yk_sublayer_bytes){.weights = dev->linear_bytes(&p.gate_up) + dev->linear_bytes(&p.down),
-                             .scratch = source->limits->max_tokens * width * (int64_t)yk_dtype_bytes(dev->dtype)};
+                             .scratch = source->limits->step.max_tokens * width * (int64_t)yk_dtype_bytes(dev->dtype)};
   return YK_OK;
 }
 

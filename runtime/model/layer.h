@@ -14,7 +14,8 @@
 typedef struct yk_sublayer_bytes {
   int64_t weights;
   int64_t kv_per_token; /* of this layer's cache; an FFN has none */
-  int64_t scratch; /* of a forward of limits->max_tokens rows; all layers' sublayers of one role use the same memory */
+  int64_t
+      scratch; /* of a forward of limits->step.max_tokens rows; all layers' sublayers of one role use the same memory */
 } yk_sublayer_bytes;
 
 typedef struct yk_layer_bytes {

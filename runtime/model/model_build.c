@@ -29,19 +29,19 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
   const yk_model_config *c = source->config;
   const yk_model_limits *limits = source->limits;
   const yk_rank_share *share = &source->share;
-  size_t row_bytes = (size_t)c->hidden_size * yk_dtype_bytes(source->dev.dtype), seqs = (size_t)limits->max_seqs;
-  size_t rows_bytes = (size_t)limits->max_tokens * row_bytes;
+  size_t row_bytes = (size_t)c->hidden_size * yk_dtype_bytes(source->dev.dtype), seqs = (size_t)limits->step.max_seqs;
+  size_t rows_bytes = (size_t)limits->step.max_tokens * row_bytes;
   size_t logits = seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float);
   size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1;
-  int32_t blocks_per_seq = (int32_t)yk_ceil_div_i64(limits->max_model_tokens, YK_KV_BLOCK_TOKENS);
-  return (buffer_sizes){.words =
-                            yk_step_words_max(limits->max_tokens, limits->max_seqs, blocks_per_seq) * sizeof(int32_t),
+  int32_t blocks_per_seq = (int32_t)yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
+  return (buffer_sizes){.words = yk_step_words_max(limits->step.max_tokens, limits->step.max_seqs, blocks_per_seq) *
+                                 sizeof(int32_t),
                         .residual = rows_bytes,
                         .normed = rows_bytes,
                         .partial = rows_bytes,
                         .wanted = seqs * row_bytes,
                         .logits = n_gathered * logits,
-                        .rope = yk_rope_table_floats(limits->max_model_tokens, c->head_dim) * sizeof(float)};
+                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float)};
 }
 
 static size_t larger(size_t a, int64_t b)
@@ -102,7 +102,7 @@ static yk_status build_rope(yk_model *m, const yk_rank_loader *loader, size_t n_
   const yk_model_config *c = loader->source.config;
   float *table = malloc(n_bytes);
   if (!table) return yk_err_set(err, YK_E_NOMEM, "no memory for the rotary table of %zu bytes", n_bytes);
-  yk_rope_table_fill(&c->rope, c->head_dim, loader->source.limits->max_model_tokens, table);
+  yk_rope_table_fill(&c->rope, c->head_dim, loader->source.limits->step.max_model_tokens, table);
   void *device_table = NULL;
   yk_status status = yk_rank_alloc(loader, n_bytes, &device_table, err);
   m->rope = device_table;
@@ -136,7 +136,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   const yk_model_config *c = source->config;
   m->hidden = c->hidden_size;
   m->n_layers = c->n_layers;
-  m->max_wanted = source->limits->max_seqs;
+  m->max_wanted = source->limits->step.max_seqs;
   m->eps = c->rms_norm_eps;
   m->embed_scale = c->embed_scale;
   m->residual_scale = c->residual_scale;
@@ -163,9 +163,9 @@ static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
   for (int32_t i = 0; i < c->n_layers; i++) YK_TRY(yk_layer_load(loader, i, &m->layers[i], err));
   YK_TRY(build_activations(m, loader, err));
   if (m->dev->ops->graph_begin)
-    YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->max_seqs, limits->max_tokens),
-                                   (int32_t)yk_ceil_div_i64(limits->max_model_tokens, YK_KV_BLOCK_TOKENS), &m->graphs,
-                                   err));
+    YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
+                                   (int32_t)yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS),
+                                   &m->graphs, err));
   return m->dev->ops->sync(m->dev, err);
 }
 

@@ -2,14 +2,13 @@
 #ifndef YK_MODEL_MODEL_LIMITS_H
 #define YK_MODEL_MODEL_LIMITS_H
 
+#include "kernels/device.h"
 #include "kernels/linear.h"
 
 /* What one rank must be able to hold at once. */
 typedef struct yk_model_limits {
-  int32_t max_tokens;       /* rows of one step */
-  int32_t max_seqs;         /* sequences, and sampled rows, of one step */
-  int32_t max_model_tokens; /* longest sequence */
-  int32_t n_kv_blocks;      /* physical KV blocks, alike on all ranks */
+  yk_device_limits step;
+  int32_t n_kv_blocks; /* physical KV blocks, alike on all ranks */
 } yk_model_limits;
 
 /* Bytes that one rank takes on its device. */

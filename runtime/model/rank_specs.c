@@ -48,7 +48,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  *out = (yk_linear_spec){.n_parts = 1, .f32_output = true, .max_tokens = source->limits->max_seqs};
+  *out = (yk_linear_spec){.n_parts = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   if (!c->tie_word_embeddings) {
     const yk_projection head = {0, YK_ROLE_LM_HEAD, c->hidden_size, c->vocab_size, false};
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);

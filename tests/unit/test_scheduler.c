@@ -21,8 +21,13 @@ typedef struct client {
   bool active, done;
 } client;
 
+typedef struct scheduler_limits {
+  yk_device_limits step;
+  yk_scheduler_rules rules;
+} scheduler_limits;
+
 typedef struct driver {
-  yk_scheduler_limits limits;
+  scheduler_limits limits;
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   client clients[N_SEQS];
@@ -58,14 +63,14 @@ static void check_blocks(driver *d)
     assert_true(seq->n_blocks <= yk_sequence_blocks_for(seq->capacity));
     for (int32_t b = 0; b < seq->n_blocks; b++) {
       if (seq->blocks[b] < 0) {
-        int32_t behind = seq->n_computed - d->limits.window_tokens + 1;
-        assert_true(d->limits.window_tokens > 0 && (b + 1) * YK_KV_BLOCK_TOKENS <= behind);
+        int32_t behind = seq->n_computed - d->limits.rules.window_tokens + 1;
+        assert_true(d->limits.rules.window_tokens > 0 && (b + 1) * YK_KV_BLOCK_TOKENS <= behind);
         continue;
       }
       assert_in_range(seq->blocks[b], 0, total - 1);
       owner *o = &owners[seq->blocks[b]];
       if (o->seq) {
-        assert_true(d->limits.reuses_prefixes);
+        assert_true(d->limits.rules.reuses_prefixes);
         assert_int_equal(o->index, b);
         check_same_beginning(o->seq, seq, b);
       } else
@@ -115,7 +120,7 @@ static const client *oldest(const driver *d)
 static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
 {
   int32_t rows = 0;
-  assert_in_range(n_items, 1, d->limits.max_seqs);
+  assert_in_range(n_items, 1, d->limits.step.max_seqs);
   /* The oldest always makes progress, unless what it shares was withdrawn. */
   if (!d->some_fail) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
   for (int32_t i = 0; i < n_items; i++) {
@@ -127,7 +132,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
     if (i > 0 && !d->some_fail)
       assert_true(items[i - 1].seq < seq); /* first come, first served: clients lie in order of arrival */
   }
-  assert_true(rows <= d->limits.max_tokens);
+  assert_true(rows <= d->limits.step.max_tokens);
 }
 
 /* A sequence ends by logits that are not finite: nobody may go on with a block of it that is not known to be sound. */
@@ -165,14 +170,14 @@ static void step(driver *d)
   }
 }
 
-static yk_scheduler_counts drive(uint64_t seed, const yk_scheduler_limits *limits, int32_t n_blocks, bool some_fail)
+static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks, bool some_fail)
 {
   driver *d = calloc(1, sizeof *d);
   d->some_fail = some_fail;
   d->limits = *limits;
   d->seed = seed;
   assert_int_equal(yk_kv_blocks_create(n_blocks, &d->blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(limits, d->blocks, &d->scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits->step, &limits->rules, d->blocks, &d->scheduler, NULL), YK_OK);
   int submitted = 0, steps = 0;
   while (submitted < N_SEQS || oldest(d)) {
     int32_t action = draw(d, 10);
@@ -195,7 +200,7 @@ static yk_scheduler_counts drive(uint64_t seed, const yk_scheduler_limits *limit
   return counts;
 }
 
-static yk_scheduler_counts run_driver(uint64_t seed, const yk_scheduler_limits *limits, int32_t n_blocks)
+static yk_scheduler_counts run_driver(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks)
 {
   return drive(seed, limits, n_blocks, false);
 }
@@ -203,9 +208,10 @@ static yk_scheduler_counts run_driver(uint64_t seed, const yk_scheduler_limits *
 static void random_loads_keep_every_promise(void **state)
 {
   (void)state;
-  static const yk_scheduler_limits limits[] = {{.max_tokens = 16, .max_seqs = 4, .max_model_tokens = MAX_CONTEXT},
-                                               {.max_tokens = 64, .max_seqs = 16, .max_model_tokens = MAX_CONTEXT},
-                                               {.max_tokens = 5, .max_seqs = 8, .max_model_tokens = MAX_CONTEXT}};
+  static const scheduler_limits limits[] = {
+      {.step.max_tokens = 16, .step.max_seqs = 4, .step.max_model_tokens = MAX_CONTEXT},
+      {.step.max_tokens = 64, .step.max_seqs = 16, .step.max_model_tokens = MAX_CONTEXT},
+      {.step.max_tokens = 5, .step.max_seqs = 8, .step.max_model_tokens = MAX_CONTEXT}};
   for (uint64_t seed = 1; seed <= 40; seed++)
     for (size_t i = 0; i < 3; i++) run_driver(seed, &limits[i], 200);
 }
@@ -213,7 +219,7 @@ static void random_loads_keep_every_promise(void **state)
 static void scarce_blocks_preempt_and_still_everyone_finishes(void **state)
 {
   (void)state;
-  yk_scheduler_limits limits = {.max_tokens = 64, .max_seqs = 16, .max_model_tokens = MAX_CONTEXT};
+  scheduler_limits limits = {.step.max_tokens = 64, .step.max_seqs = 16, .step.max_model_tokens = MAX_CONTEXT};
   for (uint64_t seed = 1; seed <= 40; seed++)
     assert_true(run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4).preemptions > 0);
 }
@@ -221,8 +227,8 @@ static void scarce_blocks_preempt_and_still_everyone_finishes(void **state)
 static void equal_beginnings_share_blocks(void **state)
 {
   (void)state;
-  yk_scheduler_limits limits = {
-      .max_tokens = 64, .max_seqs = 16, .max_model_tokens = MAX_CONTEXT, .reuses_prefixes = true};
+  scheduler_limits limits = {
+      .step.max_tokens = 64, .step.max_seqs = 16, .step.max_model_tokens = MAX_CONTEXT, .rules.reuses_prefixes = true};
   for (uint64_t seed = 1; seed <= 40; seed++) {
     assert_true(run_driver(seed, &limits, 200).reused_tokens > 0);
     assert_true(run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4).reused_tokens > 0);
@@ -233,14 +239,14 @@ static void blocks_behind_the_window_are_let_go(void **state)
 {
   (void)state;
   for (uint64_t seed = 1; seed <= 20; seed++) {
-    yk_scheduler_limits limits = {.max_tokens = 64,
-                                  .max_seqs = 16,
-                                  .max_model_tokens = MAX_CONTEXT,
-                                  .window_tokens = 20,
-                                  .narrowest_window_tokens = 20,
-                                  .reuses_prefixes = true};
+    scheduler_limits limits = {.step.max_tokens = 64,
+                               .step.max_seqs = 16,
+                               .step.max_model_tokens = MAX_CONTEXT,
+                               .rules.window_tokens = 20,
+                               .rules.narrowest_window_tokens = 20,
+                               .rules.reuses_prefixes = true};
     run_driver(seed, &limits, 200);
-    limits.window_tokens = limits.narrowest_window_tokens = 1;
+    limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 1;
     run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 2);
   }
 }
@@ -249,11 +255,13 @@ static void failing_sequences_take_nobody_along(void **state)
 {
   (void)state;
   for (uint64_t seed = 1; seed <= 40; seed++) {
-    yk_scheduler_limits limits = {
-        .max_tokens = 24, .max_seqs = 16, .max_model_tokens = MAX_CONTEXT, .reuses_prefixes = true};
+    scheduler_limits limits = {.step.max_tokens = 24,
+                               .step.max_seqs = 16,
+                               .step.max_model_tokens = MAX_CONTEXT,
+                               .rules.reuses_prefixes = true};
     drive(seed, &limits, 200, true);
     drive(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4, true);
-    limits.window_tokens = limits.narrowest_window_tokens = 20;
+    limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 20;
     drive(seed, &limits, 60, true);
   }
 }
@@ -264,15 +272,15 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
 {
   (void)state;
   enum { BLOCK = YK_KV_BLOCK_TOKENS, N_PROMPT = 3 * BLOCK + 1, CONTEXT = 8 * BLOCK };
-  yk_scheduler_limits limits = {
-      .max_tokens = CONTEXT, .max_seqs = 4, .max_model_tokens = CONTEXT, .reuses_prefixes = true};
+  scheduler_limits limits = {
+      .step.max_tokens = CONTEXT, .step.max_seqs = 4, .step.max_model_tokens = CONTEXT, .rules.reuses_prefixes = true};
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   yk_sequence sound, sharing, failing;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_kv_blocks_create(40, &blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits, blocks, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, &limits.rules, blocks, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sound, NULL, prompt, BLOCK + 1, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&failing, NULL, prompt, N_PROMPT, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sharing, NULL, prompt, CONTEXT, CONTEXT, NULL), YK_OK);
@@ -340,14 +348,14 @@ static void those_who_wait_behind_give_their_blocks(void **state)
 {
   (void)state;
   enum { N_BLOCKS = 4, CONTEXT = N_BLOCKS * YK_KV_BLOCK_TOKENS };
-  yk_scheduler_limits limits = {.max_tokens = CONTEXT, .max_seqs = 4, .max_model_tokens = CONTEXT};
+  scheduler_limits limits = {.step.max_tokens = CONTEXT, .step.max_seqs = 4, .step.max_model_tokens = CONTEXT};
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   yk_sequence parked, first;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_kv_blocks_create(N_BLOCKS, &blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits, blocks, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, &limits.rules, blocks, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&parked, NULL, prompt, CONTEXT / 2, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&first, NULL, prompt, CONTEXT - 1, CONTEXT, NULL), YK_OK);
   yk_scheduler_add(scheduler, &parked);
