@@ -206,7 +206,6 @@ typedef struct yk_device_ops {
   yk_status (*upload)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*download)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*sync)(yk_device *dev, yk_err *err);
-  yk_status (*memory_info)(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err);
 
   /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however
    * long that takes. NULL where operations are over when they return. */

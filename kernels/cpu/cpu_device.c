@@ -1,10 +1,8 @@
 /* cpu_device.c - the host's cores as a device: its table of operations. Operations are synchronous. */
 #include "kernels/cpu/cpu_device.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -18,33 +16,6 @@ static yk_status copy_bytes(yk_device *dev, void *dst, const void *src, size_t n
 static yk_status sync_nothing(yk_device *dev, yk_err *err)
 {
   (void)dev, (void)err;
-  return YK_OK;
-}
-
-/* MemAvailable of /proc/meminfo counts page cache that can be given up, which free pages alone would not. */
-static yk_status memory_info(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err)
-{
-  (void)dev;
-  unsigned long long available_kib = 0, total_kib = 0;
-  FILE *file = fopen("/proc/meminfo", "r");
-  if (file) {
-    char line[128];
-    while (fgets(line, sizeof line, file)) {
-      sscanf(line, "MemTotal: %llu", &total_kib);
-      sscanf(line, "MemAvailable: %llu", &available_kib);
-    }
-    fclose(file);
-  }
-  if (total_kib && available_kib) {
-    *free_bytes = (size_t)available_kib * 1024;
-    *total_bytes = (size_t)total_kib * 1024;
-    return YK_OK;
-  }
-  long page_bytes = sysconf(_SC_PAGESIZE), n_pages = sysconf(_SC_PHYS_PAGES), n_free = sysconf(_SC_AVPHYS_PAGES);
-  if (page_bytes <= 0 || n_pages <= 0 || n_free < 0)
-    return yk_err_set(err, YK_E_DEVICE, "cpu device: the system does not tell how much memory it has");
-  *free_bytes = (size_t)n_free * (size_t)page_bytes;
-  *total_bytes = (size_t)n_pages * (size_t)page_bytes;
   return YK_OK;
 }
 
@@ -87,7 +58,6 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .upload = copy_bytes,
       .download = copy_bytes,
       .sync = sync_nothing,
-      .memory_info = memory_info,
       .linear_create = yk_cpu_linear_create,
       .linear_destroy = yk_cpu_linear_destroy,
       .linear_forward = yk_cpu_linear_forward,

@@ -227,9 +227,6 @@ static inline void check_memory(const op_target *target)
     dev->ops->free(dev, ptr);
     free(host);
   }
-  size_t free_bytes = 0, total_bytes = 0;
-  op_ok(dev->ops->memory_info(dev, &free_bytes, &total_bytes, &err));
-  assert_true(free_bytes > 0 && free_bytes <= total_bytes);
   op_ok(dev->ops->sync(dev, &err));
   void *ptr = NULL;
   yk_err err = YK_ERR_INIT;

@@ -122,7 +122,6 @@ static const yk_device_ops *device_ops(void)
       .upload = yk_cuda_upload,
       .download = yk_cuda_download,
       .sync = yk_cuda_sync,
-      .memory_info = yk_cuda_memory_info,
       .settle = settle,
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,

@@ -54,10 +54,3 @@ yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_
       yk_cuda_check(cuda, cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDeviceToHost, cuda->stream), "download", err));
   return yk_cuda_drain(cuda, "download", err);
 }
-
-yk_status yk_cuda_memory_info(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, cudaMemGetInfo(free_bytes, total_bytes), "memory information", err);
-}

@@ -8,7 +8,6 @@
 yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cuda_free(yk_device *dev, void *ptr);
 yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
-yk_status yk_cuda_memory_info(yk_device *dev, size_t *free_bytes, size_t *total_bytes, yk_err *err);
 
 /* yk_cuda_grow - make the buffer hold at least n_bytes. A buffer that was too small is replaced by zeroed memory, and
  *   its contents are lost. Errors: YK_E_CAPACITY, YK_E_DEVICE; the buffer is then empty. */

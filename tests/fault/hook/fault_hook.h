@@ -11,7 +11,7 @@
  *            stall-gpu        a kernel spins before it, for `seconds` (0: a minute), or until fault_hook_release
  *            illegal-address  a kernel before it writes where there is no memory
  *            launch-failure   a kernel before it traps
- *            no-memory        alloc: it asks for twice what the GPU has
+ *            no-memory        alloc: it asks for more than any device has
  *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it
  *            refuses
  *
