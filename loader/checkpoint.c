@@ -111,7 +111,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
 {
   const yk_model_config *config = &checkpoint->config;
   char lm_head[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, lm_head);
+  yk_weight_name(YK_ROLE_LM_HEAD, 0, lm_head);
   view->dtype = view->bias_dtype = config->dtype;
   view->format = YK_WEIGHT_PLAIN;
   if (config->quant.method == YK_QUANT_NONE || strcmp(module, lm_head) == 0 ||

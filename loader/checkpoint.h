@@ -9,7 +9,7 @@
  *   YK_TRY(yk_checkpoint_open(dir, &log, &checkpoint, err));
  *   const yk_model_config *config = yk_checkpoint_config(checkpoint);
  *   char name[YK_WEIGHT_NAME_BYTES];
- *   yk_weight_name(config->family, YK_ROLE_DOWN, 3, name);
+ *   yk_weight_name(YK_ROLE_DOWN, 3, name);
  *   yk_weight_view down;
  *   int64_t k = config->ffn_size, n = config->hidden_size;
  *   YK_TRY(yk_checkpoint_linear(checkpoint, name, k, n, config->mlp_bias, &down, err));

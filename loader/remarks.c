@@ -56,7 +56,7 @@ static void warn_contradictions(const checkpoint_view *c)
   for (int layer = 0; layer < config->n_layers; layer++) {
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
       char module[YK_WEIGHT_NAME_BYTES];
-      yk_weight_name(config->family, linears[i].role, layer, module);
+      yk_weight_name(linears[i].role, layer, module);
       bool quantised = find_part(c, module, "qweight") != NULL;
       bool named = yk_quant_module_excluded(&config->quant, module);
       const yk_tensor *bias = find_part(c, module, "bias");
@@ -103,7 +103,7 @@ static bool ends_with(const char *text, const char *end)
 
 static stray_kind kind_of(const yk_model_config *config, const char *name)
 {
-  if (yk_weight_layer(config->family, name) >= config->n_layers) return STRAY_LAYER;
+  if (yk_weight_layer(name) >= config->n_layers) return STRAY_LAYER;
   if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
   if (strstr(name, "experts.")) return STRAY_EXPERT;
   if (strstr(name, "lora_")) return STRAY_LORA;
@@ -115,7 +115,7 @@ static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer
 {
   static const char *const suffixes[] = {"weight", "qweight", "qzeros", "scales", "bias"};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
-  yk_weight_name(c->config->family, role, layer, module);
+  yk_weight_name(role, layer, module);
   for (int i = 0; i < (is_linear ? 5 : 1); i++) {
     snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
     size_t position = yk_shards_position(c->shards, name);

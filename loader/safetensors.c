@@ -288,12 +288,6 @@ void yk_safetensors_close(yk_safetensors *file)
   free(file);
 }
 
-const yk_tensor *yk_safetensors_find(const yk_safetensors *file, const char *name)
-{
-  yk_tensor key = {.name = name};
-  return bsearch(&key, file->tensors, file->n_tensors, sizeof key, by_name);
-}
-
 size_t yk_safetensors_count(const yk_safetensors *file)
 {
   return file->n_tensors;

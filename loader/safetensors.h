@@ -61,9 +61,6 @@ yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_b
 /* yk_safetensors_close - unmap and free; views into the file are then gone. NULL is allowed. */
 void yk_safetensors_close(yk_safetensors *file);
 
-/* yk_safetensors_find - the tensor of that name, or NULL. */
-const yk_tensor *yk_safetensors_find(const yk_safetensors *file, const char *name);
-
 /* The table, sorted by name. */
 size_t yk_safetensors_count(const yk_safetensors *file);
 const yk_tensor *yk_safetensors_at(const yk_safetensors *file, size_t i);

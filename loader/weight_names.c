@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every family so far names its modules as Llama does; a family that differs gets a table of its own. */
+/* Every family so far names its modules as Llama does; one that differs gets a table of its own, and the functions
+ * below the family. */
 static const char *const llama_names[] = {
     [YK_ROLE_EMBEDDING] = "model.embed_tokens",
     [YK_ROLE_FINAL_NORM] = "model.norm",
@@ -24,18 +25,16 @@ static const char *const llama_names[] = {
 
 static const char layer_prefix[] = "model.layers.";
 
-void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+void yk_weight_name(yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
 {
-  (void)family;
   if (role < YK_ROLE_ATTENTION_NORM)
     snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", llama_names[role]);
   else
     snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", layer_prefix, layer, llama_names[role]);
 }
 
-int32_t yk_weight_layer(yk_model_family family, const char *tensor)
+int32_t yk_weight_layer(const char *tensor)
 {
-  (void)family;
   size_t n = sizeof layer_prefix - 1;
   int64_t layer = 0;
   if (strncmp(tensor, layer_prefix, n) != 0 || !isdigit((unsigned char)tensor[n])) return -1;

@@ -25,9 +25,9 @@ typedef enum yk_weight_role {
 
 /* yk_weight_name - the module's name, without ".weight" or ".qweight": "model.layers.3.self_attn.q_proj".
  *   layer is ignored for the roles that exist once.                                                                  */
-void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
+void yk_weight_name(yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
 
 /* yk_weight_layer - the layer that a tensor of this name belongs to (INT32_MAX for any number above it); -1: none. */
-int32_t yk_weight_layer(yk_model_family family, const char *tensor);
+int32_t yk_weight_layer(const char *tensor);
 
 #endif

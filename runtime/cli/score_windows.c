@@ -1,14 +1,24 @@
 #include "cli/score_windows.h"
 
-bool yk_score_window_at(size_t n_tokens, size_t window, size_t stride, size_t index, yk_score_window *out)
+enum { MAX_WINDOWS_IN_FLIGHT = 16 };
+
+/* What window number index of a text covers. */
+typedef struct score_window {
+  size_t begin, end; /* its tokens */
+  size_t first;      /* the first that it scores */
+} score_window;
+
+/* Window number index of a text of n_tokens; false where the ones before it reach its end. 2 <= window; 1 <= stride <
+ * window: a token at a window's beginning has no context and must be scored before. */
+static bool window_at(size_t n_tokens, size_t window, size_t stride, size_t index, score_window *out)
 {
   size_t begin = index * stride, scored_end = index == 0 ? 1 : begin - stride + window;
   if (scored_end >= n_tokens) return false;
-  *out = (yk_score_window){begin, n_tokens - begin < window ? n_tokens : begin + window, scored_end};
+  *out = (score_window){begin, n_tokens - begin < window ? n_tokens : begin + window, scored_end};
   return true;
 }
 
-static yk_status submit(yk_engine *engine, const int32_t *ids, const yk_score_window *window, yk_request **out,
+static yk_status submit(yk_engine *engine, const int32_t *ids, const score_window *window, yk_request **out,
                         yk_err *err)
 {
   yk_request_options request;
@@ -21,7 +31,7 @@ static yk_status submit(yk_engine *engine, const int32_t *ids, const yk_score_wi
 }
 
 /* Wait for a window's end and keep the log-probabilities that it is there for. */
-static yk_status collect(yk_request *request, const yk_score_window *window, float *logprobs, yk_err *err)
+static yk_status collect(yk_request *request, const score_window *window, float *logprobs, yk_err *err)
 {
   yk_output output;
   size_t at = window->begin + 1;
@@ -44,24 +54,24 @@ static yk_status collect(yk_request *request, const yk_score_window *window, flo
 yk_status yk_score_tokens(yk_engine *engine, const int32_t *ids, size_t n_tokens, size_t window, size_t stride,
                           float *logprobs, yk_score_progress progress, void *user, yk_err *err)
 {
-  yk_request *requests[YK_SCORE_MAX_WINDOWS_IN_FLIGHT] = {0};
+  yk_request *requests[MAX_WINDOWS_IN_FLIGHT] = {0};
   size_t n_submitted = 0, n_collected = 0;
-  yk_score_window span;
+  score_window span;
   yk_status status = YK_OK;
   while (status == YK_OK) {
-    bool more = yk_score_window_at(n_tokens, window, stride, n_submitted, &span);
-    if (more && n_submitted - n_collected < YK_SCORE_MAX_WINDOWS_IN_FLIGHT) {
-      status = submit(engine, ids, &span, &requests[n_submitted++ % YK_SCORE_MAX_WINDOWS_IN_FLIGHT], err);
+    bool more = window_at(n_tokens, window, stride, n_submitted, &span);
+    if (more && n_submitted - n_collected < MAX_WINDOWS_IN_FLIGHT) {
+      status = submit(engine, ids, &span, &requests[n_submitted++ % MAX_WINDOWS_IN_FLIGHT], err);
       continue;
     }
     if (n_collected == n_submitted) break;
-    yk_request **oldest = &requests[n_collected % YK_SCORE_MAX_WINDOWS_IN_FLIGHT];
-    yk_score_window_at(n_tokens, window, stride, n_collected++, &span);
+    yk_request **oldest = &requests[n_collected % MAX_WINDOWS_IN_FLIGHT];
+    window_at(n_tokens, window, stride, n_collected++, &span);
     status = collect(*oldest, &span, logprobs, err);
     yk_request_free(*oldest);
     *oldest = NULL;
     progress(user, (int64_t)span.end, (int64_t)n_tokens);
   }
-  for (size_t i = 0; i < YK_SCORE_MAX_WINDOWS_IN_FLIGHT; i++) yk_request_free(requests[i]);
+  for (size_t i = 0; i < MAX_WINDOWS_IN_FLIGHT; i++) yk_request_free(requests[i]);
   return status;
 }

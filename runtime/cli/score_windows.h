@@ -8,19 +8,7 @@
 
 #include "yoke.h"
 
-enum { YK_SCORE_MAX_WINDOWS_IN_FLIGHT = 16 };
-
-/* What window number index of a text covers. */
-typedef struct yk_score_window {
-  size_t begin, end; /* its tokens */
-  size_t first;      /* the first that it scores */
-} yk_score_window;
-
 typedef void (*yk_score_progress)(void *user, int64_t done_tokens, int64_t total_tokens);
-
-/* yk_score_window_at - window number index of a text of n_tokens; false where the ones before it reach its end.
- *   2 <= window; 1 <= stride < window: a token at a window's beginning has no context and must be scored before. */
-bool yk_score_window_at(size_t n_tokens, size_t window, size_t stride, size_t index, yk_score_window *out);
 
 /* yk_score_tokens - logprobs[i] of ids[i] for i in 1 .. n_tokens - 1; logprobs[0] is left alone. Several windows run at
  *   once. progress: called after each window, on this thread.

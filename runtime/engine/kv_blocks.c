@@ -83,11 +83,6 @@ void yk_kv_blocks_destroy(yk_kv_blocks *blocks)
   free(blocks);
 }
 
-int32_t yk_kv_blocks_total(const yk_kv_blocks *blocks)
-{
-  return blocks->n_blocks;
-}
-
 int32_t yk_kv_blocks_free_count(const yk_kv_blocks *blocks)
 {
   return blocks->n_free;

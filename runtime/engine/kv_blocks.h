@@ -28,8 +28,6 @@ typedef uint64_t yk_kv_chain;
 yk_status yk_kv_blocks_create(int32_t n_blocks, yk_kv_blocks **out, yk_err *err);
 void yk_kv_blocks_destroy(yk_kv_blocks *blocks);
 
-int32_t yk_kv_blocks_total(const yk_kv_blocks *blocks);
-
 /* yk_kv_blocks_free_count - blocks that nobody references, with or without reusable content. */
 int32_t yk_kv_blocks_free_count(const yk_kv_blocks *blocks);
 

@@ -54,10 +54,6 @@ typedef struct yk_sublayer_kind {
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 
-/* yk_attention_kind_of, yk_ffn_kind_of - the kinds of a model's layer. */
-const yk_sublayer_kind *yk_attention_kind_of(const yk_model_config *config, int32_t layer);
-const yk_sublayer_kind *yk_ffn_kind_of(const yk_model_config *config, int32_t layer);
-
 typedef struct yk_layer {
   void *input_norm_w, *post_norm_w; /* act [hidden] */
   const yk_sublayer_kind *attention_kind, *ffn_kind;

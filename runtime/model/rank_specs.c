@@ -19,7 +19,7 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_l
 {
   char name[YK_WEIGHT_NAME_BYTES];
   memset(part, 0, sizeof *part);
-  yk_weight_name(source->config->family, p->role, p->layer, name);
+  yk_weight_name(p->role, p->layer, name);
   return yk_checkpoint_linear(source->checkpoint, name, p->k, p->n, p->has_bias, &part->weight, err);
 }
 
@@ -54,7 +54,7 @@ yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
   }
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
+  yk_weight_name(YK_ROLE_EMBEDDING, 0, name);
   YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
   out->parts[0].k = (yk_range){0, c->hidden_size};
   out->parts[0].n = source->share.vocab;

@@ -202,9 +202,3 @@ const char *yk_tokenizer_token_text(const yk_tokenizer *tokenizer, int32_t id, s
   entry = yk_vocab_entry_of(&tokenizer->model.vocab, id);
   return entry >= 0 ? yk_vocab_text(&tokenizer->model.vocab, entry, n_bytes) : NULL;
 }
-
-bool yk_tokenizer_is_special(const yk_tokenizer *tokenizer, int32_t id)
-{
-  int32_t entry = yk_vocab_entry_of(&tokenizer->added.contents, id);
-  return entry >= 0 && tokenizer->added.tokens[entry].special;
-}

@@ -48,7 +48,4 @@ int32_t yk_tokenizer_token_id(const yk_tokenizer *tokenizer, const char *text, s
  *   NULL. Lives as long as the tokenizer; *n_bytes long, not NUL-terminated. */
 const char *yk_tokenizer_token_text(const yk_tokenizer *tokenizer, int32_t id, size_t *n_bytes);
 
-/* yk_tokenizer_is_special - whether the file marks the token as special. */
-bool yk_tokenizer_is_special(const yk_tokenizer *tokenizer, int32_t id);
-
 #endif

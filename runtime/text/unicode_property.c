@@ -87,7 +87,8 @@ void yk_unicode_close_over_case(yk_code_set *set)
   }
 }
 
-uint32_t yk_unicode_fold(uint32_t code_point)
+/* The smallest of the characters that differ from this one by case alone. */
+static uint32_t fold(uint32_t code_point)
 {
   for (size_t i = 0; i < yk_unicode_n_foldings; i++) {
     const yk_folding_run *run = &yk_unicode_foldings[i];
@@ -112,8 +113,7 @@ bool yk_unicode_ends_in_several(const uint32_t *code_points, size_t n)
     size_t n_several = several[YK_LONG_FOLDING_MAX - 1] ? YK_LONG_FOLDING_MAX : YK_LONG_FOLDING_MAX - 1;
     if (n_several > n) continue;
     size_t same = 0;
-    while (same < n_several && yk_unicode_fold(code_points[n - n_several + same]) == yk_unicode_fold(several[same]))
-      same++;
+    while (same < n_several && fold(code_points[n - n_several + same]) == fold(several[same])) same++;
     if (same == n_several) return true;
   }
   return false;

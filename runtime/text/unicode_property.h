@@ -14,9 +14,6 @@ bool yk_unicode_add_property(yk_code_set *set, const char *name, size_t n_bytes)
  *   one; leaves it ordered. */
 void yk_unicode_close_over_case(yk_code_set *set);
 
-/* yk_unicode_fold - the smallest of the characters that differ from this one by case alone. */
-uint32_t yk_unicode_fold(uint32_t code_point);
-
 /* yk_unicode_has_several - whether a member of the ordered set stands for several characters where case does not count,
  *   as U+00DF does for ss. *found is the first. */
 bool yk_unicode_has_several(const yk_code_set *set, uint32_t *found);

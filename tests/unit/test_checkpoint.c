@@ -154,11 +154,11 @@ static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *
                  {YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias}};
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view vector;
-  yk_weight_name(c->family, YK_ROLE_ATTENTION_NORM, layer, name);
+  yk_weight_name(YK_ROLE_ATTENTION_NORM, layer, name);
   YK_TRY(yk_checkpoint_vector(checkpoint, name, c->hidden_size, &vector, err));
   for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
     yk_weight_view view;
-    yk_weight_name(c->family, linears[i].role, layer, name);
+    yk_weight_name(linears[i].role, layer, name);
     YK_TRY(yk_checkpoint_linear(checkpoint, name, linears[i].k, linears[i].n, linears[i].bias, &view, err));
     assert_int_equal(view.k, linears[i].k);
     assert_int_equal(view.n, linears[i].n);
@@ -166,7 +166,7 @@ static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *
     yk_checkpoint_prefetch(&view);
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
-    yk_weight_name(c->family, role, layer, name);
+    yk_weight_name(role, layer, name);
     YK_TRY(yk_checkpoint_vector(checkpoint, name, c->head_dim, &vector, err));
   }
   return YK_OK;

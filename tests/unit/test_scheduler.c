@@ -28,6 +28,7 @@ typedef struct scheduler_limits {
 
 typedef struct driver {
   scheduler_limits limits;
+  int32_t n_blocks;
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   client clients[N_SEQS];
@@ -54,7 +55,7 @@ static void check_same_beginning(const yk_sequence *a, const yk_sequence *b, int
 
 static void check_blocks(driver *d)
 {
-  int32_t total = yk_kv_blocks_total(d->blocks), n_owned = 0;
+  int32_t total = d->n_blocks, n_owned = 0;
   owner *owners = calloc((size_t)total, sizeof *owners);
   for (int i = 0; i < N_SEQS; i++) {
     const yk_sequence *seq = &d->clients[i].seq;
@@ -175,6 +176,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
   driver *d = calloc(1, sizeof *d);
   d->some_fail = some_fail;
   d->limits = *limits;
+  d->n_blocks = n_blocks;
   d->seed = seed;
   assert_int_equal(yk_kv_blocks_create(n_blocks, &d->blocks, NULL), YK_OK);
   assert_int_equal(yk_scheduler_create(&limits->step, &limits->rules, d->blocks, &d->scheduler, NULL), YK_OK);

@@ -108,11 +108,7 @@ static void test_look_ups(void **state)
   int32_t im_end = yk_tokenizer_token_id(tokenizer, "<|im_end|>", 10),
           think = yk_tokenizer_token_id(tokenizer, "<think>", 7);
   assert_int_equal(im_end, 1502);
-  assert_true(yk_tokenizer_is_special(tokenizer, im_end));
   assert_int_equal(think, 1506);
-  assert_false(yk_tokenizer_is_special(tokenizer, think));
-  assert_false(yk_tokenizer_is_special(tokenizer, 0));
-  assert_false(yk_tokenizer_is_special(tokenizer, -5));
   assert_int_equal(yk_tokenizer_token_id(tokenizer, "<|im_end|", 9), -1);
   assert_int_equal(yk_tokenizer_token_id(tokenizer, "", 0), -1);
   const char *text = yk_tokenizer_token_text(tokenizer, im_end, &n_bytes);
