@@ -3,8 +3,9 @@
 
   bench/make_random_gguf.py /tmp/qwen3-0.6b-random.gguf
 
-Projections are Q4_0 (blocks of 32 weights with a float16 scale: 4.5 bits a weight); the embedding, which is lm_head too,
-is float16, as in the AWQ checkpoint that scripts/make_random_model.py makes.  There is no tokenizer.  Needs numpy only.
+Projections are Q4_0 (blocks of 32 weights with a float16 scale: 4.5 bits a weight); the embedding, which is lm_head
+too, is float16, as in the AWQ checkpoint that scripts/make_random_model.py makes.  There is no tokenizer.  Needs numpy
+only.
 """
 
 import struct

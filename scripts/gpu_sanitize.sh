@@ -7,11 +7,11 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
 Usage: scripts/gpu_sanitize.sh [PATTERN...]
 
-Runs the tests of single operations of a package made by scripts/package.sh (of a build tree with YOKE_BUILD=DIR), on few
-shapes, under compute-sanitizer: memcheck, racecheck, initcheck and synccheck, one line a tool and test. With PATTERNs only
-where "TOOL TEST" contains one. Any finding is a failure, and so is a run longer than YOKE_SANITIZER_LIMIT_S (240). Kernels
-that a tool itself fails on are left out of its run and told: "not instrumentable: NAME"; where it fails without them too, the
-line says "not searched". YOKE_SANITIZER_OPTIONS are handed on.
+Runs the tests of single operations of a package made by scripts/package.sh (of a build tree with YOKE_BUILD=DIR), on
+few shapes, under compute-sanitizer: memcheck, racecheck, initcheck and synccheck, one line a tool and test. With
+PATTERNs only where "TOOL TEST" contains one. Any finding is a failure, and so is a run longer than
+YOKE_SANITIZER_LIMIT_S (240). Kernels that a tool itself fails on are left out of its run and told: "not instrumentable:
+NAME"; where it fails without them too, the line says "not searched". YOKE_SANITIZER_OPTIONS are handed on.
 
 Exit code: 0 where nothing failed.
 HELP
@@ -24,8 +24,8 @@ n_failed=0
 # The library's own kernels are not searched for races; what they are given is checked by the other tools.
 not_ours=kns=cublas,kns=cutlass,kns=nvjet,kns=gemm,kns=gemv,kns=xmma,kns=splitK
 
-# Barriers of one block that the tool is to keep track of; 0 has it take the compiler's count, which is too low where a loop
-# or every warp makes some: synccheck then has the launch fail.
+# Barriers of one block that the tool is to keep track of; 0 has it take the compiler's count, which is too low where a
+# loop or every warp makes some: synccheck then has the launch fail.
 few_barriers() {
   case $1 in synccheck) echo 1024 ;; *) echo 0 ;; esac
 }
@@ -35,7 +35,10 @@ most_barriers=65536
 run_sanitizer() { # TOOL TEST TAG BARRIERS [OPTION...]
   tool=$1 test=$2 tag=$3 barriers=$4
   shift 4
-  case $tool in racecheck | synccheck) set -- --kernel-name-exclude "$not_ours" --num-cuda-barriers "$barriers" "$@" ;; esac
+  case $tool in racecheck | synccheck)
+    set -- --kernel-name-exclude "$not_ours" --num-cuda-barriers "$barriers" "$@"
+    ;;
+  esac
   started=$(date +%s)
   code=0
   # shellcheck disable=SC2086 # options are words
@@ -63,8 +66,9 @@ print(*(name.decode() for name in sorted(names)), sep="\n")
 PYTHON
 }
 
-# A tool cannot instrument every kernel (registers handed from warp to warp, copies that complete on barriers across blocks):
-# each kernel is tried alone, those on which the tool fails are left out and told, and all others are checked together.
+# A tool cannot instrument every kernel (registers handed from warp to warp, copies that complete on barriers across
+# blocks): each kernel is tried alone, those on which the tool fails are left out and told, and all others are checked
+# together.
 without_uninstrumentable() { # TOOL TEST: writes TOOL.TEST.log and .end anew, and .left_out
   alone_at_once=6
   tool=$1 test=$2 n_running=0
@@ -112,7 +116,9 @@ report_sanitizer() {
     esac ;;
   esac
   # Nothing to hold against the kernels: it fails whether or not it is to look at them.
-  if [ -f "$work/$tool.$name.left_out" ] && tool_failed "$tool.$name"; then result="not searched, the tool itself fails"; fi
+  if [ -f "$work/$tool.$name.left_out" ] && tool_failed "$tool.$name"; then
+    result="not searched, the tool itself fails"
+  fi
   case $result in
   FAILED*)
     n_failed=$((n_failed + 1))
@@ -130,7 +136,8 @@ report_sanitizer() {
 # A tool's tests run side by side: most of their time is the host's.
 sanitize_tests() {
   sanitizer=
-  for path in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /usr/local/cuda*/compute-sanitizer/compute-sanitizer; do
+  for path in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer \
+    /usr/local/cuda*/compute-sanitizer/compute-sanitizer; do
     if command -v "$path" >/dev/null 2>&1; then sanitizer=$(command -v "$path"); fi
   done
   if [ -z "$sanitizer" ]; then

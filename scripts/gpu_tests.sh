@@ -8,9 +8,9 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 Usage: scripts/gpu_tests.sh [PATTERN...]
 
 Runs the GPU tests of a package made by scripts/package.sh, without CMake; of a build tree with YOKE_BUILD=DIR. With
-PATTERNs only the tests whose name contains one. Tests of one GPU run side by side, one on each; then those of several, one
-after the other. Where the machine has no GPU they are skipped; YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure, and
-tests that need more than N are skipped. YOKE_TEST_OUTPUT=yes shows what tests print that pass.
+PATTERNs only the tests whose name contains one. Tests of one GPU run side by side, one on each; then those of several,
+one after the other. Where the machine has no GPU they are skipped; YOKE_REQUIRE_GPU=N makes fewer than N GPUs a
+failure, and tests that need more than N are skipped. YOKE_TEST_OUTPUT=yes shows what tests print that pass.
 
 CUDA's libraries are taken from LD_LIBRARY_PATH, the system, /usr/local/cuda*, or the packages of python3.
 Exit code: 0 where nothing failed.
@@ -22,8 +22,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: programs, products and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that take as
-# many as there are. The soak comes last, once, on as many as there are.
+# All tests: programs, GEMMs and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that
+# take as many as there are. The soak comes last, once, on as many as there are.
 list_tests() {
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     if [ -x "$test" ]; then basename "$test"; fi

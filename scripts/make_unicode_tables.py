@@ -3,8 +3,8 @@
 patterns hold, and which characters normalisation concerns, as the public `tokenizers` package has them.
 
 Each table is asked of the package itself, character by character, so that it is right whatever versions of Unicode the
-package is made of: version 0.23.3 has Unicode 16 in patterns and Unicode 9 in normalisation. The names of properties come
-from the package `regex`; those that `tokenizers` does not know are left out.
+package is made of: version 0.23.3 has Unicode 16 in patterns and Unicode 9 in normalisation. The names of properties
+come from the package `regex`; those that `tokenizers` does not know are left out.
 
 Needs: pip install tokenizers regex. Takes a few minutes; run by hand when the package moves to another Unicode.
 """
@@ -161,7 +161,8 @@ def read_normalised():
 
 
 def bit_blocks(code_points):
-    """Which block of 256 bits each 256 code points have, and the blocks: bit i % 32 of word i / 32 is code point i's."""
+    """Which block of 256 bits each 256 code points have, and the blocks: bit i % 32 of word i / 32 is code point
+    i's."""
     numbers, block_of = {}, []
     for begin in range(0, 0x110000, 256):
         words = [sum(1 << bit for bit in range(32) if begin + word + bit in code_points) for word in range(0, 256, 32)]
@@ -194,7 +195,8 @@ def main():
     smallest, several = read_folding()
     normalised = read_normalised()
 
-    out = [f"/* Written by scripts/make_unicode_tables.py from what the package tokenizers {tokenizers.__version__} does. */",
+    package = f"the package tokenizers {tokenizers.__version__}"
+    out = [f"/* Written by scripts/make_unicode_tables.py from what {package} does. */",
            '#include "text/unicode_tables.h"', "", "/* clang-format off */", ""]
     tables = {
         "category_runs": [f"0x{c << 8 | value:X}" for c, value in categories],

@@ -42,7 +42,8 @@ done
 strip --strip-debug "$root"/bin/*
 
 # What the machine has of its own: libc and its parts, the compilers' runtime; driver, CUDA and NCCL, which bench needs.
-own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]'
+own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
+own="$own|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]"
 ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done

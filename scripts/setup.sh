@@ -31,7 +31,8 @@ install_missing() {
   fi
   echo "Installing with apt:$missing"
   # shellcheck disable=SC2086 # words on purpose
-  $as_root apt-get -qq update && $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing
+  $as_root apt-get -qq update &&
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing
 }
 
 # build PRESET [OPTIONS]: configure and build build/PRESET; says little unless something fails.

@@ -33,8 +33,8 @@ yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *er
  *   ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
 yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
 
-/* yk_gpus_all_reduce_route - how an all_reduce_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local" for
- *   one rank alone. */
+/* yk_gpus_all_reduce_route - how an all_reduce_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local"
+ *   for one rank alone. */
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows);
 
 /* yk_gpus_link - peer access from GPU `from` to GPU `to`, and where `measures` bandwidth and latency. What fails is

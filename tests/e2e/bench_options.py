@@ -30,17 +30,20 @@ class Refused(harness.Case):
                                  (["--batch", "1,0"], ["--batch", "1 to 65536", "found 0"])):
             with self.subTest(arguments):
                 self.refused("bench_model", ["--model", "m", *arguments], *parts)
-        self.refused("bench_model", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file", code=1)
+        self.refused("bench_model", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file",
+                     code=1)
 
     def test_bench_attention(self):
         for value in ("0", "64x", "", "-1", "1025"):
             with self.subTest(value):
-                self.refused("bench_attention", ["--shared-memory", value], "--shared-memory", "an integer from 1 to 1024", f'"{value}"', "--help")
+                self.refused("bench_attention", ["--shared-memory", value], "--shared-memory",
+                             "an integer from 1 to 1024", f'"{value}"', "--help")
 
     def test_bench_allreduce(self):
         for value in ("", "0,", "0,x"):
             with self.subTest(value):
-                self.refused("bench_allreduce", ["--devices", value], "--devices", "integers separated by commas", f'"{value}"')
+                self.refused("bench_allreduce", ["--devices", value], "--devices", "integers separated by commas",
+                             f'"{value}"')
 
     def test_devices(self):
         self.refused("bench_allreduce", ["--devices", "0", "--check-only"], "CUDA device", code=1)
@@ -55,7 +58,8 @@ class Refused(harness.Case):
 
     def test_kernel_benches(self):
         for name in ("bench_attention", "bench_allreduce", "bench_linear"):
-            for arguments, parts in ((["--what"], ["--what", f"{name} --help"]), (["what"], ['unexpected argument "what"']),
+            for arguments, parts in ((["--what"], ["--what", f"{name} --help"]),
+                                     (["what"], ['unexpected argument "what"']),
                                      (["--json"], ["--json", "a value after it"])):
                 with self.subTest((name, *arguments)):
                     self.refused(name, arguments, *parts)
@@ -63,13 +67,18 @@ class Refused(harness.Case):
 
     def test_bench_linear(self):
         integers, one_of = "integers separated by commas", "qkv, o, gate_up"
-        for arguments, parts in ((["--m", "abc"], ["--m", integers, '"abc"']), (["--m", "1,0"], ["1 to 1048576 tokens", "found 0"]),
+        for arguments, parts in ((["--m", "abc"], ["--m", integers, '"abc"']),
+                                 (["--m", "1,0"], ["1 to 1048576 tokens", "found 0"]),
                                  (["--m", "1,2x"], [integers, '"1,2x"']), (["--m", "1.5"], [integers, '"1.5"']),
                                  (["--m", "2000000"], ["1 to 1048576 tokens", "found 2000000"]),
-                                 (["--shapes", "o,x"], ["--shapes", one_of, '"x"']), (["--shapes", "o,"], [one_of, '""']),
-                                 (["--dtype", "f16"], ["float16, bfloat16", '"f16"']), (["--path", ""], ["auto, mma, wgmma"]),
-                                 (["--group", "0"], ["--group", '"0"']), (["--repeats", "0"], ["--repeats", "1 to 10000"]),
-                                 (["--peak", "-1"], ["--peak", "a number from"]), (["--bandwidth", "1e9"], ["--bandwidth", "to 1000"]),
+                                 (["--shapes", "o,x"], ["--shapes", one_of, '"x"']),
+                                 (["--shapes", "o,"], [one_of, '""']),
+                                 (["--dtype", "f16"], ["float16, bfloat16", '"f16"']),
+                                 (["--path", ""], ["auto, mma, wgmma"]),
+                                 (["--group", "0"], ["--group", '"0"']),
+                                 (["--repeats", "0"], ["--repeats", "1 to 10000"]),
+                                 (["--peak", "-1"], ["--peak", "a number from"]),
+                                 (["--bandwidth", "1e9"], ["--bandwidth", "to 1000"]),
                                  (["--cold", "x"], ["--cold"]), (["--seed", "-2"], ["--seed"])):
             with self.subTest(arguments):
                 self.refused("bench_linear", arguments, *parts)
@@ -93,8 +102,8 @@ class Refused(harness.Case):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(header + point + "64,cluster1:split_k4 8.0\n" + point + "32,cluster1:split_k2 8.8\n" +
                            point + "128,cluster1:split_k4 8.8\n")
-            done = subprocess.run([program, "--fit", path, "--fit-steps", "50"], capture_output=True, text=True, timeout=60,
-                                  check=True)
+            done = subprocess.run([program, "--fit", path, "--fit-steps", "50"], capture_output=True, text=True,
+                                  timeout=60, check=True)
             self.assertRegex(done.stdout, r"wgmma:m128,n64,cluster1 +1 +10.0 %  o at 64 +1")
             self.assertIn("may go: wgmma:m128,n32,cluster1", done.stdout)
             self.assertNotIn("may go: wgmma:m128,n64,cluster1", done.stdout)

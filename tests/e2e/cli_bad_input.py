@@ -30,7 +30,8 @@ class Broken(harness.Case):
         return os.path.join(self.folder, name)
 
     def refused(self, *parts, options=("--tp", 2)):
-        self.assert_error(["generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2, *options],
+        self.assert_error(["generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2,
+                           *options],
                           *parts)
 
     # ---- files ----
@@ -151,7 +152,9 @@ class Broken(harness.Case):
             self.folder = os.path.join(self.scratch, f"model-Q4_K_M.{name}")
             with open(self.folder, "wb") as file:
                 file.write(b"GGUF")
-            parts = ["GGUF is not read", "save_pretrained"] if name == "gguf" else ["expected a local checkpoint directory"]
+            parts = ["expected a local checkpoint directory"]
+            if name == "gguf":
+                parts = ["GGUF is not read", "save_pretrained"]
             self.refused(*parts)
             lines = os.path.join(self.scratch, "lines.jsonl")
             with open(lines, "w", encoding="utf-8") as file:

@@ -16,12 +16,13 @@ TEXTS = ["the band in the end", "and then", "é à the 1234", "x", "the\nthe\n"]
 
 class Results(Base):
     def check_same(self, prompts, keys, options, model=TINY):
-        """Plain lines and OpenAI lines both give what generate gives, sampled with the same seed: all of them on CPU. On GPUs
-        texts may part at a near tie or a draw near a border, as few do."""
+        """Plain lines and OpenAI lines both give what generate gives, sampled with the same seed: all of them on CPU.
+        On GPUs texts may part at a near tie or a draw near a border, as few do."""
         n_parted = 0
         expected = self.generate(prompts, *options, model=model)
         plain = self.batch([{"prompt": prompt, **keys} for prompt in prompts], model=model)
-        body = self.batch([openai("c", prompt=prompt, return_token_ids=True, **keys) for prompt in prompts], model=model)
+        body = self.batch([openai("c", prompt=prompt, return_token_ids=True, **keys) for prompt in prompts],
+                          model=model)
         for want, result, wrapped in zip(expected, plain, body):
             choice = wrapped["response"]["body"]["choices"][0]
             if not harness.ON_CPU and not want["token_ids"] == result["token_ids"] == choice["token_ids"]:
@@ -82,7 +83,8 @@ class Results(Base):
 
     def test_openai_keys(self):
         before = int(time.time())
-        self.write([openai("mine", prompt=[5, 6], max_tokens=3, model="its name", user="u", n=None, best_of=1, stream=False)])
+        self.write([openai("mine", prompt=[5, 6], max_tokens=3, model="its name", user="u", n=None, best_of=1,
+                           stream=False)])
         self.run_yoke(*self.arguments("--ignore-eos"))
         with open(self.output, encoding="utf-8") as file:
             result = json.load(file)
@@ -138,7 +140,8 @@ class Results(Base):
         options = ("--max-tokens", 5, "--temperature", 0, "--ignore-eos", "--stop-token-ids", "199")
         ids = self.generate([[5]], *options)[0]["token_ids"]
         results = self.batch([{"prompt": [5]}, {"prompt": [5], "max_tokens": 3}, {"prompt": [5], "max_tokens": None},
-                              {"prompt": [5], "stop_token_ids": [ids[1]]}, {"prompt": [5], "max_tokens": 4.0}], *options)
+                              {"prompt": [5], "stop_token_ids": [ids[1]]}, {"prompt": [5], "max_tokens": 4.0}],
+                             *options)
         self.assertEqual([result["token_ids"] for result in results], [ids, ids[:3], ids, ids[:2], ids[:4]])
 
     def test_default_length_is_bounded_by_the_context(self):

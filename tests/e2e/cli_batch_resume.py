@@ -169,7 +169,8 @@ class Resume(Base):
             os.symlink("nowhere", os.path.join(moved, "lost.json"))
             for options in (("--tp", 2), ("--max-num-seqs", 3), ("--model", moved)):  # not what results depend on
                 self.run_yoke(*self.arguments(), *options, expect=1)
-            os.truncate(os.path.join(moved, "model.safetensors"), os.path.getsize(os.path.join(moved, "model.safetensors")) - 1)
+            os.truncate(os.path.join(moved, "model.safetensors"),
+                        os.path.getsize(os.path.join(moved, "model.safetensors")) - 1)
             for options in (("--temperature", 0.5), ("--max-tokens", 3), ("--top-k", 0), ("--stop", "x"),
                             ("--stop-token-ids", 5), ("--ignore-eos",), ("--seed", 8), ("--dtype", "bfloat16"),
                             ("--model", moved)):

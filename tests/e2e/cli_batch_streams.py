@@ -87,7 +87,8 @@ class Streams(Base):
                 shown += chunk
             self.assertEqual(run.wait(), 0)
         os.close(leader)
-        self.assertRegex(shown.decode(), r"\[#*\.*\] +\d+%  \d+ of 1500 lines  [\d.]+ lines/s  \d+:\d\d:\d\d left  \d+ tokens/s")
+        self.assertRegex(shown.decode(),
+                         r"\[#*\.*\] +\d+%  \d+ of 1500 lines  [\d.]+ lines/s  \d+:\d\d:\d\d left  \d+ tokens/s")
         self.assertIn("finished: 1500 lines (0 failed)", shown.decode())
 
 

@@ -22,8 +22,8 @@ class Base(harness.Case):
         return self.run_json("generate", "--model", TINY, *harness.ON, *options, expect=expect)
 
     def demo(self, *options, stdin="", expect=0):
-        return self.run_json("generate", "--model", harness.DEMO, *harness.ON, "--temperature", 0, *options, stdin=stdin,
-                             expect=expect)
+        return self.run_json("generate", "--model", harness.DEMO, *harness.ON, "--temperature", 0, *options,
+                             stdin=stdin, expect=expect)
 
     def demo_text(self, *options, stdin="", expect=0):
         return self.run_yoke("generate", "--model", harness.DEMO, *harness.ON, "--temperature", 0, *options,
@@ -129,8 +129,8 @@ class Json(Base):
     def test_stop_token_ids(self):
         free = self.tiny("--token-ids", "5", "--max-tokens", 8, "--ignore-eos", "--temperature", 0)[0]["token_ids"]
         stop = free[4]
-        result = self.tiny("--token-ids", "5", "--max-tokens", 8, "--ignore-eos", "--temperature", 0, "--stop-token-ids",
-                           stop)[0]
+        result = self.tiny("--token-ids", "5", "--max-tokens", 8, "--ignore-eos", "--temperature", 0,
+                           "--stop-token-ids", stop)[0]
         self.assertEqual(result["finish_reason"], "stop")
         self.assert_same_tokens([i for i in result["token_ids"] if i != stop], free[:free.index(stop)])
 
@@ -189,7 +189,8 @@ class Sampling(Base):
     def test_samples(self):
         """--n samples stand side by side, the first as without --n; the prompt is computed once."""
         single = self.sample("--seed", 7)
-        options = ("--token-ids", "5,6", "--token-ids", "5,6", "--token-ids", "9", "--ignore-eos", "-n", 24, "--seed", 7)
+        options = ("--token-ids", "5,6", "--token-ids", "5,6", "--token-ids", "9", "--ignore-eos", "-n", 24,
+                   "--seed", 7)
         results = self.tiny(*options, "--n", 3)
         self.assertEqual([result["index"] for result in results], [0, 1, 2] * 3)
         self.assertEqual(list(results[0]), ["index", "text", "token_ids", "finish_reason", "usage", "timing"])
@@ -397,7 +398,8 @@ class Signals(Base):
 
     @harness.of_the_program
     def test_ignored_stays_ignored(self):
-        process = subprocess.Popen([self.yoke, "generate", "--model", TINY, "--token-ids", "5", "-n", "200", "--ignore-eos"],
+        process = subprocess.Popen([self.yoke, "generate", "--model", TINY, "--token-ids", "5", "-n", "200",
+                                    "--ignore-eos"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
         for _ in range(5):

@@ -18,17 +18,17 @@ class Help(harness.Case):
 
     def test_commands(self):
         names = {
-            "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "n", "temperature", "top-k", "top-p", "min-p",
-                         "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens", "ignore-eos",
-                         "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
+            "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "n", "temperature", "top-k", "top-p",
+                         "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens",
+                         "ignore-eos", "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
             "batch": ["output", "overwrite", "max-tokens", "n", "temperature"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
         model = ["model", "tensor-parallel-size", "device", "devices", "dtype", "max-model-len", "max-num-seqs",
-                 "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes", "no-prefix-reuse", "seed", "step-timeout",
-                 "log-level"]
+                 "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes", "no-prefix-reuse", "seed",
+                 "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
         for command, options in names.items():

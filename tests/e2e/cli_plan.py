@@ -64,7 +64,8 @@ class Plan(harness.Case):
     def test_matches_what_the_engine_takes(self):
         for n_ranks in (1, 3):
             plan = self.plan("--tp", n_ranks)[0]
-            done = self.run_yoke("generate", "--model", MODEL, "--device", "cpu", "--tp", n_ranks, "--token-ids", 5, "-n", 2)
+            done = self.run_yoke("generate", "--model", MODEL, "--device", "cpu", "--tp", n_ranks, "--token-ids", 5,
+                                 "-n", 2)
             for rank, memory in enumerate(plan["ranks"]):
                 self.assertIn(f"rank {rank}: weights {text_of(memory['weight_bytes'])}, "
                               f"KV {text_of(memory['kv_bytes'])}, "
@@ -93,7 +94,8 @@ class Plan(harness.Case):
         for plan in plans[1:]:
             self.assertEqual(plan, plans[0])
         self.assertNotEqual(self.plan("--tp", 1, "--device-memory", "20MiB"), plans[0])
-        self.assertEqual(self.plan("--tp", 1, "--kv-cache-bytes", "64KiB"), self.plan("--tp", 1, "--kv-cache-bytes", 65536))
+        self.assertEqual(self.plan("--tp", 1, "--kv-cache-bytes", "64KiB"),
+                         self.plan("--tp", 1, "--kv-cache-bytes", 65536))
 
     def test_table(self):
         lines = self.run_yoke("plan", "--model", MODEL, "--device", "cpu").out.splitlines()
@@ -154,7 +156,8 @@ class Plan(harness.Case):
         self.assert_error(["plan", "--model", MODEL, "--device", "cuda"], "--device-memory")
 
     def test_a_configuration_alone_is_enough(self):
-        for name in ("llama_bias", "llama_tied", "minicpm", "qwen2_bf16", "qwen3_f32", "qwen3_group64", "qwen3_skip_qkv"):
+        for name in ("llama_bias", "llama_tied", "minicpm", "qwen2_bf16", "qwen3_f32", "qwen3_group64",
+                     "qwen3_skip_qkv"):
             model = os.path.join(harness.FAMILIES, name)
             alone = self.config_dir({})
             for file in os.listdir(model):

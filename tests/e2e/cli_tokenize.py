@@ -35,7 +35,8 @@ def tokenizer_json():
                           "normalized": False, "special": True} for i, text in ((BOS, "<s>"), (END, "<|end|>"))],
         "normalizer": None, "pre_tokenizer": byte_level,
         "post_processor": {"type": "TemplateProcessing",
-                           "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                           "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                                      {"Sequence": {"id": "A", "type_id": 0}}],
                            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
                            "special_tokens": {"<s>": {"id": "<s>", "ids": [BOS], "tokens": ["<s>"]}}},
         "decoder": byte_level,
@@ -75,7 +76,8 @@ class Tokenize(Base):
         self.assertEqual(self.tokenize("hello", "ab").out, expected)
         self.assertEqual(self.tokenize("--", "hello", "ab").out, expected)
         self.assertEqual(self.tokenize("--no-special-tokens", "hello").out, line([HELL, *ids_of("o")]))
-        self.assertEqual(self.tokenize("--format", "json", "ab", "").out, f"[{BOS},{ids_of('a')[0]},{ids_of('b')[0]}]\n[{BOS}]\n")
+        self.assertEqual(self.tokenize("--format", "json", "ab", "").out,
+                         f"[{BOS},{ids_of('a')[0]},{ids_of('b')[0]}]\n[{BOS}]\n")
         self.assertEqual(self.tokenize("--no-special-tokens", "").out, "\n")
 
     def test_special_tokens_in_the_text(self):
@@ -109,7 +111,8 @@ class Tokenize(Base):
         self.assertEqual([json.loads(ids) for ids in out],
                          [[BOS, HELL, *ids_of("o")], *([BOS, *ids_of(text)] for text in texts[1:])])
         # the last line may lack its newline
-        self.assertEqual(self.tokenize("--format", "json", stdin='"ab"').out, f"[{BOS},{ids_of('a')[0]},{ids_of('b')[0]}]\n")
+        self.assertEqual(self.tokenize("--format", "json", stdin='"ab"').out,
+                         f"[{BOS},{ids_of('a')[0]},{ids_of('b')[0]}]\n")
         self.assertEqual(self.tokenize("--format", "json", stdin="").out, "")
 
     def test_bad_lines(self):

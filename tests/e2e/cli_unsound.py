@@ -57,16 +57,17 @@ class Unsound(batch_case.Base):
         self.assertIn("(1 failed)", self.last_err)
 
     def test_prompt_logprobs_and_score_name_the_position(self):
-        results = self.run_json("generate", "-m", self.model, *harness.ON, *batch_case.SMALL, "-n", 1, "--prompt-logprobs",
-                                0, "--token-ids", f"5,6,{NAN_ID},8", "--token-ids", "5,6,7", expect=1)
+        results = self.run_json("generate", "-m", self.model, *harness.ON, *batch_case.SMALL, "-n", 1,
+                                "--prompt-logprobs", 0, "--token-ids", f"5,6,{NAN_ID},8", "--token-ids", "5,6,7",
+                                expect=1)
         self.assertIn("position 2 ", results[0]["error"]["message"])
         self.assertEqual(len(results[1]["prompt_logprobs"]), 2)
-        self.assert_error(["score", "-m", self.model, *harness.ON, *batch_case.SMALL, "--token-ids", f"5,6,{NAN_ID},8,9"],
-                          "tokens 0 to 4", "position 2 ", "NaN")
+        self.assert_error(["score", "-m", self.model, *harness.ON, *batch_case.SMALL,
+                           "--token-ids", f"5,6,{NAN_ID},8,9"], "tokens 0 to 4", "position 2 ", "NaN")
 
     def test_a_legal_penalty_makes_no_infinity(self):
-        self.run_yoke("generate", "-m", harness.DEMO, *harness.ON, *batch_case.SMALL, "-p", "Sort: k b z a ->", "-p", "1+1=",
-                      "-n", 8, "--repetition-penalty", "1e-38")
+        self.run_yoke("generate", "-m", harness.DEMO, *harness.ON, *batch_case.SMALL, "-p", "Sort: k b z a ->", "-p",
+                      "1+1=", "-n", 8, "--repetition-penalty", "1e-38")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The text of an output continues its prompt's, as an incremental decoder of `tokenizers` that has seen the prompt gives it.
+"""The text of an output continues its prompt's, as an incremental decoder of `tokenizers` gives it after the prompt.
 
 The tokenizer is one like Llama 2's: "\u2581" is a space, and the space that begins a text is not written.
 """

@@ -1,4 +1,4 @@
-"""What the program says when a GPU fails. Runs yoke_with_faults, which lies beside the program: see fault/hook/fault_hook.h.
+"""What the program says when a GPU fails. Runs yoke_with_faults beside the program: see fault/hook/fault_hook.h.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure. No GPU: exit code 77.
 """
@@ -38,7 +38,8 @@ class CudaFailures(harness.Case):
                   options=("--step-timeout", 1))
 
     def test_memory_runs_out(self):
-        self.fail("rank=0 operation=alloc call=5 fault=no-memory", "rank 0, loading: GPU 0: no memory for ", " are free")
+        self.fail("rank=0 operation=alloc call=5 fault=no-memory", "rank 0, loading: GPU 0: no memory for ",
+                  " are free")
 
     def test_nothing_goes_wrong_unasked(self):
         done = self.run_yoke("generate", "--model", os.path.join(harness.FAMILIES, "qwen3"), "--device", "cuda",

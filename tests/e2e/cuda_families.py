@@ -1,9 +1,10 @@
 """Every model family on GPUs against goldens from transformers in float32, and the demo model against CPU ranks.
 
-float16: the log-probability of each reference token within 0.02 of the golden, those of the alternatives (whose logits are
-smaller, so that rounding tells more) within 0.06, and the golden's greedy token wherever its two best tokens differ by more
-than 0.02; or twice what CPU ranks in float16 differ from the golden, where that is more. bfloat16 keeps three bits less:
-eight times as much, and twice that between two tokens, each of which may be off. One case's prompts run in one batch.
+float16: the log-probability of each reference token within 0.02 of the golden, those of the alternatives (whose logits
+are smaller, so that rounding tells more) within 0.06, and the golden's greedy token wherever its two best tokens differ
+by more than 0.02; or twice what CPU ranks in float16 differ from the golden, where that is more. bfloat16 keeps three
+bits less: eight times as much, and twice that between two tokens, each of which may be off. One case's prompts run in
+one batch.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; rank counts beyond it are skipped. No GPU: exit code 77.
 """
@@ -35,7 +36,8 @@ def compare(expected, result, margin_limit):
         found = result["logprobs"][step]
         if result["token_ids"][step] != token:
             sentence = f"step {step}: expected token {token} (margin {margin}), found {result['token_ids'][step]}"
-            return worst, worst_alternative, sentence if margin > margin_limit else None  # a tie: the texts differ from here
+            # After a tie the texts differ.
+            return worst, worst_alternative, sentence if margin > margin_limit else None
         worst = max(worst, abs(found["logprob"] - top[0][1]))
         found_top = dict(map(tuple, found["top"]))
         for token_id, logprob in top:
@@ -74,7 +76,8 @@ class CudaFamilies(harness.Case):
         results = self.generate("cuda", folder, dtype, n_ranks, n_tokens, prompts, *options)
         on_cpu = self.generate("cpu", folder, dtype, 1, n_tokens, prompts)
         expected = [list(zip(prompt["output_ids"], prompt["margins"], prompt["top"])) for prompt in golden["prompts"]]
-        tolerance = max([TOLERANCES[dtype]] + [2 * compare(steps, result, 1)[0] for steps, result in zip(expected, on_cpu)])
+        of_cpu = [2 * compare(steps, result, 1)[0] for steps, result in zip(expected, on_cpu)]
+        tolerance = max([TOLERANCES[dtype], *of_cpu])
         found = []
         for i, (steps, result) in enumerate(zip(expected, results)):
             wrong = complaint(steps, result, tolerance, MARGINS[dtype])
@@ -126,8 +129,8 @@ class CudaFamilies(harness.Case):
                           "float32")
         n_gpus = harness.count_gpus()
         if n_gpus < 8:
-            self.assert_error(["generate", "--model", folder, "--device", "cuda", "--tp", n_gpus + 1, "--token-ids", "1"],
-                              f"{n_gpus + 1} ranks", f"has {n_gpus}")
+            self.assert_error(["generate", "--model", folder, "--device", "cuda", "--tp", n_gpus + 1,
+                               "--token-ids", "1"], f"{n_gpus + 1} ranks", f"has {n_gpus}")
             self.assert_error(["generate", "--model", folder, "--devices", n_gpus, "--token-ids", "1"], str(n_gpus))
 
 

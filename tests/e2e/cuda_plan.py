@@ -17,8 +17,8 @@ class Plan(harness.Case):
 
     def plan(self, n_gpus, *options):
         devices = ",".join(map(str, range(n_gpus)))
-        *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16", "--devices", devices,
-                                      *options)
+        *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16", "--devices",
+                                      devices, *options)
         self.assertEqual([plan["n_ranks"] for plan in plans], [n_gpus])
         self.assertTrue(plans[0]["fits"])
         self.assertEqual([gpu["id"] for gpu in links["gpus"]], list(range(n_gpus)))
@@ -41,13 +41,15 @@ class Plan(harness.Case):
                 self.assertGreater(link["latency_us"], 0.1)
                 self.assertLess(link["latency_us"], 1000)
             self.assertEqual(links["all_reduce_error"], "")
-            self.assertEqual([total["n_bytes"] for total in links["all_reduces"]], [16384, 1048576] if n_gpus > 1 else [])
+            self.assertEqual([total["n_bytes"] for total in links["all_reduces"]],
+                             [16384, 1048576] if n_gpus > 1 else [])
             reach = all(link["peer_access"] for link in links["links"])
             for total in links["all_reduces"]:
                 self.assertGreater(total["us"], 0.5)
                 self.assertLess(total["us"], 10000)
                 self.assertEqual(total["route"] != "nccl", reach)
-            print(f"{n_gpus} GPUs, {time.monotonic() - started:.1f} s:", *links["links"], *links["all_reduces"], sep="\n  ")
+            print(f"{n_gpus} GPUs, {time.monotonic() - started:.1f} s:", *links["links"], *links["all_reduces"],
+                  sep="\n  ")
 
     def test_nothing_is_measured_where_not_wanted(self):
         _, links = self.plan(self.n_gpus, "--no-link-test")
@@ -61,7 +63,8 @@ class Plan(harness.Case):
         self.assertNotIn("GPU  ", self.run_yoke("plan", "--model", MODEL, "--device-memory", "20GiB").out)
 
     def test_slots_are_counted(self):
-        workspaces = [self.plan(n, "--no-link-test")[0]["ranks"][0]["workspace_bytes"] for n in range(1, self.n_gpus + 1)]
+        workspaces = [self.plan(n, "--no-link-test")[0]["ranks"][0]["workspace_bytes"]
+                      for n in range(1, self.n_gpus + 1)]
         for several in workspaces[1:]:
             self.assertGreater(several, workspaces[0])
 
@@ -74,7 +77,8 @@ class Plan(harness.Case):
             self.assertIn("us (", out)
 
     def test_gpus_that_are_not_there(self):
-        *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16", "--devices", "0,999")
+        *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16", "--devices",
+                                      "0,999")
         self.assertEqual([plan["n_ranks"] for plan in plans], [2])
         self.assertEqual([gpu["id"] for gpu in links["gpus"]], [0])
 

@@ -1,7 +1,7 @@
 """The demo model gives right answers: text in, text out, held-out prompts with checkable continuations.
 
-AWQ and its float16 original, 1 to 8 ranks or the GPUs that the environment names, every activation type; and the perplexity
-of a text that transformers has read.
+AWQ and its float16 original, 1 to 8 ranks or the GPUs that the environment names, every activation type; and the
+perplexity of a text that transformers has read.
 """
 
 import json

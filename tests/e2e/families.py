@@ -1,7 +1,8 @@
 """Every model family against goldens from transformers in float32, through the program, on 1 to 8 CPU ranks.
 
-The prompts' own log-probabilities, and those of the greedy continuation. Greedy tokens must be those of the golden wherever its two best tokens differ by more than TOLERANCE, and each
-log-probability must be within TOLERANCE. A case's prompts run together in one batch.
+The prompts' own log-probabilities, and those of the greedy continuation. Greedy tokens must be those of the golden
+wherever its two best tokens differ by more than TOLERANCE, and each log-probability must be within TOLERANCE. A case's
+prompts run together in one batch.
 """
 
 import json

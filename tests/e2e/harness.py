@@ -129,8 +129,8 @@ class Case(unittest.TestCase):
         return seen.decode()
 
     def assert_same_tokens(self, found, expected):
-        """On CPU the very same. GPUs split sums by what runs beside a request, so that tokens may part at a near tie or a
-        draw near a border; not before half of them are the same."""
+        """On CPU the very same. GPUs split sums by what runs beside a request, so that tokens may part at a near tie or
+        a draw near a border; not before half of them are the same."""
         n = max(len(found), len(expected)) if ON_CPU else (len(expected) + 1) // 2
         self.assertEqual(found[:n], expected[:n])
 

@@ -269,7 +269,7 @@ static void a_broken_model_is_suspected(void **state)
   remove_model(&model);
 }
 
-/* Stop ids that are the whole vocabulary, and min_tokens: nothing is left to choose. That is the request's own mistake. */
+/* Stop ids that are the whole vocabulary, and min_tokens: nothing is left to choose. The mistake is the request's. */
 static void a_request_that_bans_every_token_is_told(void **state)
 {
   (void)state;

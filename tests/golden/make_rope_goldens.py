@@ -91,7 +91,8 @@ def main():
         arrays.append(f"static const float {name}_table[] =\n  {c_floats(table)};")
         rows.append(f'  {{"{name}", {head_dim}, {c_config(parameters, max_positions)},\n'
                     f"   {float(rope.attention_scaling).hex()}, {name}_inv_freq, {name}_table}},")
-    text = f"""/* Made by tests/golden/make_rope_goldens.py with transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}. */
+    packages = f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"
+    text = f"""/* Made by tests/golden/make_rope_goldens.py with {packages}. */
 #ifndef YK_GOLDEN_ROPE_GOLDENS_H
 #define YK_GOLDEN_ROPE_GOLDENS_H
 

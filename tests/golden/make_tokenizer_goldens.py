@@ -10,7 +10,8 @@ where "n" is left out if it equals "i", "d" if it equals "t", "s" if it equals "
 Most strings hold characters of Unicode 14, which Python 3.11 has; the last ones of each kind hold later characters too.
 The same seed gives the same files with the same version of the package (made with tokenizers 0.23.3).
 
-Needs: pip install tokenizers unicodedata2==18.0.0. Example: python3 make_tokenizer_goldens.py --out /tmp/goldens --strings 20000 --seed 7
+Needs: pip install tokenizers unicodedata2==18.0.0. Example:
+python3 make_tokenizer_goldens.py --out /tmp/goldens --strings 20000 --seed 7
 """
 import argparse
 import collections
@@ -37,12 +38,13 @@ DEEPSEEK_V3 = [
 ]
 DEEPSEEK_LLM = [
     "[\r\n]", "\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u0370-\u0373\u0386\u0388-\u03ff\u0400-\u0481]+",
-    "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", "\\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+    "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", "\\s+$",
+    "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 ]
 
 WORDS = {
-    "en": "the quick brown fox jumps over a lazy dog and then some while it's raining we'll they've don't isn't I'm you'd "
-          "tokenizer model language running faster lower newest widest unbelievable information station nation",
+    "en": "the quick brown fox jumps over a lazy dog and then some while it's raining we'll they've don't isn't I'm "
+          "you'd tokenizer model language running faster lower newest widest unbelievable information station nation",
     "de": "der schnelle braune Fuchs springt über den faulen Hund größer Straße Mädchen Übung Wörterbuch nicht schön",
     "fr": "le petit garçon a mangé une pêche à l'école déjà où naïve œuvre c'est qu'il aujourd'hui français",
     "es": "el niño comió mañana ¿qué? ¡hola! corazón español año",
@@ -57,28 +59,45 @@ WORDS = {
     "zh": "快速的棕色狐狸跳过了懒狗 人工智能 模型 语言 今天 天气 很 好 我们 去 公园 散步",
     "ja": "素早い茶色の狐がのろまな犬を飛び越える カタカナ ひらがな 東京 コンピュータ が ガ",
     "ko": "빠른 갈색 여우가 게으른 개를 뛰어넘는다 한국어 안녕하세요",
-    "code": "def main(self): return {} != [] && x->y; printf(\"%d\\n\", i++); // TODO: fix #include <stdio.h> 0x1F a_b__c",
+    "code": "def main(self): return {} != [] && x->y; printf(\"%d\\n\", i++); // TODO: fix #include <stdio.h> 0x1F "
+            "a_b__c",
     "num": "1 12 123 1234 12345 3.14159 1,000,000 2024-01-31 10:30 +1-555-0100 50% ½ ² Ⅷ ٣ 三 ①",
     "emoji": "😀 👍🏽 👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷 ❤️ ☕️ 1️⃣ 🤷🏿‍♂️",
 }
 
 HARD = [
-    "", " ", "  ", "   ", "\n", "\n\n", "\r\n", " \n", "\n ", "\t", " \t \n\n  x", "a", " a", "a ", "  a", "a  b", "a\n\nb",
-    "\u00a0", "\u3000a", "\u2003 \u2003", "a\u0085b", "a\u2028b\u2029c", "\u180e", "a\u180eb", " \u180e ", "\ufeffa", "a\u200bb",
-    "\u200d", "a\u200cb", "\x00", "a\x00b", "\x00\x00", "\x01\x02\x7f\x80\x9f\xad", "\x1b[0m", "'s", "it's", "IT'S", "it'S 'T 'RE",
-    "'\u017f", "it'\u017fx", "'ll'LL'lL", "don''t", "'''", "\u2019s it\u2019s", "a'b'c'd", "'d've", "Don't you'd we'll I'm they've",
-    "e\u0301", "\u00e9", "e\u0301\u0323", "e\u0323\u0301", "\u1e69\u0323\u0307", "s\u0323\u0307", "s\u0307\u0323", "\u0301", " \u0301",
-    "\u0344", "\u212b\u2126", "\u1100\u1161\u11a8", "\uac00\u11a8", "\u1100\uac00", "\u0915\u093c", "\u0958", "\ufb01\ufb03", "\u2460\u00bd",
-    "\uff21\uff42\uff13", "\ufdfa", "\u3307", "a\u0340\u0341b", "\u0f43", "\u2adc", "\U0001d15e", "\U0002f800", "\ufb1d",
-    "\u4e2d\u6587", "\u4e2d\u6587 \u4e2d\u6587", "\u3042\u30a2", "\u304c\u304b\u3099", "\ud55c\uae00", "\u1112\u1161\u11ab", "\u9fa5\u9fa6\u9fff",
-    "\U00020000", "\u0e01\u0e33", "1234567890", "12 345 6", "1 2 3", "\u0661\u0662", "\u00b2\u00b3\u00b9", "\u2167", "1.5e-10", "a1b2c3",
-    "x=1", "x = 1", "!?", " !?", "!?\n", "!?\r\n\n x", "...", ". . .", "--", "->", "<|", "<|im", "<|im_start", "|>", "<s", "</s", "s>",
-    "<", ">", "<<s>>", "\ue000\uf8ff", "\U000f0000\U0010fffd", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467",
-    "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "1\ufe0f\u20e3", "\U0001f44d\U0001f3fd", "\u00df\u1e9e", "\u0130\u0131", "\u01c5\u01c8", "\u02b0\u02bc",
-    SPACE, SPACE * 3, "a" + SPACE + "b", " " + SPACE, SPACE + " ", "<0x0A>", "<0x41>", "\u00c4\u00d6\u00dc", "\u0100\u0101\u0120\u0143",
-    "\u0120hello\u010aworld", "a" * 100, "ab" * 60, " " * 70, "\n" * 40, "\u4e2d" * 50, "\u0301" * 20, "=" * 64, "a " * 40, "0" * 30,
-    "The quick brown fox.\n\nJumps over:\n\t- the lazy dog\n\t- 12,345 cats\r\n", "x\n  y\n    z\n", "  leading", "trailing  ",
-    "https://example.org/a?b=c&d=%20#e", "C:\\dir\\file.txt", "a@b.c", "$1,000.00", "f(x)=\u2211x\u00b2", "\u20ac5 \u00a33 \u00a57",
+    "", " ", "  ", "   ", "\n", "\n\n", "\r\n", " \n", "\n ", "\t", " \t \n\n  x", "a", " a", "a ", "  a", "a  b",
+    "a\n\nb",
+    "\u00a0", "\u3000a", "\u2003 \u2003", "a\u0085b", "a\u2028b\u2029c", "\u180e", "a\u180eb", " \u180e ", "\ufeffa",
+    "a\u200bb",
+    "\u200d", "a\u200cb", "\x00", "a\x00b", "\x00\x00", "\x01\x02\x7f\x80\x9f\xad", "\x1b[0m", "'s", "it's", "IT'S",
+    "it'S 'T 'RE",
+    "'\u017f", "it'\u017fx", "'ll'LL'lL", "don''t", "'''", "\u2019s it\u2019s", "a'b'c'd", "'d've",
+    "Don't you'd we'll I'm they've",
+    "e\u0301", "\u00e9", "e\u0301\u0323", "e\u0323\u0301", "\u1e69\u0323\u0307", "s\u0323\u0307", "s\u0307\u0323",
+    "\u0301", " \u0301",
+    "\u0344", "\u212b\u2126", "\u1100\u1161\u11a8", "\uac00\u11a8", "\u1100\uac00", "\u0915\u093c", "\u0958",
+    "\ufb01\ufb03", "\u2460\u00bd",
+    "\uff21\uff42\uff13", "\ufdfa", "\u3307", "a\u0340\u0341b", "\u0f43", "\u2adc", "\U0001d15e", "\U0002f800",
+    "\ufb1d",
+    "\u4e2d\u6587", "\u4e2d\u6587 \u4e2d\u6587", "\u3042\u30a2", "\u304c\u304b\u3099", "\ud55c\uae00",
+    "\u1112\u1161\u11ab", "\u9fa5\u9fa6\u9fff",
+    "\U00020000", "\u0e01\u0e33", "1234567890", "12 345 6", "1 2 3", "\u0661\u0662", "\u00b2\u00b3\u00b9", "\u2167",
+    "1.5e-10", "a1b2c3",
+    "x=1", "x = 1", "!?", " !?", "!?\n", "!?\r\n\n x", "...", ". . .", "--", "->", "<|", "<|im", "<|im_start", "|>",
+    "<s", "</s", "s>",
+    "<", ">", "<<s>>", "\ue000\uf8ff", "\U000f0000\U0010fffd", "\U0001f600",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "1\ufe0f\u20e3", "\U0001f44d\U0001f3fd", "\u00df\u1e9e", "\u0130\u0131",
+    "\u01c5\u01c8", "\u02b0\u02bc",
+    SPACE, SPACE * 3, "a" + SPACE + "b", " " + SPACE, SPACE + " ", "<0x0A>", "<0x41>", "\u00c4\u00d6\u00dc",
+    "\u0100\u0101\u0120\u0143",
+    "\u0120hello\u010aworld", "a" * 100, "ab" * 60, " " * 70, "\n" * 40, "\u4e2d" * 50, "\u0301" * 20, "=" * 64,
+    "a " * 40, "0" * 30,
+    "The quick brown fox.\n\nJumps over:\n\t- the lazy dog\n\t- 12,345 cats\r\n", "x\n  y\n    z\n", "  leading",
+    "trailing  ",
+    "https://example.org/a?b=c&d=%20#e", "C:\\dir\\file.txt", "a@b.c", "$1,000.00", "f(x)=\u2211x\u00b2",
+    "\u20ac5 \u00a33 \u00a57",
 ]
 
 
@@ -101,7 +120,8 @@ for later in range(0x110000):
 
 
 def random_unicode(rng):
-    pools = rng.choices([ASSIGNED, COMMON, MARKS, SPACES, range(128), range(256), range(0x4e00, 0x9fd0)], k=rng.randint(1, 4))
+    pools = rng.choices([ASSIGNED, COMMON, MARKS, SPACES, range(128), range(256), range(0x4e00, 0x9fd0)],
+                        k=rng.randint(1, 4))
     return "".join(chr(rng.choice(rng.choice(pools))) for _ in range(rng.randint(1, 14)))
 
 
@@ -153,7 +173,8 @@ def sentencepiece(lines, vocab_size, first_tokens, n_characters=150, **options):
 
 
 def with_bos(token, token_id):
-    return processors.TemplateProcessing(single=f"{token} $A", pair=f"{token} $A {token}:1 $B:1", special_tokens=[(token, token_id)])
+    return processors.TemplateProcessing(single=f"{token} $A", pair=f"{token} $A {token}:1 $B:1",
+                                         special_tokens=[(token, token_id)])
 
 
 def special(text, **flags):
@@ -182,11 +203,13 @@ def make_qwen3(lines):
     tokenizer, trainer = byte_level(1500)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(QWEN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        [pre_tokenizers.Split(Regex(QWEN), "isolated"), 
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.train_from_iterator(lines, trainer)
-    tokenizer.add_special_tokens([special(t) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>")])
+    tokenizer.add_special_tokens([special(t) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                                                       "<|object_ref_start|>")])
     tokenizer.add_tokens([plain(t) for t in ("<tool_call>", "</tool_call>", "<think>", "</think>", "<|im|>")])
     return tokenizer, None
 
@@ -194,10 +217,12 @@ def make_qwen3(lines):
 def make_llama3(lines):
     tokenizer, trainer = byte_level(1200, ignore_merges=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        [pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(lines, trainer)
-    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), with_bos("<|begin_of_text|>", 0)])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False),
+                                                    with_bos("<|begin_of_text|>", 0)])
 
     def edit(data):
         vocab = data["model"]["vocab"]  # some whole words that no merges lead to
@@ -207,8 +232,8 @@ def make_llama3(lines):
             vocab.setdefault(word, len(vocab))
         names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
         names += [f"<|reserved_special_token_{i}|>" for i in range(12)]
-        data["added_tokens"] = [{"id": len(vocab) + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False,
-                                 "normalized": False, "special": True} for i, name in enumerate(names)]
+        data["added_tokens"] = [{"id": len(vocab) + i, "content": name, "single_word": False, "lstrip": False,
+                                 "rstrip": False, "normalized": False, "special": True} for i, name in enumerate(names)]
         template = data["post_processor"]["processors"][1]
         template["special_tokens"]["<|begin_of_text|>"]["ids"] = [len(vocab)]
         legacy_merges(data)
@@ -250,15 +275,18 @@ def make_deepseek(lines, patterns, digits, vocab_size):
     tokenizer.normalizer = normalizers.Sequence([])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(lines, trainer)
-    names = ["<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<\uff5cUser\uff5c>"]
+    names = ["<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+             "<\uff5cUser\uff5c>"]
     tokenizer.add_special_tokens([special(t) for t in names])
-    tokenizer.add_tokens([plain("<think>"), plain("<\uff5ctool\u2581sep\uff5c>"), AddedToken("\u00f8", normalized=True, special=False)])
+    tokenizer.add_tokens([plain("<think>"), plain("<\uff5ctool\u2581sep\uff5c>"),
+                          AddedToken("\u00f8", normalized=True, special=False)])
     tokenizer.post_processor = with_bos(names[0], tokenizer.token_to_id(names[0]))
     return tokenizer, None
 
 
 def make_llama2(lines):
-    tokenizer, trainer = sentencepiece(lines, 1300, ["<unk>", "<s>", "</s>"] + BYTES, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    tokenizer, trainer = sentencepiece(lines, 1300, ["<unk>", "<s>", "</s>"] + BYTES, unk_token="<unk>",
+                                       byte_fallback=True, fuse_unk=True)
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
     tokenizer.decoder = decoders.Sequence(LLAMA2_DECODER)
     tokenizer.train_from_iterator(lines, trainer)
@@ -272,7 +300,8 @@ def make_llama2(lines):
 
 
 def make_metaspace_first(lines):
-    tokenizer, trainer = sentencepiece(lines, 1000, ["<unk>", "<s>", "</s>"] + BYTES, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    tokenizer, trainer = sentencepiece(lines, 1000, ["<unk>", "<s>", "</s>"] + BYTES, unk_token="<unk>",
+                                       byte_fallback=True, fuse_unk=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme="first", split=False)
     tokenizer.decoder = decoders.Sequence(LLAMA2_DECODER)
     tokenizer.train_from_iterator(lines, trainer)
@@ -317,12 +346,17 @@ def make_added(lines):
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.train_from_iterator(lines, trainer)
-    tokenizer.add_special_tokens([special("<l>", lstrip=True), special("<r>", rstrip=True), special("<lr>", lstrip=True, rstrip=True)])
+    tokenizer.add_special_tokens([special("<l>", lstrip=True), special("<r>", rstrip=True),
+                                  special("<lr>", lstrip=True, rstrip=True)])
     tokenizer.add_tokens([
-        plain("word", single_word=True), plain("wordy"), plain("ab"), plain("abc"), plain("abcd", single_word=True), plain("bcde"),
-        plain("\n\n"), plain("  "), plain("\t", lstrip=True, rstrip=True), plain("e\u0301", normalized=True), plain("caf\u00e9", normalized=True, single_word=True),
-        plain("\u4e2d\u6587", single_word=True), plain("fox", normalized=True), plain("s\u0323\u0307", normalized=True, lstrip=True),
-        plain("nn", rstrip=True), plain("the", single_word=True, lstrip=True, rstrip=True), special("<n>", normalized=True)])
+        plain("word", single_word=True), plain("wordy"), plain("ab"), plain("abc"), plain("abcd", single_word=True),
+        plain("bcde"),
+        plain("\n\n"), plain("  "), plain("\t", lstrip=True, rstrip=True), plain("e\u0301", normalized=True),
+        plain("caf\u00e9", normalized=True, single_word=True),
+        plain("\u4e2d\u6587", single_word=True), plain("fox", normalized=True),
+        plain("s\u0323\u0307", normalized=True, lstrip=True),
+        plain("nn", rstrip=True), plain("the", single_word=True, lstrip=True, rstrip=True),
+        special("<n>", normalized=True)])
     return tokenizer, None
 
 
@@ -334,8 +368,8 @@ def make_added_prepend(lines):
     tokenizer.train_from_iterator(lines, trainer)
     tokenizer.add_special_tokens([special("<s>", normalized=True), special("</s>", normalized=True), special("<pad>"),
                                   special(" <m>", normalized=True, rstrip=True)])
-    tokenizer.add_tokens([plain("the", normalized=True), plain("fox dog", normalized=True), plain("\u2581x", normalized=False),
-                          plain("ox", single_word=True)])
+    tokenizer.add_tokens([plain("the", normalized=True), plain("fox dog", normalized=True),
+                          plain("\u2581x", normalized=False), plain("ox", single_word=True)])
     return tokenizer, lambda data: drop_added(data, BYTES)
 
 
@@ -346,16 +380,21 @@ def make_splits(lines):
         pre_tokenizers.Split("-", "merged_with_next"), pre_tokenizers.Split("_", "merged_with_previous"),
         pre_tokenizers.Split(Regex(r"[.,]"), "contiguous"), pre_tokenizers.Split(";", "removed"),
         pre_tokenizers.Split(Regex(r"\d+"), "merged_with_next", invert=True),
-        pre_tokenizers.Split(Regex(r"\w+"), "contiguous", invert=True), pre_tokenizers.Split(Regex(r"[\s\u0301]"), "merged_with_previous", invert=True),
+        pre_tokenizers.Split(Regex(r"\w+"), "contiguous", invert=True),
+        pre_tokenizers.Split(Regex(r"[\s\u0301]"), "merged_with_previous", invert=True),
         pre_tokenizers.Split(Regex(r"(?=[A-Z])"), "isolated"), pre_tokenizers.Split(Regex(r"a*(?=A)"), "removed"),
-        pre_tokenizers.Split(Regex(r"\p{Han}|\p{^L}(?<!\S)|[\h]{4}|$"), "isolated"), pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex(r"\p{Han}|\p{^L}(?<!\S)|[\h]{4}|$"), "isolated"),
+        pre_tokenizers.Digits(individual_digits=False),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     # Trained without the splits, on text full of delimiters: merges lead across every cut, so that the cuts show.
-    splits, tokenizer.pre_tokenizer = tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    splits = tokenizer.pre_tokenizer
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rng = random.Random(5)
-    delimiters = ["-", "--", "---", "_", "__", ".", ",", ".,", "...", ";", ";;", " ", "  ", "1", "12", "345", "A", "aa", "\n"]
-    tokenizer.train_from_iterator(("".join(rng.choice(delimiters) + rng.choice(["", "x", "y", "xy", "\u4e2d"]) for _ in range(9))
+    delimiters = ["-", "--", "---", "_", "__", ".", ",", ".,", "...", ";", ";;", " ", "  ", "1", "12", "345", "A", "aa",
+                  "\n"]
+    tokenizer.train_from_iterator(("".join(rng.choice(delimiters) + rng.choice(["", "x", "y", "xy", "\u4e2d"])
+                                           for _ in range(9))
                                    for _ in range(4000)), trainer)
     tokenizer.pre_tokenizer = splits
     return tokenizer, None
@@ -372,7 +411,8 @@ def make_whitespace(lines):
 def make_nfkc(lines):
     tokenizer, trainer = sentencepiece(lines, 600, ["<unk>"] + BYTES, unk_token="<unk>", byte_fallback=True)
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(" ", SPACE), normalizers.Prepend(SPACE)])
+        [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(" ", SPACE),
+         normalizers.Prepend(SPACE)])
     tokenizer.decoder = decoders.Sequence(
         [decoders.ByteFallback(), decoders.Replace(Regex(f"{SPACE}+"), " "), decoders.Strip(" ", 0, 1), decoders.Fuse(),
          decoders.Strip("a", 2, 0)])
@@ -382,10 +422,11 @@ def make_nfkc(lines):
 
 def make_partial_bytes(lines, fuse_unk):
     """Byte fallback without most of the bytes, so that unknown characters and bytes mix."""
-    tokenizer, trainer = sentencepiece(lines, 400, ["<unk>"] + BYTES[::3], n_characters=60, unk_token="<unk>", byte_fallback=True,
-                                       fuse_unk=fuse_unk)
+    tokenizer, trainer = sentencepiece(lines, 400, ["<unk>"] + BYTES[::3], n_characters=60, unk_token="<unk>",
+                                       byte_fallback=True, fuse_unk=fuse_unk)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme="never", split=False)
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme="first"), decoders.Fuse()])
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme="first"),
+                                           decoders.Fuse()])
     tokenizer.train_from_iterator(lines, trainer)
 
     def edit(data):
@@ -460,7 +501,8 @@ def make_kind(kind, folder, n_strings, seed):
     tokenizer = Tokenizer.from_file(str(path))
     added = [token["content"] for token in data["added_tokens"]]
     cases, n_left_out = [], 0
-    texts = HARD + ["a<r> \tb", "a<r>\t\tb", "\t\t", "<r>\n\nb"] + added + [f"a {t} b" for t in added] + [f"x{t}{t}\n{t} y" for t in added]
+    texts = HARD + ["a<r> \tb", "a<r>\t\tb", "\t\t", "<r>\n\nb"] + added
+    texts += [f"a {t} b" for t in added] + [f"x{t}{t}\n{t} y" for t in added]
     while len(texts) < n_strings * weight:
         texts.append(random_unicode(rng) if rng.random() < 0.4 else random_mixture(rng, added))
     later_rng = random.Random(f"{seed} {kind} later")
@@ -481,12 +523,14 @@ def make_kind(kind, folder, n_strings, seed):
             cases.append(case)
     lines = "".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n" for case in cases)
     (folder / "cases.jsonl").write_text(lines, encoding="utf-8")
-    print(f"{kind}: {vocab_size} tokens, {len(cases)} cases, {len(lines.encode())} bytes, {n_left_out} strings left out")
+    print(f"{kind}: {vocab_size} tokens, {len(cases)} cases, {len(lines.encode())} bytes, {n_left_out} strings left "
+          "out")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "tokenizer", help="where to write")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "tokenizer",
+                        help="where to write")
     parser.add_argument("--strings", type=int, default=450, help="strings for a kind of weight 1 (default 450)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="only this kind (repeatable)")

@@ -26,8 +26,10 @@ BLOCK, TEXT = 4096, 64
 FRAMES = ["*", "a\u0345*\u0334", "*\u0301", "e*", "\u1100*\u11a8", "**"]
 CUTS = "a*A*\u0301 **1* *!*'*\n*"
 
-CLASSES = [r"\s", r"\S", r"[\s]", r"[^\s]", r"[\S]", r"\d", r"\D", r"[\d]", r"[^\D]", r"\w", r"\W", r"[\w]", r"[^\w]", r"[\W]", r"\h",
-           r"\H", r".", r"\p{Alphabetic}", r"\P{L}", r"[^\s\p{L}\p{N}]", r"[^\r\n\p{L}\p{N}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]",
+CLASSES = [r"\s", r"\S", r"[\s]", r"[^\s]", r"[\S]", r"\d", r"\D", r"[\d]", r"[^\D]", r"\w", r"\W", r"[\w]", r"[^\w]",
+           r"[\W]", r"\h",
+           r"\H", r".", r"\p{Alphabetic}", r"\P{L}", r"[^\s\p{L}\p{N}]", r"[^\r\n\p{L}\p{N}]",
+           r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]",
            r"(?i:[a-z])", r"(?i:[^a-z])", r"(?i:[^\p{Lu}])", r"(?i:[^\p{Ll}\s])", r"(?i:\p{Lu})", r"(?i)s", r"(?i:k)",
            "(?i:\u00e9)", "(?i:\u03c3)", "(?i:\u03a9)", "(?i:\u00b5)", "(?i:\ua7cb)", "(?i:\u1c89)", "(?i:\u13a0)",
            "(?i:\U00010d50)", "(?i:[\u10a0-\u10ff])", "(?i:[\U00010400-\U000118ff])", "(?i:[^\x00-\u1fff])",
@@ -101,7 +103,8 @@ def bytes_alone(pre_tokenizer=None, normalizer=None):
 
 def with_added():
     tokenizer = bytes_alone()
-    tokenizer.add_tokens([AddedToken("word", single_word=True, normalized=False), AddedToken("<l>", lstrip=True, normalized=False),
+    tokenizer.add_tokens([AddedToken("word", single_word=True, normalized=False),
+                          AddedToken("<l>", lstrip=True, normalized=False),
                           AddedToken("<r>", rstrip=True, normalized=False)])
     return tokenizer
 
@@ -148,7 +151,8 @@ def tokenizer_sums(name, code_points):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "unicode.json", help="where to write")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "unicode.json",
+                        help="where to write")
     args = parser.parse_args()
     ranges = sample()
     code_points = [c for first, last in ranges for c in range(first, last + 1)]
@@ -164,7 +168,8 @@ def main():
         rows = ",\n".join(json.dumps(item, separators=(",", ":")) for item in items)
         lines.append(f'"{key}":[\n{rows}]')
     args.out.write_text("{" + ",\n".join(lines) + "}\n", encoding="ascii")
-    print(", ".join(f"{len(items)} {key}" for key, items in sections.items()), f"{len(code_points)} code points in the sample")
+    print(", ".join(f"{len(items)} {key}" for key, items in sections.items()),
+          f"{len(code_points)} code points in the sample")
 
 
 if __name__ == "__main__":

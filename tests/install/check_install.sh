@@ -7,7 +7,8 @@ build=$1 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >"$work/log"
-cmake -S "$source/tests/install" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake -S "$source/tests/install" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" ||
+  { cat "$work/log"; exit 1; }
 cmake --build "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 fail() {
@@ -60,4 +61,5 @@ mv "$work/prefix" "$work/moved"
 libdir=$(find_libdir "$work/moved")
 export PKG_CONFIG_PATH=$libdir LD_LIBRARY_PATH=$libdir/..
 compile_by_pkg_config example.c "$work/example_moved"
-"$work/example_moved" "$source/tests/models/demo" "348+275=" | grep -qx "348+275=623" || fail "does not work after a move"
+"$work/example_moved" "$source/tests/models/demo" "348+275=" | grep -qx "348+275=623" ||
+  fail "does not work after a move"

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""No line of what people write is wider than 120 columns: code, scripts, documents but for the rows of their tables.
+
+First plants wide lines in a scratch tree and fails unless each is found, so that the rule cannot stop working unseen.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+
+MOST_COLUMNS = 120
+WRITTEN = re.compile(r"(\.(c|h|cu|cuh|inc|py|sh|md|cmake|map|in)|^CMakeLists\.txt)$")
+NOT_WALKED = {"build", ".git", "results", "__pycache__"}
+GENERATED = {"tests/golden/rope_goldens.h"}
+
+
+def written_files(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in NOT_WALKED)
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+            if WRITTEN.search(name) and path not in GENERATED:
+                yield path
+
+
+def check_tree(root):
+    """Every line that is too wide, as a line of text."""
+    problems = []
+    for path in written_files(root):
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                n_columns = len(line.rstrip("\n"))
+                is_row = path.endswith(".md") and line.startswith("|")
+                if n_columns > MOST_COLUMNS and not is_row:
+                    problems.append(f"{path}:{number}: {n_columns} columns, more than {MOST_COLUMNS}")
+    return problems
+
+
+def self_test():
+    fits, wide = "\u00e9" * MOST_COLUMNS, "x" * (MOST_COLUMNS + 1)
+    failures = []
+    for name, text, is_found in (("a/b.c", wide, True), ("b.cuh", f"\n{wide}", True), ("tests/c.py", wide, True),
+                                 ("d.sh", wide, True), ("e.md", wide, True), ("CMakeLists.txt", wide, True),
+                                 ("f.c", fits, False), ("g.md", f"|{wide}|", False), ("h.json", wide, False),
+                                 ("build/i.c", wide, False)):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+            with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+            if bool(check_tree(root)) != is_found:
+                what = "not found" if is_found else "refused"
+                failures.append(f"a line of {len(text)} characters in {name} is {what}")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    problems = self_test() + check_tree(parser.parse_args().root)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
