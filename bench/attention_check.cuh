@@ -12,10 +12,10 @@ inline double error_of(const machine &m, const step &st)
   const yk_attention_args a = st.args(0);
   double *ref;
   CUDA_OK(cudaMalloc(&ref, st.y_elements * 8));
-  const dim3 grid((unsigned)st.batch.n_tokens, (unsigned)st.s.heads.n_q_heads);
-  const size_t smem = (size_t)st.batch.max_kv_tokens * 4 + 16;
+  const dim3 grid(static_cast<unsigned>(st.batch.n_tokens), static_cast<unsigned>(st.s.heads.n_q_heads));
+  const size_t smem = static_cast<size_t>(st.batch.max_kv_tokens) * 4 + 16;
   auto launch = [&](auto kernel) {
-    CUDA_OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem));
+    CUDA_OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(smem)));
     kernel<<<grid, 128, smem, m.stream>>>(a, st.batch, ref);
   };
   if (st.s.dtype == YK_F16)
@@ -75,7 +75,7 @@ inline bool check(const machine &m, const shape &s, unsigned seed, bool verbose)
 inline bool check_decode(const machine &m, bool verbose)
 {
   bool good = true;
-  unsigned seed = (unsigned)std::random_device()();
+  unsigned seed = std::random_device()();
   const std::vector<int> edges = {1, 15, 16, 17, 64, 65, 1000, 2047, 3, 700, 128};
   for (yk_dtype dtype : {YK_F16, YK_BF16}) {
     const std::string suffix = dtype == YK_F16 ? " f16" : " bf16";
@@ -119,7 +119,7 @@ inline bool check_decode(const machine &m, bool verbose)
 inline bool check_prefill(const machine &m, bool verbose)
 {
   bool good = true;
-  unsigned seed = (unsigned)std::random_device()();
+  unsigned seed = std::random_device()();
   for (yk_dtype dtype : {YK_F16, YK_BF16}) {
     const std::string suffix = dtype == YK_F16 ? " f16" : " bf16";
     for (int hd : {64, 80, 96, 128, 20, 256}) {
@@ -169,18 +169,18 @@ inline bool check_replay(const machine &m, bool verbose)
   cudaGraphExec_t exec = capture(m.stream, [&](cudaStream_t) { run(m, st, 0); });
   bool good = true;
   for (int n : {16, 11, 1}) {
-    std::vector<int32_t> kv = spread_lengths(16, 1, 900, (unsigned)n), starts;
+    std::vector<int32_t> kv = spread_lengths(16, 1, 900, static_cast<unsigned>(n)), starts;
     for (int i = 0; i <= 16; i++) starts.push_back(std::min(i, n));
     for (int i = n; i < 16; i++) kv[i] = 0;
-    CUDA_OK(cudaMemcpy((void *)st.batch.kv_tokens, kv.data(), 64, cudaMemcpyHostToDevice));
-    CUDA_OK(cudaMemcpy((void *)st.batch.row_starts, starts.data(), 68, cudaMemcpyHostToDevice));
+    CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.kv_tokens), kv.data(), 64, cudaMemcpyHostToDevice));
+    CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.row_starts), starts.data(), 68, cudaMemcpyHostToDevice));
     CUDA_OK(cudaMemset(st.y, 0xff, st.y_elements * 2));
     CUDA_OK(cudaGraphLaunch(exec, m.stream));
     CUDA_OK(cudaStreamSynchronize(m.stream));
     step view = st;
     view.owned.clear();
     view.batch.n_tokens = n;
-    view.y_elements = (size_t)n * 32 * 128;
+    view.y_elements = static_cast<size_t>(n) * 32 * 128;
     const double error = error_of(m, view);
     const bool is_right = error < 1e-3;
     good &= is_right;

@@ -46,7 +46,7 @@ inline std::vector<int> spread_lengths(int n, int low, int high, unsigned seed)
 {
   std::mt19937 rng(seed);
   std::vector<int> v;
-  for (int i = 0; i < n; i++) v.push_back(low + (int)(rng() % (unsigned)(high - low + 1)));
+  for (int i = 0; i < n; i++) v.push_back(low + static_cast<int>(rng() % static_cast<unsigned>(high - low + 1)));
   return v;
 }
 
@@ -66,13 +66,13 @@ __device__ inline float uniform(uint64_t i, unsigned seed)
 {
   uint64_t x = i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull;
   x ^= x >> 31, x *= 0xbf58476d1ce4e5b9ull, x ^= x >> 29, x *= 0x94d049bb133111ebull, x ^= x >> 32;
-  return (float)(x & 0xffffff) / 8388608.0f - 1.0f;
+  return static_cast<float>(x & 0xffffff) / 8388608.0f - 1.0f;
 }
 
 template <typename T> __global__ void fill(T *dst, size_t n, unsigned seed, float scale)
 {
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
-    dst[i] = (T)(uniform(i, seed) * scale);
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < n; i += size_t{gridDim.x} * blockDim.x)
+    dst[i] = static_cast<T>(uniform(i, seed) * scale);
 }
 
 /* Fill the slots behind each sequence's last token with NaN. */
@@ -81,9 +81,9 @@ __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int
 {
   const int seq = blockIdx.x, n = kv_tokens[seq], last = (n + PAGE - 1) / PAGE - 1;
   if (n == 0) return;
-  const int64_t block = tables[(int64_t)seq * stride + last];
+  const int64_t block = tables[int64_t{seq} * stride + last];
   for (int i = threadIdx.x; i < n_kv_heads * PAGE * hd; i += blockDim.x) {
-    if (last * PAGE + i / hd % PAGE >= n) kv[block * n_kv_heads * PAGE * hd + i] = (T)NAN;
+    if (last * PAGE + i / hd % PAGE >= n) kv[block * n_kv_heads * PAGE * hd + i] = static_cast<T>(NAN);
   }
 }
 
@@ -97,31 +97,31 @@ template <typename T> __global__ void reference(const yk_attention_args a, const
   const int position = b.kv_tokens[seq] - (b.row_starts[seq + 1] - row);
   const int begin = a.window_tokens > 0 ? max(0, position - a.window_tokens + 1) : 0;
   const int kv_head = (h.q_head_first + head) / h.q_per_kv - h.kv_head_first;
-  const int32_t *table = b.block_tables + (int64_t)seq * b.block_table_stride;
-  const T *q = (const T *)a.qkv + (int64_t)row * (h.n_q_heads + 2 * h.n_kv_heads) * hd + head * hd;
-  const T *k = (const T *)a.kv.k, *v = (const T *)a.kv.v;
+  const int32_t *table = b.block_tables + int64_t{seq} * b.block_table_stride;
+  const T *q = static_cast<const T *>(a.qkv) + int64_t{row} * (h.n_q_heads + 2 * h.n_kv_heads) * hd + head * hd;
+  const T *k = static_cast<const T *>(a.kv.k), *v = static_cast<const T *>(a.kv.v);
   float top = -INFINITY;
   for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) {
-    const T *src = k + (((int64_t)table[t / PAGE] * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
+    const T *src = k + ((int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
     double s = 0;
-    for (int d = 0; d < hd; d++) s += (double)(float)q[d] * (double)(float)src[d];
-    scores[t - begin] = (float)(s * a.scale);
+    for (int d = 0; d < hd; d++) s += double{static_cast<float>(q[d])} * double{static_cast<float>(src[d])};
+    scores[t - begin] = static_cast<float>(s * a.scale);
   }
   __syncthreads();
   for (int t = begin; t <= position; t++) top = fmaxf(top, scores[t - begin]);
   if (threadIdx.x == 0) sum = 0;
   __syncthreads();
   double part = 0;
-  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) part += exp((double)(scores[t - begin] - top));
+  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) part += exp(double{scores[t - begin] - top});
   atomicAdd(&sum, part);
   __syncthreads();
   for (int d = threadIdx.x; d < hd; d += blockDim.x) {
     double o = 0;
     for (int t = begin; t <= position; t++) {
-      const T *src = v + (((int64_t)table[t / PAGE] * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
-      o += exp((double)(scores[t - begin] - top)) * (double)(float)src[d];
+      const T *src = v + ((int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
+      o += exp(double{scores[t - begin] - top}) * double{static_cast<float>(src[d])};
     }
-    out[((int64_t)row * h.n_q_heads + head) * hd + d] = o / sum;
+    out[(int64_t{row} * h.n_q_heads + head) * hd + d] = o / sum;
   }
 }
 
@@ -145,19 +145,22 @@ struct step {
   {
     void *p = allocate(v.size() * 4);
     CUDA_OK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
-    return (int32_t *)p;
+    return static_cast<int32_t *>(p);
   }
 
   template <typename T> void fill_all(unsigned seed)
   {
-    const size_t n_qkv = (size_t)total_rows(s) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim;
-    fill<T><<<1024, 256>>>((T *)qkv, n_qkv, seed, 2.0f);
+    const size_t n_qkv =
+        static_cast<size_t>(total_rows(s)) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim;
+    fill<T><<<1024, 256>>>(static_cast<T *>(qkv), n_qkv, seed, 2.0f);
     for (size_t i = 0; i < layers.size(); i++) {
-      fill<T><<<1024, 256>>>((T *)layers[i].k, layer_bytes / 2, seed + 10 * (unsigned)i + 1, 2.0f);
-      fill<T><<<1024, 256>>>((T *)layers[i].v, layer_bytes / 2, seed + 10 * (unsigned)i + 2, 1.0f);
+      fill<T><<<1024, 256>>>(static_cast<T *>(layers[i].k), layer_bytes / 2, seed + 10 * static_cast<unsigned>(i) + 1,
+                             2.0f);
+      fill<T><<<1024, 256>>>(static_cast<T *>(layers[i].v), layer_bytes / 2, seed + 10 * static_cast<unsigned>(i) + 2,
+                             1.0f);
       for (void *kv : {layers[i].k, layers[i].v})
-        poison_tails<T><<<batch.n_seqs, 256>>>((T *)kv, batch.block_tables, batch.block_table_stride, batch.kv_tokens,
-                                               s.heads.n_kv_heads, s.heads.head_dim);
+        poison_tails<T><<<batch.n_seqs, 256>>>(static_cast<T *>(kv), batch.block_tables, batch.block_table_stride,
+                                               batch.kv_tokens, s.heads.n_kv_heads, s.heads.head_dim);
     }
     CUDA_OK(cudaDeviceSynchronize());
   }
@@ -165,15 +168,16 @@ struct step {
   step(const shape &of, int n_layers, unsigned seed) : s(of)
   {
     std::mt19937 rng(seed);
-    const int n_seqs = (int)s.kv.size(), n_rows = total_rows(s), n_blocks = n_blocks_of(s);
+    const int n_seqs = static_cast<int>(s.kv.size()), n_rows = total_rows(s), n_blocks = n_blocks_of(s);
     int stride = 1;
     for (int t : s.kv) stride = std::max(stride, (t + PAGE - 1) / PAGE);
-    std::vector<int32_t> physical(n_blocks), starts = {0}, seq_of_row, tables((size_t)n_seqs * stride, -1);
+    std::vector<int32_t> physical(n_blocks), starts = {0}, seq_of_row, tables(static_cast<size_t>(n_seqs) * stride, -1);
     for (int i = 0; i < n_blocks; i++) physical[i] = i;
     std::shuffle(physical.begin(), physical.end(), rng);
     batch = {};
     for (int i = 0, next = 0; i < n_seqs; i++) {
-      for (int j = 0; j < (s.kv[i] + PAGE - 1) / PAGE; j++) tables[(size_t)i * stride + j] = physical[next++];
+      for (int j = 0; j < (s.kv[i] + PAGE - 1) / PAGE; j++)
+        tables[static_cast<size_t>(i) * stride + j] = physical[next++];
       for (int j = 0; j < s.rows[i]; j++) seq_of_row.push_back(i);
       starts.push_back(starts.back() + s.rows[i]);
       batch.max_rows_per_seq = std::max(batch.max_rows_per_seq, s.rows[i]);
@@ -186,10 +190,10 @@ struct step {
     batch.seq_of_row = upload(seq_of_row);
     batch.kv_tokens = upload(s.kv);
     batch.block_tables = upload(tables);
-    layer_bytes = (size_t)n_blocks * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 2;
+    layer_bytes = static_cast<size_t>(n_blocks) * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 2;
     for (int i = 0; i < n_layers; i++) layers.push_back({allocate(layer_bytes), allocate(layer_bytes)});
-    qkv = allocate((size_t)n_rows * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
-    y_elements = (size_t)n_rows * s.heads.n_q_heads * s.heads.head_dim;
+    qkv = allocate(static_cast<size_t>(n_rows) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
+    y_elements = static_cast<size_t>(n_rows) * s.heads.n_q_heads * s.heads.head_dim;
     y = allocate(y_elements * 2);
     if (s.dtype == YK_F16)
       fill_all<__half>(seed);
@@ -208,8 +212,8 @@ struct step {
     a.y = y;
     a.qkv = qkv;
     a.heads = s.heads;
-    a.kv = layers[(size_t)layer % layers.size()];
-    a.scale = 1.0f / sqrtf((float)s.heads.head_dim);
+    a.kv = layers[static_cast<size_t>(layer) % layers.size()];
+    a.scale = 1.0f / sqrtf(static_cast<float>(s.heads.head_dim));
     a.window_tokens = s.window;
     a.batch = &batch;
     return a;

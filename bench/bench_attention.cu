@@ -209,7 +209,7 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
 {
   int driver = 0;
   CUDA_OK(cudaDriverGetVersion(&driver));
-  const ceilings top = measure_ceilings(m.stream);
+  const machine_rates top = measure_rates(m.stream);
   printf("%s, %d SMs, CUDA driver %d.%d: read %.2f TB/s, copy %.2f TB/s, f16 GEMM %.0f TFLOP/s\n", prop.name,
          prop.multiProcessorCount, driver / 1000, driver % 1000 / 10, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
   if (json)

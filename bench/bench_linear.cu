@@ -1,8 +1,8 @@
 /* bench_linear.cu - the W4A16 (AWQ) GEMM: checked against float64, then timed with cold weights beside cuBLAS.
  *
  * Time is that of a graph of GEMMs, one after the other, over so many copies of the weights that none is in the L2
- * cache when it is read again, divided by their number; median over replays. The floor of a GEMM is the larger of its
- * bytes over the memory's rate and its operations over the tensor cores' rate (--bandwidth, --peak). */
+ * cache when it is read again, divided by their number; median over replays. The roofline of a GEMM is the larger of
+ * its bytes over the memory's rate and its operations over the tensor cores' rate (--bandwidth, --peak). */
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -36,7 +36,7 @@ struct options {
   std::vector<std::string> shapes; /* empty: all */
   int dtype = 0, path = 0;         /* of DTYPES and PATHS */
   int32_t group = 128, repeats = 11, cold_mib = 200;
-  double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the floor */
+  double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the roofline */
   bool check_only = false, no_cublas = false, no_fuse = false, plans = false;
   const char *fit = ""; /* file of times */
   int32_t fit_steps = 20000;
@@ -191,14 +191,14 @@ struct row {
   shape s;
   int64_t m;
   std::string plan; /* of the W4A16 GEMM; empty on the mma.sync path */
-  double error, floor_us, bytes, flops, marlin;
+  double error, roofline_us, bytes, flops, marlin;
   timing ours, cublas;
 };
 
-/* Largest time that the bars allow: near the floor, and no slower than the 16-bit GEMM and Marlin. */
+/* Largest time that the bars allow: near the roofline, and no slower than the 16-bit GEMM and Marlin. */
 double bar_us(const row &r)
 {
-  double bar = std::max(r.floor_us / 0.75, r.floor_us + 2.5);
+  double bar = std::max(r.roofline_us / 0.75, r.roofline_us + 2.5);
   if (r.cublas.median_us > 0) bar = std::min(bar, r.cublas.median_us * (r.m <= 256 ? 1.0 : 1.05));
   if (r.marlin > 0) bar = std::min(bar, r.marlin);
   return bar;
@@ -209,8 +209,8 @@ void print_row(const row &r)
   double us = r.ours.median_us;
   std::printf(
       "%-10s %5lldx%-5lld %5lld  %8.2f [%8.2f %8.2f] %8.2f %8.2f %8.1f  %5.2f  %6.2f %6.0f  %8.2f %s  %.1e  %s\n",
-      r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us, r.floor_us,
-      r.cublas.median_us, r.marlin, r.floor_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6, bar_us(r),
+      r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us, r.roofline_us,
+      r.cublas.median_us, r.marlin, r.roofline_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6, bar_us(r),
       us <= bar_us(r) ? "ok  " : "MISS", r.error, r.plan.c_str());
   std::fflush(stdout);
 }
@@ -221,7 +221,7 @@ void write_json(FILE *f, const options &o, const machine &m, const std::vector<r
                "{\"bench\": \"linear\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", \"driver_api\": %d, "
                "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
                "\"group\": %lld,\n \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"cublas_8192_tflops\": %.1f, "
-               "\"floor_tb_s\": %.3f, \"floor_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
+               "\"roofline_tb_s\": %.3f, \"roofline_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
                o.report.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime, yk_dtype_name(DTYPES[o.dtype]),
                (long long)o.group, m.read_tbs, m.copy_tbs, m.peak_tflops, o.bandwidth_tb_s, o.peak_tflop_s, o.repeats);
   for (size_t i = 0; i < rows.size(); i++) {
@@ -229,13 +229,13 @@ void write_json(FILE *f, const options &o, const machine &m, const std::vector<r
     std::fprintf(
         f,
         "  {\"shape\": \"%s\", \"k\": %lld, \"n\": %lld, \"gate_up\": %s, \"m\": %lld, \"us\": %.3f, \"us_min\": "
-        "%.3f, \"us_max\": %.3f, \"floor_us\": %.3f, \"cublas_us\": %.3f, \"marlin_quoted_us\": %.1f, "
+        "%.3f, \"us_max\": %.3f, \"roofline_us\": %.3f, \"cublas_us\": %.3f, \"marlin_quoted_us\": %.1f, "
         "\"efficiency\": %.3f, \"bytes\": %.0f, \"tflops\": %.1f, \"bar_us\": %.3f, \"met\": %s, \"error\": %.3e, "
         "\"plan\": \"%s\"}%s\n",
         r.s.name, (long long)r.s.k, (long long)r.s.n, r.s.gate_up ? "true" : "false", (long long)r.m, r.ours.median_us,
-        r.ours.low_us, r.ours.high_us, r.floor_us, r.cublas.median_us, r.marlin, r.floor_us / r.ours.median_us, r.bytes,
-        r.flops / r.ours.median_us * 1e-6, bar_us(r), r.ours.median_us <= bar_us(r) ? "true" : "false", r.error,
-        r.plan.c_str(), i + 1 < rows.size() ? "," : "");
+        r.ours.low_us, r.ours.high_us, r.roofline_us, r.cublas.median_us, r.marlin, r.roofline_us / r.ours.median_us,
+        r.bytes, r.flops / r.ours.median_us * 1e-6, bar_us(r), r.ours.median_us <= bar_us(r) ? "true" : "false",
+        r.error, r.plan.c_str(), i + 1 < rows.size() ? "," : "");
   }
   std::fprintf(f, " ]}\n");
 }
@@ -263,7 +263,7 @@ struct cold_copies {
 /* Nodes of a graph: each copy at least once, and enough to hide the graph's start. */
 int n_nodes(const row &r, const cold_copies &copies)
 {
-  return std::max(copies.count, r.floor_us < 50 ? 64 : 8);
+  return std::max(copies.count, r.roofline_us < 50 ? 64 : 8);
 }
 
 /* Compare with float64; a wrong result ends the program. */
@@ -293,7 +293,7 @@ row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, 
   const double weights = double(s.k) * s.n / 2 + std::ceil(double(s.k) / double(o.group)) * s.n * 2.5;
   r.bytes = weights + 2.0 * m * s.k + 2.0 * m * p.width();
   r.flops = 2.0 * m * s.k * s.n;
-  r.floor_us = std::max(weights / o.bandwidth_tb_s, r.flops / o.peak_tflop_s) * 1e-6;
+  r.roofline_us = std::max(weights / o.bandwidth_tb_s, r.flops / o.peak_tflop_s) * 1e-6;
   r.marlin = DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
   cold_copies packed(o, p.packed.count);
   packed.fill(p.packed.data, p.packed.count);
@@ -461,14 +461,14 @@ options parse(int argc, char **argv)
        .kind = YK_OPTION_NUMBER,
        .value = &o.bandwidth_tb_s,
        .metavar = "TB/s",
-       .help = "of the floor",
+       .help = "of the roofline",
        .min = 1e-3,
        .max = 1e3},
       {.name = "peak",
        .kind = YK_OPTION_NUMBER,
        .value = &o.peak_tflop_s,
        .metavar = "TFLOP/s",
-       .help = "of the floor",
+       .help = "of the roofline",
        .min = 1e-3,
        .max = 1e6},
       {.name = "cold",
@@ -490,11 +490,9 @@ options parse(int argc, char **argv)
   bench::parse_options(
       "bench_linear",
       "The W4A16 (AWQ) GEMM, checked against float64 and timed with cold weights. Columns: median "
-      "time [lowest, highest], "
-      "floor, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (floor / time), TB/s, "
-      "TFLOP/s, the bar and whether "
-      "it is met, normalised error against float64, and the plan: kernel, tile M and N, cluster, and how "
-      "K is split.",
+      "time [lowest, highest], roofline, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (roofline / "
+      "time), TB/s, TFLOP/s, the bar and whether it is met, normalised error against float64, and the plan: kernel, "
+      "tile M and N, cluster, and how K is split.",
       "  bench_linear --shapes qkv,o/2 --m 1,16 --json linear.json\n", options, argc, argv);
   if (o.seed == 0) o.seed = static_cast<uint64_t>(time(nullptr));
   return o;
@@ -522,10 +520,10 @@ int main(int argc, char **argv)
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
-  std::printf("%s, group %lld, floor at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
+  std::printf("%s, group %lld, roofline at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
               yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s, o.peak_tflop_s,
               (unsigned long long)o.seed);
-  std::printf("shape           k x n         m      time [  lowest  highest]    floor   cuBLAS   Marlin    eff    TB/s "
+  std::printf("shape           k x n         m      time [  lowest  highest] roofline   cuBLAS   Marlin    eff    TB/s "
               "TFLOP/s     bar       error    plan\n");
   std::vector<row> rows;
   uint64_t seed = o.seed;

@@ -1,4 +1,4 @@
-/* check.cuh - what a benchmark of kernels does when a call fails: it says so as the program does, and ends. */
+/* check.cuh - how a benchmark of kernels ends when a call fails: with the message and exit code of the yoke program. */
 #ifndef YK_BENCH_CHECK_CUH
 #define YK_BENCH_CHECK_CUH
 
@@ -18,7 +18,7 @@ extern "C" {
 
 namespace bench {
 
-/* At once, without what exit() runs: other threads may be in the middle of calls to CUDA. */
+/* End the process at once. exit() would run destructors while other threads may be inside calls of CUDA. */
 [[noreturn]] inline void give_up(const yk_err &err)
 {
   std::fflush(stdout);
@@ -30,7 +30,7 @@ inline void check(yk_status status, const yk_err &err)
   if (status != YK_OK) give_up(err);
 }
 
-/* why: what the library calls its code. */
+/* what: the call that failed. why: the library's text for its error code. */
 [[noreturn]] inline void give_up(const char *what, const char *why)
 {
   yk_err err = YK_ERR_INIT;

@@ -1,4 +1,5 @@
-/* gpu_timing.cuh - what the GPU benchmarks share: spread of repeats, ceilings of the machine. */
+/* gpu_timing.cuh - what the benchmarks of GPUs share: the time of repeated calls and graphs, its spread, and the
+ * rates that a GPU reaches at most. */
 #ifndef YK_BENCH_GPU_TIMING_CUH
 #define YK_BENCH_GPU_TIMING_CUH
 
@@ -15,8 +16,9 @@
 
 namespace bench {
 
+/* Of the repeats of one measurement, in microseconds. */
 struct spread {
-  double median, low, high; /* microseconds */
+  double median, low, high;
 };
 
 inline spread spread_of(std::vector<double> us)
@@ -25,7 +27,7 @@ inline spread spread_of(std::vector<double> us)
   return {us[us.size() / 2], us.front(), us.back()};
 }
 
-/* An instantiated graph of what record(stream) launches. */
+/* A graph of what record(stream) launches, ready to be launched; the caller destroys it. */
 template <typename F> cudaGraphExec_t capture(cudaStream_t stream, F record)
 {
   cudaGraph_t graph;
@@ -38,7 +40,8 @@ template <typename F> cudaGraphExec_t capture(cudaStream_t stream, F record)
   return exec;
 }
 
-/* Microseconds of call, by events, after three to warm up. */
+/* The time of n_repeats calls of call(), which launches work on stream: each between two events, after three calls that
+ * are not counted. */
 template <typename F> spread time_calls(cudaStream_t stream, F call, int n_repeats = 9)
 {
   cudaEvent_t begin, end;
@@ -59,7 +62,7 @@ template <typename F> spread time_calls(cudaStream_t stream, F call, int n_repea
   return spread_of(us);
 }
 
-/* The same for a node of a graph of n_nodes. */
+/* The same of one node, for a graph of n_nodes that are alike. */
 inline spread time_graph(cudaStream_t stream, cudaGraphExec_t exec, int n_nodes, int n_repeats)
 {
   const spread us = time_calls(
@@ -67,6 +70,7 @@ inline spread time_graph(cudaStream_t stream, cudaGraphExec_t exec, int n_nodes,
   return {us.median / n_nodes, us.low / n_nodes, us.high / n_nodes};
 }
 
+/* n values from -1 to 1; the same seed gives the same values. */
 static __global__ void fill_random(__half *dst, size_t n, unsigned seed)
 {
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
@@ -76,6 +80,7 @@ static __global__ void fill_random(__half *dst, size_t n, unsigned seed)
   }
 }
 
+/* Read n vectors; the sum is there so that the compiler keeps the reads. */
 static __global__ void read_all(const uint4 *src, size_t n, unsigned *sink)
 {
   unsigned sum = 0;
@@ -92,12 +97,14 @@ static __global__ void read_all(const uint4 *src, size_t n, unsigned *sink)
   if (sum == 0x12345678u) *sink = sum;
 }
 
-struct ceilings {
+/* The rates that one GPU reaches. */
+struct machine_rates {
   double read_tb_s, copy_tb_s, matmul_tflop_s;
 };
 
-/* Memory read, device-to-device copy (bytes read plus written) and an 8192-cubed f16 product on random data. */
-inline ceilings measure_ceilings(cudaStream_t stream)
+/* A read of memory, a copy within the device (bytes read plus bytes written), and a float16 GEMM of 8192 x 8192 x 8192
+ * on random data. */
+inline machine_rates measure_rates(cudaStream_t stream)
 {
   const size_t n_bytes = (size_t)2 << 30;
   const int n = 8192;

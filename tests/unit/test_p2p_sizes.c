@@ -1,5 +1,5 @@
-/* Which way a sum goes, and that the slots hold whatever goes that way: the blocks' shares are counted as the kernels
- * do. */
+/* Which route an all-reduce takes, and that the slots hold whatever takes that route: the thread blocks' shards are
+ * counted as the kernels count them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
