@@ -530,4 +530,30 @@ static inline void check_sample_large(const op_target *target)
   check_sample_large_draws(target, 4);
 }
 
+/* The checks as tests; the state of each is the device's op_target. */
+#define SAMPLE_TEST(check)                                                                                             \
+  static void test_##check(void **state)                                                                               \
+  {                                                                                                                    \
+    check_sample_##check(*state);                                                                                      \
+  }
+
+SAMPLE_TEST(draws)
+SAMPLE_TEST(frequencies)
+SAMPLE_TEST(ties)
+SAMPLE_TEST(seeds)
+SAMPLE_TEST(logprobs)
+SAMPLE_TEST(bad_logits)
+SAMPLE_TEST(extreme_penalties)
+SAMPLE_TEST(penalties)
+SAMPLE_TEST(refusals)
+SAMPLE_TEST(large)
+
+/* What every device passes, for an array of tests. */
+#define SAMPLE_TESTS(target)                                                                                           \
+  cmocka_unit_test_prestate(test_draws, target), cmocka_unit_test_prestate(test_frequencies, target),                  \
+      cmocka_unit_test_prestate(test_ties, target), cmocka_unit_test_prestate(test_seeds, target),                     \
+      cmocka_unit_test_prestate(test_logprobs, target), cmocka_unit_test_prestate(test_bad_logits, target),            \
+      cmocka_unit_test_prestate(test_extreme_penalties, target), cmocka_unit_test_prestate(test_large, target),        \
+      cmocka_unit_test_prestate(test_penalties, target), cmocka_unit_test_prestate(test_refusals, target)
+
 #endif

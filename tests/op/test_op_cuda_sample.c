@@ -4,24 +4,6 @@
 #include "op/op_cases_sample.h"
 #include "op/op_cuda_target.h"
 
-#define SAMPLE_TEST(check)                                                                                             \
-  static void test_##check(void **state)                                                                               \
-  {                                                                                                                    \
-    (void)state;                                                                                                       \
-    check_sample_##check(&cuda_target);                                                                                \
-  }
-
-SAMPLE_TEST(draws)
-SAMPLE_TEST(frequencies)
-SAMPLE_TEST(ties)
-SAMPLE_TEST(seeds)
-SAMPLE_TEST(logprobs)
-SAMPLE_TEST(bad_logits)
-SAMPLE_TEST(extreme_penalties)
-SAMPLE_TEST(penalties)
-SAMPLE_TEST(refusals)
-SAMPLE_TEST(large)
-
 static void test_some_draws(void **state)
 {
   (void)state;
@@ -112,22 +94,13 @@ int main(void)
 {
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_draws),
-      cmocka_unit_test(test_frequencies),
-      cmocka_unit_test(test_ties),
-      cmocka_unit_test(test_seeds),
-      cmocka_unit_test(test_logprobs),
-      cmocka_unit_test(test_bad_logits),
-      cmocka_unit_test(test_extreme_penalties),
-      cmocka_unit_test(test_large),
-      cmocka_unit_test(test_penalties),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_like_the_cpu),
-  };
-  const struct CMUnitTest small[] = {
-      cmocka_unit_test(test_some_draws),        cmocka_unit_test(test_logprobs),  cmocka_unit_test(test_bad_logits),
-      cmocka_unit_test(test_extreme_penalties), cmocka_unit_test(test_penalties), cmocka_unit_test(test_a_large_draw),
-  };
+  op_target target = cuda_target;
+  const struct CMUnitTest tests[] = {SAMPLE_TESTS(&target), cmocka_unit_test(test_like_the_cpu)};
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_some_draws),
+                                     cmocka_unit_test_prestate(test_logprobs, &target),
+                                     cmocka_unit_test_prestate(test_bad_logits, &target),
+                                     cmocka_unit_test_prestate(test_extreme_penalties, &target),
+                                     cmocka_unit_test_prestate(test_penalties, &target),
+                                     cmocka_unit_test(test_a_large_draw)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }
