@@ -12,13 +12,13 @@ import tempfile
 
 MOST_COLUMNS = 120
 WRITTEN = re.compile(r"(\.(c|h|cu|cuh|inc|py|sh|md|cmake|map|in)|^CMakeLists\.txt)$")
-NOT_WALKED = {"build", ".git", "results", "__pycache__"}
+NOT_WALKED = {"build", "results", "__pycache__"}
 GENERATED = {"tests/golden/rope_goldens.h"}
 
 
 def written_files(root):
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in NOT_WALKED)
+        folders[:] = sorted(name for name in folders if name not in NOT_WALKED and not name.startswith("."))
         for name in sorted(names):
             path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
             if WRITTEN.search(name) and path not in GENERATED:
