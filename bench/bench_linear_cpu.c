@@ -104,6 +104,7 @@ static bool bench_shape(yk_device *dev, const shape *s, double steps[3])
   static const int32_t token_counts[3] = {1, 8, 64};
   void *buffers[3] = {NULL};
   yk_linear_spec spec = {.n_parts = s->is_silu ? 2 : 1,
+                         .n_matrices = 1,
                          .epilogue = s->is_silu ? YK_EPILOGUE_SILU_MUL : YK_EPILOGUE_NONE,
                          .max_tokens = 64};
   yk_weight_view view = make_view(s, buffers);

@@ -1,10 +1,15 @@
 /* linear.h - linear layers on a device: y = x W^T (+ bias) on this rank's shard, whatever format the weight has.
  *
- * A linear is a list of parts (q, k, v; gate, up), each a slice of one weight in the checkpoint with a format of its
- * own, written side by side into one output row. A device fuses parts of one format into one product.
+ * A linear layer is a list of parts (q, k, v; gate, up). Each part is a slice of one weight of the checkpoint, in a
+ * format of its own; their outputs are written side by side into one row of y. How a device stores and multiplies a
+ * format is a row of its table of formats: kernels/cpu/linear/format.h, kernels/cuda/linear/format.h. A device may fuse
+ * neighbouring parts into one GEMM.
  *
  * Column-parallel layers slice n and keep all of k. Row-parallel layers slice k: the result is then a PARTIAL sum and
- * the caller owes one sum over ranks; only rank 0's part may carry the bias. */
+ * the caller owes one all-reduce; only rank 0's part may carry the bias.
+ *
+ * Many matrices of one shape may be one layer (the experts of a mixture): the device keeps them side by side, at one
+ * stride, and a forward names the matrix that its rows are multiplied with. */
 #ifndef YK_KERNELS_LINEAR_H
 #define YK_KERNELS_LINEAR_H
 
@@ -13,6 +18,10 @@
 
 #include "base/status.h"
 #include "base/weight.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct yk_linear yk_linear; /* a device's own prepared form */
 
@@ -29,10 +38,12 @@ static inline int64_t yk_range_size(yk_range range)
 
 /* One part: the weight in the checkpoint, and the slice of it that this rank holds. An empty slice is legal. */
 typedef struct yk_linear_part {
-  yk_weight_view weight;
-  yk_range k, n;
-  int64_t group_local; /* AWQ: rows of the local shard that share a scale, starting at k.begin; divides weight.group, or
-                          is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
+  yk_weight_view weight;              /* of matrix 0 */
+  const yk_weight_view *more_weights; /* [n_matrices - 1] of the matrices after it, alike but for their pointers */
+  yk_range k, n;                      /* the same slice of every matrix */
+  int64_t group_local; /* where weight.group > 0: rows of the local shard that share a scale, starting at k.begin;
+                          divides weight.group, or is the whole local k. Local group j reads the scales of row
+                          k.begin + j * group_local. */
   bool use_bias;       /* add weight.bias[n] */
   /* A plain weight whose rows n the device holds already, as act [n, weight.k] (an embedding that is lm_head too): a
    * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
@@ -48,6 +59,7 @@ typedef enum yk_epilogue {
 typedef struct yk_linear_spec {
   yk_linear_part parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
+  int32_t n_matrices; /* at least 1: matrices of this shape side by side, each with all the parts */
   yk_epilogue epilogue;
   bool f32_output;    /* lm_head: y is float32 whatever the activation type */
   int32_t max_tokens; /* rows of the largest forward */
@@ -60,15 +72,30 @@ typedef struct yk_linear_args {
   const void *x;
   void *y;
   int32_t n_tokens;
+  int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
 
-/* yk_linear_check - slices inside their weights, equal k, AWQ groups that do not straddle, an epilogue that fits.
- *   Errors: YK_E_INVAL or YK_E_UNSUPPORTED, naming the part. Thread: any. Every device calls it first.               */
-#ifdef __cplusplus
-extern "C"
-#endif
-    yk_status
-    yk_linear_check(const yk_linear_spec *spec, yk_err *err);
+/* yk_linear_check - slices inside their weights, equal k, matrices alike, an epilogue that fits: all that holds for
+ *   every format. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls it first. */
+yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
 
+/* yk_linear_check_awq - part number index, an AWQ weight: whole words, and groups that do not straddle. For the AWQ
+ *   rows of the devices' tables. Errors: YK_E_INVAL, naming the part. Thread: any. */
+yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err);
+
+/* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
+yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
+
+/* yk_linear_part_of - a part with the weight of one of its matrices. */
+static inline yk_linear_part yk_linear_part_of(const yk_linear_part *part, int32_t matrix)
+{
+  yk_linear_part of_matrix = *part;
+  if (matrix > 0) of_matrix.weight = part->more_weights[matrix - 1];
+  return of_matrix;
+}
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -2,7 +2,7 @@
 #include "base/checked.h"
 #include "kernels/linear.h"
 
-static yk_status check_awq(const yk_linear_part *part, int index, yk_err *err)
+yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err)
 {
   const yk_weight_view *weight = &part->weight;
   int64_t k = yk_range_size(part->k);
@@ -27,6 +27,29 @@ static yk_status check_awq(const yk_linear_part *part, int index, yk_err *err)
   return YK_OK;
 }
 
+static bool is_alike(const yk_weight_view *a, const yk_weight_view *b)
+{
+  return a->format == b->format && a->k == b->k && a->n == b->n && a->group == b->group && a->dtype == b->dtype;
+}
+
+/* The matrices after the first are laid out as the first is. */
+static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *err)
+{
+  const yk_linear_part *part = &spec->parts[index];
+  for (int32_t i = 1; i < spec->n_matrices; i++) {
+    const yk_weight_view *weight = &part->more_weights[i - 1];
+    if (!is_alike(weight, &part->weight))
+      return yk_err_set(err, YK_E_INVAL,
+                        "linear part %d: expected matrix %d as matrix 0 (k %lld, n %lld, group %lld), found k %lld, "
+                        "n %lld, group %lld, or another format or type",
+                        index, i, (long long)part->weight.k, (long long)part->weight.n, (long long)part->weight.group,
+                        (long long)weight->k, (long long)weight->n, (long long)weight->group);
+    if (part->use_bias && !weight->bias)
+      return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but matrix %d has no bias", index, i);
+  }
+  return YK_OK;
+}
+
 static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
 {
   const yk_linear_part *part = &spec->parts[index];
@@ -41,18 +64,27 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
                       (long long)yk_range_size(spec->parts[0].k), (long long)yk_range_size(part->k));
   if (part->use_bias && !weight->bias)
     return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but the weight has no bias", index);
-  if (weight->format == YK_WEIGHT_PLAIN) return YK_OK;
-  if (weight->format == YK_WEIGHT_AWQ) return check_awq(part, index, err);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: weight format %d is unknown", index, (int)weight->format);
+  return check_matrices(spec, index, err);
 }
 
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err)
 {
   if (spec->n_parts < 1 || spec->n_parts > YK_MAX_LINEAR_PARTS)
     return yk_err_set(err, YK_E_INVAL, "linear: expected 1 to %d parts, found %d", YK_MAX_LINEAR_PARTS, spec->n_parts);
+  if (spec->n_matrices < 1)
+    return yk_err_set(err, YK_E_INVAL, "linear: expected at least 1 matrix, found %d", spec->n_matrices);
   for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(spec, i, err));
   if (spec->epilogue == YK_EPILOGUE_SILU_MUL &&
       (spec->n_parts != 2 || yk_range_size(spec->parts[0].n) != yk_range_size(spec->parts[1].n)))
     return yk_err_set(err, YK_E_INVAL, "linear: SiLU*up needs two parts of equal n");
+  return YK_OK;
+}
+
+yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err)
+{
+  if (args->n_tokens > max_tokens)
+    return yk_err_set(err, YK_E_INVAL, "linear: expected at most %d tokens, found %d", max_tokens, args->n_tokens);
+  if (args->matrix < 0 || args->matrix >= n_matrices)
+    return yk_err_set(err, YK_E_INVAL, "linear: expected a matrix of 0 to %d, found %d", n_matrices - 1, args->matrix);
   return YK_OK;
 }

@@ -27,6 +27,10 @@ MAY_INCLUDE = {
     "kernels/cuda/sampling/": [
         "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
     ],
+    "kernels/cuda/linear/": [
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/common/", "kernels/cuda/gemm/",
+        "kernels/cuda/device/"
+    ],
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [

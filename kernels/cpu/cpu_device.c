@@ -30,6 +30,7 @@ static void destroy(yk_device *dev)
   free(cpu->penalty_counts);
   free(cpu->x_f32);
   free(cpu->w_f32);
+  free(cpu->x_quantised);
   free(cpu);
 }
 

@@ -8,8 +8,8 @@
 #include "kernels/device.h"
 
 enum {
-  YK_CPU_ROW_BLOCK = 48,      /* rows of a product that are multiplied at a time: their floats stay in the L2 cache */
-  YK_CPU_BLOCK_COLUMNS = 64,  /* columns of a product whose results are stored at a time */
+  YK_CPU_ROW_BLOCK = 48,      /* rows of a GEMM that are multiplied at a time: their floats stay in the L2 cache */
+  YK_CPU_BLOCK_COLUMNS = 64,  /* columns of a GEMM whose results are stored at a time */
   YK_CPU_MAX_HEAD_DIM = 1024, /* scratch of attention is sized for it */
   YK_CPU_MAX_QUERIES = 16     /* queries that share one block of keys and values */
 };
@@ -36,9 +36,10 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  float *x_f32;             /* inputs of a product; grown by linear_create, as the next */
-  float *w_f32;             /* weights of a product: a panel for each thread */
-  int64_t x_f32_elements, w_f32_elements;
+  float *x_f32;             /* inputs of a GEMM; grown by linear_create, as the next two */
+  float *w_f32;             /* weights of a GEMM: a strip for each thread */
+  void *x_quantised;        /* inputs of a GEMM, quantised as a weight format wants them */
+  int64_t x_f32_elements, w_f32_elements, x_quantised_bytes;
   yk_cpu_chunk *chunk; /* that the next layer's weights come from; may be NULL */
 } yk_cpu_device;
 

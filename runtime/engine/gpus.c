@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "kernels/cuda/cuda_layout.h"
+#include "kernels/cuda/linear/layout.h"
 #include "model/model.h"
 #include "parallel/p2p_sizes.h"
 

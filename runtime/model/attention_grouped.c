@@ -33,8 +33,8 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_projection k_proj = {layer, YK_ROLE_K, hidden, kv_width, c->qkv_bias};
   const yk_projection v_proj = {layer, YK_ROLE_V, hidden, kv_width, c->qkv_bias};
   const yk_projection o_proj = {layer, YK_ROLE_O, q_width, hidden, c->o_bias};
-  *out = (projections){.qkv = {.n_parts = 3, .max_tokens = source->limits->step.max_tokens},
-                       .o = {.n_parts = 1, .max_tokens = source->limits->step.max_tokens}};
+  *out = (projections){.qkv = {.n_parts = 3, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
+                       .o = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[1], err));
   YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[2], err));

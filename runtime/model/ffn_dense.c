@@ -21,8 +21,9 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_projection gate = {layer, YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias};
   const yk_projection up = {layer, YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias};
   const yk_projection down = {layer, YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias};
-  *out = (projections){.gate_up = {.n_parts = 2, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
-                       .down = {.n_parts = 1, .max_tokens = max_tokens}};
+  *out = (projections){
+      .gate_up = {.n_parts = 2, .n_matrices = 1, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
+      .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
   YK_TRY(yk_rank_column_part(source, &gate, source->share.ffn, &out->gate_up.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &up, source->share.ffn, &out->gate_up.parts[1], err));
   return yk_rank_row_part(source, &down, source->share.ffn, &out->down.parts[0], err);

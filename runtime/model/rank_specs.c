@@ -40,7 +40,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   YK_TRY(find(source, projection, part, err));
   part->k = k;
   part->n = (yk_range){0, projection->n};
-  if (part->weight.format == YK_WEIGHT_AWQ) part->group_local = yk_shard_group(k, part->weight.group);
+  if (part->weight.group > 0) part->group_local = yk_shard_group(k, part->weight.group);
   part->use_bias = projection->has_bias && source->share.rank == 0;
   return YK_OK;
 }
@@ -48,7 +48,8 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  *out = (yk_linear_spec){.n_parts = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
+  *out =
+      (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   if (!c->tie_word_embeddings) {
     const yk_projection head = {0, YK_ROLE_LM_HEAD, c->hidden_size, c->vocab_size, false};
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);

@@ -142,7 +142,7 @@ typedef struct linear_run {
   yk_linear_spec spec;
   yk_linear *linear;
   op_array x, resident;
-  int32_t n_tokens;
+  int32_t n_tokens, matrix; /* the matrix of linear that forwards name */
   int64_t k_local, n_local, y_stride;
 } linear_run;
 
@@ -158,8 +158,11 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
 {
   op_random random = {.seed = seed};
   linear_run run = {.shape = shape, .n_tokens = n_tokens};
-  run.spec = (yk_linear_spec){
-      .n_parts = shape->n_parts, .epilogue = shape->epilogue, .f32_output = shape->f32_output, .max_tokens = n_tokens};
+  run.spec = (yk_linear_spec){.n_parts = shape->n_parts,
+                              .n_matrices = 1,
+                              .epilogue = shape->epilogue,
+                              .f32_output = shape->f32_output,
+                              .max_tokens = n_tokens};
   for (int i = 0; i < shape->n_parts; i++) {
     const linear_part_case *part = &shape->parts[i];
     run.weights[i] = linear_weight_new(part, &random);
@@ -204,7 +207,8 @@ static inline op_array linear_run_forward(yk_device *dev, const linear_run *run,
   for (size_t i = 0; i < y.n; i++) y.values[i] = -7.0;
   op_array_send(dev, &y);
   size_t x_bytes = (size_t)(first * run->k_local) * yk_dtype_bytes(dev->dtype);
-  yk_linear_args args = {.x = (char *)run->x.dev + x_bytes, .y = y.dev, .n_tokens = n, .y_stride = run->y_stride};
+  yk_linear_args args = {
+      .x = (char *)run->x.dev + x_bytes, .y = y.dev, .n_tokens = n, .matrix = run->matrix, .y_stride = run->y_stride};
   op_ok(dev->ops->linear_forward(dev, run->linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int32_t row = 0; row < n; row++)
@@ -431,14 +435,53 @@ static inline void check_linear_batch_invariance(const op_target *target)
     }
 }
 
+/* A layer of several matrices gives what each gives in a layer of its own, bit for bit, and takes their memory. */
+static inline void check_linear_matrices(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                         int32_t n_tokens)
+{
+  enum { N_MATRICES = 3 };
+  yk_device *dev = op_device_new(target, dtype, 2, 16);
+  linear_run runs[N_MATRICES];
+  for (int m = 0; m < N_MATRICES; m++) runs[m] = linear_run_new(dev, shape, n_tokens, 60 + (uint32_t)m);
+  yk_weight_view more[YK_MAX_LINEAR_PARTS][N_MATRICES - 1];
+  yk_linear_spec spec = runs[0].spec;
+  spec.n_matrices = N_MATRICES;
+  for (int i = 0; i < spec.n_parts; i++) {
+    for (int m = 1; m < N_MATRICES; m++) more[i][m - 1] = runs[m].spec.parts[i].weight;
+    spec.parts[i].more_weights = more[i];
+  }
+  assert_int_equal(dev->ops->linear_bytes(&spec), N_MATRICES * dev->ops->linear_bytes(&runs[0].spec));
+  yk_linear *all = NULL;
+  op_ok(dev->ops->linear_create(dev, &spec, &all, &err));
+  for (int32_t m = 0; m < N_MATRICES; m++) {
+    linear_run of_matrix = runs[m];
+    of_matrix.linear = all;
+    of_matrix.matrix = m;
+    op_array expected = linear_run_forward(dev, &runs[m], 0, n_tokens);
+    op_array found = linear_run_forward(dev, &of_matrix, 0, n_tokens);
+    assert_memory_equal(found.bytes, expected.bytes, found.n * yk_dtype_bytes(found.dtype));
+    op_array_free(dev, &expected);
+    op_array_free(dev, &found);
+  }
+  for (int32_t m = -1; m <= N_MATRICES; m += N_MATRICES + 1) {
+    yk_err err = YK_ERR_INIT;
+    yk_linear_args args = {.x = runs[0].x.dev, .n_tokens = 0, .matrix = m, .y_stride = runs[0].y_stride};
+    assert_int_equal(dev->ops->linear_forward(dev, all, &args, &err), YK_E_INVAL);
+  }
+  dev->ops->linear_destroy(dev, all);
+  for (int m = 0; m < N_MATRICES; m++) linear_run_free(dev, &runs[m]);
+  dev->ops->destroy(dev);
+}
+
 /* Specs that contradict themselves are refused, by name. */
 static inline void check_linear_refusals(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);
   linear_run run = linear_run_new(dev, &linear_cases[4], 2, 1);
   yk_linear *linear = NULL;
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < 10; i++) {
     yk_linear_spec spec = run.spec;
+    yk_weight_view more = spec.parts[0].weight;
     yk_err err = YK_ERR_INIT;
     if (i == 0) spec.parts[0].k.end = spec.parts[0].weight.k + 8;
     if (i == 1) spec.parts[0].n.begin = -1;
@@ -446,7 +489,13 @@ static inline void check_linear_refusals(const op_target *target)
     if (i == 3) spec.parts[0].group_local = 0;
     if (i == 4) spec.n_parts = 0;
     if (i == 5) spec.epilogue = YK_EPILOGUE_SILU_MUL;
-    assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), YK_E_INVAL);
+    if (i == 6) spec.n_matrices = 0;
+    if (i == 7) spec.n_matrices = 2, more.n -= 8; /* a matrix of another shape */
+    if (i == 8) spec.n_matrices = 2, spec.parts[0].use_bias = true, more.bias = NULL;
+    if (i == 9) spec.parts[0].weight.format = (yk_weight_format)99;
+    spec.parts[0].more_weights = &more;
+    yk_status expected = i == 9 ? YK_E_UNSUPPORTED : YK_E_INVAL;
+    assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), expected);
     assert_true(err.message[0] != '\0');
     assert_null(linear);
   }

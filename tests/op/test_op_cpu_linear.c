@@ -31,6 +31,19 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for_each_cpu_target(check_linear_batch_invariance);
 }
 
+static void check_matrices(const op_target *target)
+{
+  static const int shapes[] = {2, 4, 9, 11, 15, 17, 18};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    check_linear_matrices(target, op_dtypes[s % 3], &linear_cases[shapes[s]], 7);
+}
+
+static void test_matrices_side_by_side(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_matrices);
+}
+
 static void test_contradictions_are_refused(void **state)
 {
   (void)state;
@@ -74,6 +87,7 @@ int main(void)
       cmocka_unit_test(test_random_shapes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
+      cmocka_unit_test(test_matrices_side_by_side),
       cmocka_unit_test(test_contradictions_are_refused),
       cmocka_unit_test(test_layers_share_memory),
   };

@@ -36,7 +36,7 @@ static void test_table(void **state)
       for (int t = 0; t < 3; t++) check_case(gpu_dtypes[d], &linear_cases[c], token_counts[t], 100 + (uint32_t)c);
 }
 
-/* What the packed kernels take: several parts in one product, products side by side, more rows than the scratch
+/* What the packed kernels take: several parts in one GEMM, GEMMs side by side, more rows than the scratch
  * holds. */
 static const linear_case packed_cases[] = {
     {.parts = {{512, 256, 128, YK_F16, {0, 512}, {64, 192}, 128, true},
@@ -49,10 +49,9 @@ static const linear_case packed_cases[] = {
      .epilogue = YK_EPILOGUE_SILU_MUL},
     {.parts = {{512, 96, 128, YK_F16, {192, 448}, {0, 96}, 64, false}}, .n_parts = 1}, /* cut inside a group */
     {.parts = {{512, 96, 128, YK_F16, {128, 256}, {0, 96}, 128, true}}, .n_parts = 1, .y_pad = 5},
-    {.parts =
-         {{160, 64, 32, YK_F16, {0, 160}, {0, 64}, 32, false}, /* different groups: two products, and a plain one */
-          {160, 64, 160, YK_F16, {0, 160}, {0, 64}, 160, true},
-          {160, 64, 0, YK_BF16, {0, 160}, {0, 64}, 0, true}},
+    {.parts = {{160, 64, 32, YK_F16, {0, 160}, {0, 64}, 32, false}, /* different groups: two GEMMs, and a plain one */
+               {160, 64, 160, YK_F16, {0, 160}, {0, 64}, 160, true},
+               {160, 64, 0, YK_BF16, {0, 160}, {0, 64}, 0, true}},
      .n_parts = 3,
      .y_pad = 2},
     {.parts = {{64, 40, 32, YK_F16, {0, 64}, {0, 40}, 32, true}}, .n_parts = 1, .f32_output = true, .y_pad = 3},
@@ -130,6 +129,16 @@ static void test_same_bits_again(void **state)
   }
 }
 
+static void test_matrices_side_by_side(void **state)
+{
+  (void)state;
+  static const int shapes[] = {2, 4, 11, 15, 17, 18};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    check_linear_matrices(&cuda_target, gpu_dtypes[s % 2], &linear_cases[shapes[s]], 7);
+  for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+    check_linear_matrices(&cuda_target, gpu_dtypes[c % 2], &packed_cases[c], 40);
+}
+
 static void test_contradictions_are_refused(void **state)
 {
   (void)state;
@@ -141,9 +150,13 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),           cmocka_unit_test(test_packed),
-      cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_planted_faults_are_seen),
-      cmocka_unit_test(test_same_bits_again), cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_table),
+      cmocka_unit_test(test_packed),
+      cmocka_unit_test(test_random_shapes),
+      cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_same_bits_again),
+      cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_contradictions_are_refused),
   };
   const struct CMUnitTest small[] = {cmocka_unit_test(test_few_shapes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,10 +4,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-#include "kernels/cuda/cuda_layout.h"
+#include "kernels/cuda/linear/layout.h"
 
 enum {
   UNIT = 16 * 128 / 2,
@@ -20,6 +21,14 @@ static yk_linear_part part_of(yk_weight_format format, int64_t k, int64_t n, int
                           .k = {0, k},
                           .n = {0, n},
                           .group_local = group};
+}
+
+static yk_cuda_linear_layout layout_of(const yk_linear_spec *spec)
+{
+  yk_cuda_linear_layout layout;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_cuda_linear_lay_out(spec, YK_BF16, &layout, &err), YK_OK);
+  return layout;
 }
 
 static void packed_bytes(void **state)
@@ -37,39 +46,125 @@ static void packed_bytes(void **state)
       {28672, 8192, 128, 224 * 512, 1}, /* more than 2^26 weights */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, cases[i].k, cases[i].n, cases[i].group)}, .n_parts = 1};
+    yk_linear_spec spec = {
+        .parts = {part_of(YK_WEIGHT_AWQ, cases[i].k, cases[i].n, cases[i].group)}, .n_parts = 1, .n_matrices = 1};
     int64_t expected = cases[i].n_units * (UNIT + cases[i].n_groups * GROUP);
     assert_int_equal(yk_cuda_linear_bytes(&spec), (expected + 255) / 256 * 256);
   }
 }
 
-static void parts_of_one_kind_are_one_product(void **state)
+static void parts_of_one_kind_are_one_gemm(void **state)
 {
   (void)state;
-  yk_cuda_product products[YK_MAX_LINEAR_PARTS];
-  int n_products;
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 128),
                                    part_of(YK_WEIGHT_PLAIN, 256, 64, 0)},
-                         .n_parts = 3};
+                         .n_parts = 3,
+                         .n_matrices = 1};
   spec.parts[1].use_bias = true;
-  int64_t n_bytes = yk_cuda_linear_lay_out(&spec, YK_BF16, products, &n_products);
+  const yk_cuda_linear_layout layout = layout_of(&spec);
+  const yk_cuda_gemm *gemms = layout.gemms;
   int64_t packed = 2 * 12 * (UNIT + GROUP), bias = 192 * 4; /* whole 256 bytes each */
-  assert_int_equal(n_products, 2);
-  assert_true(products[0].is_packed && products[0].has_bias && !products[1].is_packed && !products[1].has_bias);
-  assert_int_equal(products[0].n, 192);
-  assert_int_equal(products[0].bias, packed);
-  assert_int_equal(products[1].first_column, 192);
-  assert_int_equal(products[1].weights, packed + bias);
-  assert_int_equal(n_bytes, packed + bias + 256 * 64 * 2);
-  assert_int_equal(yk_cuda_linear_bytes(&spec), n_bytes);
+  assert_int_equal(layout.n_gemms, 2);
+  assert_string_equal(gemms[0].kind->name, "W4A16");
+  assert_string_equal(gemms[1].kind->name, "16 bits");
+  assert_true(gemms[0].has_bias && !gemms[1].has_bias);
+  assert_int_equal(gemms[0].n, 192);
+  assert_int_equal(gemms[0].bias, packed);
+  assert_int_equal(gemms[1].first_column, 192);
+  assert_int_equal(gemms[1].weights, packed + bias);
+  assert_int_equal(layout.matrix_bytes, packed + bias + 256 * 64 * 2);
+  assert_int_equal(yk_cuda_linear_bytes(&spec), layout.matrix_bytes);
+  spec.n_matrices = 5;
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 5 * layout.matrix_bytes);
 }
 
-/* What the packed products do not take is kept in 16 bits: results in float32, groups below 32, columns cut inside a
+/* Groups of different lengths are two W4A16 GEMMs; slices as 16 bits join a plain neighbour; empty slices join none. */
+static void what_fuses(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 64),
+                                   part_of(YK_WEIGHT_PLAIN, 256, 64, 0)},
+                         .n_parts = 3,
+                         .n_matrices = 1};
+  assert_int_equal(layout_of(&spec).n_gemms, 3);
+  spec.parts[1].n.end = 60; /* cut inside a word */
+  yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 2);
+  assert_string_equal(layout.formats[1]->name, "awq as 16 bits");
+  assert_int_equal(layout.gemms[1].n, 60 + 64);
+  spec.parts[1].n.end = 0;
+  spec.parts[2] = spec.parts[0];
+  layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 1);
+  assert_int_equal(layout.gemms[0].end_part, 3);
+}
+
+/* Gate and up are one GEMM of a kind that takes both. */
+static void gate_and_up_are_one_gemm(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 64, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 128)},
+                         .n_parts = 2,
+                         .n_matrices = 1,
+                         .epilogue = YK_EPILOGUE_SILU_MUL};
+  assert_string_equal(layout_of(&spec).gemms[0].kind->name, "W4A16");
+  spec.parts[1].weight.group = spec.parts[1].group_local = 64;
+  assert_string_equal(layout_of(&spec).gemms[0].kind->name, "16 bits");
+  spec.parts[1] = part_of(YK_WEIGHT_PLAIN, 256, 64, 0);
+  const yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 1);
+  assert_string_equal(layout.gemms[0].kind->name, "16 bits");
+  assert_string_equal(layout.formats[0]->name, "awq as 16 bits");
+  assert_true(layout.gemms[0].gate_up);
+  assert_int_equal(yk_cuda_gemm_columns_of_y(&layout.gemms[0]), 64);
+}
+
+/* A format whose GEMM is none that AWQ weights have. */
+static int64_t other_bytes(const yk_cuda_gemm *gemm)
+{
+  return gemm->n * gemm->k;
+}
+
+static bool takes_small_parts(const yk_linear_spec *spec, int i)
+{
+  return yk_range_size(spec->parts[i].n) <= 64;
+}
+
+static const yk_cuda_gemm_kind other_gemm = {.name = "other", .weight_bytes = other_bytes};
+static const yk_cuda_format other_format = {
+    .name = "other", .weight_format = (yk_weight_format)100, .takes = takes_small_parts, .gemm = &other_gemm};
+
+const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq, &yk_cuda_format_awq_as_16_bits,
+                                                 &yk_cuda_format_plain, &other_format, NULL};
+
+static void what_no_row_takes_is_refused(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of((yk_weight_format)100, 256, 64, 0), part_of(YK_WEIGHT_AWQ, 256, 64, 128)},
+                         .n_parts = 2,
+                         .n_matrices = 1};
+  yk_cuda_linear_layout layout;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(layout_of(&spec).n_gemms, 2);
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 256 * 64 + 2 * 4 * (UNIT + GROUP));
+  spec.epilogue = YK_EPILOGUE_SILU_MUL;
+  assert_int_equal(yk_cuda_linear_lay_out(&spec, YK_F16, &layout, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "one GEMM of gate and up"));
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
+  spec.epilogue = YK_EPILOGUE_NONE;
+  spec.parts[0] = part_of((yk_weight_format)100, 256, 72, 0);
+  err = YK_ERR_INIT;
+  assert_int_equal(yk_cuda_linear_lay_out(&spec, YK_F16, &layout, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "linear part 0"));
+}
+
+/* What the W4A16 GEMM does not take is kept in 16 bits: results in float32, groups below 32, columns cut inside a
  * word.                                                                                                              */
 static void other_slices_stay_plain(void **state)
 {
   (void)state;
-  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128)}, .n_parts = 1, .f32_output = true};
+  yk_linear_spec spec = {
+      .parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128)}, .n_parts = 1, .n_matrices = 1, .f32_output = true};
   assert_int_equal(yk_cuda_linear_bytes(&spec), 256 * 128 * 2);
   spec.f32_output = false;
   assert_int_equal(yk_cuda_linear_bytes(&spec), 2 * 8 * (UNIT + GROUP));
@@ -86,7 +181,8 @@ static void other_slices_stay_plain(void **state)
 static void a_tied_lm_head_takes_nothing(void **state)
 {
   (void)state;
-  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_PLAIN, 256, 512, 0)}, .n_parts = 1, .f32_output = true};
+  yk_linear_spec spec = {
+      .parts = {part_of(YK_WEIGHT_PLAIN, 256, 512, 0)}, .n_parts = 1, .n_matrices = 1, .f32_output = true};
   assert_int_equal(yk_cuda_linear_bytes(&spec), 256 * 512 * 2);
   spec.parts[0].is_resident = true;
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
@@ -96,7 +192,10 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packed_bytes),
-      cmocka_unit_test(parts_of_one_kind_are_one_product),
+      cmocka_unit_test(parts_of_one_kind_are_one_gemm),
+      cmocka_unit_test(what_fuses),
+      cmocka_unit_test(gate_and_up_are_one_gemm),
+      cmocka_unit_test(what_no_row_takes_is_refused),
       cmocka_unit_test(other_slices_stay_plain),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
   };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/library.h"
-#include "kernels/cuda/cuda_layout.h"
+#include "kernels/cuda/linear/layout.h"
 
 #define LIBRARY "libcublas.so." YK_LIBRARY_STRING(CUBLAS_VER_MAJOR)
 

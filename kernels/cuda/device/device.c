@@ -6,8 +6,6 @@
 #include <time.h>
 
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/cuda_layout.h"
-#include "kernels/cuda/cuda_linear.h"
 #include "kernels/cuda/device/blas.h"
 #include "kernels/cuda/device/errors.h"
 #include "kernels/cuda/device/graph.h"
@@ -16,6 +14,8 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"

@@ -1,6 +1,6 @@
-/* cuda_linear.h - linear layers of the CUDA device: operations of its table, see kernels/device.h and linear.h. */
-#ifndef YK_KERNELS_CUDA_CUDA_LINEAR_H
-#define YK_KERNELS_CUDA_CUDA_LINEAR_H
+/* linear.h - linear layers of the CUDA device: operations of its table, see kernels/device.h and kernels/linear.h. */
+#ifndef YK_KERNELS_CUDA_LINEAR_LINEAR_H
+#define YK_KERNELS_CUDA_LINEAR_LINEAR_H
 
 #include "kernels/device.h"
 

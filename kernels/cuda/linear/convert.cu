@@ -1,10 +1,10 @@
-/* cuda_convert.cu - what linear layers need around their products: weights to the activation type while loading, and
- * results to their place with bias and SiLU. */
+/* convert.cu - what linear layers need around their GEMMs: weights to the activation type while loading, and results
+ * from the scratch to y, with bias and SiLU. */
 #include <algorithm>
 
 #include "base/weight.h"
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/cuda_convert.h"
+#include "kernels/cuda/linear/convert.h"
 
 using namespace yk_cuda;
 

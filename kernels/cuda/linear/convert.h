@@ -1,7 +1,7 @@
-/* cuda_convert.h - launches that linear layers need around their GEMMs. Asynchronous on the stream; dtype is the
+/* convert.h - launches that linear layers need around their GEMMs. Asynchronous on the stream; dtype is the
  * activations' type, which "act" means below. */
-#ifndef YK_KERNELS_CUDA_CUDA_CONVERT_H
-#define YK_KERNELS_CUDA_CUDA_CONVERT_H
+#ifndef YK_KERNELS_CUDA_LINEAR_CONVERT_H
+#define YK_KERNELS_CUDA_LINEAR_CONVERT_H
 
 #include <cuda_runtime_api.h>
 

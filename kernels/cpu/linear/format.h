@@ -1,0 +1,102 @@
+/* format.h - the CPU device's table of weight formats.
+ *
+ * A row of the table is one way to keep a part of a linear layer (kernels/linear.h) in memory and to multiply it. The
+ * first row that is for the part's format in the checkpoint and takes the part has it; linear.c walks the table and
+ * does all that formats share:
+ *
+ *   linear_create    check -> takes -> lay_out, for every part
+ *                    -> load, for every part of every matrix; biases, as float32
+ *   linear_forward   for each block of YK_CPU_ROW_BLOCK rows of x:
+ *                      rows to float32 -> quantise_row, where a part's format has it
+ *                      for each panel of YK_CPU_PANEL output columns, on the threads of the pool:
+ *                        multiply_panel -> bias -> SiLU * up -> rounding -> y
+ *
+ * To add a format (an int8 weight, say), write format_NAME.c beside this file with one `const yk_cpu_format`, declare
+ * the row at the end of this header and list it in format.c. tests/op/test_op_cpu_format.c is a whole example: int8
+ * weights with a scale for each output, multiplied with int8 activations.
+ *
+ * Parts are not fused here: each is multiplied by itself, and the threads divide the panels of all of them. No format
+ * needs a workspace or a plan beyond the fields below. */
+#ifndef YK_KERNELS_CPU_LINEAR_FORMAT_H
+#define YK_KERNELS_CPU_LINEAR_FORMAT_H
+
+#include "kernels/cpu/cpu_device.h"
+
+enum { YK_CPU_PART_ALIGNMENT_BYTES = 256 };
+
+typedef struct yk_cpu_format yk_cpu_format;
+
+/* A part of a layer, and where it lies. The walker sets the first half; lay_out sets the second, whose meaning beyond
+ * n_bytes and residence is the format's own. */
+typedef struct yk_cpu_part {
+  const yk_cpu_format *format;
+  int64_t k, n, n_panels; /* of the local slice; n_panels: ceil(n / PANEL) */
+  int64_t first_column;   /* of the part's outputs within a row of y */
+  int64_t weights;        /* bytes from the start of a matrix to the part's weights, a multiple of the alignment */
+  int64_t bias;           /* likewise, to its biases: f32 [n_panels, PANEL] */
+  bool has_bias;
+  int64_t quantised; /* bytes from the start of the device's buffer to the rows that quantise_row wrote */
+
+  int64_t n_bytes;       /* of the weights, with all that belongs to them */
+  int64_t scales, zeros; /* bytes from the weights to other arrays of the format */
+  int64_t group, n_groups;
+  int64_t stride;   /* elements from one row of weights to the next */
+  yk_dtype dtype;   /* of weights that are floats */
+  bool is_resident; /* the weights lie on the device already, at resident, and are used in place */
+  const void *resident;
+} yk_cpu_part;
+
+/* A block of rows of x, as multiply_panel takes them. */
+typedef struct yk_cpu_rows {
+  const yk_cpu_simd *simd;
+  int n_rows;            /* 1 .. YK_CPU_ROW_BLOCK */
+  const float *x;        /* [n_rows, x_stride], of which n_k are k in whole chunks of CHUNK_K, padded with zeros */
+  int64_t x_stride, n_k; /* x_stride is no power of two: such rows would share sets of the cache */
+  const char *quantised; /* rows of quantise_row, quantised_stride bytes apart; NULL for a format without */
+  int64_t quantised_stride;
+  float *strip; /* scratch of this thread: [n_k, YK_CPU_STRIP] */
+} yk_cpu_rows;
+
+/* One row of the table. */
+struct yk_cpu_format {
+  const char *name;
+  yk_weight_format weight_format; /* of the checkpoint */
+
+  /* check - whether part number index contradicts itself (YK_E_INVAL) or can never be multiplied here
+   * (YK_E_UNSUPPORTED). NULL: nothing to check beyond yk_linear_check. Called before all others. */
+  yk_status (*check)(const yk_linear_part *part, int index, yk_err *err);
+
+  /* takes - whether the row can hold part i of a layer. NULL: every part of its weight_format. */
+  bool (*takes)(const yk_linear_spec *spec, int i);
+
+  /* lay_out - the second half of a part. dtype: the activations'. Arithmetic only: plans call it too,
+   * for weights whose data is not there. */
+  void (*lay_out)(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part);
+
+  /* load - repack the slice of the checkpoint's weight into weights [part->n_bytes], zeroed before. Run it on the pool
+   * by output columns, as forward does, so that a thread places the memory that it will read. Not called for an empty
+   * slice, nor for resident weights. */
+  void (*load)(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
+
+  /* Quantised activations, for a format that multiplies integers; both NULL for one that multiplies floats.
+   * quantised_row_bytes - bytes of a row of k inputs, with its scale. The buffer for a block of rows is the device's,
+   * and parts of one format share a row.
+   * quantise_row - to [quantised_row_bytes] = x f32 [k]. On any thread of the pool, once a forward and row.
+   * No production format has them yet: the format of tests/op/test_op_cpu_format.c does. */
+  int64_t (*quantised_row_bytes)(int64_t k);
+  void (*quantise_row)(void *to, const float *x, int64_t k);
+
+  /* multiply_panel - acc[row * YK_CPU_BLOCK_COLUMNS + j] = row of x times column i * PANEL + j of the part, for all
+   * PANEL columns j; those at part->n and beyond may be anything finite. A row's result may depend neither on the
+   * other rows nor on the thread. weights: those that load wrote, or part->resident. */
+  void (*multiply_panel)(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc);
+};
+
+/* The table, in format.c: the rows in the order in which they are asked, then NULL. */
+extern const yk_cpu_format *const yk_cpu_formats[];
+
+/* Its rows, each in the file of its name. */
+extern const yk_cpu_format yk_cpu_format_awq;
+extern const yk_cpu_format yk_cpu_format_plain;
+
+#endif

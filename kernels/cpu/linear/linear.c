@@ -1,0 +1,338 @@
+/* linear.c - linear layers on the CPU device, for every row of the table of formats (format.h): preparing a list of
+ * parts, and multiplying rows with them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "kernels/cpu/linear/format.h"
+
+enum {
+  BLOCK_PANELS = YK_CPU_BLOCK_COLUMNS / YK_CPU_PANEL,
+  QUANTISED_ROW_ALIGNMENT_BYTES = 64,
+  MIN_THREAD_INPUTS = 1 << 14,
+  MIN_THREAD_MULTIPLY_ADDS = 1 << 16 /* below which a thread costs more than it saves */
+};
+
+struct yk_linear {
+  yk_cpu_part parts[YK_MAX_LINEAR_PARTS];
+  int n_parts;
+  int32_t n_matrices;
+  yk_epilogue epilogue;
+  bool f32_output;
+  int32_t max_tokens;
+  int64_t k, n_k, x_stride; /* as in yk_cpu_rows */
+  int64_t quantised_bytes;  /* of a block of rows, for all formats that quantise */
+  int64_t matrix_bytes;     /* from a matrix, with all its parts, to the next */
+  char *memory;             /* [n_matrices, matrix_bytes] */
+  yk_cpu_chunk *chunk;
+};
+
+/* ---- Preparing --------------------------------------------------------------------------------------------------- */
+
+static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
+{
+  for (int i = 0; i < spec->n_parts; i++)
+    for (const yk_cpu_format *const *row = yk_cpu_formats; *row; row++)
+      if ((*row)->weight_format == spec->parts[i].weight.format && (*row)->check)
+        YK_TRY((*row)->check(&spec->parts[i], i, err));
+  return YK_OK;
+}
+
+static const yk_cpu_format *format_of(const yk_linear_spec *spec, int i)
+{
+  for (const yk_cpu_format *const *row = yk_cpu_formats; *row; row++)
+    if ((*row)->weight_format == spec->parts[i].weight.format && (!(*row)->takes || (*row)->takes(spec, i)))
+      return *row;
+  return NULL;
+}
+
+static int64_t quantised_row_bytes(const yk_cpu_part *part)
+{
+  return yk_round_up_i64(part->format->quantised_row_bytes(part->k), QUANTISED_ROW_ALIGNMENT_BYTES);
+}
+
+/* The first of the layer's parts that has the format of part i: its quantised rows are part i's too. */
+static int first_of_format(const yk_linear *linear, int i)
+{
+  int first = 0;
+  while (linear->parts[first].format != linear->parts[i].format) first++;
+  return first;
+}
+
+static void lay_out_quantised(yk_linear *linear, int i)
+{
+  yk_cpu_part *part = &linear->parts[i];
+  if (!part->format->quantise_row) return;
+  int first = first_of_format(linear, i);
+  part->quantised = first == i ? linear->quantised_bytes : linear->parts[first].quantised;
+  if (first == i)
+    linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * quantised_row_bytes(part);
+}
+
+/* All of a layer but its memory. */
+static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *linear, yk_err *err)
+{
+  int64_t k = yk_range_size(spec->parts[0].k), n_k = yk_round_up_i64(k, YK_CPU_CHUNK_K), first_column = 0;
+  *linear = (yk_linear){.n_parts = spec->n_parts,
+                        .n_matrices = spec->n_matrices,
+                        .epilogue = spec->epilogue,
+                        .f32_output = spec->f32_output,
+                        .max_tokens = spec->max_tokens,
+                        .k = k,
+                        .n_k = n_k,
+                        .x_stride = n_k + YK_CPU_LANES};
+  for (int i = 0; i < spec->n_parts; i++) {
+    const yk_linear_part *source = &spec->parts[i];
+    const yk_cpu_format *format = format_of(spec, i);
+    if (!format)
+      return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: no format of the cpu device takes weight format %d", i,
+                        (int)source->weight.format);
+    int64_t n = yk_range_size(source->n);
+    yk_cpu_part *part = &linear->parts[i];
+    *part = (yk_cpu_part){.format = format,
+                          .k = k,
+                          .n = n,
+                          .n_panels = yk_ceil_div_i64(n, YK_CPU_PANEL),
+                          .first_column = first_column,
+                          .weights = linear->matrix_bytes,
+                          .has_bias = source->use_bias};
+    format->lay_out(spec, i, dtype, part);
+    part->bias = yk_round_up_i64(part->weights + part->n_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
+    linear->matrix_bytes = yk_round_up_i64(part->bias + (part->has_bias ? part->n_panels * YK_CPU_PANEL * 4 : 0),
+                                           YK_CPU_PART_ALIGNMENT_BYTES);
+    first_column += n;
+    lay_out_quantised(linear, i);
+  }
+  return YK_OK;
+}
+
+int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec)
+{
+  yk_linear linear;
+  yk_err refusal = YK_ERR_INIT;
+  if (lay_out(spec, YK_F32, &linear, &refusal) != YK_OK) return 0; /* linear_create will say why */
+  return linear.n_matrices * linear.matrix_bytes;
+}
+
+static void load_bias(const yk_linear_part *source, float *bias)
+{
+  const yk_weight_view *weight = &source->weight;
+  size_t n_bytes = yk_dtype_bytes(weight->bias_dtype);
+  for (int64_t i = source->n.begin; i < source->n.end; i++) {
+    uint32_t element = 0;
+    memcpy(&element, (const char *)weight->bias + (size_t)i * n_bytes, n_bytes);
+    bias[i - source->n.begin] = yk_dtype_load(weight->bias_dtype, &element, 0);
+  }
+}
+
+static void load(yk_cpu_device *cpu, const yk_linear_spec *spec, const yk_linear *linear)
+{
+  for (int32_t m = 0; m < linear->n_matrices; m++)
+    for (int i = 0; i < linear->n_parts; i++) {
+      const yk_cpu_part *part = &linear->parts[i];
+      const yk_linear_part source = yk_linear_part_of(&spec->parts[i], m);
+      char *memory = linear->memory + m * linear->matrix_bytes;
+      if (part->has_bias) load_bias(&source, (float *)(void *)(memory + part->bias));
+      if (part->k == 0 || part->n == 0 || part->is_resident) continue;
+      part->format->load(cpu->pool, &source, part, memory + part->weights);
+    }
+}
+
+static yk_status grow(void **buffer, int64_t *n_elements, int64_t n_wanted, size_t element_bytes, yk_err *err)
+{
+  if (n_wanted <= *n_elements) return YK_OK;
+  void *grown = malloc((size_t)n_wanted * element_bytes);
+  if (!grown)
+    return yk_err_set(err, YK_E_CAPACITY, "cpu device: no memory for %lld bytes of a linear layer's inputs",
+                      (long long)n_wanted * (long long)element_bytes);
+  free(*buffer);
+  *buffer = grown;
+  *n_elements = n_wanted;
+  return YK_OK;
+}
+
+static yk_status grow_floats(float **floats, int64_t *n_floats, int64_t n_wanted, yk_err *err)
+{
+  void *buffer = *floats;
+  yk_status status = grow(&buffer, n_floats, n_wanted, sizeof **floats, err);
+  *floats = buffer;
+  return status;
+}
+
+/* Inputs as float32 and quantised, and for each thread a strip of weights: buffers for the device's largest layer. */
+static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *err)
+{
+  int64_t n_rows = yk_min_i64(yk_max_i64(linear->max_tokens, 1), YK_CPU_ROW_BLOCK);
+  YK_TRY(grow_floats(&cpu->x_f32, &cpu->x_f32_elements, n_rows * linear->x_stride, err));
+  YK_TRY(grow_floats(&cpu->w_f32, &cpu->w_f32_elements, cpu->n_threads * linear->n_k * YK_CPU_STRIP, err));
+  return grow(&cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, 1, err);
+}
+
+yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
+{
+  yk_cpu_device *cpu = yk_cpu_device_of(dev);
+  yk_linear prepared;
+  YK_TRY(yk_linear_check(spec, err));
+  YK_TRY(check_formats(spec, err));
+  YK_TRY(lay_out(spec, dev->dtype, &prepared, err));
+  YK_TRY(reserve(cpu, &prepared, err));
+  yk_linear *linear = malloc(sizeof *linear);
+  if (!linear) return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for a linear layer");
+  *linear = prepared;
+  void *memory = NULL;
+  yk_status status = yk_cpu_weights_alloc(&cpu->chunk, (size_t)(linear->n_matrices * linear->matrix_bytes),
+                                          &linear->chunk, &memory, err);
+  if (status != YK_OK) {
+    free(linear);
+    return status;
+  }
+  linear->memory = memory;
+  load(cpu, spec, linear);
+  *out = linear;
+  return YK_OK;
+}
+
+void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear)
+{
+  if (!linear) return;
+  yk_cpu_weights_free(&yk_cpu_device_of(dev)->chunk, linear->chunk, linear->memory);
+  free(linear);
+}
+
+/* ---- Multiplying ------------------------------------------------------------------------------------------------- */
+
+/* One block of at most YK_CPU_ROW_BLOCK rows of a forward. */
+typedef struct forward_context {
+  yk_cpu_device *cpu;
+  const yk_linear *linear;
+  const yk_linear_args *args;
+  const char *matrix; /* the memory of the matrix that the rows are multiplied with */
+  int64_t first_row;
+  int n_rows;
+} forward_context;
+
+/* Rows of x as float32, padded with zeros to whole chunks, and quantised for each format that wants it. */
+static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const forward_context *c = context;
+  const yk_linear *linear = c->linear;
+  yk_dtype dtype = c->cpu->base.dtype;
+  for (int64_t row = begin; row < end; row++) {
+    float *out = c->cpu->x_f32 + row * linear->x_stride;
+    c->cpu->simd->to_f32(out, dtype, yk_cpu_at(dtype, c->args->x, (c->first_row + row) * linear->k), (size_t)linear->k);
+    for (int64_t k = linear->k; k < linear->n_k; k++) out[k] = 0.0f;
+    for (int i = 0; i < linear->n_parts; i++) {
+      const yk_cpu_part *part = &linear->parts[i];
+      if (part->format->quantise_row && first_of_format(linear, i) == i)
+        part->format->quantise_row((char *)c->cpu->x_quantised + part->quantised + row * quantised_row_bytes(part), out,
+                                   linear->k);
+    }
+  }
+}
+
+static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_part *part)
+{
+  yk_cpu_rows rows = {.simd = c->cpu->simd,
+                      .n_rows = c->n_rows,
+                      .x = c->cpu->x_f32,
+                      .x_stride = c->linear->x_stride,
+                      .n_k = c->linear->n_k,
+                      .strip = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP};
+  if (part->format->quantise_row) {
+    rows.quantised = (const char *)c->cpu->x_quantised + part->quantised;
+    rows.quantised_stride = quantised_row_bytes(part);
+  }
+  return rows;
+}
+
+/* Panels first .. end - 1 of a part, at most BLOCK_PANELS, with its bias. */
+static void multiply_block(const forward_context *c, int thread, const yk_cpu_part *part, int64_t first, int64_t end,
+                           float *acc)
+{
+  const yk_cpu_rows rows = rows_for(c, thread, part);
+  const char *weights = part->is_resident ? part->resident : c->matrix + part->weights;
+  for (int64_t i = first; i < end; i++) {
+    float *columns = acc + (i - first) * YK_CPU_PANEL;
+    if (part->k > 0)
+      part->format->multiply_panel(&rows, part, weights, i, columns);
+    else
+      for (int row = 0; row < c->n_rows; row++) memset(columns + row * YK_CPU_BLOCK_COLUMNS, 0, YK_CPU_PANEL * 4);
+  }
+  if (!part->has_bias) return;
+  const float *bias = (const float *)(const void *)(c->matrix + part->bias) + first * YK_CPU_PANEL;
+  int n = (int)(end - first) * YK_CPU_PANEL;
+  for (int row = 0; row < c->n_rows; row++)
+    for (int i = 0; i < n; i++) acc[row * YK_CPU_BLOCK_COLUMNS + i] += bias[i];
+}
+
+static void store_block(const forward_context *c, const yk_cpu_part *part, int64_t first, int64_t end, const float *acc)
+{
+  yk_dtype dtype = c->linear->f32_output ? YK_F32 : c->cpu->base.dtype;
+  int64_t n_columns = yk_min_i64(end * YK_CPU_PANEL, part->n) - first * YK_CPU_PANEL;
+  for (int row = 0; row < c->n_rows; row++) {
+    int64_t to = (c->first_row + row) * c->args->y_stride + part->first_column + first * YK_CPU_PANEL;
+    c->cpu->simd->from_f32(yk_cpu_at(dtype, c->args->y, to), dtype, acc + row * YK_CPU_BLOCK_COLUMNS,
+                           (size_t)n_columns);
+  }
+}
+
+static void multiply_silu_panels(void *context, int thread, int64_t begin, int64_t end)
+{
+  const forward_context *c = context;
+  const yk_cpu_part *parts = c->linear->parts;
+  float *gate = c->cpu->scratch[thread].acc[0], *up = c->cpu->scratch[thread].acc[1];
+  for (int64_t first = begin, block_end; first < end; first = block_end) {
+    block_end = yk_min_i64(first + BLOCK_PANELS, end);
+    multiply_block(c, thread, &parts[0], first, block_end, gate);
+    multiply_block(c, thread, &parts[1], first, block_end, up);
+    c->cpu->simd->silu_mul(gate, up, (size_t)c->n_rows * YK_CPU_BLOCK_COLUMNS);
+    store_block(c, &parts[0], first, block_end, gate);
+  }
+}
+
+static void multiply_panels(void *context, int thread, int64_t begin, int64_t end)
+{
+  const forward_context *c = context;
+  float *acc = c->cpu->scratch[thread].acc[0];
+  int64_t part_first = 0; /* of the part's panels among all */
+  for (int p = 0; p < c->linear->n_parts; p++) {
+    const yk_cpu_part *part = &c->linear->parts[p];
+    int64_t part_end = yk_min_i64(end - part_first, part->n_panels);
+    for (int64_t first = yk_max_i64(begin - part_first, 0), block_end; first < part_end; first = block_end) {
+      block_end = yk_min_i64(first + BLOCK_PANELS, part_end);
+      multiply_block(c, thread, part, first, block_end, acc);
+      store_block(c, part, first, block_end, acc);
+    }
+    part_first += part->n_panels;
+  }
+}
+
+static void forward_rows(forward_context *c)
+{
+  const yk_linear *linear = c->linear;
+  bool is_silu = linear->epilogue == YK_EPILOGUE_SILU_MUL;
+  int64_t n_panels = 0;
+  for (int i = 0; i < (is_silu ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
+  if (n_panels == 0) return;
+  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(MIN_THREAD_INPUTS, yk_max_i64(linear->k, 1)), convert_rows,
+                  c);
+  int64_t panel_multiply_adds = yk_max_i64(linear->k, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
+  yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),
+                  is_silu ? multiply_silu_panels : multiply_panels, c);
+}
+
+yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
+{
+  YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
+  forward_context context = {.cpu = yk_cpu_device_of(dev),
+                             .linear = linear,
+                             .args = args,
+                             .matrix = linear->memory + args->matrix * linear->matrix_bytes};
+  for (int64_t row = 0; row < args->n_tokens; row += YK_CPU_ROW_BLOCK) {
+    context.first_row = row;
+    context.n_rows = (int)yk_min_i64(YK_CPU_ROW_BLOCK, args->n_tokens - row);
+    forward_rows(&context);
+  }
+  return YK_OK;
+}

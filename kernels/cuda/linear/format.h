@@ -1,0 +1,154 @@
+/* format.h - the CUDA device's table of weight formats.
+ *
+ * A row of the table is one way to keep a part of a linear layer (kernels/linear.h) in GPU memory: which views of the
+ * checkpoint it takes, how it is repacked, and which kind of GEMM multiplies it. Neighbouring parts whose rows name one
+ * kind of GEMM and give one fuse_key are one GEMM over the columns of both. layout.c and linear.c walk the table and do
+ * all that formats share; nobody outside a format's file asks which format a part has.
+ *
+ *   linear_bytes     takes -> fuse_key -> weight_bytes (layout.c, in every build)
+ *   linear_create    check -> the same -> plan, workspace_bytes, for every GEMM
+ *                    -> load, for every part of every matrix; biases
+ *   linear_forward   for every GEMM, in blocks of rows: quantise, where the kind has it -> forward -> y, or the scratch
+ *                    and from there to y: a copy, or (kinds without an epilogue) bias, SiLU * up and rounding
+ *
+ *   row               takes                                                            kind of GEMM
+ *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
+ *                     float32 output
+ *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
+ *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
+ *
+ * The first row that takes a part has it. Gate and up of SiLU * up must be one GEMM: they get the first pair of rows
+ * that take them and fuse.
+ *
+ * To add a format (an int8 weight, say), write format_NAME.c beside this file with a `const yk_cuda_format` and, unless
+ * a kind that exists will do, a `const yk_cuda_gemm_kind`; declare the row at the end of this header and list it in
+ * format.c. Kernels of a new kind get a folder of their own beside gemm/. tests/op/test_op_cuda_format.c is a whole
+ * example: int8 weights, multiplied with int8 activations and, where that kind does not take a layer, as 16 bits. */
+#ifndef YK_KERNELS_CUDA_LINEAR_FORMAT_H
+#define YK_KERNELS_CUDA_LINEAR_FORMAT_H
+
+#include <stddef.h>
+
+#include "kernels/linear.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct yk_cuda_device yk_cuda_device;
+typedef struct yk_cuda_gemm_kind yk_cuda_gemm_kind;
+
+/* Neighbouring parts of a layer that are one GEMM, and where it lies. */
+typedef struct yk_cuda_gemm {
+  const yk_cuda_gemm_kind *kind;
+  int64_t key; /* the parts' fuse_key */
+  int first_part, end_part;
+  int64_t k, n;          /* n: columns of weights, gate and up both */
+  int64_t first_column;  /* of its results within a row of y */
+  yk_dtype dtype;        /* of activations */
+  bool gate_up;          /* columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
+  bool has_bias;         /* of any part; the others' are zeros */
+  int64_t weights, bias; /* bytes from the start of a matrix; bias [n] act where the kind has an epilogue, else f32 */
+  bool is_resident;      /* the weights are not in the layer's memory but at resident, and stay there */
+  const void *resident;
+} yk_cuda_gemm;
+
+static inline int64_t yk_cuda_gemm_columns_of_y(const yk_cuda_gemm *gemm)
+{
+  return gemm->gate_up ? gemm->n / 2 : gemm->n;
+}
+
+/* One GEMM over a block of rows. */
+typedef struct yk_cuda_gemm_call {
+  const yk_cuda_gemm *gemm;
+  const void *plan;      /* of the kind's plan function; else NULL */
+  const void *weights;   /* device: of the matrix */
+  const void *bias;      /* device act [n]; NULL without one, and for kinds without an epilogue */
+  const void *x;         /* device act [n_rows, k] */
+  const void *quantised; /* device: what quantise wrote for these rows; NULL for kinds without */
+  void *y;               /* device, of y_dtype [n_rows, y_stride] */
+  yk_dtype y_dtype;
+  int64_t y_stride, n_rows;
+} yk_cuda_gemm_call;
+
+/* A kind of GEMM. Functions above the line are arithmetic, which plans call too, for weights whose data is not there.
+ * Those below need the GPU; builds without CUDA leave them NULL. */
+struct yk_cuda_gemm_kind {
+  const char *name;
+
+  /* The GEMM itself adds the bias, multiplies SiLU(gate) with up and rounds: y is act, whether in place or in the
+   * scratch. Such a kind's rows take no layer of float32 output. Otherwise y is x W^T alone: float32 [n_rows, n] in the
+   * scratch, to which linear.c adds the float32 bias and the epilogue; in place, whatever type y has. */
+  bool has_epilogue;
+
+  /* weight_bytes - of a GEMM's weights, with scales and all, in one matrix. */
+  int64_t (*weight_bytes)(const yk_cuda_gemm *gemm);
+
+  /* uses_resident - whether the layer's one GEMM multiplies the weights that are on the device already. NULL: no. */
+  bool (*uses_resident)(const yk_linear_spec *spec);
+
+  /* ---- */
+
+  /* plan - once a layer and GEMM: a block from malloc with what forward wants to know (which kernel for how many rows),
+   * freed with the layer. NULL: nothing. Errors: YK_E_NOMEM. */
+  yk_status (*plan)(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **plan, yk_err *err);
+
+  /* workspace_bytes - of cuda->gemm_workspace, for forwards of 1 to max_tokens rows. All kinds share it: it is zeroed
+   * once, and each forward leaves it zeroed. NULL: none. */
+  size_t (*workspace_bytes)(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens);
+
+  /* Quantised activations, for a kind that multiplies integers; both NULL for one that multiplies act.
+   * quantised_bytes - for n_rows rows of x with their scales, in the device's scratch behind the results.
+   * quantise - device to [quantised_bytes] = x act [n_rows, k], before forward on the same rows.
+   * No production kind has them yet: the one of tests/op/test_op_cuda_format.c does. */
+  int64_t (*quantised_bytes)(const yk_cuda_gemm *gemm, int64_t n_rows);
+  yk_status (*quantise)(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x, int64_t n_rows,
+                        yk_err *err);
+
+  /* writes_in_place - whether forward can write y, rows y_stride elements apart, as the caller wants it. */
+  bool (*writes_in_place)(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride);
+
+  /* forward - asynchronous; may be recorded in a graph. k may be 0 if the rows of the format take such slices.
+   * Errors: YK_E_DEVICE. */
+  yk_status (*forward)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err);
+};
+
+/* One row of the table. */
+typedef struct yk_cuda_format {
+  const char *name;
+  yk_weight_format weight_format; /* of the checkpoint */
+
+  /* check - whether part number index contradicts itself (YK_E_INVAL) or can never be multiplied on a GPU
+   * (YK_E_UNSUPPORTED). NULL: nothing to check beyond yk_linear_check. linear_create calls it before all others. */
+  yk_status (*check)(const yk_linear_part *part, int index, yk_err *err);
+
+  /* takes - whether the row can hold part i of a layer. NULL: every part of its weight_format. */
+  bool (*takes)(const yk_linear_spec *spec, int i);
+
+  /* fuse_key - what parts of one GEMM must have in common beside the kind. NULL: nothing. */
+  int64_t (*fuse_key)(const yk_linear_part *part);
+
+  const yk_cuda_gemm_kind *gemm;
+
+  /* load - repack the slice of the checkpoint's weight as columns first_column .. of the GEMM, whose device weights
+   * [weight_bytes] are zeroed before. Waits for nothing: linear_create drains the stream once all is loaded. NULL in
+   * builds without CUDA. Not called for an empty slice, nor for resident weights. */
+  yk_status (*load)(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *source,
+                    int64_t first_column, yk_err *err);
+} yk_cuda_format;
+
+/* The table, in format.c: the rows in the order in which they are asked, then NULL. */
+extern const yk_cuda_format *const yk_cuda_formats[];
+
+/* Its rows, in format_awq.c and format_plain.c. */
+extern const yk_cuda_format yk_cuda_format_awq;
+extern const yk_cuda_format yk_cuda_format_awq_as_16_bits;
+extern const yk_cuda_format yk_cuda_format_plain;
+
+/* The 16-bit GEMM of format_plain.c: weights act [n, k]. For every format that can be loaded as such. */
+extern const yk_cuda_gemm_kind yk_cuda_gemm_16_bits;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

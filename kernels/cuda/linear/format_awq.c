@@ -1,0 +1,190 @@
+/* format_awq.c - AWQ weights on a GPU: packed for the W4A16 GEMM (gemm/w4a16.h), or, where that does not take a slice,
+ * each weight rounded to 16 bits for the GEMM of plain weights. */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/w4a16_sizes.h"
+#include "kernels/cuda/linear/format.h"
+
+/* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
+
+size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
+{
+  return (size_t)(yk_w4a16_n_panels(desc) * yk_w4a16_n_k_tiles(desc)) * (size_t)yk_w4a16_panel_bytes(desc);
+}
+
+static yk_status check(const yk_linear_part *part, int index, yk_err *err)
+{
+  YK_TRY(yk_linear_check_awq(part, index, err));
+  if (part->weight.dtype != YK_F32) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: AWQ scales: expected float16 or bfloat16, found float32",
+                    index);
+}
+
+/* Rows of the slice that share a scale in the packed form: everything, where one group covers the slice. */
+static int64_t packed_group(const yk_linear_part *part)
+{
+  return yk_min_i64(part->group_local, yk_range_size(part->k));
+}
+
+/* Whole words, and groups that the packed form has: neither cuts inside a word, groups below 32 nor float32 results. */
+static bool takes_packed(const yk_linear_spec *spec, int i)
+{
+  const yk_linear_part *part = &spec->parts[i];
+  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
+  if (spec->f32_output || k == 0 || k % 32 || n % 8) return false;
+  int64_t group = packed_group(part), phase = part->k.begin % part->weight.group;
+  return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
+}
+
+static yk_w4a16_desc desc_of(const yk_cuda_gemm *gemm)
+{
+  return (yk_w4a16_desc){
+      .k = gemm->k, .n = gemm->n, .group = gemm->key, .dtype = gemm->dtype, .gate_up = gemm->gate_up};
+}
+
+static int64_t weight_bytes(const yk_cuda_gemm *gemm)
+{
+  const yk_w4a16_desc desc = desc_of(gemm);
+  return (int64_t)yk_w4a16_packed_bytes(&desc);
+}
+
+#ifdef YOKE_HAVE_CUDA
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/convert.h"
+#include "kernels/cuda/linear/layout.h"
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+/* The words of an AWQ slice on the device, in a buffer of their own that the caller frees. */
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_source *source,
+                       yk_err *err)
+{
+  const yk_weight_view *w = &part->weight;
+  int64_t first_word = part->n.begin / 8, n_words = yk_ceil_div_i64(part->n.end, 8) - first_word;
+  int64_t first_group = part->k.begin / w->group, n_groups = yk_ceil_div_i64(part->k.end, w->group) - first_group;
+  int64_t k = yk_range_size(part->k), row_bytes = n_words * 4, stride = w->n / 8 * 4;
+  int64_t zeros_at = yk_round_up_i64(k * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
+  int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
+  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(scales_at + n_groups * row_bytes * 4), buffer, err));
+  char *to = *buffer;
+  *source = (yk_w4a16_source){.qweight = *buffer,
+                              .qzeros = (const int32_t *)(const void *)(to + zeros_at),
+                              .scales = to + scales_at,
+                              .scales_dtype = w->dtype,
+                              .words_per_row = n_words,
+                              .first_column = part->n.begin % 8,
+                              .group = w->group,
+                              .k_phase = part->k.begin % w->group};
+  YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->k.begin * stride + first_word * 4,
+                             (size_t)row_bytes, (size_t)stride, (size_t)k, err));
+  YK_TRY(yk_cuda_upload_rows(cuda, to + zeros_at, (const char *)w->qzeros + first_group * stride + first_word * 4,
+                             (size_t)row_bytes, (size_t)stride, (size_t)n_groups, err));
+  return yk_cuda_upload_rows(cuda, to + scales_at, (const char *)w->scales + first_group * w->n * 2 + first_word * 16,
+                             (size_t)row_bytes * 4, (size_t)w->n * 2, (size_t)n_groups, err);
+}
+
+static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
+                             int64_t first_column, yk_err *err)
+{
+  void *buffer = NULL;
+  yk_w4a16_source source;
+  const yk_w4a16_desc desc = desc_of(gemm);
+  yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK)
+    status = yk_cuda_blame(
+        cuda, yk_w4a16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
+  yk_cuda_free(&cuda->base, buffer);
+  return status;
+}
+
+static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
+                                 const yk_linear_part *part, int64_t first_column, yk_err *err)
+{
+  void *buffer = NULL, *to = (char *)weights + first_column * gemm->k * 2;
+  yk_w4a16_source source;
+  yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK)
+    status = yk_cuda_check(
+        cuda, yk_cuda_launch_unpack_awq(gemm->dtype, to, &source, gemm->k, yk_range_size(part->n), cuda->stream),
+        "unpacking of AWQ weights", err);
+  yk_cuda_free(&cuda->base, buffer);
+  return status;
+}
+
+/* ---- The W4A16 GEMM ---------------------------------------------------------------------------------------------- */
+
+static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
+{
+  const yk_w4a16_desc desc = desc_of(gemm);
+  yk_w4a16_plans *plans = malloc(sizeof *plans);
+  if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a W4A16 GEMM");
+  yk_w4a16_plans_choose(&cuda->w4a16, &desc, plans);
+  *out = plans;
+  return YK_OK;
+}
+
+static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
+{
+  const yk_w4a16_desc desc = desc_of(gemm);
+  return yk_w4a16_workspace_bytes(&cuda->w4a16, &desc, max_tokens);
+}
+
+static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
+{
+  return y_stride == yk_cuda_gemm_columns_of_y(gemm) && (uintptr_t)y % 16 == 0;
+}
+
+static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
+{
+  const yk_w4a16_desc desc = desc_of(call->gemm);
+  yk_w4a16_call w4a16 = {.packed = call->weights,
+                         .bias = call->bias,
+                         .x = call->x,
+                         .y = call->y,
+                         .m = call->n_rows,
+                         .workspace = cuda->gemm_workspace.ptr,
+                         .second_half = cuda->gemm_second_half};
+  cuda->gemm_second_half = !cuda->gemm_second_half;
+  return yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &desc, call->plan, &w4a16, cuda->stream, err), err);
+}
+#endif
+
+/* ---- The rows ---------------------------------------------------------------------------------------------------- */
+
+static const yk_cuda_gemm_kind w4a16 = {
+    .name = "W4A16",
+    .has_epilogue = true,
+    .weight_bytes = weight_bytes,
+#ifdef YOKE_HAVE_CUDA
+    .plan = plan,
+    .workspace_bytes = workspace_bytes,
+    .writes_in_place = writes_in_place,
+    .forward = forward,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_awq = {
+    .name = "awq",
+    .weight_format = YK_WEIGHT_AWQ,
+    .check = check,
+    .takes = takes_packed,
+    .fuse_key = packed_group,
+    .gemm = &w4a16,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_packed,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_awq_as_16_bits = {
+    .name = "awq as 16 bits",
+    .weight_format = YK_WEIGHT_AWQ,
+    .check = check,
+    .gemm = &yk_cuda_gemm_16_bits,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_as_16_bits,
+#endif
+};

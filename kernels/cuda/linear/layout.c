@@ -1,0 +1,100 @@
+#include "kernels/cuda/linear/layout.h"
+
+#include "base/checked.h"
+
+/* ---- Which row of the table has a part --------------------------------------------------------------------------- */
+
+static bool takes(const yk_cuda_format *format, const yk_linear_spec *spec, int i)
+{
+  return format->weight_format == spec->parts[i].weight.format && (!format->takes || format->takes(spec, i));
+}
+
+static int64_t key_of(const yk_cuda_format *format, const yk_linear_part *part)
+{
+  return format->fuse_key ? format->fuse_key(part) : 0;
+}
+
+/* The first row that takes part i, or NULL. */
+static const yk_cuda_format *first_that_takes(const yk_linear_spec *spec, int i)
+{
+  for (const yk_cuda_format *const *row = yk_cuda_formats; *row; row++)
+    if (takes(*row, spec, i)) return *row;
+  return NULL;
+}
+
+/* Gate and up must be one GEMM: the row of part i in the first pair of rows that take both and fuse, or NULL. */
+static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, int i)
+{
+  const yk_linear_part *gate = &spec->parts[0], *up = &spec->parts[1];
+  for (const yk_cuda_format *const *a = yk_cuda_formats; *a; a++)
+    for (const yk_cuda_format *const *b = yk_cuda_formats; *b; b++)
+      if (takes(*a, spec, 0) && takes(*b, spec, 1) && (*a)->gemm == (*b)->gemm && key_of(*a, gate) == key_of(*b, up))
+        return i == 0 ? *a : *b;
+  return NULL;
+}
+
+/* ---- What lies where --------------------------------------------------------------------------------------------- */
+
+/* Part i joins the GEMM before it, or begins one. */
+static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk_cuda_format *format,
+                     yk_cuda_linear_layout *layout)
+{
+  const yk_linear_part *part = &spec->parts[i];
+  yk_cuda_gemm *last = layout->n_gemms ? &layout->gemms[layout->n_gemms - 1] : NULL;
+  int64_t n = yk_range_size(part->n), key = key_of(format, part);
+  if (n == 0) return;
+  if (!last || last->kind != format->gemm || last->key != key) {
+    int64_t first_column = last ? last->first_column + last->n : 0;
+    last = &layout->gemms[layout->n_gemms++];
+    *last = (yk_cuda_gemm){.kind = format->gemm,
+                           .key = key,
+                           .first_part = i,
+                           .k = yk_range_size(part->k),
+                           .first_column = first_column,
+                           .dtype = dtype,
+                           .gate_up = spec->epilogue == YK_EPILOGUE_SILU_MUL};
+  }
+  last->end_part = i + 1;
+  last->n += n;
+  last->has_bias |= part->use_bias;
+}
+
+yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_cuda_linear_layout *out, yk_err *err)
+{
+  *out = (yk_cuda_linear_layout){0};
+  bool is_pair = spec->epilogue == YK_EPILOGUE_SILU_MUL;
+  for (int i = 0; i < spec->n_parts; i++) {
+    const yk_cuda_format *format = is_pair ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
+    if (!format)
+      return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: no format of the cuda device takes weight format %d%s",
+                        i, (int)spec->parts[i].weight.format, is_pair ? " in one GEMM of gate and up" : "");
+    out->formats[i] = format;
+    add_part(spec, dtype, i, format, out);
+  }
+  for (int i = 0; i < out->n_gemms; i++) {
+    yk_cuda_gemm *gemm = &out->gemms[i];
+    gemm->is_resident = gemm->kind->uses_resident && gemm->kind->uses_resident(spec);
+    gemm->resident = gemm->is_resident ? spec->parts[0].resident : NULL;
+    gemm->weights = out->matrix_bytes;
+    int64_t n_bytes = gemm->is_resident ? 0 : gemm->kind->weight_bytes(gemm);
+    gemm->bias = yk_round_up_i64(gemm->weights + n_bytes, YK_CUDA_ALIGNMENT_BYTES);
+    out->matrix_bytes = yk_round_up_i64(gemm->bias + (gemm->has_bias ? gemm->n * 4 : 0), YK_CUDA_ALIGNMENT_BYTES);
+  }
+  return YK_OK;
+}
+
+int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
+{
+  yk_cuda_linear_layout layout;
+  yk_err refusal = YK_ERR_INIT;
+  if (yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK) return 0; /* linear_create will say why */
+  return spec->n_matrices * layout.matrix_bytes;
+}
+
+/* ---- The device itself ------------------------------------------------------------------------------------------- */
+
+int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
+{
+  const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
+  return YK_CUDA_CUBLAS_BYTES + rest + (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
+}

@@ -1,0 +1,40 @@
+/* layout.h - what a GPU's memory holds of a model, and where. Pure arithmetic, compiled also where there is no CUDA, so
+ * that a plan can be made for GPUs on any machine. */
+#ifndef YK_KERNELS_CUDA_LINEAR_LAYOUT_H
+#define YK_KERNELS_CUDA_LINEAR_LAYOUT_H
+
+#include "kernels/cuda/linear/format.h"
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  YK_CUDA_ALIGNMENT_BYTES = 256,
+  YK_CUDA_CUBLAS_BYTES = 32 << 20 /* what cuBLAS recommends for its workspace on compute capability 9.0 */
+};
+
+/* The GEMMs of a linear layer, in the order of its parts. */
+typedef struct yk_cuda_linear_layout {
+  const yk_cuda_format *formats[YK_MAX_LINEAR_PARTS]; /* of each part */
+  yk_cuda_gemm gemms[YK_MAX_LINEAR_PARTS];
+  int n_gemms;
+  int64_t matrix_bytes; /* from a matrix, with all its parts, to the next */
+} yk_cuda_linear_layout;
+
+/* yk_cuda_linear_lay_out - the GEMMs of a layer and where they lie in a matrix. dtype: the activations'.
+ *   Errors: YK_E_UNSUPPORTED, naming a part that no row of the table takes, or a gate and up that no GEMM takes both.
+ */
+yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_cuda_linear_layout *out, yk_err *err);
+
+/* yk_cuda_linear_bytes - linear_bytes of the device's table; 0 for a layer that cannot be laid out. */
+int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
+
+/* yk_cuda_device_own_bytes - about what a device takes for itself besides what is allocated through its table. */
+int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

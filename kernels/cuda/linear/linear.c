@@ -1,0 +1,237 @@
+/* linear.c - linear layers on the CUDA device, for every row of the table of formats (format.h), as layout.c lays them
+ * out: loading a list of parts, and multiplying rows with their GEMMs. A GEMM that cannot write y in place writes the
+ * device's scratch, a block of rows at a time. */
+#include "kernels/cuda/linear/linear.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/convert.h"
+#include "kernels/cuda/linear/layout.h"
+
+enum { SCRATCH_ROWS = 512 /* of one block that passes through the scratch */ };
+
+struct yk_linear {
+  yk_cuda_linear_layout layout;
+  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL where the kind makes none */
+  int32_t n_matrices;
+  bool f32_output;
+  int32_t max_tokens;
+  char *memory; /* [n_matrices, matrix_bytes] */
+};
+
+/* ---- The device's scratch: results on their way to y, then quantised rows ---------------------------------------- */
+
+static int64_t block_rows(const yk_linear *linear)
+{
+  return yk_min_i64(linear->max_tokens, SCRATCH_ROWS);
+}
+
+static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  return block_rows(linear) * gemm->n * (gemm->kind->has_epilogue ? 2 : (int64_t)sizeof(float));
+}
+
+static int64_t quantised_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  return yk_round_up_i64(result_bytes(linear, gemm), YK_CUDA_ALIGNMENT_BYTES);
+}
+
+static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  if (!gemm->kind->quantise) return result_bytes(linear, gemm);
+  return quantised_at(linear, gemm) + gemm->kind->quantised_bytes(gemm, block_rows(linear));
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+/* The biases of a GEMM's parts, zero where a part has none. */
+static yk_status load_bias(yk_cuda_device *cuda, const yk_linear_spec *spec, int32_t matrix, const yk_cuda_gemm *gemm,
+                           char *bias, yk_err *err)
+{
+  yk_dtype dtype = gemm->kind->has_epilogue ? cuda->base.dtype : YK_F32;
+  void *values = calloc((size_t)gemm->n, yk_dtype_bytes(dtype));
+  if (!values) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld biases", (long long)gemm->n);
+  size_t at = 0;
+  for (int i = gemm->first_part; i < gemm->end_part; i++) {
+    const yk_linear_part part = yk_linear_part_of(&spec->parts[i], matrix);
+    size_t bytes = yk_dtype_bytes(part.weight.bias_dtype);
+    for (int64_t n = part.n.begin; n < part.n.end; n++, at++) {
+      uint32_t element = 0; /* the source may be unaligned */
+      if (!part.use_bias) continue;
+      memcpy(&element, (const char *)part.weight.bias + (size_t)n * bytes, bytes);
+      yk_dtype_store(dtype, values, at, yk_dtype_load(part.weight.bias_dtype, &element, 0));
+    }
+  }
+  yk_status status = yk_cuda_upload(&cuda->base, bias, values, at * yk_dtype_bytes(dtype), err);
+  free(values);
+  return status;
+}
+
+static yk_status load_gemm(yk_cuda_device *cuda, const yk_linear_spec *spec, int32_t matrix, const yk_linear *linear,
+                           const yk_cuda_gemm *gemm, yk_err *err)
+{
+  char *memory = linear->memory + matrix * linear->layout.matrix_bytes;
+  int64_t first_column = 0;
+  for (int i = gemm->first_part; i < gemm->end_part; i++) {
+    const yk_linear_part part = yk_linear_part_of(&spec->parts[i], matrix);
+    int64_t n = yk_range_size(part.n);
+    if (n == 0 || gemm->k == 0 || gemm->is_resident) continue;
+    YK_TRY(linear->layout.formats[i]->load(cuda, gemm, memory + gemm->weights, &part, first_column, err));
+    first_column += n;
+  }
+  return gemm->has_bias ? load_bias(cuda, spec, matrix, gemm, memory + gemm->bias, err) : YK_OK;
+}
+
+/* What a forward of max_tokens needs beside x and y. */
+static yk_status reserve(yk_cuda_device *cuda, const yk_linear *linear, const yk_cuda_gemm *gemm, yk_err *err)
+{
+  if (gemm->kind->workspace_bytes)
+    YK_TRY(yk_cuda_grow(cuda, &cuda->gemm_workspace, gemm->kind->workspace_bytes(cuda, gemm, linear->max_tokens), err));
+  return yk_cuda_grow(cuda, &cuda->scratch, (size_t)scratch_bytes(linear, gemm), err);
+}
+
+static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linear *linear, yk_err *err)
+{
+  void *memory = NULL;
+  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(linear->n_matrices * linear->layout.matrix_bytes), &memory, err));
+  linear->memory = memory;
+  for (int i = 0; i < linear->layout.n_gemms; i++) {
+    const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
+    if (gemm->kind->plan) YK_TRY(gemm->kind->plan(cuda, gemm, &linear->plans[i], err));
+    YK_TRY(reserve(cuda, linear, gemm, err));
+    for (int32_t m = 0; m < linear->n_matrices; m++) YK_TRY(load_gemm(cuda, spec, m, linear, gemm, err));
+  }
+  /* Once packed weights are complete, a GEMM may begin to read them while the kernel before it still runs. */
+  return yk_cuda_drain(cuda, "loading of weights", err);
+}
+
+static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
+{
+  for (int i = 0; i < spec->n_parts; i++)
+    for (const yk_cuda_format *const *row = yk_cuda_formats; *row; row++)
+      if ((*row)->weight_format == spec->parts[i].weight.format && (*row)->check)
+        YK_TRY((*row)->check(&spec->parts[i], i, err));
+  return YK_OK;
+}
+
+yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_linear_check(spec, err));
+  YK_TRY(check_formats(spec, err));
+  YK_TRY(yk_cuda_enter(cuda, err));
+  yk_linear *linear = calloc(1, sizeof *linear);
+  if (!linear) return yk_err_set(err, YK_E_NOMEM, "no memory for a linear layer");
+  linear->n_matrices = spec->n_matrices;
+  linear->f32_output = spec->f32_output;
+  linear->max_tokens = spec->max_tokens;
+  yk_status status = yk_cuda_linear_lay_out(spec, dev->dtype, &linear->layout, err);
+  if (status == YK_OK) status = load(cuda, spec, linear, err);
+  if (status != YK_OK) {
+    yk_cuda_linear_destroy(dev, linear);
+    return status;
+  }
+  *out = linear;
+  return YK_OK;
+}
+
+void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear)
+{
+  if (!linear) return;
+  yk_cuda_free(dev, linear->memory);
+  for (int i = 0; i < YK_MAX_LINEAR_PARTS; i++) free(linear->plans[i]);
+  free(linear);
+}
+
+/* ---- Multiplying ------------------------------------------------------------------------------------------------- */
+
+/* A block of rows: of x, and of the columns of y that a GEMM fills. */
+typedef struct row_block {
+  const void *x;
+  void *y;
+  yk_dtype y_dtype;
+  int64_t y_stride, n_rows;
+} row_block;
+
+/* From the scratch to y. bias: that of a GEMM without an epilogue. */
+static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const void *bias, const row_block *b,
+                        yk_err *err)
+{
+  if (gemm->kind->has_epilogue)
+    return yk_cuda_check(cuda,
+                         yk_cuda_launch_place(cuda->base.dtype, b->y, b->y_stride, cuda->scratch.ptr, b->n_rows,
+                                              yk_cuda_gemm_columns_of_y(gemm), cuda->stream),
+                         "copying the result of a GEMM", err);
+  yk_cuda_finish_args args = {.y = b->y,
+                              .y_dtype = b->y_dtype,
+                              .y_stride = b->y_stride,
+                              .src = cuda->scratch.ptr,
+                              .bias = bias,
+                              .n_rows = b->n_rows,
+                              .n = gemm->n,
+                              .silu_mul = gemm->gate_up};
+  return yk_cuda_check(cuda, yk_cuda_launch_finish(&args, cuda->stream), "bias and activation", err);
+}
+
+static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, int i, const char *matrix,
+                                const row_block *b, bool is_in_place, yk_err *err)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
+  const yk_cuda_gemm_kind *kind = gemm->kind;
+  const void *bias = gemm->has_bias ? matrix + gemm->bias : NULL;
+  yk_cuda_gemm_call call = {.gemm = gemm,
+                            .plan = linear->plans[i],
+                            .weights = gemm->is_resident ? gemm->resident : matrix + gemm->weights,
+                            .bias = kind->has_epilogue ? bias : NULL,
+                            .x = b->x,
+                            .y = b->y,
+                            .y_dtype = b->y_dtype,
+                            .y_stride = b->y_stride,
+                            .n_rows = b->n_rows};
+  if (!is_in_place) {
+    call.y = cuda->scratch.ptr;
+    call.y_dtype = kind->has_epilogue ? gemm->dtype : YK_F32;
+    call.y_stride = kind->has_epilogue ? yk_cuda_gemm_columns_of_y(gemm) : gemm->n;
+  }
+  if (kind->quantise) {
+    void *quantised = (char *)cuda->scratch.ptr + quantised_at(linear, gemm);
+    YK_TRY(kind->quantise(cuda, gemm, quantised, b->x, b->n_rows, err));
+    call.quantised = quantised;
+  }
+  YK_TRY(kind->forward(cuda, &call, err));
+  return is_in_place ? YK_OK : finish(cuda, gemm, bias, b, err);
+}
+
+static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, const yk_linear_args *args, yk_err *err)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
+  const char *matrix = linear->memory + args->matrix * linear->layout.matrix_bytes;
+  yk_dtype y_dtype = linear->f32_output ? YK_F32 : cuda->base.dtype;
+  int64_t y_bytes = (int64_t)yk_dtype_bytes(y_dtype);
+  char *y = (char *)args->y + gemm->first_column * y_bytes;
+  bool is_in_place = gemm->kind->writes_in_place(gemm, y, args->y_stride);
+  int64_t n_rows = is_in_place && !gemm->kind->quantise ? args->n_tokens : SCRATCH_ROWS;
+  for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
+    const row_block b = {.x = (const char *)args->x + row * gemm->k * 2,
+                         .y = y + row * args->y_stride * y_bytes,
+                         .y_dtype = y_dtype,
+                         .y_stride = args->y_stride,
+                         .n_rows = yk_min_i64(n_rows, args->n_tokens - row)};
+    YK_TRY(multiply_block(cuda, linear, i, matrix, &b, is_in_place, err));
+  }
+  return YK_OK;
+}
+
+yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
+  YK_TRY(yk_cuda_enter(cuda, err));
+  for (int i = 0; i < linear->layout.n_gemms; i++) YK_TRY(multiply(cuda, linear, i, args, err));
+  return YK_OK;
+}
