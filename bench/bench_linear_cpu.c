@@ -1,7 +1,7 @@
-/* bench_linear_cpu.c - the CPU device's products alone: shapes of real models, a few batch sizes.
+/* bench_linear_cpu.c - the CPU device's GEMMs alone: shapes of real models, a few batch sizes.
  *
  * Every shape is timed over as many copies of its weight as it takes to leave the caches, one after the other, as a
- * forward would meet them. GB/s counts the packed weight once per product.                                          */
+ * forward would meet them. GB/s counts the packed weight once per GEMM.                                             */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static int compare_doubles(const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-/* Seconds of one product: median, fastest and slowest of the repeats. */
+/* Seconds of one GEMM: median, fastest and slowest of the repeats. */
 typedef struct timing {
   double median, fastest, slowest;
 } timing;
@@ -148,7 +148,7 @@ static const char usage[] = "usage: bench_linear_cpu [options]\n"
                             "  -i, --isa NAME    portable, avx2 or avx512 (the best there is)\n"
                             "  -s, --shape PART  only shapes whose name contains PART\n"
                             "  -h, --help        this text\n"
-                            "Prints, for each shape and 1, 8 and 64 tokens, the median time of a product over 11 runs\n"
+                            "Prints, for each shape and 1, 8 and 64 tokens, the median time of a GEMM over 11 runs\n"
                             "(fastest to slowest), the weight's bytes per second and the multiply-adds per second.\n";
 
 /* Returns an exit status, or -1 to go on. */
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes && code < 0; i++)
     if (strstr(shapes[i].name, opts.only) && !bench_shape(dev, &shapes[i], steps)) code = 1;
   if (code < 0 && !*opts.only)
-    printf("all products of a Qwen3-0.6B step: %.1f ms for 1 token, %.1f ms for 8, %.1f ms for 64\n", steps[0] * 1e3,
+    printf("all GEMMs of a Qwen3-0.6B step: %.1f ms for 1 token, %.1f ms for 8, %.1f ms for 64\n", steps[0] * 1e3,
            steps[1] * 1e3, steps[2] * 1e3);
   dev->ops->destroy(dev);
   return code < 0 ? 0 : code;

@@ -1,6 +1,6 @@
 /* cpu_simd.h - the inner loops of the CPU device, once for each instruction set, chosen when a device is created.
  *
- * Products: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the
+ * GEMMs: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the
  * sum's number modulo YK_CPU_LANES, in rising order and with one rounding where the set can fuse; at the end the
  * sums are added pairwise, the far half to the near half. That order is the same for any number of rows, tiles and
  * threads, which makes a row's result independent of its batch. (Instruction sets differ in rounding: the portable

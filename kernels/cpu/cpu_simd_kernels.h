@@ -9,7 +9,7 @@
  *   vf_sum(a)                      sum of the lanes, in a fixed order
  *   vf_load_f16 vf_load_bf16       VL 16-bit floats as float32
  *   vf_store_f16 vf_store_bf16     the way back, to nearest even
- * and what cpu_simd_products.h asks for. Ends in a table, SIMD_TABLE(name).                                          */
+ * and what cpu_simd_gemm.h asks for. Ends in a table, SIMD_TABLE(name).                                          */
 #include "kernels/cpu/cpu_simd.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -171,7 +171,7 @@ static void silu_mul(float *gate, const float *up, size_t n)
   }
 }
 
-#include "kernels/cpu/cpu_simd_products.h"
+#include "kernels/cpu/cpu_simd_gemm.h"
 
 #define SIMD_TABLE(set_name)                                                                                           \
   {                                                                                                                    \

@@ -1,6 +1,6 @@
 /* spin.h - looking for something that comes soon, before sleeping until it does.
  *
- * A thread that sleeps wakes some 50 us late, as long as a product takes. One that looks keeps a processor busy: so
+ * A thread that sleeps wakes some 50 us late, as long as a GEMM takes. One that looks keeps a processor busy: so
  * after a while it offers the processor to others between two looks, and gives up as soon as one takes it.
  *
  *   for (yk_spin spin = {0}; !has_come(); )

@@ -5,7 +5,7 @@
 
 #define RUN(m, layer, name, call) YK_RUN(&(m)->operations, layer, name, call)
 
-/* residual += scale * sum over ranks of partial, then the norm that the next product reads. */
+/* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. */
 static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
 {
   yk_all_reduce_add_norm_args args = {.partial = m->act.partial,

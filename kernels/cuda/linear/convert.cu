@@ -45,7 +45,7 @@ template <typename T> __global__ void unpack_awq_kernel(T *dst, const yk_w4a16_s
   }
 }
 
-template <typename T> __global__ void place_kernel(T *y, int64_t y_stride, const T *src, int64_t n_rows, int64_t n)
+template <typename T> __global__ void copy_rows_kernel(T *y, int64_t y_stride, const T *src, int64_t n_rows, int64_t n)
 {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < n_rows * n; at += step)
@@ -94,14 +94,14 @@ extern "C" cudaError_t yk_cuda_launch_unpack_awq(yk_dtype dtype, void *dst, cons
   });
 }
 
-extern "C" cudaError_t yk_cuda_launch_place(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
-                                            int64_t n, cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src,
+                                                int64_t n_rows, int64_t n, cudaStream_t stream)
 {
   if (n_rows * n == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    place_kernel<<<blocks_for(n_rows * n), THREADS, 0, stream>>>(static_cast<T *>(y), y_stride,
-                                                                 static_cast<const T *>(src), n_rows, n);
+    copy_rows_kernel<<<blocks_for(n_rows * n), THREADS, 0, stream>>>(static_cast<T *>(y), y_stride,
+                                                                     static_cast<const T *>(src), n_rows, n);
     return cudaGetLastError();
   });
 }

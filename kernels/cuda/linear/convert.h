@@ -20,8 +20,8 @@ cudaError_t yk_cuda_launch_unpack_awq(yk_dtype dtype, void *dst, const yk_w4a16_
                                       cudaStream_t stream);
 
 /* Columns 0 .. n-1 of y [n_rows, y_stride] from src: act [n_rows, n] as it is. */
-cudaError_t yk_cuda_launch_place(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows, int64_t n,
-                                 cudaStream_t stream);
+cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
+                                     int64_t n, cudaStream_t stream);
 
 /* y = src + bias, or silu(gate) * up of it, rounded once.   src f32 [n_rows, n]: with silu_mul the first half of a row
  * are gates, and n / 2 columns are written; bias f32 [n] or NULL; y of y_dtype [n_rows, y_stride]. */

@@ -164,7 +164,7 @@ static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const vo
 {
   if (gemm->kind->has_epilogue)
     return yk_cuda_check(cuda,
-                         yk_cuda_launch_place(cuda->base.dtype, b->y, b->y_stride, cuda->scratch.ptr, b->n_rows,
+                         yk_cuda_launch_copy_rows(cuda->base.dtype, b->y, b->y_stride, cuda->scratch.ptr, b->n_rows,
                                               yk_cuda_gemm_columns_of_y(gemm), cuda->stream),
                          "copying the result of a GEMM", err);
   yk_cuda_finish_args args = {.y = b->y,

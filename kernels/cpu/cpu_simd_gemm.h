@@ -1,4 +1,4 @@
-/* cpu_simd_products.h - the inner loops of products, written once over vectors of YK_CPU_LANES floats.
+/* cpu_simd_gemm.h - the inner loops of linear layers, written once over vectors of YK_CPU_LANES floats.
  *
  * Included by cpu_simd_kernels.h; the instruction set has defined:
  *   wide                            YK_CPU_LANES floats
@@ -20,7 +20,7 @@ ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
-/* Asks for what lies PREFETCH_BYTES behind p, perhaps beyond the array. A product's instructions fill a processor's
+/* Asks for what lies PREFETCH_BYTES behind p, perhaps beyond the array. The instructions of a GEMM fill a processor's
  * queues long before enough of its loads are under way to read memory at full rate. */
 ALWAYS_INLINE void prefetch_after(const void *p)
 {
