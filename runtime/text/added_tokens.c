@@ -13,7 +13,7 @@ static yk_status set_normal_form(yk_added_token *token, const char *content, siz
                                  const yk_normalizer *normalizer, yk_err *err)
 {
   yk_strbuf form = YK_STRBUF_INIT;
-  yk_status status = yk_normalizer_apply(normalizer, content, n_bytes, &form, err);
+  yk_status status = yk_normalizer_apply(normalizer, content, n_bytes, &form, NULL, err);
   if (status == YK_OK && (form.length != n_bytes || memcmp(form.data, content, n_bytes) != 0)) {
     token->normal_form = form.data;
     token->normal_form_bytes = form.length;
@@ -166,15 +166,30 @@ static size_t white_space_after(const char *text, size_t n_bytes, size_t begin)
   return begin;
 }
 
+/* The first match at or after from that holds nothing of a plain span; the longest such there. *next counts the spans
+ * that end before the search. Returns as yk_trie_find does. */
+static int32_t find_outside(const yk_trie *trie, const char *text, size_t n_bytes, size_t from, const yk_spans *plain,
+                            size_t *next, size_t *begin, size_t *length)
+{
+  for (;;) {
+    while (*next < plain->n && plain->items[*next].end <= from) (*next)++;
+    if (*next == plain->n) return yk_trie_find(trie, text, n_bytes, from, begin, length);
+    yk_span span = plain->items[*next];
+    int32_t index = from < span.begin ? yk_trie_find(trie, text, span.begin, from, begin, length) : -1;
+    if (index >= 0) return index;
+    from = span.end;
+  }
+}
+
 /* The search goes on right behind a match, even where the match was not taken or took more white space along. A token
  * in that white space counts again, unless it is one that strips to its left: that one has nothing left. So does the
  * public implementation. */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
-                              size_t offset, bool at_start, yk_pieces *out, yk_err *err)
+                              const yk_spans *plain, size_t offset, bool at_start, yk_pieces *out, yk_err *err)
 {
-  size_t done = 0, begin = 0, length = 0;
+  size_t done = 0, begin = 0, length = 0, next = 0;
   for (size_t from = 0;; from = begin + length) {
-    int32_t index = yk_trie_find(trie, text, n_bytes, from, &begin, &length);
+    int32_t index = find_outside(trie, text, n_bytes, from, plain, &next, &begin, &length);
     if (index < 0) break;
     const yk_added_token *token = &added->tokens[index];
     size_t first = begin, end = begin + length;

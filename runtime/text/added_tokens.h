@@ -36,8 +36,9 @@ yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const 
 void yk_added_tokens_free(yk_added_tokens *added);
 
 /* yk_added_tokens_cut - cut the tokens of trie (&added->raw or &added->normalized) out of a piece of text.
- *   The piece is n_bytes at text; its parts are appended to out, with begin counted from offset.                     */
+ *   The piece is n_bytes at text; its parts are appended to out, with begin counted from offset. plain: stretches of
+ *   the piece, in order and apart, of which no token may hold anything.                                              */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
-                              size_t offset, bool at_start, yk_pieces *out, yk_err *err);
+                              const yk_spans *plain, size_t offset, bool at_start, yk_pieces *out, yk_err *err);
 
 #endif

@@ -87,7 +87,35 @@ static size_t longest_result(size_t n_bytes)
   return n_bytes > SIZE_MAX / 512 ? SIZE_MAX / 2 : 256 * n_bytes + (64 << 10);
 }
 
-static yk_status replace(const step *replacing, const yk_strbuf *in, size_t limit, yk_strbuf *out, yk_err *err)
+/* Where spans are once every match has become n_bytes. A span that reaches into a match holds all of what is put for
+ * the match. */
+static void replace_in_spans(const yk_spans *matches, size_t n_bytes, yk_spans *spans)
+{
+  size_t n = 0, before = 0, removed = 0; /* matches before a span, and their bytes */
+  for (size_t i = 0; i < spans->n; i++) {
+    yk_span span = spans->items[i];
+    while (before < matches->n && matches->items[before].end <= span.begin) {
+      removed += matches->items[before].end - matches->items[before].begin;
+      before++;
+    }
+    size_t last = before, last_removed = removed;
+    size_t begin = span.begin;
+    if (before < matches->n && matches->items[before].begin < begin) begin = matches->items[before].begin;
+    size_t end = span.end;
+    for (; last < matches->n && matches->items[last].begin < span.end; last++) {
+      last_removed += matches->items[last].end - matches->items[last].begin;
+      if (matches->items[last].end > end) end = matches->items[last].end;
+    }
+    begin += before * n_bytes - removed;
+    end += last * n_bytes - last_removed;
+    if (n > 0 && begin < spans->items[n - 1].end) begin = spans->items[n - 1].end; /* both reach into one match */
+    if (begin < end) spans->items[n++] = (yk_span){begin, end};
+  }
+  spans->n = n;
+}
+
+static yk_status replace(const step *replacing, const yk_strbuf *in, size_t limit, yk_strbuf *out, yk_spans *spans,
+                         yk_err *err)
 {
   yk_spans matches = {0};
   size_t at = 0;
@@ -100,26 +128,61 @@ static yk_status replace(const step *replacing, const yk_strbuf *in, size_t limi
       status = yk_err_set(err, YK_E_FORMAT, "normalizer: Replace makes the text longer than %zu bytes", limit);
   }
   yk_strbuf_append(out, in->data + at, in->length - at);
+  if (spans) replace_in_spans(&matches, replacing->text_bytes, spans);
   free(matches.items);
   return status;
 }
 
-static yk_status apply_step(const step *applied, const yk_strbuf *in, size_t limit, yk_strbuf *out, yk_err *err)
+static bool is_ascii(char byte)
+{
+  return (unsigned char)byte < 0x80;
+}
+
+/* The normal form of a text, span by span: before a character of ASCII a text can be cut without changing its form, so
+ * spans grow to such places. */
+static yk_status apply_form(yk_unicode_form form, const yk_strbuf *in, yk_strbuf *out, yk_spans *spans, yk_err *err)
+{
+  size_t at = 0, n = 0;
+  for (size_t i = 0; spans && i < spans->n; i++) {
+    size_t begin = spans->items[i].begin, end = spans->items[i].end;
+    if (end <= at) continue; /* the span before has grown over this one */
+    while (begin > at && !is_ascii(in->data[begin])) begin--;
+    while (end < in->length && !is_ascii(in->data[end])) end++;
+    if (begin < at) begin = at;
+    YK_TRY(yk_unicode_form_apply(form, in->data + at, begin - at, out, err));
+    size_t out_begin = out->length;
+    YK_TRY(yk_unicode_form_apply(form, in->data + begin, end - begin, out, err));
+    spans->items[n++] = (yk_span){out_begin, out->length};
+    at = end;
+  }
+  if (spans) spans->n = n;
+  return yk_unicode_form_apply(form, in->data + at, in->length - at, out, err);
+}
+
+static void prepend(const step *prepending, const yk_strbuf *in, yk_strbuf *out, yk_spans *spans)
+{
+  yk_strbuf_append(out, prepending->text, prepending->text_bytes);
+  yk_strbuf_append(out, in->data, in->length);
+  for (size_t i = 0; spans && i < spans->n; i++) {
+    spans->items[i].begin += prepending->text_bytes;
+    spans->items[i].end += prepending->text_bytes;
+  }
+}
+
+static yk_status apply_step(const step *applied, const yk_strbuf *in, size_t limit, yk_strbuf *out, yk_spans *spans,
+                            yk_err *err)
 {
   if (in->length == 0) return YK_OK; /* nothing is put before or in place of nothing */
   switch (applied->kind) {
-  case STEP_FORM: return yk_unicode_form_apply(applied->form, in->data, in->length, out, err);
-  case STEP_REPLACE: return replace(applied, in, limit, out, err);
-  case STEP_PREPEND:
-    yk_strbuf_append(out, applied->text, applied->text_bytes);
-    yk_strbuf_append(out, in->data, in->length);
-    return YK_OK;
+  case STEP_FORM: return apply_form(applied->form, in, out, spans, err);
+  case STEP_REPLACE: return replace(applied, in, limit, out, spans, err);
+  case STEP_PREPEND: prepend(applied, in, out, spans); return YK_OK;
   }
   return YK_OK;
 }
 
 yk_status yk_normalizer_apply(const yk_normalizer *normalizer, const char *text, size_t n_bytes, yk_strbuf *out,
-                              yk_err *err)
+                              yk_spans *spans, yk_err *err)
 {
   yk_strbuf spare = YK_STRBUF_INIT;
   yk_status status = YK_OK;
@@ -127,7 +190,7 @@ yk_status yk_normalizer_apply(const yk_normalizer *normalizer, const char *text,
   yk_strbuf_append(out, text, n_bytes);
   for (size_t i = 0; i < normalizer->n_steps && status == YK_OK && !out->failed; i++) {
     yk_strbuf_clear(&spare);
-    status = apply_step(&normalizer->steps[i], out, longest_result(n_bytes), &spare, err);
+    status = apply_step(&normalizer->steps[i], out, longest_result(n_bytes), &spare, spans, err);
     yk_strbuf swap = spare;
     spare = *out;
     *out = swap;

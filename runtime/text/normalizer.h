@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "text/span.h"
 
 typedef struct yk_normalizer {
   struct yk_normalizer_step *steps; /* applied in turn; none: text stays as it is */
@@ -14,8 +15,10 @@ typedef struct yk_normalizer {
 yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, const json_t *value, yk_err *err);
 void yk_normalizer_free(yk_normalizer *normalizer);
 
-/* yk_normalizer_apply - overwrite out with the normal form of text (valid UTF-8). Any thread. */
+/* yk_normalizer_apply - overwrite out with the normal form of text (valid UTF-8).
+ *   spans: stretches of text, in order and apart, which become those of out that hold anything of them; or NULL.
+ *   Thread: any. */
 yk_status yk_normalizer_apply(const yk_normalizer *normalizer, const char *text, size_t n_bytes, yk_strbuf *out,
-                              yk_err *err);
+                              yk_spans *spans, yk_err *err);
 
 #endif

@@ -98,19 +98,6 @@ void yk_regex_free(yk_regex *regex)
   free(regex);
 }
 
-static bool append_span(yk_spans *spans, size_t begin, size_t end)
-{
-  if (spans->n == spans->capacity) {
-    size_t capacity = spans->capacity ? 2 * spans->capacity : 64;
-    yk_span *items = realloc(spans->items, capacity * sizeof *items);
-    if (!items) return false;
-    spans->items = items;
-    spans->capacity = capacity;
-  }
-  spans->items[spans->n++] = (yk_span){begin, end};
-  return true;
-}
-
 /* One search from an offset: PCRE2's result, where the small stack of JIT code is retried without JIT. */
 static int search(const yk_regex *regex, PCRE2_SPTR subject, size_t n, size_t from, pcre2_match_data *match,
                   pcre2_match_context *limits)
@@ -139,7 +126,7 @@ static yk_status find_all(const yk_regex *regex, PCRE2_SPTR subject, size_t n, p
       from++; /* try again one character further on */
       continue;
     }
-    if (!append_span(matches, found[0], found[1])) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", regex->name);
+    if (!yk_spans_append(matches, found[0], found[1])) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", regex->name);
     from = found[1];
   }
   return YK_OK;

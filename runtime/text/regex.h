@@ -10,23 +10,14 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "text/span.h"
 
 typedef struct yk_regex yk_regex; /* immutable: many threads may match with it at once */
-
-typedef struct yk_span {
-  size_t begin, end;
-} yk_span;
 
 /* To stand in a set: the members of \w in Rust's regular expressions, which follow UTS #18, annex C, and what Rust's
  * standard library takes for a number, which has those of Unicode 17 beside the tables' Unicode 16. */
 #define YK_REGEX_RUST_WORD   "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 #define YK_REGEX_RUST_NUMBER "\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}"
-
-/* A growing list of matches; start from {0}, free items. */
-typedef struct yk_spans {
-  yk_span *items;
-  size_t n, capacity;
-} yk_spans;
 
 /* yk_regex_compile - pattern is UTF-8; literal takes it as plain text. name appears in errors. YK_E_UNSUPPORTED for
  *   syntax outside the common part, YK_E_FORMAT for a malformed pattern.                                             */

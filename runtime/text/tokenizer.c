@@ -98,6 +98,9 @@ typedef struct encoding {
   yk_strbuf normal;
   yk_bpe_scratch scratch;
   yk_ids text_ids, ids;
+  yk_spans plain;       /* stretches of the text that no added token may hold anything of; the caller's */
+  yk_spans piece_plain; /* those of a piece, counted from its beginning */
+  size_t next_plain;    /* the first that does not end before the piece */
 } encoding;
 
 static void encoding_free(encoding *work)
@@ -107,6 +110,22 @@ static void encoding_free(encoding *work)
   yk_strbuf_free(&work->normal);
   yk_bpe_scratch_free(&work->scratch);
   free(work->text_ids.data);
+  free(work->piece_plain.items);
+}
+
+/* Set work->piece_plain for the next piece of text. */
+static yk_status find_piece_plain(encoding *work, yk_piece piece, yk_err *err)
+{
+  size_t end = piece.begin + piece.length;
+  work->piece_plain.n = 0;
+  while (work->next_plain < work->plain.n && work->plain.items[work->next_plain].end <= piece.begin) work->next_plain++;
+  for (size_t i = work->next_plain; i < work->plain.n && work->plain.items[i].begin < end; i++) {
+    yk_span span = work->plain.items[i];
+    size_t first = span.begin > piece.begin ? span.begin : piece.begin, last = span.end < end ? span.end : end;
+    if (!yk_spans_append(&work->piece_plain, first - piece.begin, last - piece.begin))
+      return yk_err_set(err, YK_E_NOMEM, "no memory to encode a piece of %zu bytes", piece.length);
+  }
+  return YK_OK;
 }
 
 /* Normalise one piece of text and cut the normalised added tokens out of it. */
@@ -115,13 +134,16 @@ static yk_status normalize_piece(const yk_tokenizer *tokenizer, encoding *work, 
   const yk_added_tokens *added = &tokenizer->added;
   yk_pieces *out = &work->spare;
   const char *text = work->pieces.text + piece.begin;
+  yk_spans *plain = &work->piece_plain;
+  YK_TRY(find_piece_plain(work, piece, err));
   if (tokenizer->normalizer.n_steps == 0)
-    return yk_added_tokens_cut(added, &added->normalized, text, piece.length, piece.begin, piece.at_start, out, err);
-  YK_TRY(yk_normalizer_apply(&tokenizer->normalizer, text, piece.length, &work->normal, err));
+    return yk_added_tokens_cut(added, &added->normalized, text, piece.length, plain, piece.begin, piece.at_start, out,
+                               err);
+  YK_TRY(yk_normalizer_apply(&tokenizer->normalizer, text, piece.length, &work->normal, plain, err));
   size_t begin = out->owned.length;
   yk_strbuf_append(&out->owned, work->normal.data, work->normal.length);
-  return yk_added_tokens_cut(added, &added->normalized, work->normal.data, work->normal.length, begin, piece.at_start,
-                             out, err);
+  return yk_added_tokens_cut(added, &added->normalized, work->normal.data, work->normal.length, plain, begin,
+                             piece.at_start, out, err);
 }
 
 /* Cut the added tokens out of the text and normalise the rest; work->pieces holds the result. */
@@ -129,7 +151,8 @@ static yk_status extract_added_tokens(const yk_tokenizer *tokenizer, encoding *w
                                       yk_err *err)
 {
   work->pieces.text = text;
-  YK_TRY(yk_added_tokens_cut(&tokenizer->added, &tokenizer->added.raw, text, n_bytes, 0, true, &work->pieces, err));
+  YK_TRY(yk_added_tokens_cut(&tokenizer->added, &tokenizer->added.raw, text, n_bytes, &work->plain, 0, true,
+                             &work->pieces, err));
   for (size_t i = 0; i < work->pieces.n; i++) {
     yk_piece piece = work->pieces.items[i];
     if (piece.id >= 0)
@@ -164,14 +187,37 @@ static yk_status encode(const yk_tokenizer *tokenizer, encoding *work, const cha
   return YK_OK;
 }
 
+static yk_status check_plain(const yk_spans *plain, size_t n_bytes, yk_err *err)
+{
+  size_t at = 0;
+  for (size_t i = 0; i < plain->n; i++) {
+    yk_span span = plain->items[i];
+    if (span.begin < at || span.end <= span.begin || span.end > n_bytes)
+      return yk_err_set(err, YK_E_INVAL,
+                        "plain text: expected spans in order within %zu bytes, found %zu to %zu behind %zu", n_bytes,
+                        span.begin, span.end, at);
+    at = span.end;
+  }
+  return YK_OK;
+}
+
 yk_status yk_tokenizer_encode(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special_tokens,
                               int32_t **ids, size_t *n_ids, yk_err *err)
 {
+  return yk_tokenizer_encode_partly_plain(tokenizer, text, n_bytes, &(yk_spans){0}, add_special_tokens, ids, n_ids,
+                                          err);
+}
+
+yk_status yk_tokenizer_encode_partly_plain(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                           const yk_spans *plain, bool add_special_tokens, int32_t **ids, size_t *n_ids,
+                                           yk_err *err)
+{
+  YK_TRY(check_plain(plain, n_bytes, err));
   size_t n_valid = yk_utf8_valid_bytes(text, n_bytes);
   if (n_valid < n_bytes)
     return yk_err_set(err, YK_E_INVAL, "text: expected UTF-8, found byte 0x%02X at offset %zu",
                       (unsigned char)text[n_valid], n_valid);
-  encoding work = {0};
+  encoding work = {.plain = *plain};
   yk_status status = encode(tokenizer, &work, text, n_bytes, add_special_tokens, err);
   encoding_free(&work);
   if (status != YK_OK) {

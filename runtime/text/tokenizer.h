@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "text/span.h"
 
 typedef struct yk_tokenizer yk_tokenizer;
 
@@ -37,6 +38,16 @@ void yk_tokenizer_free(yk_tokenizer *tokenizer);
  *   within its limits. Time grows as n log n in the length of the text.                                              */
 yk_status yk_tokenizer_encode(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special_tokens,
                               int32_t **ids, size_t *n_ids, yk_err *err);
+
+/* yk_tokenizer_encode_partly_plain - the same of a text in which parts are plain: no added token holds anything of
+ *   them. Where an added token would have been, the text is cut into pieces and merged as if the token did not exist,
+ *   across the ends of the parts too.
+ *   plain: byte offsets of whole characters, in order and apart; none: as yk_tokenizer_encode. The white space that a
+ *   token takes along (lstrip, rstrip) may be plain.
+ *   Errors: those of yk_tokenizer_encode, and YK_E_INVAL for spans that are empty, out of order or outside the text. */
+yk_status yk_tokenizer_encode_partly_plain(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                           const yk_spans *plain, bool add_special_tokens, int32_t **ids, size_t *n_ids,
+                                           yk_err *err);
 
 /* yk_tokenizer_vocab_size - the largest id + 1, added tokens included. A model's logits may have more columns. */
 int32_t yk_tokenizer_vocab_size(const yk_tokenizer *tokenizer);
