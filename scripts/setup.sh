@@ -17,6 +17,7 @@ install_missing() {
   need 'command -v cc' gcc libc6-dev
   need 'command -v c++' g++
   need 'command -v python3' python3
+  need 'python3 -c "import jinja2"' python3-jinja2
   need 'command -v pkg-config' pkg-config
   need 'pkg-config --exists jansson' libjansson-dev
   need 'pkg-config --exists libpcre2-8' libpcre2-dev

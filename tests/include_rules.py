@@ -37,9 +37,10 @@ MAY_INCLUDE = {
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/device/device.h", "kernels/cuda/ptx/"
     ],
     "runtime/text/": ["runtime/base/"],
+    "runtime/chat/": ["runtime/base/", "runtime/text/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/cli/": ["runtime/yoke.h", "runtime/base/", "runtime/text/"],
+    "runtime/cli/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "bench/": [""],
     "tests/": [""],
 }

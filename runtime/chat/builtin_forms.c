@@ -1,0 +1,220 @@
+#include "chat/builtin_forms.h"
+
+#include <string.h>
+
+#include "text/utf8.h"
+
+/* A prompt in the making. */
+typedef struct prompt {
+  yk_strbuf *text;
+  yk_spans *plain;
+  const char *bos, *eos;
+  bool no_memory;
+} prompt;
+
+struct yk_builtin_form {
+  const char *name;
+  yk_status (*render)(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err);
+};
+
+typedef struct content {
+  const char *text;
+  size_t n_bytes;
+} content;
+
+static const char *role_of(const json_t *message)
+{
+  return json_string_value(json_object_get(message, "role"));
+}
+
+static bool has_role(const json_t *message, const char *role)
+{
+  return strcmp(role_of(message), role) == 0;
+}
+
+static content content_of(const json_t *message)
+{
+  const json_t *text = json_object_get(message, "content");
+  return json_is_string(text) ? (content){json_string_value(text), json_string_length(text)} : (content){"", 0};
+}
+
+/* White space to Python's str.strip. */
+static bool is_space(uint32_t c)
+{
+  return yk_utf8_is_white_space(c) || (c >= 0x1C && c <= 0x1F);
+}
+
+static content strip_end(content from)
+{
+  size_t kept = 0, at = 0;
+  while (at < from.n_bytes) {
+    uint32_t c;
+    at += yk_utf8_decode(from.text + at, from.n_bytes - at, &c);
+    if (!is_space(c)) kept = at;
+  }
+  return (content){from.text, kept};
+}
+
+static content strip_begin(content from)
+{
+  size_t at = 0;
+  while (at < from.n_bytes) {
+    uint32_t c;
+    size_t length = yk_utf8_decode(from.text + at, from.n_bytes - at, &c);
+    if (!is_space(c)) break;
+    at += length;
+  }
+  return (content){from.text + at, from.n_bytes - at};
+}
+
+static content strip(content from)
+{
+  return strip_begin(strip_end(from));
+}
+
+/* The form's own text. */
+static void add(prompt *out, const char *text)
+{
+  yk_strbuf_append_str(out->text, text);
+}
+
+/* What a message says. */
+static void add_content(prompt *out, const json_t *message, content said)
+{
+  size_t begin = out->text->length;
+  yk_strbuf_append(out->text, said.text, said.n_bytes);
+  if (said.n_bytes > 0 && !has_role(message, "assistant") && !out->text->failed)
+    out->no_memory = !yk_spans_append(out->plain, begin, out->text->length) || out->no_memory;
+}
+
+static yk_status render_chatml(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+{
+  const json_t *message;
+  size_t i;
+  (void)err;
+  json_array_foreach(messages, i, message)
+  {
+    add(out, "<|im_start|>");
+    add(out, role_of(message));
+    add(out, "\n");
+    add_content(out, message, content_of(message));
+    add(out, "<|im_end|>\n");
+  }
+  if (add_generation_prompt) add(out, "<|im_start|>assistant\n");
+  return YK_OK;
+}
+
+/* A user's text with the system's before it. The whole is stripped, so that system text keeps its white space. */
+static void add_llama2_user(prompt *out, const json_t *message, const json_t *system)
+{
+  content said = content_of(message);
+  add(out, out->bos ? out->bos : "<s>");
+  add(out, "[INST] ");
+  if (system) {
+    add(out, "<<SYS>>\n");
+    add_content(out, system, content_of(system));
+    content kept = strip_end(said);
+    add(out, kept.n_bytes > 0 ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
+    add_content(out, message, kept);
+  } else {
+    add_content(out, message, strip(said));
+  }
+  add(out, " [/INST]");
+}
+
+static yk_status render_llama2(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+{
+  const json_t *system = json_array_get(messages, 0);
+  (void)add_generation_prompt; /* " [/INST]" is what asks for an answer */
+  if (!has_role(system, "system")) system = NULL;
+  for (size_t i = system ? 1 : 0; i < json_array_size(messages); i++) {
+    const json_t *message = json_array_get(messages, i);
+    bool is_users_turn = (i - (system ? 1 : 0)) % 2 == 0;
+    if (!has_role(message, is_users_turn ? "user" : "assistant"))
+      return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: builtin:llama2 expects \"%s\" here, found \"%s\"", i,
+                        is_users_turn ? "user" : "assistant", role_of(message));
+    if (is_users_turn) {
+      add_llama2_user(out, message, i == 1 ? system : NULL);
+    } else {
+      add(out, " ");
+      add_content(out, message, strip(content_of(message)));
+      add(out, " ");
+      add(out, out->eos ? out->eos : "</s>");
+    }
+  }
+  return YK_OK;
+}
+
+static yk_status render_llama3(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+{
+  const json_t *message;
+  size_t i;
+  (void)err;
+  add(out, out->bos ? out->bos : "<|begin_of_text|>");
+  json_array_foreach(messages, i, message)
+  {
+    add(out, "<|start_header_id|>");
+    add(out, role_of(message));
+    add(out, "<|end_header_id|>\n\n");
+    add_content(out, message, strip(content_of(message)));
+    add(out, "<|eot_id|>");
+  }
+  if (add_generation_prompt) add(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  return YK_OK;
+}
+
+static yk_status render_minicpm(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+{
+  const json_t *message;
+  size_t i;
+  (void)err;
+  (void)add_generation_prompt; /* "<AI>" ends every user's turn */
+  json_array_foreach(messages, i, message)
+  {
+    bool is_user = has_role(message, "user");
+    if (is_user) add(out, "<用户>");
+    add_content(out, message, strip(content_of(message)));
+    if (is_user) add(out, "<AI>");
+  }
+  return YK_OK;
+}
+
+static const yk_builtin_form FORMS[] = {
+    {"chatml", render_chatml}, {"llama2", render_llama2}, {"llama3", render_llama3}, {"minicpm", render_minicpm}};
+
+const yk_builtin_form *yk_builtin_form_find(const char *name)
+{
+  for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++)
+    if (strcmp(FORMS[i].name, name) == 0) return &FORMS[i];
+  return NULL;
+}
+
+static yk_status check_messages(const yk_builtin_form *form, const json_t *messages, yk_err *err)
+{
+  const json_t *message;
+  size_t i;
+  json_array_foreach(messages, i, message)
+  {
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (!has_role(message, "system") && !has_role(message, "user") && !has_role(message, "assistant"))
+      return yk_err_set(err, YK_E_INVAL,
+                        "messages[%zu].role: builtin:%s knows system, user and assistant, found \"%s\"", i, form->name,
+                        role_of(message));
+    if (calls && !json_is_null(calls))
+      return yk_err_set(err, YK_E_INVAL, "messages[%zu].tool_calls: builtin:%s knows no tools", i, form->name);
+  }
+  return YK_OK;
+}
+
+yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
+                                 bool add_generation_prompt, yk_strbuf *text, yk_spans *plain, yk_err *err)
+{
+  YK_TRY(check_messages(form, messages, err));
+  prompt out = {.text = text,
+                .plain = plain,
+                .bos = json_string_value(json_object_get(special_tokens, "bos_token")),
+                .eos = json_string_value(json_object_get(special_tokens, "eos_token"))};
+  YK_TRY(form->render(&out, messages, add_generation_prompt, err));
+  if (text->failed || out.no_memory) return yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
+  return YK_OK;
+}

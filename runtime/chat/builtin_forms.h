@@ -1,0 +1,28 @@
+/* builtin_forms.h - chat templates that need no Python: ChatML, Llama 2, Llama 3, MiniCPM (and FM9G).
+ *
+ * For conversations of system, user and assistant messages whose contents are strings they give what the templates
+ * of models of that kind give: Qwen2, Llama-2-chat, Meta-Llama-3-Instruct, MiniCPM. They know no tools. */
+#ifndef YK_CHAT_BUILTIN_FORMS_H
+#define YK_CHAT_BUILTIN_FORMS_H
+
+#include "base/json.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "text/span.h"
+
+typedef struct yk_builtin_form yk_builtin_form;
+
+/* The names, for messages. */
+#define YK_BUILTIN_FORM_NAMES "builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm"
+
+/* yk_builtin_form_find - the form of a name ("chatml"), or NULL. */
+const yk_builtin_form *yk_builtin_form_find(const char *name);
+
+/* yk_builtin_form_render - append the text of messages, which have been checked and whose contents are strings
+ *   (conversation.h), and the spans of it that come from messages of other roles than assistant.
+ *   special_tokens: an object that may hold "bos_token" and "eos_token".
+ *   Errors: YK_E_INVAL (a role that the form does not know, or that stands where it may not), YK_E_NOMEM.            */
+yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
+                                 bool add_generation_prompt, yk_strbuf *text, yk_spans *plain, yk_err *err);
+
+#endif

@@ -1,0 +1,40 @@
+/* helper_process.h - a Python process that answers requests in JSON, one at a time, within limits.
+ *
+ * Both sides write frames: the length of a text of JSON as four bytes, the lowest first, then the text. The process has
+ * no descriptor but its end of the connection and /dev/null, and locks itself up before it takes its first request. */
+#ifndef YK_CHAT_HELPER_PROCESS_H
+#define YK_CHAT_HELPER_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/json.h"
+#include "base/status.h"
+
+enum { YK_HELPER_MAX_FRAME_BYTES = 64 << 20 };
+
+typedef struct yk_helper_process {
+  pid_t pid; /* 0: none runs */
+  int fd;    /* our end of the connection */
+} yk_helper_process;
+
+/* yk_helper_start - start `python` with our scripts, which allow themselves so many bytes of address space and end
+ *   themselves a second after the time limit of a request. Errors: YK_E_UNSUPPORTED (no such program), YK_E_IO.      */
+yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double time_limit_s,
+                          yk_helper_process *helper, yk_err *err);
+
+/* yk_helper_is_alive - whether a helper runs and has not closed the connection. */
+bool yk_helper_is_alive(const yk_helper_process *helper);
+
+/* yk_helper_ask - send a request and wait for its answer, an object (json_decref).
+ *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request is longer than a frame may be, or the helper has died while at
+ *   work, most often for want of memory, or answered with too long a frame), YK_E_INTERNAL (an answer that is none),
+ *   YK_E_NOMEM. After any of them the helper has been ended, except where the request was never sent.                */
+yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
+                        json_t **answer, yk_err *err);
+
+/* yk_helper_end - kill it and wait for it. */
+void yk_helper_end(yk_helper_process *helper);
+
+#endif

@@ -1,0 +1,270 @@
+"""Renders chat templates for the process at the other end of descriptor 0, as the package `transformers` does.
+
+Requests and answers are frames: four bytes of length, lowest first, then JSON. A request is one of
+  {"load": {NAME: template}}                      answer: {"needs": {"content_lists": bool, "argument_objects": bool}}
+  {"render": NAME, "special_tokens": {}, "messages": [], "others": {"tools", "documents", "arguments"},
+   "add_generation_prompt": bool, "mark": character or null}                                  answer: {"text": rendered}
+and an answer otherwise {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request is read
+the process has everything that it will ever need in memory, and locks itself up.
+"""
+
+import codecs
+import datetime
+import functools
+import json
+import os
+import re
+import resource
+import signal
+import struct
+import time
+
+import marked_text
+import syscall_filter
+
+CONNECTION = 0
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+def read_exactly(n):
+    parts = []
+    while n > 0:
+        part = os.read(CONNECTION, min(n, 1 << 20))
+        if not part:
+            raise Closed
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+def read_frame():
+    return read_exactly(struct.unpack("<I", read_exactly(4))[0])
+
+
+def write_answer(answer):
+    data = json.dumps(answer, ensure_ascii=False).encode()
+    data = memoryview(struct.pack("<I", len(data)) + data)
+    while data:
+        data = data[os.write(CONNECTION, data):]
+
+
+def make_classes():
+    """Our environment on the installed jinja2, which may be missing."""
+    import jinja2
+    import jinja2.constants  # what jinja2 would import only when it is used
+    import jinja2.debug
+    import jinja2.ext
+    import jinja2.runtime
+    import jinja2.sandbox
+    import pprint  # noqa: F401
+    for codec in ("ascii", "latin-1", "unicode-escape", "utf-8"):
+        codecs.lookup(codec)
+
+    class GenerationTag(jinja2.ext.Extension):
+        """{% generation %} ... {% endgeneration %} says what an assistant wrote; to a prompt it means nothing."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return jinja2.nodes.CallBlock(self.call_method("_as_it_is"), [], [], body).set_lineno(line)
+
+        def _as_it_is(self, caller):
+            return caller()
+
+    class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+        def __init__(self):
+            super().__init__(trim_blocks=True, lstrip_blocks=True,
+                             extensions=[GenerationTag, jinja2.ext.loopcontrols])
+            self.filters["tojson"] = tojson
+            self.globals["raise_exception"] = raise_exception
+            self.globals["strftime_now"] = strftime_now
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    def strftime_now(form):
+        return datetime.datetime.now().strftime(form)
+
+    return jinja2, Environment, add_marks_to(jinja2, Environment)
+
+
+def add_marks_to(jinja2, environment_class):
+    """The environment for texts with marks: what jinja2 joins and filters make of them are marked texts again."""
+
+    def filter_with_marks(environment, function):
+        @functools.wraps(function)  # with what says that jinja2 passes a context too
+        def filtered(*args, **kwargs):
+            result = function(*args, **kwargs)
+            return environment.marked(result) if type(result) is str else result
+
+        return filtered
+
+    def filter_of_plain(function):
+        @functools.wraps(function)
+        def filtered(*args, **kwargs):
+            result = function(*map(marked_text.plain_of, args), **kwargs)
+            texts = [arg for arg in args if isinstance(arg, marked_text.MarkedText)]
+            return texts[0]._remade(result) if texts and isinstance(result, str) else result
+
+        return filtered
+
+    class MarkedEnvironment(environment_class):
+        def __init__(self):
+            super().__init__()
+            self.text_type = None
+            self.tojson = self.filters["tojson"]
+            self.filters["tojson"] = self.tojson_with_marks
+            self.filters["replace"] = lambda text, old, new, count=-1: text.replace(str(old), str(new), count)
+            for name in ("title", "wordcount", "wordwrap", "striptags", "urlize"):  # which look for patterns
+                self.filters[name] = filter_of_plain(self.filters[name])
+            self.filters = {name: filter_with_marks(self, function) for name, function in self.filters.items()}
+            jinja2.runtime.str_join = lambda parts: self.marked("".join(map(str, parts)))  # the operator ~
+
+        def marked(self, text):
+            return text if self.text_type is None else marked_text.with_marks(text, self.text_type)
+
+        def concat(self, parts):
+            return self.marked("".join(parts))
+
+        def tojson_with_marks(self, value, ensure_ascii=False, **kwargs):
+            mark = self.text_type._mark
+            text = self.tojson(value, ensure_ascii, **kwargs)
+            if ensure_ascii:
+                escaped = json.dumps(mark)[1:-1]
+                text = re.sub(r"\\\\|" + re.escape(escaped), lambda at: mark if at[0] == escaped else at[0], text)
+            # A character's mark is one of all the characters that JSON writes for it.
+            return re.sub(r"(\\(?:u[0-9a-f]{4}|.))" + mark, lambda at: mark.join(at[1]) + mark, text)
+
+    return MarkedEnvironment
+
+
+class Needs:
+    """What a template takes, found in its syntax tree."""
+
+    def __init__(self, nodes, tree):
+        self.nodes = nodes
+        self.tree = tree
+
+    def names_of(self, key):
+        """The variables that stand for a thing's key, which may be named as it is where they come from a macro."""
+        names = {key}
+        for _ in range(2):
+            for node in self.tree.find_all(self.nodes.Assign):
+                if isinstance(node.target, self.nodes.Name) and self.is_key(node.node, key, names):
+                    names.add(node.target.name)
+        return names
+
+    def is_key(self, node, key, names):
+        while isinstance(node, self.nodes.Filter) or (isinstance(node, self.nodes.Getitem)
+                                                      and isinstance(node.arg, self.nodes.Slice)):
+            node = node.node
+        if isinstance(node, self.nodes.Getattr):
+            return node.attr == key
+        if isinstance(node, self.nodes.Getitem):
+            return isinstance(node.arg, self.nodes.Const) and node.arg.value == key
+        return isinstance(node, self.nodes.Name) and node.name in names
+
+    def goes_through(self, key):
+        names = self.names_of(key)
+        return any(self.is_key(node.iter, key, names) for node in self.tree.find_all(self.nodes.For))
+
+    def takes_objects(self, key):
+        names = self.names_of(key)
+        if any(node.name in ("string", "mapping") and self.is_key(node.node, key, names)
+               for node in self.tree.find_all(self.nodes.Test)):
+            return False  # it takes either
+        filtered = any(node.name in ("tojson", "items", "dictsort") and self.is_key(node.node, key, names)
+                       for node in self.tree.find_all(self.nodes.Filter))
+        called = any(isinstance(node.node, self.nodes.Getattr) and self.is_key(node.node.node, key, names)
+                     and node.node.attr in ("items", "keys", "values", "get")
+                     for node in self.tree.find_all(self.nodes.Call))
+        return filtered or called or self.goes_through(key)
+
+
+class Renderer:
+    def __init__(self):
+        self.jinja2, environment_class, marked_class = make_classes()
+        self.environment, self.marked_environment = environment_class(), marked_class()
+        self.sources, self.templates = {}, {}
+
+    def load(self, sources):
+        trees = [self.environment.parse(source) for source in sources.values()]
+        for name, source in sources.items():
+            self.templates[name, False] = self.environment.from_string(source)
+        self.sources = sources
+        needs = [Needs(self.jinja2.nodes, tree) for tree in trees]
+        return {"needs": {"content_lists": all(need.goes_through("content") for need in needs),
+                          "argument_objects": any(need.takes_objects("arguments") for need in needs)}}
+
+    def template(self, name, marked):
+        if (name, marked) not in self.templates:
+            self.templates[name, marked] = self.marked_environment.from_string(self.sources[name])
+        return self.templates[name, marked]
+
+    def render(self, request):
+        """Special tokens never have marks; what is said may have."""
+        said = request["messages"], request["others"]
+        text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None
+        messages, others = marked_text.with_marks(said, text_type) if text_type else said
+        variables = {**request["special_tokens"], **(others["arguments"] or {}), "messages": messages,
+                     "tools": others["tools"], "documents": others["documents"],
+                     "add_generation_prompt": request["add_generation_prompt"]}
+        self.marked_environment.text_type = text_type
+        try:
+            return {"text": str(self.template(request["render"], text_type is not None).render(variables))}
+        finally:
+            self.marked_environment.text_type = None
+
+    def answer(self, frame):
+        try:
+            request = json.loads(frame)
+            if "load" in request:
+                return self.load(request["load"])
+            return self.render(request)
+        except MemoryError:
+            return {"memory": True}
+        except self.jinja2.exceptions.TemplateSyntaxError as error:
+            return {"refused": f"line {error.lineno}: {error.message}"}
+        except self.jinja2.exceptions.TemplateError as error:
+            return {"refused": error.message or type(error).__name__}
+        except Exception as error:  # whatever a template may come up with
+            return {"refused": f"{type(error).__name__}: {error}"}
+
+
+def set_limits(memory_bytes):
+    time.localtime()  # reads the time zone
+    for what, most in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_NOFILE, 3), (resource.RLIMIT_FSIZE, 0),
+                       (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(what, (most, most))
+
+
+def main(memory_bytes, time_limit_s):
+    try:
+        renderer = Renderer()
+        set_limits(memory_bytes)
+        syscall_filter.install()
+    except ImportError as error:
+        renderer, problem = None, f"the Python module {error.name} is missing (Debian: python3-{error.name})"
+    except (syscall_filter.Unsupported, OSError, ValueError) as error:
+        renderer, problem = None, f"the template helper cannot be locked up: {error}"
+    while True:
+        try:
+            frame = read_frame()
+        except Closed:
+            return
+        # The other end ends a process that takes too long; this one ends itself should the other end be gone.
+        signal.setitimer(signal.ITIMER_REAL, time_limit_s + 1)
+        answer = renderer.answer(frame) if renderer else {"unsupported": problem}
+        try:
+            write_answer(answer)
+        except (UnicodeEncodeError, MemoryError) as error:
+            write_answer({"refused": f"{type(error).__name__}: {error}"[:200].encode("ascii", "replace").decode()})
+        signal.setitimer(signal.ITIMER_REAL, 0)
