@@ -134,11 +134,12 @@ void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
-/* yk_engine_tokenize - ids of a text with the model's own special tokens; *ids is malloc'd and the caller's.
+/* yk_engine_tokenize - ids of a text; *ids is malloc'd and the caller's. add_special_tokens adds what the model wants
+ *   around every text (a beginning-of-sequence token); the text of a chat template brings its own.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer that can be read (with the cause), YK_E_INVAL for
  *   text that is not UTF-8 or 2 GiB long or longer, YK_E_NOMEM. *ids is then NULL.                                   */
-yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
-                             yk_err *err);
+yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
+                             int32_t **ids, size_t *n_ids, yk_err *err);
 
 /* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that spell no character become
  *   U+FFFD. *text is malloc'd, the caller's, and NUL-terminated behind its *n_bytes bytes (it may hold NUL characters).
@@ -205,15 +206,23 @@ typedef struct yk_sampling {
 } yk_sampling;
 
 typedef struct yk_request_options {
-  const char *text;   /* UTF-8, tokenised with special tokens; or NULL */
-  size_t text_bytes;  /* 0: strlen(text) */
-  const int32_t *ids; /* [n_ids], where text is NULL; copied by submit */
+  const char *text;        /* UTF-8; or NULL */
+  size_t text_bytes;       /* 0: strlen(text) */
+  bool add_special_tokens; /* to the text, as for yk_engine_tokenize; default true */
+  const int32_t *ids;      /* [n_ids], where text is NULL; copied by submit */
   size_t n_ids;
   yk_sampling sampling;
+  /* For who reads many requests without waiting for each: called when yk_request_next, having had nothing to give,
+   * has something, and at the end; read until YK_E_TIMEOUT or the end then, since what comes behind something unread is
+   * not told. The last token is told by the end, which comes with it. Called from a thread of the engine that holds the
+   * request's lock: maybe before submit returns, never for a request that submit refuses, never after yk_request_free
+   * has returned. Must not block nor call a function of Yoke. May be NULL.                                           */
+  void (*notify)(void *user);
+  void *notify_user;
 } yk_request_options;
 
-/* yk_request_options_init - no prompt, sampling defaults from the model's generation_config.json, else temperature
- *   1. */
+/* yk_request_options_init - no prompt, special tokens added to a text, no notify, sampling defaults from the model's
+ *   generation_config.json, else temperature 1. */
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options);
 
 typedef enum yk_finish_reason {

@@ -93,7 +93,7 @@ static yk_status submit_prompt(yk_batch_run *run, const yk_batch_line *line, yk_
   yk_request_options request = {.ids = prompt->ids, .n_ids = prompt->n_ids, .sampling = line->sampling};
   int32_t *ids = NULL;
   if (prompt->text) {
-    YK_TRY(yk_engine_tokenize(run->engine, prompt->text, prompt->n_bytes, &ids, &request.n_ids, err));
+    YK_TRY(yk_engine_tokenize(run->engine, prompt->text, prompt->n_bytes, true, &ids, &request.n_ids, err));
     request.ids = ids;
   }
   if (!line->has_max_tokens) {

@@ -100,7 +100,7 @@ static yk_status submit(generation *session, size_t index, yk_request **out, yk_
   request.ids = prompt->ids;
   request.n_ids = prompt->n_ids;
   if (prompt->text) {
-    YK_TRY(yk_engine_tokenize(session->engine, prompt->text, prompt->n_bytes, &ids, &request.n_ids, err));
+    YK_TRY(yk_engine_tokenize(session->engine, prompt->text, prompt->n_bytes, true, &ids, &request.n_ids, err));
     request.ids = ids;
   }
   int64_t left_tokens = session->info.max_model_tokens - (int64_t)request.n_ids;

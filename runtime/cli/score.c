@@ -176,7 +176,7 @@ static yk_status run_engine(const score_options *options, yk_console *console, y
   score s = {.ids = text->ids, .n_tokens = text->n_ids, .n_bytes = text->n_bytes, .has_text = text->text != NULL};
   int32_t *ids = NULL;
   if (text->text) {
-    YK_TRY(yk_engine_tokenize(*engine, text->text, text->n_bytes, &ids, &s.n_tokens, err));
+    YK_TRY(yk_engine_tokenize(*engine, text->text, text->n_bytes, true, &ids, &s.n_tokens, err));
     s.ids = ids;
   }
   status = score_and_print(options, *engine, console, &s, err);

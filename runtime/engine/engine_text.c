@@ -19,8 +19,8 @@ static yk_status need_tokenizer(const yk_engine *engine, yk_err *err)
   return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
 }
 
-yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, int32_t **ids, size_t *n_ids,
-                             yk_err *err)
+yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
+                             int32_t **ids, size_t *n_ids, yk_err *err)
 {
   *ids = NULL;
   *n_ids = 0;
@@ -28,7 +28,7 @@ yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n
   if (n_bytes > INT32_MAX)
     return yk_err_set(err, YK_E_INVAL, "text: expected at most %d bytes, found %zu", INT32_MAX, n_bytes);
   YK_TRY(yk_check_array("text", text, n_bytes, err));
-  return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, true, ids, n_ids, err);
+  return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, add_special_tokens, ids, n_ids, err);
 }
 
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err)

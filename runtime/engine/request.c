@@ -113,12 +113,20 @@ void yk_request_mark_scheduled(yk_request *request, int32_t n_reused)
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Under the mutex: put a token behind what is queued, whole or not at all, and wake the reader. */
-static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt)
+/* Under the mutex: wake a reader that waits, and tell one that does not. */
+static void announce(yk_request *request)
+{
+  pthread_cond_signal(&request->cv_output);
+  if (request->notify) request->notify(request->notify_user);
+}
+
+/* Under the mutex: put a token behind what is queued, whole or not at all. Announced where nothing else is unread. */
+static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces)
 {
   yk_strbuf *queue = &request->queue;
   record r = {is_prompt, result->token_id, result->logprob, result->n_top, (uint32_t)request->piece.length};
-  if (request->read_bytes == queue->length) {
+  bool was_empty = request->read_bytes == queue->length;
+  if (was_empty) {
     yk_strbuf_clear(queue);
     request->read_bytes = 0;
   }
@@ -129,13 +137,13 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   yk_strbuf_append(queue, request->piece.data, request->piece.length);
   if (queue->failed) queue->length = length_before;
   request->lost_output |= queue->failed || request->decoded.failed || request->piece.failed;
-  pthread_cond_signal(&request->cv_output);
+  if (was_empty && announces && !queue->failed) announce(request);
 }
 
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
 {
   pthread_mutex_lock(&request->mutex);
-  enqueue(request, result, true);
+  enqueue(request, result, true, true);
   pthread_mutex_unlock(&request->mutex);
 }
 
@@ -152,11 +160,11 @@ static bool decode_token(yk_request *request, int32_t token_id)
   return yk_stop_strings_push(request->stops, out->data, out->length, armed, &request->piece);
 }
 
-bool yk_request_push_token(yk_request *request, const yk_sampled *result)
+bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last)
 {
   request->stopped_by_string = decode_token(request, result->token_id);
   pthread_mutex_lock(&request->mutex);
-  enqueue(request, result, false);
+  enqueue(request, result, false, !is_last && !request->stopped_by_string);
   request->n_output++;
   if (!request->first_token_ns) request->first_token_ns = yk_clock_now_ns();
   pthread_mutex_unlock(&request->mutex);
@@ -196,7 +204,7 @@ void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_er
   if (error) request->error = *error;
   request->finish = reason;
   request->finished_ns = yk_clock_now_ns();
-  pthread_cond_signal(&request->cv_output);
+  announce(request);
   release(request);
 }
 
@@ -306,6 +314,7 @@ void yk_request_free(yk_request *request)
   if (!request) return;
   yk_request_cancel(request);
   pthread_mutex_lock(&request->mutex);
+  request->notify = NULL;
   release(request);
 }
 

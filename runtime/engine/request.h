@@ -38,7 +38,9 @@ struct yk_request {
   pthread_cond_t cv_output;
   yk_strbuf queue; /* encoded outputs not yet read, from read_bytes on */
   size_t read_bytes;
-  yk_strbuf text; /* what the reader was last given */
+  yk_strbuf text;             /* what the reader was last given */
+  void (*notify)(void *user); /* NULL once the caller's handle is free */
+  void *notify_user;
   bool cancelled;
   yk_finish_reason finish; /* NONE until the engine is done with it */
   bool end_delivered;
@@ -66,8 +68,8 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
 /* The engine's end. Engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result);
-/* Returns whether a stop string is complete. */
-bool yk_request_push_token(yk_request *request, const yk_sampled *result);
+/* is_last: yk_request_finish follows, and tells the reader. Returns whether a stop string is complete: then too. */
+bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last);
 bool yk_request_is_cancelled(yk_request *request);
 
 /* yk_request_finish - the last word: flushes held-back text, wakes the reader and gives up the engine's ownership. The

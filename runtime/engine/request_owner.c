@@ -66,9 +66,10 @@ static yk_finish_reason append_token(yk_request *request, const yk_sampled *resu
 {
   yk_sequence *seq = &request->seq;
   seq->tokens[seq->n_tokens++] = result->token_id;
-  if (yk_request_push_token(request, result)) return YK_FINISH_STOP;
-  if (yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id)) return YK_FINISH_STOP;
-  return seq->n_tokens == seq->capacity ? YK_FINISH_LENGTH : YK_FINISH_NONE;
+  bool is_end = yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id);
+  bool is_full = seq->n_tokens == seq->capacity;
+  if (yk_request_push_token(request, result, is_end || is_full) || is_end) return YK_FINISH_STOP;
+  return is_full ? YK_FINISH_LENGTH : YK_FINISH_NONE;
 }
 
 static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n)

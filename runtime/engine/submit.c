@@ -12,7 +12,8 @@
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options)
 {
   const yk_generation_defaults *g = &engine->generation;
-  *options = (yk_request_options){.sampling = {.temperature = g->temperature,
+  *options = (yk_request_options){.add_special_tokens = true,
+                                  .sampling = {.temperature = g->temperature,
                                                .top_p = g->top_p,
                                                .min_p = g->min_p,
                                                .top_k = g->top_k,
@@ -141,10 +142,10 @@ static uint64_t seed_of_request(yk_engine *e)
   return (uint64_t)counter[1] << 32 | counter[0];
 }
 
-static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, const yk_sampling *options,
+static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, const yk_request_options *options,
                             yk_request **out, yk_err *err)
 {
-  yk_sampling sampling = *options;
+  yk_sampling sampling = options->sampling;
   yk_request *request;
   int32_t capacity;
   YK_TRY(check_sampling(e, &sampling, err));
@@ -158,8 +159,11 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
                                         e->tokenizer, &e->n_cancels, &request, err);
   free(end_ids);
   if (created != YK_OK) return created;
+  request->notify = options->notify;
+  request->notify_user = options->notify_user;
   yk_status status = enqueue(e, request, err);
   if (status != YK_OK) {
+    request->notify = NULL; /* the caller has no request that this could be about */
     yk_request_finish(request, YK_FINISH_CANCELLED, NULL);
     yk_request_free(request);
     return status;
@@ -171,11 +175,11 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err)
 {
   *out = NULL;
-  if (!options->text) return submit_ids(engine, options->ids, options->n_ids, &options->sampling, out, err);
+  if (!options->text) return submit_ids(engine, options->ids, options->n_ids, options, out, err);
   int32_t *ids;
   size_t n_ids, n_bytes = options->text_bytes ? options->text_bytes : strlen(options->text);
-  YK_TRY(yk_engine_tokenize(engine, options->text, n_bytes, &ids, &n_ids, err));
-  yk_status status = submit_ids(engine, ids, n_ids, &options->sampling, out, err);
+  YK_TRY(yk_engine_tokenize(engine, options->text, n_bytes, options->add_special_tokens, &ids, &n_ids, err));
+  yk_status status = submit_ids(engine, ids, n_ids, options, out, err);
   free(ids);
   return status;
 }

@@ -48,7 +48,7 @@ static void read_text(soak_cases *out, const yk_engine *engine, const char *mode
   if (!file) fail_msg("%s: cannot be read", path);
   size_t n_bytes = fread(text, 1, MAX_BYTES, file);
   fclose(file);
-  if (yk_engine_tokenize(engine, text, n_bytes, &out->text, &out->n_text, &err) != YK_OK)
+  if (yk_engine_tokenize(engine, text, n_bytes, true, &out->text, &out->n_text, &err) != YK_OK)
     fail_msg("%s: %s", path, err.message);
   free(text);
   assert_true(out->n_text > 4 * SOAK_MAX_PROMPT);

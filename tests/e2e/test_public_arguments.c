@@ -235,7 +235,7 @@ static void text_needs_a_tokenizer(void **state)
   char *text = not_null;
   yk_text_stream *stream = not_null;
   size_t n = 7;
-  assert_refused(yk_engine_tokenize(*state, "a", 1, &ids, &n, &err), &err, YK_E_UNSUPPORTED, "no tokenizer.json");
+  assert_refused(yk_engine_tokenize(*state, "a", 1, true, &ids, &n, &err), &err, YK_E_UNSUPPORTED, "no tokenizer.json");
   assert_null(ids);
   assert_int_equal(n, 0);
   n = 7;
@@ -262,7 +262,7 @@ static int32_t *ids_of_story(yk_engine *engine, size_t *n_ids)
 {
   yk_err err = YK_ERR_INIT;
   int32_t *ids = NULL;
-  if (yk_engine_tokenize(engine, story, strlen(story), &ids, n_ids, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_engine_tokenize(engine, story, strlen(story), true, &ids, n_ids, &err) != YK_OK) fail_msg("%s", err.message);
   return ids;
 }
 
@@ -271,12 +271,14 @@ static void text_arguments(void **state)
   yk_err err = YK_ERR_INIT;
   int32_t *ids = not_null;
   size_t n = 7;
-  assert_refused(yk_engine_tokenize(*state, NULL, 3, &ids, &n, &err), &err, YK_E_INVAL, "text: expected an array of 3");
+  assert_refused(yk_engine_tokenize(*state, NULL, 3, true, &ids, &n, &err), &err, YK_E_INVAL,
+                 "text: expected an array of 3");
   assert_null(ids);
   ids = not_null;
-  assert_refused(yk_engine_tokenize(*state, "\xFF", 1, &ids, &n, &err), &err, YK_E_INVAL, "UTF-8");
+  assert_refused(yk_engine_tokenize(*state, "\xFF", 1, true, &ids, &n, &err), &err, YK_E_INVAL, "UTF-8");
   assert_null(ids);
-  assert_refused(yk_engine_tokenize(*state, "a", SIZE_MAX, &ids, &n, &err), &err, YK_E_INVAL, "text: expected at most");
+  assert_refused(yk_engine_tokenize(*state, "a", SIZE_MAX, true, &ids, &n, &err), &err, YK_E_INVAL,
+                 "text: expected at most");
   yk_request_options options;
   yk_request_options_init(*state, &options);
   options.text = "a";

@@ -61,7 +61,7 @@ static yk_status run(const yk_engine *engine, const char *text, yk_err *err)
 {
   int32_t *ids;
   size_t n_ids;
-  YK_TRY(yk_engine_tokenize(engine, text, strlen(text), &ids, &n_ids, err));
+  YK_TRY(yk_engine_tokenize(engine, text, strlen(text), true, &ids, &n_ids, err));
   yk_status status = print_at_once(engine, "text: ", ids, n_ids, err);
   if (status == YK_OK) status = print_id_by_id(engine, ids, n_ids, err);
   free(ids);
