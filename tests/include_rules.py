@@ -40,15 +40,16 @@ MAY_INCLUDE = {
     "runtime/chat/": ["runtime/base/", "runtime/text/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/cli/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
+    "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/"],
+    "runtime/cli/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "bench/": [""],
     "tests/": [""],
 }
 
 # What a folder may never include although its prefixes would let it.
 NEVER = {
-    "runtime/engine/": ["runtime/cli/"],
-    "runtime/model/": ["runtime/cli/", "runtime/engine/"],
+    "runtime/engine/": ["runtime/cli/", "runtime/openai/"],
+    "runtime/model/": ["runtime/cli/", "runtime/openai/", "runtime/engine/"],
 }
 
 # Headers of other people: (pattern of the name in <>, pattern of the files that may include it, what it is).

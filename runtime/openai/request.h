@@ -1,0 +1,111 @@
+/* request.h - what a client asks for, read and checked as far as is possible without the engine: the body of
+ * /v1/completions or /v1/chat/completions, or a plain line of `yoke batch`.
+ *
+ * From bytes to tokens:
+ *   yk_openai_request_parse       the body's fields; its errors name the field in request.param
+ *   (the caller)                  chat: turns messages and tools into prompts[0].ids with the model's template
+ *   yk_openai_request_tokenize    texts of prompts to ids
+ *   yk_openai_request_options_of  what yk_engine_submit is given for each of n_prompts * n_samples choices
+ * and back: answer.h. */
+#ifndef YK_OPENAI_REQUEST_H
+#define YK_OPENAI_REQUEST_H
+
+#include "openai/document.h"
+#include "openai/error.h"
+#include "openai/tool_calls.h"
+#include "yoke.h"
+
+/* n; n times the number of prompts. */
+enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };
+
+typedef enum yk_openai_form {
+  YK_FORM_PLAIN = 1,      /* a plain line of a batch: sampling fields and "prompt"; an unknown key is refused, so that a
+                           * mistyped one does not go unnoticed in a hundred thousand lines */
+  YK_FORM_COMPLETION = 2, /* the body of /v1/completions; unknown fields are accepted */
+  YK_FORM_CHAT = 4        /* the body of /v1/chat/completions; unknown fields are accepted */
+} yk_openai_form;
+
+/* What the body does not say, and what the caller can do. */
+typedef struct yk_openai_defaults {
+  yk_sampling sampling; /* yk_request_options_init's, then the caller's; its arrays must outlive the request */
+  int32_t n_samples;    /* of each prompt */
+  bool has_max_tokens;  /* sampling.max_tokens was asked for; else it is bounded by what the context leaves */
+  bool can_stream;      /* else "stream": true is refused */
+  yk_tool_format tools; /* YK_TOOLS_NONE: tools are refused by name */
+} yk_openai_defaults;
+
+/* yk_openai_defaults_init - the model's own sampling, one sample, no tools, streams; max_tokens as the model's
+ *   generation_config.json says, else 16 for completions (OpenAI's) and all of the context for chat. */
+void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_openai_defaults *out);
+
+typedef struct yk_openai_prompt {
+  const char *text; /* [n_bytes] borrowed from the body; NULL where ids are given */
+  size_t n_bytes;
+  int32_t *ids; /* [n_ids], malloc'd and the request's; of a text: NULL until yk_openai_request_tokenize */
+  size_t n_ids;
+} yk_openai_prompt;
+
+/* What a chat template is rendered from. Borrowed from the body, checked, and brought into the form that templates
+ * expect: content is a string or null (text parts are joined by newlines), arguments of tool calls are objects. */
+typedef struct yk_openai_chat {
+  json_t *messages;            /* array of at least one object with a "role" */
+  json_t *tools;               /* array of at least one {"type": "function", "function": {...}}; NULL: none wanted */
+  json_t *documents;           /* array, or NULL */
+  json_t *template_kwargs;     /* object "chat_template_kwargs", or NULL */
+  bool add_generation_prompt;  /* default true */
+  bool continue_final_message; /* default false; never with add_generation_prompt */
+  bool parallel_tool_calls;    /* default true; false: only the first call is told */
+} yk_openai_chat;
+
+typedef struct yk_openai_request {
+  yk_openai_form form;
+  const char *model;         /* borrowed; NULL: the served one */
+  yk_openai_prompt *prompts; /* [n_prompts], owned. Chat: one, without text and, until the caller sets them, ids */
+  size_t n_prompts;
+  int32_t n_samples;       /* of each prompt; a choice's index is prompt * n_samples + sample */
+  yk_sampling sampling;    /* of sample 0; points into the request, its body and the defaults */
+  bool has_max_tokens;     /* else sampling.max_tokens is bounded by what the context leaves */
+  bool add_special_tokens; /* to texts of prompts: default true; chat: of the rendered text, default false */
+  bool stream;
+  bool include_usage;    /* a last event with the usage */
+  bool continuous_usage; /* usage in every event */
+  bool echo;             /* completions: the prompt's text, and log-probabilities, before the output's */
+  bool return_token_ids;
+  bool with_logprobs;        /* sampling.n_logprobs >= 0, told in the form's own way */
+  bool with_prompt_logprobs; /* "prompt_logprobs" was asked for (echo sets sampling.n_prompt_logprobs too) */
+  yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
+  yk_openai_chat chat;
+  char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault where parsing failed; "": none */
+  /* Owned; sampling points to them. */
+  json_t *object;
+  int32_t *stop_ids;
+  const char **stop_strings;
+  yk_logit_bias *biases;
+} yk_openai_request;
+
+/* yk_openai_request_parse - read an object of the document, which the request keeps alive: the body, or a plain line.
+ *   *out is valid and must be freed whatever is returned; it may outlive the document, but not what defaults points
+ *   to. The messages may be changed as yk_openai_chat says.
+ *   Errors, with the field in out->param: YK_E_FORMAT (a field of the wrong type), YK_E_INVAL (a value out of range, a
+ *   missing field, in plain lines an unknown key), YK_E_UNSUPPORTED (what Yoke does not do: each by name), YK_E_NOMEM.
+ *   Ranges that depend on the model are checked by yk_engine_submit. */
+yk_status yk_openai_request_parse(const yk_openai_document *document, json_t *object, yk_openai_form form,
+                                  const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err);
+void yk_openai_request_free(yk_openai_request *request);
+
+/* yk_openai_request_tokenize - ids of every prompt that has a text. Thread: any, one at a time a request; takes time
+ *   proportional to the text. Errors: those of yk_engine_tokenize. */
+yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
+
+static inline size_t yk_openai_request_choices(const yk_openai_request *request)
+{
+  return request->n_prompts * (size_t)request->n_samples;
+}
+
+/* yk_openai_request_options_of - what the engine is asked for choice 0 .. yk_openai_request_choices - 1: ids and
+ *   sampling, borrowed from the request; the other members as yk_request_options_init leaves them. The prompts' ids
+ *   must be there. context_tokens: yk_engine_info.max_model_tokens. */
+void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
+                                  yk_request_options *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* token_texts.h - texts of single tokens, as log-probabilities show them; each is found out once and kept. */
+#ifndef YK_OPENAI_TOKEN_TEXTS_H
+#define YK_OPENAI_TOKEN_TEXTS_H
+
+#include "base/strbuf.h"
+#include "yoke.h"
+
+typedef struct yk_token_texts yk_token_texts; /* owner: whoever created it; one thread at a time */
+
+/* yk_token_texts_create - of an engine, which must outlive it. An engine without a tokenizer gives "token_id:5", and so
+ *   does NULL. Errors: YK_E_NOMEM. */
+yk_status yk_token_texts_create(const yk_engine *engine, yk_token_texts **out, yk_err *err);
+void yk_token_texts_free(yk_token_texts *texts);
+
+/* yk_token_text - the text of an id within a text, "<s>" of special ones too; half a character is U+FFFD. Lives as
+ *   long as texts. Errors: YK_E_NOMEM; *text is then NULL. */
+yk_status yk_token_text(yk_token_texts *texts, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
+
+/* yk_token_texts_decode - append the text of ids, without special tokens; nothing without a tokenizer. Errors:
+ *   YK_E_INVAL (an id outside the vocabulary), YK_E_NOMEM. */
+yk_status yk_token_texts_decode(yk_token_texts *texts, const int32_t *ids, size_t n_ids, yk_strbuf *out, yk_err *err);
+
+#endif

@@ -1,0 +1,49 @@
+/* tokens.h - the forms of /tokenize and /detokenize, which are vLLM's, and of /v1/models. */
+#ifndef YK_OPENAI_TOKENS_H
+#define YK_OPENAI_TOKENS_H
+
+#include "openai/request.h"
+#include "openai/token_texts.h"
+
+/* {"prompt": text[, "add_special_tokens"]}, or {"messages": [...][, "add_generation_prompt", "continue_final_message",
+ * "add_special_tokens", "tools", "chat_template_kwargs"]}; either with "model" and "return_token_strs". */
+typedef struct yk_tokenize_request {
+  const char *model; /* borrowed; NULL: the served one */
+  const char *text;  /* [n_bytes] borrowed; NULL where messages are given */
+  size_t n_bytes;
+  bool add_special_tokens; /* default true; of messages false */
+  bool return_token_strs;
+  yk_openai_chat chat; /* messages NULL where a text is given */
+  char param[YK_OPENAI_PARAM_BYTES];
+} yk_tokenize_request;
+
+/* yk_tokenize_request_parse - all borrowed from the document, whose messages may be changed as yk_openai_chat says.
+ *   Errors: as for yk_openai_request_parse. */
+yk_status yk_tokenize_request_parse(const yk_openai_document *document, yk_tokenize_request *out, yk_err *err);
+
+/* yk_tokenize_answer_append - {"count", "max_model_len", "tokens"[, "token_strs"]}. texts: for the strings; NULL: none
+ *   wanted. Errors: YK_E_NOMEM. */
+yk_status yk_tokenize_answer_append(const int32_t *ids, size_t n_ids, int32_t max_model_tokens, yk_token_texts *texts,
+                                    yk_strbuf *out, yk_err *err);
+
+/* {"tokens": [ids][, "model"]} */
+typedef struct yk_detokenize_request {
+  const char *model; /* borrowed; NULL: the served one */
+  int32_t *ids;      /* [n_ids], owned; free it */
+  size_t n_ids;
+  char param[YK_OPENAI_PARAM_BYTES];
+} yk_detokenize_request;
+
+yk_status yk_detokenize_request_parse(const yk_openai_document *document, yk_detokenize_request *out, yk_err *err);
+
+/* yk_detokenize_answer_append - {"prompt": text} */
+void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);
+
+/* yk_models_append - {"object": "list", "data": [{"id", "object", "created", "owned_by", "root", "parent",
+ *   "max_model_len"}]}; name is id and root. */
+void yk_models_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
+
+/* yk_model_append - the one object in the list above, for /v1/models/NAME. */
+void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
+
+#endif
