@@ -1,76 +1,14 @@
 #include "cli/batch_output.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "text/detokenizer.h"
+#include "base/json_write.h"
 
 /* Nine digits tell any two float32 apart. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
-
-/* ---- Log-probabilities as OpenAI's completions have them --------------------------------------------------------- */
-
-/* The text of a token within a text. Alone, some tokens lose a space: so take what a second one adds to the first. */
-static json_t *token_text(const yk_tokenizer *tokenizer, int32_t id)
-{
-  char name[32];
-  snprintf(name, sizeof name, "token_id:%d", id);
-  if (!tokenizer) return json_string(name);
-  yk_strbuf once = YK_STRBUF_INIT, twice = YK_STRBUF_INIT;
-  json_t *text = NULL;
-  if (yk_tokenizer_decode(tokenizer, &id, 1, false, &once, NULL) == YK_OK &&
-      yk_tokenizer_decode(tokenizer, (int32_t[]){id, id}, 2, false, &twice, NULL) == YK_OK && once.length > 0 &&
-      twice.length > once.length && memcmp(once.data, twice.data, once.length) == 0)
-    text = json_stringn(twice.data + once.length, twice.length - once.length);
-  if (!text) text = json_stringn(once.length ? once.data : "", once.length);
-  yk_strbuf_free(&once);
-  yk_strbuf_free(&twice);
-  return text ? text : json_string(name);
-}
-
-static size_t count_characters(const json_t *text)
-{
-  size_t n = 0;
-  for (size_t i = 0; i < json_string_length(text); i++) n += ((unsigned char)json_string_value(text)[i] & 0xC0) != 0x80;
-  return n;
-}
-
-/* {text: log-probability}, the chosen token's among them. Where two tokens have one text, the likelier counts. */
-static json_t *top_object(const yk_tokenizer *tokenizer, const json_t *step, const json_t *chosen)
-{
-  json_t *top = json_object(), *pair;
-  size_t i;
-  json_array_foreach(json_object_get(step, "top"), i, pair)
-  {
-    json_t *text = token_text(tokenizer, (int32_t)json_integer_value(json_array_get(pair, 0)));
-    const char *key = json_string_value(text);
-    if (key && !json_object_get(top, key)) json_object_set(top, key, json_array_get(pair, 1));
-    json_decref(text);
-  }
-  const char *key = json_string_value(chosen);
-  if (key && !json_object_get(top, key)) json_object_set(top, key, json_object_get(step, "logprob"));
-  return top;
-}
-
-static json_t *openai_logprobs(const yk_tokenizer *tokenizer, const json_t *steps)
-{
-  json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array(), *step;
-  size_t i, offset = 0;
-  json_array_foreach(steps, i, step)
-  {
-    json_t *text = token_text(tokenizer, (int32_t)json_integer_value(json_object_get(step, "token_id")));
-    json_array_append(logprobs, json_object_get(step, "logprob"));
-    json_array_append_new(tops, top_object(tokenizer, step, text));
-    json_array_append_new(offsets, json_integer((json_int_t)offset));
-    offset += count_characters(text);
-    json_array_append_new(tokens, text);
-  }
-  return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,
-                   "text_offset", offsets);
-}
 
 /* ---- Objects ----------------------------------------------------------------------------------------------------- */
 
@@ -80,25 +18,13 @@ static json_t *text_of(const yk_result *result, bool has_text)
 }
 
 /* Set the keys of one output into object, which may hold others. */
-static void set_plain_choice(json_t *object, const yk_result *result, const yk_batch_form_options *options)
+static void set_plain_choice(json_t *object, const yk_result *result, bool has_text)
 {
-  json_object_set_new(object, "text", text_of(result, options->has_text));
+  json_object_set_new(object, "text", text_of(result, has_text));
   json_object_set(object, "token_ids", result->token_ids);
   json_object_set_new(object, "finish_reason", json_string(yk_finish_reason_name(result->finish)));
   if (result->logprobs) json_object_set(object, "logprobs", result->logprobs);
   if (result->prompt_logprobs) json_object_set(object, "prompt_logprobs", result->prompt_logprobs);
-}
-
-static json_t *openai_choice(const yk_batch_ticket *ticket, const yk_result *result,
-                             const yk_batch_form_options *options, size_t index)
-{
-  json_t *logprobs = result->logprobs ? openai_logprobs(options->tokenizer, result->logprobs) : json_null();
-  json_t *choice =
-      json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)index, "text", text_of(result, options->has_text),
-                "logprobs", logprobs, "finish_reason", yk_finish_reason_name(result->finish));
-  if (ticket->return_token_ids || !options->has_text) json_object_set(choice, "token_ids", result->token_ids);
-  if (result->prompt_logprobs) json_object_set(choice, "prompt_logprobs", result->prompt_logprobs);
-  return choice;
 }
 
 /* A prompt counts once, however many samples it has. */
@@ -142,34 +68,31 @@ static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const cha
   return failed ? yk_err_set(err, YK_E_NOMEM, "line %lld: no memory for its result", (long long)ticket->number) : YK_OK;
 }
 
-yk_status yk_batch_output_result(const yk_batch_ticket *ticket, const yk_batch_form_options *options,
-                                 const yk_result *results, size_t n_prompts, int32_t n_samples, yk_strbuf *out,
-                                 yk_err *err)
+yk_status yk_batch_output_result(const yk_batch_ticket *ticket, bool has_text, const yk_result *results,
+                                 size_t n_prompts, int32_t n_samples, yk_strbuf *out, yk_err *err)
 {
   size_t n_results = n_prompts * (size_t)n_samples;
-  bool is_openai = ticket->form == YK_BATCH_OPENAI;
-  json_t *object = begin(ticket), *choices = is_openai || n_results > 1 ? json_array() : NULL;
-  json_t *usage = usage_object(results, n_results, n_samples);
-  if (!choices) set_plain_choice(object, &results[0], options);
+  json_t *object = begin(ticket), *choices = n_results > 1 ? json_array() : NULL;
+  if (!choices) set_plain_choice(object, &results[0], has_text);
   for (size_t i = 0; choices && i < n_results; i++) {
-    json_t *choice =
-        is_openai ? openai_choice(ticket, &results[i], options, i) : json_pack("{s:I}", "index", (json_int_t)i);
-    if (!is_openai) set_plain_choice(choice, &results[i], options);
+    json_t *choice = json_pack("{s:I}", "index", (json_int_t)i);
+    set_plain_choice(choice, &results[i], has_text);
     json_array_append_new(choices, choice);
   }
-  if (is_openai) {
-    json_t *model = ticket->model ? json_incref(ticket->model) : json_string(options->model);
-    json_t *body =
-        json_pack("{s:o, s:s, s:I, s:o, s:o, s:o}", "id", json_sprintf("cmpl-%lld", (long long)ticket->number),
-                  "object", "text_completion", "created", (json_int_t)options->created_s, "model", model, "choices",
-                  choices, "usage", usage);
-    json_object_set_new(object, "response", response_object(ticket, 200, body));
-    json_object_set_new(object, "error", json_null());
-  } else {
-    if (choices) json_object_set_new(object, "choices", choices);
-    json_object_set_new(object, "usage", usage);
-  }
-  return finish(object, ticket, is_openai ? "response" : "usage", out, err);
+  if (choices) json_object_set_new(object, "choices", choices);
+  json_object_set_new(object, "usage", usage_object(results, n_results, n_samples));
+  return finish(object, ticket, "usage", out, err);
+}
+
+yk_status yk_batch_output_answer(const yk_batch_ticket *ticket, yk_openai_answer *answer, yk_strbuf *out, yk_err *err)
+{
+  long long number = ticket->number;
+  yk_strbuf_append_fmt(out, "{\"line\":%lld,\"id\":\"batch_req_%lld\",\"custom_id\":", number, number);
+  yk_json_append_string(out, json_string_value(ticket->id), json_string_length(ticket->id));
+  yk_strbuf_append_fmt(out, ",\"response\":{\"status_code\":200,\"request_id\":\"req_%lld\",\"body\":", number);
+  YK_TRY(yk_openai_answer_finish(answer, out, err));
+  yk_strbuf_append_fmt(out, "},\"error\":null,\"input_hash\":\"%08x\"}\n", (unsigned)ticket->hash);
+  return out->failed ? yk_err_set(err, YK_E_NOMEM, "line %lld: no memory for its result", number) : YK_OK;
 }
 
 /* A message may quote input that was cut within a character. */

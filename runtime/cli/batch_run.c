@@ -1,5 +1,6 @@
 #include "cli/batch_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,16 +14,17 @@ static const double sync_interval_s = 1.0;
 
 struct yk_batch_item {
   yk_batch_item *next;
-  yk_batch_ticket ticket; /* owned */
-  size_t n_prompts, n_results, n_left;
-  int32_t n_samples;
+  yk_batch_line line;       /* owned */
+  yk_openai_answer *answer; /* owned, of an OpenAI line: holds what its requests gave; else NULL, and the results do */
+  size_t n_results, n_left;
   yk_result results[]; /* [n_results] samples of a prompt side by side; request NULL once it has ended */
 };
 
 static void free_item(yk_batch_item *item)
 {
   for (size_t i = 0; i < item->n_results; i++) yk_result_free(&item->results[i]);
-  yk_batch_ticket_free(&item->ticket);
+  yk_openai_answer_free(item->answer);
+  yk_batch_line_free(&item->line);
   free(item);
 }
 
@@ -56,92 +58,98 @@ static yk_status write_error(yk_batch_run *run, const yk_batch_ticket *ticket, c
   return write_line(run, err);
 }
 
-/* Texts of single tokens are in OpenAI's log-probabilities only. */
-static yk_status need_tokenizer(yk_batch_run *run, const yk_batch_item *item, yk_err *err)
-{
-  bool wanted = run->form.has_text && item->ticket.form == YK_BATCH_OPENAI && item->results[0].logprobs;
-  if (!wanted || run->tokenizer) return YK_OK;
-  YK_TRY(yk_tokenizer_load(run->model_dir, &run->tokenizer, err));
-  run->form.tokenizer = run->tokenizer;
-  return YK_OK;
-}
-
 static yk_status write_result(yk_batch_run *run, const yk_batch_item *item, yk_err *err)
 {
+  const yk_batch_ticket *ticket = &item->line.ticket;
+  const yk_openai_request *request = &item->line.request;
   for (size_t i = 0; i < item->n_results; i++) {
     const yk_result *result = &item->results[i];
     if (result->finish == YK_FINISH_ERROR && !is_of_request(run, result))
-      return yk_err_set(err, result->err.code, "line %lld: %s", (long long)item->ticket.number, result->err.message);
-    if (result->finish == YK_FINISH_ERROR) return write_error(run, &item->ticket, &result->err, err);
+      return yk_err_set(err, result->err.code, "line %lld: %s", (long long)ticket->number, result->err.message);
+    if (result->finish == YK_FINISH_ERROR) return write_error(run, ticket, &result->err, err);
     run->progress.output_tokens += result->usage.output_tokens;
-    if (i % (size_t)item->n_samples == 0) run->progress.prompt_tokens += result->usage.prompt_tokens;
+    if (i % (size_t)request->n_samples == 0) run->progress.prompt_tokens += result->usage.prompt_tokens;
   }
-  YK_TRY(need_tokenizer(run, item, err));
   yk_strbuf_clear(&run->out);
-  YK_TRY(yk_batch_output_result(&item->ticket, &run->form, item->results, item->n_prompts, item->n_samples, &run->out,
-                                err));
+  if (item->answer)
+    YK_TRY(yk_batch_output_answer(ticket, item->answer, &run->out, err));
+  else
+    YK_TRY(yk_batch_output_result(ticket, run->has_text, item->results, request->n_prompts, request->n_samples,
+                                  &run->out, err));
   return write_line(run, err);
 }
 
 /* ---- Starting lines ---------------------------------------------------------------------------------------------- */
 
-/* Submit the samples of one prompt. */
-static yk_status submit_prompt(yk_batch_run *run, const yk_batch_line *line, yk_batch_item *item, size_t index,
-                               yk_err *err)
+static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *err)
 {
-  const yk_batch_prompt *prompt = &line->prompts[index];
-  yk_request_options request = {.ids = prompt->ids, .n_ids = prompt->n_ids, .sampling = line->sampling};
-  int32_t *ids = NULL;
-  if (prompt->text) {
-    YK_TRY(yk_engine_tokenize(run->engine, prompt->text, prompt->n_bytes, true, &ids, &request.n_ids, err));
-    request.ids = ids;
-  }
-  if (!line->has_max_tokens) {
-    int64_t left_tokens = run->max_model_tokens - (int64_t)request.n_ids;
-    request.sampling.max_tokens = (int32_t)yk_min_i64(request.sampling.max_tokens, yk_max_i64(left_tokens, 1));
-  }
-  if (!request.sampling.has_seed) /* by the line: a resumed run draws what an uninterrupted one would */
-    request.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)line->ticket.number - 1, index);
-  request.sampling.has_seed = true;
-  yk_status status = YK_OK;
-  for (int32_t i = 0; i < line->n_samples && status == YK_OK; i++) {
-    yk_result *result = &item->results[item->n_results++];
-    status = yk_result_init(result, line->sampling.n_logprobs >= 0, line->sampling.n_prompt_logprobs >= 0, err);
-    request.sampling.sample_index = i;
-    if (status == YK_OK) status = yk_engine_submit(run->engine, &request, &result->request, err);
-  }
-  free(ids);
+  char id[40];
+  const yk_openai_request *request = &item->line.request;
+  snprintf(id, sizeof id, "%s-%lld", request->form == YK_FORM_CHAT ? "chatcmpl" : "cmpl",
+           (long long)item->line.ticket.number);
+  yk_openai_answer_options options = {.id = id,
+                                      .model = request->model ? request->model : run->model_dir,
+                                      .created_s = run->created_s,
+                                      .texts = run->texts,
+                                      .has_text = run->has_text};
+  return yk_openai_answer_create(request, &options, &item->answer, err);
+}
+
+/* Conversations and texts to ids. */
+static yk_status find_ids(yk_batch_run *run, yk_openai_request *request, yk_err *err)
+{
+  yk_openai_prompt *prompt = &request->prompts[0];
+  if (request->form == YK_FORM_CHAT)
+    return run->render(run->render_user, &request->chat, &prompt->ids, &prompt->n_ids, err);
+  return yk_openai_request_tokenize(request, run->engine, err);
+}
+
+static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t choice, yk_err *err)
+{
+  const yk_openai_request *request = &item->line.request;
+  size_t prompt = choice / (size_t)request->n_samples;
+  yk_request_options options;
+  yk_openai_request_options_of(request, choice, run->max_model_tokens, &options);
+  if (!options.sampling.has_seed) /* by the line: a resumed run draws what an uninterrupted one would */
+    options.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)item->line.ticket.number - 1, prompt);
+  options.sampling.has_seed = true;
+  yk_result *result = &item->results[item->n_results++];
+  bool keeps = !item->answer;
+  yk_status status = yk_result_init(result, keeps && options.sampling.n_logprobs >= 0,
+                                    keeps && options.sampling.n_prompt_logprobs >= 0, err);
+  if (status == YK_OK) status = yk_engine_submit(run->engine, &options, &result->request, err);
+  if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", prompt);
   return status;
 }
 
-static size_t count_requests(const yk_batch_line *line)
+/* All of a line's requests, or none: one that is refused takes the others back. */
+static yk_status submit_all(yk_batch_run *run, yk_batch_item *item, size_t n_choices, yk_err *err)
 {
-  return line->n_prompts * (size_t)line->n_samples;
+  YK_TRY(find_ids(run, &item->line.request, err));
+  if (item->line.ticket.form == YK_BATCH_OPENAI) YK_TRY(create_answer(run, item, err));
+  for (size_t i = 0; i < n_choices; i++) YK_TRY(submit_choice(run, item, i, err));
+  return YK_OK;
 }
 
-/* All of a line's requests, or none: one that is refused takes the others back. */
+/* Takes the line where it works. */
 static yk_status submit_line(yk_batch_run *run, yk_batch_line *line, yk_err *err)
 {
-  size_t n_results = count_requests(line);
-  yk_batch_item *item = calloc(1, sizeof *item + n_results * sizeof item->results[0]);
-  if (!item) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", n_results);
-  yk_status status = YK_OK;
-  for (size_t i = 0; i < line->n_prompts && status == YK_OK; i++) {
-    status = submit_prompt(run, line, item, i, err);
-    if (status != YK_OK && line->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
-  }
+  size_t n_choices = yk_openai_request_choices(&line->request);
+  yk_batch_item *item = calloc(1, sizeof *item + n_choices * sizeof item->results[0]);
+  if (!item) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", n_choices);
+  item->line = *line;
+  yk_status status = submit_all(run, item, n_choices, err);
   if (status != YK_OK) {
+    *line = item->line;
+    item->line = (yk_batch_line){0};
     free_item(item);
     return status;
   }
-  item->ticket = line->ticket;
-  line->ticket = (yk_batch_ticket){0};
-  item->n_prompts = line->n_prompts;
-  item->n_samples = line->n_samples;
-  item->n_left = n_results;
+  *line = (yk_batch_line){0};
+  item->n_left = n_choices;
   *run->items_end = item;
   run->items_end = &item->next;
-  run->n_in_flight += n_results;
+  run->n_in_flight += n_choices;
   return YK_OK;
 }
 
@@ -167,14 +175,14 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
   yk_err failure = YK_ERR_INIT;
   yk_batch_line line;
   uint32_t hash = yk_hash(run->files->hash_start, text->text, text->n_bytes);
-  yk_status status = yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults, run->sampling,
-                                         &line, &failure);
+  yk_status status =
+      yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults, run->render, &line, &failure);
   if (text->too_long) {
     yk_err_clear(&failure);
     status =
         yk_err_set(&failure, YK_E_INVAL, "expected at most %zu bytes in a line", run->files->reader.max_line_bytes);
   }
-  if (status == YK_OK && !has_room(run, count_requests(&line))) {
+  if (status == YK_OK && !has_room(run, yk_openai_request_choices(&line.request))) {
     run->waiting = line;
     run->has_waiting = true;
     return YK_OK;
@@ -185,7 +193,7 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
 /* Start lines while there is room; wait at most timeout_ms for the first. *started: whether any was. */
 static yk_status start_lines(yk_batch_run *run, int timeout_ms, bool *started, yk_err *err)
 {
-  if (run->has_waiting && has_room(run, count_requests(&run->waiting))) {
+  if (run->has_waiting && has_room(run, yk_openai_request_choices(&run->waiting.request))) {
     yk_err failure = YK_ERR_INIT;
     run->has_waiting = false;
     YK_TRY(start_line(run, &run->waiting, YK_OK, &failure, err));
@@ -206,12 +214,30 @@ static yk_status start_lines(yk_batch_run *run, int timeout_ms, bool *started, y
 
 /* ---- Finishing lines --------------------------------------------------------------------------------------------- */
 
+/* The same as yk_result_read where an answer keeps what has come. */
+static yk_status read_answer(yk_batch_item *item, size_t choice, bool *ended, yk_err *err)
+{
+  yk_result *result = &item->results[choice];
+  yk_err failure = YK_ERR_INIT;
+  yk_status status = yk_openai_answer_read(item->answer, choice, result->request, false, NULL, ended, &failure);
+  if (*ended) yk_request_get_usage(result->request, &result->usage);
+  if (status == YK_OK) return YK_OK;
+  if (!*ended) return yk_err_set(err, status, "%s", failure.message);
+  result->finish = YK_FINISH_ERROR;
+  result->err = failure;
+  return YK_OK;
+}
+
 static yk_status look_at_item(yk_batch_item *item, yk_err *err)
 {
   for (size_t i = 0; i < item->n_results; i++) {
     yk_result *result = &item->results[i];
     bool ended = false;
-    if (result->request) YK_TRY(yk_result_read(result, &ended, err));
+    if (!result->request) continue;
+    if (item->answer)
+      YK_TRY(read_answer(item, i, &ended, err));
+    else
+      YK_TRY(yk_result_read(result, &ended, err));
     if (!ended) continue;
     yk_request_free(result->request);
     result->request = NULL;
@@ -247,25 +273,28 @@ static void sleep_ms(int ms)
   nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
 }
 
-static void prepare(yk_batch_run *run)
+static yk_status prepare(yk_batch_run *run, yk_err *err)
 {
   yk_engine_info info;
   yk_request_options request;
   yk_engine_get_info(run->engine, &info);
   yk_request_options_init(run->engine, &request);
   yk_sampling_options_apply(run->sampling, info.default_max_tokens, INT32_MAX, &request.sampling);
-  run->defaults = request.sampling;
+  run->defaults = (yk_openai_defaults){.sampling = request.sampling,
+                                       .n_samples = run->sampling->n_samples,
+                                       .has_max_tokens = run->sampling->max_tokens_given};
   run->max_model_tokens = info.max_model_tokens;
+  run->has_text = info.has_tokenizer;
+  run->created_s = (int64_t)time(NULL);
   if (run->max_in_flight == 0) run->max_in_flight = 2 * (size_t)info.max_seqs;
-  run->form = (yk_batch_form_options){
-      .model = run->model_dir, .has_text = info.has_tokenizer, .created_s = (int64_t)time(NULL)};
   run->items_end = &run->items;
+  return yk_token_texts_create(run->engine, &run->texts, err);
 }
 
 yk_status yk_batch_run_lines(yk_batch_run *run, yk_err *err)
 {
   int pause_ms = 0;
-  prepare(run);
+  YK_TRY(prepare(run, err));
   while (!yk_interrupt_caught(run->interrupt)) {
     bool can_start = !run->input_ended && !run->has_waiting && has_room(run, 1), active = false;
     if (!can_start && pause_ms > 0) sleep_ms(pause_ms);
@@ -289,6 +318,6 @@ void yk_batch_run_free(yk_batch_run *run)
     free_item(item);
   }
   if (run->has_waiting) yk_batch_line_free(&run->waiting);
-  yk_tokenizer_free(run->tokenizer);
+  yk_token_texts_free(run->texts);
   yk_strbuf_free(&run->out);
 }

@@ -13,23 +13,29 @@
 #include "cli/batch_output.h"
 #include "cli/batch_progress.h"
 #include "cli/interrupt.h"
+#include "cli/sampling_options.h"
 
 typedef struct yk_batch_item yk_batch_item;
 
 typedef struct yk_batch_run {
   const char *model_dir;
   const yk_sampling_options *sampling; /* what lines do not say */
-  uint64_t seed;                       /* of lines that bring none */
-  size_t max_in_flight;                /* requests */
+  /* Turns the conversation of a line for /v1/chat/completions into token ids, malloc'd and the caller's. NULL: such lines
+   * are refused. */
+  yk_status (*render)(void *render_user, const yk_openai_chat *chat, int32_t **ids, size_t *n_ids, yk_err *err);
+  void *render_user;
+  uint64_t seed;        /* of lines that bring none */
+  size_t max_in_flight; /* requests */
   yk_engine *engine;
   yk_batch_files *files;
   yk_interrupt *interrupt;
   yk_batch_progress progress;
   /* The run's own. */
-  yk_sampling defaults;
+  yk_openai_defaults defaults;
   int32_t max_model_tokens;
-  yk_batch_form_options form;
-  yk_tokenizer *tokenizer;           /* loaded when a line first asks for log-probabilities as texts */
+  bool has_text;                     /* the checkpoint has a tokenizer */
+  yk_token_texts *texts;             /* of single tokens, for OpenAI's log-probabilities */
+  int64_t created_s;                 /* Unix time */
   yk_batch_item *items, **items_end; /* in flight, in the order of the input */
   size_t n_in_flight;                /* their requests */
   yk_batch_line waiting;             /* read, but with too many requests to start beside the others */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name_nearest.h"
 #include "cli/cli.h"
 #include "yoke.h"
 

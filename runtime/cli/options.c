@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/name_nearest.h"
 #include "base/units.h"
 
-enum { NAME_MAX_CHARS = 63, CANDIDATES_MAX = 128 };
+enum { CANDIDATES_MAX = 128 };
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
@@ -124,41 +125,6 @@ yk_status yk_int_list_parse(const char *text, int32_t **ids, size_t *n_ids, yk_e
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-/* Levenshtein's distance with one row. */
-static size_t edit_distance(const char *a, const char *b)
-{
-  size_t row[NAME_MAX_CHARS + 1], n = strlen(b);
-  for (size_t j = 0; j <= n; j++) row[j] = j;
-  for (size_t i = 0; a[i]; i++) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 1; j <= n; j++) {
-      size_t best = diagonal + (a[i] != b[j - 1]);
-      diagonal = row[j];
-      if (row[j] + 1 < best) best = row[j] + 1;
-      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      row[j] = best;
-    }
-  }
-  return row[n];
-}
-
-const char *yk_name_nearest(const char *text, const char *const *candidates, size_t n_candidates)
-{
-  size_t length = strlen(text), best_distance = length / 3 + 1;
-  const char *best = NULL;
-  if (length > NAME_MAX_CHARS) return NULL;
-  for (size_t i = 0; i < n_candidates; i++) {
-    if (!candidates[i] || strlen(candidates[i]) > NAME_MAX_CHARS) continue;
-    size_t distance = edit_distance(text, candidates[i]);
-    if (distance > best_distance || distance >= strlen(candidates[i])) continue;
-    if (distance == best_distance && best) continue;
-    best_distance = distance;
-    best = candidates[i];
-  }
-  return best;
-}
-
 static bool name_is(const char *name, const char *text, size_t length)
 {
   return name && strlen(name) == length && memcmp(name, text, length) == 0;
@@ -219,7 +185,7 @@ static yk_status unknown(const yk_command *command, const char *argument, yk_err
   for (size_t g = 0; g < command->n_groups; g++)
     for (size_t i = 0; i < command->groups[g].n_options && n < CANDIDATES_MAX; i++)
       candidates[n++] = command->groups[g].options[i].name;
-  char text[NAME_MAX_CHARS + 1];
+  char text[YK_NAME_MAX_CHARS + 1];
   snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : (int)sizeof text - 1, name);
   const char *nearest = yk_name_nearest(text, candidates, n);
   if (nearest) return yk_err_set(err, YK_E_INVAL, "unknown option %.80s; did you mean --%s?", argument, nearest);

@@ -72,10 +72,6 @@ yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_
 /* yk_options_help - print what the command does, its options with their defaults, and examples, to stdout. */
 void yk_options_help(const yk_command *command);
 
-/* yk_name_nearest - the candidate that text was probably meant to be, or NULL where none is near. candidates may hold
- *   NULLs. */
-const char *yk_name_nearest(const char *text, const char *const *candidates, size_t n_candidates);
-
 /* yk_int_list_parse - "5,6,7" (spaces allowed) appended to *ids, which is realloc'd and the caller's.
  *   Errors: YK_E_INVAL, YK_E_NOMEM. */
 yk_status yk_int_list_parse(const char *text, int32_t **ids, size_t *n_ids, yk_err *err);

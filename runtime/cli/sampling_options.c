@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "openai/request.h"
 
 static yk_status parse_stop_ids(void *user, const char *text, yk_err *err)
 {
@@ -38,7 +39,7 @@ void yk_sampling_options_init(yk_sampling_options *options)
        .given = &options->max_tokens_given},
       {"n", NULL, YK_OPTION_INT, &options->n_samples, "N",
        .help = "samples of each prompt, 1 to 128 (two dashes: -n is --max-tokens)", .min = 1,
-       .max = YK_MAX_SAMPLES},
+       .max = YK_OPENAI_MAX_SAMPLES},
       {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "do not stop before", .max = INT32_MAX},
       {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 takes the likeliest token",
        .fallback = "the model's generation_config.json, else 1", .max = 100, .given = &options->temperature_given},

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128, YK_MAX_SAMPLES = 128 };
+enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128 };
 
 typedef struct yk_sampling_options {
   double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;

@@ -45,16 +45,16 @@ typedef struct yk_openai_prompt {
   size_t n_ids;
 } yk_openai_prompt;
 
-/* What a chat template is rendered from. Borrowed from the body, checked, and brought into the form that templates
- * expect: content is a string or null (text parts are joined by newlines), arguments of tool calls are objects. */
+/* What a chat template is rendered from, borrowed from the body and checked: every message is an object with a "role";
+ * its content is a string, a list of text parts, or null, the last where an assistant calls tools. */
 typedef struct yk_openai_chat {
-  json_t *messages;            /* array of at least one object with a "role" */
-  json_t *tools;               /* array of at least one {"type": "function", "function": {...}}; NULL: none wanted */
-  json_t *documents;           /* array, or NULL */
-  json_t *template_kwargs;     /* object "chat_template_kwargs", or NULL */
-  bool add_generation_prompt;  /* default true */
-  bool continue_final_message; /* default false; never with add_generation_prompt */
-  bool parallel_tool_calls;    /* default true; false: only the first call is told */
+  const json_t *messages;        /* array of at least one */
+  const json_t *tools;           /* array of at least one {"type": "function", "function": {...}}; NULL: none wanted */
+  const json_t *documents;       /* array, or NULL */
+  const json_t *template_kwargs; /* object "chat_template_kwargs", or NULL */
+  bool add_generation_prompt;    /* default true */
+  bool continue_final_message;   /* default false; never with add_generation_prompt */
+  bool parallel_tool_calls;      /* default true; false: only the first call is told */
 } yk_openai_chat;
 
 typedef struct yk_openai_request {
@@ -71,8 +71,7 @@ typedef struct yk_openai_request {
   bool continuous_usage; /* usage in every event */
   bool echo;             /* completions: the prompt's text, and log-probabilities, before the output's */
   bool return_token_ids;
-  bool with_logprobs;        /* sampling.n_logprobs >= 0, told in the form's own way */
-  bool with_prompt_logprobs; /* "prompt_logprobs" was asked for (echo sets sampling.n_prompt_logprobs too) */
+  int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
   yk_openai_chat chat;
   char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault where parsing failed; "": none */
@@ -85,7 +84,7 @@ typedef struct yk_openai_request {
 
 /* yk_openai_request_parse - read an object of the document, which the request keeps alive: the body, or a plain line.
  *   *out is valid and must be freed whatever is returned; it may outlive the document, but not what defaults points
- *   to. The messages may be changed as yk_openai_chat says.
+ *   to.
  *   Errors, with the field in out->param: YK_E_FORMAT (a field of the wrong type), YK_E_INVAL (a value out of range, a
  *   missing field, in plain lines an unknown key), YK_E_UNSUPPORTED (what Yoke does not do: each by name), YK_E_NOMEM.
  *   Ranges that depend on the model are checked by yk_engine_submit. */

@@ -17,7 +17,7 @@ typedef struct yk_tokenize_request {
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_tokenize_request;
 
-/* yk_tokenize_request_parse - all borrowed from the document, whose messages may be changed as yk_openai_chat says.
+/* yk_tokenize_request_parse - all borrowed from the document.
  *   Errors: as for yk_openai_request_parse. */
 yk_status yk_tokenize_request_parse(const yk_openai_document *document, yk_tokenize_request *out, yk_err *err);
 
@@ -29,7 +29,7 @@ yk_status yk_tokenize_answer_append(const int32_t *ids, size_t n_ids, int32_t ma
 /* {"tokens": [ids][, "model"]} */
 typedef struct yk_detokenize_request {
   const char *model; /* borrowed; NULL: the served one */
-  int32_t *ids;      /* [n_ids], owned; free it */
+  int32_t *ids;      /* [n_ids], owned; free it whatever parsing returned */
   size_t n_ids;
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_detokenize_request;

@@ -9,6 +9,7 @@
 #define YK_OPENAI_TOOL_CALLS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 #include "base/strbuf.h"

@@ -1,4 +1,4 @@
-#include "cli/wide_seed.h"
+#include "openai/wide_seed.h"
 
 #include <errno.h>
 #include <stdlib.h>

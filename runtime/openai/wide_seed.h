@@ -1,7 +1,7 @@
 /* wide_seed.h - seeds from 2^63 to 2^64 - 1 in a JSON text, whose other integers end at 2^63 - 1: jansson's are signed,
  * and refuse them. So the text is read again with 0 in such a seed's place, and its value kept beside. */
-#ifndef YK_CLI_WIDE_SEED_H
-#define YK_CLI_WIDE_SEED_H
+#ifndef YK_OPENAI_WIDE_SEED_H
+#define YK_OPENAI_WIDE_SEED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,266 @@
+#include "openai/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_write.h"
+#include "openai/answer_write.h"
+
+static void append(yk_strbuf *out, const char *text)
+{
+  yk_strbuf_append_str(out, text);
+}
+
+/* ---- Pushing ----------------------------------------------------------------------------------------------------- */
+
+static bool echoes_logprobs(const yk_openai_answer *answer)
+{
+  return answer->request->echo && yk_answer_has_logprobs(answer);
+}
+
+/* The prompt's first token, which the engine has no log-probability for. */
+static yk_status begin_prompt(yk_answer_choice *c, yk_err *err)
+{
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  if (c->has_prompt || prompt->n_ids == 0) return YK_OK;
+  c->has_prompt = true;
+  return yk_logprob_lists_add_first(&c->logprobs, c->answer->options.texts, prompt->ids[0], err);
+}
+
+static yk_status push_prompt_token(yk_answer_choice *c, const yk_output *output, yk_err *err)
+{
+  const yk_openai_answer *answer = c->answer;
+  const yk_openai_request *request = answer->request;
+  if (request->n_prompt_logprobs >= 0) {
+    append(&c->prompt_logprobs, ",");
+    YK_TRY(
+        yk_logprob_append_by_id(&c->prompt_logprobs, answer->options.texts, output, request->n_prompt_logprobs, err));
+  }
+  if (!echoes_logprobs(answer)) return YK_OK;
+  YK_TRY(begin_prompt(c, err));
+  return yk_logprob_lists_add(&c->logprobs, answer->options.texts, output, request->sampling.n_logprobs, err);
+}
+
+static yk_status append_echo(yk_answer_choice *c, yk_err *err)
+{
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  yk_strbuf decoded = YK_STRBUF_INIT;
+  yk_status status = YK_OK;
+  if (echoes_logprobs(c->answer)) YK_TRY(begin_prompt(c, err));
+  if (!prompt->text)
+    status = yk_token_texts_decode(c->answer->options.texts, prompt->ids, prompt->n_ids, &decoded, err);
+  if (prompt->text)
+    yk_json_append_escaped(&c->text, prompt->text, prompt->n_bytes);
+  else
+    yk_json_append_escaped(&c->text, decoded.data, decoded.length);
+  yk_strbuf_free(&decoded);
+  return status;
+}
+
+/* Before the first token: the role, or the prompt. */
+static yk_status begin(yk_answer_choice *c, yk_strbuf *out, yk_err *err)
+{
+  const yk_openai_answer *answer = c->answer;
+  c->has_begun = true;
+  if (answer->request->echo) {
+    YK_TRY(append_echo(c, err));
+    if (answer->request->stream) yk_answer_write_event(c, out);
+  } else if (yk_answer_is_chat(answer) && answer->request->stream) {
+    yk_strbuf_append(out, answer->head.data, answer->head.length);
+    append(out, "{\"index\":");
+    yk_json_append_i64(out, (int64_t)c->index);
+    append(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
+    yk_answer_end_event(c, out);
+  }
+  return YK_OK;
+}
+
+static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err *err)
+{
+  yk_openai_answer *answer = c->answer;
+  c->n_output++;
+  if (c->ids.length) append(&c->ids, ",");
+  yk_json_append_i64(&c->ids, output->token_id);
+  if (!yk_answer_has_logprobs(answer)) return YK_OK;
+  if (yk_answer_is_chat(answer)) return yk_logprob_lists_add_chat(&c->logprobs, answer->options.texts, output, err);
+  return yk_logprob_lists_add(&c->logprobs, answer->options.texts, output, answer->request->sampling.n_logprobs, err);
+}
+
+static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err *err)
+{
+  if (c->parser) return yk_tool_parser_push(c->parser, output->text, output->text_bytes, err);
+  yk_json_append_escaped(&c->text, output->text, output->text_bytes);
+  return YK_OK;
+}
+
+static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)
+{
+  bool failed = c->text.failed || c->calls.failed || c->ids.failed || c->prompt_logprobs.failed ||
+                yk_logprob_lists_failed(&c->logprobs) || (out && out->failed);
+  return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
+}
+
+yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, const yk_output *output,
+                                const yk_request_usage *usage, bool joins, yk_strbuf *out, yk_err *err)
+{
+  yk_answer_choice *c = &answer->choices[choice_index];
+  bool streams = answer->request->stream, ends = output->finish != YK_FINISH_NONE;
+  if (output->is_prompt) {
+    YK_TRY(push_prompt_token(c, output, err));
+    return check_memory(c, NULL, err);
+  }
+  if (streams && c->is_due && !joins && !ends) yk_answer_write_event(c, out);
+  if (!c->has_begun) YK_TRY(begin(c, out, err));
+  c->is_due = true;
+  YK_TRY(push_text(c, output, err));
+  if (output->has_token) YK_TRY(push_token(c, output, err));
+  if (ends) {
+    if (c->parser) YK_TRY(yk_tool_parser_finish(c->parser, err));
+    c->finish = output->finish;
+    if (usage) c->n_cached = usage->reused_tokens;
+    if (streams) yk_answer_write_event(c, out);
+  }
+  return check_memory(c, out, err);
+}
+
+yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice_index, yk_strbuf *out, yk_err *err)
+{
+  yk_answer_choice *c = &answer->choices[choice_index];
+  if (answer->request->stream && c->is_due) yk_answer_write_event(c, out);
+  return check_memory(c, out, err);
+}
+
+yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice_index, yk_request *request, bool joins,
+                                yk_strbuf *out, bool *ended, yk_err *err)
+{
+  yk_output output;
+  *ended = false;
+  do {
+    yk_request_usage usage;
+    yk_err failure = YK_ERR_INIT;
+    yk_status status = yk_request_next(request, 0, &output, &failure);
+    if (status == YK_E_TIMEOUT) break;
+    if (status != YK_OK) return yk_err_set(err, status, "%s", failure.message);
+    *ended = output.finish != YK_FINISH_NONE;
+    if (output.finish == YK_FINISH_ERROR) return yk_err_set(err, failure.code, "%s", failure.message);
+    if (output.finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
+    if (*ended) yk_request_get_usage(request, &usage);
+    YK_TRY(yk_openai_answer_push(answer, choice_index, &output, *ended ? &usage : NULL, joins, out, err));
+  } while (!*ended);
+  return yk_openai_answer_flush(answer, choice_index, out, err);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------------------- */
+
+static void finish_stream(yk_openai_answer *answer, yk_strbuf *out)
+{
+  if (answer->request->include_usage) {
+    yk_strbuf_append(out, answer->head.data, answer->head.length);
+    append(out, "],");
+    yk_answer_append_total_usage(answer, out);
+    append(out, "}\n\n");
+  }
+  append(out, "data: [DONE]\n\n");
+}
+
+yk_status yk_openai_answer_finish(yk_openai_answer *answer, yk_strbuf *out, yk_err *err)
+{
+  if (answer->request->stream) {
+    finish_stream(answer, out);
+  } else {
+    yk_strbuf_append(out, answer->head.data, answer->head.length);
+    for (size_t i = 0; i < answer->n_choices; i++) {
+      if (i) append(out, ",");
+      yk_answer_append_choice(&answer->choices[i], out);
+      YK_TRY(check_memory(&answer->choices[i], out, err));
+    }
+    append(out, "],");
+    yk_answer_append_total_usage(answer, out);
+    append(out, "}");
+  }
+  return out->failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
+}
+
+void yk_openai_answer_fail(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out)
+{
+  (void)answer;
+  append(out, "data: ");
+  yk_openai_error_append(error, out);
+  append(out, "\n\ndata: [DONE]\n\n");
+}
+
+/* ---- Creating ---------------------------------------------------------------------------------------------------- */
+
+static const char *object_name(const yk_openai_answer *answer)
+{
+  if (!yk_answer_is_chat(answer)) return "text_completion";
+  return answer->request->stream ? "chat.completion.chunk" : "chat.completion";
+}
+
+static yk_status make_head(yk_openai_answer *answer, const yk_openai_answer_options *options, yk_err *err)
+{
+  yk_strbuf *head = &answer->head;
+  append(head, answer->request->stream ? "data: {\"id\":" : "{\"id\":");
+  yk_json_append_string(head, options->id, strlen(options->id));
+  append(head, ",\"object\":\"");
+  append(head, object_name(answer));
+  append(head, "\",\"created\":");
+  yk_json_append_i64(head, options->created_s);
+  append(head, ",\"model\":");
+  yk_json_append_string(head, options->model, strlen(options->model));
+  append(head, ",\"choices\":[");
+  const char *unique = strchr(options->id, '-');
+  yk_strbuf call_id = YK_STRBUF_INIT;
+  append(&call_id, "call_");
+  unique = unique ? unique + 1 : options->id;
+  yk_json_append_escaped(&call_id, unique, strlen(unique));
+  answer->call_id = call_id.data;
+  return head->failed || call_id.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
+}
+
+static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *err)
+{
+  const yk_openai_request *request = answer->request;
+  yk_answer_choice *c = &answer->choices[index];
+  *c = (yk_answer_choice){.answer = answer, .index = index, .open_call = -1};
+  if (request->tools == YK_TOOLS_NONE) return YK_OK;
+  return yk_tool_parser_create(request->tools, !request->chat.parallel_tool_calls, yk_answer_take_tool_event, c,
+                               &c->parser, err);
+}
+
+yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_openai_answer_options *options,
+                                  yk_openai_answer **out, yk_err *err)
+{
+  size_t n_choices = yk_openai_request_choices(request);
+  yk_openai_answer *answer = calloc(1, sizeof *answer + n_choices * sizeof answer->choices[0]);
+  *out = NULL;
+  if (!answer) return yk_err_set(err, YK_E_NOMEM, "no memory for an answer of %zu choices", n_choices);
+  answer->request = request;
+  answer->options = *options;
+  answer->options.id = answer->options.model = NULL;
+  answer->n_choices = n_choices;
+  yk_status status = make_head(answer, options, err);
+  for (size_t i = 0; i < n_choices && status == YK_OK; i++) status = begin_choice(answer, i, err);
+  if (status == YK_OK)
+    *out = answer;
+  else
+    yk_openai_answer_free(answer);
+  return status;
+}
+
+void yk_openai_answer_free(yk_openai_answer *answer)
+{
+  if (!answer) return;
+  for (size_t i = 0; i < answer->n_choices; i++) {
+    yk_answer_choice *c = &answer->choices[i];
+    yk_strbuf_free(&c->text);
+    yk_strbuf_free(&c->calls);
+    yk_strbuf_free(&c->ids);
+    yk_strbuf_free(&c->prompt_logprobs);
+    yk_logprob_lists_free(&c->logprobs);
+    yk_tool_parser_free(c->parser);
+  }
+  yk_strbuf_free(&answer->head);
+  free(answer->call_id);
+  free(answer);
+}

@@ -1,0 +1,194 @@
+#include "openai/answer_write.h"
+
+#include "base/json_write.h"
+
+static void append(yk_strbuf *out, const char *text)
+{
+  yk_strbuf_append_str(out, text);
+}
+
+/* ---- Tool calls -------------------------------------------------------------------------------------------------- */
+
+static void close_call(yk_answer_choice *c)
+{
+  if (c->open_call >= 0) append(&c->calls, "\"}}");
+  c->open_call = -1;
+}
+
+/* Events of a stream say which call they are about. */
+static void open_call(yk_answer_choice *c, int32_t call)
+{
+  if (c->calls.length) append(&c->calls, ",");
+  append(&c->calls, "{");
+  if (c->answer->request->stream) yk_strbuf_append_fmt(&c->calls, "\"index\":%d,", call);
+  c->open_call = call;
+}
+
+void yk_answer_take_tool_event(void *user, const yk_tool_event *event)
+{
+  yk_answer_choice *c = user;
+  if (event->kind == YK_TOOL_CONTENT) {
+    yk_json_append_escaped(&c->text, event->text, event->n_bytes);
+    return;
+  }
+  if (event->kind == YK_TOOL_BEGIN) {
+    close_call(c);
+    open_call(c, event->call);
+    yk_strbuf_append_fmt(&c->calls,
+                         "\"id\":\"%s_%zu_%d\",\"type\":\"function\",\"function\":{\"name\":", c->answer->call_id,
+                         c->index, event->call);
+    yk_json_append_string(&c->calls, event->text, event->n_bytes);
+    append(&c->calls, ",\"arguments\":\"");
+    return;
+  }
+  if (c->open_call != event->call) {
+    open_call(c, event->call);
+    append(&c->calls, "\"function\":{\"arguments\":\"");
+  }
+  yk_json_append_escaped(&c->calls, event->text, event->n_bytes);
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+static void append_usage(const yk_openai_answer *answer, int64_t n_prompt, int64_t n_output, int64_t n_cached,
+                         yk_strbuf *out)
+{
+  append(out, "\"usage\":{\"prompt_tokens\":");
+  yk_json_append_i64(out, n_prompt);
+  append(out, ",\"completion_tokens\":");
+  yk_json_append_i64(out, n_output);
+  append(out, ",\"total_tokens\":");
+  yk_json_append_i64(out, n_prompt + n_output);
+  if (answer->options.with_cached_tokens) {
+    append(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    yk_json_append_i64(out, n_cached);
+    append(out, "}");
+  }
+  append(out, "}");
+}
+
+const yk_openai_prompt *yk_answer_prompt_of(const yk_answer_choice *c)
+{
+  const yk_openai_request *request = c->answer->request;
+  return &request->prompts[c->index / (size_t)request->n_samples];
+}
+
+/* A prompt counts once, however many samples it has. */
+void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out)
+{
+  int64_t n_prompt = 0, n_output = 0, n_cached = 0;
+  for (size_t i = 0; i < answer->n_choices; i++) {
+    const yk_answer_choice *c = &answer->choices[i];
+    bool is_first = i % (size_t)answer->request->n_samples == 0;
+    n_output += c->n_output;
+    n_prompt += is_first ? (int64_t)yk_answer_prompt_of(c)->n_ids : 0;
+    n_cached += is_first ? c->n_cached : 0;
+  }
+  append_usage(answer, n_prompt, n_output, n_cached, out);
+}
+
+static void append_quoted(const yk_strbuf *text, yk_strbuf *out)
+{
+  append(out, "\"");
+  yk_strbuf_append(out, text->data, text->length);
+  append(out, "\"");
+}
+
+/* Text of a model without a tokenizer is null; in a stream it is empty, since clients add it up. */
+static void append_text(const yk_answer_choice *c, bool is_null, yk_strbuf *out)
+{
+  if (is_null && !c->answer->request->stream)
+    append(out, "null");
+  else
+    append_quoted(&c->text, out);
+}
+
+/* The inside of a chat's "delta" or "message". */
+static void append_message(const yk_answer_choice *c, yk_strbuf *out)
+{
+  bool streams = c->answer->request->stream, has_calls = c->calls.length > 0;
+  append(out, streams ? "\"delta\":{" : "\"message\":{\"role\":\"assistant\",");
+  bool has_content = !streams || c->text.length || (!has_calls && c->finish == YK_FINISH_NONE);
+  if (has_content) append(out, "\"content\":");
+  if (has_content) append_text(c, !c->answer->options.has_text || (has_calls && c->text.length == 0), out);
+  if (has_calls) append(out, has_content ? ",\"tool_calls\":[" : "\"tool_calls\":[");
+  if (has_calls) yk_strbuf_append(out, c->calls.data, c->calls.length);
+  append(out, has_calls ? "]}" : "}");
+}
+
+static void append_finish_reason(const yk_answer_choice *c, yk_strbuf *out)
+{
+  bool calls = c->finish == YK_FINISH_STOP && c->parser && yk_tool_parser_calls(c->parser) > 0;
+  append(out, ",\"finish_reason\":");
+  if (c->finish == YK_FINISH_NONE) {
+    append(out, "null");
+    return;
+  }
+  append(out, "\"");
+  append(out, calls ? "tool_calls" : yk_finish_reason_name(c->finish));
+  append(out, "\"");
+}
+
+static void append_logprobs(const yk_answer_choice *c, yk_strbuf *out)
+{
+  append(out, ",\"logprobs\":");
+  if (!yk_answer_has_logprobs(c->answer) || (c->answer->request->stream && c->logprobs.tokens.length == 0))
+    append(out, "null");
+  else if (yk_answer_is_chat(c->answer))
+    yk_logprob_lists_append_chat(&c->logprobs, out);
+  else
+    yk_logprob_lists_append(&c->logprobs, out);
+}
+
+void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
+{
+  const yk_openai_answer *answer = c->answer;
+  close_call(c);
+  append(out, "{\"index\":");
+  yk_json_append_i64(out, (int64_t)c->index);
+  append(out, ",");
+  if (yk_answer_is_chat(answer)) {
+    append_message(c, out);
+  } else {
+    append(out, "\"text\":");
+    append_text(c, !answer->options.has_text, out);
+  }
+  append_logprobs(c, out);
+  append_finish_reason(c, out);
+  if (answer->request->return_token_ids || !answer->options.has_text) {
+    append(out, ",\"token_ids\":[");
+    yk_strbuf_append(out, c->ids.data, c->ids.length);
+    append(out, "]");
+  }
+  if (answer->request->n_prompt_logprobs >= 0) {
+    append(out, ",\"prompt_logprobs\":[null");
+    yk_strbuf_append(out, c->prompt_logprobs.data, c->prompt_logprobs.length);
+    append(out, "]");
+  }
+  append(out, "}");
+}
+
+/* Behind the choices of an event. */
+void yk_answer_end_event(const yk_answer_choice *c, yk_strbuf *out)
+{
+  append(out, "]");
+  if (c->answer->request->continuous_usage) {
+    append(out, ",");
+    append_usage(c->answer, (int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, out);
+  }
+  append(out, "}\n\n");
+}
+
+/* What is pending as an event. While a tool call is being made out there may be nothing to say. */
+void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
+{
+  c->is_due = false;
+  if (c->parser && c->text.length == 0 && c->calls.length == 0 && c->finish == YK_FINISH_NONE) return;
+  yk_strbuf_append(out, c->answer->head.data, c->answer->head.length);
+  yk_answer_append_choice(c, out);
+  yk_answer_end_event(c, out);
+  yk_strbuf_clear(&c->text);
+  yk_strbuf_clear(&c->calls);
+  yk_strbuf_clear(&c->ids);
+  yk_logprob_lists_clear(&c->logprobs);
+}

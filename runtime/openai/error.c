@@ -1,0 +1,151 @@
+#include "openai/error.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_write.h"
+#include "text/utf8.h"
+
+/* The HTTP status alone decides the type, as clients expect. */
+static const char *type_of(int http_status)
+{
+  switch (http_status) {
+  case 401: return "authentication_error";
+  case 429: return "rate_limit_error";
+  default: return http_status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+static const char *usual_code(int http_status)
+{
+  switch (http_status) {
+  case 401: return "invalid_api_key";
+  case 429: return "rate_limit_exceeded";
+  default: return NULL;
+  }
+}
+
+static int http_status_of(yk_status code)
+{
+  switch (code) {
+  case YK_E_INVAL:
+  case YK_E_FORMAT:
+  case YK_E_UNSUPPORTED:
+  case YK_E_CAPACITY: return 400;
+  case YK_E_CANCELLED: return 503;
+  default: return 500;
+  }
+}
+
+/* Where what the engine says begins with another name than the request's field has; and what is said instead where the
+ * model has no tokenizer, since the cause may name files. */
+static const struct {
+  const char *beginning, *param, *without_tokenizer;
+} engine_names[] = {
+    {"text:", "prompt", "prompt: the model has no tokenizer; give token ids"},
+    {"stop strings:", "stop", "stop: the model has no tokenizer; use stop_token_ids"},
+    {"stop ids:", "stop_token_ids", NULL},
+    {"number of stop ids", "stop_token_ids", NULL},
+    {"number of stop strings", "stop", NULL},
+    {"number of logit_bias entries", "logit_bias", NULL},
+};
+
+enum { N_ENGINE_NAMES = sizeof engine_names / sizeof engine_names[0] };
+
+/* Fields that the engine names as requests do: the message begins with one and a colon or a space. */
+static const char *const shared_names[] = {"prompt",          "temperature", "top_p",      "min_p",
+                                           "top_k",           "logprobs",    "max_tokens", "repetition_penalty",
+                                           "prompt_logprobs", "logit_bias",  "min_tokens", "frequency_penalty",
+                                           "presence_penalty"};
+
+/* Index into engine_names; N_ENGINE_NAMES for none. */
+static size_t find_engine_name(const char *message)
+{
+  size_t i = 0;
+  while (i < N_ENGINE_NAMES && strncmp(message, engine_names[i].beginning, strlen(engine_names[i].beginning)) != 0) i++;
+  return i;
+}
+
+static const char *param_of(const char *message)
+{
+  size_t found = find_engine_name(message);
+  if (found < N_ENGINE_NAMES) return engine_names[found].param;
+  for (size_t i = 0; i < sizeof shared_names / sizeof *shared_names; i++) {
+    size_t length = strlen(shared_names[i]);
+    if (strncmp(message, shared_names[i], length) == 0 && (message[length] == ':' || message[length] == ' '))
+      return shared_names[i];
+  }
+  return NULL;
+}
+
+static void set_param(yk_openai_error *error, const char *param)
+{
+  snprintf(error->param, sizeof error->param, "%s", param ? param : "");
+}
+
+/* Without anything that names files. */
+static const char *message_of(const yk_err *err)
+{
+  size_t found = find_engine_name(err->message);
+  if (err->code == YK_E_IO || err->code == YK_E_INTERNAL || err->code == YK_E_NOMEM) return yk_status_name(err->code);
+  if (err->code == YK_E_UNSUPPORTED && found < N_ENGINE_NAMES && engine_names[found].without_tokenizer)
+    return engine_names[found].without_tokenizer;
+  return err->message;
+}
+
+void yk_openai_error_of(const yk_err *err, const char *param, yk_openai_error *out)
+{
+  int http_status = http_status_of(err->code);
+  *out = (yk_openai_error){.http_status = http_status, .type = type_of(http_status)};
+  if (err->code == YK_E_CAPACITY) out->code = "context_length_exceeded";
+  if (http_status == 400) set_param(out, param && param[0] ? param : param_of(err->message));
+  snprintf(out->message, sizeof out->message, "%s", message_of(err));
+}
+
+void yk_openai_error_http(yk_openai_error *out, int http_status, const char *code, const char *param, const char *fmt,
+                          ...)
+{
+  *out = (yk_openai_error){
+      .http_status = http_status, .type = type_of(http_status), .code = code ? code : usual_code(http_status)};
+  set_param(out, param);
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(out->message, sizeof out->message, fmt, args);
+  va_end(args);
+}
+
+static void append_text(yk_strbuf *out, const char *text)
+{
+  char ascii[YK_ERR_MESSAGE_BYTES];
+  size_t length = strlen(text);
+  if (yk_utf8_valid_bytes(text, length) != length) {
+    snprintf(ascii, sizeof ascii, "%s", text);
+    for (char *c = ascii; *c; c++)
+      if ((unsigned char)*c >= 0x80) *c = '?';
+    text = ascii;
+  }
+  yk_json_append_string(out, text, strlen(text));
+}
+
+static void append_or_null(yk_strbuf *out, const char *text)
+{
+  if (text)
+    append_text(out, text);
+  else
+    yk_strbuf_append_str(out, "null");
+}
+
+void yk_openai_error_append(const yk_openai_error *error, yk_strbuf *out)
+{
+  yk_strbuf_append_str(out, "{\"error\":{\"message\":");
+  append_text(out, error->message);
+  yk_strbuf_append_str(out, ",\"type\":");
+  append_text(out, error->type);
+  yk_strbuf_append_str(out, ",\"param\":");
+  append_or_null(out, error->param[0] ? error->param : NULL);
+  yk_strbuf_append_str(out, ",\"code\":");
+  append_or_null(out, error->code);
+  yk_strbuf_append_str(out, "}}");
+}

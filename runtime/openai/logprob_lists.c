@@ -1,0 +1,221 @@
+#include "openai/logprob_lists.h"
+
+#include <string.h>
+
+#include "base/json_write.h"
+
+static void separate(yk_strbuf *list)
+{
+  if (list->length) yk_strbuf_append(list, ",", 1);
+}
+
+static int64_t count_characters(const char *text, size_t n_bytes)
+{
+  int64_t n = 0;
+  for (size_t i = 0; i < n_bytes; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
+  return n;
+}
+
+static yk_status append_token(yk_strbuf *out, yk_token_texts *texts, int32_t id, yk_err *err)
+{
+  const char *text;
+  size_t n_bytes;
+  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
+  yk_json_append_string(out, text, n_bytes);
+  return YK_OK;
+}
+
+/* ---- Completions ------------------------------------------------------------------------------------------------- */
+
+/* The text of the token, and where it begins. */
+static yk_status add_text(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, yk_err *err)
+{
+  const char *text;
+  size_t n_bytes;
+  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
+  separate(&lists->tokens);
+  separate(&lists->logprobs);
+  separate(&lists->tops);
+  separate(&lists->offsets);
+  yk_json_append_string(&lists->tokens, text, n_bytes);
+  yk_json_append_i64(&lists->offsets, lists->n_characters);
+  lists->n_characters += count_characters(text, n_bytes);
+  return YK_OK;
+}
+
+/* The keys of an object that is being written. */
+typedef struct key_set {
+  size_t n, begin[YOKE_MAX_LOGPROBS + 1], end[YOKE_MAX_LOGPROBS + 1];
+} key_set;
+
+static bool has_key(const key_set *keys, const char *json, size_t begin, size_t end)
+{
+  for (size_t i = 0; i < keys->n; i++)
+    if (keys->end[i] - keys->begin[i] == end - begin && memcmp(json + keys->begin[i], json + begin, end - begin) == 0)
+      return true;
+  return false;
+}
+
+/* "text": log-probability, unless there is one for this text: the likelier token of two with one text comes first. */
+static yk_status add_top(yk_strbuf *tops, key_set *keys, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
+{
+  size_t length_before = tops->length;
+  if (keys->n > 0) yk_strbuf_append(tops, ",", 1);
+  size_t begin = tops->length;
+  YK_TRY(append_token(tops, texts, id, err));
+  if (tops->failed) return YK_OK;
+  if (has_key(keys, tops->data, begin, tops->length)) {
+    tops->length = length_before;
+    return YK_OK;
+  }
+  keys->begin[keys->n] = begin;
+  keys->end[keys->n++] = tops->length;
+  yk_strbuf_append(tops, ":", 1);
+  yk_json_append_real(tops, (double)logprob);
+  return YK_OK;
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+  return a < b ? a : b;
+}
+
+yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+                               yk_err *err)
+{
+  key_set keys = {0};
+  YK_TRY(add_text(lists, texts, output->token_id, err));
+  yk_json_append_real(&lists->logprobs, (double)output->logprob);
+  yk_strbuf_append(&lists->tops, "{", 1);
+  for (int32_t i = 0; i < least(output->n_top, n_most); i++)
+    YK_TRY(add_top(&lists->tops, &keys, texts, output->top_ids[i], output->top_logprobs[i], err));
+  YK_TRY(add_top(&lists->tops, &keys, texts, output->token_id, output->logprob, err));
+  yk_strbuf_append(&lists->tops, "}", 1);
+  return YK_OK;
+}
+
+yk_status yk_logprob_lists_add_first(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, yk_err *err)
+{
+  YK_TRY(add_text(lists, texts, id, err));
+  yk_strbuf_append_str(&lists->logprobs, "null");
+  yk_strbuf_append_str(&lists->tops, "null");
+  return YK_OK;
+}
+
+static void append_list(yk_strbuf *out, const char *begin, const yk_strbuf *list)
+{
+  yk_strbuf_append_str(out, begin);
+  yk_strbuf_append(out, list->data, list->length);
+}
+
+void yk_logprob_lists_append(const yk_logprob_lists *lists, yk_strbuf *out)
+{
+  append_list(out, "{\"tokens\":[", &lists->tokens);
+  append_list(out, "],\"token_logprobs\":[", &lists->logprobs);
+  append_list(out, "],\"top_logprobs\":[", &lists->tops);
+  append_list(out, "],\"text_offset\":[", &lists->offsets);
+  yk_strbuf_append_str(out, "]}");
+}
+
+/* ---- Chat -------------------------------------------------------------------------------------------------------- */
+
+/* "token", "logprob" and "bytes", in an object that is left open. */
+static yk_status open_entry(yk_strbuf *out, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
+{
+  static const float never = -9999;
+  const char *text;
+  size_t n_bytes;
+  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
+  yk_strbuf_append_str(out, "{\"token\":");
+  yk_json_append_string(out, text, n_bytes);
+  yk_strbuf_append_str(out, ",\"logprob\":");
+  yk_json_append_real(out, (double)(logprob > never ? logprob : never));
+  yk_strbuf_append_str(out, ",\"bytes\":[");
+  for (size_t i = 0; i < n_bytes; i++) {
+    if (i) yk_strbuf_append(out, ",", 1);
+    yk_json_append_i64(out, (unsigned char)text[i]);
+  }
+  yk_strbuf_append_str(out, "]");
+  return YK_OK;
+}
+
+yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output,
+                                    yk_err *err)
+{
+  yk_strbuf *out = &lists->tokens;
+  separate(out);
+  YK_TRY(open_entry(out, texts, output->token_id, output->logprob, err));
+  yk_strbuf_append_str(out, ",\"top_logprobs\":[");
+  for (int32_t i = 0; i < output->n_top; i++) {
+    if (i) yk_strbuf_append(out, ",", 1);
+    YK_TRY(open_entry(out, texts, output->top_ids[i], output->top_logprobs[i], err));
+    yk_strbuf_append(out, "}", 1);
+  }
+  yk_strbuf_append_str(out, "]}");
+  return YK_OK;
+}
+
+void yk_logprob_lists_append_chat(const yk_logprob_lists *lists, yk_strbuf *out)
+{
+  append_list(out, "{\"content\":[", &lists->tokens);
+  yk_strbuf_append_str(out, "]}");
+}
+
+/* ---- By id ------------------------------------------------------------------------------------------------------- */
+
+/* rank: 0 where it is not known. */
+static yk_status append_ranked(yk_strbuf *out, yk_token_texts *texts, int32_t id, float logprob, int32_t rank,
+                               yk_err *err)
+{
+  yk_strbuf_append_fmt(out, "\"%d\":{\"logprob\":", id);
+  yk_json_append_real(out, (double)logprob);
+  yk_strbuf_append_str(out, ",\"rank\":");
+  if (rank)
+    yk_json_append_i64(out, rank);
+  else
+    yk_strbuf_append_str(out, "null");
+  yk_strbuf_append_str(out, ",\"decoded_token\":");
+  YK_TRY(append_token(out, texts, id, err));
+  yk_strbuf_append(out, "}", 1);
+  return YK_OK;
+}
+
+yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+                                  yk_err *err)
+{
+  int32_t rank = 0;
+  for (int32_t i = 0; i < output->n_top; i++)
+    if (output->top_ids[i] == output->token_id) rank = i + 1;
+  yk_strbuf_append(out, "{", 1);
+  YK_TRY(append_ranked(out, texts, output->token_id, output->logprob, rank, err));
+  for (int32_t i = 0; i < least(output->n_top, n_most); i++) {
+    if (i + 1 == rank) continue;
+    yk_strbuf_append(out, ",", 1);
+    YK_TRY(append_ranked(out, texts, output->top_ids[i], output->top_logprobs[i], i + 1, err));
+  }
+  yk_strbuf_append(out, "}", 1);
+  return YK_OK;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+void yk_logprob_lists_clear(yk_logprob_lists *lists)
+{
+  yk_strbuf_clear(&lists->tokens);
+  yk_strbuf_clear(&lists->logprobs);
+  yk_strbuf_clear(&lists->tops);
+  yk_strbuf_clear(&lists->offsets);
+}
+
+bool yk_logprob_lists_failed(const yk_logprob_lists *lists)
+{
+  return lists->tokens.failed || lists->logprobs.failed || lists->tops.failed || lists->offsets.failed;
+}
+
+void yk_logprob_lists_free(yk_logprob_lists *lists)
+{
+  yk_strbuf_free(&lists->tokens);
+  yk_strbuf_free(&lists->logprobs);
+  yk_strbuf_free(&lists->tops);
+  yk_strbuf_free(&lists->offsets);
+}

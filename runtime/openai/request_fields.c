@@ -1,0 +1,237 @@
+#include "openai/request_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/name_nearest.h"
+#include "openai/chat_fields.h"
+#include "openai/request_lists.h"
+#include "openai/values.h"
+
+/* ---- Fields ------------------------------------------------------------------------------------------------------ */
+
+typedef enum field_kind {
+  FIELD_F32, /* a member at offset; the engine checks ranges */
+  FIELD_I32,
+  FIELD_FLAG,
+  FIELD_MODEL,
+  FIELD_MAX_TOKENS,
+  FIELD_SEED,
+  FIELD_STOP,
+  FIELD_STOP_IDS,
+  FIELD_BIAS,
+  FIELD_PROMPT,
+  FIELD_SAMPLES,
+  FIELD_STREAM,
+  FIELD_MESSAGES,
+  FIELD_TOOLS,
+  FIELD_DOCUMENTS,
+  FIELD_TEMPLATE_KWARGS,
+  FIELD_RESPONSE_FORMAT,
+  FIELD_MODALITIES,
+  FIELD_LATER,     /* depends on other fields, and is read when these have been */
+  FIELD_ONLY_TRUE, /* what the other value asks for is not done */
+  FIELD_OFF        /* only false, or an empty string, array or object: what it asks for is not done */
+} field_kind;
+
+enum {
+  PLAIN = YK_FORM_PLAIN,
+  COMPLETION = YK_FORM_COMPLETION,
+  CHAT = YK_FORM_CHAT,
+  BOTH = COMPLETION | CHAT,
+  ALL = PLAIN | BOTH
+};
+
+#define SAMPLING(member) offsetof(yk_openai_request, sampling.member)
+#define REQUEST(member)  offsetof(yk_openai_request, member)
+
+typedef struct field {
+  const char *name;
+  field_kind kind;
+  int forms;
+  size_t offset;
+} field;
+
+static const field fields[] = {
+    {"prompt", FIELD_PROMPT, PLAIN | COMPLETION, 0},
+    {"messages", FIELD_MESSAGES, CHAT, 0},
+    {"model", FIELD_MODEL, BOTH, 0},
+    {"max_tokens", FIELD_MAX_TOKENS, ALL, 0},
+    {"max_completion_tokens", FIELD_LATER, CHAT, 0},
+    {"temperature", FIELD_F32, ALL, SAMPLING(temperature)},
+    {"top_p", FIELD_F32, ALL, SAMPLING(top_p)},
+    {"min_p", FIELD_F32, ALL, SAMPLING(min_p)},
+    {"top_k", FIELD_I32, ALL, SAMPLING(top_k)},
+    {"n", FIELD_SAMPLES, ALL, 0},
+    {"best_of", FIELD_LATER, BOTH, 0},
+    {"stop", FIELD_STOP, ALL, 0},
+    {"seed", FIELD_SEED, ALL, 0},
+    {"logprobs", FIELD_I32, PLAIN | COMPLETION, SAMPLING(n_logprobs)},
+    {"logprobs", FIELD_LATER, CHAT, 0},
+    {"top_logprobs", FIELD_LATER, CHAT, 0},
+    {"prompt_logprobs", FIELD_I32, ALL, SAMPLING(n_prompt_logprobs)},
+    {"logit_bias", FIELD_BIAS, ALL, 0},
+    {"repetition_penalty", FIELD_F32, ALL, SAMPLING(repetition_penalty)},
+    {"presence_penalty", FIELD_F32, ALL, SAMPLING(presence_penalty)},
+    {"frequency_penalty", FIELD_F32, ALL, SAMPLING(frequency_penalty)},
+    {"min_tokens", FIELD_I32, ALL, SAMPLING(min_tokens)},
+    {"ignore_eos", FIELD_FLAG, ALL, SAMPLING(ignore_eos)},
+    {"stop_token_ids", FIELD_STOP_IDS, ALL, 0},
+    {"id", FIELD_LATER, PLAIN, 0}, /* the batch's */
+    {"custom_id", FIELD_LATER, PLAIN, 0},
+    {"stream", FIELD_STREAM, BOTH, 0},
+    {"stream_options", FIELD_LATER, BOTH, 0},
+    {"echo", FIELD_FLAG, COMPLETION, REQUEST(echo)},
+    {"echo", FIELD_OFF, CHAT, 0},
+    {"return_token_ids", FIELD_FLAG, BOTH, REQUEST(return_token_ids)},
+    {"add_special_tokens", FIELD_FLAG, BOTH, REQUEST(add_special_tokens)},
+    {"skip_special_tokens", FIELD_ONLY_TRUE, BOTH, 0},
+    {"detokenize", FIELD_ONLY_TRUE, BOTH, 0},
+    {"add_generation_prompt", FIELD_FLAG, CHAT, REQUEST(chat.add_generation_prompt)},
+    {"continue_final_message", FIELD_FLAG, CHAT, REQUEST(chat.continue_final_message)},
+    {"chat_template_kwargs", FIELD_TEMPLATE_KWARGS, CHAT, 0},
+    {"documents", FIELD_DOCUMENTS, CHAT, 0},
+    {"tools", FIELD_TOOLS, CHAT, 0},
+    {"tool_choice", FIELD_LATER, CHAT, 0},
+    {"parallel_tool_calls", FIELD_FLAG, CHAT, REQUEST(chat.parallel_tool_calls)},
+    {"response_format", FIELD_RESPONSE_FORMAT, BOTH, 0},
+    {"modalities", FIELD_MODALITIES, CHAT, 0},
+    {"functions", FIELD_OFF, CHAT, 0},
+    {"function_call", FIELD_OFF, CHAT, 0},
+    {"audio", FIELD_OFF, CHAT, 0},
+    {"web_search_options", FIELD_OFF, CHAT, 0},
+    {"chat_template", FIELD_OFF, CHAT, 0},
+    {"suffix", FIELD_OFF, COMPLETION, 0},
+    {"prompt_embeds", FIELD_OFF, COMPLETION, 0},
+    {"structured_outputs", FIELD_OFF, BOTH, 0},
+    {"guided_json", FIELD_OFF, BOTH, 0},
+    {"guided_regex", FIELD_OFF, BOTH, 0},
+    {"guided_choice", FIELD_OFF, BOTH, 0},
+    {"guided_grammar", FIELD_OFF, BOTH, 0},
+    {"structural_tag", FIELD_OFF, BOTH, 0},
+    {"use_beam_search", FIELD_OFF, BOTH, 0},
+    {"logits_processors", FIELD_OFF, BOTH, 0},
+    {"bad_words", FIELD_OFF, BOTH, 0},
+    {"allowed_token_ids", FIELD_OFF, BOTH, 0},
+    {"truncate_prompt_tokens", FIELD_OFF, BOTH, 0},
+    {"include_stop_str_in_output", FIELD_OFF, BOTH, 0},
+};
+
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+static const field *find_field(const char *name, yk_openai_form form)
+{
+  for (const field *f = fields; f < fields + N_FIELDS; f++)
+    if (f->forms & (int)form && strcmp(f->name, name) == 0) return f;
+  return NULL;
+}
+
+static yk_status unknown_key(const char *name, yk_openai_form form, yk_err *err)
+{
+  const char *names[N_FIELDS];
+  for (size_t i = 0; i < N_FIELDS; i++) names[i] = fields[i].forms & (int)form ? fields[i].name : NULL;
+  const char *nearest = yk_name_nearest(name, names, N_FIELDS);
+  if (nearest) return yk_err_set(err, YK_E_INVAL, "unknown key \"%.80s\"; did you mean \"%s\"?", name, nearest);
+  return yk_err_set(err, YK_E_INVAL, "unknown key \"%.80s\"", name);
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
+
+static yk_status unsupported(const char *name, yk_err *err)
+{
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: not supported; leave it out", name);
+}
+
+static bool is_empty(const json_t *value)
+{
+  return json_is_false(value) || (json_is_string(value) && json_string_length(value) == 0) ||
+         (json_is_array(value) && json_array_size(value) == 0) ||
+         (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static yk_status read_stream(yk_openai_request *request, const yk_openai_defaults *defaults, const json_t *value,
+                             yk_err *err)
+{
+  YK_TRY(yk_value_read_flag("stream", value, &request->stream, err));
+  if (!request->stream || defaults->can_stream) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "stream: not available in a batch; leave it out");
+}
+
+static yk_status read_response_format(const json_t *value, yk_err *err)
+{
+  const char *type = json_string_value(json_object_get(value, "type"));
+  if (!type) return yk_value_wrong_type("response_format", "an object with a \"type\"", value, err);
+  if (strcmp(type, "text") == 0) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "response_format: expected the type \"text\", found \"%.40s\"", type);
+}
+
+static yk_status read_modalities(const json_t *value, yk_err *err)
+{
+  if (!json_is_array(value)) return yk_value_wrong_type("modalities", "an array of strings", value, err);
+  for (size_t i = 0; i < json_array_size(value); i++) {
+    const char *name = json_string_value(json_array_get(value, i));
+    if (!name || strcmp(name, "text") != 0)
+      return yk_err_set(err, YK_E_UNSUPPORTED, "modalities: expected only \"text\"");
+  }
+  return YK_OK;
+}
+
+yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, const json_t *value, yk_err *err)
+{
+  request->has_max_tokens = true;
+  return yk_value_read_i32(name, value, -1, INT32_MAX, &request->sampling.max_tokens, err);
+}
+
+static yk_status read_only_true(const char *name, const json_t *value, yk_err *err)
+{
+  bool flag;
+  YK_TRY(yk_value_read_flag(name, value, &flag, err));
+  return flag ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected true, or to be left out", name);
+}
+
+static yk_status read_field(yk_openai_request *request, const field *f, const yk_openai_document *document,
+                            const yk_openai_defaults *defaults, json_t *value, yk_err *err)
+{
+  void *member = (char *)request + f->offset;
+  switch (f->kind) {
+  case FIELD_F32: return yk_value_read_f32(f->name, value, member, err);
+  case FIELD_I32: return yk_value_read_i32(f->name, value, INT32_MIN, INT32_MAX, member, err);
+  case FIELD_FLAG: return yk_value_read_flag(f->name, value, member, err);
+  case FIELD_MODEL: return yk_value_read_string(f->name, value, &request->model, err);
+  case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
+  case FIELD_SEED: return yk_request_read_seed(request, document, value, err);
+  case FIELD_STOP: return yk_request_read_stop(request, value, err);
+  case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);
+  case FIELD_BIAS: return yk_request_read_biases(request, value, err);
+  case FIELD_PROMPT: return yk_request_read_prompts(request, value, err);
+  case FIELD_SAMPLES: return yk_value_read_i32(f->name, value, 1, YK_OPENAI_MAX_SAMPLES, &request->n_samples, err);
+  case FIELD_STREAM: return read_stream(request, defaults, value, err);
+  case FIELD_MESSAGES: return yk_chat_read_messages(&request->chat, value, err);
+  case FIELD_TOOLS: return yk_chat_read_tools(&request->chat, value, err);
+  case FIELD_DOCUMENTS: return yk_chat_read_documents(&request->chat, value, err);
+  case FIELD_TEMPLATE_KWARGS: return yk_chat_read_template_kwargs(&request->chat, value, err);
+  case FIELD_RESPONSE_FORMAT: return read_response_format(value, err);
+  case FIELD_MODALITIES: return read_modalities(value, err);
+  case FIELD_ONLY_TRUE: return read_only_true(f->name, value, err);
+  case FIELD_OFF: return is_empty(value) ? YK_OK : unsupported(f->name, err);
+  case FIELD_LATER: return YK_OK;
+  }
+  return yk_err_set(err, YK_E_INTERNAL, "%s: no reader", f->name);
+}
+
+json_t *yk_request_take_up(yk_openai_request *request, const char *name)
+{
+  snprintf(request->param, sizeof request->param, "%s", name);
+  json_t *value = json_object_get(request->object, name);
+  return yk_value_is_given(value) ? value : NULL;
+}
+
+yk_status yk_request_read_field(yk_openai_request *request, const char *name, const yk_openai_document *document,
+                                const yk_openai_defaults *defaults, json_t *value, yk_err *err)
+{
+  const field *f = find_field(name, request->form);
+  if (!f && request->form == YK_FORM_PLAIN) return unknown_key(name, request->form, err);
+  if (!f || json_is_null(value)) return YK_OK;
+  yk_request_take_up(request, f->name);
+  return read_field(request, f, document, defaults, value, err);
+}
