@@ -230,8 +230,8 @@ yk_status yk_request_read_field(yk_openai_request *request, const char *name, co
                                 const yk_openai_defaults *defaults, json_t *value, yk_err *err)
 {
   const field *f = find_field(name, request->form);
+  yk_request_take_up(request, name);
   if (!f && request->form == YK_FORM_PLAIN) return unknown_key(name, request->form, err);
   if (!f || json_is_null(value)) return YK_OK;
-  yk_request_take_up(request, f->name);
   return read_field(request, f, document, defaults, value, err);
 }

@@ -1,0 +1,46 @@
+#include "unit/openai_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+yk_openai_defaults openai_defaults(yk_tool_format tools)
+{
+  return (yk_openai_defaults){.sampling = {.temperature = 1,
+                                           .top_p = 1,
+                                           .repetition_penalty = 1,
+                                           .max_tokens = 16,
+                                           .n_logprobs = -1,
+                                           .n_prompt_logprobs = -1},
+                              .n_samples = 1,
+                              .can_stream = true,
+                              .tools = tools};
+}
+
+yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
+                            yk_openai_request *out, yk_err *err)
+{
+  yk_openai_document document;
+  char *json = strdup(body);
+  for (char *c = json; *c; c++)
+    if (*c == '\'') *c = '"';
+  *out = (yk_openai_request){0};
+  yk_status status = yk_openai_document_parse("body", json, strlen(json), &document, err);
+  if (status == YK_OK) status = yk_openai_request_parse(&document, document.root, form, defaults, out, err);
+  yk_openai_document_free(&document); /* the request lives on without it */
+  free(json);
+  return status;
+}
+
+yk_openai_request openai_request(yk_openai_form form, const char *body)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_openai_request request;
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_HERMES);
+  if (openai_parse_with(&defaults, form, body, &request, &err) != YK_OK) fail_msg("%s: %s", body, err.message);
+  return request;
+}

@@ -1,0 +1,17 @@
+/* openai_fixture.h - requests from bodies that are written with ' in place of ". */
+#ifndef TESTS_UNIT_OPENAI_FIXTURE_H
+#define TESTS_UNIT_OPENAI_FIXTURE_H
+
+#include "openai/request.h"
+
+/* Defaults without an engine: temperature 1, max_tokens 16, one sample, streams, tool calls of this format. */
+yk_openai_defaults openai_defaults(yk_tool_format tools);
+
+/* body: with ' for ". The request must be freed whatever is returned. */
+yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
+                            yk_openai_request *out, yk_err *err);
+
+/* The same with openai_defaults(YK_TOOLS_HERMES); fails the test where the body is refused. */
+yk_openai_request openai_request(yk_openai_form form, const char *body);
+
+#endif

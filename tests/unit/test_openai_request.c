@@ -1,0 +1,429 @@
+/* Bodies of requests: what each field does, and what is refused, with the field's name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "unit/openai_fixture.h"
+
+/* ---- What is taken ----------------------------------------------------------------------------------------------- */
+
+static void prompts(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(YK_FORM_COMPLETION, "{'prompt': 'a\\u0000b', 'model': 'm'}");
+  assert_int_equal(r.n_prompts, 1);
+  assert_int_equal(r.prompts[0].n_bytes, 3);
+  assert_memory_equal(r.prompts[0].text, "a\0b", 3);
+  assert_string_equal(r.model, "m");
+  assert_true(r.add_special_tokens);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': [5, 6.0]}");
+  assert_int_equal(r.n_prompts, 1);
+  assert_int_equal(r.prompts[0].n_ids, 2);
+  assert_int_equal(r.prompts[0].ids[1], 6);
+  assert_null(r.prompts[0].text);
+  assert_null(r.model);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': [[5], [6, 7]], 'n': 3}");
+  assert_int_equal(r.n_prompts, 2);
+  assert_int_equal(r.prompts[1].ids[1], 7);
+  assert_int_equal(yk_openai_request_choices(&r), 6);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': ['a', 'b', 'c']}");
+  assert_int_equal(r.n_prompts, 3);
+  assert_string_equal(r.prompts[2].text, "c");
+  yk_openai_request_free(&r);
+}
+
+static void sampling(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_COMPLETION,
+      "{'prompt': 'p', 'max_tokens': 7, 'temperature': 0.5, 'top_p': 0.25, 'min_p': 0.125, 'top_k': 9, 'n': 2, "
+      "'best_of': 2, 'stop': ['x', 'yz'], 'seed': 18446744073709551615, 'logprobs': 4, 'prompt_logprobs': 3, "
+      "'logit_bias': {'5': -100, '6': 1.5}, 'repetition_penalty': 1.25, 'presence_penalty': -1, "
+      "'frequency_penalty': 2, 'min_tokens': 1, 'ignore_eos': true, 'stop_token_ids': [1, 2], 'user': 'u', "
+      "'echo': false, 'add_special_tokens': false, 'skip_special_tokens': true, 'return_token_ids': true, "
+      "'whatever': {'unknown': 1}, 'suffix': null, 'response_format': {'type': 'text'}}");
+  const yk_sampling *s = &r.sampling;
+  assert_true(s->max_tokens == 7 && r.has_max_tokens && s->min_tokens == 1 && s->ignore_eos);
+  assert_true(s->temperature == 0.5f && s->top_p == 0.25f && s->min_p == 0.125f && s->top_k == 9);
+  assert_true(s->repetition_penalty == 1.25f && s->presence_penalty == -1 && s->frequency_penalty == 2);
+  assert_true(r.n_samples == 2 && s->has_seed && s->seed == UINT64_MAX);
+  assert_true(s->n_logprobs == 4 && s->n_prompt_logprobs == 3 && r.n_prompt_logprobs == 3);
+  assert_int_equal(s->n_stop_strings, 2);
+  assert_string_equal(s->stop_strings[1], "yz");
+  assert_int_equal(s->n_biases, 2);
+  assert_true(s->biases[1].token_id == 6 && s->biases[1].bias == 1.5f);
+  assert_int_equal(s->n_stop_ids, 2);
+  assert_int_equal(s->stop_ids[1], 2);
+  assert_true(!r.add_special_tokens && r.return_token_ids && !r.echo && !r.stream);
+  assert_int_equal(r.tools, YK_TOOLS_NONE);
+  yk_openai_request_free(&r);
+}
+
+static void defaults_and_nulls(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_COMPLETION, "{'prompt': 'p', 'max_tokens': null, 'n': null, 'logprobs': null, 'seed': -1, 'stop': null, "
+                          "'stream_options': null, 'temperature': null, 'best_of': null, 'echo': null}");
+  assert_true(r.sampling.max_tokens == 16 && !r.has_max_tokens && r.n_samples == 1);
+  assert_true(r.sampling.n_logprobs == -1 && !r.sampling.has_seed && r.sampling.temperature == 1);
+  assert_int_equal(r.sampling.n_stop_strings, 0);
+  assert_int_equal(r.n_prompt_logprobs, -1);
+  yk_openai_request_free(&r);
+}
+
+static void streams(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(YK_FORM_COMPLETION, "{'prompt': 'p', 'stream': true}");
+  assert_true(r.stream && !r.include_usage && !r.continuous_usage);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': 'p', 'stream': true, 'stream_options': {'include_usage': true}}");
+  assert_true(r.stream && r.include_usage && !r.continuous_usage);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_CHAT, "{'messages': [{'role': 'user', 'content': 'x'}], 'stream_options': "
+                                   "{'include_usage': true, 'continuous_usage_stats': true}, 'stream': true}");
+  assert_true(r.include_usage && r.continuous_usage);
+  yk_openai_request_free(&r);
+}
+
+/* lm-evaluation-harness: the prompt's log-probabilities come with echo. */
+static void echo(void **state)
+{
+  (void)state;
+  yk_openai_request r =
+      openai_request(YK_FORM_COMPLETION, "{'prompt': [[5, 6]], 'echo': true, 'logprobs': 1, 'max_tokens': 1}");
+  assert_true(r.echo && r.sampling.n_logprobs == 1 && r.sampling.n_prompt_logprobs == 1);
+  assert_int_equal(r.n_prompt_logprobs, -1);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': 'p', 'echo': true, 'max_tokens': 0}");
+  assert_int_equal(r.sampling.n_prompt_logprobs, 0);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': 'p', 'echo': true}");
+  assert_int_equal(r.sampling.n_prompt_logprobs, -1);
+  yk_openai_request_free(&r);
+}
+
+#define USER       "{'role': 'user', 'content': 'hello'}"
+#define TOOL       "{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}"
+#define CHAT(more) "{'messages': [" USER "]" more "}"
+
+static void chat(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_CHAT,
+      "{'messages': [{'role': 'system', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': "
+      "'b'}]}, " USER
+      ", {'role': 'assistant', 'content': null, 'tool_calls': [{'id': 'c', 'type': 'function', 'function': {'name': "
+      "'f', 'arguments': '{}'}}]}, {'role': 'tool', 'tool_call_id': 'c', 'content': '5'}, {'role': 'assistant', "
+      "'content': 'ok', 'tool_calls': []}], 'max_tokens': 3, 'max_completion_tokens': 5, 'logprobs': true, "
+      "'top_logprobs': 2, 'tools': [" TOOL "], 'tool_choice': 'auto', 'parallel_tool_calls': false, "
+      "'chat_template_kwargs': {'enable_thinking': false}, 'documents': [{'text': 'd'}], 'add_generation_prompt': "
+      "false, 'continue_final_message': true, 'modalities': ['text'], 'functions': [], 'store': true}");
+  assert_int_equal(json_array_size(r.chat.messages), 5);
+  assert_int_equal(json_array_size(r.chat.tools), 1);
+  assert_int_equal(json_array_size(r.chat.documents), 1);
+  assert_true(json_is_false(json_object_get(r.chat.template_kwargs, "enable_thinking")));
+  assert_true(!r.chat.add_generation_prompt && r.chat.continue_final_message && !r.chat.parallel_tool_calls);
+  assert_true(r.sampling.max_tokens == 5 && r.has_max_tokens && r.sampling.n_logprobs == 2);
+  assert_true(r.tools == YK_TOOLS_HERMES && !r.add_special_tokens && r.n_prompts == 1);
+  assert_true(!r.prompts[0].text && !r.prompts[0].ids);
+  yk_openai_request_free(&r);
+}
+
+static void chat_defaults(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': false, 'tools': [], 'top_logprobs': 0"));
+  assert_true(r.chat.add_generation_prompt && !r.chat.continue_final_message && r.chat.parallel_tool_calls);
+  assert_true(!r.chat.tools && !r.chat.documents && !r.chat.template_kwargs && r.tools == YK_TOOLS_NONE);
+  assert_int_equal(r.sampling.n_logprobs, -1);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': true"));
+  assert_int_equal(r.sampling.n_logprobs, 0);
+  yk_openai_request_free(&r);
+}
+
+/* "none" needs no parser: the model is not told of the tools. */
+static void no_tools_wanted(void **state)
+{
+  (void)state;
+  yk_openai_request r;
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_NONE);
+  assert_int_equal(
+      openai_parse_with(&defaults, YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "], 'tool_choice': 'none'"), &r, NULL),
+      YK_OK);
+  assert_null(r.chat.tools);
+  assert_int_equal(r.tools, YK_TOOLS_NONE);
+  yk_openai_request_free(&r);
+}
+
+static void options_of_choices(void **state)
+{
+  (void)state;
+  yk_request_options options;
+  yk_openai_request r = openai_request(YK_FORM_COMPLETION, "{'prompt': [[5], [6, 7, 8]], 'n': 2, 'seed': 3}");
+  yk_openai_request_options_of(&r, 3, 100, &options);
+  assert_ptr_equal(options.ids, r.prompts[1].ids);
+  assert_true(options.n_ids == 3 && options.sampling.sample_index == 1 && options.sampling.seed == 3);
+  assert_true(options.sampling.max_tokens == 16 && !options.text && !options.notify);
+  yk_openai_request_options_of(&r, 0, 10, &options);
+  assert_true(options.sampling.max_tokens == 9 && options.sampling.sample_index == 0); /* what the context leaves */
+  yk_openai_request_options_of(&r, 2, 3, &options);
+  assert_int_equal(options.sampling.max_tokens, 1); /* for the engine to refuse by name */
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_COMPLETION, "{'prompt': [5], 'max_tokens': 12}");
+  yk_openai_request_options_of(&r, 0, 10, &options);
+  assert_int_equal(options.sampling.max_tokens, 12);
+  yk_openai_request_free(&r);
+}
+
+/* ---- What is refused --------------------------------------------------------------------------------------------- */
+
+typedef struct refusal {
+  const char *body, *param, *message;
+  yk_status status;
+} refusal;
+
+static void check_refusals(yk_openai_form form, yk_tool_format tools, const refusal *rows, size_t n)
+{
+  yk_openai_defaults defaults = openai_defaults(tools);
+  for (size_t i = 0; i < n; i++) {
+    yk_err err = YK_ERR_INIT;
+    yk_openai_request request;
+    yk_status status = openai_parse_with(&defaults, form, rows[i].body, &request, &err);
+    if (status != rows[i].status || strcmp(request.param, rows[i].param) != 0 || !strstr(err.message, rows[i].message))
+      fail_msg("%s: status %d, param %s, %s", rows[i].body, status, request.param, err.message);
+    yk_openai_request_free(&request);
+  }
+}
+
+#define N_ROWS(rows) (sizeof rows / sizeof rows[0])
+
+#define P "{'prompt': 'p', "
+
+static void bodies_that_are_no_request(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {"", "", "body", YK_E_FORMAT},
+      {"{'prompt': 'p'", "", "body: line 1 column", YK_E_FORMAT},
+      {"{'prompt': 'p', 'prompt': 'q'}", "", "duplicate", YK_E_FORMAT},
+      {"{'prompt': 'p', 'temperature': NaN}", "", "body", YK_E_FORMAT},
+      {"{'prompt': 'p', 'temperature': 1e999}", "", "body", YK_E_FORMAT},
+      {"{'prompt': '\xFF'}", "", "0xff", YK_E_FORMAT},
+      {"[]", "", "expected an object, found array", YK_E_FORMAT},
+      {"5", "", "expected an object, found integer", YK_E_FORMAT},
+      {"{}", "prompt", "key \"prompt\": expected, but missing", YK_E_INVAL},
+      {"{'prompt': null}", "prompt", "key \"prompt\": expected, but missing", YK_E_INVAL},
+      {"{'prompt': 'p', 'seed': 18446744073709551616}", "", "seed: expected 0 to 2^64 - 1", YK_E_INVAL},
+  };
+  check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
+}
+
+static void values_out_of_range_or_of_another_type(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {"{'prompt': 5}", "prompt", "found integer", YK_E_FORMAT},
+      {"{'prompt': ['a', 5]}", "prompt", "found integer", YK_E_FORMAT},
+      {"{'prompt': [5, 'a']}", "prompt", "an integer, found string", YK_E_FORMAT},
+      {"{'prompt': [-1]}", "prompt", "found -1", YK_E_INVAL},
+      {"{'prompt': [2147483648]}", "prompt", "found 2147483648", YK_E_INVAL},
+      {P "'max_tokens': 'x'}", "max_tokens", "an integer, found string", YK_E_FORMAT},
+      {P "'max_tokens': 1.5}", "max_tokens", "an integer", YK_E_FORMAT},
+      {P "'max_tokens': 2147483648}", "max_tokens", "-1 to 2147483647, found 2147483648", YK_E_INVAL},
+      {P "'max_tokens': -2}", "max_tokens", "found -2", YK_E_INVAL},
+      {P "'temperature': 'hot'}", "temperature", "a number, found string", YK_E_FORMAT},
+      {P "'temperature': 1e300}", "temperature", "ordinary size", YK_E_INVAL},
+      {P "'n': 0}", "n", "1 to 128, found 0", YK_E_INVAL},
+      {P "'n': 129}", "n", "1 to 128, found 129", YK_E_INVAL},
+      {P "'n': true}", "n", "an integer, found true", YK_E_FORMAT},
+      {"{'prompt': ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'], 'n': 128}", "n", "at most 1024, found 1152",
+       YK_E_INVAL},
+      {P "'best_of': 2}", "best_of", "the same as n (1)", YK_E_UNSUPPORTED},
+      {P "'seed': -2}", "seed", "found -2", YK_E_INVAL},
+      {P "'seed': 1.5}", "seed", "an integer", YK_E_FORMAT},
+      {P "'stop': 5}", "stop", "found integer", YK_E_FORMAT},
+      {P "'stop': ['a', null]}", "stop", "found null", YK_E_FORMAT},
+      {P "'stop': ''}", "stop", "not empty", YK_E_INVAL},
+      {P "'stop': 'a\\u0000'}", "stop", "NUL", YK_E_INVAL},
+      {P "'stop_token_ids': 5}", "stop_token_ids", "an array", YK_E_FORMAT},
+      {P "'logit_bias': [1]}", "logit_bias", "an object", YK_E_FORMAT},
+      {P "'logit_bias': {'x': 1}}", "logit_bias", "\"x\"", YK_E_INVAL},
+      {P "'logit_bias': {'5': 'x'}}", "logit_bias", "a number", YK_E_FORMAT},
+      {P "'logprobs': true}", "logprobs", "an integer, found true", YK_E_FORMAT},
+      {P "'echo': 1}", "echo", "true or false", YK_E_FORMAT},
+      {P "'model': 5}", "model", "a string", YK_E_FORMAT},
+      {P "'stream': 'yes'}", "stream", "true or false", YK_E_FORMAT},
+      {P "'stream_options': {}}", "stream_options", "\"stream\": true", YK_E_INVAL},
+      {P "'stream': true, 'stream_options': 5}", "stream_options", "an object", YK_E_FORMAT},
+      {P "'stream': true, 'stream_options': {'include_usage': 1}}", "stream_options", "include_usage", YK_E_FORMAT},
+      {P "'stream': true, 'prompt_logprobs': 1}", "prompt_logprobs", "not available with stream", YK_E_UNSUPPORTED},
+  };
+  check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
+}
+
+static void what_is_not_done_is_refused_by_name(void **state)
+{
+  (void)state;
+  static const char *const both[] = {"guided_json",       "guided_regex",           "guided_choice",
+                                     "guided_grammar",    "structural_tag",         "structured_outputs",
+                                     "logits_processors", "use_beam_search",        "bad_words",
+                                     "allowed_token_ids", "truncate_prompt_tokens", "include_stop_str_in_output"};
+  static const char *const completion[] = {"suffix", "prompt_embeds"};
+  static const char *const of_chat[] = {"functions",          "function_call", "audio",
+                                        "web_search_options", "chat_template", "echo"};
+  const struct {
+    yk_openai_form form;
+    const char *const *names;
+    size_t n;
+    const char *body;
+  } lists[] = {{YK_FORM_COMPLETION, both, N_ROWS(both), P "'%s': %s}"},
+               {YK_FORM_CHAT, both, N_ROWS(both), CHAT(", '%s': %s")},
+               {YK_FORM_COMPLETION, completion, N_ROWS(completion), P "'%s': %s}"},
+               {YK_FORM_CHAT, of_chat, N_ROWS(of_chat), CHAT(", '%s': %s")}};
+  for (size_t i = 0; i < N_ROWS(lists); i++) {
+    for (size_t j = 0; j < lists[i].n; j++) {
+      char body[256];
+      snprintf(body, sizeof body, lists[i].body, lists[i].names[j], "['x']");
+      check_refusals(lists[i].form, YK_TOOLS_NONE,
+                     &(refusal){body, lists[i].names[j], "not supported", YK_E_UNSUPPORTED}, 1);
+      snprintf(body, sizeof body, lists[i].body, lists[i].names[j], "false");
+      yk_openai_request request = openai_request(lists[i].form, body);
+      yk_openai_request_free(&request);
+    }
+  }
+  static const refusal rows[] = {
+      {P "'response_format': {'type': 'json_object'}}", "response_format", "json_object", YK_E_UNSUPPORTED},
+      {P "'response_format': 'text'}", "response_format", "an object", YK_E_FORMAT},
+      {P "'skip_special_tokens': false}", "skip_special_tokens", "expected true", YK_E_UNSUPPORTED},
+      {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
+  };
+  check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
+}
+
+#define M(message) "{'messages': [" USER ", " message "]}"
+
+static void conversations_that_are_none(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {"{}", "messages", "expected, but missing", YK_E_INVAL},
+      {"{'messages': []}", "messages", "at least one", YK_E_INVAL},
+      {"{'messages': 'hello'}", "messages", "an array of messages, found string", YK_E_FORMAT},
+      {M("5"), "messages", "messages[1]\": expected an object", YK_E_FORMAT},
+      {M("{'content': 'x'}"), "messages", "messages[1].role", YK_E_FORMAT},
+      {M("{'role': '', 'content': 'x'}"), "messages", "messages[1].role", YK_E_FORMAT},
+      {M("{'role': 'user'}"), "messages", "messages[1].content\": expected a string", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': null}"), "messages", "found null", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'content': null}"), "messages", "found null", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'content': null, 'tool_calls': []}"), "messages", "found null", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': 5}"), "messages", "found integer", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': ['x']}"), "messages", "content[0]", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': [{'text': 'x'}]}"), "messages", "\"type\"", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': [{'type': 'text'}]}"), "messages", "\"text\"", YK_E_FORMAT},
+      {M("{'role': 'user', 'content': [{'type': 'text', 'text': 'x'}, {'type': 'image_url', 'image_url': {'url': "
+         "'http://x'}}]}"),
+       "messages", "messages[1].content[1]: expected content of type \"text\", found \"image_url\"", YK_E_UNSUPPORTED},
+      {M("{'role': 'user', 'content': [{'type': 'input_audio'}]}"), "messages", "input_audio", YK_E_UNSUPPORTED},
+      {M("{'role': 'assistant', 'tool_calls': {}}"), "messages", "an array of tool calls", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'tool_calls': [{}]}"), "messages", "tool_calls[0]", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'tool_calls': [{'function': {'arguments': '{}'}}]}"), "messages", "name", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f'}}]}"), "messages", "arguments", YK_E_FORMAT},
+  };
+  check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, rows, N_ROWS(rows));
+}
+
+static void chat_fields_out_of_place(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {CHAT(", 'logprobs': 5"), "logprobs", "true or false, found integer", YK_E_FORMAT},
+      {CHAT(", 'top_logprobs': 2"), "top_logprobs", "\"logprobs\": true", YK_E_INVAL},
+      {CHAT(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "0 to 20, found 21", YK_E_INVAL},
+      {CHAT(", 'logprobs': true, 'top_logprobs': -1"), "top_logprobs", "0 to 20, found -1", YK_E_INVAL},
+      {CHAT(", 'max_completion_tokens': -5"), "max_completion_tokens", "found -5", YK_E_INVAL},
+      {CHAT(", 'tools': 5"), "tools", "an array of tools", YK_E_FORMAT},
+      {CHAT(", 'tools': [5]"), "tools", "an object", YK_E_FORMAT},
+      {CHAT(", 'tools': [{'type': 'web'}]"), "tools", "the type \"function\"", YK_E_UNSUPPORTED},
+      {CHAT(", 'tools': [{'type': 'function'}]"), "tools", "tools[0].function", YK_E_FORMAT},
+      {CHAT(", 'tools': [{'type': 'function', 'function': {}}]"), "tools", "tools[0].function.name", YK_E_FORMAT},
+      {CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"), "tool_choice", "cannot be enforced", YK_E_UNSUPPORTED},
+      {CHAT(", 'tool_choice': {'type': 'function', 'function': {'name': 'f'}}"), "tool_choice", "cannot be enforced",
+       YK_E_UNSUPPORTED},
+      {CHAT(", 'tool_choice': 5"), "tool_choice", "found integer", YK_E_FORMAT},
+      {CHAT(", 'chat_template_kwargs': []"), "chat_template_kwargs", "an object", YK_E_FORMAT},
+      {CHAT(", 'documents': {}"), "documents", "an array", YK_E_FORMAT},
+      {CHAT(", 'documents': ['x']"), "documents", "documents[0]", YK_E_FORMAT},
+      {CHAT(", 'continue_final_message': true"), "continue_final_message", "add_generation_prompt", YK_E_INVAL},
+      {CHAT(", 'modalities': ['text', 'audio']"), "modalities", "only \"text\"", YK_E_UNSUPPORTED},
+      {CHAT(", 'modalities': 'text'"), "modalities", "an array", YK_E_FORMAT},
+  };
+  check_refusals(YK_FORM_CHAT, YK_TOOLS_HERMES, rows, N_ROWS(rows));
+  static const refusal without_parser[] = {{CHAT(", 'tools': [" TOOL "]"), "tools",
+                                            "no parser of the model's tool calls was chosen (hermes, llama3_json)",
+                                            YK_E_UNSUPPORTED}};
+  check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, without_parser, 1);
+}
+
+static void plain_lines_are_strict(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {P "'max_token': 5}", "max_token", "unknown key \"max_token\"; did you mean \"max_tokens\"?", YK_E_INVAL},
+      {P "'whatever': 5}", "whatever", "unknown key \"whatever\"", YK_E_INVAL},
+      {P "'echo': false}", "echo", "unknown key \"echo\"", YK_E_INVAL},
+      {P "'messages': []}", "messages", "unknown key \"messages\"", YK_E_INVAL},
+      {P "'stream': false}", "stream", "unknown key \"stream\"", YK_E_INVAL},
+  };
+  check_refusals(YK_FORM_PLAIN, YK_TOOLS_NONE, rows, N_ROWS(rows));
+}
+
+static void depth_is_bounded(void **state)
+{
+  (void)state;
+  for (int depth = YK_OPENAI_MAX_DEPTH - 1; depth <= YK_OPENAI_MAX_DEPTH; depth++) {
+    char body[512] = "{'prompt': '[[{{', 'x': ";
+    yk_openai_request request;
+    yk_err err = YK_ERR_INIT;
+    yk_openai_defaults defaults = openai_defaults(YK_TOOLS_NONE);
+    for (int i = 0; i < depth; i++) strcat(body, "[");
+    for (int i = 0; i < depth; i++) strcat(body, "]");
+    strcat(body, "}");
+    yk_status status = openai_parse_with(&defaults, YK_FORM_COMPLETION, body, &request, &err);
+    assert_int_equal(status, depth < YK_OPENAI_MAX_DEPTH ? YK_OK : YK_E_FORMAT);
+    if (status != YK_OK) assert_non_null(strstr(err.message, "at most 64"));
+    yk_openai_request_free(&request);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),
+                                     cmocka_unit_test(sampling),
+                                     cmocka_unit_test(defaults_and_nulls),
+                                     cmocka_unit_test(streams),
+                                     cmocka_unit_test(echo),
+                                     cmocka_unit_test(chat),
+                                     cmocka_unit_test(chat_defaults),
+                                     cmocka_unit_test(no_tools_wanted),
+                                     cmocka_unit_test(options_of_choices),
+                                     cmocka_unit_test(bodies_that_are_no_request),
+                                     cmocka_unit_test(values_out_of_range_or_of_another_type),
+                                     cmocka_unit_test(what_is_not_done_is_refused_by_name),
+                                     cmocka_unit_test(conversations_that_are_none),
+                                     cmocka_unit_test(chat_fields_out_of_place),
+                                     cmocka_unit_test(plain_lines_are_strict),
+                                     cmocka_unit_test(depth_is_bounded)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

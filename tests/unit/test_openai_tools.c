@@ -1,0 +1,254 @@
+/* Tool calls in the text of an answer: what is found, and that it does not depend on how the text is cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "openai/tool_calls.h"
+
+/* What events say, readable: content as it is, a call as {name|arguments}. */
+typedef struct record {
+  yk_strbuf text;
+  bool in_call;
+  int32_t n_calls;
+  int n_pieces; /* of arguments */
+} record;
+
+static void close_call(record *r)
+{
+  if (r->in_call) yk_strbuf_append_str(&r->text, "}");
+  r->in_call = false;
+}
+
+static void take(void *user, const yk_tool_event *event)
+{
+  record *r = user;
+  if (event->kind == YK_TOOL_ARGUMENTS) {
+    assert_true(r->in_call);
+    assert_int_equal(event->call, r->n_calls - 1);
+    assert_true(event->n_bytes > 0);
+    r->n_pieces++;
+  } else {
+    close_call(r);
+  }
+  if (event->kind == YK_TOOL_BEGIN) {
+    assert_int_equal(event->call, r->n_calls++);
+    r->in_call = true;
+    yk_strbuf_append_str(&r->text, "{");
+  }
+  yk_strbuf_append(&r->text, event->text, event->n_bytes);
+  if (event->kind == YK_TOOL_BEGIN) yk_strbuf_append_str(&r->text, "|");
+}
+
+/* The pieces end at the offsets of `cuts`, and at the end. */
+static record parse(yk_tool_format format, bool only_first, const char *text, const size_t *cuts, size_t n_cuts)
+{
+  record r = {0};
+  yk_tool_parser *parser;
+  size_t begin = 0, length = strlen(text);
+  assert_int_equal(yk_tool_parser_create(format, only_first, take, &r, &parser, NULL), YK_OK);
+  for (size_t i = 0; i <= n_cuts; i++) {
+    size_t end = i < n_cuts ? cuts[i] : length;
+    assert_int_equal(yk_tool_parser_push(parser, text + begin, end - begin, NULL), YK_OK);
+    begin = end;
+  }
+  assert_int_equal(yk_tool_parser_finish(parser, NULL), YK_OK);
+  assert_int_equal(yk_tool_parser_calls(parser), r.n_calls);
+  close_call(&r);
+  yk_tool_parser_free(parser);
+  return r;
+}
+
+static void check_cuts(yk_tool_format format, bool only_first, const char *text, const size_t *cuts, size_t n_cuts,
+                       const char *expected)
+{
+  record r = parse(format, only_first, text, cuts, n_cuts);
+  assert_string_equal(r.text.data ? r.text.data : "", expected);
+  yk_strbuf_free(&r.text);
+}
+
+/* Whole, cut once or twice anywhere, and byte by byte. */
+static void check_as(yk_tool_format format, bool only_first, const char *text, const char *expected)
+{
+  size_t n = strlen(text), cuts[1024];
+  assert_true(n < 1024);
+  check_cuts(format, only_first, text, NULL, 0, expected);
+  for (size_t i = 0; i <= n; i++) check_cuts(format, only_first, text, &i, 1, expected);
+  for (size_t i = 0; i <= n; i += 3)
+    for (size_t j = i; j <= n; j += 2) check_cuts(format, only_first, text, (size_t[]){i, j}, 2, expected);
+  for (size_t i = 0; i < n; i++) cuts[i] = i;
+  check_cuts(format, only_first, text, cuts, n, expected);
+}
+
+static void check(yk_tool_format format, const char *text, const char *expected)
+{
+  check_as(format, false, text, expected);
+}
+
+#define CALL(name, arguments) "{\"name\": \"" name "\", \"arguments\": " arguments "}"
+#define TAGGED(inside)        "<tool_call>" inside "</tool_call>"
+
+static void hermes_calls(void **state)
+{
+  (void)state;
+  const yk_tool_format f = YK_TOOLS_HERMES;
+  check(f, TAGGED("\n" CALL("f", "{\"a\": 1}") "\n"), "{f|{\"a\": 1}}");
+  check(f, "Let me see.\n" TAGGED(CALL("f", "{}")), "Let me see.\n{f|{}}");
+  check(f, TAGGED(CALL("f", "{}")) "\n" TAGGED(CALL("g", "{\"x\": [1, {\"y\": \"}<\"}]}")),
+        "{f|{}}{g|{\"x\": [1, {\"y\": \"}<\"}]}}");
+  check(f, TAGGED(CALL("f", "{}")) " \n done", "{f|{}} \n done");
+  check(f, TAGGED(CALL("f", "{}")) " \n ", "{f|{}}");
+  check(f, TAGGED("{\"arguments\": {\"a\": \"\\\"\\u00e9\\\\\"}, \"name\": \"late\"}"),
+        "{late|{\"a\": \"\\\"\\u00e9\\\\\"}}");
+  check(f,
+        TAGGED("{\"type\": \"function\", \"name\": \"f\", \"x\": [null, true, -1.5e+3], \"parameters\": {}, \"y\": 0}"),
+        "{f|{}}");
+  check(f, TAGGED("{\"name\": \"na\\u006de\", \"arguments\": {}}"), "{name|{}}");
+  check(f, "<tool_call>" CALL("f", "{\"t\": \"</tool_call>\"}") " <tool_call>" CALL("g", "{}"),
+        "{f|{\"t\": \"</tool_call>\"}}{g|{}}"); /* closing tags forgotten */
+  check(f, "é<tool_call>" CALL("f", "{\"t\": \"日本 😀\"}"), "é{f|{\"t\": \"日本 😀\"}}");
+}
+
+/* What is none comes back byte for byte. */
+static void hermes_content(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {"",
+                                      "plain text",
+                                      "a < b <tool <<tool_call",
+                                      "<tool_call>",
+                                      "<tool_call>words</tool_call>",
+                                      TAGGED(""),
+                                      TAGGED("[1]"),
+                                      TAGGED("{\"name\": \"f\"}"),
+                                      TAGGED("{\"arguments\": {}}"),
+                                      TAGGED("{\"name\": \"\", \"arguments\": {}}"),
+                                      TAGGED("{\"name\": 5, \"arguments\": {}}"),
+                                      TAGGED("{\"name\": \"f\", \"arguments\": \"{}\"}"),
+                                      TAGGED("{\"name\": \"f\", \"arguments\": null}"),
+                                      TAGGED("{'name': 'f', 'arguments': {}}"),
+                                      TAGGED("{\"name\": \"f\" \"arguments\": {}}"),
+                                      TAGGED("{\"a\": {\"name\": \"f\", \"arguments\": {}}}"),
+                                      TAGGED("{\"x\": 01, \"name\": \"f\", \"arguments\": {}}"),
+                                      TAGGED("{\"x\": \"\n\", \"name\": \"f\", \"arguments\": {}}"),
+                                      TAGGED("{\"x\": tru, \"name\": \"f\", \"arguments\": {}}"),
+                                      TAGGED("{\"x\": [1}, \"name\": \"f\", \"arguments\": {}}"),
+                                      TAGGED("{\"arguments\": {\"a\": 1}, \"name\": \"\"}"),
+                                      "<tool_call>\n {\"name\": \"f",
+                                      "</tool_call>",
+                                      " \n<tool_call> {\"na"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(YK_TOOLS_HERMES, texts[i], texts[i]);
+}
+
+static void hermes_recovers(void **state)
+{
+  (void)state;
+  const yk_tool_format f = YK_TOOLS_HERMES;
+  check(f, "<tool_call>{oops " TAGGED(CALL("f", "{}")), "<tool_call>{oops {f|{}}");
+  check(f, "<tool_call><tool_call>" CALL("f", "{}"), "<tool_call>{f|{}}");
+  check(f, TAGGED(CALL("f", "{}")) "<tool_cal" TAGGED(CALL("g", "{}")), "{f|{}}<tool_cal{g|{}}");
+  check(f, TAGGED(CALL("f", "{}")) "<<tool_call>" CALL("g", "{}"), "{f|{}}<{g|{}}");
+  /* A call that has been told stands: what comes are its arguments, as the model wrote them. */
+  check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": oops}}") " x", "{f|{\"a\": oops}}} x");
+  check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": <</tool_cal}}") TAGGED(CALL("g", "{}")),
+        "{f|{\"a\": <</tool_cal}}}{g|{}}");
+  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "{f|{\"a\": 1}");
+  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops</tool_", "{f|{\"a\": oops</tool_}");
+  check(f, TAGGED("{\"name\": \"f\", \"arguments\": {}]") "x", "{f|{}}]</tool_call>x");
+}
+
+static void llama_calls(void **state)
+{
+  (void)state;
+  const yk_tool_format f = YK_TOOLS_LLAMA3_JSON;
+  check(f, "{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "{f|{\"a\": \"b\"}}");
+  check(f, CALL("f", "{}"), "{f|{}}");
+  check(f, "\n<|python_tag|> " CALL("f", "{}") "\n", "{f|{}}");
+  check(f, "<|python_tag|>" CALL("f", "{}") "; " CALL("g", "{\"a\": {}}") ";", "{f|{}}{g|{\"a\": {}}}");
+  check(f, CALL("f", "{}") "\n" CALL("g", "{}"), "{f|{}}{g|{}}");
+  check(f, CALL("f", "{}") "; and " CALL("g", "{}"), "{f|{}}; and " CALL("g", "{}"));
+  check(f, CALL("f", "{}") "; {\"name\": 5}", "{f|{}}; {\"name\": 5}");
+  check(f, "{\"name\": \"f\", \"parameters\": {\"a\": oops}} x", "{f|{\"a\": oops}} x}");
+}
+
+static void llama_content(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {"",
+                                      " \n",
+                                      "plain text",
+                                      "I call " CALL("f", "{}"),
+                                      "<|python_tag",
+                                      "<|python_tag|>",
+                                      "<|python_tag|>print(1)",
+                                      "<|python_tog|>" CALL("f", "{}"),
+                                      "{\"answer\": 42}",
+                                      "{\"name\": \"Bob\", \"age\": 5} " CALL("f", "{}"),
+                                      "{",
+                                      "[" CALL("f", "{}") "]"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(YK_TOOLS_LLAMA3_JSON, texts[i], texts[i]);
+}
+
+static void only_the_first_call(void **state)
+{
+  (void)state;
+  check_as(YK_TOOLS_HERMES, true, "a" TAGGED(CALL("f", "{\"a\": 1}")) "\n" TAGGED(CALL("g", "{\"b\": 2}")) "\nz",
+           "a{f|{\"a\": 1}}\nz");
+  check_as(YK_TOOLS_LLAMA3_JSON, true, CALL("f", "{}") ";" CALL("g", "{}"), "{f|{}}");
+}
+
+/* Deeper than can be followed is no call; up to there calls are found. */
+static void depth_is_bounded(void **state)
+{
+  (void)state;
+  for (int depth = 62; depth <= 64; depth++) {
+    char text[512] = "<tool_call>{\"name\": \"f\", \"x\": ", expected[512];
+    for (int i = 0; i < depth; i++) strcat(text, "[");
+    for (int i = 0; i < depth; i++) strcat(text, "]");
+    strcat(text, ", \"arguments\": {}}");
+    snprintf(expected, sizeof expected, "%s", depth < 64 ? "{f|{}}" : text);
+    check_cuts(YK_TOOLS_HERMES, false, text, NULL, 0, expected);
+  }
+}
+
+/* The name comes as soon as the arguments begin, and their pieces as they come. */
+static void calls_are_streamed(void **state)
+{
+  (void)state;
+  static const char *const pieces[] = {"<tool_call>{\"name\": \"f\", \"arguments\": ", "{\"a\"", ": 1", "}}"};
+  record r = {0};
+  yk_tool_parser *parser;
+  assert_int_equal(yk_tool_parser_create(YK_TOOLS_HERMES, false, take, &r, &parser, NULL), YK_OK);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(yk_tool_parser_push(parser, pieces[i], strlen(pieces[i]), NULL), YK_OK);
+    assert_int_equal(r.n_calls, i > 0);
+    assert_int_equal(r.n_pieces, i);
+  }
+  yk_tool_parser_free(parser);
+  yk_strbuf_free(&r.text);
+}
+
+static void formats_have_names(void **state)
+{
+  (void)state;
+  yk_tool_parser *parser;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_tool_format_find("hermes"), YK_TOOLS_HERMES);
+  assert_int_equal(yk_tool_format_find("llama3_json"), YK_TOOLS_LLAMA3_JSON);
+  assert_int_equal(yk_tool_format_find("mistral"), YK_TOOLS_NONE);
+  assert_int_equal(yk_tool_parser_create(YK_TOOLS_NONE, false, take, NULL, &parser, &err), YK_E_INVAL);
+  assert_non_null(strstr(err.message, yk_tool_format_names()));
+  assert_null(parser);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hermes_calls),     cmocka_unit_test(hermes_content),     cmocka_unit_test(hermes_recovers),
+      cmocka_unit_test(llama_calls),      cmocka_unit_test(llama_content),      cmocka_unit_test(only_the_first_call),
+      cmocka_unit_test(depth_is_bounded), cmocka_unit_test(calls_are_streamed), cmocka_unit_test(formats_have_names)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
