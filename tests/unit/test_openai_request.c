@@ -407,6 +407,17 @@ static void depth_is_bounded(void **state)
   }
 }
 
+/* What stands in strings is no depth. */
+static void brackets_in_strings_are_text(void **state)
+{
+  (void)state;
+  char body[512] = "{'prompt': '\\\\ \\'";
+  for (int i = 0; i < 2 * YK_OPENAI_MAX_DEPTH; i++) strcat(body, "[");
+  strcat(body, "'}");
+  yk_openai_request request = openai_request(YK_FORM_COMPLETION, body);
+  yk_openai_request_free(&request);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),
@@ -424,6 +435,7 @@ int main(void)
                                      cmocka_unit_test(conversations_that_are_none),
                                      cmocka_unit_test(chat_fields_out_of_place),
                                      cmocka_unit_test(plain_lines_are_strict),
-                                     cmocka_unit_test(depth_is_bounded)};
+                                     cmocka_unit_test(depth_is_bounded),
+                                     cmocka_unit_test(brackets_in_strings_are_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,8 @@ static void hermes_recovers(void **state)
   const yk_tool_format f = YK_TOOLS_HERMES;
   check(f, "<tool_call>{oops " TAGGED(CALL("f", "{}")), "<tool_call>{oops {f|{}}");
   check(f, "<tool_call><tool_call>" CALL("f", "{}"), "<tool_call>{f|{}}");
+  check(f, "<<tool_call>" CALL("f", "{}"), "<{f|{}}");
+  check(f, "<tool_<tool_call>" CALL("f", "{}"), "<tool_{f|{}}");
   check(f, TAGGED(CALL("f", "{}")) "<tool_cal" TAGGED(CALL("g", "{}")), "{f|{}}<tool_cal{g|{}}");
   check(f, TAGGED(CALL("f", "{}")) "<<tool_call>" CALL("g", "{}"), "{f|{}}<{g|{}}");
   /* A call that has been told stands: what comes are its arguments, as the model wrote them. */
