@@ -128,6 +128,55 @@ class Results(Base):
         whole = [token for token in found["tokens"] if "\ufffd" not in token]
         self.assertGreater(len(whole), 5)
 
+    def test_openai_echo(self):
+        """What lm-evaluation-harness asks for: log-probabilities of the prompt, the first null."""
+        text, ids, alone = self.batch([
+            openai("a", prompt="the band", max_tokens=1, logprobs=1, echo=True, ignore_eos=True),
+            openai("b", prompt=[[5, 60, 71], [9]], max_tokens=1, logprobs=1, echo=True, ignore_eos=True),
+            openai("c", prompt="the band", max_tokens=0, echo=True)], model=self.text_model)
+        choice = text["response"]["body"]["choices"][0]
+        logprobs = choice["logprobs"]
+        self.assertTrue(choice["text"].startswith("the band"))
+        self.assertEqual("".join(logprobs["tokens"])[:8], "the band")
+        self.assertEqual(len(logprobs["tokens"]), text["response"]["body"]["usage"]["prompt_tokens"] + 1)
+        for choice in [choice, *ids["response"]["body"]["choices"]]:
+            logprobs = choice["logprobs"]
+            self.assertIsNone(logprobs["token_logprobs"][0])
+            self.assertIsNone(logprobs["top_logprobs"][0])
+            for token, logprob, top in list(zip(logprobs["tokens"], logprobs["token_logprobs"],
+                                                logprobs["top_logprobs"]))[1:]:
+                self.assertEqual(top[token], logprob)
+                self.assertLessEqual(len(top), 2)
+        self.assertEqual([len(choice["logprobs"]["tokens"]) for choice in ids["response"]["body"]["choices"]], [4, 2])
+        self.assertEqual(alone["response"]["body"]["choices"][0]["text"], "the band")
+        self.assertEqual(alone["response"]["body"]["usage"]["completion_tokens"], 0)
+
+    def test_openai_prompt_logprobs(self):
+        """In vLLM's form; a plain line's are the same numbers."""
+        line = openai("a", prompt=[5, 6, 7], max_tokens=1, prompt_logprobs=2, ignore_eos=True)
+        wrapped, plain = self.batch([line, line["body"]])
+        found = wrapped["response"]["body"]["choices"][0]["prompt_logprobs"]
+        self.assertIsNone(found[0])
+        self.assertEqual(len(found), 3)
+        for entry, step in zip(found[1:], plain["prompt_logprobs"]):
+            self.assertEqual(entry[str(step["token_id"])]["logprob"], step["logprob"])
+            for rank, (token_id, logprob) in enumerate(step["top"], 1):
+                self.assertEqual((entry[str(token_id)]["logprob"], entry[str(token_id)]["rank"]), (logprob, rank))
+
+    def test_unknown_fields_of_openai_bodies(self):
+        """They are taken, as by a server."""
+        known, unknown = self.batch([openai("a", **GOOD, seed=1),
+                                     openai("a", **GOOD, seed=1, whatever={"x": [1]}, id=5, store=True)])
+        self.assertEqual(unknown["response"]["body"]["choices"], known["response"]["body"]["choices"])
+
+    def test_special_tokens_of_texts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = harness.make_text_model(os.path.join(folder, "bos"), add_bos=True)
+            results = self.batch([openai("a", prompt="the", max_tokens=1),
+                                  openai("b", prompt="the", max_tokens=1, add_special_tokens=False)], model=model)
+        with_bos, without = [result["response"]["body"]["usage"]["prompt_tokens"] for result in results]
+        self.assertEqual(with_bos, without + 1)
+
     def test_logit_bias(self):
         for line in ({"prompt": [5], "max_tokens": 4, "logit_bias": {"77": 100}},
                      openai("a", prompt=[5], max_tokens=4, logit_bias={"77": 100.0})):
