@@ -20,8 +20,8 @@ typedef struct yk_batch_item yk_batch_item;
 typedef struct yk_batch_run {
   const char *model_dir;
   const yk_sampling_options *sampling; /* what lines do not say */
-  /* Turns the conversation of a line for /v1/chat/completions into token ids, malloc'd and the caller's. NULL: such lines
-   * are refused. */
+  /* Renders the conversation of a line for /v1/chat/completions as token ids, malloc'd and the caller's; called with
+   * render_user. NULL: such lines are refused. */
   yk_status (*render)(void *render_user, const yk_openai_chat *chat, int32_t **ids, size_t *n_ids, yk_err *err);
   void *render_user;
   uint64_t seed;        /* of lines that bring none */
