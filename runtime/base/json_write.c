@@ -23,6 +23,7 @@ void yk_json_append_escaped(yk_strbuf *out, const char *text, size_t n_bytes)
 {
   static const char hex[] = "0123456789ABCDEF";
   size_t done = 0;
+  if (n_bytes == 0) return; /* text may be NULL then */
   for (size_t i = 0; i < n_bytes; i++) {
     unsigned char c = (unsigned char)text[i];
     char letter = escape_of(c);

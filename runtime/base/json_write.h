@@ -7,8 +7,8 @@
 
 #include "base/strbuf.h"
 
-/* yk_json_append_escaped - the inside of a JSON string: text [n_bytes] of UTF-8, which may hold NUL characters, with
- *   quotes, backslashes and control characters escaped. */
+/* yk_json_append_escaped - the inside of a JSON string: text [n_bytes] of UTF-8, which may hold NUL characters, or
+ *   NULL where that is 0, with quotes, backslashes and control characters escaped. */
 void yk_json_append_escaped(yk_strbuf *out, const char *text, size_t n_bytes);
 
 /* yk_json_append_string - the same between quotes. */

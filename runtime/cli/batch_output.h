@@ -4,8 +4,8 @@
  *   "usage", "input_hash"}; where a line has several outputs, "choices" is the list of them, prompt by prompt. In place
  *   of a line that failed: {"line", "id", "error": {"code", "message"}, "input_hash"}.
  * OpenAI lines: {"line", "id", "custom_id", "response": {"status_code", "request_id", "body"}, "error", "input_hash"}
- *   with a completion or chat.completion object as the body and a null error; for a line that failed the status is 400, the body {"error":
- *   ...}, and "error" is {"code", "message"}.
+ *   with a completion or chat.completion object as the body and a null error; for a line that failed the status is 400,
+ *   the body {"error": ...}, and "error" is {"code", "message"}.
  * "line" comes first, and with "input_hash" (of the input line's bytes, the model and the options) it is what resuming
  * goes by. */
 #ifndef YK_CLI_BATCH_OUTPUT_H

@@ -51,8 +51,8 @@ void yk_answer_take_tool_event(void *user, const yk_tool_event *event);
 /* yk_answer_append_choice - all that is pending, as an element of "choices". */
 void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out);
 
-/* yk_answer_write_event - what is pending as an event, after which nothing is. While a tool call is being made out there
- *   may be nothing to say. */
+/* yk_answer_write_event - what is pending as an event, after which nothing is. While a tool call is being made out
+ *   there may be nothing to say. */
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out);
 
 /* yk_answer_end_event - what stands behind the choices of an event. */

@@ -4,8 +4,8 @@
 
 #include "openai/request.h"
 
-/* yk_request_read_field - what the field of this name has into the request; null means that it is not given. Fields that
- *   depend on others are left for later. Sets request->param. Errors: those of yk_openai_request_parse. */
+/* yk_request_read_field - what the field of this name has into the request; null means that it is not given. Fields
+ *   that depend on others are left for later. Sets request->param. Errors: those of yk_openai_request_parse. */
 yk_status yk_request_read_field(yk_openai_request *request, const char *name, const yk_openai_document *document,
                                 const yk_openai_defaults *defaults, json_t *value, yk_err *err);
 

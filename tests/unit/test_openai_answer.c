@@ -1,4 +1,5 @@
-/* Answers: the events of a stream and whole objects, byte for byte. Without an engine a token's text is "token_id:5". */
+/* Answers: the events of a stream and whole objects, byte for byte. Without an engine a token's text is "token_id:5".
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -272,7 +273,7 @@ static void logprobs_in_a_stream(void **state)
   close_session(s);
 }
 
-/* Two tokens with one text: the likelier counts. A token that the engine ranks beyond what was asked for is left out. */
+/* Of two tokens with one text the likelier counts. One that the engine ranks beyond what was asked for is left out. */
 static void top_logprobs_have_each_text_once(void **state)
 {
   (void)state;

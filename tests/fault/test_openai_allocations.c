@@ -1,0 +1,107 @@
+/* Memory that runs out anywhere between a body and its answer gives an error and nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fault/counted_alloc.h"
+#include "openai/answer.h"
+#include "openai/tokens.h"
+
+static const yk_openai_defaults defaults = {
+    .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
+    .n_samples = 1,
+    .can_stream = true,
+    .tools = YK_TOOLS_HERMES};
+
+static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *out, yk_err *err)
+{
+  static const char *const texts[] = {
+      "I <to",          "<tool_call>{\"x\": {}, \"arguments\"",          ": {\"a\": 1}, \"name\": \"f\"",
+      "}</tool_call> ", "<tool_call>{\"name\": \"g\", \"arguments\": {", "} and a long rest of it"};
+  yk_output output = {.is_prompt = true, .has_token = true, .n_top = 1, .text = ""};
+  YK_TRY(yk_openai_answer_push(answer, choice, &output, NULL, false, out, err));
+  output.is_prompt = false;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    output.token_id = (int32_t)i;
+    output.text = texts[i];
+    output.text_bytes = strlen(texts[i]);
+    YK_TRY(yk_openai_answer_push(answer, choice, &output, NULL, i % 2, out, err));
+    YK_TRY(yk_openai_answer_flush(answer, choice, out, err));
+  }
+  output = (yk_output){.finish = YK_FINISH_STOP, .text = ""};
+  return yk_openai_answer_push(answer, choice, &output, NULL, false, out, err);
+}
+
+static yk_status answer_request(yk_openai_request *request, yk_token_texts *texts, yk_openai_answer **answer,
+                                yk_strbuf *out, yk_err *err)
+{
+  const yk_openai_answer_options options = {
+      .id = "chatcmpl-1", .model = "m", .texts = texts, .has_text = true, .with_cached_tokens = true};
+  YK_TRY(yk_openai_answer_create(request, &options, answer, err));
+  for (size_t i = 0; i < yk_openai_request_choices(request); i++) YK_TRY(push_all(*answer, i, out, err));
+  return yk_openai_answer_finish(*answer, out, err);
+}
+
+static yk_status use_body(yk_openai_form form, const char *body, yk_err *err)
+{
+  yk_openai_document document;
+  yk_openai_request request = {0};
+  yk_token_texts *texts = NULL;
+  yk_openai_answer *answer = NULL;
+  yk_strbuf out = YK_STRBUF_INIT;
+  yk_status status = yk_openai_document_parse("body", body, strlen(body), &document, err);
+  if (status == YK_OK) status = yk_openai_request_parse(&document, document.root, form, &defaults, &request, err);
+  if (status == YK_OK) status = yk_token_texts_create(NULL, &texts, err);
+  if (status == YK_OK) status = answer_request(&request, texts, &answer, &out, err);
+  yk_strbuf_free(&out);
+  yk_openai_answer_free(answer);
+  yk_token_texts_free(texts);
+  yk_openai_request_free(&request);
+  yk_openai_document_free(&document);
+  return status;
+}
+
+/* Each allocation fails once. */
+static void check(yk_openai_form form, const char *body)
+{
+  int64_t n_allocations = 1;
+  for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at++) {
+    yk_err err = YK_ERR_INIT;
+    counted_alloc_reset(fail_at);
+    yk_status status = use_body(form, body, &err);
+    if (fail_at == 0) n_allocations = counted_alloc_count();
+    counted_alloc_reset(0);
+    assert_int_equal(status, fail_at ? YK_E_NOMEM : YK_OK);
+    if (fail_at) assert_true(err.message[0] != '\0');
+  }
+  assert_true(n_allocations > 10);
+}
+
+static void completions(void **state)
+{
+  (void)state;
+  check(YK_FORM_COMPLETION, "{\"prompt\": [[5, 6], [7]], \"stop\": [\"x\"], \"stop_token_ids\": [1], \"logit_bias\": "
+                            "{\"5\": 1}, \"echo\": true, \"logprobs\": 2, \"seed\": 18446744073709551615}");
+  check(YK_FORM_COMPLETION, "{\"prompt\": \"p\", \"n\": 2, \"prompt_logprobs\": 2, \"return_token_ids\": true}");
+  check(YK_FORM_COMPLETION, "{\"prompt\": [5], \"stream\": true, \"stream_options\": {\"include_usage\": true, "
+                            "\"continuous_usage_stats\": true}, \"logprobs\": 2}");
+}
+
+static void chats(void **state)
+{
+  (void)state;
+  check(YK_FORM_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"n\": 2, \"logprobs\": true, "
+                      "\"top_logprobs\": 1, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+  check(YK_FORM_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"tools\": "
+                      "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(completions), cmocka_unit_test(chats)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
