@@ -116,6 +116,8 @@ typedef struct yk_engine_info {
 
 void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
 
+enum { YOKE_STEP_SIZES = 16 };
+
 /* Counters since creation, and the present state. A consistent snapshot. */
 typedef struct yk_engine_stats {
   uint64_t steps, prompt_tokens, output_tokens; /* computed prompt tokens, sampled tokens */
@@ -126,6 +128,8 @@ typedef struct yk_engine_stats {
   double scheduling_s, hand_out_s; /* engine thread's own work: planning and building steps; giving tokens to readers */
   double prefill_s, decode_s;      /* time in steps that carried prompt tokens, and in steps that did not */
   uint64_t prefill_step_tokens, decode_step_tokens; /* rows computed in either kind of step */
+  /* Steps of 1 row, 2, 3 to 4, 5 to 8, ...: [i] of at most 2^i rows, the last of any more. */
+  uint64_t steps_by_rows[YOKE_STEP_SIZES];
   int32_t waiting, running;
   int64_t kv_blocks_total, kv_blocks_free;
 } yk_engine_stats;

@@ -28,6 +28,13 @@ static int32_t n_drawn(const yk_step *step)
   return n;
 }
 
+static int size_class(int32_t n_rows)
+{
+  int i = 0;
+  while (i < YOKE_STEP_SIZES - 1 && n_rows > 1 << i) i++;
+  return i;
+}
+
 void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, double seconds)
 {
   int32_t n_prompt = 0;
@@ -35,6 +42,7 @@ void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_ite
   pthread_mutex_lock(&e->mutex);
   yk_engine_stats *s = &e->stats;
   s->steps++;
+  s->steps_by_rows[size_class(step->batch.n_tokens)]++;
   s->prompt_tokens += (uint64_t)n_prompt;
   s->output_tokens += (uint64_t)n_drawn(step);
   if (n_prompt > 0) {
