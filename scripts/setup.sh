@@ -22,6 +22,7 @@ install_missing() {
   need 'pkg-config --exists jansson' libjansson-dev
   need 'pkg-config --exists libpcre2-8' libpcre2-dev
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
+  need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
   need 'pkg-config --exists cmocka' libcmocka-dev
   [ -n "$missing" ] || return 0
   as_root=

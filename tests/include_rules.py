@@ -41,15 +41,21 @@ MAY_INCLUDE = {
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/"],
-    "runtime/cli/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
+    "runtime/server/": [
+        "runtime/yoke.h", "runtime/base/", "runtime/text/tokenizer.h", "runtime/chat/chat_renderer.h", "runtime/openai/"
+    ],
+    "runtime/cli/": [
+        "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
+        "runtime/server/server.h"
+    ],
     "bench/": [""],
     "tests/": [""],
 }
 
 # What a folder may never include although its prefixes would let it.
 NEVER = {
-    "runtime/engine/": ["runtime/cli/", "runtime/openai/"],
-    "runtime/model/": ["runtime/cli/", "runtime/openai/", "runtime/engine/"],
+    "runtime/engine/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
+    "runtime/model/": ["runtime/cli/", "runtime/server/", "runtime/openai/", "runtime/engine/"],
 }
 
 # Headers of other people: (pattern of the name in <>, pattern of the files that may include it, what it is).
@@ -59,6 +65,7 @@ SYSTEM = [
     (r"^jansson\.h$", r"^(?!runtime/base/)|^runtime/base/json\.h$", "jansson"),
     (r"^pcre2", r"^(runtime/text|tests)/", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
+    (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^cmocka", r"^tests/", "cmocka"),
 ]
 

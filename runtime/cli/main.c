@@ -12,6 +12,7 @@ static const struct {
   int (*run)(int argc, char **argv);
 } commands[] = {
     {"generate", "continue prompts with a language model", yk_cli_generate},
+    {"serve", "answer OpenAI's requests over HTTP", yk_cli_serve},
     {"batch", "continue the prompts of a JSONL file, with resume", yk_cli_batch},
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},
     {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},

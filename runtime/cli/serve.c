@@ -1,0 +1,158 @@
+/* yoke serve - the model as an OpenAI endpoint. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/model_options.h"
+#include "openai/tool_calls.h"
+#include "server/server.h"
+
+enum { MAX_ORIGINS = 64 };
+
+typedef struct serve_options {
+  yk_model_options model;
+  yk_server_options server;
+  int32_t port, max_waiting, max_connections;
+  const char *origins[MAX_ORIGINS];
+  yk_console console;
+} serve_options;
+
+static const char examples[] =
+    "  yoke serve -m Qwen3-8B-AWQ --tp 2\n"
+    "  yoke serve -m Qwen3-8B-AWQ --host 0.0.0.0 --port 80 --api-key \"$KEY\" --served-model-name qwen\n"
+    "  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\\n"
+    "       -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n";
+
+static yk_status add_origin(void *user, const char *text, yk_err *err)
+{
+  serve_options *options = user;
+  if (options->server.n_origins == MAX_ORIGINS)
+    return yk_err_set(err, YK_E_INVAL, "--cors-origin: expected at most %d of them", MAX_ORIGINS);
+  options->origins[options->server.n_origins++] = text;
+  return YK_OK;
+}
+
+static void init(serve_options *options)
+{
+  yk_model_options_init(&options->model);
+  yk_server_options *server = &options->server;
+  server->host = "127.0.0.1";
+  options->port = 8000;
+  options->max_waiting = 4096;
+  options->max_connections = 8192;
+  server->max_body_bytes = 8 << 20;
+  server->shutdown_timeout_s = 60;
+  server->header_timeout_s = 30;
+  server->origins = options->origins;
+}
+
+static yk_status check(serve_options *options, yk_err *err)
+{
+  yk_server_options *server = &options->server;
+  YK_TRY(yk_model_options_apply(&options->model, &server->engine, err));
+  server->port = options->port;
+  server->max_waiting = options->max_waiting;
+  server->max_connections = options->max_connections;
+  if (!server->api_key) server->api_key = getenv("YOKE_API_KEY"); /* which other users of the machine cannot see */
+  if (!server->model_name) server->model_name = options->model.model_dir;
+  if (server->tool_parser && yk_tool_format_find(server->tool_parser) == YK_TOOLS_NONE)
+    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of %s, found \"%.60s\"",
+                      yk_tool_format_names(), server->tool_parser);
+  if (server->max_body_bytes < 1)
+    return yk_err_set(err, YK_E_INVAL, "--max-body-bytes: expected at least 1, found %lld",
+                      (long long)server->max_body_bytes);
+  return YK_OK;
+}
+
+/* True: go on. */
+static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
+{
+  yk_server_options *server = &options->server;
+  const yk_option http[] = {
+      {"host", NULL, YK_OPTION_STRING, &server->host, "HOST",
+       .help = "name or address to listen on; 0.0.0.0 or :: are all of this machine's", .fallback = server->host},
+      {"port", NULL, YK_OPTION_INT, &options->port, "N", .help = "0 takes any free one, which is printed",
+       .max = 65535},
+      {"served-model-name", NULL, YK_OPTION_STRING, &server->model_name, "NAME", .help = "what clients call the model",
+       .fallback = "DIR of --model"},
+      {"api-key", NULL, YK_OPTION_STRING, &server->api_key, "KEY",
+       .help = "clients must send it, but for /health, /ping and the page's files",
+       .fallback = "YOKE_API_KEY, else none"},
+      {"cors-origin", NULL, YK_OPTION_CALL, options, "URL",
+       .help = "pages of this origin may call from a browser; * is any; repeatable", .parse = add_origin},
+      {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
+       .help = "a line for each request, which quotes its body: prompts are in the log"},
+  };
+  const yk_option limits[] = {
+      {"max-waiting", NULL, YK_OPTION_INT, &options->max_waiting, "N",
+       .help = "requests accepted beside those that run at once; further ones get 429", .max = 1 << 20},
+      {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "at once", .min = 1,
+       .max = 1 << 20},
+      {"max-body-bytes", NULL, YK_OPTION_BYTES, &server->max_body_bytes, "SIZE", .help = "of a request"},
+      {"header-timeout", NULL, YK_OPTION_NUMBER, &server->header_timeout_s, "SECONDS",
+       .help = "for a request's headers to arrive, and again for its body; 0: no limit", .max = 86400},
+      {"request-timeout", NULL, YK_OPTION_NUMBER, &server->request_timeout_s, "SECONDS",
+       .help = "for a request to be finished", .fallback = "none", .max = 86400 * 365},
+      {"shutdown-timeout", NULL, YK_OPTION_NUMBER, &server->shutdown_timeout_s, "SECONDS",
+       .help = "for requests to be finished after SIGTERM or Ctrl-C", .max = 86400},
+      {"restart-on-failure", NULL, YK_OPTION_FLAG, &server->restarts_on_failure,
+       .help = "when a rank has failed, load the model again and go on"},
+  };
+  const yk_option chat[] = {
+      {"chat-template", NULL, YK_OPTION_STRING, &server->chat_template, "FILE",
+       .help = "a Jinja template, or builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm",
+       .fallback = "the checkpoint's"},
+      {"tool-call-parser", NULL, YK_OPTION_STRING, &server->tool_parser, "NAME",
+       .help = "how calls of tools are found in answers: hermes or llama3_json", .fallback = "none: tools are refused"},
+  };
+  const yk_option_group groups[] = {{"HTTP", http, sizeof http / sizeof http[0]},
+                                    {"Limits and failures", limits, sizeof limits / sizeof limits[0]},
+                                    {"Chat", chat, sizeof chat / sizeof chat[0]},
+                                    yk_model_options_group(&options->model)};
+  const yk_command command = {
+      "yoke serve",
+      "--model DIR [options]",
+      "Serve a model over HTTP as OpenAI does: /v1/completions, /v1/chat/completions, /v1/models, "
+      "and /tokenize, /detokenize, /metrics, /health.",
+      examples,
+      groups,
+      sizeof groups / sizeof groups[0],
+      .instead = "the model follows --model"};
+  yk_arguments arguments;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  yk_err err = YK_ERR_INIT;
+  if (check(options, &err) == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+/* To stdout, for whoever has asked for any free port. */
+static void print_url(void *user, const char *url)
+{
+  (void)user;
+  printf("listening on %s\n", url);
+  fflush(stdout);
+}
+
+static int run(serve_options *options)
+{
+  yk_server_options *server = &options->server;
+  yk_err err = YK_ERR_INIT;
+  yk_console_init(&options->console, (yk_log_level)options->model.log_level);
+  server->engine.log = options->console.log;
+  server->engine.progress = yk_console_loading;
+  server->engine.progress_user = &options->console;
+  server->listening = print_url;
+  return yk_server_run(server, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+}
+
+int yk_cli_serve(int argc, char **argv)
+{
+  serve_options options = {0};
+  int exit_code;
+  init(&options);
+  if (parse(&options, argc, argv, &exit_code)) exit_code = run(&options);
+  yk_model_options_free(&options.model);
+  return exit_code;
+}

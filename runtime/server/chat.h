@@ -1,0 +1,26 @@
+/* chat.h - the model's chat template, as the server's workers use it.
+ *
+ * Belongs to the checkpoint and not to an engine: it stays where an engine is loaded again. */
+#ifndef YK_SERVER_CHAT_H
+#define YK_SERVER_CHAT_H
+
+#include "chat/chat_renderer.h"
+#include "openai/request.h"
+
+typedef struct yk_chat {
+  yk_tokenizer *tokenizer;    /* NULL where the checkpoint has none that can be read */
+  yk_chat_renderer *renderer; /* NULL where there is none */
+} yk_chat;
+
+/* yk_chat_open - read the tokenizer and the template. Without either the server can do without chats, unless a
+ *   template was asked for: chat_template, else NULL for the checkpoint's own.
+ *   Errors: those of yk_chat_renderer_create for a template that was asked for, YK_E_NOMEM. */
+yk_status yk_chat_open(const char *model_dir, const char *chat_template, const yk_log *log, yk_chat *out, yk_err *err);
+void yk_chat_close(yk_chat *chat);
+
+/* yk_chat_tokenize - the ids of a conversation; malloc'd and the caller's. Errors: YK_E_UNSUPPORTED where the
+ *   checkpoint has no template that can be used, and those of yk_chat_encode. Any thread. */
+yk_status yk_chat_tokenize(yk_chat *chat, const yk_openai_chat *conversation, int32_t **ids, size_t *n_ids,
+                           yk_err *err);
+
+#endif

@@ -1,0 +1,75 @@
+/* engine_state.c - what the server thread knows of the engine: that it serves, and that it has failed. */
+#include <string.h>
+
+#include "server/generation.h"
+#include "server/listen.h"
+#include "server/server_internal.h"
+
+static void adopt(yk_server *server, yk_engine *engine)
+{
+  server->engine = engine;
+  server->has_failed = false;
+  yk_engine_get_info(engine, &server->info);
+  yk_err err = YK_ERR_INIT;
+  if (yk_token_texts_create(engine, &server->texts, &err) != YK_OK)
+    yk_log_write(server->log, YK_LOG_ERROR, "%s", err.message);
+  const yk_engine_info *info = &server->info;
+  yk_log_write(server->log, YK_LOG_INFO, "serving %.100s: %s, %s, on %d %s rank%s, loaded in %.2f s",
+               server->options.model_name, info->family, info->dtype, info->n_ranks, info->device,
+               info->n_ranks > 1 ? "s" : "", info->load_s);
+  if (!server->was_ready) yk_service_notify("READY=1");
+  server->was_ready = true;
+}
+
+static bool is_used(const yk_server *server)
+{
+  for (const yk_exchange *x = server->exchanges.first; x; x = x->next)
+    if (x->state == YK_RUNNING && x->generation->engine) return true;
+  return false;
+}
+
+/* Give up a failed engine, once no answer needs the texts of its tokens. */
+static void let_go(yk_server *server)
+{
+  yk_engine_stats stats;
+  yk_engine_get_stats(server->engine, &stats);
+  yk_metrics_engine_gone(&server->metrics, &stats);
+  yk_token_texts_free(server->texts);
+  server->texts = NULL;
+  server->engine = NULL;
+  yk_engine_host_release(&server->host);
+}
+
+void yk_server_follow_host(yk_server *server)
+{
+  if (server->engine && server->has_failed && !is_used(server)) let_go(server);
+  bool may_adopt = !server->engine && atomic_load(&server->has_chat);
+  yk_engine *engine = may_adopt ? yk_engine_host_acquire(&server->host) : NULL;
+  if (engine) adopt(server, engine);
+}
+
+void yk_server_check_engine(yk_server *server)
+{
+  yk_err err = YK_ERR_INIT;
+  if (!server->engine || server->has_failed || yk_engine_check(server->engine, &err) == YK_OK) return;
+  server->has_failed = true;
+  yk_engine_host_fail(&server->host, &err);
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) /* their requests have ended, or end in a moment */
+    if (x->state == YK_RUNNING) yk_generation_pump(x);
+}
+
+bool yk_server_explain(yk_server *server, yk_reply *reply)
+{
+  yk_err why;
+  yk_host_state state = yk_engine_host_look(&server->host, &why);
+  if (atomic_load(&server->is_draining))
+    yk_reply_refuse(reply, 503, NULL, "the server is shutting down");
+  else if (state == YK_HOST_SERVING && atomic_load(&server->has_chat))
+    return true;
+  else if (state == YK_HOST_BROKEN)
+    yk_reply_refuse(reply, 503, NULL, "the engine has failed: %s", why.message);
+  else
+    yk_reply_refuse(reply, 503, NULL, "the model is loading");
+  if (state == YK_HOST_LOADING || state == YK_HOST_SERVING) reply->retry_after_s = 5;
+  return false;
+}

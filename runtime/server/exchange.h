@@ -1,0 +1,65 @@
+/* exchange.h - one request of a client and its answer, from the first header line to the last byte.
+ *
+ *   RECEIVING   the body comes in
+ *   PREPARING   a worker has it: nobody else touches what it works on; the connection is suspended
+ *   RUNNING     it has requests in the engine (generation.h)
+ *   ANSWERED    the reply stands, whole or as a stream that has begun
+ *
+ * The server's thread owns it, lends it to one worker, and frees it once libmicrohttpd is done with the request and no
+ * worker has it. It is freed later where it is still on the list of the ready. */
+#ifndef YK_SERVER_EXCHANGE_H
+#define YK_SERVER_EXCHANGE_H
+
+#include <stdatomic.h>
+
+#include "server/connection.h"
+#include "server/ready.h"
+#include "server/reply.h"
+#include "server/workers.h"
+
+typedef struct yk_route yk_route;
+typedef struct yk_generation yk_generation;
+
+typedef enum yk_exchange_state { YK_RECEIVING, YK_PREPARING, YK_RUNNING, YK_ANSWERED } yk_exchange_state;
+
+struct yk_exchange {
+  yk_server *server;
+  struct yk_exchange *prev, *next; /* of the server's, oldest first */
+  struct MHD_Connection *mhd;      /* NULL once libmicrohttpd is done with the request */
+  yk_connection *connection;
+  const yk_route *route;     /* NULL where the reply is an error already */
+  const char *path, *method; /* the connection's; NULL once mhd is */
+  yk_exchange_state state;
+  bool is_suspended, is_timed_out, is_preflight;
+  int64_t began_ns;
+  yk_ready_node news;     /* the engine has output for it */
+  yk_ready_node prepared; /* the worker is done with it */
+  yk_job job;
+  atomic_bool is_gone; /* the client has left: a worker need not go on */
+  /* Whose it is for the moment, server thread or worker. */
+  yk_strbuf body;
+  yk_reply reply;
+  yk_generation *generation; /* NULL where the route has none, or it was refused */
+};
+
+/* The exchanges of a server. */
+typedef struct yk_exchanges {
+  yk_exchange *first, *last;
+  int n;
+} yk_exchanges;
+
+/* What follows is http.c's. Server thread. */
+
+/* yk_exchange_resume - have libmicrohttpd look at it again, where it is suspended. */
+void yk_exchange_resume(yk_exchange *exchange);
+
+/* yk_exchange_suspend - from libmicrohttpd's callbacks alone. */
+void yk_exchange_suspend(yk_exchange *exchange);
+
+/* yk_exchange_leave - the client has left: whatever runs for it is given up. */
+void yk_exchange_leave(yk_exchange *exchange);
+
+/* yk_exchange_header - a header of the request, or NULL. Server thread, while mhd is. */
+const char *yk_exchange_header(const yk_exchange *exchange, const char *name);
+
+#endif

@@ -1,0 +1,188 @@
+#include "server/generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "server/server_internal.h"
+
+/* ---- The end ----------------------------------------------------------------------------------------------------- */
+
+/* Nothing of it uses the engine any more. */
+static void let_go(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  if (!g || !g->engine) return;
+  for (size_t i = 0; i < g->n_choices; i++) yk_request_free(g->requests[i]);
+  free(g->requests);
+  g->requests = NULL;
+  yk_openai_answer_free(g->answer);
+  g->answer = NULL;
+  g->engine = NULL;
+  atomic_fetch_sub(&x->server->n_open, (int)g->n_choices);
+  yk_engine_host_release(&x->server->host);
+}
+
+void yk_generation_cancel(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  if (!g || !g->engine) return;
+  for (size_t i = 0; i < g->n_running; i++) x->server->metrics.finished[YK_FINISH_CANCELLED]++;
+  let_go(x);
+}
+
+void yk_generation_free(yk_generation *g)
+{
+  if (!g) return;
+  free(g->requests);
+  free(g->token_ns);
+  yk_openai_request_free(&g->request);
+  yk_openai_document_free(&g->document);
+  yk_strbuf_free(&g->out);
+  free(g);
+}
+
+void yk_generation_fail(yk_exchange *x, const yk_openai_error *error)
+{
+  yk_generation *g = x->generation;
+  if (x->state != YK_RUNNING || g->has_ended) return;
+  if (g->has_begun && g->answer)
+    yk_openai_answer_fail(g->answer, error, &g->out);
+  else if (!g->has_begun)
+    yk_reply_error(&x->reply, error);
+  g->has_ended = true;
+  let_go(x);
+  if (!g->has_begun) x->state = YK_ANSWERED;
+  yk_exchange_resume(x);
+}
+
+/* Every choice has ended. */
+static void end(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  yk_err err = YK_ERR_INIT;
+  if (yk_openai_answer_finish(g->answer, &g->out, &err) != YK_OK || g->out.failed) {
+    yk_openai_error error;
+    yk_openai_error_http(&error, 500, NULL, NULL, "out of memory");
+    yk_generation_fail(x, &error);
+    return;
+  }
+  g->has_ended = true;
+  let_go(x);
+  if (g->request.stream) return;
+  x->reply.body = g->out;
+  g->out = YK_STRBUF_INIT;
+  yk_reply_json(&x->reply);
+  x->state = YK_ANSWERED;
+}
+
+/* ---- Reading from the engine ------------------------------------------------------------------------------------- */
+
+static void count_token(yk_exchange *x, size_t choice)
+{
+  yk_generation *g = x->generation;
+  int64_t now_ns = yk_clock_now_ns(), before_ns = g->token_ns[choice];
+  if (before_ns)
+    yk_metrics_next_token(&x->server->metrics, (double)(now_ns - before_ns) * 1e-9);
+  else
+    yk_metrics_first_token(&x->server->metrics, (double)(now_ns - x->began_ns) * 1e-9);
+  g->token_ns[choice] = now_ns;
+  g->n_output_tokens++;
+}
+
+static void end_choice(yk_exchange *x, size_t choice, yk_finish_reason finish, const yk_request_usage *usage)
+{
+  yk_generation *g = x->generation;
+  yk_choice_metrics ended = {.finish = finish,
+                             .e2e_s = yk_clock_seconds_since(x->began_ns),
+                             .usage = *usage,
+                             .max_tokens = g->request.sampling.max_tokens};
+  yk_metrics_choice(&x->server->metrics, &ended);
+  yk_request_free(g->requests[choice]);
+  g->requests[choice] = NULL;
+  g->n_running--;
+}
+
+/* All that a choice has to give now. Errors: what ended it before its time. */
+static yk_status read_choice(yk_exchange *x, size_t choice, bool joins, yk_err *err)
+{
+  yk_generation *g = x->generation;
+  yk_request_usage usage;
+  for (bool has_ended = false; !has_ended;) {
+    yk_output output;
+    yk_status status = yk_request_next(g->requests[choice], 0, &output, err);
+    if (status == YK_E_TIMEOUT) {
+      yk_err_clear(err);
+      break;
+    }
+    if (status != YK_OK) return status;
+    if (output.finish == YK_FINISH_ERROR) return err->code;
+    if (output.finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
+    has_ended = output.finish != YK_FINISH_NONE;
+    if (output.has_token && !output.is_prompt) count_token(x, choice);
+    if (has_ended) yk_request_get_usage(g->requests[choice], &usage);
+    YK_TRY(yk_openai_answer_push(g->answer, choice, &output, has_ended ? &usage : NULL, joins, &g->out, err));
+    if (has_ended) end_choice(x, choice, output.finish, &usage);
+  }
+  return yk_openai_answer_flush(g->answer, choice, &g->out, err);
+}
+
+static void read_all(yk_exchange *x, bool joins)
+{
+  yk_generation *g = x->generation;
+  yk_err err = YK_ERR_INIT;
+  for (size_t i = 0; i < g->n_choices && err.code == YK_OK; i++)
+    if (g->requests[i]) read_choice(x, i, joins, &err);
+  if (err.code == YK_OK) return;
+  yk_openai_error error;
+  yk_openai_error_of(&err, NULL, &error);
+  x->server->metrics.finished[YK_FINISH_ERROR] += g->n_running;
+  yk_generation_fail(x, &error);
+  yk_server_check_engine(x->server);
+}
+
+void yk_generation_pump(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  if (g->has_ended) return;
+  /* What a slow client has not taken stays with the engine, unless that engine is to go. */
+  if (g->request.stream && g->sent_bytes < g->out.length && !x->server->has_failed) {
+    g->has_news = true;
+    yk_server_check_engine(x->server); /* the news may be its failure */
+    return;
+  }
+  bool joins = g->has_news;
+  g->has_news = false;
+  read_all(x, joins);
+  if (!g->has_ended && g->n_running == 0) end(x);
+  if (g->out.failed) { /* bytes of the stream are lost: rather no end than one that looks whole */
+    yk_exchange_leave(x);
+    return;
+  }
+  if (g->has_ended || (g->request.stream && g->out.length > g->sent_bytes)) yk_exchange_resume(x);
+}
+
+/* ---- The stream -------------------------------------------------------------------------------------------------- */
+
+ssize_t yk_generation_take(void *exchange, uint64_t position, char *buffer, size_t max_bytes)
+{
+  (void)position;
+  yk_exchange *x = exchange;
+  yk_generation *g = x->generation;
+  if (atomic_load(&x->is_gone)) return MHD_CONTENT_READER_END_WITH_ERROR;
+  if (g->sent_bytes == g->out.length) {
+    yk_strbuf_clear(&g->out);
+    g->sent_bytes = 0;
+    if (g->has_news) yk_generation_pump(x);
+  }
+  size_t n_bytes = g->out.length - g->sent_bytes;
+  if (n_bytes == 0 && g->has_ended) return MHD_CONTENT_READER_END_OF_STREAM;
+  if (n_bytes == 0) {
+    yk_exchange_suspend(x);
+    return 0;
+  }
+  if (n_bytes > max_bytes) n_bytes = max_bytes;
+  memcpy(buffer, g->out.data + g->sent_bytes, n_bytes);
+  g->sent_bytes += n_bytes;
+  return (ssize_t)n_bytes;
+}

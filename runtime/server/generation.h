@@ -1,0 +1,50 @@
+/* generation.h - an answer that an engine is writing: the choices of one request for a completion. */
+#ifndef YK_SERVER_GENERATION_H
+#define YK_SERVER_GENERATION_H
+
+#include "openai/answer.h"
+#include "server/exchange.h"
+
+struct yk_generation {
+  yk_engine *engine; /* leased; NULL once every choice has ended */
+  yk_openai_document document;
+  yk_openai_request request;
+  yk_openai_answer *answer;
+  yk_request **requests; /* [n_choices], NULL: ended */
+  int64_t *token_ns;     /* [n_choices] when the last token was read; 0: none yet */
+  size_t n_choices, n_running;
+  int64_t n_prompt_tokens, n_output_tokens;
+  yk_strbuf out;     /* events, or the whole answer */
+  size_t sent_bytes; /* of out */
+  bool has_news;     /* the engine has more, which waits until the client has taken this */
+  bool has_begun;    /* the stream's status has gone to the client: errors are events from now on */
+  bool has_ended;    /* out holds the last byte */
+};
+
+/* yk_generation_prepare_... - the worker's part of /v1/completions and /v1/chat/completions: a submitted generation,
+ *   or a reply that says why there is none. */
+void yk_generation_prepare_completion(yk_exchange *exchange);
+void yk_generation_prepare_chat(yk_exchange *exchange);
+
+/* yk_generation_lease - the engine, leased, for work of an exchange; NULL: the reply says why not. A worker's thread.
+ *   */
+yk_engine *yk_generation_lease(yk_exchange *exchange);
+
+/* yk_generation_begin - the server thread takes it over from the worker. */
+void yk_generation_begin(yk_exchange *exchange);
+
+/* yk_generation_pump - read what the engine has for it, as far as the client keeps up. */
+void yk_generation_pump(yk_exchange *exchange);
+
+/* yk_generation_fail - give it up with this error, told as a reply or as the last event of its stream. */
+void yk_generation_fail(yk_exchange *exchange, const yk_openai_error *error);
+
+/* yk_generation_cancel - drop what runs for it in the engine, and give the lease back. */
+void yk_generation_cancel(yk_exchange *exchange);
+
+/* yk_generation_take - for MHD_create_response_from_callback, with the exchange: the next bytes of the stream. */
+ssize_t yk_generation_take(void *exchange, uint64_t position, char *buffer, size_t max_bytes);
+
+void yk_generation_free(yk_generation *generation);
+
+#endif

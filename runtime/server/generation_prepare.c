@@ -1,0 +1,168 @@
+/* generation_prepare.c - from a body to requests in the engine. A worker's thread, but for yk_generation_begin. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/generation.h"
+#include "server/server_internal.h"
+
+static void tell(void *exchange)
+{
+  yk_exchange *x = exchange;
+  yk_ready_push(&x->server->ready, &x->news);
+}
+
+/* Room for the choices beside those that are open; a request alone is always taken. */
+static bool reserve(yk_server *server, int n_choices, int limit)
+{
+  int n_before = atomic_fetch_add(&server->n_open, n_choices);
+  if (n_before == 0 || n_before + n_choices <= limit) return true;
+  atomic_fetch_sub(&server->n_open, n_choices);
+  return false;
+}
+
+static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
+{
+  yk_generation *g = x->generation;
+  yk_openai_defaults defaults;
+  YK_TRY(yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &g->document, err));
+  yk_openai_defaults_init(g->engine, form, &defaults);
+  if (x->server->options.tool_parser) defaults.tools = yk_tool_format_find(x->server->options.tool_parser);
+  return yk_openai_request_parse(&g->document, g->document.root, form, &defaults, &g->request, err);
+}
+
+static yk_status find_ids(yk_exchange *x, yk_err *err)
+{
+  yk_generation *g = x->generation;
+  if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, g->engine, err);
+  yk_openai_prompt *prompt = &g->request.prompts[0];
+  return yk_chat_tokenize(&x->server->chat, &g->request.chat, &prompt->ids, &prompt->n_ids, err);
+}
+
+static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
+{
+  yk_generation *g = x->generation;
+  g->requests = calloc(g->n_choices, sizeof *g->requests);
+  g->token_ns = calloc(g->n_choices, sizeof *g->token_ns);
+  if (!g->requests || !g->token_ns) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
+  for (size_t i = 0; i < g->n_choices; i++) {
+    yk_request_options options;
+    yk_request_options_init(g->engine, &options);
+    yk_openai_request_options_of(&g->request, i, context_tokens, &options);
+    options.notify = tell;
+    options.notify_user = x;
+    YK_TRY(yk_engine_submit(g->engine, &options, &g->requests[i], err));
+    g->n_running++;
+  }
+  for (size_t i = 0; i < g->request.n_prompts; i++) g->n_prompt_tokens += (int64_t)g->request.prompts[i].n_ids;
+  return YK_OK;
+}
+
+/* Once the body is understood. False: the reply says why not. */
+static bool admit(yk_exchange *x, const yk_engine_info *info)
+{
+  yk_generation *g = x->generation;
+  yk_server *server = x->server;
+  const char *model = g->request.model;
+  size_t n_choices = yk_openai_request_choices(&g->request);
+  if (model && strcmp(model, server->options.model_name) != 0) {
+    yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
+    return false;
+  }
+  if (reserve(server, (int)n_choices, info->max_seqs + server->options.max_waiting)) {
+    g->n_choices = n_choices;
+    return true;
+  }
+  yk_reply_refuse(&x->reply, 429, NULL, "too many requests: %d run or wait", atomic_load(&server->n_open));
+  x->reply.retry_after_s = 1;
+  return false;
+}
+
+/* Give back what was taken for a generation that will not be. */
+static void drop(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  for (size_t i = 0; g->requests && i < g->n_choices; i++) yk_request_free(g->requests[i]);
+  atomic_fetch_sub(&x->server->n_open, (int)g->n_choices);
+  yk_generation_free(g);
+  x->generation = NULL;
+  yk_engine_host_release(&x->server->host);
+}
+
+static void prepare(yk_exchange *x, yk_openai_form form)
+{
+  yk_generation *g = x->generation;
+  yk_engine_info info;
+  yk_err err = YK_ERR_INIT;
+  yk_engine_get_info(g->engine, &info);
+  bool is_admitted = false;
+  if (parse(x, form, &err) == YK_OK) is_admitted = admit(x, &info);
+  if (is_admitted && find_ids(x, &err) == YK_OK) submit_all(x, info.max_model_tokens, &err);
+  if (err.code != YK_OK) yk_reply_failure(&x->reply, &err, g->request.param);
+  if (x->reply.http_status) drop(x);
+}
+
+/* A lease for the exchange, or a reply that says why there is none. */
+yk_engine *yk_generation_lease(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  yk_engine *engine = NULL;
+  if (atomic_load(&server->has_chat) && !atomic_load(&server->is_draining))
+    engine = yk_engine_host_acquire(&server->host);
+  if (!engine) yk_server_explain(server, &x->reply);
+  return engine;
+}
+
+static void begin(yk_exchange *x, yk_openai_form form)
+{
+  yk_engine *engine = yk_generation_lease(x);
+  if (!engine) return;
+  x->generation = calloc(1, sizeof *x->generation);
+  if (!x->generation) {
+    yk_reply_refuse(&x->reply, 500, NULL, "out of memory");
+    yk_engine_host_release(&x->server->host);
+    return;
+  }
+  x->generation->engine = engine;
+  prepare(x, form);
+  yk_strbuf_free(&x->body);
+}
+
+void yk_generation_prepare_completion(yk_exchange *x)
+{
+  begin(x, YK_FORM_COMPLETION);
+}
+
+void yk_generation_prepare_chat(yk_exchange *x)
+{
+  begin(x, YK_FORM_CHAT);
+}
+
+void yk_generation_begin(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  yk_server *server = x->server;
+  char id[64];
+  yk_err err = YK_ERR_INIT;
+  bool is_chat = g->request.form == YK_FORM_CHAT;
+  snprintf(id, sizeof id, "%s-%016llx%08x", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)server->id_base,
+           atomic_fetch_add(&server->n_answers, 1));
+  yk_openai_answer_options options = {
+      .id = id, .model = server->options.model_name, .created_s = (int64_t)time(NULL), .with_cached_tokens = true};
+  yk_server_follow_host(server); /* the worker may have seen the engine first */
+  options.texts = server->texts;
+  options.has_text = server->info.has_tokenizer;
+  yk_metrics_request(&server->metrics, g->request.n_samples);
+  if (server->has_failed || !server->engine)
+    yk_err_set(&err, YK_E_CANCELLED, "the engine has failed");
+  else
+    yk_openai_answer_create(&g->request, &options, &g->answer, &err);
+  if (err.code == YK_OK) {
+    yk_generation_pump(x);
+    return;
+  }
+  yk_openai_error error;
+  yk_openai_error_of(&err, NULL, &error);
+  yk_generation_fail(x, &error);
+}

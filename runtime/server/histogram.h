@@ -1,0 +1,25 @@
+/* histogram.h - counts of values by upper bounds, as Prometheus has them. */
+#ifndef YK_SERVER_HISTOGRAM_H
+#define YK_SERVER_HISTOGRAM_H
+
+#include <stdint.h>
+
+enum { YK_HISTOGRAM_BOUNDS = 24 };
+
+typedef struct yk_histogram {
+  const double *bounds;                     /* ascending, up to the first 0 behind the first; static */
+  uint64_t counts[YK_HISTOGRAM_BOUNDS + 1]; /* [i]: above bounds[i - 1], at most bounds[i]; the last: above all */
+  uint64_t count;
+  double sum;
+} yk_histogram;
+
+static inline void yk_histogram_add(yk_histogram *h, double value)
+{
+  int i = 0;
+  while (h->bounds[i] > 0 && value > h->bounds[i]) i++;
+  h->counts[i]++;
+  h->count++;
+  h->sum += value;
+}
+
+#endif

@@ -1,0 +1,293 @@
+#include "server/http.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "server/access.h"
+#include "server/generation.h"
+#include "server/request_log.h"
+#include "server/routes.h"
+#include "server/server_internal.h"
+
+enum { STREAM_BLOCK_BYTES = 4096 };
+
+/* ---- Life -------------------------------------------------------------------------------------------------------- */
+
+static void destroy(yk_exchange *x)
+{
+  yk_exchanges *all = &x->server->exchanges;
+  *(x->prev ? &x->prev->next : &all->first) = x->next;
+  *(x->next ? &x->next->prev : &all->last) = x->prev;
+  all->n--;
+  yk_generation_free(x->generation);
+  yk_strbuf_free(&x->body);
+  yk_strbuf_free(&x->reply.body);
+  free(x);
+}
+
+/* Once libmicrohttpd is done with the request. A worker that has it, or the list of the ready, brings it back here. */
+static void release(yk_exchange *x)
+{
+  if (x->state == YK_PREPARING) return;
+  yk_generation_cancel(x);
+  if (!yk_ready_is_listed(&x->server->ready, &x->news)) destroy(x);
+}
+
+static void take_news(yk_ready_node *node)
+{
+  yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, news));
+  if (!x->mhd)
+    release(x);
+  else if (x->state == YK_RUNNING)
+    yk_generation_pump(x);
+}
+
+static void take_prepared(yk_ready_node *node)
+{
+  yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, prepared));
+  x->state = x->generation ? YK_RUNNING : YK_ANSWERED;
+  if (!x->mhd || atomic_load(&x->is_gone)) {
+    yk_generation_cancel(x);
+    yk_exchange_resume(x);
+    if (!x->mhd) release(x);
+    return;
+  }
+  if (x->generation)
+    yk_generation_begin(x);
+  else
+    yk_exchange_resume(x);
+}
+
+static yk_exchange *create(yk_server *server, struct MHD_Connection *mhd, const char *url, const char *method)
+{
+  yk_connection *connection = yk_connection_of(mhd);
+  yk_exchange *x = connection ? calloc(1, sizeof *x) : NULL;
+  if (!x) return NULL;
+  x->server = server;
+  x->mhd = mhd;
+  x->connection = connection;
+  x->path = url;
+  x->method = method;
+  x->began_ns = yk_clock_now_ns();
+  x->news.take = take_news;
+  x->prepared.take = take_prepared;
+  x->prev = server->exchanges.last;
+  *(x->prev ? &x->prev->next : &server->exchanges.first) = x;
+  server->exchanges.last = x;
+  server->exchanges.n++;
+  connection->exchange = x;
+  return x;
+}
+
+void yk_http_completed(void *user, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code)
+{
+  (void)mhd;
+  yk_server *server = user;
+  yk_exchange *x = *context;
+  *context = NULL;
+  if (!x) return;
+  if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) atomic_store(&x->is_gone, true);
+  yk_request_log_end(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+  x->connection->exchange = NULL;
+  x->connection->has_asked = true;
+  yk_connection_await(&server->connections, x->connection);
+  x->connection = NULL;
+  x->mhd = NULL;
+  x->path = x->method = NULL;
+  release(x);
+}
+
+void yk_exchange_suspend(yk_exchange *x)
+{
+  x->is_suspended = true;
+  MHD_suspend_connection(x->mhd);
+}
+
+void yk_exchange_resume(yk_exchange *x)
+{
+  if (!x->is_suspended || !x->mhd) return;
+  x->is_suspended = false;
+  x->server->has_resumed = true;
+  MHD_resume_connection(x->mhd);
+}
+
+void yk_exchange_leave(yk_exchange *x)
+{
+  atomic_store(&x->is_gone, true);
+  if (x->state == YK_RUNNING) yk_generation_cancel(x);
+  yk_exchange_resume(x);
+}
+
+const char *yk_exchange_header(const yk_exchange *x, const char *name)
+{
+  return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}
+
+/* ---- What comes in ----------------------------------------------------------------------------------------------- */
+
+/* The media type of a header's value is application/json, whatever parameters follow. */
+static bool is_json(const char *content_type)
+{
+  size_t length = strlen(yk_content_json);
+  if (!content_type || strncasecmp(content_type, yk_content_json, length) != 0) return false;
+  return strchr("; \t", content_type[length]) != NULL; /* or its end */
+}
+
+static void check_body_headers(yk_exchange *x)
+{
+  const char *type = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_TYPE);
+  const char *encoding = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_ENCODING);
+  const char *length = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  long long limit = (long long)x->server->options.max_body_bytes;
+  if (!is_json(type))
+    yk_reply_refuse(&x->reply, 415, NULL, "Content-Type: expected application/json, found %.60s",
+                    type ? type : "nothing");
+  else if (encoding && strcasecmp(encoding, "identity") != 0)
+    yk_reply_refuse(&x->reply, 415, NULL, "Content-Encoding: expected none, found %.60s", encoding);
+  else if (length && strtoll(length, NULL, 10) > limit)
+    yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found %.20s", limit, length);
+}
+
+/* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
+ * for an answer before it has sent all, finds one. */
+static void check_headers(yk_exchange *x)
+{
+  const yk_server_options *options = &x->server->options;
+  const char *allow;
+  if (strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) == 0 && options->n_origins) {
+    x->is_preflight = true;
+    x->reply.http_status = MHD_HTTP_NO_CONTENT;
+    return;
+  }
+  x->route = yk_route_find(x->method, x->path, &allow);
+  x->reply.allow = x->route ? NULL : allow;
+  if (!x->route && allow)
+    yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, allow);
+  else if (!x->route)
+    yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
+  else if (options->api_key && !x->route->is_open &&
+           !yk_access_has_key(options->api_key, yk_exchange_header(x, MHD_HTTP_HEADER_AUTHORIZATION)))
+    yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
+  else if (x->route->methods & YK_METHOD_POST && x->route->prepare)
+    check_body_headers(x);
+}
+
+static void receive(yk_exchange *x, const char *bytes, size_t n_bytes)
+{
+  int64_t limit = x->server->options.max_body_bytes;
+  if (x->reply.http_status) return;
+  if ((int64_t)(x->body.length + n_bytes) > limit) { /* sent in chunks: the headers have not told its length */
+    yk_strbuf_free(&x->body);
+    yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found more", (long long)limit);
+    return;
+  }
+  yk_strbuf_append(&x->body, bytes, n_bytes);
+  if (x->body.failed) yk_reply_refuse(&x->reply, 500, NULL, "out of memory");
+}
+
+static void prepare(yk_job *job)
+{
+  yk_exchange *x = (yk_exchange *)((char *)job - offsetof(yk_exchange, job));
+  if (!atomic_load(&x->is_gone)) x->route->prepare(x);
+  yk_ready_push(&x->server->ready, &x->prepared);
+}
+
+/* The request is there as a whole. */
+static void arrived(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  yk_connection_arrived(&server->connections, x->connection);
+  yk_request_log_begin(x);
+  x->state = YK_ANSWERED;
+  if (x->reply.http_status) return;
+  if (x->route->answer) {
+    x->route->answer(x);
+  } else if (atomic_load(&server->is_draining)) {
+    yk_reply_refuse(&x->reply, 503, NULL, "the server is shutting down");
+  } else if (x->connection->has_left) {
+    atomic_store(&x->is_gone, true);
+  } else {
+    x->state = YK_PREPARING;
+    x->job.run = prepare;
+    yk_workers_add(&server->workers, &x->job);
+  }
+}
+
+/* ---- What goes out ----------------------------------------------------------------------------------------------- */
+
+static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status)
+{
+  if (!response) return MHD_NO;
+  yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
+  if (atomic_load(&x->server->is_draining)) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+  enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
+  MHD_destroy_response(response);
+  return result;
+}
+
+static enum MHD_Result send_reply(yk_exchange *x)
+{
+  yk_reply *reply = &x->reply;
+  struct MHD_Response *response;
+  char retry_after[16];
+  if (reply->static_body) {
+    response = MHD_create_response_from_buffer(reply->static_bytes, (void *)(uintptr_t)reply->static_body,
+                                               MHD_RESPMEM_PERSISTENT);
+  } else {
+    response = MHD_create_response_from_buffer(reply->body.length, reply->body.data, MHD_RESPMEM_MUST_FREE);
+    if (response) reply->body = YK_STRBUF_INIT; /* the response's from now on */
+  }
+  if (!response) return MHD_NO;
+  if (reply->content_type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
+  if (reply->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
+  if (reply->http_status == 401) MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+  if (reply->retry_after_s) {
+    snprintf(retry_after, sizeof retry_after, "%d", reply->retry_after_s);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
+  }
+  return queue(x, response, reply->http_status);
+}
+
+static enum MHD_Result begin_stream(yk_exchange *x)
+{
+  struct MHD_Response *response =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, yk_generation_take, x, NULL);
+  if (!response) return MHD_NO;
+  x->generation->has_begun = true;
+  x->reply.http_status = 200;
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, yk_content_events);
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+  return queue(x, response, x->reply.http_status);
+}
+
+enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const char *url, const char *method,
+                               const char *version, const char *upload, size_t *upload_bytes, void **context)
+{
+  (void)version;
+  yk_exchange *x = *context;
+  yk_server *server = user;
+  if (!x) {
+    x = create(server, mhd, url, method);
+    if (!x) return MHD_NO;
+    *context = x;
+    check_headers(x);
+    yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
+    bool asks_first = yk_exchange_header(x, MHD_HTTP_HEADER_EXPECT) != NULL;
+    return asks_first && x->reply.http_status ? send_reply(x) : MHD_YES;
+  }
+  if (*upload_bytes) {
+    receive(x, upload, *upload_bytes);
+    *upload_bytes = 0;
+    return MHD_YES;
+  }
+  if (x->state == YK_RECEIVING) arrived(x);
+  if (atomic_load(&x->is_gone)) return MHD_NO;
+  if (x->state == YK_ANSWERED) return send_reply(x);
+  if (x->state == YK_RUNNING && x->generation->request.stream && x->generation->out.length) return begin_stream(x);
+  yk_exchange_suspend(x);
+  return MHD_YES;
+}

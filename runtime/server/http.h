@@ -1,0 +1,14 @@
+/* http.h - libmicrohttpd's callbacks: exchanges begin, come in, are answered and end. */
+#ifndef YK_SERVER_HTTP_H
+#define YK_SERVER_HTTP_H
+
+#include "server/exchange.h"
+
+/* yk_http_handle - for MHD_start_daemon, with the server: headers, body pieces, the whole, and again when resumed. */
+enum MHD_Result yk_http_handle(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
+                               const char *version, const char *upload, size_t *upload_bytes, void **context);
+
+/* yk_http_completed - for MHD_OPTION_NOTIFY_COMPLETED, with the server. */
+void yk_http_completed(void *server, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code);
+
+#endif

@@ -1,0 +1,150 @@
+#include "server/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "server/generation.h"
+#include "server/listen.h"
+#include "server/server_internal.h"
+
+enum { N_EVENTS = 64, EXIT_SIGNAL = 128 };
+static const int64_t flush_ns = 2000000000; /* for what is written to reach its clients, once everything is cancelled */
+
+/* ---- Signals ----------------------------------------------------------------------------------------------------- */
+
+/* Take no more connections and no more work. */
+static void drain(yk_server *server)
+{
+  yk_service_notify("STOPPING=1");
+  yk_log_write(server->log, YK_LOG_INFO, "stopping: %d requests are under way; a second signal ends them at once",
+               server->exchanges.n);
+  atomic_store(&server->is_draining, true);
+  server->drain_until_ns = yk_clock_now_ns() + (int64_t)(server->options.shutdown_timeout_s * 1e9);
+  int fd = MHD_quiesce_daemon(server->daemon);
+  if (fd != MHD_INVALID_SOCKET) close(fd);
+  server->listen_fd = -1;
+}
+
+static void take_signals(yk_server *server)
+{
+  struct signalfd_siginfo signal;
+  while (read(server->signal_fd, &signal, sizeof signal) == (ssize_t)sizeof signal) {
+    if (atomic_load(&server->is_draining)) _exit(EXIT_SIGNAL + (int)signal.ssi_signo);
+    drain(server);
+    /* A load cannot be broken off. */
+    if (yk_engine_host_look(&server->host, NULL) == YK_HOST_LOADING) _exit(0);
+  }
+}
+
+/* ---- Time limits ------------------------------------------------------------------------------------------------- */
+
+static void time_out(yk_exchange *x)
+{
+  yk_openai_error error;
+  x->is_timed_out = true;
+  yk_openai_error_http(&error, 408, NULL, NULL, "the request was not finished within %g s",
+                       x->server->options.request_timeout_s);
+  yk_generation_fail(x, &error);
+}
+
+/* Returns when to look again. */
+static int64_t expire_requests(yk_server *server, int64_t now_ns)
+{
+  int64_t limit_ns = (int64_t)(server->options.request_timeout_s * 1e9);
+  if (limit_ns == 0) return INT64_MAX;
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) {
+    if (x->state != YK_RUNNING || x->is_timed_out) continue;
+    if (x->began_ns + limit_ns > now_ns) return x->began_ns + limit_ns;
+    time_out(x);
+  }
+  return INT64_MAX;
+}
+
+static int64_t expire_drain(yk_server *server, int64_t now_ns)
+{
+  if (!atomic_load(&server->is_draining)) return INT64_MAX;
+  if (now_ns < server->drain_until_ns) return server->drain_until_ns;
+  yk_openai_error error;
+  yk_openai_error_http(&error, 503, NULL, NULL, "the server is shutting down");
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_generation_fail(x, &error);
+  return server->drain_until_ns + flush_ns;
+}
+
+static int64_t expire(yk_server *server)
+{
+  int64_t now_ns = yk_clock_now_ns();
+  int64_t next_ns = yk_connections_expire(&server->connections, now_ns);
+  next_ns = yk_min_i64(next_ns, expire_requests(server, now_ns));
+  return yk_min_i64(next_ns, expire_drain(server, now_ns));
+}
+
+/* ---- The loop ---------------------------------------------------------------------------------------------------- */
+
+/* Milliseconds that may be waited for events; -1: for ever. */
+static int timeout_ms(yk_server *server, int64_t next_ns)
+{
+  MHD_UNSIGNED_LONG_LONG http_ms;
+  int64_t ms = INT64_MAX;
+  if (server->has_resumed) return 0;
+  if (MHD_get_timeout(server->daemon, &http_ms) == MHD_YES) ms = (int64_t)yk_min_i64((int64_t)http_ms, INT32_MAX);
+  if (next_ns != INT64_MAX) ms = yk_min_i64(ms, yk_max_i64(next_ns - yk_clock_now_ns(), 0) / 1000000 + 1);
+  if (ms > 0 && !yk_ready_may_sleep(&server->ready)) ms = 0;
+  return ms == INT64_MAX ? -1 : (int)yk_min_i64(ms, INT32_MAX);
+}
+
+static void take_event(yk_server *server, void *what)
+{
+  if (what == &server->signal_fd) {
+    take_signals(server);
+  } else if (what != &server->ready && what != server->daemon) {
+    yk_connection *connection = what; /* its client has closed its end */
+    connection->has_left = true;
+    if (connection->exchange) yk_exchange_leave(connection->exchange);
+  }
+}
+
+static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err)
+{
+  struct epoll_event events[N_EVENTS];
+  int wait_ms = timeout_ms(server, next_ns);
+  int n = epoll_wait(server->epoll_fd, events, N_EVENTS, wait_ms);
+  if (n < 0 && errno != EINTR) return yk_err_set(err, YK_E_IO, "epoll_wait: %s", strerror(errno));
+  for (int i = 0; i < n; i++) take_event(server, events[i].data.ptr);
+  return YK_OK;
+}
+
+/* Errors: that there is nothing to wait for. */
+static yk_status check_loading(yk_server *server, yk_err *err)
+{
+  yk_err failure;
+  if (yk_engine_host_look(&server->host, &failure) != YK_HOST_NO_ENGINE) failure = YK_ERR_INIT;
+  if (atomic_load(&server->has_no_chat)) failure = server->chat_failure;
+  if (failure.code != YK_OK) *err = failure;
+  return failure.code;
+}
+
+static bool is_over(const yk_server *server)
+{
+  if (!atomic_load(&server->is_draining)) return false;
+  return server->exchanges.n == 0 || yk_clock_now_ns() > server->drain_until_ns + flush_ns;
+}
+
+yk_status yk_loop_run(yk_server *server, yk_err *err)
+{
+  while (!is_over(server)) {
+    int64_t next_ns = expire(server);
+    YK_TRY(wait_for_events(server, next_ns, err));
+    yk_ready_take(&server->ready);
+    yk_server_follow_host(server);
+    YK_TRY(check_loading(server, err));
+    server->has_resumed = false;
+    MHD_run(server->daemon);
+  }
+  return YK_OK;
+}

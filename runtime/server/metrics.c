@@ -1,0 +1,68 @@
+#include "server/metrics.h"
+
+#include <string.h>
+
+/* vLLM's. */
+static const double first_token_bounds[YK_HISTOGRAM_BOUNDS] = {
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+static const double next_token_bounds[YK_HISTOGRAM_BOUNDS] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+                                                              0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
+static const double request_bounds[YK_HISTOGRAM_BOUNDS] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                                           30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
+static const double length_bounds[YK_HISTOGRAM_BOUNDS] = {
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
+static const double n_bounds[YK_HISTOGRAM_BOUNDS] = {1, 2, 5, 10, 20};
+
+void yk_metrics_init(yk_metrics *m)
+{
+  memset(m, 0, sizeof *m);
+  m->time_to_first_token_s.bounds = first_token_bounds;
+  m->inter_token_s.bounds = next_token_bounds;
+  m->e2e_s.bounds = m->queue_s.bounds = m->prefill_s.bounds = m->decode_s.bounds = m->inference_s.bounds =
+      request_bounds;
+  m->prompt_lengths.bounds = m->output_lengths.bounds = m->params_max_tokens.bounds = length_bounds;
+  m->params_n.bounds = n_bounds;
+}
+
+void yk_metrics_request(yk_metrics *m, int32_t n_samples)
+{
+  yk_histogram_add(&m->params_n, n_samples);
+}
+
+void yk_metrics_first_token(yk_metrics *m, double seconds)
+{
+  yk_histogram_add(&m->time_to_first_token_s, seconds);
+}
+
+void yk_metrics_next_token(yk_metrics *m, double seconds)
+{
+  yk_histogram_add(&m->inter_token_s, seconds);
+}
+
+void yk_metrics_choice(yk_metrics *m, const yk_choice_metrics *choice)
+{
+  const yk_request_usage *usage = &choice->usage;
+  double prefill_s = usage->ttft_s > usage->queue_s ? usage->ttft_s - usage->queue_s : 0;
+  m->finished[choice->finish]++;
+  m->prompt_tokens += (uint64_t)usage->prompt_tokens;
+  yk_histogram_add(&m->e2e_s, choice->e2e_s);
+  yk_histogram_add(&m->queue_s, usage->queue_s);
+  yk_histogram_add(&m->prefill_s, prefill_s);
+  yk_histogram_add(&m->decode_s, usage->decode_s);
+  yk_histogram_add(&m->inference_s, prefill_s + usage->decode_s);
+  yk_histogram_add(&m->prompt_lengths, usage->prompt_tokens);
+  yk_histogram_add(&m->output_lengths, usage->output_tokens);
+  if (choice->max_tokens > 0) yk_histogram_add(&m->params_max_tokens, choice->max_tokens);
+}
+
+void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
+{
+  m->before.output_tokens += stats->output_tokens;
+  m->before.preemptions += stats->preemptions;
+  m->before.prefix_tokens += stats->prefix_tokens;
+  m->before.prefix_reused_tokens += stats->prefix_reused_tokens;
+  for (int i = 0; i < YOKE_STEP_SIZES; i++) m->before.steps_by_rows[i] += stats->steps_by_rows[i];
+  m->before.steps += stats->steps;
+  m->before.prefill_step_tokens += stats->prefill_step_tokens;
+  m->before.decode_step_tokens += stats->decode_step_tokens;
+}

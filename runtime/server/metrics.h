@@ -1,0 +1,48 @@
+/* metrics.h - what the server counts, and its text for Prometheus: vLLM's names under "yoke:". Server thread alone. */
+#ifndef YK_SERVER_METRICS_H
+#define YK_SERVER_METRICS_H
+
+#include "base/strbuf.h"
+#include "server/histogram.h"
+#include "yoke.h"
+
+enum { YK_FINISH_REASONS = YK_FINISH_ERROR + 1 };
+
+/* One choice that has ended. */
+typedef struct yk_choice_metrics {
+  yk_finish_reason finish;
+  double e2e_s; /* from the request's arrival */
+  yk_request_usage usage;
+  int32_t max_tokens;
+} yk_choice_metrics;
+
+typedef struct yk_metrics {
+  uint64_t finished[YK_FINISH_REASONS]; /* choices by yk_finish_reason */
+  uint64_t prompt_tokens;
+  yk_engine_stats before; /* the sums of engines that have been destroyed */
+  yk_histogram time_to_first_token_s, inter_token_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
+  yk_histogram prompt_lengths, output_lengths, params_n, params_max_tokens;
+} yk_metrics;
+
+void yk_metrics_init(yk_metrics *metrics);
+
+void yk_metrics_request(yk_metrics *metrics, int32_t n_samples);
+void yk_metrics_first_token(yk_metrics *metrics, double seconds);
+void yk_metrics_next_token(yk_metrics *metrics, double seconds);
+void yk_metrics_choice(yk_metrics *metrics, const yk_choice_metrics *choice);
+
+/* yk_metrics_engine_gone - keep the counters of an engine that is about to be destroyed. */
+void yk_metrics_engine_gone(yk_metrics *metrics, const yk_engine_stats *stats);
+
+/* What is told of the present. */
+typedef struct yk_metrics_view {
+  const char *model_name;
+  const yk_engine_info *info; /* NULL: no engine serves */
+  yk_engine_stats stats;      /* of the engine that serves */
+  int n_preparing;            /* requests that are not in the engine yet */
+} yk_metrics_view;
+
+/* yk_metrics_append - Prometheus' text format, version 0.0.4. */
+void yk_metrics_append(const yk_metrics *metrics, const yk_metrics_view *view, yk_strbuf *out);
+
+#endif

@@ -1,0 +1,32 @@
+/* reply.h - what a client is told in one piece. */
+#ifndef YK_SERVER_REPLY_H
+#define YK_SERVER_REPLY_H
+
+#include "base/strbuf.h"
+#include "openai/error.h"
+
+typedef struct yk_reply {
+  int http_status;          /* 0: not known yet */
+  const char *content_type; /* static */
+  const char *allow;        /* static, of 405; or NULL */
+  int retry_after_s;        /* 0: not told */
+  yk_strbuf body;           /* where static_body is NULL */
+  const char *static_body;  /* [static_bytes] that lives as long as the program */
+  size_t static_bytes;
+} yk_reply;
+
+extern const char yk_content_json[], yk_content_events[];
+
+/* yk_reply_json - 200 with the JSON text in body; 500 where memory for that ran out. */
+void yk_reply_json(yk_reply *reply);
+
+/* yk_reply_error - an error in OpenAI's form, in place of what the body held. */
+void yk_reply_error(yk_reply *reply, const yk_openai_error *error);
+
+/* yk_reply_failure - the same of a yk_err; param: the field at fault, or NULL. */
+void yk_reply_failure(yk_reply *reply, const yk_err *err, const char *param);
+
+/* yk_reply_refuse - the same with a status and a message of HTTP's own. code: static, or NULL for the usual one. */
+void yk_reply_refuse(yk_reply *reply, int http_status, const char *code, const char *fmt, ...) YK_PRINTF(4, 5);
+
+#endif

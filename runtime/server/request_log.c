@@ -1,0 +1,29 @@
+#include "server/request_log.h"
+
+#include "base/clock.h"
+#include "server/generation.h"
+#include "server/server_internal.h"
+
+enum { QUOTED_BYTES = 300 };
+
+void yk_request_log_begin(const yk_exchange *x)
+{
+  char quoted[QUOTED_BYTES + 1];
+  if (!x->server->options.logs_requests) return;
+  size_t n_bytes = x->body.length < QUOTED_BYTES ? x->body.length : QUOTED_BYTES;
+  for (size_t i = 0; i < n_bytes; i++) /* nothing that moves a terminal's cursor */
+    quoted[i] = (unsigned char)x->body.data[i] < ' ' || x->body.data[i] == 0x7F ? '?' : x->body.data[i];
+  quoted[n_bytes] = '\0';
+  yk_log_write(x->server->log, YK_LOG_INFO, "%.10s %.100s %s%s", x->method, x->path, quoted,
+               x->body.length > n_bytes ? "..." : "");
+}
+
+void yk_request_log_end(const yk_exchange *x, bool is_complete)
+{
+  const yk_generation *g = x->generation;
+  if (!x->server->options.logs_requests) return;
+  yk_log_write(x->server->log, YK_LOG_INFO, "%.10s %.100s: %d%s, %lld prompt tokens, %lld output tokens, %.3f s",
+               x->method, x->path, x->reply.http_status, is_complete ? "" : " (not delivered)",
+               g ? (long long)g->n_prompt_tokens : 0, g ? (long long)g->n_output_tokens : 0,
+               yk_clock_seconds_since(x->began_ns));
+}

@@ -1,0 +1,10 @@
+/* request_log.h - a line for each request, where that is wanted. It quotes what the client sent. */
+#ifndef YK_SERVER_REQUEST_LOG_H
+#define YK_SERVER_REQUEST_LOG_H
+
+#include "server/exchange.h"
+
+void yk_request_log_begin(const yk_exchange *exchange);
+void yk_request_log_end(const yk_exchange *exchange, bool is_complete);
+
+#endif

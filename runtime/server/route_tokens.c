@@ -1,0 +1,94 @@
+/* route_tokens.c - /tokenize and /detokenize. A worker's thread. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai/tokens.h"
+#include "server/generation.h"
+#include "server/routes.h"
+#include "server/server_internal.h"
+
+/* What either of them holds while it works. */
+typedef struct tokens_work {
+  yk_exchange *exchange;
+  yk_engine *engine; /* leased */
+  yk_openai_document document;
+} tokens_work;
+
+static bool begin(tokens_work *work, yk_exchange *x, yk_err *err)
+{
+  *work = (tokens_work){.exchange = x, .engine = yk_generation_lease(x)};
+  if (!work->engine) return false;
+  yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &work->document, err);
+  return true;
+}
+
+static void end(tokens_work *work, const yk_err *err, const char *param)
+{
+  yk_reply *reply = &work->exchange->reply;
+  if (err->code != YK_OK)
+    yk_reply_failure(reply, err, param);
+  else if (!reply->http_status)
+    yk_reply_json(reply);
+  yk_openai_document_free(&work->document);
+  yk_engine_host_release(&work->exchange->server->host);
+}
+
+/* Whether a body's model is the one that is served; else the reply says so. */
+static bool has_model(yk_exchange *x, const char *model)
+{
+  if (!model || strcmp(model, x->server->options.model_name) == 0) return true;
+  yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
+  return false;
+}
+
+static yk_status tokenize(tokens_work *work, const yk_tokenize_request *request, yk_err *err)
+{
+  yk_exchange *x = work->exchange;
+  yk_engine_info info;
+  yk_token_texts *texts = NULL;
+  int32_t *ids = NULL;
+  size_t n_ids = 0;
+  yk_engine_get_info(work->engine, &info);
+  yk_status status = request->text ? yk_engine_tokenize(work->engine, request->text, request->n_bytes,
+                                                        request->add_special_tokens, &ids, &n_ids, err)
+                                   : yk_chat_tokenize(&x->server->chat, &request->chat, &ids, &n_ids, err);
+  if (status == YK_OK && request->return_token_strs) status = yk_token_texts_create(work->engine, &texts, err);
+  if (status == YK_OK)
+    status = yk_tokenize_answer_append(ids, n_ids, info.max_model_tokens, texts, &x->reply.body, err);
+  yk_token_texts_free(texts);
+  free(ids);
+  return status;
+}
+
+void yk_route_tokenize(yk_exchange *x)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_tokenize_request request = {0};
+  tokens_work work;
+  if (!begin(&work, x, &err)) return;
+  if (err.code == YK_OK) yk_tokenize_request_parse(&work.document, &request, &err);
+  if (err.code == YK_OK && has_model(x, request.model)) tokenize(&work, &request, &err);
+  end(&work, &err, request.param);
+}
+
+static yk_status detokenize(tokens_work *work, const yk_detokenize_request *request, yk_err *err)
+{
+  char *text;
+  size_t n_bytes;
+  YK_TRY(yk_engine_detokenize(work->engine, request->ids, request->n_ids, false, &text, &n_bytes, err));
+  yk_detokenize_answer_append(text, n_bytes, &work->exchange->reply.body);
+  free(text);
+  return YK_OK;
+}
+
+void yk_route_detokenize(yk_exchange *x)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_detokenize_request request = {0};
+  tokens_work work;
+  if (!begin(&work, x, &err)) return;
+  if (err.code == YK_OK) yk_detokenize_request_parse(&work.document, &request, &err);
+  if (err.code == YK_OK && has_model(x, request.model)) detokenize(&work, &request, &err);
+  end(&work, &err, request.param);
+  free(request.ids);
+}

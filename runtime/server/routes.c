@@ -1,0 +1,111 @@
+#include "server/routes.h"
+
+#include <string.h>
+
+#include "openai/tokens.h"
+#include "server/generation.h"
+#include "server/page.h"
+#include "server/server_internal.h"
+
+static const yk_route routes[] = {
+    {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},
+    {"/v1/chat/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_chat},
+    {"/v1/models", .methods = YK_METHOD_GET, .answer = yk_route_models},
+    {"/v1/models/", .is_prefix = true, .methods = YK_METHOD_GET, .answer = yk_route_model},
+    {"/tokenize", .methods = YK_METHOD_POST, .prepare = yk_route_tokenize},
+    {"/detokenize", .methods = YK_METHOD_POST, .prepare = yk_route_detokenize},
+    {"/health", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_health},
+    {"/ping", .is_open = true, .methods = YK_METHOD_GET | YK_METHOD_POST, .answer = yk_route_health},
+    {"/metrics", .methods = YK_METHOD_GET, .answer = yk_route_metrics},
+    {"/version", .methods = YK_METHOD_GET, .answer = yk_route_version},
+};
+
+static const yk_route file_route = {"/", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_file};
+
+static const yk_route *find_path(const char *path)
+{
+  for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+    size_t length = strlen(routes[i].path);
+    bool is_at = routes[i].is_prefix ? strncmp(path, routes[i].path, length) == 0 && path[length]
+                                     : strcmp(path, routes[i].path) == 0;
+    if (is_at) return &routes[i];
+  }
+  return yk_page_find(path) ? &file_route : NULL;
+}
+
+const yk_route *yk_route_find(const char *method, const char *path, const char **allow)
+{
+  const yk_route *route = find_path(path);
+  bool is_get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+  unsigned wanted = is_get ? YK_METHOD_GET : strcmp(method, "POST") == 0 ? YK_METHOD_POST : 0;
+  *allow = NULL;
+  if (!route || route->methods & wanted) return route;
+  *allow = route->methods == YK_METHOD_POST  ? "POST"
+           : route->methods == YK_METHOD_GET ? "GET, HEAD"
+                                             : "GET, HEAD, POST";
+  return NULL;
+}
+
+void yk_route_file(yk_exchange *x)
+{
+  const yk_page_file *file = yk_page_find(x->path);
+  x->reply.http_status = 200;
+  x->reply.content_type = file->content_type;
+  x->reply.static_body = (const char *)file->bytes;
+  x->reply.static_bytes = file->n_bytes;
+}
+
+/* Whether the engine is there, and its description; else the reply says why not. */
+static bool has_engine(yk_exchange *x)
+{
+  yk_server_follow_host(x->server);
+  return yk_server_explain(x->server, &x->reply);
+}
+
+void yk_route_models(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  if (!has_engine(x)) return;
+  yk_models_append(server->options.model_name, server->created_s, server->info.max_model_tokens, &x->reply.body);
+  yk_reply_json(&x->reply);
+}
+
+void yk_route_model(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  const char *name = x->path + strlen(x->route->path);
+  if (!has_engine(x)) return;
+  if (strcmp(name, server->options.model_name) != 0) {
+    yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", name);
+    return;
+  }
+  yk_model_append(name, server->created_s, server->info.max_model_tokens, &x->reply.body);
+  yk_reply_json(&x->reply);
+}
+
+void yk_route_health(yk_exchange *x)
+{
+  yk_server_check_engine(x->server);
+  if (yk_server_explain(x->server, &x->reply)) x->reply.http_status = 200; /* and no body */
+}
+
+void yk_route_version(yk_exchange *x)
+{
+  yk_strbuf_append_fmt(&x->reply.body, "{\"version\": \"%s\"}", yk_version());
+  yk_reply_json(&x->reply);
+}
+
+void yk_route_metrics(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  yk_metrics_view view = {.model_name = server->options.model_name};
+  for (const yk_exchange *other = server->exchanges.first; other; other = other->next)
+    view.n_preparing += other->state == YK_PREPARING;
+  if (server->engine) {
+    view.info = &server->info;
+    yk_engine_get_stats(server->engine, &view.stats);
+  }
+  yk_metrics_append(&server->metrics, &view, &x->reply.body);
+  yk_reply_json(&x->reply);
+  if (x->reply.http_status == 200) x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+}

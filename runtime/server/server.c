@@ -1,0 +1,168 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "server/http.h"
+#include "server/listen.h"
+#include "server/loop.h"
+#include "server/server_internal.h"
+
+enum { STALLED_CLIENT_S = 300, SPARE_DESCRIPTORS = 64 };
+
+/* ---- Start ------------------------------------------------------------------------------------------------------- */
+
+static void block_unless_ignored(sigset_t *signals, int number)
+{
+  struct sigaction action;
+  if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(signals, number);
+}
+
+static yk_status watch(yk_server *server, int fd, uint32_t events, void *as, yk_err *err)
+{
+  struct epoll_event event = {.events = events, .data.ptr = as};
+  if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return YK_OK;
+  return yk_err_set(err, YK_E_IO, "epoll_ctl: %s", strerror(errno));
+}
+
+static yk_status open_signals(yk_server *server, yk_err *err)
+{
+  sigset_t signals;
+  sigemptyset(&signals);
+  block_unless_ignored(&signals, SIGTERM);
+  block_unless_ignored(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+  server->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  return server->signal_fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "signalfd: %s", strerror(errno));
+}
+
+/* As many descriptors as connections need, as far as this process may. */
+static void raise_limits(yk_server *server)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  long long most = (long long)limit.rlim_cur - SPARE_DESCRIPTORS;
+  if (server->options.max_connections <= most) return;
+  yk_log_write(server->log, YK_LOG_WARN, "at most %lld connections: the process may open %llu files", most,
+               (unsigned long long)limit.rlim_cur);
+  server->options.max_connections = most > 1 ? (int)most : 1;
+}
+
+static void log_http(void *log, const char *format, va_list arguments)
+{
+  char message[256];
+  vsnprintf(message, sizeof message, format, arguments);
+  message[strcspn(message, "\n")] = '\0';
+  yk_log_write(log, YK_LOG_DEBUG, "http: %s", message);
+}
+
+/* Without threads and wake-up pipes of its own: a resumed connection costs no system call, since the server thread runs
+ * the daemon anyway. */
+static yk_status start_http(yk_server *server, yk_err *err)
+{
+  const unsigned flags = MHD_USE_EPOLL | (MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) | MHD_USE_ERROR_LOG;
+  void *log = (void *)(uintptr_t)server->log;
+  server->daemon = MHD_start_daemon(flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_http,
+                                    log, MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+                                    (unsigned)server->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                                    (unsigned)STALLED_CLIENT_S, MHD_OPTION_NOTIFY_COMPLETED, yk_http_completed, server,
+                                    MHD_OPTION_NOTIFY_CONNECTION, yk_connection_notify, &server->connections,
+                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+  if (!server->daemon) return yk_err_set(err, YK_E_IO, "cannot start the HTTP server: %s", strerror(errno));
+  const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+  return watch(server, info->epoll_fd, EPOLLIN, server->daemon, err);
+}
+
+static void open_chat(yk_job *job)
+{
+  yk_server *server = (yk_server *)((char *)job - offsetof(yk_server, open_chat));
+  server->chat_failure = YK_ERR_INIT;
+  yk_status status = yk_chat_open(server->options.engine.model_dir, server->options.chat_template, server->log,
+                                  &server->chat, &server->chat_failure);
+  atomic_store(status == YK_OK ? &server->has_chat : &server->has_no_chat, true);
+  yk_ready_wake(&server->ready);
+}
+
+static yk_status start(yk_server *server, yk_err *err)
+{
+  const yk_server_options *options = &server->options;
+  char url[YK_URL_BYTES];
+  raise_limits(server);
+  if (getrandom(&server->id_base, sizeof server->id_base, 0) < 0) server->id_base = (uint64_t)yk_clock_now_ns();
+  YK_TRY(open_signals(server, err));
+  server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (server->epoll_fd < 0) return yk_err_set(err, YK_E_IO, "epoll_create1: %s", strerror(errno));
+  server->connections.epoll_fd = server->epoll_fd;
+  server->connections.limit_ns = (int64_t)(options->header_timeout_s * 1e9);
+  YK_TRY(yk_ready_init(&server->ready, err));
+  /* By edges: each write is told, and nothing need be read. */
+  YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
+  YK_TRY(watch(server, server->signal_fd, EPOLLIN, &server->signal_fd, err));
+  YK_TRY(yk_listen_open(options->host, options->port, &server->listen_fd, url, err));
+  YK_TRY(start_http(server, err));
+  YK_TRY(yk_workers_start(&server->workers, err));
+  server->open_chat.run = open_chat;
+  yk_workers_add(&server->workers, &server->open_chat);
+  if (options->listening) options->listening(options->user, url);
+  return yk_engine_host_start(&server->host, &options->engine, options->restarts_on_failure, &server->ready, err);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------------------- */
+
+/* No connection may be suspended when the daemon is stopped. */
+static void stop_http(yk_server *server)
+{
+  if (!server->daemon) return;
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_exchange_leave(x);
+  MHD_run(server->daemon);
+  MHD_stop_daemon(server->daemon);
+}
+
+static void stop(yk_server *server)
+{
+  yk_workers_stop(&server->workers);
+  if (server->ready.event_fd >= 0) yk_ready_take(&server->ready);
+  stop_http(server);
+  if (server->ready.event_fd >= 0) yk_ready_take(&server->ready); /* frees what was on the list */
+  if (server->engine) {
+    yk_token_texts_free(server->texts);
+    yk_engine_host_release(&server->host);
+  }
+  yk_engine_host_stop(&server->host);
+  yk_chat_close(&server->chat);
+  if (!server->daemon && server->listen_fd >= 0) close(server->listen_fd);
+  if (server->epoll_fd >= 0) close(server->epoll_fd);
+  if (server->signal_fd >= 0) close(server->signal_fd);
+  yk_ready_free(&server->ready);
+}
+
+yk_status yk_server_run(const yk_server_options *options, yk_err *err)
+{
+  yk_server *server = calloc(1, sizeof *server);
+  if (!server) return yk_err_set(err, YK_E_NOMEM, "no memory for a server");
+  server->options = *options;
+  if (options->api_key && !options->api_key[0]) server->options.api_key = NULL;
+  server->log = &server->options.engine.log;
+  server->created_s = (int64_t)time(NULL);
+  server->epoll_fd = server->signal_fd = server->listen_fd = server->ready.event_fd = -1;
+  yk_metrics_init(&server->metrics);
+  yk_status status = start(server, err);
+  if (status == YK_OK) status = yk_loop_run(server, err);
+  stop(server);
+  free(server);
+  return status;
+}

@@ -1,0 +1,16 @@
+/* server.h - an OpenAI endpoint over HTTP in front of one engine.
+ *
+ * One thread serves all connections (libmicrohttpd on epoll; a stream that waits for tokens is a suspended connection).
+ * Two more read bodies, render chat templates, tokenise and submit; one loads the engine, and loads it again after a
+ * failure. See ARCHITECTURE.md. */
+#ifndef YK_SERVER_SERVER_H
+#define YK_SERVER_SERVER_H
+
+#include "server/server_options.h"
+
+/* yk_server_run - serve until SIGTERM or SIGINT has been obeyed; a second signal ends the process at once. Call it
+ *   while the process has no other threads: they must inherit the blocked signals.
+ *   Errors: YK_E_INVAL (an option), YK_E_IO (the port), those of yk_engine_create. */
+yk_status yk_server_run(const yk_server_options *options, yk_err *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* server_internal.h - the server's own state, shared by the files of this folder. */
+#ifndef YK_SERVER_SERVER_INTERNAL_H
+#define YK_SERVER_SERVER_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "openai/token_texts.h"
+#include "server/chat.h"
+#include "server/engine_host.h"
+#include "server/exchange.h"
+#include "server/metrics.h"
+#include "server/server_options.h"
+#include "server/workers.h"
+
+struct yk_server {
+  /* Fixed once it runs. */
+  yk_server_options options;
+  const yk_log *log;
+  int64_t created_s; /* Unix time */
+  uint64_t id_base;  /* random: answers' ids differ from those of other processes */
+
+  /* Any thread. */
+  yk_ready ready;
+  yk_workers workers;
+  yk_engine_host host;
+  yk_chat chat; /* once has_chat: a worker opens it while the engine is loaded */
+  yk_job open_chat;
+  yk_err chat_failure;
+  atomic_bool has_chat, has_no_chat; /* it is open; it was asked for and cannot be opened */
+  atomic_uint n_answers;             /* numbers answers' ids */
+  atomic_int n_open;                 /* choices in the engine, and those about to be */
+  atomic_bool is_draining;           /* no new work is taken */
+
+  /* The server thread's. */
+  int epoll_fd, signal_fd, listen_fd;
+  struct MHD_Daemon *daemon;
+  bool has_resumed; /* a connection, which the daemon does not know before it runs */
+  yk_connections connections;
+  yk_exchanges exchanges;
+  yk_metrics metrics;
+  yk_engine *engine; /* leased while it serves, and after its failure until the last exchange has let go */
+  bool has_failed;   /* that engine */
+  yk_engine_info info;
+  yk_token_texts *texts;
+  bool was_ready;         /* systemd has been told */
+  int64_t drain_until_ns; /* while draining */
+};
+
+/* yk_server_follow_host - take notice of an engine that has been loaded, or has been given up. Server thread. */
+void yk_server_follow_host(yk_server *server);
+
+/* yk_server_check_engine - after a request's failure: whether the engine has failed as a whole. Then no more work goes
+ *   to it, and every exchange is told. Server thread. */
+void yk_server_check_engine(yk_server *server);
+
+/* yk_server_explain - a reply, with 503, that says why there is no engine to work with. True where there is one: the
+ *   reply is left alone. Any thread. */
+bool yk_server_explain(yk_server *server, yk_reply *reply);
+
+#endif

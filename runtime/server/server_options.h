@@ -1,0 +1,29 @@
+/* server_options.h - what whoever runs the server decides. */
+#ifndef YK_SERVER_SERVER_OPTIONS_H
+#define YK_SERVER_SERVER_OPTIONS_H
+
+#include "yoke.h"
+
+typedef struct yk_server_options {
+  yk_engine_options engine;  /* with its log, which the server writes to as well */
+  const char *host;          /* name or address */
+  int port;                  /* 0: any free one */
+  const char *model_name;    /* what clients call the model */
+  const char *api_key;       /* NULL or "": none is asked for */
+  const char *chat_template; /* NULL: the checkpoint's own; a file, or "builtin:NAME" */
+  const char *tool_parser;   /* how calls of tools are found in answers; NULL: tools are refused */
+  int max_waiting;           /* requests accepted beside those that run at once */
+  int max_connections;
+  int64_t max_body_bytes;
+  double request_timeout_s;   /* 0: none */
+  double shutdown_timeout_s;  /* how long a signal leaves to what runs */
+  double header_timeout_s;    /* for a whole request to arrive */
+  const char *const *origins; /* [n_origins] whose pages may call from a browser; "*": any */
+  size_t n_origins;
+  bool restarts_on_failure;
+  bool logs_requests;                             /* prompts among them */
+  void (*listening)(void *user, const char *url); /* the port is open; may be NULL */
+  void *user;
+} yk_server_options;
+
+#endif
