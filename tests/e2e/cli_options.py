@@ -21,6 +21,7 @@ class Help(harness.Case):
             "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "n", "temperature", "top-k", "top-p",
                          "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens",
                          "ignore-eos", "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
+            "serve": ["host", "port", "api-key"],  # all of them: server_refused.py
             "batch": ["output", "overwrite", "max-tokens", "n", "temperature"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
@@ -31,6 +32,7 @@ class Help(harness.Case):
                  "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
+        names["serve"] += model
         for command, options in names.items():
             done = self.run_yoke(command, "--help")
             self.assertEqual(done.err, "")

@@ -1,0 +1,229 @@
+"""How `yoke serve` begins and ends: loading, signals, a rank that fails, a service manager."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import harness
+from server_case import JSON, Case, ask_on, is_sanitized, read_events, request_bytes
+
+PATH = "/v1/completions"
+LONG = {"prompt": "Tell a story: Mia the fox, a red kite, the garden.", "max_tokens": 900, "ignore_eos": True}
+
+
+@harness.of_the_program
+class Life(Case):
+    def begin(self, server, body, path=PATH):
+        """A streamed answer of which the first event has come: connection, response, events still to come."""
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        connection.request("POST", path, json.dumps({**body, "stream": True}), JSON)
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        events = read_events(response)
+        next(events)
+        return events
+
+    # ---- Loading ---------------------------------------------------------------------------------------------------
+
+    def start_slowly(self, seconds):
+        fault = f"rank=0 operation=linear_create call=1 fault=stall-host seconds={seconds}"
+        return self.start(program=self.faulty, env={"YOKE_FAULT": fault})
+
+    def test_the_port_is_open_while_the_model_loads(self):
+        server = self.start_slowly(1)
+        self.assert_refused(server.ask("GET", "/health"), 503, "loading")
+        refused = server.post(PATH, {"prompt": "x"})
+        self.assert_refused(refused, 503, "loading")
+        self.assertTrue(refused.getheader("Retry-After"))
+        self.assertEqual(server.ask("GET", "/v1/models").status, 503)
+        self.assertEqual(server.ask("GET", "/version").status, 200)
+        self.assertEqual(server.ask("GET", "/metrics").status, 200)
+        server.wait_for()
+        self.assertEqual(server.post(PATH, {"prompt": "x", "max_tokens": 1}).status, 200)
+
+    def test_a_signal_while_the_model_loads(self):
+        server = self.start_slowly(20)
+        began = time.monotonic()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_model_that_cannot_be_loaded(self):
+        server = self.start(model="/nowhere/to/be/found")
+        self.assertEqual(server.finish(), 1)
+        self.assertIn("/nowhere/to/be/found", server.err)
+
+    def test_a_port_that_is_taken(self):
+        server = self.serve()
+        second = self.start("--port", server.port)
+        self.assertEqual(second.finish(), 1)
+        self.assertIn(f"cannot listen on 127.0.0.1 port {server.port}: Address already in use", second.err)
+        third = self.start("--host", "no.such.host.invalid")
+        self.assertEqual(third.finish(), 1)
+        self.assertIn("--host no.such.host.invalid", third.err)
+
+    # ---- Signals ---------------------------------------------------------------------------------------------------
+
+    def test_what_runs_is_finished(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.serve()
+            events = self.begin(server, {**LONG, "max_tokens": 200})
+            with contextlib.closing(server.connect()) as idle:  # a connection from before the signal
+                self.assertEqual(ask_on(idle, "GET", "/health").status, 200)
+                server.process.send_signal(number)
+                server.wait_for_err("stopping")
+                refused = ask_on(idle, "POST", PATH, {"prompt": "x"})
+                if refused.status != 200:  # else the answer was finished before the request came
+                    self.assert_refused(refused, 503, "shutting down")
+                    self.assertEqual(refused.getheader("Connection").lower(), "close")
+            rest = list(events)
+            self.assertEqual((len(rest), rest[-1]), (200, "[DONE]"))
+            self.assertEqual(server.finish(), 0)
+            with self.assertRaises(OSError):
+                server.ask("GET", "/health")
+
+    def test_what_takes_too_long_is_cancelled(self):
+        server = self.serve("--shutdown-timeout", 0.3)
+        streamed = self.begin(server, {**LONG, "n": 16})
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", PATH, json.dumps({**LONG, "n": 16}), JSON)
+            server.wait_for_metric("num_requests_running", 32)
+            server.process.send_signal(signal.SIGTERM)
+            *_, error, done = streamed
+            self.assertIn("shutting down", error["error"]["message"])
+            self.assertEqual(done, "[DONE]")
+            response = connection.getresponse()
+            self.assertEqual(response.status, 503)
+            self.assertIn("shutting down", json.loads(response.read())["error"]["message"])
+        self.assertEqual(server.finish(), 0)
+
+    def test_a_client_that_does_not_read_delays_the_end_a_little(self):
+        server = self.serve("--shutdown-timeout", 0.2)
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(request_bytes(PATH, {**LONG, "n": 16, "logprobs": 20, "stream": True}))
+            server.wait_for_metric("num_requests_running", 16)
+            began = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - began, 20)
+
+    def test_a_second_signal(self):
+        server = self.serve()
+        self.begin(server, {**LONG, "n": 32})
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for_err("stopping")
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.finish(), 128 + signal.SIGTERM)
+
+    def test_an_ignored_signal_stays_ignored(self):
+        server = self.serve(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        self.assertEqual(server.ask("GET", "/health").status, 200)
+
+    # ---- Failures --------------------------------------------------------------------------------------------------
+
+    def fail(self, *options):
+        """A server whose rank 1 fails while it answers: with what the clients were told."""
+        fault = "rank=1 operation=attention call=400 fault=error"
+        server = self.serve("--tp", 2, *options, program=self.faulty, env={"YOKE_FAULT": fault})
+        streamed = self.begin(server, LONG)
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", PATH, json.dumps(LONG), JSON)
+            *_, error, done = streamed
+            self.assertEqual(done, "[DONE]")
+            self.assertIn("rank 1", error["error"]["message"])
+            whole = connection.getresponse()
+            whole.text = whole.read().decode()
+            whole.value = json.loads(whole.text)
+        self.assertIn(whole.status, (500, 503))
+        self.assertIn("rank 1", whole.value["error"]["message"])
+        return server
+
+    def test_a_rank_fails(self):
+        server = self.fail()
+        self.assert_refused(server.ask("GET", "/health"), 503, "rank 1", "attention")
+        self.assert_refused(server.post(PATH, {"prompt": "x"}), 503, "rank 1")
+        self.assertEqual(server.ask("GET", "/v1/models").status, 503)
+        self.assertEqual(server.ask("GET", "/metrics").status, 200)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_rank_fails_and_the_engine_starts_again(self):
+        server = self.fail("--restart-on-failure")
+        server.wait_for()
+        answer = server.post(PATH, {"prompt": "The capital of Norway is", "max_tokens": 8})
+        self.assertEqual(answer.value["choices"][0]["text"].strip(), "Oslo.")
+        self.assertGreater(server.metric("generation_tokens_total"), 20)  # of both engines
+        self.assertEqual(server.metric("request_success_total", finished_reason="error"), 2)
+
+    def test_a_rank_stalls(self):
+        fault = "rank=1 operation=attention call=100 fault=stall-host seconds=3"
+        server = self.serve("--tp", 2, "--step-timeout", 0.5, program=self.faulty, env={"YOKE_FAULT": fault})
+        answer = server.post(PATH, LONG)
+        self.assertIn(answer.status, (500, 503))
+        self.assertIn("rank 1", answer.value["error"]["message"])
+        self.assert_refused(server.ask("GET", "/health"), 503, "rank 1")
+
+    def test_a_slow_reader_does_not_keep_a_failed_engine(self):
+        call = 800 if is_sanitized(self.yoke) else 3000
+        fault = f"rank=0 operation=attention call={call} fault=error"
+        server = self.serve("--restart-on-failure", program=self.faulty, env={"YOKE_FAULT": fault})
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(request_bytes(PATH, {**LONG, "n": 32, "logprobs": 20, "stream": True}))
+            server.wait_for_err("serving", 2)
+            answer = b""
+            while chunk := slow.recv(1 << 16):
+                answer += chunk
+                if answer.endswith(b"0\r\n\r\n"):
+                    break
+        self.assertIn(b"rank 0", answer[-1000:])
+        self.assertIn(b"data: [DONE]", answer[-100:])
+
+    # ---- A service manager -------------------------------------------------------------------------------------------
+
+    def test_readiness_is_told(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.settimeout(harness.TIMEOUT_S)
+            for path in (os.path.join(folder, "notify"), "\0yoke-test-" + os.path.basename(folder)):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+                    manager.settimeout(harness.TIMEOUT_S)
+                    manager.bind(path)
+                    server = self.start(env={"NOTIFY_SOCKET": path.replace("\0", "@")})
+                    self.assertEqual(manager.recv(100), b"READY=1")
+                    self.assertEqual(server.ask("GET", "/health").status, 200)
+                    self.assertEqual(server.stop(), 0)
+                    self.assertEqual(manager.recv(100), b"STOPPING=1")
+
+    def test_a_socket_is_handed_over(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            def hand_over():
+                os.dup2(listener.fileno(), 3)
+                os.set_inheritable(3, True)
+
+            script = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"'
+            arguments = [self.yoke, "serve", "--model", harness.DEMO, "--port", "1"]
+            with subprocess.Popen(["sh", "-c", script, *arguments], pass_fds=(3,), preexec_fn=hand_over,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                port = listener.getsockname()[1]
+                self.assertEqual(process.stdout.readline(), f"listening on http://127.0.0.1:{port}\n".encode())
+                with socket.create_connection(("127.0.0.1", port)) as connection:
+                    connection.sendall(b"GET /version HTTP/1.0\r\nHost: x\r\n\r\n")
+                    self.assertIn(b"200 OK", connection.recv(1000))
+                process.terminate()
+                self.assertEqual(process.wait(harness.TIMEOUT_S), 0)
+                process.stderr.read()
+
+    def test_something_else_is_handed_over(self):
+        script = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3</dev/null'
+        arguments = [self.yoke, "serve", "--model", harness.DEMO]
+        done = subprocess.run(["sh", "-c", script, *arguments], capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"descriptor 3 is no listening socket", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,298 @@
+"""What `yoke serve` does not take: bad requests, too much of anything, callers without a key, pages of others."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+
+import harness
+from server_case import JSON, Case, ask_on, raw, request_bytes
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+HELLO = [{"role": "user", "content": "hello"}]
+
+# Fields of /v1/completions: what is sent beside the prompt, words of the message, the parameter that is named.
+BAD_FIELDS = [
+    ({"prompt": ""}, ["prompt"], "prompt"),
+    ({"prompt": []}, ["prompt"], "prompt"),
+    ({"prompt": None}, ["prompt"], "prompt"),
+    ({"prompt": {"text": "x"}}, ["prompt"], "prompt"),
+    ({"prompt": [5, "x"]}, ["prompt"], "prompt"),
+    ({"prompt": [100000]}, ["100000", "vocabulary"], "prompt"),
+    ({"prompt": [-1]}, ["-1"], "prompt"),
+    ({"prompt": [5] * 1025}, ["1025", "1024"], "prompt"),
+    ({"max_tokens": 0}, ["max_tokens", "0"], "max_tokens"),
+    ({"max_tokens": -5}, ["max_tokens", "-5"], "max_tokens"),
+    ({"max_tokens": 100000}, ["max_tokens", "100000"], "max_tokens"),
+    ({"max_tokens": 10**30}, ["integer"], None),
+    ({"max_tokens": "many"}, ["max_tokens", "string"], "max_tokens"),
+    ({"max_tokens": 1.5}, ["max_tokens"], "max_tokens"),
+    ({"n": 0}, ["n"], "n"),
+    ({"n": 1000}, ["128"], "n"),
+    ({"best_of": 4}, ["best_of"], "best_of"),
+    ({"prompt": ["a"] * 100, "n": 100}, ["1024"], None),
+    ({"temperature": -1}, ["temperature", "0 to 100"], "temperature"),
+    ({"temperature": 1e300}, ["temperature"], "temperature"),
+    ({"top_p": 0}, ["top_p"], "top_p"),
+    ({"top_p": 1.5}, ["top_p"], "top_p"),
+    ({"min_p": 2}, ["min_p"], "min_p"),
+    ({"top_k": -2}, ["top_k"], "top_k"),
+    ({"top_k": 10**6}, ["top_k"], "top_k"),
+    ({"repetition_penalty": 0}, ["repetition_penalty"], "repetition_penalty"),
+    ({"frequency_penalty": 3}, ["frequency_penalty", "-2 to 2"], "frequency_penalty"),
+    ({"presence_penalty": -3}, ["presence_penalty"], "presence_penalty"),
+    ({"logprobs": 100}, ["logprobs"], "logprobs"),
+    ({"logit_bias": {"5": 200}}, ["logit_bias"], "logit_bias"),
+    ({"logit_bias": {"100000": 1}}, ["logit_bias", "100000"], "logit_bias"),
+    ({"logit_bias": {"five": 1}}, ["logit_bias"], "logit_bias"),
+    ({"stop": [""]}, ["stop"], "stop"),
+    ({"stop": ["x"] * 1000}, ["stop"], "stop"),
+    ({"stop_token_ids": [100000]}, ["100000"], "stop_token_ids"),
+    ({"min_tokens": 100, "max_tokens": 5}, ["min_tokens"], "min_tokens"),
+    ({"seed": -5}, ["seed"], "seed"),
+    ({"seed": 2**64}, ["seed"], None),
+    ({"stream": "yes"}, ["stream"], "stream"),
+    ({"stream_options": {"include_usage": True}}, ["stream_options"], "stream_options"),
+    ({"suffix": "end"}, ["suffix"], "suffix"),
+]
+
+BAD_CHATS = [
+    ({"messages": []}, ["messages"]),
+    ({"messages": "hello"}, ["messages"]),
+    ({"messages": [{"content": "hello"}]}, ["role"]),
+    ({"messages": [{"role": "stranger", "content": "hello"}]}, ["stranger"]),
+    ({"messages": [{"role": "user", "content": 5}]}, ["content"]),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, ["image_url"]),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, ["tools"]),
+    ({"response_format": {"type": "json_object"}}, ["response_format"]),
+    ({"top_logprobs": 5}, ["top_logprobs"]),
+    ({"n": 0}, ["n"]),
+    ({"continue_final_message": True, "add_generation_prompt": False}, ["continue_final_message"]),
+]
+
+
+@harness.of_the_program
+class Refused(Case):
+
+    def test_bodies(self):
+        server = self.serve("--chat-template", "builtin:chatml")
+        before = server.post(COMPLETIONS, {"prompt": "17+25=", "max_tokens": 8}).value["choices"]
+        for fields, parts, param in BAD_FIELDS:
+            with self.subTest(fields=str(fields)[:80]):
+                refused = server.post(COMPLETIONS, {"prompt": "x", **fields})
+                self.assert_refused(refused, 400, *parts, param=param)
+        for fields, parts in BAD_CHATS:
+            with self.subTest(chat=str(fields)[:80]):
+                self.assert_refused(server.post(CHAT, {"messages": HELLO, **fields}), 400, *parts)
+        for path in (COMPLETIONS, CHAT, "/tokenize", "/detokenize"):
+            for body in ("", "{", "[]", "5", '"text"', "null", "\0", '{"prompt": "x", "prompt": "y"}',
+                         b'{"prompt": "\xff"}', "[" * 100000, '{"a":' * 500 + "1" + "}" * 500, '{"prompt": "x"} {',
+                         "{}"):
+                with self.subTest(path=path, body=body[:30]):
+                    self.assert_refused(server.post(path, body), 400)
+        for number in ("NaN", "Infinity", "-Infinity", "1e999"):
+            self.assertEqual(server.post(COMPLETIONS, '{"prompt": "x", "temperature": %s}' % number).status, 400)
+        self.assert_refused(server.post("/detokenize", {"tokens": [10**6]}), 400, "1000000")
+        self.assert_refused(server.post("/detokenize", {"tokens": ["x"]}), 400, "tokens")
+        self.assert_refused(server.post("/tokenize", {"prompt": 5}), 400, "prompt")
+        long = server.post(COMPLETIONS, {"prompt": "x " * 3000})
+        self.assert_refused(long, 400, "prompt", code="context_length_exceeded")
+        for path, body in ((COMPLETIONS, {"prompt": "x"}), (CHAT, {"messages": HELLO}), ("/tokenize", {"prompt": "x"}),
+                           ("/detokenize", {"tokens": [5]})):
+            refused = server.post(path, {**body, "model": "another"})
+            self.assert_refused(refused, 404, "another", code="model_not_found")
+        self.assert_refused(server.ask("GET", "/v1/models/another"), 404, "another", code="model_not_found")
+        after = server.post(COMPLETIONS, {"prompt": "17+25=", "max_tokens": 8}).value["choices"]
+        self.assertEqual(after, before)
+        self.assertEqual(server.metric("num_requests_running"), 0)
+
+    def test_a_chat_without_a_template(self):
+        server = self.serve()
+        self.assert_refused(server.post(CHAT, {"messages": HELLO}), 400, "chat template")
+        done = self.start("--chat-template", "/no/such/file")
+        self.assertEqual(done.finish(), 1)
+        self.assertIn("--chat-template: ", done.err)
+
+    def test_nothing_of_the_inside_is_told(self):
+        server = self.serve("--served-model-name", "demo")
+        self.assertEqual(server.ask("GET", "/v1/models").value["data"][0]["root"], "demo")
+        for response in (server.ask("GET", "/v1/models"), server.ask("GET", "/metrics"), server.ask("GET", "/nothing"),
+                         server.post(COMPLETIONS, {"prompt": [10**6]}), server.post(CHAT, {"messages": HELLO})):
+            self.assertNotIn(harness.DEMO, response.text)
+            self.assertNotIn("/work", response.text)
+            self.assertNotIn("0x", response.text)
+
+    # ---- HTTP ------------------------------------------------------------------------------------------------------
+
+    def test_paths_and_methods(self):
+        server = self.serve()
+        for path in ("/nothing", "/v1", "/v1/", "/v1/models/", "/v1/completions/", "//", "/../health", "/index.html/x"):
+            self.assert_refused(server.ask("GET", path), 404)
+        for method, path, allow in (("GET", COMPLETIONS, "POST"), ("PUT", COMPLETIONS, "POST"),
+                                    ("DELETE", CHAT, "POST"), ("POST", "/v1/models", "GET, HEAD"),
+                                    ("PATCH", "/health", "GET, HEAD"),
+                                    ("PUT", "/ping", "GET, HEAD, POST"), ("OPTIONS", COMPLETIONS, "POST"),
+                                    ("BREW", "/", "GET, HEAD")):
+            refused = server.ask(method, path)
+            self.assert_refused(refused, 405, method)
+            self.assertEqual(refused.getheader("Allow"), allow)
+
+    def test_media_types(self):
+        server = self.serve()
+        body = {"prompt": "x", "max_tokens": 1}
+        for headers in ({"Content-Type": "text/plain"}, {"Content-Type": None}, {"Content-Type": "application/jsonp"},
+                        {"Content-Encoding": "gzip"}):
+            self.assert_refused(server.ask("POST", COMPLETIONS, body, headers), 415, next(iter(headers)))
+        for headers in ({"Content-Type": "application/json; charset=utf-8"}, {"Content-Type": "Application/JSON"},
+                        {"Content-Encoding": "identity"}):
+            self.assertEqual(server.ask("POST", COMPLETIONS, body, headers).status, 200)
+
+    def test_large_bodies(self):
+        server = self.serve("--max-body-bytes", "64KiB")
+        fits = json.dumps({"prompt": "x", "max_tokens": 1, "user": ""})
+        fits = fits.replace('"user": ""', f'"user": "{"u" * (65536 - len(fits))}"')
+        self.assertEqual(len(fits), 65536)
+        with contextlib.closing(server.connect()) as connection:
+            self.assertEqual(ask_on(connection, "POST", COMPLETIONS, fits).status, 200)
+            self.assert_refused(ask_on(connection, "POST", COMPLETIONS, fits + " "), 413, "65536", "65537")
+            self.assert_refused(ask_on(connection, "POST", COMPLETIONS, "x" * (4 << 20)), 413, "65536")
+            chunks = (b"x" * 1000 for _ in range(1000))
+            connection.request("POST", COMPLETIONS, chunks, JSON, encode_chunked=True)  # its length is not told
+            response = connection.getresponse()
+            error = json.loads(response.read())["error"]
+            self.assertEqual((response.status, error["type"]), (413, "invalid_request_error"))
+            self.assertEqual(ask_on(connection, "GET", "/health").status, 200)  # on the same connection still
+        asks_first = request_bytes(COMPLETIONS, {"prompt": "x" * 100000}, "Expect: 100-continue\r\n")
+        answer = raw(server, asks_first[:asks_first.index(b"\r\n\r\n") + 4])
+        self.assertTrue(answer.startswith(b"HTTP/1.1 413 "), answer)
+
+    def test_malformed_http(self):
+        server = self.serve("--header-timeout", 0.5)
+        for text in (b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+                     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+                     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                     b"Content-Type: application/json\r\n\r\nzz\r\n",
+                     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000,
+                     b"\x16\x03\x01" * 100):
+            answer = raw(server, text, b"")
+            self.assertNotIn(b"HTTP/1.1 2", answer, text[:40])
+        self.assertEqual(server.ask("GET", "/health").status, 200)
+
+    def test_slow_senders(self):
+        """Headers and bodies that trickle in, and connections that say nothing, end; an idle one in silence."""
+        server = self.serve("--header-timeout", 0.5)
+        body = request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 1})
+        for pieces, expected in (([b"GET /health HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40, b"HTTP/1.1 408 "),
+                                 ([body[:-20]] + [body[-20:-19]] * 40, b"HTTP/1.1 408 "),
+                                 ([body[:-1]] + [b""] * 40, b"HTTP/1.1 408 "),
+                                 ([b""] * 2, b"HTTP/1.1 408 ")):
+            began = time.monotonic()
+            answer = raw(server, *pieces, pause_s=0.1)
+            self.assertTrue(answer.startswith(expected) or answer == b"", answer)
+            self.assertLess(time.monotonic() - began, 10)
+            self.assertEqual(server.metric("num_requests_running"), 0)
+        answer = raw(server, body[:-20], b"", pause_s=0.1)
+        self.assertTrue(answer.startswith(b"HTTP/1.1 408 "), answer)
+        self.assertIn(b'"error"', answer)
+        answer = raw(server, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        self.assertEqual(answer.count(b"HTTP/1.1"), 1)  # kept alive, then closed without a word
+        with socket.create_connection(("127.0.0.1", server.port)) as patient:  # time to answer is not time to ask
+            patient.sendall(request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 900, "n": 16, "ignore_eos": True}))
+            self.assertTrue(patient.recv(100).startswith(b"HTTP/1.1 200"))
+
+    def test_connections(self):
+        """More than there may be wait for their turn."""
+        server = self.serve("--max-connections", 3)
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
+        time.sleep(0.2)
+        with socket.create_connection(("127.0.0.1", server.port)) as late:
+            late.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+            late.settimeout(0.3)
+            with self.assertRaises(TimeoutError):
+                late.recv(100)
+            for connection in held:
+                connection.close()
+            late.settimeout(harness.TIMEOUT_S)
+            self.assertTrue(late.recv(100).startswith(b"HTTP/1.1 200"))
+
+    # ---- Keys and origins ------------------------------------------------------------------------------------------
+
+    def check_key(self, server):
+        body = {"prompt": "x", "max_tokens": 1}
+        for given in (None, "Bearer ", "Bearer secre", "Bearer secret2", "Bearer Secret", "Basic secret", "secret",
+                      "Bearer  secret"):
+            headers = {"Authorization": given}
+            for method, path in (("POST", COMPLETIONS), ("POST", CHAT), ("GET", "/v1/models"),
+                                 ("GET", "/v1/models/demo"), ("POST", "/tokenize"), ("POST", "/detokenize"),
+                                 ("GET", "/metrics"), ("GET", "/version")):
+                refused = server.ask(method, path, body if method == "POST" else None,
+                                     {key: value for key, value in headers.items() if value})
+                self.assert_refused(refused, 401, code="invalid_api_key")
+                self.assertEqual(refused.getheader("WWW-Authenticate"), "Bearer")
+                self.assertNotIn("secret", refused.text)
+        for given in ("Bearer secret", "bearer secret"):
+            self.assertEqual(server.post(COMPLETIONS, body, {"Authorization": given}).status, 200)
+        for path in ("/health", "/ping", "/", "/index.html"):
+            self.assertEqual(server.ask("GET", path).status, 200)
+
+    def test_keys(self):
+        self.check_key(self.serve("--api-key", "secret"))
+        self.check_key(self.serve(env={"YOKE_API_KEY": "secret"}))
+        open_server = self.serve(env={"YOKE_API_KEY": ""})
+        self.assertEqual(open_server.ask("GET", "/v1/models").status, 200)
+
+    def test_origins(self):
+        preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST",
+                     "Access-Control-Request-Headers": "authorization, content-type, x-stainless-os"}
+        server = self.serve()
+        self.assertEqual(server.ask("OPTIONS", COMPLETIONS, headers=preflight).status, 405)
+        self.assertIsNone(server.ask("GET", "/health", headers=preflight).getheader("Access-Control-Allow-Origin"))
+        server = self.serve("--cors-origin", "https://a.example", "--cors-origin", "http://b.example", "--api-key", "k")
+        allowed = server.ask("OPTIONS", COMPLETIONS, headers=preflight)
+        self.assertEqual((allowed.status, allowed.text), (204, ""))
+        self.assertEqual(allowed.getheader("Access-Control-Allow-Origin"), "https://a.example")
+        self.assertEqual(allowed.getheader("Access-Control-Allow-Headers"), preflight["Access-Control-Request-Headers"])
+        self.assertIn("POST", allowed.getheader("Access-Control-Allow-Methods"))
+        self.assertEqual(allowed.getheader("Vary"), "Origin")
+        read = server.ask("GET", "/v1/models", headers={"Origin": "http://b.example"})
+        self.assertEqual((read.status, read.getheader("Access-Control-Allow-Origin")), (401, "http://b.example"))
+        for origin in ("https://a.example.evil", "http://a.example", "null"):
+            other = server.ask("GET", "/health", headers={"Origin": origin})
+            self.assertIsNone(other.getheader("Access-Control-Allow-Origin"))
+        anybody = self.serve("--cors-origin", "*").ask("GET", "/health", headers={"Origin": "http://c"})
+        self.assertEqual(anybody.getheader("Access-Control-Allow-Origin"), "http://c")
+
+    # ---- The log and the command line ------------------------------------------------------------------------------
+
+    def test_prompts_are_not_logged_unasked(self):
+        for options, is_there in (((), False), (("--log-level", "debug"), False), (("--log-requests",), True)):
+            server = self.serve(*options)
+            server.post(COMPLETIONS, {"prompt": "a very private prompt\x1b[2J", "max_tokens": 1})
+            server.post(COMPLETIONS, {"prompt": "a very private prompt", "max_tokens": -3})
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual("private" in server.err, is_there)
+            self.assertNotIn("\x1b", server.err)
+            self.assertEqual("POST /v1/completions: 200, " in server.err, is_there)
+
+    def test_the_command_line(self):
+        for arguments, *parts in ((["--port", "70000"], "--port", "0 to 65535"),
+                                  (["--max-waiting", "-1"], "--max-waiting"),
+                                  (["--tool-call-parser", "x"], "--tool-call-parser", "hermes"),
+                                  (["--request-timeout", "-1"], "--request-timeout"),
+                                  (["--max-body-bytes", "0"], "--max-body-bytes"), (["operand"], "operand", "--model")):
+            self.assert_usage_error(["serve", "-m", harness.DEMO, *arguments], *parts)
+        self.assert_usage_error(["serve"], "--model")
+        help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
+        for option in ("host", "port", "served-model-name", "api-key", "max-waiting", "request-timeout",
+                       "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
+                       "chat-template",
+                       "tool-call-parser", "restart-on-failure", "log-requests"):
+            self.assertIn(f"--{option}", help_text)
+
+
+if __name__ == "__main__":
+    harness.main()

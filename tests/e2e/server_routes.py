@@ -1,0 +1,243 @@
+"""What `yoke serve` answers, route by route, and that every way to ask gives the same tokens."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+
+import harness
+from server_case import Case, ask_on, events_of, raw, request_bytes, text_of
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 50, "seed": 7, "max_tokens": 24}
+
+
+def read_expected():
+    with open(os.path.join(harness.DEMO, "expected.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+@harness.of_the_program
+class Routes(Case):
+    def test_models_and_versions(self):
+        server = self.serve()
+        models = server.ask("GET", "/v1/models").value
+        self.assertEqual(models["object"], "list")
+        model = models["data"][0]
+        self.assertEqual((model["id"], model["root"], model["object"], model["max_model_len"]),
+                         (harness.DEMO, harness.DEMO, "model", 1024))
+        self.assertEqual(server.ask("GET", "/v1/models/" + harness.DEMO).value, model)
+        self.assertEqual(server.ask("GET", "/v1/models/" + harness.DEMO.replace("/", "%2F")).value, model)
+        self.assertRegex(server.ask("GET", "/version").value["version"], r"^\d+\.\d+\.\d+$")
+        for method, path in (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping"), ("HEAD", "/health")):
+            answer = server.ask(method, path)
+            self.assertEqual((answer.status, answer.text), (200, ""))
+        named = self.serve("--served-model-name", "a/b")
+        self.assertEqual(named.ask("GET", "/v1/models").value["data"][0]["id"], "a/b")
+        self.assertEqual(named.ask("GET", "/v1/models/a/b").value["id"], "a/b")
+        answer = named.post(COMPLETIONS, {"model": "a/b", "prompt": "x", "max_tokens": 1})
+        self.assertEqual((answer.status, answer.value["model"]), (200, "a/b"))
+
+    def test_the_page(self):
+        server = self.serve()
+        page = server.ask("GET", "/")
+        self.assertEqual((page.status, page.getheader("Content-Type")), (200, "text/html; charset=utf-8"))
+        path = os.path.join(harness.TESTS_DIR, "..", "runtime", "server", "page", "index.html")
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(page.text, file.read())
+        self.assertEqual(server.ask("GET", "/index.html").text, page.text)
+        self.assertEqual(server.ask("GET", "/index.html?a=b").text, page.text)
+        self.assertEqual(server.ask("HEAD", "/").text, "")
+
+    def test_streamed_is_whole_is_generate(self):
+        server = self.serve("--tp", 2)
+        prompts = read_expected()["prompts"][::6]
+        for sampling in ({"temperature": 0, "max_tokens": 64}, SAMPLED):
+            options = [part for key, value in sampling.items() for part in ("--" + key.replace("_", "-"), value)]
+            for prompt in prompts:
+                body = {"prompt": prompt["prompt"], **sampling, "return_token_ids": True}
+                whole = server.post(COMPLETIONS, body).value["choices"][0]
+                events = [event["choices"][0] for event in self.stream(server, COMPLETIONS, body)]
+                self.assertEqual("".join(event["text"] for event in events), whole["text"])
+                self.assertEqual(sum((event["token_ids"] for event in events), []), whole["token_ids"])
+                self.assertEqual(events[-1]["finish_reason"], whole["finish_reason"])
+            # The program draws a prompt's seed from its own: with one of the request's, only greedy ones are the same.
+            if sampling["temperature"] == 0:
+                asked = [part for prompt in prompts for part in ("--prompt", prompt["prompt"])]
+                results = self.run_json("generate", "-m", harness.DEMO, *harness.ON, *options, *asked)
+                for prompt, result in zip(prompts, results, strict=True):
+                    body = {"prompt": prompt["prompt"], **sampling, "return_token_ids": True}
+                    answer = server.post(COMPLETIONS, body)
+                    self.assertEqual(answer.value["choices"][0]["text"], result["text"])
+                    self.assertEqual(answer.value["choices"][0]["token_ids"], result["token_ids"])
+
+    def test_prompts_of_every_kind(self):
+        """Text, ids, and lists of either; a choice's index is prompt times n plus sample."""
+        server = self.serve()
+        text = "The capital of Norway is"
+        ids = server.post("/tokenize", {"prompt": text}).value["tokens"]
+        fields = {**SAMPLED, "max_tokens": 8}
+        one = server.post(COMPLETIONS, {"prompt": text, **fields}).value["choices"][0]["text"]
+        two = server.post(COMPLETIONS, {"prompt": text, **fields, "n": 2}).value["choices"]
+        self.assertEqual([choice["index"] for choice in two], [0, 1])
+        self.assertEqual(two[0]["text"], one)
+        other = server.post(COMPLETIONS, {"prompt": "17+25=", **fields, "n": 2}).value["choices"]
+        for prompts in ([text, "17+25="], [ids, server.post("/tokenize", {"prompt": "17+25="}).value["tokens"]]):
+            body = {"prompt": prompts, **fields, "n": 2}
+            answer = server.post(COMPLETIONS, body).value
+            self.assertEqual([choice["index"] for choice in answer["choices"]], [0, 1, 2, 3])
+            self.assertEqual([choice["text"] for choice in answer["choices"]],
+                             [choice["text"] for choice in two + other])
+            texts = ["", "", "", ""]
+            for event in self.stream(server, COMPLETIONS, body):
+                texts[event["choices"][0]["index"]] += text_of(event)
+            self.assertEqual(texts, [choice["text"] for choice in answer["choices"]])
+        self.assertEqual(server.post(COMPLETIONS, {"prompt": ids, **fields}).value["choices"][0]["text"], one)
+
+    def test_log_probabilities(self):
+        server = self.serve()
+        prompt = read_expected()["prompts"][0]
+        body = {"prompt": prompt["prompt"], "temperature": 0, "max_tokens": 64, "logprobs": 1}
+        found = server.post(COMPLETIONS, body).value["choices"][0]["logprobs"]
+        for logprob, expected in zip(found["token_logprobs"], prompt["logprobs"], strict=True):
+            self.assertAlmostEqual(logprob, expected, delta=0.02)
+        echoed = server.post(COMPLETIONS, {**body, "echo": True, "max_tokens": 1}).value["choices"][0]
+        self.assertTrue(echoed["text"].startswith(prompt["prompt"]))
+        self.assertIsNone(echoed["logprobs"]["token_logprobs"][0])
+        self.assertEqual("".join(echoed["logprobs"]["tokens"][:-1]), prompt["prompt"])
+
+    def test_chats(self):
+        server = self.serve("--chat-template", "builtin:chatml")
+        body = {"messages": [{"role": "user", "content": "17+25="}], "temperature": 0, "max_completion_tokens": 12}
+        whole = server.post(CHAT, body).value
+        message = whole["choices"][0]["message"]
+        self.assertEqual((whole["object"], message["role"]), ("chat.completion", "assistant"))
+        events = self.stream(server, CHAT, {**body, "stream_options": {"include_usage": True}})
+        self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
+        usage = events.pop()
+        self.assertEqual(usage["choices"], [])
+        self.assertEqual(usage["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+        self.assertEqual("".join(map(text_of, events)), message["content"])
+        ids = server.post("/tokenize", {"messages": body["messages"]}).value
+        self.assertEqual(ids["count"], whole["usage"]["prompt_tokens"])
+        parts = [{"type": "text", "text": "17+25="}]
+        again = server.post(CHAT, {**body, "messages": [{"role": "user", "content": parts}]}).value
+        self.assertEqual(again["choices"], whole["choices"])
+        raw_prompt = server.post(COMPLETIONS, {"prompt": ids["tokens"], "temperature": 0, "max_tokens": 12}).value
+        self.assertEqual(raw_prompt["choices"][0]["text"], message["content"])
+
+    def test_a_template_of_the_checkpoint(self):
+        """Rendered by Jinja2, where there is Python with it."""
+        folder = harness.scratch_folder(self.addCleanup)
+        path = os.path.join(folder, "template.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{% for message in messages %}{{ message.content }}{% endfor %}")
+        server = self.start("--chat-template", path)
+        try:
+            server.wait_for()
+        except AssertionError:
+            if "jinja2" not in server.err and "Python" not in server.err:
+                raise
+            self.skipTest(server.err.strip())
+        content = "The capital of Norway is"
+        answer = server.post(CHAT, {"messages": [{"role": "user", "content": content}], "temperature": 0}).value
+        self.assertEqual(answer["choices"][0]["message"]["content"].strip(), "Oslo.")
+
+    def test_tokens(self):
+        server = self.serve()
+        text = "Mia the fox: 17+25=42 \u00e9\U0001f98a\n"
+        tokens = server.post("/tokenize", {"prompt": text}).value
+        expected = self.run_json("tokenize", "-m", harness.DEMO, stdin=json.dumps(text))[0]
+        self.assertEqual(tokens["tokens"], expected)
+        self.assertEqual((tokens["count"], tokens["max_model_len"]), (len(expected), 1024))
+        self.assertEqual(server.post("/detokenize", {"tokens": expected}).value, {"prompt": text})
+        strings = server.post("/tokenize", {"prompt": "the fox", "return_token_strs": True}).value["token_strs"]
+        self.assertEqual("".join(strings), "the fox")
+
+    # ---- Connections -------------------------------------------------------------------------------------------------
+
+    def test_a_connection_is_kept(self):
+        server = self.serve()
+        with contextlib.closing(server.connect()) as connection:
+            connection.connect()
+            port = connection.sock.getsockname()[1]
+            for _ in range(3):
+                self.assertEqual(ask_on(connection, "GET", "/version").status, 200)
+                self.assertEqual(ask_on(connection, "POST", COMPLETIONS, {"prompt": "x", "max_tokens": 2}).status, 200)
+                self.assertEqual(ask_on(connection, "POST", COMPLETIONS, {"prompt": ""}).status, 400)
+                body = {"prompt": "x", "max_tokens": 4, "ignore_eos": True}
+                self.assertEqual(len(self.stream(server, COMPLETIONS, body, connection)), 4)
+                self.assertEqual(connection.sock.getsockname()[1], port)
+
+    def test_requests_one_behind_the_other(self):
+        """Pipelined: the answers come in order, though the first takes longest."""
+        server = self.serve()
+        bodies = [{"prompt": "x", "max_tokens": n, "ignore_eos": True} for n in (200, 3, 50)]
+        with socket.create_connection(("127.0.0.1", server.port), harness.TIMEOUT_S) as connection:
+            connection.sendall(b"".join(request_bytes(COMPLETIONS, body) for body in bodies))
+            answer = b""
+            while answer.count(b'"usage"') < 3:
+                answer += connection.recv(1 << 16)
+        found = [int(number) for number in re.findall(rb'"completion_tokens":(\d+)', answer)]
+        self.assertEqual(found, [200, 3, 50])
+
+    def test_http_1_0(self):
+        server = self.serve()
+        request = request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 4, "ignore_eos": True, "stream": True})
+        answer = raw(server, request.replace(b"HTTP/1.1", b"HTTP/1.0"))
+        self.assertNotIn(b"chunked", answer)
+        self.assertEqual(answer.count(b"data: {"), 4)
+        self.assertTrue(answer.endswith(b"data: [DONE]\n\n"))
+
+    def test_a_body_in_chunks_and_small_pieces(self):
+        server = self.serve()
+        body = json.dumps({"prompt": "x", "max_tokens": 4, "ignore_eos": True, "stream": True}).encode()
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n")
+        pieces = [head] + [b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7)]
+        self.assertEqual(len(events_of(raw(server, *pieces, b"0\r\n\r\n", pause_s=0.005))), 4)
+
+    # ---- Metrics -----------------------------------------------------------------------------------------------------
+
+    def test_metrics(self):
+        server = self.serve("--tp", 2, "--served-model-name", 'a "quoted\\name"')
+        body = {"prompt": ["The capital of Norway is", "17+25="], "max_tokens": 10, "ignore_eos": True, "n": 2}
+        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        self.assertEqual(len(self.stream(server, COMPLETIONS, {**body, "prompt": "x", "n": 1})), 10)
+        answer = server.ask("GET", "/metrics")
+        self.assertEqual(answer.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
+        types, values = {}, {}
+        for line in answer.text.splitlines():
+            if found := re.fullmatch(r"# TYPE yoke:(\w+) (\w+)", line):
+                types[found[1]] = found[2]
+            elif not line.startswith("# HELP yoke:"):
+                found = re.fullmatch(r'yoke:(\w+)\{model_name="a \\"quoted\\\\name\\""(?:,(.*))?\} (\S+)', line)
+                self.assertTrue(found, line)
+                values[found[1], found[2] or ""] = float(found[3])
+        self.assertEqual({name for name, kind in types.items() if kind == "gauge"},
+                         {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "rank_memory_bytes"})
+        self.assertEqual({name for name, kind in types.items() if kind == "counter"},
+                         {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total",
+                          "prompt_tokens_total", "generation_tokens_total", "request_success_total"})
+        for name in (name for name, kind in types.items() if kind == "histogram"):
+            counts = [value for (key, labels), value in values.items() if key == f"{name}_bucket"]
+            self.assertEqual(counts, sorted(counts), name)
+            self.assertEqual(counts[-1], values[f"{name}_count", ""], name)
+        counted = {"time_to_first_token_seconds": 5, "inter_token_latency_seconds": 45,
+                   "e2e_request_latency_seconds": 5,
+                   "request_queue_time_seconds": 5, "request_prefill_time_seconds": 5, "request_decode_time_seconds": 5,
+                   "request_inference_time_seconds": 5, "request_prompt_tokens": 5, "request_generation_tokens": 5,
+                   "request_params_n": 2, "request_params_max_tokens": 5}
+        for name, count in counted.items():
+            self.assertEqual((name, values[f"{name}_count", ""]), (name, count))
+        self.assertEqual(values["request_generation_tokens_sum", ""], 50)
+        self.assertEqual(values["generation_tokens_total", ""], 50)
+        self.assertEqual(values["request_success_total", 'finished_reason="length"'], 5)
+        self.assertEqual(values["iteration_tokens_total_sum", ""] - 45,
+                         values["prompt_tokens_total", ""] - values["prefix_cache_hits_total", ""])
+        self.assertGreater(values["rank_memory_bytes", 'rank="1",kind="weights"'], 1 << 20)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,159 @@
+"""Many clients of `yoke serve` at once: slow ones, ones that leave, more than there is room for."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import time
+
+
+import harness
+from server_case import JSON, Case, events_of, is_sanitized, read_events, request_bytes, stream_many, text_of
+
+PATH = "/v1/completions"
+LONG = {"prompt": "Tell a story: Mia the fox, a red kite, the garden.", "max_tokens": 900, "ignore_eos": True}
+
+
+def prompts():
+    with open(os.path.join(harness.DEMO, "expected.json"), encoding="utf-8") as file:
+        return json.load(file)["prompts"]
+
+
+@harness.of_the_program
+class Streams(Case):
+    def test_many_clients(self):
+        """256 at once, on more seats than a step has: every answer is whole, and its own."""
+        n = 64 if is_sanitized(self.yoke) else 256
+        random.seed(1)
+        asked = [random.choice(prompts()) for _ in range(n)]
+        server = self.serve("--tp", 2, "--max-num-seqs", 48)
+        bodies = [{"prompt": prompt["prompt"], "max_tokens": 64, "temperature": 0, "return_token_ids": True,
+                   "stream_options": {"include_usage": True}} for prompt in asked]
+        for prompt, answer in zip(asked, stream_many(server, PATH, bodies), strict=True):
+            events = events_of(answer)
+            usage = events.pop()["usage"]
+            ids = [token for event in events for token in event["choices"][0].get("token_ids") or []]
+            self.assertEqual("".join(map(text_of, events)).strip(), prompt["answer"].strip())
+            self.assertEqual(ids, prompt["output_ids"])
+            self.assertEqual(usage["completion_tokens"], len(prompt["output_ids"]))
+            self.assertEqual(len({event["id"] for event in events}), 1)
+            self.assertEqual([event["choices"][0]["finish_reason"] for event in events],
+                             [None] * (len(events) - 1) + ["stop"])
+        self.assertEqual(server.metric("request_success_total", finished_reason="stop"), n)
+        self.assertEqual(server.metric("generation_tokens_total"), sum(len(prompt["output_ids"]) for prompt in asked))
+        self.assertEqual(server.metric("time_to_first_token_seconds_count"), n)
+        self.assertEqual(server.metric("num_requests_running"), 0)
+
+    def test_an_event_a_token(self):
+        server = self.serve()
+        events = self.stream(server, PATH, {**LONG, "max_tokens": 100})
+        self.assertEqual(len(events), 100)
+
+    def open(self, server, body, receive_bytes=None):
+        connection = socket.socket()
+        if receive_bytes:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.settimeout(harness.TIMEOUT_S)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(request_bytes(PATH, body))
+        return connection
+
+    def test_a_slow_reader(self):
+        """One client does not read: others go on as if it were not there, and it gets every token once it does."""
+        server = self.serve()
+        n = 8  # more than the kernel keeps for a connection
+        body = {**LONG, "stream": True, "n": n, "logprobs": 20, "return_token_ids": True}
+        slow = self.open(server, body, receive_bytes=4096)
+        with contextlib.closing(slow):
+            time.sleep(0.2)
+            for _ in range(3):
+                began = time.monotonic()
+                self.assertEqual(len(self.stream(server, PATH, {**LONG, "max_tokens": 50})), 50)
+                self.assertLess(time.monotonic() - began, 30)
+            server.wait_for_metric("num_requests_running", 0, within_s=120)  # nor does its own answer wait for it
+            answer = bytearray()
+            while not answer.endswith(b"0\r\n\r\n"):
+                chunk = slow.recv(1 << 16)
+                self.assertTrue(chunk)
+                answer += chunk
+        counts = [0] * n
+        for event in events_of(bytes(answer)):
+            counts[event["choices"][0]["index"]] += len(event["choices"][0]["token_ids"])
+        self.assertEqual(counts, [900] * n)
+
+    def test_a_client_leaves(self):
+        """Streaming, waiting for a whole answer, waiting for its turn: what it asked for ends, and its KV is free."""
+        server = self.serve("--max-num-seqs", 2)
+        for leave in (self.close, self.reset, self.half_close):
+            for stream in (True, False):
+                running = [self.open(server, {**LONG, "stream": stream}) for _ in range(2)]
+                server.wait_for_metric("num_requests_running", 2)
+                waiting = self.open(server, {**LONG, "stream": stream})
+                server.wait_for_metric("num_requests_waiting", 1)
+                for connection in (waiting, *running):
+                    leave(connection)
+                server.wait_for_metric("num_requests_running", 0)
+                self.assertEqual(server.metric("num_requests_waiting"), 0)
+                for connection in (waiting, *running):
+                    connection.close()
+        n_aborted, n_finished = (server.metric("request_success_total", finished_reason=reason)
+                                 for reason in ("abort", "length"))
+        self.assertLessEqual(n_aborted + n_finished, 18)
+        self.assertGreaterEqual(n_aborted, 10)  # others were quicker, or had not been submitted
+        self.assertEqual(server.metric("kv_cache_usage_perc"), 0)
+
+    def close(self, connection):
+        connection.close()
+
+    def reset(self, connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    def half_close(self, connection):
+        connection.shutdown(socket.SHUT_WR)
+
+    def test_a_client_that_leaves_at_once(self):
+        """Before the server has looked at what it asked for."""
+        server = self.serve()
+        server.process.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            self.open(server, {**LONG, "n": 16}).close()
+        server.process.send_signal(signal.SIGCONT)
+        self.assertEqual(server.post(PATH, {"prompt": "x", "max_tokens": 1}).status, 200)  # behind them
+        self.assertLessEqual(server.metric("generation_tokens_total"), 1)
+        self.assertEqual(server.metric("num_requests_running"), 0)
+
+    def test_too_many_requests(self):
+        server = self.serve("--max-num-seqs", 1, "--max-waiting", 2)
+        held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
+        server.wait_for_metric("num_requests_waiting", 2)
+        refused = server.post(PATH, {"prompt": "x"})
+        self.assert_refused(refused, 429, "too many requests", code="rate_limit_exceeded")
+        self.assertGreater(int(refused.getheader("Retry-After")), 0)
+        for connection in held:
+            connection.close()
+        server.wait_for_metric("num_requests_running", 0)
+        self.assertEqual(server.post(PATH, {"prompt": "x"}).status, 200)
+        self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it may wait for itself
+
+    def test_time_limit(self):
+        limit_s = 3 if is_sanitized(self.yoke) else 0.3
+        server = self.serve("--request-timeout", limit_s)
+        body = {**LONG, "n": 16}
+        self.assert_refused(server.post(PATH, body), 408, f"{limit_s} s")
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", PATH, json.dumps({**body, "stream": True}), JSON)
+            response = connection.getresponse()
+            self.assertEqual(response.status, 200)
+            events = list(read_events(response))
+        self.assertEqual(events[-1], "[DONE]")
+        self.assertIn(f"{limit_s} s", events[-2]["error"]["message"])
+        server.wait_for_metric("num_requests_running", 0)
+        self.assertEqual(server.post(PATH, {"prompt": "x", "max_tokens": 1}).status, 200)
+
+
+if __name__ == "__main__":
+    harness.main()
