@@ -217,10 +217,11 @@ typedef struct yk_request_options {
   size_t n_ids;
   yk_sampling sampling;
   /* For who reads many requests without waiting for each: called when yk_request_next, having had nothing to give,
-   * has something, and at the end; read until YK_E_TIMEOUT or the end then, since what comes behind something unread is
-   * not told. The last token is told by the end, which comes with it. Called from a thread of the engine that holds the
-   * request's lock: maybe before submit returns, never for a request that submit refuses, never after yk_request_free
-   * has returned. Must not block nor call a function of Yoke. May be NULL.                                           */
+   * has something, and at the end. Read until YK_E_TIMEOUT or the end then, since what comes behind something unread is
+   * not told; who reads fast may be told of what he has read already. The last token is told by the end, which comes
+   * with it. Called from a thread of the engine that holds the request's lock: maybe before submit returns, never for a
+   * request that submit refuses, never after yk_request_free has returned. Must not block nor call a function of Yoke.
+   * May be NULL.                                                                                                     */
   void (*notify)(void *user);
   void *notify_user;
 } yk_request_options;
