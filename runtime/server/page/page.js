@@ -1,0 +1,326 @@
+// The conversation and what surrounds it.
+
+import { Speaker, TextView } from "./answer.js";
+import { ServerError, events, request, setKeyAsker } from "./client.js";
+import { watchFigures } from "./figures.js";
+import { parameters, showInvalid, systemPrompt } from "./settings.js";
+
+const STORED = "yoke.history";
+const NARROW = window.matchMedia("(max-width: 56rem)");
+const TOUCH = window.matchMedia("(pointer: coarse)");
+const MODES = {
+  chat: { noun: "Message", empty: "Ask something to begin.", names: { user: "You", assistant: "Model" } },
+  completion: {
+    noun: "Text to continue", empty: "Write a text, and the model continues it.",
+    names: { user: "Text", assistant: "Continuation" },
+  },
+};
+
+const byId = (id) => document.getElementById(id);
+const [log, prompt, notice] = ["log", "prompt", "notice"].map(byId);
+const speaker = new Speaker(byId("spoken"));
+let model = "";
+let mode = "chat";
+let logs = { chat: [], completion: [] }; // entries {role, content, note} of each mode
+let running = null; // the AbortController of the answer that is coming
+
+function keep() {
+  try {
+    sessionStorage.setItem(STORED, JSON.stringify({ mode, logs }));
+  } catch {
+    // A history larger than the browser keeps is lost on reload, and nothing else.
+  }
+}
+
+function make(tag, className, text = "") {
+  const element = document.createElement(tag);
+  element.className = className;
+  element.textContent = text;
+  return element;
+}
+
+// ---- What the log shows
+
+function showEntry(entry) {
+  const article = make("article", entry.role);
+  const text = make("div", "text"), note = make("span", "quiet", entry.note);
+  const copy = make("button", "", "Copy"), footer = make("footer", "");
+  copy.type = "button";
+  copy.addEventListener("click", () => copyText(entry.content, copy));
+  footer.append(note, copy);
+  article.append(make("h3", "", MODES[mode].names[entry.role]), text, footer);
+  log.append(article);
+  const view = new TextView(text);
+  view.add(entry.content);
+  return { article, note, view };
+}
+
+function showButtons() {
+  const isEmpty = logs[mode].length === 0;
+  byId("regenerate").disabled = isEmpty || running !== null;
+  byId("clear").disabled = isEmpty || running !== null;
+  for (const input of document.getElementsByName("mode")) input.disabled = running !== null;
+  byId("send").hidden = running !== null;
+  byId("stop").hidden = running === null;
+}
+
+function showLog() {
+  log.replaceChildren();
+  log.dataset.empty = MODES[mode].empty;
+  for (const entry of logs[mode]) showEntry(entry).view.end();
+  log.scrollTop = log.scrollHeight;
+  showButtons();
+}
+
+function showNotice(text = "", action = null) {
+  notice.hidden = !text;
+  notice.textContent = text;
+  if (!action) return;
+  const button = make("button", "", action.label);
+  button.type = "button";
+  button.addEventListener("click", action.run);
+  notice.append(" ", button);
+}
+
+async function copyText(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // no clipboard for pages that came over plain HTTP from another machine
+    const area = make("textarea", "unseen");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
+// ---- One answer
+
+function bodyOf(settings) {
+  const common = { model, stream: true, stream_options: { include_usage: true }, ...settings };
+  const entries = logs[mode];
+  if (mode === "completion") return ["v1/completions", { ...common, prompt: entries.at(-1).content }];
+  const messages = entries.map(({ role, content }) => ({ role, content }));
+  if (systemPrompt()) messages.unshift({ role: "system", content: systemPrompt() });
+  return ["v1/chat/completions", { ...common, messages }];
+}
+
+function noteOf(clock, reason) {
+  const { tokens, start_ms, first_ms } = clock;
+  const parts = reason === "length" ? ["cut at the token limit"] : reason === "stopped" ? ["stopped"] : [];
+  if (tokens) parts.push(`${tokens} token${tokens > 1 ? "s" : ""}`);
+  if (first_ms) parts.push(`first after ${((first_ms - start_ms) / 1000).toFixed(2)} s`);
+  const decode_s = (performance.now() - first_ms) / 1000;
+  if (tokens > 1 && first_ms) parts.push(`${((tokens - 1) / decode_s).toFixed(1)} tokens/s`);
+  return parts.join(", ");
+}
+
+function isAtEnd() {
+  return log.scrollHeight - log.scrollTop - log.clientHeight < 48;
+}
+
+// Adds what comes to the entry; the finish reason.
+async function receive(response, entry, view, clock) {
+  let reason = "";
+  for await (const event of events(response)) {
+    if (event.usage) clock.tokens = event.usage.completion_tokens;
+    const choice = event.choices?.[0];
+    if (!choice) continue;
+    const text = choice.text ?? choice.delta?.content ?? "";
+    reason = choice.finish_reason ?? reason;
+    if (choice.delta?.role && !text) continue; // comes before the first token
+    clock.first_ms ||= performance.now();
+    if (!event.usage) clock.tokens += 1;
+    const follows = isAtEnd();
+    entry.content += text;
+    view.add(text);
+    speaker.add(text);
+    if (follows) log.scrollTop = log.scrollHeight;
+  }
+  return reason;
+}
+
+function tellFailure(error) {
+  const lacksTemplate = mode === "chat" && error.status >= 400 && /chat[ _-]?template/i.test(error.message);
+  showNotice(error.message, lacksTemplate ? { label: "Use completion", run: continueAsCompletion } : null);
+}
+
+function continueAsCompletion() {
+  const text = logs.chat.at(-1)?.role === "user" ? logs.chat.pop().content : "";
+  byId("mode-completion").checked = true;
+  changeMode("completion");
+  prompt.value = text;
+  prompt.focus();
+}
+
+// Asks for an answer to the log as it stands.
+async function answer(settings) {
+  const entry = { role: "assistant", content: "", note: "" };
+  const clock = { tokens: 0, start_ms: performance.now(), first_ms: 0 };
+  const [path, body] = bodyOf(settings);
+  const entries = logs[mode];
+  running = new AbortController();
+  showNotice();
+  speaker.begin();
+  const shown = showEntry(entry);
+  shown.article.classList.add("busy");
+  log.scrollTop = log.scrollHeight;
+  showButtons();
+  let reason = "";
+  try {
+    const response = await request(path, { body, signal: running.signal });
+    reason = await receive(response, entry, shown.view, clock);
+  } catch (error) {
+    if (error.name === "AbortError") reason = "stopped";
+    else if (error instanceof ServerError) tellFailure(error);
+    else {
+      tellFailure(new ServerError(0, "The answer could not be read."));
+      console.error(error);
+    }
+  }
+  const hadFocus = document.activeElement === byId("stop");
+  running = null;
+  shown.view.end();
+  shown.article.classList.remove("busy");
+  entry.note = noteOf(clock, reason);
+  shown.note.textContent = entry.note;
+  speaker.end(reason === "stopped" ? "Stopped." : "");
+  if (entry.content || reason) entries.push(entry);
+  else shown.article.remove();
+  keep();
+  showButtons();
+  if (hadFocus) prompt.focus();
+}
+
+function settingsOrTell() {
+  const settings = parameters();
+  if (!settings) {
+    showPanel(true);
+    showInvalid();
+  }
+  return settings;
+}
+
+async function send() {
+  const text = mode === "chat" ? prompt.value.trim() : prompt.value;
+  if (running || !text) return;
+  const settings = settingsOrTell();
+  if (!settings) return;
+  const entry = { role: "user", content: text, note: "" };
+  logs[mode].push(entry);
+  showEntry(entry).view.end();
+  prompt.value = "";
+  keep();
+  await answer(settings);
+}
+
+async function regenerate() {
+  const settings = running ? null : settingsOrTell();
+  if (!settings) return;
+  if (logs[mode].at(-1)?.role === "assistant") logs[mode].pop();
+  showLog();
+  prompt.focus();
+  await answer(settings);
+}
+
+function stop() {
+  running?.abort();
+}
+
+function clear() {
+  logs[mode] = [];
+  keep();
+  showNotice();
+  showLog();
+  prompt.focus();
+}
+
+function changeMode(to) {
+  mode = to;
+  prompt.placeholder = MODES[mode].noun;
+  byId("prompt-label").textContent = MODES[mode].noun;
+  byId("system-field").hidden = mode !== "chat";
+  showNotice();
+  showLog();
+  keep();
+}
+
+// ---- Around it
+
+function showPanel(isOpen) {
+  byId("panel").hidden = !isOpen;
+  byId("panel-switch").setAttribute("aria-expanded", String(isOpen));
+  document.querySelector("main").inert = isOpen && NARROW.matches; // the panel covers it
+}
+
+function askForKey(isWrong) {
+  const dialog = byId("key-dialog");
+  byId("key-text").textContent = (isWrong ? "The server does not accept this key. " : "This server asks for a key. ") +
+    "The key is kept until this tab is closed.";
+  byId("key").value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? byId("key").value.trim() : null),
+      { once: true });
+  });
+}
+
+async function findModel() {
+  try {
+    const { data } = await (await request("v1/models")).json();
+    model = String(data[0].id);
+    byId("model").textContent = model;
+  } catch (error) {
+    showNotice(error.status === 401 ? "This server answers with its key only; sending a message asks for it." :
+      error.message);
+  }
+}
+
+function restore() {
+  try {
+    ({ mode, logs } = JSON.parse(sessionStorage.getItem(STORED)) ?? { mode, logs });
+  } catch {
+    sessionStorage.removeItem(STORED);
+  }
+  byId(`mode-${mode}`).checked = true;
+  changeMode(mode);
+}
+
+byId("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send();
+});
+prompt.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || TOUCH.matches) return;
+  event.preventDefault();
+  send();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || byId("key-dialog").open) return;
+  if (running) stop();
+  else if (NARROW.matches && !byId("panel").hidden) {
+    showPanel(false);
+    byId("panel-switch").focus();
+  }
+});
+byId("stop").addEventListener("click", stop);
+byId("regenerate").addEventListener("click", regenerate);
+byId("clear").addEventListener("click", clear);
+byId("key-cancel").addEventListener("click", () => byId("key-dialog").close());
+byId("panel-switch").addEventListener("click", () => showPanel(byId("panel").hidden));
+for (const input of document.getElementsByName("mode")) {
+  input.addEventListener("change", () => changeMode(input.value));
+}
+NARROW.addEventListener("change", () => showPanel(!NARROW.matches));
+window.addEventListener("pagehide", keep);
+
+setKeyAsker(askForKey);
+showPanel(!NARROW.matches);
+restore();
+await findModel();
+watchFigures();
