@@ -28,8 +28,8 @@ class Browser:
     """One browser with one page. events: what the page told, as (method, params), oldest first."""
 
     def __init__(self, path):
-        self.folder = tempfile.TemporaryDirectory()
-        self.events, self.rest, self.last_id, self.session, self.on_event = [], b"", 0, None, None
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its last writes may come late
+        self.events, self.rest, self.last_id, self.target, self.session = [], b"", 0, None, None
         to_browser, self.to_browser = self.high_pipe()
         self.from_browser, from_browser = self.high_pipe()
 
@@ -37,16 +37,26 @@ class Browser:
             os.dup2(to_browser, 3)
             os.dup2(from_browser, 4)
 
-        arguments = [path, "--remote-debugging-pipe", "--headless", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
-                     "--disable-background-networking", "--disable-dev-shm-usage", f"--user-data-dir={self.folder.name}"]
+        arguments = [path, "--remote-debugging-pipe", "--headless", "--disable-gpu", "--no-first-run",
+                     "--disable-background-networking", "--disable-background-timer-throttling", "--hide-scrollbars",
+                     "--disable-dev-shm-usage", f"--user-data-dir={self.folder.name}"]
         if os.geteuid() == 0:
             arguments.append("--no-sandbox")  # which Chromium cannot set up as root
-        self.program = subprocess.Popen([*arguments, "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, pass_fds=(3, 4), preexec_fn=place)
+        self.program = subprocess.Popen([*arguments, "about:blank"], stdin=subprocess.DEVNULL, pass_fds=(3, 4),
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=place)
         os.close(to_browser)
         os.close(from_browser)
+        self.new_tab()
+
+    def new_tab(self):
+        """A tab that knows nothing of the one before, which is closed."""
+        session, self.session = self.session, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        if session:
+            self.call("Target.closeTarget", targetId=self.target)
+        self.target = target
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.events.clear()
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -87,8 +97,6 @@ class Browser:
     def take(self, message):
         if "method" in message:
             self.events.append((message["method"], message["params"]))
-            if self.on_event:
-                self.on_event(message["method"], message["params"])
 
     def send(self, method, **params):
         """Ask without waiting for the answer."""
@@ -139,6 +147,7 @@ class Browser:
 
     def open(self, url):
         self.call("Page.navigate", url=url)
+        self.wait("location.href !== 'about:blank'")
         self.wait("document.readyState === 'complete'")
 
     def type(self, text):

@@ -1,0 +1,436 @@
+"""The page at /, driven in headless Chromium: against answers that a test writes, and against the program.
+
+Skips where no Chromium is installed (Debian's chromium-headless-shell or chromium).
+"""
+
+import base64
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+import browser
+import harness
+import page_stub
+
+IDLE = "!document.querySelector('.busy')"
+LAST = "[...document.querySelectorAll('article .text')].at(-1).textContent"
+NOTE = "[...document.querySelectorAll('article footer .quiet')].at(-1).textContent"
+FOCUS = "document.activeElement.id || document.activeElement.name"
+LUMINANCE = """(name, property) => {
+  const style = getComputedStyle(document.querySelector(name))[property];
+  const [r, g, b] = style.match(/[0-9.]+/g).map((c) => c / 255).map(
+    (c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}"""
+
+
+class PageCase(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = browser.Browser(browser.find())
+        cls.addClassCleanup(cls.browser.close)
+
+    def setUp(self):
+        self.browser.new_tab()
+        self.size(1200, 800)
+        self.expected_errors = ()
+
+    def tearDown(self):
+        """Whatever a test did: nobody else was asked for anything, and the console is empty."""
+        host = urllib.parse.urlsplit(self.url).netloc
+        self.browser.pump(0.05)
+        asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
+        self.assertTrue(asked)
+        self.assertEqual([url for url in asked if urllib.parse.urlsplit(url).netloc != host], [])
+        problems = [told["exceptionDetails"]["text"] for told in self.browser.told("Runtime.exceptionThrown")]
+        problems += [str(told["args"]) for told in self.browser.told("Runtime.consoleAPICalled")]
+        problems += [told["entry"]["text"] for told in self.browser.told("Log.entryAdded")]
+        self.assertEqual([text for text in problems if not any(part in text for part in self.expected_errors)], [])
+
+    def size(self, width, height):
+        self.browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                          mobile=False)
+
+    def scheme(self, name):
+        self.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def open(self):
+        self.browser.open(self.url)
+        self.wait("document.getElementById('model').textContent || document.getElementById('key-dialog').open")
+
+    def wait(self, expression):
+        return self.browser.wait(expression)
+
+    def value(self, expression):
+        return self.browser.value(expression)
+
+    def shown(self, text):
+        self.wait(f"{LAST} === {text!r}")
+
+    def send(self, text):
+        self.browser.type(text)
+        self.browser.press("Enter")
+
+    def fill(self, name, text):
+        self.value(f"document.querySelector('[name={name}]').select()")
+        self.browser.type(text)
+
+
+class OnStub(PageCase):
+    def setUp(self):
+        super().setUp()
+        self.stub = page_stub.Stub()
+        self.addCleanup(self.stub.close)
+        self.url = self.stub.url
+
+    def exchange(self, text, *pieces):
+        n_articles = self.value("document.querySelectorAll('article').length")
+        self.stub.say(*pieces, None)
+        self.send(text)
+        self.wait(f"document.querySelectorAll('article').length === {n_articles + 2} && {IDLE}")
+
+    def test_chat_by_keyboard(self):
+        self.open()
+        self.assertEqual(self.value(FOCUS), "prompt")
+        self.stub.say("One sheep. ", "Two")
+        self.send("Count sheep.")
+        self.shown("One sheep. Two")
+        self.assertFalse(self.value(IDLE), "the text came while the answer was not over")
+        self.assertEqual(self.value("document.getElementById('spoken').textContent"), "One sheep.")
+        self.stub.say(" sheep", None)
+        self.wait(IDLE)
+        self.assertEqual(self.value(LAST), "One sheep. Two sheep")
+        self.assertEqual(self.value("[...document.querySelectorAll('#spoken p')].map((p) => p.textContent)"),
+                         ["One sheep.", "Two sheep"])
+        self.assertIn("3 tokens", self.value(NOTE))
+        self.assertEqual(self.value(FOCUS), "prompt")
+        path, body = self.stub.requests[0]
+        self.assertEqual(path, "/v1/chat/completions")
+        self.assertEqual(body, {"model": "sheep", "stream": True, "stream_options": {"include_usage": True},
+                                "max_tokens": 512, "messages": [{"role": "user", "content": "Count sheep."}]})
+        self.browser.type("A")
+        self.browser.press("Enter", shift=True)
+        self.exchange("B", "C")
+        self.assertEqual(self.stub.requests[1][1]["messages"][1:], [
+            {"role": "assistant", "content": "One sheep. Two sheep"}, {"role": "user", "content": "A\nB"}])
+
+    def test_stop(self):
+        self.open()
+        self.stub.say("begun")
+        self.send("Go on.")
+        self.shown("begun")
+        self.browser.press("Escape")
+        self.wait(IDLE)
+        self.assertIn("stopped", self.value(NOTE))
+        self.assertTrue(self.stub.left.wait(10), "the server was not told")
+        self.assertEqual(self.value(LAST), "begun")
+        self.stub.say("again")
+        self.send("And on.")
+        self.shown("again")
+        self.browser.press("Tab")
+        self.assertEqual(self.value(FOCUS), "stop")
+        self.browser.press("Enter")
+        self.wait(IDLE)
+        self.assertEqual(self.value(FOCUS), "prompt")
+
+    def test_parameters(self):
+        self.open()
+        numbers = {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "max_tokens": 64, "seed": 7,
+                   "repetition_penalty": 1.1, "frequency_penalty": -0.5, "presence_penalty": 0.25}
+        for name, value in numbers.items():
+            self.fill(name, str(value))
+        self.fill("system", "Be brief.")
+        self.fill("stop", "END\n\\n\\n")
+        self.value("document.getElementById('prompt').focus()")
+        self.exchange("Hello", "Hi")
+        body = self.stub.requests[0][1]
+        self.assertEqual({name: body[name] for name in numbers}, numbers)
+        self.assertEqual(body["stop"], ["END", "\n\n"])
+        self.assertEqual(body["messages"][0], {"role": "system", "content": "Be brief."})
+        self.fill("top_p", "1.5")
+        self.value("document.getElementById('prompt').focus()")
+        self.send("Hello again")
+        self.wait(f"{FOCUS} === 'top_p'")
+        self.assertEqual(len(self.stub.requests), 1)
+        self.fill("top_p", "0.25")
+        self.browser.open(self.url)
+        self.wait("document.getElementById('model').textContent")
+        self.assertEqual(self.value("document.querySelector('[name=top_p]').value"), "0.25")
+        self.value("document.querySelector('#settings [type=reset]').click()")
+        self.exchange("Once more", "Yes")
+        self.assertEqual(set(self.stub.requests[1][1]), {"model", "stream", "stream_options", "max_tokens", "messages"})
+
+    def test_key(self):
+        self.expected_errors = ("401",)
+        self.stub.key = "right"
+        self.open()
+        self.assertEqual(self.value(FOCUS), "key")
+        self.send("wrong")
+        self.wait("/does not accept/.test(document.getElementById('key-text').textContent)")
+        self.send("right")
+        self.wait("document.getElementById('model').textContent === 'sheep'")
+        self.wait("document.getElementById('figure-running').textContent === '3'")
+        self.value("document.getElementById('prompt').focus()")
+        self.exchange("Hello", "Hi")
+        self.open()
+        self.assertFalse(self.value("document.getElementById('key-dialog').open"))
+        self.assertEqual(self.value("localStorage.length + document.cookie"), "0")
+        self.stub.key = "another"
+        self.send("Hello?")
+        self.wait("document.getElementById('key-dialog').open")
+        self.browser.press("Escape")
+        self.wait("!document.getElementById('notice').hidden")
+        self.assertIn("key is needed", self.value("document.getElementById('notice').textContent"))
+
+    def test_markup_stays_text(self):
+        self.open()
+        nasty = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'><b>&amp;</b>"
+        self.exchange(nasty, nasty[:9], nasty[9:], "\n```html\n", nasty, "\n```\nend")
+        self.assertEqual(self.value("[...document.querySelectorAll('article .text')].map((e) => e.childNodes[0].data)"),
+                         [nasty, nasty])
+        self.assertEqual(self.value("document.querySelector('article pre').textContent"), nasty)
+        made = "document.querySelectorAll('#log :is(script, img, b), #spoken :is(script, img, b)').length"
+        self.assertEqual(self.value(made), 0)
+        self.assertFalse(self.value("'hit' in window"))
+        self.assertTrue(self.value(f"{LAST}.endsWith('end')"))
+
+    def test_code_in_pieces(self):
+        """Fences that come a character at a time give what they give at once; a fence that is none stays text."""
+        self.open()
+        text = "See `a`:\n```py\nx = 1\n\ny = `2`\n```\nand\n``` not ``` a fence\n```\nopen"
+        self.exchange("1", *text)
+        in_pieces = self.value("document.querySelectorAll('.assistant .text')[0].innerHTML")
+        self.exchange("2", text)
+        self.assertEqual(self.value("document.querySelectorAll('.assistant .text')[1].innerHTML"), in_pieces)
+        self.assertEqual(in_pieces, 'See `a`:<pre tabindex="0"><code>x = 1\n\ny = `2`</code></pre>and\n'
+                         '``` not ``` a fence<pre tabindex="0"><code>open</code></pre>')
+
+    def test_completion(self):
+        self.expected_errors = ("400",)
+        self.open()
+        self.stub.refusal = (400, "the model has no chat template")
+        self.send("Once upon")
+        self.wait("!document.getElementById('notice').hidden")
+        self.value("document.querySelector('#notice button').focus()")
+        self.browser.press("Enter")
+        self.assertEqual(self.value("document.getElementById('prompt').value"), "Once upon")
+        self.assertEqual(self.value(FOCUS), "prompt")
+        self.stub.refusal = None
+        self.exchange("", " a time")
+        path, body = self.stub.requests[1]
+        self.assertEqual((path, body["prompt"]), ("/v1/completions", "Once upon"))
+        self.assertNotIn("messages", body)
+        self.value("document.getElementById('mode-completion').focus()")
+        self.browser.press("ArrowLeft")
+        self.assertEqual(self.value("document.querySelectorAll('article').length"), 0)
+
+    def test_history(self):
+        self.open()
+        self.exchange("Hello", "first")
+        self.value("document.getElementById('regenerate').focus()")
+        self.stub.say("second", None)
+        self.browser.press("Enter")
+        self.shown("second")
+        self.wait(IDLE)
+        self.assertEqual(self.stub.requests[0], self.stub.requests[1])
+        self.open()
+        self.assertEqual(self.value("[...document.querySelectorAll('article .text')].map((e) => e.textContent)"),
+                         ["Hello", "second"])
+        self.assertEqual(self.value("localStorage.length"), 0)
+        self.browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        self.value("[...document.querySelectorAll('article button')].at(-1).click()")
+        self.wait("[...document.querySelectorAll('article button')].at(-1).textContent === 'Copied'")
+        self.assertEqual(self.value("navigator.clipboard.readText()"), "second")
+        self.value("document.getElementById('clear').focus()")
+        self.browser.press("Enter")
+        self.assertEqual(self.value("document.querySelectorAll('article').length"), 0)
+        self.assertEqual(self.value(FOCUS), "prompt")
+        self.open()
+        self.assertEqual(self.value("document.querySelectorAll('article').length"), 0)
+
+    def test_failures(self):
+        self.expected_errors = ("429", "ERR_INTERNET_DISCONNECTED")
+        self.open()
+        notice = "document.getElementById('notice').textContent"
+        self.stub.refusal = (429, "too many requests wait")
+        self.send("Hello")
+        self.wait(f"{notice} === 'too many requests wait'")
+        self.stub.refusal = None
+        self.stub.say("half", {"error": {"message": "rank 1 has failed", "code": 500}})
+        self.send("Hello")
+        self.wait(f"{notice} === 'rank 1 has failed'")
+        self.shown("half")
+        self.wait(IDLE)
+        self.browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
+                          uploadThroughput=-1)
+        self.send("Hello")
+        self.wait(f"{notice} === 'The server cannot be reached.'")
+        self.wait("document.getElementById('health').textContent === 'Not reachable'")
+
+    def test_figures(self):
+        self.open()
+        figure = "document.getElementById('figure-{}').textContent"
+        self.wait(figure.format("waiting") + " === '12'")
+        self.assertEqual([self.value(figure.format(name)) for name in ("running", "kv", "prefix")],
+                         ["3", "25 %", "25 %"])
+        self.assertEqual(self.value("[...document.querySelectorAll('#memory li')].map((e) => e.textContent)"),
+                         ["Rank 0: 3.0 GiB (weights 2.0 GiB, KV 1.0 GiB)", "Rank 1: 100 MiB (weights 100 MiB)"])
+        self.stub.counters = {"tokens": 1500, "ttft_s": 1.5, "firsts": 12}
+        self.wait(figure.format("ttft") + " === '250 ms'")
+        self.wait(f"Number({figure.format('rate')}) > 300 && Number({figure.format('rate')}) <= 700")
+        self.assertIn("at most", self.value("document.getElementById('sparkline').getAttribute('aria-label')"))
+        self.assertTrue(self.value("document.querySelector('#sparkline polyline').getAttribute('points')"))
+        self.stub.counters = {"tokens": 5, "ttft_s": 0.1, "firsts": 1}  # the server has begun anew
+        self.wait(f"{figure.format('rate')} === '–'")
+        self.wait(f"{figure.format('rate')} === '0'")
+
+    def test_phone(self):
+        self.size(360, 640)
+        self.open()
+        self.exchange("x" * 300, "y" * 300, "\n```\n", "z" * 300, "\n```\n")
+        fits = "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth"
+        self.assertTrue(self.value(fits))
+        box = "(id) => { const { left, right, bottom } = document.getElementById(id).getBoundingClientRect(); " \
+              "return [left, right, bottom]; }"
+        for name in ("send", "clear", "regenerate", "panel-switch", "prompt"):
+            left, right, bottom = self.value(f"({box})('{name}')")
+            self.assertTrue(left >= 0 and right <= 360 and bottom <= 640, name)
+        self.assertTrue(self.value("document.getElementById('panel').hidden"))
+        self.value("document.getElementById('panel-switch').focus()")
+        self.browser.press("Enter")
+        self.assertFalse(self.value("document.getElementById('panel').hidden"))
+        self.assertTrue(self.value(fits))
+        self.assertTrue(self.value("document.querySelector('main').inert"))
+        self.browser.press("Escape")
+        self.assertTrue(self.value("document.getElementById('panel').hidden"))
+        self.assertEqual(self.value(FOCUS), "panel-switch")
+
+    def test_colours(self):
+        self.open()
+        self.exchange("Hello", "Hi")
+        for scheme in ("light", "dark"):
+            self.scheme(scheme)
+            with self.subTest(scheme):
+                ground = self.value(f"({LUMINANCE})('body', 'backgroundColor')")
+                self.assertEqual(scheme == "dark", ground < 0.18)
+                for text, behind in (("article.assistant .text", "article.assistant"),
+                                     ("article.user .text", "article.user"), ("#keys", "body"), ("dt", "aside"),
+                                     ("article footer .quiet", "article.assistant"), ("#health", "header"),
+                                     ("#send", "#send"), ("#mode-chat + label", "#mode-chat + label")):
+                    pair = sorted((self.value(f"({LUMINANCE})('{text}', 'color')"),
+                                   self.value(f"({LUMINANCE})('{behind}', 'backgroundColor')")))
+                    self.assertGreaterEqual((pair[1] + 0.05) / (pair[0] + 0.05), 4.5, text)
+
+    def test_names(self):
+        """Whatever can be used has a name that a screen reader says, and can be reached by Tab."""
+        self.open()
+        nodes = self.browser.call("Accessibility.getFullAXTree")["nodes"]
+        used = [node for node in nodes if not node["ignored"] and node["role"]["value"] in
+                ("button", "textbox", "spinbutton", "radio", "log", "img", "complementary")]
+        self.assertGreater(len(used), 15)
+        self.assertEqual([node for node in used if not node.get("name", {}).get("value")], [])
+        self.exchange("Hello", "Hi")
+        self.value("document.querySelector('.skip').focus()")
+        reached = set()
+        for _ in range(40):
+            self.browser.press("Tab")
+            reached.add(self.value(FOCUS))
+        self.assertLessEqual({"panel-switch", "mode-chat", "regenerate", "clear", "log", "prompt", "send", "temperature",
+                              "stop"}, reached)
+
+    def test_files(self):
+        total = 0
+        for name in sorted(os.listdir(page_stub.PAGE)):
+            with open(os.path.join(page_stub.PAGE, name), encoding="utf-8") as file:
+                text = file.read()
+            total += len(text.encode())
+            self.assertNotRegex(text, r"innerHTML|insertAdjacentHTML|document\.write|eval\(|\bstyle=|\bon\w+=", name)
+            self.assertNotRegex(text.replace("http://www.w3.org/2000/svg", ""), "https?://", name)
+        self.assertLess(total, 60000)
+        self.open()
+
+
+class OnYoke(PageCase):
+    def serve(self, *options):
+        if subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this program does not serve")
+        arguments = ["serve", "--model", harness.DEMO, *harness.ON, "--port", "0", *options]
+        program = subprocess.Popen([self.yoke, *arguments], stderr=subprocess.PIPE)
+        self.addCleanup(program.stderr.close)
+        self.addCleanup(program.wait, harness.TIMEOUT_S)
+        self.addCleanup(program.terminate)
+        os.set_blocking(program.stderr.fileno(), False)
+        told, end = b"", time.monotonic() + harness.TIMEOUT_S
+        while not (match := re.search(rb"http://[0-9.]+:[0-9]+", told)):
+            self.assertLess(time.monotonic(), end, told)
+            self.assertIsNone(program.poll(), told)
+            select.select([program.stderr], [], [], 0.1)
+            told += program.stderr.read() or b""
+        self.url = match.group().decode() + "/"
+        while not self.is_ready():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(self.url + "health", timeout=10) as response:
+                return response.status == 200
+        except OSError:
+            return False
+
+    def test_chat(self):
+        self.serve("--chat-template", "builtin:chatml")
+        with urllib.request.urlopen(self.url, timeout=10) as response:
+            policy = response.headers["Content-Security-Policy"]
+        self.assertIn("default-src 'self'", policy)
+        self.assertNotIn("unsafe", policy)
+        self.open()
+        self.fill("max_tokens", "24")
+        self.fill("temperature", "0")
+        self.value("document.getElementById('prompt').focus()")
+        self.send("the")
+        self.wait(f"document.querySelectorAll('article').length === 2 && {IDLE}")
+        self.assertRegex(self.value(NOTE), r"\d+ tokens?, first after")
+        self.assertTrue(self.value("document.getElementById('notice').hidden"))
+        self.wait("/%/.test(document.getElementById('figure-kv').textContent)")
+        for name in ("running", "waiting", "rate"):
+            self.wait(f"/^[0-9]/.test(document.getElementById('figure-{name}').textContent)")
+        self.wait("document.querySelectorAll('#memory li').length >= 1")
+
+    def test_completion_and_key(self):
+        self.expected_errors = ("401",)
+        self.serve("--api-key", "secret")
+        self.open()
+        self.send("secret")
+        self.wait("document.getElementById('model').textContent")
+        self.value("document.getElementById('mode-completion').click()")
+        self.fill("max_tokens", "24")
+        self.value("document.getElementById('prompt').focus()")
+        self.send("the")
+        self.wait(f"document.querySelectorAll('article').length === 2 && {IDLE}")
+        self.assertTrue(self.value("document.getElementById('notice').hidden"))
+
+    @unittest.skipUnless("YOKE_SCREENSHOT" in os.environ, "YOKE_SCREENSHOT names the picture to write")
+    def test_screenshot(self):
+        self.serve("--chat-template", "builtin:chatml")
+        self.open()
+        for text in ("the sheep", "the river"):
+            self.send(text)
+            self.wait(IDLE)
+            self.browser.pump(2)
+        picture = self.browser.call("Page.captureScreenshot")["data"]
+        with open(os.environ["YOKE_SCREENSHOT"], "wb") as file:
+            file.write(base64.b64decode(picture))
+
+
+if __name__ == "__main__":
+    if not browser.find():
+        print("skipped, no Chromium is installed: apt-get install chromium-headless-shell")
+        sys.exit(77)
+    harness.main()
