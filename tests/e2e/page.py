@@ -296,6 +296,8 @@ class OnStub(PageCase):
         self.exchange("x" * 300, "y" * 300, "\n```\n", "z" * 300, "\n```\n")
         fits = "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth"
         self.assertTrue(self.value(fits))
+        self.assertTrue(self.value("(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)"
+                                   "(document.getElementById('log'))"))
         box = "(id) => { const { left, right, bottom } = document.getElementById(id).getBoundingClientRect(); " \
               "return [left, right, bottom]; }"
         for name in ("send", "clear", "regenerate", "panel-switch", "prompt"):
@@ -341,8 +343,8 @@ class OnStub(PageCase):
         for _ in range(40):
             self.browser.press("Tab")
             reached.add(self.value(FOCUS))
-        self.assertLessEqual({"panel-switch", "mode-chat", "regenerate", "clear", "log", "prompt", "send", "temperature",
-                              "stop"}, reached)
+        self.assertLessEqual({"panel-switch", "mode-chat", "regenerate", "clear", "log", "prompt", "send",
+                              "temperature", "stop"}, reached)
 
     def test_files(self):
         total = 0

@@ -145,7 +145,7 @@ async function receive(response, entry, view, clock) {
 }
 
 function tellFailure(error) {
-  const lacksTemplate = mode === "chat" && error.status >= 400 && /chat[ _-]?template/i.test(error.message);
+  const lacksTemplate = mode === "chat" && error.status >= 400 && /no chat template/i.test(error.message);
   showNotice(error.message, lacksTemplate ? { label: "Use completion", run: continueAsCompletion } : null);
 }
 
