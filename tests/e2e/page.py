@@ -1,27 +1,10 @@
-"""The page at /, driven in headless Chromium: against answers that a test writes, and against the program.
+"""The page at /, driven in headless Chromium against answers that a test writes. Skips where there is no Chromium."""
 
-Skips where no Chromium is installed (Debian's chromium-headless-shell or chromium).
-"""
-
-import base64
 import os
-import re
-import select
-import subprocess
-import sys
-import time
-import unittest
-import urllib.parse
-import urllib.request
 
-import browser
-import harness
+import page_case
 import page_stub
 
-IDLE = "!document.querySelector('.busy')"
-LAST = "[...document.querySelectorAll('article .text')].at(-1).textContent"
-NOTE = "[...document.querySelectorAll('article footer .quiet')].at(-1).textContent"
-FOCUS = "document.activeElement.id || document.activeElement.name"
 LUMINANCE = """(name, property) => {
   const style = getComputedStyle(document.querySelector(name))[property];
   const [r, g, b] = style.match(/[0-9.]+/g).map((c) => c / 255).map(
@@ -30,59 +13,7 @@ LUMINANCE = """(name, property) => {
 }"""
 
 
-class PageCase(harness.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = browser.Browser(browser.find())
-        cls.addClassCleanup(cls.browser.close)
-
-    def setUp(self):
-        self.browser.new_tab()
-        self.size(1200, 800)
-        self.expected_errors = ()
-
-    def tearDown(self):
-        """Whatever a test did: nobody else was asked for anything, and the console is empty."""
-        host = urllib.parse.urlsplit(self.url).netloc
-        self.browser.pump(0.05)
-        asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
-        self.assertTrue(asked)
-        self.assertEqual([url for url in asked if urllib.parse.urlsplit(url).netloc != host], [])
-        problems = [told["exceptionDetails"]["text"] for told in self.browser.told("Runtime.exceptionThrown")]
-        problems += [str(told["args"]) for told in self.browser.told("Runtime.consoleAPICalled")]
-        problems += [told["entry"]["text"] for told in self.browser.told("Log.entryAdded")]
-        self.assertEqual([text for text in problems if not any(part in text for part in self.expected_errors)], [])
-
-    def size(self, width, height):
-        self.browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                          mobile=False)
-
-    def scheme(self, name):
-        self.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
-
-    def open(self):
-        self.browser.open(self.url)
-        self.wait("document.getElementById('model').textContent || document.getElementById('key-dialog').open")
-
-    def wait(self, expression):
-        return self.browser.wait(expression)
-
-    def value(self, expression):
-        return self.browser.value(expression)
-
-    def shown(self, text):
-        self.wait(f"{LAST} === {text!r}")
-
-    def send(self, text):
-        self.browser.type(text)
-        self.browser.press("Enter")
-
-    def fill(self, name, text):
-        self.value(f"document.querySelector('[name={name}]').select()")
-        self.browser.type(text)
-
-
-class OnStub(PageCase):
+class Page(page_case.Case):
     def setUp(self):
         super().setUp()
         self.stub = page_stub.Stub()
@@ -93,23 +24,23 @@ class OnStub(PageCase):
         n_articles = self.value("document.querySelectorAll('article').length")
         self.stub.say(*pieces, None)
         self.send(text)
-        self.wait(f"document.querySelectorAll('article').length === {n_articles + 2} && {IDLE}")
+        self.wait(f"document.querySelectorAll('article').length === {n_articles + 2} && {page_case.IDLE}")
 
     def test_chat_by_keyboard(self):
         self.open()
-        self.assertEqual(self.value(FOCUS), "prompt")
+        self.assertEqual(self.value(page_case.FOCUS), "prompt")
         self.stub.say("One sheep. ", "Two")
         self.send("Count sheep.")
         self.shown("One sheep. Two")
-        self.assertFalse(self.value(IDLE), "the text came while the answer was not over")
+        self.assertFalse(self.value(page_case.IDLE), "the text came while the answer was not over")
         self.assertEqual(self.value("document.getElementById('spoken').textContent"), "One sheep.")
         self.stub.say(" sheep", None)
-        self.wait(IDLE)
-        self.assertEqual(self.value(LAST), "One sheep. Two sheep")
+        self.wait(page_case.IDLE)
+        self.assertEqual(self.value(page_case.LAST), "One sheep. Two sheep")
         self.assertEqual(self.value("[...document.querySelectorAll('#spoken p')].map((p) => p.textContent)"),
                          ["One sheep.", "Two sheep"])
-        self.assertIn("3 tokens", self.value(NOTE))
-        self.assertEqual(self.value(FOCUS), "prompt")
+        self.assertIn("3 tokens", self.value(page_case.NOTE))
+        self.assertEqual(self.value(page_case.FOCUS), "prompt")
         path, body = self.stub.requests[0]
         self.assertEqual(path, "/v1/chat/completions")
         self.assertEqual(body, {"model": "sheep", "stream": True, "stream_options": {"include_usage": True},
@@ -126,18 +57,18 @@ class OnStub(PageCase):
         self.send("Go on.")
         self.shown("begun")
         self.browser.press("Escape")
-        self.wait(IDLE)
-        self.assertIn("stopped", self.value(NOTE))
+        self.wait(page_case.IDLE)
+        self.assertIn("stopped", self.value(page_case.NOTE))
         self.assertTrue(self.stub.left.wait(10), "the server was not told")
-        self.assertEqual(self.value(LAST), "begun")
+        self.assertEqual(self.value(page_case.LAST), "begun")
         self.stub.say("again")
         self.send("And on.")
         self.shown("again")
         self.browser.press("Tab")
-        self.assertEqual(self.value(FOCUS), "stop")
+        self.assertEqual(self.value(page_case.FOCUS), "stop")
         self.browser.press("Enter")
-        self.wait(IDLE)
-        self.assertEqual(self.value(FOCUS), "prompt")
+        self.wait(page_case.IDLE)
+        self.assertEqual(self.value(page_case.FOCUS), "prompt")
 
     def test_parameters(self):
         self.open()
@@ -156,7 +87,7 @@ class OnStub(PageCase):
         self.fill("top_p", "1.5")
         self.value("document.getElementById('prompt').focus()")
         self.send("Hello again")
-        self.wait(f"{FOCUS} === 'top_p'")
+        self.wait(f"{page_case.FOCUS} === 'top_p'")
         self.assertEqual(len(self.stub.requests), 1)
         self.fill("top_p", "0.25")
         self.browser.open(self.url)
@@ -170,7 +101,7 @@ class OnStub(PageCase):
         self.expected_errors = ("401",)
         self.stub.key = "right"
         self.open()
-        self.assertEqual(self.value(FOCUS), "key")
+        self.assertEqual(self.value(page_case.FOCUS), "key")
         self.send("wrong")
         self.wait("/does not accept/.test(document.getElementById('key-text').textContent)")
         self.send("right")
@@ -198,7 +129,17 @@ class OnStub(PageCase):
         made = "document.querySelectorAll('#log :is(script, img, b), #spoken :is(script, img, b)').length"
         self.assertEqual(self.value(made), 0)
         self.assertFalse(self.value("'hit' in window"))
-        self.assertTrue(self.value(f"{LAST}.endsWith('end')"))
+        self.assertTrue(self.value(f"{page_case.LAST}.endsWith('end')"))
+
+    def test_policy(self):
+        """Were markup of an answer ever to become part of the page, the browser would not run it."""
+        self.expected_errors = ("Content Security Policy",)
+        page_stub.Handler.policy = None
+        self.addCleanup(setattr, page_stub.Handler, "policy", page_stub.POLICY)
+        self.open()
+        self.value("document.body.append(Object.assign(document.createElement('script'), { textContent: 'hit = 1' }))")
+        self.assertFalse(self.value("'hit' in window"))
+        self.assertEqual(self.value("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"), "refused")
 
     def test_code_in_pieces(self):
         """Fences that come a character at a time give what they give at once; a fence that is none stays text."""
@@ -220,7 +161,7 @@ class OnStub(PageCase):
         self.value("document.querySelector('#notice button').focus()")
         self.browser.press("Enter")
         self.assertEqual(self.value("document.getElementById('prompt').value"), "Once upon")
-        self.assertEqual(self.value(FOCUS), "prompt")
+        self.assertEqual(self.value(page_case.FOCUS), "prompt")
         self.stub.refusal = None
         self.exchange("", " a time")
         path, body = self.stub.requests[1]
@@ -237,7 +178,7 @@ class OnStub(PageCase):
         self.stub.say("second", None)
         self.browser.press("Enter")
         self.shown("second")
-        self.wait(IDLE)
+        self.wait(page_case.IDLE)
         self.assertEqual(self.stub.requests[0], self.stub.requests[1])
         self.open()
         self.assertEqual(self.value("[...document.querySelectorAll('article .text')].map((e) => e.textContent)"),
@@ -250,7 +191,7 @@ class OnStub(PageCase):
         self.value("document.getElementById('clear').focus()")
         self.browser.press("Enter")
         self.assertEqual(self.value("document.querySelectorAll('article').length"), 0)
-        self.assertEqual(self.value(FOCUS), "prompt")
+        self.assertEqual(self.value(page_case.FOCUS), "prompt")
         self.open()
         self.assertEqual(self.value("document.querySelectorAll('article').length"), 0)
 
@@ -266,7 +207,7 @@ class OnStub(PageCase):
         self.send("Hello")
         self.wait(f"{notice} === 'rank 1 has failed'")
         self.shown("half")
-        self.wait(IDLE)
+        self.wait(page_case.IDLE)
         self.browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
                           uploadThroughput=-1)
         self.send("Hello")
@@ -311,7 +252,7 @@ class OnStub(PageCase):
         self.assertTrue(self.value("document.querySelector('main').inert"))
         self.browser.press("Escape")
         self.assertTrue(self.value("document.getElementById('panel').hidden"))
-        self.assertEqual(self.value(FOCUS), "panel-switch")
+        self.assertEqual(self.value(page_case.FOCUS), "panel-switch")
 
     def test_colours(self):
         self.open()
@@ -342,13 +283,15 @@ class OnStub(PageCase):
         reached = set()
         for _ in range(40):
             self.browser.press("Tab")
-            reached.add(self.value(FOCUS))
+            reached.add(self.value(page_case.FOCUS))
         self.assertLessEqual({"panel-switch", "mode-chat", "regenerate", "clear", "log", "prompt", "send",
                               "temperature", "stop"}, reached)
 
     def test_files(self):
         total = 0
         for name in sorted(os.listdir(page_stub.PAGE)):
+            if os.path.splitext(name)[1] not in page_stub.TYPES:
+                continue
             with open(os.path.join(page_stub.PAGE, name), encoding="utf-8") as file:
                 text = file.read()
             total += len(text.encode())
@@ -358,81 +301,5 @@ class OnStub(PageCase):
         self.open()
 
 
-class OnYoke(PageCase):
-    def serve(self, *options):
-        if subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=False).returncode != 0:
-            self.skipTest("this program does not serve")
-        arguments = ["serve", "--model", harness.DEMO, *harness.ON, "--port", "0", *options]
-        program = subprocess.Popen([self.yoke, *arguments], stderr=subprocess.PIPE)
-        self.addCleanup(program.stderr.close)
-        self.addCleanup(program.wait, harness.TIMEOUT_S)
-        self.addCleanup(program.terminate)
-        os.set_blocking(program.stderr.fileno(), False)
-        told, end = b"", time.monotonic() + harness.TIMEOUT_S
-        while not (match := re.search(rb"http://[0-9.]+:[0-9]+", told)):
-            self.assertLess(time.monotonic(), end, told)
-            self.assertIsNone(program.poll(), told)
-            select.select([program.stderr], [], [], 0.1)
-            told += program.stderr.read() or b""
-        self.url = match.group().decode() + "/"
-        while not self.is_ready():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
-
-    def is_ready(self):
-        try:
-            with urllib.request.urlopen(self.url + "health", timeout=10) as response:
-                return response.status == 200
-        except OSError:
-            return False
-
-    def test_chat(self):
-        self.serve("--chat-template", "builtin:chatml")
-        with urllib.request.urlopen(self.url, timeout=10) as response:
-            policy = response.headers["Content-Security-Policy"]
-        self.assertIn("default-src 'self'", policy)
-        self.assertNotIn("unsafe", policy)
-        self.open()
-        self.fill("max_tokens", "24")
-        self.fill("temperature", "0")
-        self.value("document.getElementById('prompt').focus()")
-        self.send("the")
-        self.wait(f"document.querySelectorAll('article').length === 2 && {IDLE}")
-        self.assertRegex(self.value(NOTE), r"\d+ tokens?, first after")
-        self.assertTrue(self.value("document.getElementById('notice').hidden"))
-        self.wait("/%/.test(document.getElementById('figure-kv').textContent)")
-        for name in ("running", "waiting", "rate"):
-            self.wait(f"/^[0-9]/.test(document.getElementById('figure-{name}').textContent)")
-        self.wait("document.querySelectorAll('#memory li').length >= 1")
-
-    def test_completion_and_key(self):
-        self.expected_errors = ("401",)
-        self.serve("--api-key", "secret")
-        self.open()
-        self.send("secret")
-        self.wait("document.getElementById('model').textContent")
-        self.value("document.getElementById('mode-completion').click()")
-        self.fill("max_tokens", "24")
-        self.value("document.getElementById('prompt').focus()")
-        self.send("the")
-        self.wait(f"document.querySelectorAll('article').length === 2 && {IDLE}")
-        self.assertTrue(self.value("document.getElementById('notice').hidden"))
-
-    @unittest.skipUnless("YOKE_SCREENSHOT" in os.environ, "YOKE_SCREENSHOT names the picture to write")
-    def test_screenshot(self):
-        self.serve("--chat-template", "builtin:chatml")
-        self.open()
-        for text in ("the sheep", "the river"):
-            self.send(text)
-            self.wait(IDLE)
-            self.browser.pump(2)
-        picture = self.browser.call("Page.captureScreenshot")["data"]
-        with open(os.environ["YOKE_SCREENSHOT"], "wb") as file:
-            file.write(base64.b64decode(picture))
-
-
 if __name__ == "__main__":
-    if not browser.find():
-        print("skipped, no Chromium is installed: apt-get install chromium-headless-shell")
-        sys.exit(77)
-    harness.main()
+    page_case.main()

@@ -1,0 +1,328 @@
+/* bench_clients.c - the engine under a closed loop of clients, without a server: what bench_serve.py measures over HTTP,
+ * with the same lengths and the same names of figures, so that the two say what the server costs.
+ *
+ * One thread reads all requests as they tell that they have something, as a server does. A token's time is taken where
+ * the engine tells of it. */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
+#include "load_figures.h"
+#include "yoke.h"
+
+enum { MAX_TOKENS = 1 << 20, MAX_CLIENTS = 65536, DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
+
+typedef struct options {
+  yk_model_options model;
+  int32_t n_clients, n_requests, input_tokens, output_tokens, repeats;
+  double range_ratio;
+  uint64_t seed;
+  const char *json_path;
+} options;
+
+typedef struct load load;
+
+typedef struct client {
+  load *load;
+  yk_request *request;
+  struct client *next; /* of those that have something to read */
+  int64_t sent_ns, first_ns, last_ns;
+  int64_t told_ns; /* when the engine last said that there is something */
+  int32_t n_tokens;
+} client;
+
+/* One run. Clients that have something to read are handed over under the mutex; all else is the reading thread's. */
+struct load {
+  yk_engine *engine;
+  const options *options;
+  int run;
+  int32_t n_requests, n_sent, n_running;
+  int32_t *ids;    /* [longest prompt] */
+  client *clients; /* [n_clients] */
+  load_run figures;
+  pthread_mutex_t mutex;
+  pthread_cond_t cv_told;
+  client *told;
+};
+
+static const char about[] =
+    "Keeps N requests under way in the engine alone and reports time to first token (TTFT), time per output token "
+    "(TPOT), between tokens (ITL) and to the end (E2EL), under the names and with the lengths of bench_serve.py. "
+    "Prompts are random token ids, outputs are greedy and ignore end-of-sequence.";
+
+static const char examples[] =
+    "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";
+
+static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
+{
+  YK_TRY(yk_model_options_apply(&o->model, engine, err));
+  engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
+  return YK_OK;
+}
+
+/* True: go on. */
+static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
+{
+  const yk_option own[] = {
+      {"clients", NULL, YK_OPTION_INT, &o->n_clients, "N", .help = "requests under way", .min = 1, .max = MAX_CLIENTS},
+      {"requests", NULL, YK_OPTION_INT, &o->n_requests, "N", .help = "of each run", .min = 1, .max = 10000000},
+      {"input-len", NULL, YK_OPTION_INT, &o->input_tokens, "N", .help = "tokens of a prompt", .min = 1,
+       .max = MAX_TOKENS},
+      {"output-len", NULL, YK_OPTION_INT, &o->output_tokens, "N", .help = "tokens of an answer", .min = 1,
+       .max = MAX_TOKENS},
+      {"range-ratio", NULL, YK_OPTION_NUMBER, &o->range_ratio, "P", .help = "lengths vary evenly by this share of them",
+       .max = 1},
+      {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs, after a warm-up of one request a client",
+       .min = 1, .max = MAX_LOAD_RUNS},
+      {"seed", NULL, YK_OPTION_SEED, &o->seed, "N", .help = "of lengths and prompts"},
+      {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE", .help = "write the figures"},
+  };
+  const yk_option_group groups[] = {{"Work", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
+  const yk_command command = {"bench_clients", "--model DIR [options]", about, examples, groups, .n_groups = 2};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  if (apply(o, engine, &err) == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+/* ---- Work: what request number i is, as in bench_serve.py */
+
+static int32_t longest(const options *o, int32_t mean)
+{
+  return (int32_t)ceil(mean * (1 + o->range_ratio));
+}
+
+static int32_t length(const options *o, int32_t mean, int32_t number, uint32_t stream)
+{
+  int32_t low = (int32_t)floor(mean * (1 - o->range_ratio));
+  if (low < 1) low = 1;
+  return low + (int32_t)((double)yk_rng_uniform(o->seed, stream, (uint32_t)number) * (longest(o, mean) - low + 1));
+}
+
+/* Called by the engine's thread. */
+static void on_notify(void *user)
+{
+  client *c = user;
+  load *l = c->load;
+  c->told_ns = yk_clock_now_ns();
+  pthread_mutex_lock(&l->mutex);
+  c->next = l->told;
+  l->told = c;
+  if (!c->next) pthread_cond_signal(&l->cv_told);
+  pthread_mutex_unlock(&l->mutex);
+}
+
+static yk_status send_next(load *l, client *c, yk_err *err)
+{
+  const options *o = l->options;
+  yk_engine_info info;
+  yk_request_options request;
+  int32_t number = l->n_sent;
+  yk_engine_get_info(l->engine, &info);
+  yk_request_options_init(l->engine, &request);
+  request.ids = l->ids;
+  request.n_ids = (size_t)length(o, o->input_tokens, number, DRAW_INPUT);
+  uint64_t seed = o->seed ^ ((uint64_t)(uint32_t)number << 32) ^ (uint64_t)l->run << 24;
+  for (size_t i = 0; i < request.n_ids; i++)
+    l->ids[i] = (int32_t)(yk_rng_uniform(seed, DRAW_IDS, (uint32_t)i) * (float)info.vocab_size);
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  request.sampling.max_tokens = length(o, o->output_tokens, number, DRAW_OUTPUT);
+  request.notify = on_notify;
+  request.notify_user = c;
+  c->n_tokens = 0;
+  c->sent_ns = yk_clock_now_ns();
+  YK_TRY(yk_engine_submit(l->engine, &request, &c->request, err));
+  l->n_sent++;
+  l->n_running++;
+  return YK_OK;
+}
+
+/* ---- Reading */
+
+static void add_time(load *l, int which, double value_ns)
+{
+  load_times *times = &l->figures.times[which];
+  times->values_ms[times->n++] = value_ns * 1e-6;
+}
+
+static void take_token(load *l, client *c, int64_t now_ns)
+{
+  if (c->n_tokens++ == 0)
+    c->first_ns = now_ns;
+  else
+    add_time(l, LOAD_ITL, (double)(now_ns - c->last_ns));
+  c->last_ns = now_ns;
+}
+
+static yk_status take_end(load *l, client *c, yk_err *err)
+{
+  yk_request_usage usage;
+  yk_request_get_usage(c->request, &usage);
+  yk_request_free(c->request);
+  c->request = NULL;
+  l->n_running--;
+  add_time(l, LOAD_TTFT, (double)(c->first_ns - c->sent_ns));
+  add_time(l, LOAD_E2EL, (double)(c->last_ns - c->sent_ns));
+  if (c->n_tokens > 1) add_time(l, LOAD_TPOT, (double)(c->last_ns - c->first_ns) / (c->n_tokens - 1));
+  l->figures.completed++;
+  l->figures.input_tokens += usage.prompt_tokens;
+  l->figures.output_tokens += c->n_tokens;
+  return l->n_sent < l->n_requests ? send_next(l, c, err) : YK_OK;
+}
+
+/* Everything that a client's request has, and at its end the next request. */
+static yk_status read_client(load *l, client *c, yk_err *err)
+{
+  int64_t now_ns = c->told_ns;
+  for (;;) {
+    yk_output output;
+    yk_status status = yk_request_next(c->request, 0, &output, err);
+    if (status == YK_E_TIMEOUT) return YK_OK;
+    YK_TRY(status);
+    if (output.finish == YK_FINISH_ERROR) return err->code;
+    if (output.has_token) take_token(l, c, now_ns);
+    if (output.finish != YK_FINISH_NONE) return take_end(l, c, err);
+  }
+}
+
+static client *wait_for_told(load *l)
+{
+  pthread_mutex_lock(&l->mutex);
+  while (!l->told) pthread_cond_wait(&l->cv_told, &l->mutex);
+  client *told = l->told;
+  l->told = NULL;
+  pthread_mutex_unlock(&l->mutex);
+  return told;
+}
+
+static yk_status keep_busy(load *l, yk_err *err)
+{
+  for (int i = 0; i < l->options->n_clients && l->n_sent < l->n_requests; i++)
+    YK_TRY(send_next(l, &l->clients[i], err));
+  while (l->n_running > 0)
+    for (client *c = wait_for_told(l), *next; c; c = next) {
+      next = c->next; /* before it is read, and may be told of again */
+      YK_TRY(read_client(l, c, err));
+    }
+  return YK_OK;
+}
+
+/* ---- Runs */
+
+/* n_requests requests from the first; figures become one run's. */
+static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N_LOAD_FIGURES], yk_err *err)
+{
+  l->run = run;
+  l->n_requests = n_requests;
+  l->n_sent = l->n_running = 0;
+  l->told = NULL;
+  l->figures.completed = l->figures.input_tokens = l->figures.output_tokens = 0;
+  for (int i = 0; i < N_LOAD_TIMES; i++) l->figures.times[i].n = 0;
+  int64_t start_ns = yk_clock_now_ns();
+  yk_status status = keep_busy(l, err);
+  l->figures.duration_s = yk_clock_seconds_since(start_ns);
+  for (int i = 0; i < l->options->n_clients; i++) { /* those of a run that failed */
+    yk_request_free(l->clients[i].request);
+    l->clients[i].request = NULL;
+  }
+  if (status == YK_OK) load_figures_of(&l->figures, figures);
+  return status;
+}
+
+static yk_status write_report(const options *o, json_t *report, FILE *file, yk_err *err)
+{
+  if (json_dumpf(report, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF && fflush(file) == 0) return YK_OK;
+  return yk_err_set(err, YK_E_IO, "%s: cannot be written", o->json_path);
+}
+
+static yk_status run_all(load *l, FILE *file, yk_err *err)
+{
+  const options *o = l->options;
+  double runs[MAX_LOAD_RUNS][N_LOAD_FIGURES];
+  int32_t n_warm_up = o->n_clients < o->n_requests ? o->n_clients : o->n_requests;
+  YK_TRY(run_once(l, 0, n_warm_up, runs[0], err));
+  for (int i = 0; i < o->repeats; i++) YK_TRY(run_once(l, i + 1, o->n_requests, runs[i], err));
+  json_t *report =
+      json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:i, s:f}", "backend", "engine", "model_id", o->model.model_dir,
+                "num_prompts", o->n_requests, "max_concurrency", o->n_clients, "request_rate", "inf", "input_len",
+                o->input_tokens, "output_len", o->output_tokens, "range_ratio", o->range_ratio);
+  if (!report) return yk_err_set(err, YK_E_NOMEM, "no memory for a report");
+  load_report(runs, o->repeats, report);
+  yk_status status = file ? write_report(o, report, file, err) : YK_OK;
+  json_decref(report);
+  return status;
+}
+
+/* Memory for the longest run. */
+static yk_status load_create(load *l, yk_err *err)
+{
+  const options *o = l->options;
+  size_t n_requests = (size_t)o->n_requests;
+  l->ids = malloc((size_t)longest(o, o->input_tokens) * sizeof *l->ids);
+  l->clients = calloc((size_t)o->n_clients, sizeof *l->clients);
+  bool is_whole = l->ids && l->clients;
+  for (int i = 0; i < N_LOAD_TIMES; i++) {
+    size_t n = i == LOAD_ITL ? n_requests * (size_t)longest(o, o->output_tokens) : n_requests;
+    l->figures.times[i].values_ms = malloc(n * sizeof(double));
+    is_whole = is_whole && l->figures.times[i].values_ms;
+  }
+  if (!is_whole) return yk_err_set(err, YK_E_NOMEM, "no memory for the times of %d requests", o->n_requests);
+  for (int i = 0; i < o->n_clients; i++) l->clients[i].load = l;
+  return YK_OK;
+}
+
+static void load_free(load *l)
+{
+  free(l->ids);
+  free(l->clients);
+  for (int i = 0; i < N_LOAD_TIMES; i++) free(l->figures.times[i].values_ms);
+  pthread_mutex_destroy(&l->mutex);
+  pthread_cond_destroy(&l->cv_told);
+}
+
+static yk_status bench(const options *o, const yk_engine_options *engine_options, FILE *file, yk_err *err)
+{
+  load l = {.options = o, .mutex = PTHREAD_MUTEX_INITIALIZER, .cv_told = PTHREAD_COND_INITIALIZER};
+  yk_status status = load_create(&l, err);
+  if (status == YK_OK) status = yk_engine_create(engine_options, &l.engine, err);
+  if (status == YK_OK) {
+    status = run_all(&l, file, err);
+    yk_engine_destroy(l.engine);
+  }
+  load_free(&l);
+  return status;
+}
+
+/* The file for the figures is opened first: one that cannot be written is told before the work. */
+static yk_status bench_into_file(const options *o, const yk_engine_options *engine_options, yk_err *err)
+{
+  if (!o->json_path) return bench(o, engine_options, NULL, err);
+  FILE *file = fopen(o->json_path, "w");
+  if (!file) return yk_err_set(err, YK_E_IO, "%s: %s", o->json_path, strerror(errno));
+  yk_status status = bench(o, engine_options, file, err);
+  fclose(file);
+  return status;
+}
+
+int main(int argc, char **argv)
+{
+  options o = {.n_clients = 64, .n_requests = 256, .input_tokens = 512, .output_tokens = 128, .repeats = 1};
+  yk_engine_options engine;
+  yk_err err = YK_ERR_INIT;
+  int exit_code = YK_EXIT_OK;
+  yk_model_options_init(&o.model);
+  o.model.log_level = YK_LOG_WARN;
+  if (parse(&o, argc - 1, argv + 1, &engine, &exit_code) && bench_into_file(&o, &engine, &err) != YK_OK)
+    exit_code = yk_cli_failure(&err);
+  yk_model_options_free(&o.model);
+  return exit_code;
+}
