@@ -1,5 +1,5 @@
-/* bench_clients.c - the engine under a closed loop of clients, without a server: what bench_serve.py measures over HTTP,
- * with the same lengths and the same names of figures, so that the two say what the server costs.
+/* bench_clients.c - the engine under a closed loop of clients, without a server: what bench_serve.py measures over
+ * HTTP, with the same lengths and the same names of figures, so that the two say what the server costs.
  *
  * One thread reads all requests as they tell that they have something, as a server does. A token's time is taken where
  * the engine tells of it. */

@@ -19,7 +19,7 @@ class Refused(harness.Case):
             self.assertIn(part, done.stderr)
 
     def test_operands(self):
-        for name in ("bench_engine", "bench_model", "dump_logits"):
+        for name in ("bench_clients", "bench_engine", "bench_model", "dump_logits"):
             with self.subTest(name):
                 self.refused(name, ["model"], 'unexpected argument "model"', f"{name} --help")
 
@@ -31,6 +31,16 @@ class Refused(harness.Case):
             with self.subTest(arguments):
                 self.refused("bench_model", ["--model", "m", *arguments], *parts)
         self.refused("bench_model", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file",
+                     code=1)
+
+    def test_bench_clients(self):
+        for arguments, parts in ((["--clients", "0"], ["--clients", "an integer from 1", '"0"']),
+                                 (["--range-ratio", "1.5"], ["--range-ratio", "from 0 to 1", '"1.5"']),
+                                 (["--output-len", "0"], ["--output-len", '"0"']),
+                                 (["--repeats", "65"], ["--repeats", "from 1 to 64"])):
+            with self.subTest(arguments):
+                self.refused("bench_clients", ["--model", "m", *arguments], *parts)
+        self.refused("bench_clients", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file",
                      code=1)
 
     def test_bench_attention(self):

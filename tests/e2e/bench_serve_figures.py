@@ -89,6 +89,13 @@ class Arithmetic(harness.Case):
         self.assertEqual({BENCH.length(self.options(), 100, i, 0) for i in range(50)}, {100})
         self.assertEqual(min(BENCH.length(self.options(range_ratio=1.0), 2, i, 0) for i in range(50)), 1)
 
+    def test_lengths_of_the_engine_alone(self):
+        """What bench_clients_figures.py finds for the same options: the two programs run the same requests."""
+        options = self.options(range_ratio=0.3)
+        totals = [sum(BENCH.length(options, mean, i, stream) for i in range(64))
+                  for stream, mean in enumerate((32, 64))]
+        self.assertEqual(totals, [1993, 3953])
+
     def test_arrivals(self):
         for burstiness in (0.5, 1.0, 4.0):
             arrivals = BENCH.arrivals_of(self.options(burstiness=burstiness))
