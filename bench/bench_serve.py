@@ -28,8 +28,8 @@ import time
 import aiohttp
 
 WORDS = ("the of and to in is was for on that with as at by from it this are be an or which one had not but have "
-         "were they all their two more when there can other new some could time these may then do first any my now such "
-         "like our over man me even most made after also did many before must").split()
+         "were they all their two more when there can other new some could time these may then do first any my now "
+         "such like our over man me even most made after also did many before must").split()
 PERCENTILES = (90, 95, 99)
 METRICS = ("ttft", "tpot", "itl", "e2el")
 DRAW_INPUT, DRAW_OUTPUT, DRAW_PREFIX = range(3)  # streams of the generator; bench_clients has the first two
