@@ -4,6 +4,7 @@ Environment: YOKE_SCREENSHOT names a file to write a picture of the page to, as 
 """
 
 import base64
+import concurrent.futures
 import os
 import unittest
 
@@ -75,13 +76,20 @@ class PageServed(page_case.Case, server_case.Case):
 
     @unittest.skipUnless("YOKE_SCREENSHOT" in os.environ, "YOKE_SCREENSHOT names no file")
     def test_screenshot(self):
-        self.serve_page("--chat-template", "builtin:chatml", "--tp", 2, "--served-model-name", "demo")
+        server = self.serve_page("--chat-template", "builtin:chatml", "--tp", 2, "--served-model-name", "demo")
         self.size(1200, 760)
         self.open()
-        for text in ("Who came over the hill?", "And what did they do then?"):
-            self.ask_for(text, 80)
-            self.browser.pump(2)
-        picture = self.browser.call("Page.captureScreenshot")["data"]
+        self.fill("temperature", "0")
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:  # so that there is something to see
+            others = [pool.submit(server.post, "/v1/completions", {"prompt": f"Tom has {i} balls.", "ignore_eos": True,
+                                                                   "max_tokens": 400}) for i in range(60)]
+            for text in ("Anna has a red ball. Tom has a blue boat. Who has the boat?",
+                         "Anna gives the ball to Tom. Who has the ball?"):
+                self.ask_for(text, 60)
+                self.browser.pump(2)
+            picture = self.browser.call("Page.captureScreenshot")["data"]
+            for other in others:
+                other.cancel()
         with open(os.environ["YOKE_SCREENSHOT"], "wb") as file:
             file.write(base64.b64decode(picture))
 
