@@ -72,7 +72,7 @@ class PageServed(page_case.Case, server_case.Case):
         self.send("the")
         self.wait("document.querySelector('#notice button') !== null")
         self.value("document.querySelector('#notice button').click()")
-        self.ask_for(" ", 8)
+        self.ask_for("", 8)
 
     @unittest.skipUnless("YOKE_SCREENSHOT" in os.environ, "YOKE_SCREENSHOT names no file")
     def test_screenshot(self):

@@ -150,14 +150,12 @@ function tellFailure(error) {
 }
 
 function continueAsCompletion() {
-  const text = logs.chat.at(-1)?.role === "user" ? logs.chat.pop().content : "";
   byId("mode-completion").checked = true;
   changeMode("completion");
-  prompt.value = text;
   prompt.focus();
 }
 
-// Asks for an answer to the log as it stands.
+// Asks for an answer to the log as it stands; whether there is one.
 async function answer(settings) {
   const entry = { role: "assistant", content: "", note: "" };
   const clock = { tokens: 0, start_ms: performance.now(), first_ms: 0 };
@@ -189,11 +187,13 @@ async function answer(settings) {
   entry.note = noteOf(clock, reason);
   shown.note.textContent = entry.note;
   speaker.end(reason === "stopped" ? "Stopped." : "");
-  if (entry.content || reason) entries.push(entry);
+  const hasCome = Boolean(entry.content || reason);
+  if (hasCome) entries.push(entry);
   else shown.article.remove();
   keep();
   showButtons();
   if (hadFocus) prompt.focus();
+  return hasCome;
 }
 
 function settingsOrTell() {
@@ -215,16 +215,23 @@ async function send() {
   showEntry(entry).view.end();
   prompt.value = "";
   keep();
-  await answer(settings);
+  if (await answer(settings)) return;
+  logs[mode].pop(); // back to where the user can send it again
+  keep();
+  showLog();
+  prompt.value ||= text;
 }
 
 async function regenerate() {
   const settings = running ? null : settingsOrTell();
   if (!settings) return;
-  if (logs[mode].at(-1)?.role === "assistant") logs[mode].pop();
+  const before = logs[mode].at(-1)?.role === "assistant" ? logs[mode].pop() : null;
   showLog();
   prompt.focus();
-  await answer(settings);
+  if (await answer(settings) || !before) return;
+  logs[mode].push(before);
+  keep();
+  showLog();
 }
 
 function stop() {
