@@ -14,7 +14,7 @@ class Figures(harness.Case):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "figures.json")
             done = subprocess.run([program, "--model", harness.DEMO, *harness.ON, "--kv-cache-bytes", "64MiB", "--json",
-                                   path, *options], capture_output=True, text=True, timeout=240, check=False)
+                                   path, *options], capture_output=True, text=True, timeout=600, check=False)
             self.assertNotIn("Sanitizer", done.stderr)
             self.assertEqual(done.returncode, expect, done.stderr)
             self.out, self.err = done.stdout, done.stderr
