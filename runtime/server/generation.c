@@ -28,6 +28,7 @@ void yk_generation_cancel(yk_exchange *x)
   yk_generation *g = x->generation;
   if (!g || !g->engine) return;
   for (size_t i = 0; i < g->n_running; i++) x->server->metrics.finished[YK_FINISH_CANCELLED]++;
+  g->has_ended = true; /* it may be on the list of the ready, with news that nobody is to read */
   let_go(x);
 }
 
