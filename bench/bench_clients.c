@@ -31,10 +31,12 @@ typedef struct load load;
 typedef struct client {
   load *load;
   yk_request *request;
-  struct client *next; /* of those that have something to read */
   int64_t sent_ns, first_ns, last_ns;
-  int64_t told_ns; /* when the engine last said that there is something */
   int32_t n_tokens;
+  /* Guarded by the load's mutex. */
+  struct client *next; /* of those that have been told of something to read, in that order */
+  bool is_told;        /* is one of them. What it was told of may have been read since, its request's end too */
+  int64_t told_ns;     /* when, the last time */
 } client;
 
 /* One run. Clients that have something to read are handed over under the mutex; all else is the reading thread's. */
@@ -48,7 +50,7 @@ struct load {
   load_run figures;
   pthread_mutex_t mutex;
   pthread_cond_t cv_told;
-  client *told;
+  client *first_told, *last_told;
 };
 
 static const char about[] =
@@ -112,11 +114,15 @@ static void on_notify(void *user)
 {
   client *c = user;
   load *l = c->load;
-  c->told_ns = yk_clock_now_ns();
   pthread_mutex_lock(&l->mutex);
-  c->next = l->told;
-  l->told = c;
-  if (!c->next) pthread_cond_signal(&l->cv_told);
+  c->told_ns = yk_clock_now_ns();
+  if (!c->is_told) {
+    c->is_told = true;
+    c->next = NULL;
+    *(l->first_told ? &l->last_told->next : &l->first_told) = c;
+    l->last_told = c;
+    if (l->first_told == c) pthread_cond_signal(&l->cv_told);
+  }
   pthread_mutex_unlock(&l->mutex);
 }
 
@@ -179,10 +185,9 @@ static yk_status take_end(load *l, client *c, yk_err *err)
   return l->n_sent < l->n_requests ? send_next(l, c, err) : YK_OK;
 }
 
-/* Everything that a client's request has, and at its end the next request. */
-static yk_status read_client(load *l, client *c, yk_err *err)
+/* Everything that a client's request has, as read at now_ns, and at its end the next request. */
+static yk_status read_client(load *l, client *c, int64_t now_ns, yk_err *err)
 {
-  int64_t now_ns = c->told_ns;
   for (;;) {
     yk_output output;
     yk_status status = yk_request_next(c->request, 0, &output, err);
@@ -194,25 +199,27 @@ static yk_status read_client(load *l, client *c, yk_err *err)
   }
 }
 
-static client *wait_for_told(load *l)
+static client *wait_for_told(load *l, int64_t *told_ns)
 {
   pthread_mutex_lock(&l->mutex);
-  while (!l->told) pthread_cond_wait(&l->cv_told, &l->mutex);
-  client *told = l->told;
-  l->told = NULL;
+  while (!l->first_told) pthread_cond_wait(&l->cv_told, &l->mutex);
+  client *c = l->first_told;
+  l->first_told = c->next;
+  c->is_told = false;
+  *told_ns = c->told_ns;
   pthread_mutex_unlock(&l->mutex);
-  return told;
+  return c;
 }
 
 static yk_status keep_busy(load *l, yk_err *err)
 {
   for (int i = 0; i < l->options->n_clients && l->n_sent < l->n_requests; i++)
     YK_TRY(send_next(l, &l->clients[i], err));
-  while (l->n_running > 0)
-    for (client *c = wait_for_told(l), *next; c; c = next) {
-      next = c->next; /* before it is read, and may be told of again */
-      YK_TRY(read_client(l, c, err));
-    }
+  while (l->n_running > 0) {
+    int64_t told_ns;
+    client *c = wait_for_told(l, &told_ns);
+    if (c->request) YK_TRY(read_client(l, c, told_ns, err));
+  }
   return YK_OK;
 }
 
@@ -224,7 +231,8 @@ static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N
   l->run = run;
   l->n_requests = n_requests;
   l->n_sent = l->n_running = 0;
-  l->told = NULL;
+  l->first_told = NULL; /* none of the run before has a request left that could tell */
+  for (int i = 0; i < l->options->n_clients; i++) l->clients[i].is_told = false;
   l->figures.completed = l->figures.input_tokens = l->figures.output_tokens = 0;
   for (int i = 0; i < N_LOAD_TIMES; i++) l->figures.times[i].n = 0;
   int64_t start_ns = yk_clock_now_ns();
