@@ -17,7 +17,7 @@ static void open_connection(yk_connections *connections, struct MHD_Connection *
   if (!connection) return;
   connections->n_open++;
   connection->fd = info->connect_fd;
-  /* Tells once that the client has closed its end; closing the descriptor ends the watch. */
+  /* Tells once that the client has closed its end. */
   struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = connection};
   epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event);
   yk_connection_await(connections, connection);
@@ -30,9 +30,12 @@ void yk_connection_notify(void *user, struct MHD_Connection *mhd, void **socket_
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     open_connection(connections, mhd, socket_context);
   } else if (*socket_context) {
-    yk_connection_arrived(connections, *socket_context);
+    yk_connection *connection = *socket_context;
+    yk_connection_arrived(connections, connection);
+    /* Closing alone would not end the watch while a process that is being started has the descriptor too. */
+    epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     connections->n_open--;
-    free(*socket_context);
+    free(connection);
     *socket_context = NULL;
   }
 }

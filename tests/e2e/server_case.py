@@ -18,10 +18,11 @@ SMALL = ("--threads", 2, "--kv-cache-bytes", "64MiB")  # starts at once
 JSON = {"Content-Type": "application/json"}
 
 
-def is_sanitized(program):
+def is_sanitized(program, *by):
+    """Whether the program was built with one of these sanitizers, "asan" and "tsan" unless others are named."""
     with open(program, "rb") as file:
         text = file.read()
-    return b"__asan_init" in text or b"__tsan_init" in text
+    return any(f"__{name}_init".encode() in text for name in by or ("asan", "tsan"))
 
 
 class Server:
