@@ -145,7 +145,7 @@ static void read_all(yk_exchange *x, bool joins)
 void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (g->has_ended) return;
+  if (g->has_ended || !g->engine) return; /* the last: cancelled, and about to be closed */
   /* What a slow client has not taken stays with the engine, unless that engine is to go. */
   if (g->request.stream && g->sent_bytes < g->out.length && !x->server->has_failed) {
     g->has_news = true;

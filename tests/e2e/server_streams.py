@@ -117,6 +117,18 @@ class Streams(Case):
     def half_close(self, connection):
         connection.shutdown(socket.SHUT_WR)
 
+    def test_clients_come_and_leave(self):
+        """At every moment between their asking and their answers."""
+        server = self.serve("--max-num-seqs", 2)
+        random.seed(2)
+        for _ in range(20 if is_sanitized(self.yoke) else 100):
+            held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
+            time.sleep(random.random() * 0.02)
+            for connection in held:
+                connection.close()
+            self.assertEqual(server.ask("GET", "/metrics").status, 200)
+        server.wait_for_metric("num_requests_running", 0)
+
     def test_a_client_that_leaves_at_once(self):
         """Before the server has looked at what it asked for."""
         server = self.serve()
