@@ -121,7 +121,7 @@ class Streams(Case):
         """At every moment between their asking and their answers."""
         server = self.serve("--max-num-seqs", 2)
         random.seed(2)
-        for _ in range(20 if is_sanitized(self.yoke) else 100):
+        for _ in range(40 if is_sanitized(self.yoke) else 400):
             held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
             time.sleep(random.random() * 0.02)
             for connection in held:
