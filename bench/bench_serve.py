@@ -56,15 +56,16 @@ def length(options, mean, number, stream):
 
 
 def prompt_of(options, run, number):
-    """Token ids, or as many words; those of one run are like none of another but for the prefix."""
+    """Token ids, or as many words; those of one run are like none of another but for the prefix, and those of one start
+    of this program like none of another, whose prefixes the server may still hold."""
     def draw(generator, count):
         if options.prompt == "ids":
             return [generator.randrange(options.vocab_size) for _ in range(count)]
         return [generator.choice(WORDS) for _ in range(count)]
 
-    own = draw(random.Random(f"{options.seed} {run} {number}"), length(options, options.input_len, number, DRAW_INPUT))
+    own = draw(random.Random(f"{options.salt} {run} {number}"), length(options, options.input_len, number, DRAW_INPUT))
     if uniform(options.seed, DRAW_PREFIX, number) < options.prefix_share:
-        own = draw(random.Random(f"{options.seed} prefix"), options.prefix_len) + own
+        own = draw(random.Random(f"{options.salt} prefix"), options.prefix_len) + own
     return own if options.prompt == "ids" else " ".join(own)
 
 
@@ -415,6 +416,7 @@ def parse_arguments():
     options.base_url = options.base_url.rstrip("/")
     if options.warmup is None:
         options.warmup = options.clients or 1
+    options.salt = time.time_ns()
     return options
 
 

@@ -55,7 +55,7 @@ DONE = event(b"[DONE]")
 
 class Arithmetic(harness.Case):
     def options(self, **changed):
-        return argparse.Namespace(**{"extra_body": {}, "allow_merged": False, "seed": 0, "range_ratio": 0.0,
+        return argparse.Namespace(**{"extra_body": {}, "allow_merged": False, "seed": 0, "salt": 0, "range_ratio": 0.0,
                                      "requests": 20000, "request_rate": 50.0, "burstiness": 1.0, **changed})
 
     def judge(self, n_wanted, *chunks, **changed):
