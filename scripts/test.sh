@@ -11,7 +11,7 @@ Usage: scripts/test.sh [release] [asan] [tsan] [fuzz]
 Installs what is missing (with apt), then builds and tests each named stage, or all of them:
   release   every test
   asan      every test under the address and undefined-behaviour sanitizers
-  tsan      the tests of ranks, communicators and engine under the thread sanitizer
+  tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
 
 Exit code: 0 where every stage passed.
@@ -57,7 +57,7 @@ stage() {
     ;;
   tsan)
     build tsan
-    without_aslr ctest --preset tsan -j "$jobs" -R 'rank|comm|engine|fault|pool|request|threads|cli_generate'
+    without_aslr ctest --preset tsan -j "$jobs" -R 'rank|comm|engine|fault|pool|request|notify|threads|cli_generate|server_streams|chat_process'
     ;;
   fuzz) run_fuzz ;;
   *)
