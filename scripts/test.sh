@@ -57,7 +57,8 @@ stage() {
     ;;
   tsan)
     build tsan
-    without_aslr ctest --preset tsan -j "$jobs" -R 'rank|comm|engine|fault|pool|request|notify|threads|cli_generate|server_streams|chat_process'
+    concurrent='rank|comm|engine|fault|pool|request|notify|threads|cli_generate|server_streams|chat_process'
+    without_aslr ctest --preset tsan -j "$jobs" -R "$concurrent"
     ;;
   fuzz) run_fuzz ;;
   *)
