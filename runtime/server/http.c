@@ -15,6 +15,9 @@
 
 enum { STREAM_BLOCK_BYTES = 4096 };
 
+/* The page needs nothing from elsewhere, and no other page may frame it. */
+#define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
 static void destroy(yk_exchange *x)
@@ -242,6 +245,8 @@ static enum MHD_Result send_reply(yk_exchange *x)
     if (response) reply->body = YK_STRBUF_INIT; /* the response's from now on */
   }
   if (!response) return MHD_NO;
+  if (reply->static_body) MHD_add_response_header(response, "Content-Security-Policy", PAGE_POLICY);
+  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
   if (reply->content_type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
   if (reply->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
   if (reply->http_status == 401) MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");

@@ -49,6 +49,9 @@ class Routes(Case):
         self.assertEqual(server.ask("GET", "/index.html").text, page.text)
         self.assertEqual(server.ask("GET", "/index.html?a=b").text, page.text)
         self.assertEqual(server.ask("HEAD", "/").text, "")
+        self.assertIn("frame-ancestors 'none'", page.getheader("Content-Security-Policy"))
+        for path in ("/", "/v1/models", "/nothing"):
+            self.assertEqual(server.ask("GET", path).getheader("X-Content-Type-Options"), "nosniff", path)
 
     def test_streamed_is_whole_is_generate(self):
         server = self.serve("--tp", 2)
