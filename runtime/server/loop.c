@@ -135,6 +135,17 @@ static bool is_over(const yk_server *server)
   return server->exchanges.n == 0 || yk_clock_now_ns() > server->drain_until_ns + flush_ns;
 }
 
+/* libmicrohttpd counts its connections when a run begins and lets go of those that have ended when it ends: only the
+ * run after that looks for connections that had to wait for the others to go. */
+static void run_http(yk_server *server)
+{
+  int n_before;
+  do {
+    n_before = server->connections.n_open;
+    MHD_run(server->daemon);
+  } while (server->connections.n_open < n_before);
+}
+
 yk_status yk_loop_run(yk_server *server, yk_err *err)
 {
   while (!is_over(server)) {
@@ -144,7 +155,7 @@ yk_status yk_loop_run(yk_server *server, yk_err *err)
     yk_server_follow_host(server);
     YK_TRY(check_loading(server, err));
     server->has_resumed = false;
-    MHD_run(server->daemon);
+    run_http(server);
   }
   return YK_OK;
 }
