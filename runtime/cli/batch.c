@@ -10,6 +10,8 @@
 typedef struct batch_options {
   yk_model_options model;
   yk_sampling_options sampling;
+  yk_template_options chat;
+  yk_tool_format tools;
   const char *input, *output;
   int32_t max_in_flight; /* 0: by the engine's max_seqs */
   bool overwrite;
@@ -17,7 +19,8 @@ typedef struct batch_options {
 
 static const char about[] =
     "Continue the prompts of a JSONL file. Each line of INPUT is {\"prompt\": \"text\" or [ids], ...} or an OpenAI "
-    "batch line for /v1/completions; each gives one line of OUTPUT as soon as it is finished, with the number of its "
+    "batch line for /v1/completions or /v1/chat/completions; each gives one line of OUTPUT as soon as it is finished, "
+    "with the number of its "
     "input line. \"-\" is standard input or output. Keys beside the prompt: id or custom_id, n, seed, stop, "
     "stop_token_ids, logit_bias, and the sampling options below with underscores; other keys are refused. The body of "
     "an OpenAI line may have any field: what Yoke cannot do is refused, what it does not know is passed over. A line "
@@ -42,17 +45,18 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
        .max = 1 << 20},
   };
   const yk_option_group groups[] = {{"Input and output", own, sizeof own / sizeof own[0]},
+                                    yk_template_options_group(&options->chat, true),
                                     yk_sampling_options_group(&options->sampling),
                                     yk_model_options_group(&options->model)};
   const yk_command command = {
-      "yoke batch", "--model DIR [options] INPUT -o OUTPUT", about, examples, groups, 3, .takes_operands = true};
+      "yoke batch", "--model DIR [options] INPUT -o OUTPUT", about, examples, groups, 4, .takes_operands = true};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
   if (arguments.n_operands != 1)
     yk_err_set(&err, YK_E_INVAL, "expected one input file (or - for standard input), found %zu", arguments.n_operands);
-  else
+  else if (yk_template_options_tools(&options->chat, &options->tools, &err) == YK_OK)
     yk_model_options_apply(&options->model, &engine, &err);
   if (err.code == YK_OK) {
     options->input = arguments.operands[0];
@@ -65,9 +69,10 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
 static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_console *console, yk_err *err)
 {
   yk_engine_options engine_options;
-  YK_TRY(yk_batch_identity(options->model.model_dir, &options->sampling, options->model.dtype, options->model.seed,
-                           &run->files->hash_start, err));
+  YK_TRY(yk_batch_identity(options->model.model_dir, &options->sampling, &options->chat, options->model.dtype,
+                           options->model.seed, &run->files->hash_start, err));
   YK_TRY(yk_batch_files_open(run->files, err));
+  if (options->chat.chat_template) YK_TRY(yk_batch_chat_open(run->chat, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = console->log;
   engine_options.progress = yk_console_loading;
@@ -94,8 +99,11 @@ static int run_batch(const batch_options *options)
   yk_err err = YK_ERR_INIT;
   yk_batch_files files = {
       .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
+  yk_batch_chat chat = {.model_dir = options->model.model_dir, .chat_template = options->chat.chat_template};
   yk_batch_run run = {.model_dir = options->model.model_dir,
                       .sampling = &options->sampling,
+                      .chat = &chat,
+                      .tools = options->tools,
                       .seed = options->model.seed,
                       .max_in_flight = (size_t)options->max_in_flight,
                       .files = &files,
@@ -108,6 +116,7 @@ static int run_batch(const batch_options *options)
   yk_batch_run_free(&run);
   bool all_freed = yk_engine_destroy(run.engine);
   yk_batch_files_close(&files);
+  yk_batch_chat_close(&chat);
   int caught = yk_interrupt_stop(&interrupt);
   return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }
@@ -118,6 +127,7 @@ int yk_cli_batch(int argc, char **argv)
   int exit_code;
   yk_model_options_init(&options.model);
   yk_sampling_options_init(&options.sampling);
+  yk_template_options_init(&options.chat);
   if (parse(&options, argc, argv, &exit_code)) exit_code = run_batch(&options);
   yk_sampling_options_free(&options.sampling);
   yk_model_options_free(&options.model);

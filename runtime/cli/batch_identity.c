@@ -88,13 +88,31 @@ static yk_status hash_model(const char *dir, uint32_t *hash, yk_err *err)
   return status;
 }
 
-yk_status yk_batch_identity(const char *model_dir, const yk_sampling_options *sampling, int dtype, uint64_t seed,
-                            uint32_t *out, yk_err *err)
+/* Of a template its text, wherever the file lies; nothing where no option is given. */
+static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_err *err)
+{
+  const char *text = chat->chat_template, *parser = chat->tool_parser;
+  if (parser) *hash = yk_hash(yk_hash(*hash, "parser", 7), parser, strlen(parser) + 1);
+  if (!text) return YK_OK;
+  *hash = yk_hash(*hash, "template", 9);
+  if (strncmp(text, "builtin:", 8) == 0) {
+    *hash = yk_hash(*hash, text, strlen(text) + 1);
+    return YK_OK;
+  }
+  yk_status status = hash_blocks(text, BLOCK_BYTES, hash, err);
+  if (status != YK_OK) yk_err_prefix(err, "--chat-template");
+  return status;
+}
+
+yk_status yk_batch_identity(const char *model_dir, const yk_sampling_options *sampling, const yk_template_options *chat,
+                            int dtype, uint64_t seed, uint32_t *out, yk_err *err)
 {
   uint32_t hash = yk_sampling_options_hash(sampling, YK_HASH_START);
   hash = yk_hash(hash, &dtype, sizeof dtype);
   hash = yk_hash(hash, &seed, sizeof seed);
   YK_TRY(hash_model(model_dir, &hash, err));
+  YK_TRY(hash_file(model_dir, "additional_chat_templates/tool_use.jinja", &hash, err));
+  YK_TRY(hash_chat(chat, &hash, err));
   *out = hash;
   return YK_OK;
 }

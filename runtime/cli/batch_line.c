@@ -24,21 +24,17 @@ static yk_status check_keys(const json_t *root, yk_err *err)
 }
 
 /* What the url stands for. */
-static yk_status find_form(const char *url, bool has_chat, yk_openai_form *form, yk_err *err)
+static yk_status find_form(const char *url, yk_openai_form *form, yk_err *err)
 {
   bool is_chat = strcmp(url, "/v1/chat/completions") == 0;
   *form = is_chat ? YK_FORM_CHAT : YK_FORM_COMPLETION;
-  if (is_chat && !has_chat)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "url: /v1/chat/completions needs chat templates, which are not available; "
-                      "expected /v1/completions with the whole prompt as text");
   if (is_chat || strcmp(url, "/v1/completions") == 0) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "url: expected /v1/completions%s, found \"%.80s\"",
-                    has_chat ? " or /v1/chat/completions" : "", url);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "url: expected /v1/completions or /v1/chat/completions, found \"%.80s\"",
+                    url);
 }
 
 static yk_status read_openai(yk_batch_line *line, const yk_openai_document *document,
-                             const yk_openai_defaults *defaults, bool has_chat, yk_err *err)
+                             const yk_openai_defaults *defaults, yk_err *err)
 {
   const json_t *root = document->root;
   const char *method = json_string_value(json_object_get(root, "method")), *url;
@@ -47,7 +43,7 @@ static yk_status read_openai(yk_batch_line *line, const yk_openai_document *docu
   if (!json_is_string(line->ticket.id)) return yk_value_wrong_type("custom_id", "a string", line->ticket.id, err);
   if (!method || strcmp(method, "POST") != 0) return yk_err_set(err, YK_E_INVAL, "method: expected \"POST\"");
   YK_TRY(yk_value_read_string("url", json_object_get(root, "url"), &url, err));
-  YK_TRY(find_form(url, has_chat, &form, err));
+  YK_TRY(find_form(url, &form, err));
   return yk_openai_request_parse(document, json_object_get(root, "body"), form, defaults, &line->request, err);
 }
 
@@ -74,22 +70,22 @@ static void read_ticket(yk_batch_ticket *ticket, json_t *root)
 }
 
 static yk_status read(yk_batch_line *line, const yk_openai_document *document, const yk_openai_defaults *defaults,
-                      bool has_chat, yk_err *err)
+                      yk_err *err)
 {
   if (!json_is_object(document->root))
     return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(document->root));
   read_ticket(&line->ticket, document->root);
-  if (line->ticket.form == YK_BATCH_OPENAI) return read_openai(line, document, defaults, has_chat, err);
+  if (line->ticket.form == YK_BATCH_OPENAI) return read_openai(line, document, defaults, err);
   return read_plain(line, document, defaults, err);
 }
 
 yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
-                              const yk_openai_defaults *defaults, bool has_chat, yk_batch_line *out, yk_err *err)
+                              const yk_openai_defaults *defaults, yk_batch_line *out, yk_err *err)
 {
   yk_openai_document document;
   *out = (yk_batch_line){.ticket = {.number = number, .hash = hash, .id_key = "id", .id = json_null()}};
   yk_status status = yk_openai_document_parse(NULL, text, n_bytes, &document, err);
-  if (status == YK_OK) status = read(out, &document, defaults, has_chat, err);
+  if (status == YK_OK) status = read(out, &document, defaults, err);
   yk_openai_document_free(&document);
   return status;
 }

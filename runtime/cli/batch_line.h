@@ -27,12 +27,12 @@ typedef struct yk_batch_line {
   yk_openai_request request; /* owned */
 } yk_batch_line;
 
-/* yk_batch_line_parse - read a line over the defaults; hash: into the ticket. has_chat: conversations can be rendered.
+/* yk_batch_line_parse - read a line over the defaults; hash: into the ticket.
  *   *out is valid and must be freed whatever is returned; its ticket holds what could be read.
  *   Errors: YK_E_FORMAT (no JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
  *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM. */
 yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
-                              const yk_openai_defaults *defaults, bool has_chat, yk_batch_line *out, yk_err *err);
+                              const yk_openai_defaults *defaults, yk_batch_line *out, yk_err *err);
 
 void yk_batch_line_free(yk_batch_line *line);
 void yk_batch_ticket_free(yk_batch_ticket *ticket);

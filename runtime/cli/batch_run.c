@@ -100,7 +100,7 @@ static yk_status find_ids(yk_batch_run *run, yk_openai_request *request, yk_err 
 {
   yk_openai_prompt *prompt = &request->prompts[0];
   if (request->form == YK_FORM_CHAT)
-    return run->render(run->render_user, &request->chat, &prompt->ids, &prompt->n_ids, err);
+    return yk_batch_chat_encode(run->chat, &request->chat, &prompt->ids, &prompt->n_ids, err);
   return yk_openai_request_tokenize(request, run->engine, err);
 }
 
@@ -176,7 +176,7 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
   yk_batch_line line;
   uint32_t hash = yk_hash(run->files->hash_start, text->text, text->n_bytes);
   yk_status status =
-      yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults, run->render, &line, &failure);
+      yk_batch_line_parse(text->text, text->n_bytes, text->number, hash, &run->defaults, &line, &failure);
   if (text->too_long) {
     yk_err_clear(&failure);
     status =
@@ -282,7 +282,8 @@ static yk_status prepare(yk_batch_run *run, yk_err *err)
   yk_sampling_options_apply(run->sampling, info.default_max_tokens, INT32_MAX, &request.sampling);
   run->defaults = (yk_openai_defaults){.sampling = request.sampling,
                                        .n_samples = run->sampling->n_samples,
-                                       .has_max_tokens = run->sampling->max_tokens_given};
+                                       .has_max_tokens = run->sampling->max_tokens_given,
+                                       .tools = run->tools};
   run->max_model_tokens = info.max_model_tokens;
   run->has_text = info.has_tokenizer;
   run->created_s = (int64_t)time(NULL);

@@ -9,6 +9,7 @@
 #ifndef YK_CLI_BATCH_RUN_H
 #define YK_CLI_BATCH_RUN_H
 
+#include "cli/batch_chat.h"
 #include "cli/batch_files.h"
 #include "cli/batch_output.h"
 #include "cli/batch_progress.h"
@@ -20,12 +21,10 @@ typedef struct yk_batch_item yk_batch_item;
 typedef struct yk_batch_run {
   const char *model_dir;
   const yk_sampling_options *sampling; /* what lines do not say */
-  /* Renders the conversation of a line for /v1/chat/completions as token ids, malloc'd and the caller's; called with
-   * render_user. NULL: such lines are refused. */
-  yk_status (*render)(void *render_user, const yk_openai_chat *chat, int32_t **ids, size_t *n_ids, yk_err *err);
-  void *render_user;
-  uint64_t seed;        /* of lines that bring none */
-  size_t max_in_flight; /* requests */
+  yk_batch_chat *chat;                 /* of lines for /v1/chat/completions */
+  yk_tool_format tools;                /* YK_TOOLS_NONE: lines with tools are refused */
+  uint64_t seed;                       /* of lines that bring none */
+  size_t max_in_flight;                /* requests */
   yk_engine *engine;
   yk_batch_files *files;
   yk_interrupt *interrupt;

@@ -8,12 +8,16 @@ import harness
 
 TINY = os.path.join(harness.FAMILIES, "qwen3")  # 200 tokens, context of 256, no tokenizer
 SMALL = ("--kv-cache-bytes", "16MiB")
-URL = "/v1/completions"
+URL, CHAT_URL = "/v1/completions", "/v1/chat/completions"
 GOOD = {"prompt": [5], "max_tokens": 2}
 
 
 def openai(custom_id, **body):
     return {"custom_id": custom_id, "method": "POST", "url": URL, "body": body}
+
+
+def chat(custom_id, messages, **body):
+    return {"custom_id": custom_id, "method": "POST", "url": CHAT_URL, "body": {"messages": messages, **body}}
 
 
 def without_time(result):

@@ -9,7 +9,7 @@ import time
 import unittest
 
 import harness
-from batch_case import GOOD, SMALL, TINY, URL, Base, openai, prompts_of_ids
+from batch_case import CHAT_URL, GOOD, SMALL, TINY, URL, Base, chat, openai, prompts_of_ids
 
 TEXTS = ["the band in the end", "and then", "é à the 1234", "x", "the\nthe\n"]
 
@@ -367,8 +367,10 @@ class Errors(Base):
         (openai("c", **GOOD, best_of=2), "best_of"),
         (openai("c", **GOOD, model=5), "model"),
         (openai("c"), "prompt"),
-        ({**openai("c", **GOOD), "url": "/v1/chat/completions"}, "chat templates"),
-        ({**openai("c", **GOOD), "url": "/v1/embeddings"}, "/v1/embeddings", URL),
+        ({**openai("c", **GOOD), "url": "/v1/chat/completions"}, '"messages": expected'),
+        (chat("c", [], max_tokens=2), "messages", "at least one"),
+        (chat("c", [{"role": "user", "content": "a"}], max_tokens=2), "tokenizer"),
+        ({**openai("c", **GOOD), "url": "/v1/embeddings"}, "/v1/embeddings", URL, CHAT_URL),
         ({**openai("c", **GOOD), "url": None}, "url"),
         ({**openai("c", **GOOD), "method": "GET"}, "method", "POST"),
         ({**openai("c", **GOOD), "extra": 1}, 'unknown key "extra"'),

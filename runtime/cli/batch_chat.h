@@ -1,0 +1,31 @@
+/* batch_chat.h - conversations of a batch's lines to token ids.
+ *
+ * The template is opened when the first such line comes, since most batches hold none and its helper takes a while to
+ * start. A checkpoint without a template fails those lines alone. */
+#ifndef YK_CLI_BATCH_CHAT_H
+#define YK_CLI_BATCH_CHAT_H
+
+#include "cli/template.h"
+#include "openai/request.h"
+
+typedef struct yk_batch_chat {
+  const char *model_dir, *chat_template; /* the caller's; see yk_template_open */
+  /* Its own, zero at first. */
+  yk_template template;
+  bool is_tried; /* opened, or failed to */
+  yk_err why;    /* what failed */
+} yk_batch_chat;
+
+/* yk_batch_chat_open - open the template now, for a caller that must not go on without it. Errors: as
+ *   yk_template_open's, and the same again at every later call. */
+yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err);
+void yk_batch_chat_close(yk_batch_chat *chat);
+
+/* yk_batch_chat_encode - the ids of a conversation; malloc'd and the caller's, NULL after an error.
+ *   Errors: those of yk_batch_chat_open, where a file that cannot be read is YK_E_UNSUPPORTED;
+ *   YK_E_UNSUPPORTED for continue_final_message; those of yk_chat_encode, where a conversation that takes more time or
+ *   memory than the limits is YK_E_INVAL, as it would be on another try. */
+yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
+                               yk_err *err);
+
+#endif
