@@ -224,19 +224,22 @@ class Renderer:
             self.marked_environment.text_type = None
 
     def answer(self, frame):
+        mark = None
         try:
             request = json.loads(frame)
+            mark = request.get("mark")
             if "load" in request:
                 return self.load(request["load"])
             return self.render(request)
         except MemoryError:
             return {"memory": True}
         except self.jinja2.exceptions.TemplateSyntaxError as error:
-            return {"refused": f"line {error.lineno}: {error.message}"}
+            refused = f"line {error.lineno}: {error.message}"
         except self.jinja2.exceptions.TemplateError as error:
-            return {"refused": error.message or type(error).__name__}
+            refused = str(error.message or type(error).__name__)
         except Exception as error:  # whatever a template may come up with
-            return {"refused": f"{type(error).__name__}: {error}"}
+            refused = f"{type(error).__name__}: {error}"
+        return {"refused": str.replace(refused, mark, "") if mark else refused}  # they may quote a marked text
 
 
 def set_limits(memory_bytes):

@@ -69,6 +69,21 @@ class Marks(unittest.TestCase):
                 with self.subTest(path):
                     self.check(path, step)
 
+    def test_refusals_show_no_marks(self):
+        renderer = template_helper.Renderer()
+        said = "messages[0].content"
+        for source in (f"raise_exception({said})", f"raise_exception('no: ' ~ {said})", "raise_exception(5)",
+                       f"{{}}[{said}].x", f"{said}.none.x"):
+            with self.subTest(source):
+                renderer.load({"default": "{{ " + source + " }}"})
+                answer = renderer.answer(json.dumps({
+                    "render": "default", "special_tokens": {}, "messages": [mark_message({"role": "user",
+                                                                                          "content": "a b"}, 1)],
+                    "others": {"tools": None, "documents": None, "arguments": None}, "add_generation_prompt": True,
+                    "mark": MARK}))
+                self.assertEqual(list(answer), ["refused"])
+                self.assertNotIn(MARK, answer["refused"])
+
     def test_json_marks_all_that_a_character_becomes(self):
         renderer = template_helper.Renderer()
         said = "messages[0].content"
