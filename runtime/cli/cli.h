@@ -15,6 +15,7 @@ enum {
 
 /* argv[0] is the subcommand's first argument. */
 int yk_cli_generate(int argc, char **argv);
+int yk_cli_chat(int argc, char **argv);
 int yk_cli_serve(int argc, char **argv);
 int yk_cli_tokenize(int argc, char **argv);
 int yk_cli_detokenize(int argc, char **argv);

@@ -16,7 +16,8 @@ static bool handle(yk_interrupt *interrupt, int number)
       _exit(YK_EXIT_SIGNAL + number); /* at once: the other threads may be busy */
     }
     interrupt->caught = number;
-    yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopping; once more ends the program at once");
+    if (!interrupt->is_quiet)
+      yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopping; once more ends the program at once");
     for (size_t i = 0; i < interrupt->n_requests; i++)
       if (interrupt->requests[i]) yk_request_cancel(interrupt->requests[i]);
   }
@@ -69,6 +70,22 @@ int yk_interrupt_caught(yk_interrupt *interrupt)
   int caught = interrupt->caught;
   pthread_mutex_unlock(&interrupt->mutex);
   return caught;
+}
+
+int yk_interrupt_take(yk_interrupt *interrupt)
+{
+  pthread_mutex_lock(&interrupt->mutex);
+  int caught = interrupt->caught;
+  interrupt->caught = 0;
+  pthread_mutex_unlock(&interrupt->mutex);
+  return caught;
+}
+
+void yk_interrupt_be_quiet(yk_interrupt *interrupt)
+{
+  pthread_mutex_lock(&interrupt->mutex);
+  interrupt->is_quiet = true;
+  pthread_mutex_unlock(&interrupt->mutex);
 }
 
 int yk_interrupt_stop(yk_interrupt *interrupt)

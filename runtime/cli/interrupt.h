@@ -19,6 +19,7 @@ typedef struct yk_interrupt {
   pthread_mutex_t mutex;       /* guards what follows */
   yk_request *const *requests; /* [n_requests], NULLs allowed; the caller's */
   size_t n_requests;
+  bool is_quiet; /* nothing is said at the first signal: the caller does */
   bool stopping;
   int caught; /* the first signal's number, or 0 */
 } yk_interrupt;
@@ -34,6 +35,13 @@ void yk_interrupt_watch(yk_interrupt *interrupt, yk_request *const *requests, si
 /* yk_interrupt_caught - the first signal while something is watched, or 0: for who watches no requests (n_requests 0,
  *   any array) because they come and go, and looks here instead. */
 int yk_interrupt_caught(yk_interrupt *interrupt);
+
+/* yk_interrupt_take - the same, and as if none had come: the next signal is the first again. For who goes on after
+ *   what a signal has stopped. */
+int yk_interrupt_take(yk_interrupt *interrupt);
+
+/* yk_interrupt_be_quiet - say nothing at the first signal: the caller does. */
+void yk_interrupt_be_quiet(yk_interrupt *interrupt);
 
 /* yk_interrupt_stop - end the waiting thread. Returns the signal that was caught, or 0. */
 int yk_interrupt_stop(yk_interrupt *interrupt);

@@ -12,6 +12,7 @@ static const struct {
   int (*run)(int argc, char **argv);
 } commands[] = {
     {"generate", "continue prompts with a language model", yk_cli_generate},
+    {"chat", "talk with a language model", yk_cli_chat},
     {"serve", "answer OpenAI's requests over HTTP", yk_cli_serve},
     {"batch", "continue the prompts of a JSONL file, with resume", yk_cli_batch},
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},

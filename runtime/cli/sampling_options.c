@@ -75,6 +75,22 @@ void yk_sampling_options_init(yk_sampling_options *options)
   memcpy(options->table, table, sizeof table);
 }
 
+void yk_sampling_options_init_for_chat(yk_sampling_options *options)
+{
+  size_t n = 0;
+  yk_sampling_options_init(options);
+  options->max_tokens = -1;
+  for (size_t i = 0; i < yk_sampling_options_group(options).n_options; i++) {
+    yk_option option = options->table[i];
+    const void *value = option.value;
+    if (value == &options->n_samples || value == &options->n_logprobs || value == &options->n_prompt_logprobs) continue;
+    if (value == &options->max_tokens) option.help = "most tokens of an answer; -1: all that the context leaves";
+    if (value == &options->max_tokens) option.fallback = "the model's generation_config.json, else -1";
+    options->table[n++] = option;
+  }
+  while (n < YK_SAMPLING_OPTIONS) options->table[n++] = (yk_option){0};
+}
+
 void yk_sampling_options_free(yk_sampling_options *options)
 {
   free(options->stop_ids);

@@ -23,6 +23,10 @@ typedef struct yk_sampling_options {
 /* yk_sampling_options_init - a table that stores into *options, which must not move. Free with
  *   yk_sampling_options_free. */
 void yk_sampling_options_init(yk_sampling_options *options);
+
+/* yk_sampling_options_init_for_chat - the same for one answer at a time that is read as text: without --n, --logprobs
+ *   and --prompt-logprobs, and an answer may be as long as the context allows. */
+void yk_sampling_options_init_for_chat(yk_sampling_options *options);
 void yk_sampling_options_free(yk_sampling_options *options);
 
 /* yk_sampling_options_group - the table for yk_command.groups. */

@@ -8,7 +8,7 @@ import harness
 class Help(harness.Case):
     def test_program(self):
         out = self.run_yoke("--help").out
-        for command in ("generate", "plan", "tokenize", "detokenize"):
+        for command in ("generate", "chat", "plan", "tokenize", "detokenize"):
             self.assertIn(command, out)
         self.assertEqual(self.run_yoke("-h").out, out)
         self.assertEqual(self.run_yoke("help").out, out)
@@ -21,8 +21,11 @@ class Help(harness.Case):
             "generate": ["prompt", "prompt-file", "token-ids", "max-tokens", "n", "temperature", "top-k", "top-p",
                          "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "min-tokens",
                          "ignore-eos", "stop", "stop-token-ids", "logprobs", "prompt-logprobs", "format"],
+            "batch": ["output", "overwrite", "chat-template", "tool-call-parser", "max-tokens", "n", "temperature"],
+            "chat": ["system", "stats", "chat-template", "max-tokens", "min-tokens", "temperature", "top-k", "top-p",
+                     "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "ignore-eos", "stop",
+                     "stop-token-ids"],
             "serve": ["host", "port", "api-key"],  # all of them: server_refused.py
-            "batch": ["output", "overwrite", "max-tokens", "n", "temperature"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
@@ -32,6 +35,7 @@ class Help(harness.Case):
                  "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
+        names["chat"] += model
         names["serve"] += model
         for command, options in names.items():
             done = self.run_yoke(command, "--help")
@@ -47,6 +51,13 @@ class Help(harness.Case):
         out = self.run_yoke("generate", "--help").out
         self.assertRegex(out, r"(?m)^  -n, --max-tokens N ")
         self.assertRegex(out, r"(?m)^  --n N +samples of each prompt, 1 to 128 \(two dashes: -n is --max-tokens\)")
+
+    def test_chat(self):
+        """One answer at a time, as text: the options of several samples and of numbers are not there."""
+        out = self.run_yoke("chat", "--help").out
+        for name in ("--n ", "--logprobs", "--prompt-logprobs", "--tool-call-parser"):
+            self.assertNotIn(f" {name}", out)
+        self.assertIn("(default: the model's generation_config.json, else -1)", " ".join(out.split()))
 
     def test_help_wins_over_what_follows(self):
         self.run_yoke("generate", "--tp", "2", "--help", "--no-such-option")
@@ -66,6 +77,9 @@ class Refused(harness.Case):
         self.assert_usage_error(["generate", "a prompt"], "a prompt", "--prompt")
         self.assert_usage_error(["plan", "directory"], "directory")
         self.assert_usage_error(["score", "a text"], "a text", "--text")
+        self.assert_usage_error(["chat", "a text"], "a text", "standard input")
+        self.assert_usage_error(["chat", "--system", "a"], "--model")
+        self.assert_usage_error(["chat", "-m", "x", "--logprobs", "1"], "unknown option --logprobs")
 
     def test_values(self):
         for arguments, *parts in (

@@ -1,0 +1,336 @@
+"""yoke chat: turns, history and commands from a pipe; prompts, Ctrl-C and Ctrl-D on a terminal."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import harness
+
+SMALL = ("--kv-cache-bytes", "16MiB", "--log-level", "warn")
+TINY = os.path.join(harness.FAMILIES, "qwen3")  # no tokenizer
+# Gives the model the last message alone, which is all that the demo model understands. "dump" shows what has been said
+# in the words of a template that refuses it, "sizes" how long each message is.
+TEMPLATE = ("{% set ns = namespace(all='', sizes='') %}"
+            "{% for m in messages %}{% set ns.all = ns.all ~ '[' ~ m.role ~ ':' ~ m.content ~ ']' %}"
+            "{% set ns.sizes = ns.sizes ~ '[' ~ m.role ~ ':' ~ m.content|length ~ ']' %}{% endfor %}"
+            "{% if messages[-1].content == 'dump' %}{{ raise_exception(ns.all) }}{% endif %}"
+            "{% if messages[-1].content == 'sizes' %}{{ raise_exception(ns.sizes) }}{% endif %}"
+            "{{ messages[-1].content }}")
+
+
+class Base(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = harness.scratch_folder(cls.addClassCleanup)
+        cls.text_model = harness.make_text_model(os.path.join(cls.folder, "text"))
+        cls.long_model = harness.make_text_model(os.path.join(cls.folder, "long"))
+        path = os.path.join(cls.long_model, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**config, "max_position_embeddings": 200000, "rope_scaling": None}, file)
+        cls.template = os.path.join(cls.folder, "template.jinja")
+        with open(cls.template, "w", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+
+    def arguments(self, *options, model=harness.DEMO):
+        return ["chat", "--model", model, "--device", "cpu", *SMALL, "--chat-template", self.template,
+                *map(str, options)]
+
+    def chat(self, text, *options, model=harness.DEMO, expect=0):
+        """Answers, a line each, and stderr."""
+        done = self.run_yoke(*self.arguments(*options, model=model), stdin=text, expect=expect)
+        return done.out, done.err
+
+
+@harness.of_the_program
+class Piped(Base):
+    def test_answers(self):
+        self.assertEqual(self.chat("348+275=\n17+25=\nSort: k b z a ->\n"), ("623\n42\n a b k z\n", ""))
+
+    def test_nothing_said(self):
+        for text in ("", "\n", " \n\t\n\r\n", "/exit", "/exit\n17+25=\n"):
+            with self.subTest(text):
+                self.assertEqual(self.chat(text), ("", ""))
+
+    def test_lines(self):
+        """With a byte order mark, blank lines, ends of DOS, and no end."""
+        self.assertEqual(self.chat(b"\xef\xbb\xbf17+25=\r\n\n  \n348+275="), ("42\n623\n", ""))
+
+    def test_history(self):
+        out, err = self.chat("17+25=\n348+275=\ndump\n17+25=\ndump\n", "--system", "Be brief.", expect=1)
+        self.assertEqual(out, "42\n623\n42\n")
+        before = "[system:Be brief.][user:17+25=][assistant:42][user:348+275=][assistant:623]"
+        self.assertEqual([line.split("template: ", 1)[1] for line in err.splitlines()],
+                         [before + "[user:dump]", before + "[user:17+25=][assistant:42][user:dump]"])
+
+    def check_dump(self, text, dump, *options):
+        self.assertTrue(self.chat(text + "dump\n", *options, expect=1)[1].endswith(f"{dump}[user:dump]\n"))
+
+    def test_commands(self):
+        self.check_dump("17+25=\n/undo\n", ": ")
+        self.check_dump("17+25=\n348+275=\n/undo\n", ": [user:17+25=][assistant:42]")
+        self.check_dump("17+25=\n/clear\n", ": ")
+        self.check_dump("17+25=\n/clear\n", ": [system:a]", "--system", "a")
+        self.check_dump("17+25=\n/undo\n", ": [system:a]", "--system", "a")
+        self.check_dump("/system  b c \n17+25=\n", ": [system:b c][user:17+25=][assistant:42]")
+        self.check_dump("17+25=\n/system b\n", ": [system:b][user:17+25=][assistant:42]", "--system", "a")
+        self.check_dump("17+25=\n/system\n", ": [user:17+25=][assistant:42]", "--system", "a")
+        self.check_dump("/system\n", ": ")
+        self.check_dump("/system one\\\ntwo\n", ": [system:one\ntwo]")
+
+    def test_help(self):
+        out, err = self.chat("/help\n")
+        self.assertEqual(out, "")
+        for name in ("/help", "/clear", "/system TEXT", "/undo", "/exit", "backslash"):
+            self.assertIn(name, err)
+
+    def test_bad_commands(self):
+        for text, *parts in (("/cler", "unknown command /cler", "did you mean /clear?"),
+                             ("/etc/passwd", "unknown command /etc/passwd", "/help"), ("/", "unknown command /;"),
+                             ("/" + "x" * 10000, "unknown command /xxx"), ("/clear all", "/clear", '"all"'),
+                             ("/exit now", "/exit", '"now"'), ("/undo", "/undo: nothing has been said"),
+                             (b"/system \xff", "UTF-8", "0xFF"), (b"/\xff", "unknown command")):
+            with self.subTest(text):
+                text = text.encode() if isinstance(text, str) else text
+                done = self.run_yoke(*self.arguments(), stdin=text + b"\n17+25=\n", expect=1)
+                self.assertEqual(done.out, "42\n")
+                self.assertEqual(len(done.err.splitlines()), 1)
+                for part in parts:
+                    self.assertIn(part, done.err)
+
+    def test_a_slash_behind_a_space(self):
+        self.check_dump(" /x\n/undo\n", ": ")
+        self.assertIn("[user: /x]", self.chat(" /x\ndump\n", "--max-tokens", 1, expect=1)[1])
+
+    def test_lines_that_go_on(self):
+        self.assertIn("[user:a\nb\n\nc]", self.chat("a\\\nb\\\r\n\\\nc\ndump\n", "--max-tokens", 1, expect=1)[1])
+        self.assertEqual(self.chat("17+25=\\")[0].count("\n"), 1)  # the input's end ends the message too
+        self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
+
+    def test_turns_that_fail(self):
+        """The turn is taken back, and the chat goes on."""
+        for text, *parts in ((b"\xff\xfe", "message: expected UTF-8, found byte 0xFF at offset 0"),
+                             (b"the " * 1100, "prompt: expected at most 1023 tokens", "/clear", "/undo"),
+                             (b"x" * (4 << 20) + b"y", "message: expected at most 4194304 bytes"),
+                             ((b"x" * (1 << 20) + b"\\\n") * 5, "message: expected at most 4194304 bytes"),
+                             (b"dump", "[user:dump]")):
+            with self.subTest(text[:20]):
+                done = self.run_yoke(*self.arguments(), stdin=text + b"\n17+25=\ndump\n", expect=1)
+                lines = done.err.splitlines()
+                for part in parts:
+                    self.assertIn(part, lines[0])
+                self.assertEqual(done.out.splitlines()[-1], "42")
+                self.assertTrue(lines[-1].endswith(": [user:17+25=][assistant:42][user:dump]"), lines[-1])
+
+    def test_end_of_the_context(self):
+        out, err = self.chat("the\nand\n/clear\nthe\n", "--ignore-eos", "--chat-template", "builtin:chatml",
+                             model=self.text_model, expect=1)
+        full, refused, again = [line for line in err.splitlines() if line]
+        self.assertIn("the context of 256 tokens is full", full)
+        self.assertIn("/clear", full)
+        self.assertIn("prompt: expected at most 255 tokens", refused)
+        self.assertIn("/clear begins anew", refused)
+        self.assertEqual(again, full)
+        self.assertGreater(len(out), 200)
+
+    def test_how_long_answers_are(self):
+        out, err = self.chat("Sort: k b z a ->\n", "--max-tokens", 2)
+        self.assertEqual(out, " a b\n")
+        self.assertIn("the answer ends after 2 tokens", err)
+        self.assertEqual(self.chat("17+25=\n", "--max-tokens", 100000), ("42\n", ""))
+
+    def test_sampling(self):
+        text = "the\nthe\n/clear\nthe\n"
+        options = ("--max-tokens", 20, "--ignore-eos", "--log-level", "error")
+        out = self.chat(text, *options, model=self.text_model)[0]
+        self.assertEqual(self.chat(text, *options, model=self.text_model)[0], out)
+        self.assertNotEqual(self.chat(text, *options, "--seed", 1, model=self.text_model)[0], out)
+        twice = self.chat("the\n/clear\nthe\n", *options, model=self.text_model)[0]
+        self.assertNotEqual(twice[:len(twice) // 2], twice[len(twice) // 2:])
+        greedy = self.chat("the\n/clear\nthe\n", *options, "--temperature", 0, model=self.text_model)[0]
+        self.assertEqual(greedy[:len(greedy) // 2], greedy[len(greedy) // 2:])
+        self.assertEqual(self.chat("Sort: k b z a ->\n", "--stop", "k"), (" a b \n", ""))
+
+    def test_stats(self):
+        err = self.chat("17+25=\nCopy: marble pepper button ->\n", "--stats", "--log-level", "info")[1]
+        stats = [line for line in err.splitlines() if "tokens/s" in line]
+        self.assertEqual(len(stats), 2)
+        self.assertRegex(stats[0], r"^yoke: \d+ tokens, \d+\.\d tokens/s, the first after \d+\.\d ms; prompt of \d+ "
+                                   r"tokens, 0 found computed$")
+        self.assertNotIn("tokens/s", self.chat("17+25=\n", "--log-level", "info")[1])
+
+    def test_beginnings_are_computed_once(self):
+        err = self.chat("the marble and the pepper and the button\nand\n", "--stats", "--log-level", "info",
+                        "--chat-template", "builtin:chatml", "--max-tokens", 4)[1]
+        second = [line for line in err.splitlines() if "tokens/s" in line][1]
+        self.assertGreaterEqual(int(second.split()[-3]), 16)
+
+    def test_bad_templates(self):
+        broken = os.path.join(self.folder, "broken.jinja")
+        with open(broken, "w", encoding="utf-8") as file:
+            file.write("{% if %}")
+        for options, *parts in (
+                (["--chat-template", "builtin:none"], "--chat-template", "builtin:none", "builtin:chatml"),
+                (["--chat-template", "/no/such.jinja"], "--chat-template", "/no/such.jinja: No such file"),
+                (["--chat-template", broken], "--chat-template", "broken.jinja"),
+                (["--model", TINY], "tokenizer.json"), (["--model", "/no/such/dir"], "/no/such/dir")):
+            with self.subTest(options):
+                self.assert_error([*self.arguments(), *options], *parts)
+        self.assert_error(["chat", "-m", self.text_model, *harness.ON], "has no chat template", "builtin:chatml")
+        self.assert_error(self.arguments("--system", os.fsdecode(b"\xff")), "--system: ", "UTF-8", "0xFF")
+
+    def test_nobody_reads(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([self.yoke, *self.arguments()], input=b"17+25=\n" * 3, stdout=full,
+                                  stderr=subprocess.PIPE, check=False, timeout=harness.TIMEOUT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"standard output", done.stderr)
+        self.assertEqual(done.stderr.count(b"\n"), 1)  # and the chat ends there
+
+    def test_signals(self):
+        """The answer ends, what came of it stands there, and so does the chat."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number), subprocess.Popen(
+                    [self.yoke, *self.arguments("--ignore-eos", model=self.long_model)], stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as program:
+                program.stdin.write(b"the\nand\n")
+                program.stdin.flush()
+                begun = program.stdout.read(20)
+                program.send_signal(number)
+                rest, err = program.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(program.returncode, 128 + number, err)
+                self.assertEqual(len(begun), 20)
+                self.assertTrue(rest.endswith(b"\n"))
+                self.assertIn(b"stopping", err)
+                self.assertNotIn(b"Sanitizer", err)
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, case, *arguments):
+        self.case, self.seen, self.at = case, "", 0
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.execv(case.yoke, [case.yoke, *arguments])
+        case.addCleanup(self.close)
+
+    def close(self):
+        os.close(self.terminal)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    def read(self, until_s):
+        """More of what is shown; False at the end."""
+        ready = select.select([self.terminal], [], [], max(0, until_s - time.monotonic()))[0]
+        self.case.assertTrue(ready, f"nothing more after: {self.seen[-400:]!r}")
+        try:
+            more = os.read(self.terminal, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self.seen += more.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(more)
+
+    def expect(self, text, n_behind=0):
+        """Wait for text and n characters behind it; what was shown before it since the last call."""
+        until_s = time.monotonic() + harness.TIMEOUT_S
+        while (found := self.seen.find(text, self.at)) < 0 or len(self.seen) < found + len(text) + n_behind:
+            self.case.assertTrue(self.read(until_s), f"no {text!r} in {self.seen[self.at:]!r}")
+        before, self.at = self.seen[self.at:found], found + len(text)
+        return before
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def finish(self):
+        """The exit code."""
+        until_s = time.monotonic() + harness.TIMEOUT_S
+        while self.read(until_s):
+            pass
+        pid, self.pid = self.pid, None
+        self.case.assertNotIn("Sanitizer", self.seen)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@harness.of_the_program
+class Interactive(Base):
+    def start(self, *options, model=harness.DEMO):
+        terminal = Terminal(self, *self.arguments(*options, model=model))
+        terminal.expect("/help lists commands")
+        terminal.expect("\n> ")
+        return terminal
+
+    def test_turns(self):
+        terminal = self.start()
+        terminal.type("17+25=\n")
+        self.assertEqual(terminal.expect("\n> "), "17+25=\n42")
+        terminal.type("/nothing\n")
+        self.assertIn("unknown command /nothing", terminal.expect("\n> "))
+        terminal.type("348\\\n")
+        terminal.expect("\n. ")
+        terminal.type("\n")
+        terminal.expect("\n> ")
+        terminal.type("\x04")
+        self.assertEqual(terminal.finish(), 0)  # what failed has been seen
+
+    def test_exit(self):
+        terminal = self.start()
+        terminal.type("/exit\n")
+        self.assertEqual(terminal.finish(), 0)
+
+    def test_ctrl_c_stops_an_answer(self):
+        """What was said is kept, and the chat goes on; again and again."""
+        terminal = self.start("--ignore-eos", model=self.long_model)
+        for n_turns in (1, 2):
+            terminal.type("the\n")
+            terminal.expect("the\n", n_behind=40)
+            terminal.type("\x03")
+            answer = terminal.expect("\n> ")
+            self.assertNotIn("stopping", answer)
+            terminal.type("sizes\n")
+            dump = terminal.expect("\n> ")
+            sizes = dump.split("template: ")[1].strip("[]").split("][")
+            self.assertEqual([size.split(":")[0] for size in sizes], ["user", "assistant"] * n_turns + ["user"])
+            n_kept = int(sizes[-2].split(":")[1])
+            self.assertGreaterEqual(n_kept, 40)
+        terminal.type("\x04")
+        self.assertEqual(terminal.finish(), 0)
+
+    def test_ctrl_c_at_the_prompt(self):
+        terminal = self.start()
+        terminal.type("what nobody wants")
+        terminal.expect("what nobody wants")
+        terminal.type("\x03")
+        terminal.expect("(Ctrl-C once more, or Ctrl-D, leaves)\n> ")
+        terminal.type("17\\\n")
+        terminal.expect("\n. ")
+        terminal.type("\x03")  # a line was typed: the first one again
+        terminal.expect("leaves)\n> ")
+        terminal.type("dump\n")
+        self.assertIn(": [user:dump]", terminal.expect("\n> "))
+        terminal.type("\x03")
+        terminal.expect("leaves)\n> ")
+        terminal.type("\x03")
+        self.assertEqual(terminal.finish(), 130)
+
+    def test_sigterm(self):
+        for typed in ("", "the\n"):
+            with self.subTest(typed):
+                terminal = self.start("--ignore-eos", model=self.long_model)
+                terminal.type(typed)
+                if typed:
+                    terminal.expect("the\n", n_behind=40)
+                os.kill(terminal.pid, signal.SIGTERM)
+                self.assertEqual(terminal.finish(), 143)
+
+
+if __name__ == "__main__":
+    harness.main()
