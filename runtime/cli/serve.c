@@ -5,13 +5,14 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/model_options.h"
-#include "openai/tool_calls.h"
+#include "cli/template_options.h"
 #include "server/server.h"
 
 enum { MAX_ORIGINS = 64 };
 
 typedef struct serve_options {
   yk_model_options model;
+  yk_template_options chat;
   yk_server_options server;
   int32_t port, max_waiting, max_connections;
   const char *origins[MAX_ORIGINS];
@@ -36,6 +37,7 @@ static yk_status add_origin(void *user, const char *text, yk_err *err)
 static void init(serve_options *options)
 {
   yk_model_options_init(&options->model);
+  yk_template_options_init(&options->chat);
   yk_server_options *server = &options->server;
   server->host = "127.0.0.1";
   options->port = 8000;
@@ -56,9 +58,10 @@ static yk_status check(serve_options *options, yk_err *err)
   server->max_connections = options->max_connections;
   if (!server->api_key) server->api_key = getenv("YOKE_API_KEY"); /* which other users of the machine cannot see */
   if (!server->model_name) server->model_name = options->model.model_dir;
-  if (server->tool_parser && yk_tool_format_find(server->tool_parser) == YK_TOOLS_NONE)
-    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of %s, found \"%.60s\"",
-                      yk_tool_format_names(), server->tool_parser);
+  server->chat_template = options->chat.chat_template;
+  server->tool_parser = options->chat.tool_parser;
+  yk_tool_format tools;
+  YK_TRY(yk_template_options_tools(&options->chat, &tools, err));
   if (server->max_body_bytes < 1)
     return yk_err_set(err, YK_E_INVAL, "--max-body-bytes: expected at least 1, found %lld",
                       (long long)server->max_body_bytes);
@@ -99,16 +102,9 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"restart-on-failure", NULL, YK_OPTION_FLAG, &server->restarts_on_failure,
        .help = "when a rank has failed, load the model again and go on"},
   };
-  const yk_option chat[] = {
-      {"chat-template", NULL, YK_OPTION_STRING, &server->chat_template, "FILE",
-       .help = "a Jinja template, or builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm",
-       .fallback = "the checkpoint's"},
-      {"tool-call-parser", NULL, YK_OPTION_STRING, &server->tool_parser, "NAME",
-       .help = "how calls of tools are found in answers: hermes or llama3_json", .fallback = "none: tools are refused"},
-  };
   const yk_option_group groups[] = {{"HTTP", http, sizeof http / sizeof http[0]},
                                     {"Limits and failures", limits, sizeof limits / sizeof limits[0]},
-                                    {"Chat", chat, sizeof chat / sizeof chat[0]},
+                                    yk_template_options_group(&options->chat, true),
                                     yk_model_options_group(&options->model)};
   const yk_command command = {
       "yoke serve",
