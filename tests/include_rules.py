@@ -40,10 +40,8 @@ MAY_INCLUDE = {
     "runtime/chat/": ["runtime/base/", "runtime/text/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/"],
-    "runtime/server/": [
-        "runtime/yoke.h", "runtime/base/", "runtime/text/tokenizer.h", "runtime/chat/chat_renderer.h", "runtime/openai/"
-    ],
+    "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
+    "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/cli/": [
         "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
         "runtime/server/server.h"

@@ -1,8 +1,10 @@
 #include "cli/batch_chat.h"
 
+#include "openai/chat_ids.h"
+
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err)
 {
-  if (!chat->is_tried) yk_template_open(chat->model_dir, chat->chat_template, &chat->template, &chat->why);
+  if (!chat->is_tried) yk_checkpoint_template_open(chat->model_dir, chat->chat_template, &chat->template, &chat->why);
   chat->is_tried = true;
   if (chat->why.code == YK_OK) return YK_OK;
   return yk_err_set(err, chat->why.code, "%s", chat->why.message);
@@ -10,7 +12,7 @@ yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err)
 
 void yk_batch_chat_close(yk_batch_chat *chat)
 {
-  yk_template_close(&chat->template);
+  yk_checkpoint_template_close(&chat->template);
 }
 
 yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
@@ -21,16 +23,5 @@ yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked,
   yk_status opened = yk_batch_chat_open(chat, NULL);
   if (opened == YK_E_IO) opened = YK_E_UNSUPPORTED; /* other lines can do without the file that cannot be read */
   if (opened != YK_OK) return yk_err_set(err, opened, "messages: %s", chat->why.message);
-  if (asked->continue_final_message)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "continue_final_message: expected false, which is all that there is");
-  const yk_chat_conversation conversation = {.messages = asked->messages,
-                                             .tools = asked->tools,
-                                             .documents = asked->documents,
-                                             .arguments = asked->template_kwargs,
-                                             .add_generation_prompt = asked->add_generation_prompt};
-  yk_err why = YK_ERR_INIT;
-  yk_status status = yk_chat_encode(chat->template.renderer, &conversation, ids, n_ids, &why);
-  if (status == YK_OK) return YK_OK;
-  if (status == YK_E_TIMEOUT || status == YK_E_CAPACITY) status = YK_E_INVAL;
-  return yk_err_set(err, status, "%s", why.message);
+  return yk_openai_chat_ids(chat->template.renderer, asked, ids, n_ids, err);
 }

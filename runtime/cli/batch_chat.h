@@ -5,26 +5,25 @@
 #ifndef YK_CLI_BATCH_CHAT_H
 #define YK_CLI_BATCH_CHAT_H
 
-#include "cli/template.h"
+#include "chat/checkpoint_template.h"
 #include "openai/request.h"
 
 typedef struct yk_batch_chat {
-  const char *model_dir, *chat_template; /* the caller's; see yk_template_open */
+  const char *model_dir, *chat_template; /* the caller's; see yk_checkpoint_template_open */
   /* Its own, zero at first. */
-  yk_template template;
+  yk_checkpoint_template template;
   bool is_tried; /* opened, or failed to */
   yk_err why;    /* what failed */
 } yk_batch_chat;
 
 /* yk_batch_chat_open - open the template now, for a caller that must not go on without it. Errors: as
- *   yk_template_open's, and the same again at every later call. */
+ *   yk_checkpoint_template_open's, and the same again at every later call. */
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err);
 void yk_batch_chat_close(yk_batch_chat *chat);
 
 /* yk_batch_chat_encode - the ids of a conversation; malloc'd and the caller's, NULL after an error.
- *   Errors: those of yk_batch_chat_open, where a file that cannot be read is YK_E_UNSUPPORTED;
- *   YK_E_UNSUPPORTED for continue_final_message; those of yk_chat_encode, where a conversation that takes more time or
- *   memory than the limits is YK_E_INVAL, as it would be on another try. */
+ *   Errors: those of yk_batch_chat_open, where a file that cannot be read is YK_E_UNSUPPORTED; those of
+ *   yk_openai_chat_ids. */
 yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
                                yk_err *err);
 

@@ -68,7 +68,7 @@ static yk_status open_session(yk_chat_session *session, const chat_options *opti
   yk_status status = yk_chat_history_set_system(&session->history, system, strlen(system), err);
   if (status != YK_OK) yk_err_prefix(err, "--system");
   YK_TRY(status);
-  YK_TRY(yk_template_open(options->model.model_dir, options->chat.chat_template, &session->template, err));
+  YK_TRY(yk_checkpoint_template_open(options->model.model_dir, options->chat.chat_template, &session->template, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = session->console->log;
   engine_options.progress = yk_console_loading;
@@ -129,7 +129,7 @@ static int run_chat(const chat_options *options)
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   int signal = input.signal;
   bool all_freed = yk_engine_destroy(session.engine);
-  yk_template_close(&session.template);
+  yk_checkpoint_template_close(&session.template);
   yk_chat_history_free(&session.history);
   yk_chat_input_free(&input);
   yk_interrupt_stop(&interrupt);

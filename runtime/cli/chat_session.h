@@ -3,11 +3,11 @@
 #ifndef YK_CLI_CHAT_SESSION_H
 #define YK_CLI_CHAT_SESSION_H
 
+#include "chat/checkpoint_template.h"
 #include "cli/chat_history.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
 #include "cli/sampling_options.h"
-#include "cli/template.h"
 #include "yoke.h"
 
 typedef struct yk_chat_session {
@@ -17,7 +17,7 @@ typedef struct yk_chat_session {
   bool is_terminal; /* standard input: prompts are shown, and Ctrl-C goes back to one */
   yk_console *console;
   yk_interrupt *interrupt; /* watches something all along */
-  yk_template template;
+  yk_checkpoint_template template;
   yk_engine *engine;
   yk_engine_info info;
   yk_chat_history history;

@@ -4,23 +4,19 @@
 #ifndef YK_SERVER_CHAT_H
 #define YK_SERVER_CHAT_H
 
-#include "chat/chat_renderer.h"
+#include "chat/checkpoint_template.h"
 #include "openai/request.h"
-
-typedef struct yk_chat {
-  yk_tokenizer *tokenizer;    /* NULL where the checkpoint has none that can be read */
-  yk_chat_renderer *renderer; /* NULL where there is none */
-} yk_chat;
 
 /* yk_chat_open - read the tokenizer and the template. Without either the server can do without chats, unless a
  *   template was asked for: chat_template, else NULL for the checkpoint's own.
- *   Errors: those of yk_chat_renderer_create for a template that was asked for, YK_E_NOMEM. */
-yk_status yk_chat_open(const char *model_dir, const char *chat_template, const yk_log *log, yk_chat *out, yk_err *err);
-void yk_chat_close(yk_chat *chat);
+ *   Close with yk_checkpoint_template_close.
+ *   Errors: those of yk_checkpoint_template_open for a template that was asked for, YK_E_NOMEM. */
+yk_status yk_chat_open(const char *model_dir, const char *chat_template, const yk_log *log, yk_checkpoint_template *out,
+                       yk_err *err);
 
 /* yk_chat_tokenize - the ids of a conversation; malloc'd and the caller's. Errors: YK_E_UNSUPPORTED where the
- *   checkpoint has no template that can be used, and those of yk_chat_encode. Any thread. */
-yk_status yk_chat_tokenize(yk_chat *chat, const yk_openai_chat *conversation, int32_t **ids, size_t *n_ids,
-                           yk_err *err);
+ *   checkpoint has no template that can be used, and those of yk_openai_chat_ids. Any thread. */
+yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_openai_chat *conversation, int32_t **ids,
+                           size_t *n_ids, yk_err *err);
 
 #endif

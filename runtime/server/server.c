@@ -143,7 +143,7 @@ static void stop(yk_server *server)
     yk_engine_host_release(&server->host);
   }
   yk_engine_host_stop(&server->host);
-  yk_chat_close(&server->chat);
+  yk_checkpoint_template_close(&server->chat);
   if (!server->daemon && server->listen_fd >= 0) close(server->listen_fd);
   if (server->epoll_fd >= 0) close(server->epoll_fd);
   if (server->signal_fd >= 0) close(server->signal_fd);

@@ -23,7 +23,7 @@ struct yk_server {
   yk_ready ready;
   yk_workers workers;
   yk_engine_host host;
-  yk_chat chat; /* once has_chat: a worker opens it while the engine is loaded */
+  yk_checkpoint_template chat; /* once has_chat: a worker opens it while the engine is loaded */
   yk_job open_chat;
   yk_err chat_failure;
   atomic_bool has_chat, has_no_chat; /* it is open; it was asked for and cannot be opened */

@@ -1,0 +1,20 @@
+/* checkpoint_template.h - a model's chat template and tokenizer, opened by the directory alone: before an engine and
+ * without one. They stay where an engine is loaded again. */
+#ifndef YK_CHAT_CHECKPOINT_TEMPLATE_H
+#define YK_CHAT_CHECKPOINT_TEMPLATE_H
+
+#include "chat/chat_renderer.h"
+
+typedef struct yk_checkpoint_template {
+  yk_tokenizer *tokenizer; /* the checkpoint's, for the renderer */
+  yk_chat_renderer *renderer;
+} yk_checkpoint_template;
+
+/* yk_checkpoint_template_open - chat_template: as yk_chat_options has it; NULL takes the checkpoint's. Where it is given,
+ *   messages begin with the option. Close with yk_checkpoint_template_close whatever is returned.
+ *   Errors: those of yk_tokenizer_load and yk_chat_renderer_create. */
+yk_status yk_checkpoint_template_open(const char *model_dir, const char *chat_template, yk_checkpoint_template *out,
+                                      yk_err *err);
+void yk_checkpoint_template_close(yk_checkpoint_template *open);
+
+#endif
