@@ -10,7 +10,7 @@ typedef struct yk_checkpoint_template {
   yk_chat_renderer *renderer;
 } yk_checkpoint_template;
 
-/* yk_checkpoint_template_open - chat_template: as yk_chat_options has it; NULL takes the checkpoint's. Where it is given,
+/* yk_checkpoint_template_open - chat_template: as in yk_chat_options; NULL takes the checkpoint's. Where it is given,
  *   messages begin with the option. Close with yk_checkpoint_template_close whatever is returned.
  *   Errors: those of yk_tokenizer_load and yk_chat_renderer_create. */
 yk_status yk_checkpoint_template_open(const char *model_dir, const char *chat_template, yk_checkpoint_template *out,
