@@ -72,6 +72,24 @@ BAD_CHATS = [
     ({"continue_final_message": True, "add_generation_prompt": False}, ["continue_final_message"]),
 ]
 
+# Bodies that are no object with a prompt or a list of messages.
+BAD_BODIES = [
+    "", "{", "[]", "5", '"text"', "null", "\0", '{"prompt": "x", "prompt": "y"}', b'{"prompt": "\xff"}', "[" * 100000,
+    '{"a":' * 500 + "1" + "}" * 500, '{"prompt": "x"} {', "{}",
+]
+
+# What comes over a connection that is no request of HTTP/1.1.
+BAD_HTTP = [
+    b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    b"Content-Type: application/json\r\n\r\nzz\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000, b"\x16\x03\x01" * 100,
+]
+
 
 @harness.of_the_program
 class Refused(Case):
@@ -87,9 +105,7 @@ class Refused(Case):
             with self.subTest(chat=str(fields)[:80]):
                 self.assert_refused(server.post(CHAT, {"messages": HELLO, **fields}), 400, *parts)
         for path in (COMPLETIONS, CHAT, "/tokenize", "/detokenize"):
-            for body in ("", "{", "[]", "5", '"text"', "null", "\0", '{"prompt": "x", "prompt": "y"}',
-                         b'{"prompt": "\xff"}', "[" * 100000, '{"a":' * 500 + "1" + "}" * 500, '{"prompt": "x"} {',
-                         "{}"):
+            for body in BAD_BODIES:
                 with self.subTest(path=path, body=body[:30]):
                     self.assert_refused(server.post(path, body), 400)
         for number in ("NaN", "Infinity", "-Infinity", "1e999"):
@@ -170,15 +186,7 @@ class Refused(Case):
 
     def test_malformed_http(self):
         server = self.serve("--header-timeout", 0.5)
-        for text in (b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
-                     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-                     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-                     b"Content-Type: application/json\r\n\r\nzz\r\n",
-                     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000,
-                     b"\x16\x03\x01" * 100):
+        for text in BAD_HTTP:
             answer = raw(server, text, b"")
             self.assertNotIn(b"HTTP/1.1 2", answer, text[:40])
         self.assertEqual(server.ask("GET", "/health").status, 200)
