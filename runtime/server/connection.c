@@ -46,16 +46,36 @@ yk_connection *yk_connection_of(struct MHD_Connection *mhd)
   return info ? info->socket_context : NULL;
 }
 
-void yk_connection_await(yk_connections *connections, yk_connection *connection)
+/* Its time has passed: the first of all. */
+static void give_up(yk_connections *connections, yk_connection *connection)
 {
-  yk_connection_arrived(connections, connection);
-  if (connections->limit_ns == 0) return;
-  connection->deadline_ns = yk_clock_now_ns() + connections->limit_ns;
-  connection->is_awaited = true;
+  connection->deadline_ns = 0;
+  connection->prev = NULL;
+  connection->next = connections->first;
+  *(connections->first ? &connections->first->prev : &connections->last) = connection;
+  connections->first = connection;
+}
+
+static void give_time(yk_connections *connections, yk_connection *connection)
+{
+  connection->deadline_ns = connections->limit_ns ? yk_clock_now_ns() + connections->limit_ns : INT64_MAX;
   connection->prev = connections->last;
   connection->next = NULL;
   *(connections->last ? &connections->last->next : &connections->first) = connection;
   connections->last = connection;
+}
+
+void yk_connection_await(yk_connections *connections, yk_connection *connection)
+{
+  yk_connection_arrived(connections, connection);
+  connection->is_awaited = true;
+  (connection->has_left ? give_up : give_time)(connections, connection);
+}
+
+void yk_connection_leave(yk_connections *connections, yk_connection *connection)
+{
+  connection->has_left = true;
+  if (connection->is_awaited) yk_connection_await(connections, connection);
 }
 
 void yk_connection_arrived(yk_connections *connections, yk_connection *connection)
@@ -89,7 +109,7 @@ int64_t yk_connections_expire(yk_connections *connections, int64_t now_ns)
   while ((connection = connections->first) && connection->deadline_ns <= now_ns) {
     yk_connection_arrived(connections, connection);
     bool is_idle = connection->has_asked && !connection->exchange;
-    if (!is_idle) tell_too_late(connection->fd);
+    if (!is_idle && !connection->has_left) tell_too_late(connection->fd);
     shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees the end and closes */
   }
   return connection ? connection->deadline_ns : INT64_MAX;

@@ -43,6 +43,10 @@ void yk_connection_await(yk_connections *connections, yk_connection *connection)
 /* yk_connection_arrived - it has. */
 void yk_connection_arrived(yk_connections *connections, yk_connection *connection);
 
+/* yk_connection_leave - its client has closed its end. libmicrohttpd does not see an end that came together with the
+ *   last bytes: it may read once more, then yk_connections_expire ends what has brought no whole request. */
+void yk_connection_leave(yk_connections *connections, yk_connection *connection);
+
 /* yk_connections_expire - end the connections that have taken too long, with 408 where part of a request may have come.
  *   Returns when to call again, or INT64_MAX. */
 int64_t yk_connections_expire(yk_connections *connections, int64_t now_ns);

@@ -104,7 +104,7 @@ static void take_event(yk_server *server, void *what)
     take_signals(server);
   } else if (what != &server->ready && what != server->daemon) {
     yk_connection *connection = what; /* its client has closed its end */
-    connection->has_left = true;
+    yk_connection_leave(&server->connections, connection);
     if (connection->exchange) yk_exchange_leave(connection->exchange);
   }
 }

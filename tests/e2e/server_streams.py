@@ -140,6 +140,25 @@ class Streams(Case):
         self.assertLessEqual(server.metric("generation_tokens_total"), 1)
         self.assertEqual(server.metric("num_requests_running"), 0)
 
+    def test_a_client_that_leaves_in_the_midst_of_its_request(self):
+        """The end comes together with the last bytes: the connection is closed long before the time limit."""
+        for options in ((), ("--header-timeout", 0)):
+            server = self.serve(*options)
+            time.sleep(0.5)  # the connections that asked whether it is ready are closed
+            descriptors = f"/proc/{server.process.pid}/fd"
+            n_descriptors = len(os.listdir(descriptors))
+            request = request_bytes(PATH, LONG)
+            for n_bytes in (0, 1, 30, len(request) - 10):
+                server.process.send_signal(signal.SIGSTOP)
+                with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                    connection.sendall(request[:n_bytes])
+                server.process.send_signal(signal.SIGCONT)
+                self.assertEqual(server.ask("GET", "/ping").status, 200)  # behind it
+                end = time.monotonic() + 15
+                while len(os.listdir(descriptors)) > n_descriptors:
+                    self.assertLess(time.monotonic(), end, n_bytes)
+                    time.sleep(0.01)
+
     def test_too_many_requests(self):
         server = self.serve("--max-num-seqs", 1, "--max-waiting", 2)
         held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
