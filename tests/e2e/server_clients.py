@@ -1,5 +1,5 @@
-"""The public `openai` client against `yoke serve`, unchanged. Skipped where there is none: YOKE_CLIENT_VENV names a
-virtual environment that has it, else the interpreter at hand must.
+"""The public clients `openai` and LangChain (`langchain-openai`) against `yoke serve`, unchanged. Skipped where there
+are none: YOKE_CLIENT_VENV names a virtual environment that has them, else the interpreter at hand must.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 import harness
 from server_case import Case
 
-CLIENT = r"""
+OPENAI = r"""
 import sys
 import openai
 from openai import OpenAI
@@ -59,30 +59,67 @@ with client.completions.create(model=model, prompt="x", max_tokens=900, stream=T
 print("openai", openai.__version__)
 """
 
+LANGCHAIN = r"""
+import sys
+from importlib.metadata import version
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_openai import ChatOpenAI, OpenAI
 
-def find_python():
-    """An interpreter with the client, or None."""
+given = {"base_url": sys.argv[1] + "/v1", "api_key": "secret", "model": "demo", "temperature": 0, "max_retries": 0}
+messages = [SystemMessage("Be brief."), HumanMessage("17+25=")]
+chat = ChatOpenAI(**given, max_completion_tokens=8, stream_usage=True)
+whole = chat.invoke(messages)
+assert whole.content and whole.response_metadata["finish_reason"] in ("stop", "length"), whole
+assert whole.usage_metadata["output_tokens"] > 0, whole
+chunks = list(chat.stream(messages))
+assert len(chunks) > 3, chunks  # no single one
+streamed = sum(chunks[1:], chunks[0])
+assert streamed.content == whole.content, (streamed, whole)
+for key in ("input_tokens", "output_tokens", "total_tokens"):
+    assert streamed.usage_metadata[key] == whole.usage_metadata[key], (streamed, whole)
+assert [answer.content for answer in chat.batch([messages] * 4)] == [whole.content] * 4
+told = chat.bind(logprobs=True, top_logprobs=2, stop=["never"]).invoke(messages).response_metadata
+assert len(told["logprobs"]["content"]) == whole.usage_metadata["output_tokens"], told
+completion = OpenAI(**given, max_tokens=8)
+assert completion.invoke("The capital of Norway is").strip() == "Oslo."
+assert "".join(completion.stream("The capital of Norway is")).strip() == "Oslo."
+print("langchain-openai", version("langchain-openai"))
+"""
+
+
+def find_python(package):
+    """An interpreter with a package, or None."""
     venv = os.environ.get("YOKE_CLIENT_VENV")
     python = os.path.join(venv, "bin", "python") if venv else sys.executable
-    found = subprocess.run([python, "-c", "import openai"], capture_output=True, check=False).returncode == 0
-    if venv and not found:
-        sys.exit(f"YOKE_CLIENT_VENV={venv} has no package openai")
+    found = subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False).returncode == 0
     return python if found else None
 
 
 @harness.of_the_program
 class Clients(Case):
-    def test_openai(self):
+    def check(self, package, script, *options):
+        """A script that uses a package finds nothing wrong."""
+        python = find_python(package)
+        if not python:
+            self.skipTest(f"no Python package {package}; YOKE_CLIENT_VENV may name a virtual environment that has it")
         server = self.serve("--chat-template", "builtin:chatml", "--api-key", "secret", "--served-model-name", "demo",
-                            "--tp", 2)
-        done = subprocess.run([find_python(), "-c", CLIENT, f"http://127.0.0.1:{server.port}"], capture_output=True,
+                            *options)
+        done = subprocess.run([python, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,
                               timeout=harness.TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertIn(b"openai ", done.stdout)
+        print(done.stdout.decode().strip(), flush=True)
+
+    def test_openai(self):
+        self.check("openai", OPENAI, "--tp", 2)
+
+    def test_langchain(self):
+        self.check("langchain_openai", LANGCHAIN)
 
 
 if __name__ == "__main__":
-    if not find_python():
+    if not find_python("openai"):
+        if "YOKE_CLIENT_VENV" in os.environ:
+            sys.exit(f"YOKE_CLIENT_VENV={os.environ['YOKE_CLIENT_VENV']} has no package openai")
         print("skipped: no Python package openai; YOKE_CLIENT_VENV may name a virtual environment that has it")
         sys.exit(77)
     harness.main()
