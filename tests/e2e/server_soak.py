@@ -1,0 +1,91 @@
+"""`yoke serve` under clients of every kind for a long time: each gets its own answer, and nothing is left of them.
+
+Environment: YOKE_SOAK_SECONDS, how long (12); YOKE_SOAK_SEED, which requests (1).
+"""
+
+import os
+import signal
+import time
+
+import harness
+from server_case import Case, is_sanitized
+from soak_case import Client, Soak
+
+SECONDS = float(os.environ.get("YOKE_SOAK_SECONDS", 12))
+SEED = int(os.environ.get("YOKE_SOAK_SEED", 1))
+N_CLIENTS = 12
+MIB = 1 << 20
+MAX_GROWTH_BYTES = 4 * MIB
+FAULT = "rank=1 operation=attention call=1200 fault=error"
+OPTIONS = ("--chat-template", "builtin:chatml", "--tp", 2, "--restart-on-failure", "--max-num-seqs", 16,
+           "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
+
+
+def resident_bytes(process):
+    with open(f"/proc/{process.pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def count_descriptors(process):
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+@harness.of_the_program
+class ServerSoak(Case):
+    def run_clients(self, soak, n_round, is_over):
+        """Clients until is_over() says so; then every one of them must come to its end."""
+        clients = [Client(soak, 10000 * SEED + 100 * n_round + i) for i in range(N_CLIENTS)]
+        for client in clients:
+            client.start()
+        while not is_over() and not soak.error:
+            time.sleep(0.02)
+        end = time.monotonic() + 2 * soak.limit_s
+        for client in clients:
+            client.must_end.set()
+        for client in clients:
+            client.join(max(0, end - time.monotonic()))
+            self.assertFalse(client.is_alive(), f"{client.doing} hangs: {soak.server.err[-2000:]}")
+        if soak.error:
+            raise AssertionError(f"{dict(soak.counts)}: {soak.server.err[-2000:]}") from soak.error
+
+    def check_nothing_left(self, server, n_descriptors):
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+            server.wait_for_metric(name, 0)
+        end = time.monotonic() + 20
+        while (found := count_descriptors(server.process)) != n_descriptors:
+            self.assertLess(time.monotonic(), end, f"descriptors: expected {n_descriptors}, found {found}")
+            time.sleep(0.01)
+
+    def test_soak(self):
+        """Rounds of all clients at once. In the first a rank fails; in the second memory comes to its size."""
+        server = self.serve(*OPTIONS, program=self.faulty, env={"YOKE_FAULT": FAULT})
+        time.sleep(0.5)  # the connections that asked whether it is ready are closed
+        n_descriptors = count_descriptors(server.process)
+        soak = Soak(server, limit_s=240 if is_sanitized(self.yoke) else 60)
+        round_s, end = min(SECONDS / 5, 15), time.monotonic() + SECONDS
+        sizes = []
+        while len(sizes) < 3 or time.monotonic() < end:
+            round_end = time.monotonic() + round_s
+            soak.may_fail = not sizes
+            failed_by = round_end + soak.limit_s
+
+            def is_over():
+                is_restarted = server.err.count("serving") == 2 or time.monotonic() > failed_by
+                return time.monotonic() > round_end and is_restarted
+
+            self.run_clients(soak, len(sizes), is_over)
+            self.assertEqual(server.err.count("serving"), 2, "the rank did not fail and come back")
+            self.check_nothing_left(server, n_descriptors)
+            sizes.append(resident_bytes(server.process))
+        print(f"{soak.counts.total()} requests: {dict(soak.counts)}; resident after each round: "
+              f"{', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB", flush=True)
+        for what in ("completion", "chat", "tokens", "look", "bad_request", "bad_http", "leave", "slow_reader"):
+            self.assertGreater(soak.counts[what], 0, what)
+        if not is_sanitized(self.yoke):
+            self.assertLess(sizes[-1] - sizes[1], MAX_GROWTH_BYTES, sizes)
+        self.assertGreater(soak.counts["refused with 500"] + soak.counts["refused with 503"], 0)
+        self.assertEqual(server.stop(signal.SIGTERM), 0, server.err[-2000:])
+
+
+if __name__ == "__main__":
+    harness.main()
