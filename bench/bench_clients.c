@@ -22,7 +22,6 @@ typedef struct options {
   yk_model_options model;
   int32_t n_clients, n_requests, input_tokens, output_tokens, repeats;
   double range_ratio;
-  uint64_t seed;
   const char *json_path;
 } options;
 
@@ -56,7 +55,7 @@ struct load {
 static const char about[] =
     "Keeps N requests under way in the engine alone and reports time to first token (TTFT), time per output token "
     "(TPOT), between tokens (ITL) and to the end (E2EL), under the names and with the lengths of bench_serve.py. "
-    "Prompts are random token ids, outputs are greedy and ignore end-of-sequence.";
+    "Prompts are random token ids, outputs are greedy and ignore end-of-sequence; lengths and prompts follow --seed.";
 
 static const char examples[] =
     "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";
@@ -82,7 +81,6 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .max = 1},
       {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs, after a warm-up of one request a client",
        .min = 1, .max = MAX_LOAD_RUNS},
-      {"seed", NULL, YK_OPTION_SEED, &o->seed, "N", .help = "of lengths and prompts"},
       {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE", .help = "write the figures"},
   };
   const yk_option_group groups[] = {{"Work", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
@@ -106,7 +104,8 @@ static int32_t length(const options *o, int32_t mean, int32_t number, uint32_t s
 {
   int32_t low = (int32_t)floor(mean * (1 - o->range_ratio));
   if (low < 1) low = 1;
-  return low + (int32_t)((double)yk_rng_uniform(o->seed, stream, (uint32_t)number) * (longest(o, mean) - low + 1));
+  return low +
+         (int32_t)((double)yk_rng_uniform(o->model.seed, stream, (uint32_t)number) * (longest(o, mean) - low + 1));
 }
 
 /* Called by the engine's thread. */
@@ -136,7 +135,7 @@ static yk_status send_next(load *l, client *c, yk_err *err)
   yk_request_options_init(l->engine, &request);
   request.ids = l->ids;
   request.n_ids = (size_t)length(o, o->input_tokens, number, DRAW_INPUT);
-  uint64_t seed = o->seed ^ ((uint64_t)(uint32_t)number << 32) ^ (uint64_t)l->run << 24;
+  uint64_t seed = o->model.seed ^ ((uint64_t)(uint32_t)number << 32) ^ (uint64_t)l->run << 24;
   for (size_t i = 0; i < request.n_ids; i++)
     l->ids[i] = (int32_t)(yk_rng_uniform(seed, DRAW_IDS, (uint32_t)i) * (float)info.vocab_size);
   request.sampling.temperature = 0;
