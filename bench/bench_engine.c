@@ -118,9 +118,11 @@ static yk_status run(yk_engine *engine, const options *o, yk_request **requests,
   printf("%d requests at once    %8.3f s  %10.1f output tokens/s\n", o->n_requests, together, tokens / together);
   printf("one after another      %8.3f s  %10.1f output tokens/s\n", in_turn, tokens / in_turn);
   printf("ratio                  %8.2f\n", in_turn / together);
-  printf("per step, engine thread %6.1f us scheduling, %6.1f us handing out, over %.0f steps of %.1f tokens\n",
-         (after.scheduling_s - before.scheduling_s) / steps * 1e6, (after.hand_out_s - before.hand_out_s) / steps * 1e6,
-         steps, tokens / steps);
+  printf(
+      "per step, engine thread %6.1f us between steps, %6.1f us handing out during the next, over %.0f steps of %.1f "
+      "tokens\n",
+      (after.scheduling_s - before.scheduling_s) / steps * 1e6, (after.hand_out_s - before.hand_out_s) / steps * 1e6,
+      steps, tokens / steps);
   return YK_OK;
 }
 

@@ -31,6 +31,7 @@ struct yk_rank_group {
   _Atomic uint64_t generation;
   const void *command;
   _Atomic int n_busy;
+  bool is_refused; /* the last command: the group was broken. Of the thread that begins and waits */
   bool stopping;
   bool failure_signalled;
   yk_err error; /* first error of any rank; code YK_OK while the group is whole */
@@ -161,9 +162,8 @@ static yk_err stall_error(const yk_rank_group *group, double timeout_s)
   return error;
 }
 
-yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err)
+void yk_rank_group_begin(yk_rank_group *group, const void *command)
 {
-  enum { RELEASE_S = 2 }; /* how long released ranks get to come back before we give up on them */
   pthread_mutex_lock(&group->mutex);
   if (group->error.code == YK_OK) {
     group->command = command;
@@ -171,22 +171,38 @@ yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double ti
     for (int rank = 0; rank < group->n_ranks; rank++) group->workers[rank].busy = true;
     group->generation++;
     pthread_cond_broadcast(&group->cv_start);
-    pthread_mutex_unlock(&group->mutex);
-    look_for_end(group);
-    pthread_mutex_lock(&group->mutex);
-    if (!wait_idle(group, timeout_s)) {
-      yk_err stalled = stall_error(group, timeout_s);
-      bool must_signal = record_failure(group, &stalled);
-      pthread_mutex_unlock(&group->mutex);
-      if (must_signal) signal_failure(group);
-      pthread_mutex_lock(&group->mutex);
-      wait_idle(group, RELEASE_S);
-    }
   }
+  group->is_refused = group->error.code != YK_OK;
+  pthread_mutex_unlock(&group->mutex);
+}
+
+/* Under the mutex, which it lets go of meanwhile: a rank has not come back in time. */
+static void give_up(yk_rank_group *group, double timeout_s)
+{
+  const double release_s = 2; /* how long released ranks get to come back before nobody waits for them any more */
+  yk_err stalled = stall_error(group, timeout_s);
+  bool must_signal = record_failure(group, &stalled);
+  pthread_mutex_unlock(&group->mutex);
+  if (must_signal) signal_failure(group);
+  pthread_mutex_lock(&group->mutex);
+  wait_idle(group, release_s);
+}
+
+yk_status yk_rank_group_wait(yk_rank_group *group, double timeout_s, yk_err *err)
+{
+  if (!group->is_refused) look_for_end(group);
+  pthread_mutex_lock(&group->mutex);
+  if (!group->is_refused && !wait_idle(group, timeout_s)) give_up(group, timeout_s);
   yk_err error = group->error;
   pthread_mutex_unlock(&group->mutex);
   if (error.code != YK_OK && err && err->code == YK_OK) *err = error;
   return error.code;
+}
+
+yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err)
+{
+  yk_rank_group_begin(group, command);
+  return yk_rank_group_wait(group, timeout_s, err);
 }
 
 static void destroy_primitives(yk_rank_group *group)

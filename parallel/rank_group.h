@@ -1,17 +1,18 @@
 /* rank_group.h - N worker threads, one per rank, that all run the same commands in lockstep.
  *
- * Handoff: one mutex, two condition variables and a generation counter. run() publishes a command under the mutex,
+ * Handoff: one mutex, two condition variables and a generation counter. begin() publishes a command under the mutex,
  * increments the generation and signals cv_start; each worker waits for a generation it has not seen, runs the command
- * outside the lock, and counts itself done; the last one signals cv_done. A command is immutable from the moment it is
- * published until run() returns, so workers read it without the lock. Before a thread sleeps it looks for spin_s
- * whether what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms feels.
+ * outside the lock, and counts itself done; the last one signals cv_done, for which wait() waits. A command is
+ * immutable from the moment it is published until wait() returns, so workers read it without the lock. Before a thread
+ * sleeps it looks for spin_s whether what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms
+ * feels.
  *
  * Failure: the first rank to fail records its error and, from its thread, on_failure is called once and every end of
  * the communicator aborted, so that the others' pending communication fails too. Each failed rank then settles its
- * device: the rank counts as returned once nothing that it began still runs. run() returns when all ranks have, with
+ * device: the rank counts as returned once nothing that it began still runs. wait() returns when all ranks have, with
  * the first error. A rank that does not return in time is named; the waiting thread does for it what a failing rank
- * does. After any failure the group is broken: the ranks no longer agree on what has happened, so run() refuses further
- * commands. */
+ * does. After any failure the group is broken: the ranks no longer agree on what has happened, so no further command
+ * runs, and wait() gives the failure. */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
@@ -43,10 +44,17 @@ typedef struct yk_rank_group_ops {
  *   (none is left running then). */
 yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_rank_group **out, yk_err *err);
 
-/* yk_rank_group_run - run one command on all ranks and wait for them.
- *   timeout_s: how long a rank may take; <= 0 waits for ever. Errors: the first rank's own, naming it; YK_E_TIMEOUT
- *   naming the ranks that have not returned and what each is at (err->rank: the one that is furthest behind, else the
- *   first); the earlier error when the group is broken. Thread: one at a time. */
+/* yk_rank_group_begin - let all ranks run a command, which must stay as it is until yk_rank_group_wait has returned:
+ *   that call must follow, and tells of every error. Thread: one at a time. */
+void yk_rank_group_begin(yk_rank_group *group, const void *command);
+
+/* yk_rank_group_wait - wait for all ranks to have run the command.
+ *   timeout_s: how long a rank may take from now on; <= 0 waits for ever. Errors: the first rank's own, naming it;
+ *   YK_E_TIMEOUT naming the ranks that have not returned and what each is at (err->rank: the one that is furthest
+ *   behind, else the first); the earlier error when the group is broken. Thread: one at a time. */
+yk_status yk_rank_group_wait(yk_rank_group *group, double timeout_s, yk_err *err);
+
+/* yk_rank_group_run - begin and wait. */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);
 
 /* yk_rank_group_destroy - stop and join the threads. A rank that still has not returned from a timed-out command gets

@@ -125,8 +125,10 @@ typedef struct yk_engine_stats {
   /* Tokens that sequences held on being admitted, and those of them found computed because an earlier one began
    * alike. */
   uint64_t prefix_tokens, prefix_reused_tokens;
-  double scheduling_s, hand_out_s; /* engine thread's own work: planning and building steps; giving tokens to readers */
-  double prefill_s, decode_s;      /* time in steps that carried prompt tokens, and in steps that did not */
+  /* The engine thread's own work: between steps, taking results and planning; and while the ranks compute the next
+   * step, giving tokens to readers. */
+  double scheduling_s, hand_out_s;
+  double prefill_s, decode_s; /* time in steps that carried prompt tokens, and in steps that did not */
   uint64_t prefill_step_tokens, decode_step_tokens; /* rows computed in either kind of step */
   /* Steps of 1 row, 2, 3 to 4, 5 to 8, ...: [i] of at most 2^i rows, the last of any more. */
   uint64_t steps_by_rows[YOKE_STEP_SIZES];

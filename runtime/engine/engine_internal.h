@@ -35,6 +35,7 @@ struct yk_engine {
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   yk_step_builder *builder;
+  yk_request *undelivered; /* linked by next_undelivered; none of them has ended */
   pthread_t thread;
   bool thread_started;
 

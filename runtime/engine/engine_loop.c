@@ -1,10 +1,12 @@
-/* engine_loop.c - the engine thread: take what was submitted, plan a step, run it, hand out the tokens. */
+/* engine_loop.c - the engine thread: take what was submitted, plan a step, run it and take its results. Readers get
+ * their tokens while the ranks compute the next step. */
 #include "engine/engine_loop.h"
 #include "base/clock.h"
 
 #include "engine/call.h"
 #include "engine/engine_stats.h"
 #include "engine/hand_out.h"
+#include "engine/request_owner.h"
 
 static bool has_work(const yk_engine *e)
 {
@@ -53,6 +55,7 @@ static void drop_cancelled(yk_engine *e, unsigned n_cancels, unsigned *seen)
 {
   if (n_cancels == *seen) return;
   *seen = n_cancels;
+  yk_requests_deliver(e);
   for (;;) {
     cancelled_search search = {0};
     yk_scheduler_for_each(e->scheduler, look_for_cancelled, &search);
@@ -66,21 +69,26 @@ static void run_step(yk_engine *e, yk_err *err)
   const yk_scheduled *items;
   int64_t planning_ns = yk_clock_now_ns();
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
-  if (n_items == 0) return;
+  if (n_items == 0) return; /* and nothing is undelivered: what has undelivered tokens runs or waits */
   for (int32_t i = 0; i < n_items; i++) items[i].seq->owner->scheduled(items[i].seq);
   const yk_step *step = yk_step_builder_build(e->builder, items, n_items);
   int64_t start_ns = yk_clock_now_ns();
-  if (yk_ranks_step(e->ranks, step, e->settings.step_timeout_s, err) != YK_OK) return;
+  yk_ranks_begin(e->ranks, step);
+  int64_t begun_ns = yk_clock_now_ns();
+  yk_requests_deliver(e);
+  int64_t delivered_ns = yk_clock_now_ns();
+  if (yk_ranks_wait(e->ranks, e->settings.step_timeout_s, err) != YK_OK) return;
   int64_t end_ns = yk_clock_now_ns();
   yk_engine_count_step(e, items, n_items, step, (double)(end_ns - start_ns) * 1e-9);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, items, n_items, step);
-  yk_engine_count_own_time(e, start_ns - planning_ns, yk_clock_now_ns() - end_ns);
+  yk_engine_count_own_time(e, start_ns - planning_ns + yk_clock_now_ns() - end_ns, delivered_ns - begun_ns);
 }
 
 /* Whatever is left ends with this error. */
 static void fail_all(yk_engine *e, const yk_err *error)
 {
+  yk_requests_deliver(e);
   for (yk_sequence *seq; (seq = yk_scheduler_any(e->scheduler));) seq->owner->finish(e, seq, YK_FINISH_ERROR, error);
 }
 

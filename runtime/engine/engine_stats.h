@@ -12,7 +12,8 @@ void yk_engine_refresh_gauges(yk_engine *e);
 void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
                           double seconds);
 
-/* yk_engine_count_own_time - add what the engine thread itself took for a step. Engine thread. */
+/* yk_engine_count_own_time - add what the engine thread itself took for a step: while ranks waited for it, and while
+ * they computed. Engine thread. */
 void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns);
 
 #endif

@@ -102,7 +102,7 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
   }
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
-    yk_finish_reason reason = r.seq->owner->take_results(r.seq, r.position, r.results, r.n_sampled);
+    yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, r.results, r.n_sampled);
     if (reason != YK_FINISH_NONE && !has_failed(&r)) r.seq->owner->finish(engine, r.seq, reason, NULL);
   }
   for (int32_t i = 0, next = 0; i < n_items; i++) {

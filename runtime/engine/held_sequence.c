@@ -55,8 +55,10 @@ static void scheduled(yk_sequence *seq)
 }
 
 /* The sampler has copied the logits to the caller already. */
-static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n)
+static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_sampled *results,
+                                     int32_t n)
 {
+  (void)e;
   (void)results;
   if (n > 0) seq->wanted_from = position + n;
   return seq->n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;

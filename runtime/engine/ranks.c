@@ -19,7 +19,8 @@ struct yk_ranks {
   yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* each its own thread's while commands run */
   yk_rank_group *group;
-  bool is_loaded; /* models are whole; changes between commands only */
+  command command; /* what the group runs */
+  bool is_loaded;  /* models are whole; changes between commands only */
   _Atomic int64_t loaded_bytes;
   void (*progress)(void *user, int64_t done_bytes);
   void *progress_user;
@@ -115,16 +116,21 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
 {
   ranks->progress = progress;
   ranks->progress_user = user;
-  command load = {.checkpoint = checkpoint};
-  YK_TRY(yk_rank_group_run(ranks->group, &load, 0, err));
+  ranks->command = (command){.checkpoint = checkpoint};
+  YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
   ranks->is_loaded = true;
   return YK_OK;
 }
 
-yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, yk_err *err)
+void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
 {
-  command run = {.step = step};
-  return yk_rank_group_run(ranks->group, &run, timeout_s, err);
+  ranks->command = (command){.step = step};
+  yk_rank_group_begin(ranks->group, &ranks->command);
+}
+
+yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
+{
+  return yk_rank_group_wait(ranks->group, timeout_s, err);
 }
 
 bool yk_ranks_destroy(yk_ranks *ranks)

@@ -17,8 +17,12 @@ yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *e
 yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
                         void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err);
 
-/* yk_ranks_step - run one step on every rank and wait. After an error every later step fails with it. */
-yk_status yk_ranks_step(yk_ranks *ranks, const yk_step *step, double timeout_s, yk_err *err);
+/* yk_ranks_begin - let every rank run a step. yk_ranks_wait must follow; the step must stay as it is until then. */
+void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
+
+/* yk_ranks_wait - wait for the step that was begun. timeout_s: as for yk_rank_group_wait. After an error every later
+ *   step fails with it. */
+yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);
 
 /* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch,
  *   the last step among it, must then be left alone for the life of the process. NULL is allowed. */

@@ -31,6 +31,8 @@ struct yk_request {
   bool stopped_by_string;
   bool lost_output; /* memory ran out for tokens or text: the request ends with an error */
   yk_request *next_submitted;
+  const yk_sampled *undelivered; /* while listed in engine.undelivered: the token that its reader has yet to get */
+  yk_request *next_undelivered;
 
   atomic_uint *n_cancels; /* the engine's; valid while unfinished */
 

@@ -61,18 +61,38 @@ static void scheduled(yk_sequence *seq)
   yk_request_mark_scheduled(request_of(seq), seq->n_computed);
 }
 
-/* A token was drawn. */
-static yk_finish_reason append_token(yk_request *request, const yk_sampled *result)
+static void deliver_later(yk_engine *e, yk_request *request, const yk_sampled *result)
+{
+  request->undelivered = result;
+  request->next_undelivered = e->undelivered;
+  e->undelivered = request;
+}
+
+void yk_requests_deliver(yk_engine *engine)
+{
+  for (yk_request *request = engine->undelivered; request; request = request->next_undelivered)
+    yk_request_push_token(request, request->undelivered, false);
+  engine->undelivered = NULL;
+}
+
+/* A token was drawn. Only text can tell whether it completes a stop string; of any other request that goes on, the next
+ * step can be planned before the reader has the token. */
+static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk_sampled *result)
 {
   yk_sequence *seq = &request->seq;
   seq->tokens[seq->n_tokens++] = result->token_id;
   bool is_end = yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id);
   bool is_full = seq->n_tokens == seq->capacity;
+  if (!is_end && !is_full && !request->stops) {
+    deliver_later(e, request, result);
+    return YK_FINISH_NONE;
+  }
   if (yk_request_push_token(request, result, is_end || is_full) || is_end) return YK_FINISH_STOP;
   return is_full ? YK_FINISH_LENGTH : YK_FINISH_NONE;
 }
 
-static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n)
+static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_sampled *results,
+                                     int32_t n)
 {
   yk_request *request = request_of(seq);
   for (int32_t i = 0; i < n; i++) {
@@ -82,7 +102,7 @@ static yk_finish_reason take_results(yk_sequence *seq, int32_t position, const y
     else if (request->sampling.max_tokens == 0) /* only the prompt's log-probabilities were asked for */
       return YK_FINISH_LENGTH;
     else
-      return append_token(request, &results[i]);
+      return append_token(e, request, &results[i]);
   }
   return YK_FINISH_NONE;
 }

@@ -18,8 +18,10 @@ typedef struct yk_sequence_owner {
   /* The sequence has rows in the step to come. */
   void (*scheduled)(struct yk_sequence *seq);
   /* Take the results of n rows of a step that were sampled, from this position on; 0 where no row was wanted. Returns
-   * YK_FINISH_NONE where there is more to compute, else the reason to finish with.                                   */
-  yk_finish_reason (*take_results)(struct yk_sequence *seq, int32_t position, const yk_sampled *results, int32_t n);
+   * YK_FINISH_NONE where there is more to compute, else the reason to finish with. results stay until the step after
+   * the next one is built. */
+  yk_finish_reason (*take_results)(yk_engine *engine, struct yk_sequence *seq, int32_t position,
+                                   const yk_sampled *results, int32_t n);
   /* Take the sequence off the scheduler's lists of running and waiting ones and tell its reader. error: with
    * YK_FINISH_ERROR, else NULL. The sequence must not be touched afterwards.                                         */
   void (*finish)(yk_engine *engine, struct yk_sequence *seq, yk_finish_reason reason, const yk_err *error);

@@ -6,7 +6,7 @@ struct yk_step_builder {
   yk_step step;
   int32_t *words;
   yk_sample_row *sampling;
-  yk_sampled *sampled;
+  yk_sampled *sampled, *sampled_before; /* of the step at hand and of the one before, in turns */
   yk_penalty_load *penalty_loads;
 };
 
@@ -20,9 +20,10 @@ yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder
     b->words = malloc(n_words * sizeof *b->words);
     b->sampling = calloc(max_tokens, sizeof *b->sampling);
     b->sampled = calloc(max_tokens, sizeof *b->sampled);
+    b->sampled_before = calloc(max_tokens, sizeof *b->sampled);
     b->penalty_loads = calloc((size_t)limits->max_seqs, sizeof *b->penalty_loads);
   }
-  if (!b || !b->words || !b->sampling || !b->sampled || !b->penalty_loads) {
+  if (!b || !b->words || !b->sampling || !b->sampled || !b->sampled_before || !b->penalty_loads) {
     yk_step_builder_destroy(b);
     return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu words", n_words);
   }
@@ -36,6 +37,7 @@ void yk_step_builder_destroy(yk_step_builder *builder)
   free(builder->words);
   free(builder->sampling);
   free(builder->sampled);
+  free(builder->sampled_before);
   free(builder->penalty_loads);
   free(builder);
 }
@@ -115,6 +117,9 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   }
   row_starts[n_items] = row;
 
+  yk_sampled *sampled = builder->sampled_before;
+  builder->sampled_before = builder->sampled;
+  builder->sampled = sampled;
   batch.token_ids = token_ids;
   batch.positions = positions;
   batch.kv_slots = kv_slots;
@@ -128,7 +133,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
                             .words = builder->words,
                             .n_words = (size_t)(wanted_rows + n_wanted - builder->words),
                             .sampling = builder->sampling,
-                            .sampled = builder->sampled,
+                            .sampled = sampled,
                             .penalty_loads = builder->penalty_loads,
                             .n_penalty_loads = n_loads};
   return &builder->step;
