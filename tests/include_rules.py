@@ -42,9 +42,10 @@ MAY_INCLUDE = {
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
+    "runtime/study/": ["runtime/yoke.h", "runtime/base/"],
     "runtime/cli/": [
         "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
-        "runtime/server/server.h"
+        "runtime/server/server.h", "runtime/study/"
     ],
     "bench/": [""],
     "tests/": [""],

@@ -15,4 +15,8 @@ yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err);
  *   may be NULL. Errors: YK_E_IO, YK_E_FORMAT (longer), YK_E_NOMEM. Thread: any.                                     */
 yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err);
 
+/* yk_file_replace - write a file whole: into path.part beside its place, which then takes the name. Where that fails,
+ *   whatever stood at path stays as it was. Errors: YK_E_IO, YK_E_NOMEM. Thread: any.                                */
+yk_status yk_file_replace(const char *path, const void *bytes, size_t n_bytes, yk_err *err);
+
 #endif

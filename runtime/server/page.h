@@ -2,18 +2,11 @@
 #ifndef YK_SERVER_PAGE_H
 #define YK_SERVER_PAGE_H
 
-#include <stddef.h>
+#include "base/embedded.h"
 
-typedef struct yk_page_file {
-  const char *path; /* "/app.js" */
-  const char *content_type;
-  const unsigned char *bytes; /* [n_bytes] */
-  size_t n_bytes;
-} yk_page_file;
-
-extern const yk_page_file yk_page_files[]; /* ends with a path of NULL */
+extern const yk_embedded_file yk_page_files[]; /* ends with a path of NULL */
 
 /* yk_page_find - the file at a path, or NULL; "/" is index.html. */
-const yk_page_file *yk_page_find(const char *path);
+const yk_embedded_file *yk_page_find(const char *path);
 
 #endif

@@ -48,7 +48,7 @@ const yk_route *yk_route_find(const char *method, const char *path, const char *
 
 void yk_route_file(yk_exchange *x)
 {
-  const yk_page_file *file = yk_page_find(x->path);
+  const yk_embedded_file *file = yk_page_find(x->path);
   x->reply.http_status = 200;
   x->reply.content_type = file->content_type;
   x->reply.static_body = (const char *)file->bytes;

@@ -1,10 +1,9 @@
-# Writes the table of static files (page.h) as C: cmake -DFOLDER=... -DOUT=... -P embed.cmake
+# Writes the files of a folder as a table (embedded.h) in C: cmake -DFOLDER=... -DTABLE=... -DOUT=... -P embed.cmake
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8"
           svg image/svg+xml png image/png ico image/x-icon json application/json)
 set(arrays "")
 set(rows "")
 file(GLOB files LIST_DIRECTORIES false ${FOLDER}/*)
-list(FILTER files EXCLUDE REGEX "\\.cmake$")
 set(number 0)
 foreach(file ${files})
   get_filename_component(name ${file} NAME)
@@ -25,5 +24,6 @@ foreach(file ${files})
   string(APPEND rows "    {\"/${name}\", \"${type}\", file_${number}, ${n_bytes}},\n")
   math(EXPR number "${number} + 1")
 endforeach()
-file(WRITE ${OUT} "#include \"server/page.h\"\n\n${arrays}\nconst yk_page_file yk_page_files[] = {\n${rows}"
+file(WRITE ${OUT} "#include \"base/embedded.h\"\n\n${arrays}\nextern const yk_embedded_file ${TABLE}[];\n"
+                     "const yk_embedded_file ${TABLE}[] = {\n${rows}"
                      "    {NULL, NULL, NULL, 0},\n};\n")
