@@ -57,7 +57,7 @@ function drawBar(row, kinds, y, scale) {
       marks.push(svg("text", {class: "letter", x: x + width / 2, y: y + 12.5, "text-anchor": "middle"}, letter));
   }
   if (row.ideal !== undefined)
-    marks.push(svg("line", {class: "ideal", x1: scale(row.ideal), x2: scale(row.ideal), y1: y - 2, y2: y + ROW_PX - 3}));
+    marks.push(svg("path", {class: "ideal", d: `M${scale(row.ideal)},${y - 2}v${ROW_PX - 1}`}));
   marks.push(svg("text", {class: "tick halo", x: scale(Math.max(up, row.ideal ?? 0)) + 6, y: y + 12.5}, row.end));
   return marks;
 }
@@ -74,7 +74,8 @@ function drawPanel(panel, spec, width, names) {
   const ticks = thinned(linearTicks(panel.low, panel.high, Math.max(3, (right - left) / 80)), scale, spec.format);
   for (const tick of ticks)
     marks.push(svg("line", {class: "grid", x1: scale(tick), x2: scale(tick), y1: top - 2, y2: bottom}),
-               svg("text", {class: "tick", x: scale(tick), y: bottom + 14, "text-anchor": "middle"}, spec.format(tick)));
+               svg("text", {class: "tick", x: scale(tick), y: bottom + 14, "text-anchor": "middle"},
+                   spec.format(tick)));
   rows.forEach((row, i) => {
     marks.push(svg("text", {class: "tick", x: left - 6, y: top + i * ROW_PX + 12.5, "text-anchor": "end"}, row.name),
                ...drawBar(row, spec.kinds, top + i * ROW_PX, scale));
@@ -82,7 +83,8 @@ function drawPanel(panel, spec, width, names) {
   marks.push(svg("line", {class: "axis", x1: scale(0), x2: scale(0), y1: top - 4, y2: bottom}));
   if (panel.hasAxis)
     marks.push(svg("text", {x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle"}, spec.axis));
-  return svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": names}, ...marks);
+  return svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": names},
+             ...marks);
 }
 
 /* Panels share their scale where spec.isShared. The axis is named in each, since each may stand alone on a page. */

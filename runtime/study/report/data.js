@@ -83,7 +83,7 @@ function metricInterval(point, name) {
 /* The rank count that speed-ups of a point are relative to. */
 function baseRanks(point) {
   const speedup = metric(point, "speedup"), efficiency = metric(point, "efficiency");
-  return speedup > 0 && efficiency > 0 ? Math.round(point.ranks * efficiency / speedup) : undefined;
+  return speedup > 0 && efficiency > 0 ? Math.max(1, Math.round(point.ranks * efficiency / speedup)) : undefined;
 }
 
 function share(point) {

@@ -1,10 +1,12 @@
 /* The figures over ranks, latency and load. Each function gives {id, title, words, draw(width, names), tables}, or
- * {id, title, missing}: why there is nothing to draw. names: ids of the figure's title and words, for screen readers. */
+ * {id, title, missing}: why there is nothing to draw. names: ids of the figure's title and words, for screen
+ * readers. */
 
 /* A cell of a table: what it says, and the number behind it. */
 const cell = (value, format = readable, pair = undefined) => ({text: format(value), value, interval: pair, format});
 
-const valuesOf = (series) => series.flatMap(({points}) => points.flatMap(({y, interval: pair}) => [y, ...(pair ?? [])]));
+const valuesOf = (series) => series.flatMap(({points}) => points)
+  .flatMap(({y, interval: pair}) => [y, ...(pair ?? [])]);
 
 /* Counts that grow by factors are drawn by their logarithm. */
 const growsByFactors = (values) => Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) >= 8;
@@ -16,7 +18,7 @@ function ranksAxis(counts) {
 }
 
 function pointsOverRanks(points, name, format) {
-  return points.filter((point) => metric(point, name) !== undefined).map((point) => (
+  return points.filter((point) => metric(point, name) > 0).map((point) => (
     {x: point.ranks, y: metric(point, name), interval: metricInterval(point, name),
      words: `${point.load.label}, ${rankWord(point.ranks)}: ${format(metric(point, name))}${
        between(metricInterval(point, name), format)}`}));
@@ -88,14 +90,15 @@ function speedupFigure(points, predictions) {
   const guides = bases.map((base) => ({kind: "guide", name: bases.length > 1 ? `ideal from ${base}` : "ideal",
                                        points: [[base, 1], [x.high, x.high / base]]}));
   const values = [1, x.high / bases[0], ...valuesOf(series)];
-  const [low, high] = x.isLog ? rangeOf(values, true, .03) : [Math.min(.5, ...values), Math.max(...values) * 1.04];
+  const [low, high] = x.isLog ? rangeOf(values, true, .03) : rangeOf(values, false);
   const y = {label: `Speed-up (times ${bases.length > 1 ? "the fewest ranks" : rankWord(bases[0])})`, isLog: x.isLog,
              low: Math.max(low, x.isLog ? .01 : 0), high, format: readable,
              ticks: x.isLog ? doublings(low, high) : undefined};
-  const words = "Output tokens/s relative to the fewest ranks with the same load. Whiskers: 95\u00a0% interval; dotted: " +
-    `ideal${predicted.length ? "; open marks: predicted, with the error of the prediction" : ""}. ` +
+  const words = "Output tokens/s relative to the fewest ranks with the same load. Whiskers: 95\u00a0% interval; " +
+    `dotted: ideal${predicted.length ? "; open marks: predicted, with the error of the prediction" : ""}. ` +
     endsInWords(points, "speedup", times);
-  return {id, title, words, draw: (width, names) => [drawLines({x, y, series, guides, nSlots: measured.length}, width, names)],
+  return {id, title, words,
+          draw: (width, names) => [drawLines({x, y, series, guides, nSlots: measured.length}, width, names)],
           tables: [scalingTable("Speed-up and its 95\u00a0% interval", points, "speedup", times, "Speed-up")]};
 }
 
@@ -108,9 +111,11 @@ function efficiencyFigure(points) {
   const y = {label: "Efficiency (speed-up / ideal speed-up, %)", low: Math.max(0, Math.floor(lowest * 10 - .5) / 10),
              high: Math.max(1.02, Math.max(...values) * 1.02), format: (value) => (100 * value).toFixed(0)};
   const guides = [{kind: "guide", name: "ideal", points: [[x.low, 1], [x.high, 1]]}];
-  const words = "The speed-up divided by the ideal one, which is the ratio of rank counts. Whiskers: 95\u00a0% interval. " +
-    `The axis begins at ${(100 * y.low).toFixed(0)}\u00a0%. ${endsInWords(points, "efficiency", percent)}`;
-  return {id, title, words, draw: (width, names) => [drawLines({x, y, series, guides, nSlots: series.length}, width, names)],
+  const words = "The speed-up divided by the ideal one, which is the ratio of rank counts. " +
+    `Whiskers: 95\u00a0% interval. The axis begins at ${(100 * y.low).toFixed(0)}\u00a0%. ` +
+    endsInWords(points, "efficiency", percent);
+  return {id, title, words,
+          draw: (width, names) => [drawLines({x, y, series, guides, nSlots: series.length}, width, names)],
           tables: [scalingTable("Efficiency and its 95\u00a0% interval", points, "efficiency", percent, "Efficiency")]};
 }
 
@@ -149,8 +154,8 @@ function latencyFigure(points, unit) {
   const guides = frontier.length > 1 ? [{kind: "frontier", points: frontier.map((point) => [point.x, point.y])}] : [];
   const load = some[0].load.kind.axis.replace(/ \(.*/, "").toLowerCase();
   const words = `What one ${unit} gives against what one user sees; further up and to the right is better. Small ` +
-    `numbers: ${load}. Broad band: the Pareto frontier, ${frontier.length} of ${placed.length} points that no other ` +
-    "exceeds in both.";
+    `numbers: ${load}. ${frontier.length > 1 ? `Broad band: the Pareto frontier, ${frontier.length} of ${
+      placed.length} points that no other exceeds in both.` : ""}`;
   const row = (point) => [cell(point.ranks), {text: point.load.label}, cell(speedOfUser(point)), cell(perRank(point)),
                           cell(metric(point, "median_tpot_ms")), cell(metric(point, "median_ttft_ms"))];
   return {id, title, words, draw: (width, names) => [drawLines({x, y, series, guides}, width, names)],
@@ -172,9 +177,10 @@ function limitFigure(points) {
   const measured = groups.map(({key, points: members}, i) => (
     {name: `${rankWord(key)}, ${wholePercent(share(members.at(-1)) ?? 0)}`, looks: looksOf(i, groups.length),
      points: members.map((point) => (
-       {x: point.load.value, y: metric(point, "output_throughput"), interval: metricInterval(point, "output_throughput"),
-        words: `${rankWord(point.ranks)}, ${point.load.label}: ${readable(metric(point, "output_throughput"))} output ` +
-          `tokens/s, ${percent(share(point))} of the limit`}))}));
+       {x: point.load.value, y: metric(point, "output_throughput"),
+        interval: metricInterval(point, "output_throughput"),
+        words: `${rankWord(point.ranks)}, ${point.load.label}: ${readable(metric(point, "output_throughput"))} ` +
+          `output tokens/s, ${percent(share(point))} of the limit`}))}));
   const limits = groups.map(({key, points: members}, i) => (
     {name: "", looks: measured[i].looks, isTicks: true,
      points: members.map((point) => ({x: point.load.value, y: limitOf(point),
@@ -187,9 +193,9 @@ function limitFigure(points) {
   const [low, high] = rangeOf(values, isLog);
   const y = {label: "Output tokens/s", isLog, low: isLog ? low : 0, high, format: readable};
   const best = some.reduce((a, b) => (share(b) ?? 0) > (share(a) ?? 0) ? b : a);
-  const words = "Marks: measured, with 95\u00a0% intervals. Short bars and broken lines: what the machine's own measured " +
-    "memory bandwidth, GEMM rate and links allow at most. The share at a line's end is that of its last point. The " +
-    `largest share is ${percent(share(best))}, with ${rankWord(best.ranks)} at ${best.load.label}.`;
+  const words = "Marks: measured, with 95\u00a0% intervals. Short bars and broken lines: what the machine's own " +
+    "measured memory bandwidth, GEMM rate and links allow at most. The share at a line's end is that of its " +
+    `last point. The largest share is ${percent(share(best))}, with ${rankWord(best.ranks)} at ${best.load.label}.`;
   const row = (point) => [cell(point.ranks), {text: point.load.label}, cell(metric(point, "output_throughput")),
                           cell(limitOf(point)), cell(share(point), percent),
                           {text: BOUNDS[text(object(point.raw.limit).bound)] ?? NONE, isWords: true}];

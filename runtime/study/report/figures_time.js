@@ -9,16 +9,19 @@ const PART_KINDS = [
   {key: "other", kind: "other", letter: "K", label: "Other kernels", parts: ["other_kernels"]},
   {key: "reduce", kind: "reduce", letter: "R", label: "All-reduce transfer", parts: ["all_reduce_transfer"]},
   {key: "wait", kind: "wait", letter: "W", label: "Waiting for the slowest rank", parts: ["all_reduce_wait"]},
-  {key: "sample", kind: "sample", letter: "S", label: "Gather of logits, sampling", parts: ["logits_gather", "sampling"]},
+  {key: "sample", kind: "sample", letter: "S", label: "Gather of logits, sampling",
+   parts: ["logits_gather", "sampling"]},
   {key: "host", kind: "host", letter: "H", label: "Launch gaps, host", parts: ["launch_gap", "host"]},
 ];
 
 /* Panels of one load each with a row for every rank count; where there is one rank count, one panel of all loads. */
 function panelsOf(points, rowOf) {
   if (new Set(points.map((point) => point.ranks)).size < 2)
-    return [{title: rankWord(points[0].ranks), rows: points.map((point) => ({...rowOf(point), name: point.load.label}))}];
+    return [{title: rankWord(points[0].ranks),
+             rows: points.map((point) => ({...rowOf(point), name: point.load.label}))}];
   return byLoad(points).map(({key, points: some}) => (
-    {title: key[0].toUpperCase() + key.slice(1), rows: some.map((point) => ({...rowOf(point), name: rankWord(point.ranks)}))}));
+    {title: key[0].toUpperCase() + key.slice(1),
+     rows: some.map((point) => ({...rowOf(point), name: rankWord(point.ranks)}))}));
 }
 
 const partOf = (times, part) => finite(object(times)[part]);
@@ -41,8 +44,8 @@ function timesTables(points) {
     list(point.raw.time_us_by_rank).map((times, rank) => [
       ...label(point), cell(rank), cell(finite(list(point.raw.slowest)[rank]), percent), ...timesRow([], times)])));
   if (ranks.length)
-    tables.push({caption: "Time of a decode step on each rank (\u00b5s), and the share of all-reduces to which the rank " +
-                          "came last", head: ["Ranks", "Load", "Rank", "Last", "step", ...PARTS], rows: ranks});
+    tables.push({caption: "Time of a decode step on each rank (\u00b5s), and the share of all-reduces to which the " +
+                          "rank came last", head: ["Ranks", "Load", "Rank", "Last", "step", ...PARTS], rows: ranks});
   return tables;
 }
 
@@ -66,7 +69,7 @@ function timeFigure(points) {
       const us = parts.reduce((sum, part) => sum + Math.max(partOf(point.raw.time_us, part) ?? 0, 0), 0);
       return {key, us, words: `${label}: ${micros(us)} \u00b5s, ${percent(us / step)}`};
     });
-    return {end: isLong ? readable(step / divisor) : micros(step), ideal: ideal && ideal / divisor,
+    return {end: isLong ? (step / divisor).toFixed(2) : micros(step), ideal: ideal && ideal / divisor,
             values: Object.fromEntries(sums.map(({key, us}) => [key, us / divisor])),
             words: Object.fromEntries(sums.map(({key, words}) => [key, words]))};
   };
@@ -107,6 +110,6 @@ function lossFigure(points) {
                           ...LOSSES.map(({key}) => cell(finite(object(point.raw.losses)[key]), percent))];
   return {id, title, words, nPanels: spec.panels.length,
           draw: (width, names, legendWidth) => drawBars({...spec, legendWidth}, width, names),
-          tables: [{caption: "Efficiency and losses", head: ["Ranks", "Load", "Efficiency",
-                                                              ...LOSSES.map(({label}) => label)], rows: some.map(row)}]};
+          tables: [{caption: "Efficiency and losses", rows: some.map(row),
+                    head: ["Ranks", "Load", "Efficiency", ...LOSSES.map(({label}) => label)]}]};
 }

@@ -6,6 +6,7 @@
  *   nSlots: series stand beside each other by so many slots, lest whiskers of one x cover each other
  *   guides: [{name, kind, points: [[x, y]]}], drawn below: "guide" with its name at its end, or "frontier" */
 
+const NAME_GAP_PX = 8; /* between the axes and the names of lines */
 const MARGIN = {top: 26, bottom: 40, left: 14};
 
 function drawAxes(spec, frame, scaleX, scaleY) {
@@ -15,7 +16,8 @@ function drawAxes(spec, frame, scaleX, scaleY) {
     marks.push(svg("line", {class: "grid", x1: left, x2: right, y1: scaleY(tick), y2: scaleY(tick)}),
                svg("text", {class: "tick", x: left - 6, y: scaleY(tick) + 4, "text-anchor": "end"}, y.format(tick)));
   }
-  const ticksX = thinned(x.ticks ?? (x.isLog ? logTicks(x.low, x.high) : linearTicks(x.low, x.high, 7)), scaleX, x.format);
+  const wanted = x.ticks ?? (x.isLog ? logTicks(x.low, x.high) : linearTicks(x.low, x.high, 7));
+  const ticksX = thinned(wanted, scaleX, x.format);
   for (const tick of ticksX)
     marks.push(svg("line", {class: "grid", x1: scaleX(tick), x2: scaleX(tick), y1: top, y2: bottom}),
                svg("text", {class: "tick", x: scaleX(tick), y: bottom + 16, "text-anchor": "middle"}, x.format(tick)));
@@ -60,12 +62,13 @@ function drawGuide(guide, scaleX, scaleY) {
 }
 
 /* Names at the ends of lines, with a leader where a name had to move. */
-function drawNames(labels, frame) {
+function drawNames(labels) {
   return labels.map((label) => {
-    const name = svg("text", {class: `halo ${label.ink ? "series-name" : "tick"}`, x: label.x, y: label.at + 4}, label.text);
+    const kind = `halo ${label.ink ? "series-name" : "tick"}`;
+    const name = svg("text", {class: kind, x: label.x, y: label.at + 4}, label.text);
     const hasMoved = Math.abs(label.at - label.y) > 5;
-    const leader = hasMoved && svg("path", {class: "leader", d: `M${label.x - 8},${label.y}L${label.x - 1},${label.at}`});
-    return svg("g", {class: label.ink}, leader || undefined, name);
+    const path = `M${label.from ?? label.x},${label.y}L${label.x - 1},${label.at}`;
+    return svg("g", {class: label.ink}, hasMoved ? svg("path", {class: "leader", d: path}) : undefined, name);
   });
 }
 
@@ -111,11 +114,12 @@ function frameOf(spec, width, height) {
   const names = [...spec.series.filter((series) => series.points.length && series.name).map((series) => series.name),
                  ...spec.guides.filter((guide) => guide.name).map((guide) => guide.name)];
   const room = Math.max(0, ...names.map((name) => textWidth(name, 12, 600)));
-  return {width, top, bottom, left, right: width - Math.min(room + 18, width * .42), ticksY};
+  return {width, top, bottom, left, right: width - Math.min(room + NAME_GAP_PX + 2, width * .42), ticksY};
 }
 
 function drawLines(spec, width, names) {
-  const height = Math.max(300, Math.min(width * .62, 400), spec.series.length * 15 + 90);
+  const nNames = spec.series.filter((series) => series.name).length;
+  const height = Math.max(265, Math.min(width * .62, 400), nNames * 15 + 90);
   const frame = frameOf(spec, width, height);
   const inset = 10;
   const scaleX = makeScale(spec.x.isLog, spec.x.low, spec.x.high, frame.left + inset, frame.right - inset);
@@ -125,18 +129,19 @@ function drawLines(spec, width, names) {
     {point, at: [scaleX(point.x) + ((series.slot ?? 0) - (n - 1) / 2) * step, scaleY(point.y)]})));
   const labels = spec.series.flatMap((series, i) => {
     if (!placed[i].length || !series.name) return [];
-    const [x, y] = placed[i].reduce((best, one) => one.at[0] >= best.at[0] ? one : best).at;
-    return [{x: x + 11, y, text: series.name, ink: series.looks.ink}];
+    const {at: [x, y], point} = placed[i].reduce((best, one) => one.at[0] >= best.at[0] ? one : best);
+    return [{x: point.x === spec.x.high ? frame.right + NAME_GAP_PX : x + 11, from: x + 6, y, text: series.name,
+             ink: series.looks.ink}];
   });
   for (const guide of spec.guides)
-    if (guide.name) labels.push({x: scaleX(guide.points.at(-1)[0]) + 11, y: scaleY(guide.points.at(-1)[1]), text: guide.name});
+    if (guide.name) labels.push({x: frame.right + NAME_GAP_PX, y: scaleY(guide.points.at(-1)[1]), text: guide.name});
   const spread = spreadLabels(labels, frame.top, frame.bottom - 2);
   const marks = placed.flatMap(alongLine);
   return svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": names},
              ...drawAxes(spec, frame, scaleX, scaleY), ...spec.guides.map((guide) => drawGuide(guide, scaleX, scaleY)),
              ...spec.series.map((series, i) => drawSeries(series, placed[i], scaleY, spec.y.low)),
              ...drawNotes(placed.flat(), [...spread.map((label) => label.box), ...marks], frame),
-             ...drawNames(spread, frame));
+             ...drawNames(spread));
 }
 
 /* A range around numbers with some air; logarithmic ones by a factor. */

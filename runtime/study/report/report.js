@@ -45,7 +45,8 @@ function plot() {
 function svgOf(id, width) {
   const figure = shown.figures.find((one) => one.id === id);
   if (!figure) throw new Error(`no figure ${id}: there are ${shown.figures.map((one) => one.id).join(", ") || "none"}`);
-  const desk = html("div", {style: "position: absolute; visibility: hidden"}, ...drawingsOf(figure, width ?? MAX_PLOT_PX));
+  const desk = html("div", {style: "position: absolute; visibility: hidden"},
+                    ...drawingsOf(figure, width ?? MAX_PLOT_PX));
   document.body.append(desk);
   const file = fileOf([...desk.children], figure.title, figure.words);
   desk.remove();
@@ -60,15 +61,16 @@ function saveFile(name, content) {
 
 function figuresOf(points, predictions) {
   const unit = text(study.machine.device) === "cpu" ? "rank" : "GPU";
-  return [speedupFigure(points, predictions), efficiencyFigure(points), latencyFigure(points, unit), limitFigure(points),
-          timeFigure(points), lossFigure(points)];
+  return [speedupFigure(points, predictions), efficiencyFigure(points), latencyFigure(points, unit),
+          limitFigure(points), timeFigure(points), lossFigure(points)];
 }
 
 function warningsOf(points) {
   return points.flatMap((point) => list(point.raw.warnings).map((warning) => `${nameOf(point)}: ${text(warning)}`));
 }
 
-const section = (id, title, ...content) => html("section", {"aria-labelledby": id}, html("h2", {id}, title), ...content);
+const section = (id, title, ...content) => html("section", {"aria-labelledby": id}, html("h2", {id}, title),
+                                              ...content.filter(Boolean));
 
 let shown = {figures: []};
 
@@ -87,13 +89,17 @@ function show() {
       html("div", {class: "figures"}, ...shown.figures.map((figure, i) => drawFigure(figure, i + 1)))),
     missing.length && section("not-shown", "Figures that this study has no data for",
       html("ul", {}, ...missing.map((figure) => html("li", {}, `${figure.title}. ${figure.missing}`)))),
-    points.length && section("results", `Results${setting ? `: ${setting}` : ""}`, drawTable(pointsTable(points), "main-table")),
+    points.length && section("results", `Results${setting ? `: ${setting}` : ""}`,
+                             drawTable(pointsTable(points), "main-table")),
     study.predictions.length && section("predictions", "Predictions", drawTable(predictionsTable(study.predictions))),
-    warnings.length && section("warnings", "Warnings", html("ul", {}, ...warnings.map((words) => html("li", {}, words)))),
+    warnings.length && section("warnings", "Warnings",
+                               html("ul", {}, ...warnings.map((words) => html("li", {}, words)))),
     study.skipped.length && section("skipped", "Skipped points", drawTable(skippedTable(study.skipped))),
     section("machine", "Machine and model", drawFacts([...machineFacts(study), ...modelFacts(study)]),
-            allReduces && html("details", {}, html("summary", {}, "All-reduces measured alone"), drawTable(allReduces))),
-    section("method", "How to read this", html("div", {class: "prose"}, ...METHOD.map((words) => html("p", {}, words)))),
+            allReduces && html("details", {}, html("summary", {}, "All-reduces measured alone"),
+                                drawTable(allReduces))),
+    section("method", "How to read this",
+            html("div", {class: "prose"}, ...METHOD.map((words) => html("p", {}, words)))),
   ];
   main.replaceChildren(...parts.filter(Boolean));
   plot();

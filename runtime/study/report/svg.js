@@ -12,10 +12,11 @@ function fill(element, attributes, children) {
 const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 const html = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
 
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'; /* of the style */
 const ruler = document.createElement("canvas").getContext("2d");
 
 function textWidth(string, size = 12, weight = 400) {
-  ruler.font = `${weight} ${size}px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif`;
+  ruler.font = `${weight} ${size}px ${FONT}`;
   return ruler.measureText(string).width;
 }
 
@@ -143,9 +144,10 @@ function fileOf(drawings, name, words) {
     height += Number(copy.getAttribute("height")) + 4;
   }
   const ground = getComputedStyle(document.body).backgroundColor;
-  const whole = svg("svg", {xmlns: SVG, width: width + 16, height: height + 4, viewBox: `0 0 ${width + 16} ${height + 4}`,
-                            role: "img", "font-family": "Helvetica, Arial, 'DejaVu Sans', sans-serif"},
-                    svg("title", {}, name), svg("desc", {}, words), standalone(document.querySelector(".definitions defs")),
+  const size = {width: width + 16, height: height + 4, viewBox: `0 0 ${width + 16} ${height + 4}`};
+  const whole = svg("svg", {...size, role: "img", "font-family": "Helvetica, Arial, 'DejaVu Sans', sans-serif"},
+                    svg("title", {}, name), svg("desc", {}, words),
+                    standalone(document.querySelector(".definitions defs")),
                     svg("rect", {width: "100%", height: "100%", fill: ground}), ...copies);
   return `${new XMLSerializer().serializeToString(whole)}\n`;
 }

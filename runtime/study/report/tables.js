@@ -4,7 +4,8 @@ function drawCell(name, attributes, content) {
   const {text: words, value, interval: pair, format, isWords} = content;
   const element = html(name, {...attributes, class: isWords && "words",
                               "data-value": value === undefined ? undefined : String(value)}, words);
-  if (pair) element.append(html("span", {class: "interval"}, `${format(pair[0])} to ${format(pair[1])}`));
+  if (pair && pair[0] !== pair[1])
+    element.append(html("span", {class: "interval"}, `${format(pair[0])} to ${format(pair[1])}`));
   return element;
 }
 
@@ -24,7 +25,8 @@ function drawTable(table, className) {
 }
 
 function pointsTable(points) {
-  const measure = (name, format = readable) => (point) => cell(metric(point, name), format, metricInterval(point, name));
+  const measure = (name, format = readable) => (point) => (
+    cell(metric(point, name), format, metricInterval(point, name)));
   const columns = [
     ["Output (tokens/s)", measure("output_throughput")],
     ["Speed-up", measure("speedup", times)],
@@ -36,15 +38,16 @@ function pointsTable(points) {
     ["Energy (J/token)", measure("energy_j_per_token")],
     ["Runs", (point) => cell(metric(point, "n_runs"))],
   ].filter(([, of]) => points.some((point) => of(point).value !== undefined));
-  return {caption: "Median of all runs of a point, and its 95\u00a0% interval, differences between starts of the engine " +
-                   "included", head: ["Ranks", "Load", ...columns.map(([head]) => head)],
+  return {caption: "Median of all runs of a point, and its 95\u00a0% interval, differences between starts of the " +
+                   "engine included", head: ["Ranks", "Load", ...columns.map(([head]) => head)],
           rows: points.map((point) => [cell(point.ranks), {text: point.load.label},
                                        ...columns.map(([, of]) => of(point))])};
 }
 
 function predictionsTable(predictions) {
-  return {caption: "Points that were not measured, predicted from measured pieces. Error: what such predictions missed " +
-                   "measured points by", nHeads: 3, head: ["Ranks", "Load", "Settings", "Output (tokens/s)", "Speed-up", "Error"],
+  return {caption: "Points that were not measured, predicted from measured pieces. Error: what such " +
+                   "predictions missed measured points by", nHeads: 3,
+          head: ["Ranks", "Load", "Settings", "Output (tokens/s)", "Speed-up", "Error"],
           rows: predictions.map((point) => [
             cell(point.ranks), {text: point.load.label}, {text: settingsOf(point), isWords: true},
             cell(metric(point, "output_throughput")), cell(metric(point, "speedup"), times),
@@ -60,10 +63,9 @@ function skippedTable(skipped) {
 
 function allReduceTable(machine) {
   const rows = list(machine.all_reduce).map(object).filter((one) => finite(one.us) !== undefined);
-  return rows.length && {caption: "All-reduces of this machine, measured alone", head: ["Ranks", "Size (bytes)",
-                                                                                         "Time (\u00b5s)"],
-                         rows: rows.map((one) => [cell(finite(one.ranks)), cell(finite(one.bytes)),
-                                                  cell(finite(one.us))])};
+  if (!rows.length) return undefined;
+  return {caption: "All-reduces of this machine, measured alone", head: ["Ranks", "Size (bytes)", "Time (\u00b5s)"],
+          rows: rows.map((one) => [cell(finite(one.ranks)), cell(finite(one.bytes)), cell(finite(one.us))])};
 }
 
 function drawFacts(facts) {
@@ -83,7 +85,8 @@ function machineFacts({machine}) {
 
 function modelFacts({model, raw}) {
   const shape = [["layers", model.n_layers], ["hidden", model.hidden_size], ["vocabulary", model.vocab_size]]
-    .filter(([, value]) => finite(value) !== undefined).map(([name, value]) => `${WHOLE.format(value)} ${name}`).join(", ");
+    .filter(([, value]) => finite(value) !== undefined)
+    .map(([name, value]) => `${WHOLE.format(value)} ${name}`).join(", ");
   return [["Model", text(model.name)], ["Family", [text(model.family), text(model.dtype)].filter(Boolean).join(", ")],
           ["Shape", shape], ["Weights", scaled(finite(model.weight_bytes), "B")],
           ["Command", text(raw.command) && html("code", {}, text(raw.command))], ["Version", text(raw.version)],
@@ -99,7 +102,7 @@ const METHOD = [
   "The limit is the shortest time in which this machine could do the point's reads, multiplications and all-reduces, " +
     "from its own measured memory bandwidth, GEMM rate and links (roofline).",
   "Under ideal scaling every part of a step takes a share of its time that falls with the rank count. What a part " +
-    "takes beyond that is its loss, as a share of the time; all losses together are 100\u00a0% less the efficiency. Waiting " +
-    "in all-reduces counts as imbalance; GEMMs, lm_head and attention as smaller GEMMs; norms, sampling, launch gaps " +
-    "and the host as work that does not split.",
+    "takes beyond that is its loss, as a share of the time; all losses together are 100\u00a0% less the efficiency. " +
+    "Waiting in all-reduces counts as imbalance; GEMMs, lm_head and attention as smaller GEMMs; norms, sampling, " +
+    "launch gaps and the host as work that does not split.",
 ];

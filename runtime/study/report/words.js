@@ -27,7 +27,7 @@ const between = (pair, format) => pair ? ` (${format(pair[0])} to ${format(pair[
 /* "2 x NVIDIA H200", of the first n devices where they are alike. */
 function devicesOf(machine, n) {
   const names = unique(list(machine.devices).slice(0, n || undefined).map(text).filter(Boolean));
-  if (names.length !== 1) return text(machine.device) === "cpu" ? `${n} CPU ${n === 1 ? "rank" : "ranks"}` : rankWord(n);
+  if (names.length !== 1) return text(machine.device) === "cpu" ? rankWord(n).replace(" ", " CPU ") : rankWord(n);
   return `${n} \u00d7 ${names[0]}`;
 }
 
@@ -83,8 +83,8 @@ function summaryOf(study, points) {
   const devices = devicesOf(study.machine, point.ranks);
   if (speedup === undefined || base === undefined || base >= point.ranks) {
     const found = between(metricInterval(point, "output_throughput"), readable);
-    return `${devices} ${point.ranks === 1 ? "gives" : "give"} ${readable(throughput)}${found} output tokens/s ${place}.` +
-      secondSentence(point);
+    const verb = point.ranks === 1 ? "gives" : "give";
+    return `${devices} ${verb} ${readable(throughput)}${found} output tokens/s ${place}.` + secondSentence(point);
   }
   return `${devices} give ${times(speedup)}${between(metricInterval(point, "speedup"), times)} times the output ` +
     `tokens/s of ${base === 1 ? "one" : base} ${place}: ${readable(throughput)} tokens/s.` +
@@ -105,6 +105,7 @@ function bylineOf(study) {
   const runs = finite(raw.repeats) && finite(raw.starts)
     ? `${raw.repeats} ${raw.repeats === 1 ? "repeat" : "repeats"} in each of ${raw.starts} ${
       raw.starts === 1 ? "start" : "starts"} of the engine` : "";
-  return [date, text(raw.version) && `Yoke ${text(raw.version)}`, `${study.points.length} points`, runs]
-    .filter(Boolean).join(" \u00b7 ");
+  const nPoints = study.points.length;
+  return [date, text(raw.version) && `Yoke ${text(raw.version)}`, `${nPoints} ${nPoints === 1 ? "point" : "points"}`,
+          runs].filter(Boolean).join(" \u00b7 ");
 }
