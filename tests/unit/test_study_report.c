@@ -89,7 +89,7 @@ static void errors_leave_the_old_report(void **state)
   snprintf(absent, sizeof absent, "%s/none/report.html", dir.path);
   write_text(&dir, "report.html", "old");
   expect_error("cut", YK_E_FORMAT, "study", yk_study_report_write(path, "{\"a\": ", 6, &err), &err);
-  expect_error("list", YK_E_FORMAT, "expected an object, found an array", yk_study_report_write(path, "[]", 2, &err),
+  expect_error("list", YK_E_FORMAT, "expected an object, found array", yk_study_report_write(path, "[]", 2, &err),
                &err);
   expect_error("UTF-8", YK_E_FORMAT, "study", yk_study_report_write(path, "{\"a\": \"\xff\"}", 10, &err), &err);
   expect_error("absent", YK_E_IO, "none/report.html.part: No such file", yk_study_report_write(absent, "{}", 2, &err),

@@ -3,7 +3,7 @@
  * readers. */
 
 /* A cell of a table: what it says, and the number behind it. */
-const cell = (value, format = readable, pair = undefined) => ({text: format(value), value, interval: pair, format});
+const cell = (value, format = precise, pair = undefined) => ({text: format(value), value, interval: pair, format});
 
 const valuesOf = (series) => series.flatMap(({points}) => points)
   .flatMap(({y, interval: pair}) => [y, ...(pair ?? [])]);
@@ -37,7 +37,7 @@ function scalingSeries(points, name, format) {
 }
 
 /* What was predicted continues the line of its load. */
-function predictedSeries(measured, points, predictions) {
+function predictedSeries(measured, predictions) {
   return measured.flatMap((series) => {
     const some = predictions.filter((point) => point.load.label === series.name && metric(point, "speedup") > 0)
       .sort((a, b) => a.ranks - b.ranks);
@@ -83,7 +83,7 @@ function speedupFigure(points, predictions) {
   const id = "speedup", title = "Speed-up over ranks";
   if (!hasScaling(points)) return {id, title, missing: `A speed-up ${FEW}`};
   const measured = scalingSeries(points, "speedup", times);
-  const predicted = predictedSeries(measured, points, predictions);
+  const predicted = predictedSeries(measured, predictions);
   const series = [...predicted, ...measured];
   const x = ranksAxis(series.flatMap((one) => one.points.map((point) => point.x)));
   const bases = unique(points.map(baseRanks).filter(Boolean)).sort(byNumber).slice(0, 2);

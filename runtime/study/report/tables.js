@@ -25,7 +25,7 @@ function drawTable(table, className) {
 }
 
 function pointsTable(points) {
-  const measure = (name, format = readable) => (point) => (
+  const measure = (name, format = precise) => (point) => (
     cell(metric(point, name), format, metricInterval(point, name)));
   const columns = [
     ["Output (tokens/s)", measure("output_throughput")],

@@ -2,10 +2,14 @@
 
 const WHOLE = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 const FOUR_DIGITS = new Intl.NumberFormat("en", {maximumSignificantDigits: 4});
+const ALL_FOUR = new Intl.NumberFormat("en", {minimumSignificantDigits: 4, maximumSignificantDigits: 4});
 const NONE = "\u2013"; /* of a figure that is not there */
 
 /* Four digits, or all of a larger number before its point. */
 const readable = (x) => x === undefined ? NONE : Math.abs(x) >= 1000 ? WHOLE.format(x) : FOUR_DIGITS.format(x);
+/* The same with all four digits, so that a column's numbers are of one precision. */
+const precise = (x) => x === undefined || Number.isInteger(x) || Math.abs(x) >= 1000 ? readable(x)
+  : ALL_FOUR.format(x);
 const times = (x) => x === undefined ? NONE : x.toFixed(2);
 const percent = (x) => x === undefined ? NONE : `${(100 * x).toFixed(1)}\u00a0%`;
 const wholePercent = (x) => `${(100 * x).toFixed(0)}\u00a0%`;
