@@ -105,6 +105,7 @@ static void errors_leave_the_old_report(void **state)
   assert_int_equal(mkdir(path, 0700), 0);
   expect_error("directory", YK_E_IO, "report.html: Is a directory", yk_study_report_write(path, "{}", 2, &err), &err);
   assert_int_equal(access(part, F_OK), -1);
+  assert_int_equal(rmdir(path), 0);
   temp_dir_remove(&dir);
 }
 
