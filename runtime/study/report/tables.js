@@ -19,7 +19,8 @@ function drawTable(table, className) {
   });
   const rows = table.rows.map((row) => html("tr", {}, ...row.map((content, i) => (
     i < nHeads ? drawCell("th", {scope: "row"}, content) : drawCell("td", {}, content)))));
-  return html("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": table.caption},
+  const kind = table.rows.length <= 24 ? "scroll short" : "scroll"; /* short ones stay on one page of paper */
+  return html("div", {class: kind, tabindex: 0, role: "region", "aria-label": table.caption},
               html("table", {class: className}, html("caption", {}, table.caption),
                    html("thead", {}, html("tr", {}, ...head)), html("tbody", {}, ...rows)));
 }
