@@ -9,12 +9,16 @@ typedef struct prompt {
   yk_strbuf *text;
   yk_spans *plain;
   const char *bos, *eos;
+  bool asks;               /* for an answer */
+  const json_t *continued; /* the last message, where an answer goes on with it; else NULL */
+  size_t content_end;      /* of the last message so far */
   bool no_memory;
 } prompt;
 
 struct yk_builtin_form {
   const char *name;
-  yk_status (*render)(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err);
+  bool trims_continued; /* a text that ends with a message's content loses white space at its end */
+  yk_status (*render)(prompt *out, const json_t *messages, yk_err *err);
 };
 
 typedef struct content {
@@ -85,9 +89,10 @@ static void add_content(prompt *out, const json_t *message, content said)
   yk_strbuf_append(out->text, said.text, said.n_bytes);
   if (said.n_bytes > 0 && !has_role(message, "assistant") && !out->text->failed)
     out->no_memory = !yk_spans_append(out->plain, begin, out->text->length) || out->no_memory;
+  out->content_end = out->text->length;
 }
 
-static yk_status render_chatml(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+static yk_status render_chatml(prompt *out, const json_t *messages, yk_err *err)
 {
   const json_t *message;
   size_t i;
@@ -100,32 +105,38 @@ static yk_status render_chatml(prompt *out, const json_t *messages, bool add_gen
     add_content(out, message, content_of(message));
     add(out, "<|im_end|>\n");
   }
-  if (add_generation_prompt) add(out, "<|im_start|>assistant\n");
+  if (out->asks) add(out, "<|im_start|>assistant\n");
   return YK_OK;
+}
+
+/* White space at the end of a message that is continued stays: the template's own space behind it makes transformers
+ * take it for text that the template keeps. */
+static content strip_llama2_end(const prompt *out, const json_t *message, content said)
+{
+  return message == out->continued ? said : strip_end(said);
 }
 
 /* A user's text with the system's before it. The whole is stripped, so that system text keeps its white space. */
 static void add_llama2_user(prompt *out, const json_t *message, const json_t *system)
 {
-  content said = content_of(message);
+  content said = strip_llama2_end(out, message, content_of(message));
   add(out, out->bos ? out->bos : "<s>");
   add(out, "[INST] ");
   if (system) {
     add(out, "<<SYS>>\n");
     add_content(out, system, content_of(system));
-    content kept = strip_end(said);
-    add(out, kept.n_bytes > 0 ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
-    add_content(out, message, kept);
+    add(out, said.n_bytes > 0 || message == out->continued ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
+    add_content(out, message, said);
   } else {
-    add_content(out, message, strip(said));
+    add_content(out, message, strip_begin(said));
   }
   add(out, " [/INST]");
 }
 
-static yk_status render_llama2(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+/* " [/INST]" asks for an answer, after every user's turn. */
+static yk_status render_llama2(prompt *out, const json_t *messages, yk_err *err)
 {
   const json_t *system = json_array_get(messages, 0);
-  (void)add_generation_prompt; /* " [/INST]" is what asks for an answer */
   if (!has_role(system, "system")) system = NULL;
   for (size_t i = system ? 1 : 0; i < json_array_size(messages); i++) {
     const json_t *message = json_array_get(messages, i);
@@ -137,7 +148,7 @@ static yk_status render_llama2(prompt *out, const json_t *messages, bool add_gen
       add_llama2_user(out, message, i == 1 ? system : NULL);
     } else {
       add(out, " ");
-      add_content(out, message, strip(content_of(message)));
+      add_content(out, message, strip_begin(strip_llama2_end(out, message, content_of(message))));
       add(out, " ");
       add(out, out->eos ? out->eos : "</s>");
     }
@@ -145,7 +156,7 @@ static yk_status render_llama2(prompt *out, const json_t *messages, bool add_gen
   return YK_OK;
 }
 
-static yk_status render_llama3(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+static yk_status render_llama3(prompt *out, const json_t *messages, yk_err *err)
 {
   const json_t *message;
   size_t i;
@@ -159,16 +170,16 @@ static yk_status render_llama3(prompt *out, const json_t *messages, bool add_gen
     add_content(out, message, strip(content_of(message)));
     add(out, "<|eot_id|>");
   }
-  if (add_generation_prompt) add(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  if (out->asks) add(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
   return YK_OK;
 }
 
-static yk_status render_minicpm(prompt *out, const json_t *messages, bool add_generation_prompt, yk_err *err)
+/* "<AI>" asks for an answer, after every user's turn. */
+static yk_status render_minicpm(prompt *out, const json_t *messages, yk_err *err)
 {
   const json_t *message;
   size_t i;
   (void)err;
-  (void)add_generation_prompt; /* "<AI>" ends every user's turn */
   json_array_foreach(messages, i, message)
   {
     bool is_user = has_role(message, "user");
@@ -179,8 +190,10 @@ static yk_status render_minicpm(prompt *out, const json_t *messages, bool add_ge
   return YK_OK;
 }
 
-static const yk_builtin_form FORMS[] = {
-    {"chatml", render_chatml}, {"llama2", render_llama2}, {"llama3", render_llama3}, {"minicpm", render_minicpm}};
+static const yk_builtin_form FORMS[] = {{"chatml", false, render_chatml},
+                                        {"llama2", false, render_llama2},
+                                        {"llama3", true, render_llama3},
+                                        {"minicpm", true, render_minicpm}};
 
 const yk_builtin_form *yk_builtin_form_find(const char *name)
 {
@@ -207,14 +220,22 @@ static yk_status check_messages(const yk_builtin_form *form, const json_t *messa
 }
 
 yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
-                                 bool add_generation_prompt, yk_strbuf *text, yk_spans *plain, yk_err *err)
+                                 yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err)
 {
+  bool continues = ending == YK_ENDING_CONTINUES;
   YK_TRY(check_messages(form, messages, err));
   prompt out = {.text = text,
                 .plain = plain,
+                .asks = ending == YK_ENDING_ASKS,
+                .continued = continues ? json_array_get(messages, json_array_size(messages) - 1) : NULL,
                 .bos = json_string_value(json_object_get(special_tokens, "bos_token")),
                 .eos = json_string_value(json_object_get(special_tokens, "eos_token"))};
-  YK_TRY(form->render(&out, messages, add_generation_prompt, err));
+  YK_TRY(form->render(&out, messages, err));
   if (text->failed || out.no_memory) return yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
+  if (continues) {
+    content kept = {text->data, out.content_end};
+    text->length = form->trims_continued ? strip_end(kept).n_bytes : kept.n_bytes;
+    text->data[text->length] = '\0';
+  }
   return YK_OK;
 }

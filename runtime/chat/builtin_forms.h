@@ -15,6 +15,13 @@ typedef struct yk_builtin_form yk_builtin_form;
 /* The names, for messages. */
 #define YK_BUILTIN_FORM_NAMES "builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm"
 
+/* What a text ends with. */
+typedef enum yk_form_ending {
+  YK_ENDING_NONE,     /* the last message */
+  YK_ENDING_ASKS,     /* what asks for an answer */
+  YK_ENDING_CONTINUES /* the last message's content, with which an answer goes on */
+} yk_form_ending;
+
 /* yk_builtin_form_find - the form of a name ("chatml"), or NULL. */
 const yk_builtin_form *yk_builtin_form_find(const char *name);
 
@@ -23,6 +30,6 @@ const yk_builtin_form *yk_builtin_form_find(const char *name);
  *   special_tokens: an object that may hold "bos_token" and "eos_token".
  *   Errors: YK_E_INVAL (a role that the form does not know, or that stands where it may not), YK_E_NOMEM.            */
 yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
-                                 bool add_generation_prompt, yk_strbuf *text, yk_spans *plain, yk_err *err);
+                                 yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err);
 
 #endif

@@ -205,9 +205,10 @@ static json_t *make_request(const yk_chat_renderer *renderer, const yk_chat_conv
 {
   const json_t *tools = conversation->tools;
   bool uses_tools = tools && !json_is_null(tools) && renderer->source.tool_use;
-  return json_pack("{s:s, s:O, s:O, s:O, s:b, s:s?}", "render", uses_tools ? "tool_use" : "default", "special_tokens",
-                   renderer->source.special_tokens, "messages", what->messages, "others", what->others,
-                   "add_generation_prompt", (int)conversation->add_generation_prompt, "mark", mark[0] ? mark : NULL);
+  return json_pack("{s:s, s:O, s:O, s:O, s:b, s:b, s:s?}", "render", uses_tools ? "tool_use" : "default",
+                   "special_tokens", renderer->source.special_tokens, "messages", what->messages, "others",
+                   what->others, "add_generation_prompt", (int)conversation->add_generation_prompt,
+                   "continue_final_message", (int)conversation->continue_final_message, "mark", mark[0] ? mark : NULL);
 }
 
 static yk_status ask_to_render(yk_chat_renderer *renderer, json_t *request, json_t **answer, yk_err *err)
@@ -256,8 +257,11 @@ static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_
   if (json_array_size(conversation->tools) > 0)
     return yk_err_set(err, YK_E_INVAL, "tools: %s knows none", renderer->source.origin);
   yk_strbuf_append(&prompt, "", 0);
+  yk_form_ending ending = conversation->add_generation_prompt    ? YK_ENDING_ASKS
+                          : conversation->continue_final_message ? YK_ENDING_CONTINUES
+                                                                 : YK_ENDING_NONE;
   yk_status status = yk_builtin_form_render(renderer->source.builtin, what->messages, renderer->source.special_tokens,
-                                            conversation->add_generation_prompt, &prompt, &out->plain, err);
+                                            ending, &prompt, &out->plain, err);
   out->text = prompt.data;
   out->n_bytes = prompt.length;
   return status;
@@ -287,7 +291,7 @@ yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation 
   *n_ids = 0;
   YK_TRY(yk_chat_render(renderer, conversation, &prompt, err));
   yk_status status = yk_tokenizer_encode_partly_plain(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
-                                                      false, ids, n_ids, err);
+                                                      conversation->add_special_tokens, ids, n_ids, err);
   yk_chat_prompt_free(&prompt);
   return status;
 }

@@ -64,8 +64,8 @@ yk_status yk_chat_render(yk_chat_renderer *renderer, const yk_chat_conversation 
                          yk_err *err);
 void yk_chat_prompt_free(yk_chat_prompt *prompt);
 
-/* yk_chat_encode - the token ids of a conversation; no special tokens are added to those of the template. *ids is
- *   malloc'd and the caller's. Errors: those of yk_chat_render and yk_tokenizer_encode; *ids is then NULL. */
+/* yk_chat_encode - the token ids of a conversation; *ids is malloc'd and the caller's. Errors: those of yk_chat_render
+ *   and yk_tokenizer_encode; *ids is then NULL. */
 yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, int32_t **ids,
                          size_t *n_ids, yk_err *err);
 

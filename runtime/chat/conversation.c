@@ -74,6 +74,17 @@ static yk_status check_arguments(const json_t *arguments, yk_err *err)
   return YK_OK;
 }
 
+/* What the last message says can be gone on with. */
+static yk_status check_final(const yk_chat_conversation *conversation, yk_err *err)
+{
+  size_t last = json_array_size(conversation->messages) - 1;
+  const json_t *content = json_object_get(json_array_get(conversation->messages, last), "content");
+  if (!conversation->continue_final_message) return YK_OK;
+  if (json_is_string(content) || json_array_size(content) > 0) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "messages[%zu].content: expected a text to continue, found %s", last,
+                    json_is_array(content) ? "none" : yk_json_type_name(content));
+}
+
 yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err *err)
 {
   const json_t *messages = conversation->messages, *message;
@@ -88,6 +99,7 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
     YK_TRY(check_role(message, i, err));
     YK_TRY(check_content(message, i, err));
   }
+  YK_TRY(check_final(conversation, err));
   YK_TRY(check_list("tools", conversation->tools, err));
   YK_TRY(check_list("documents", conversation->documents, err));
   return check_arguments(conversation->arguments, err);

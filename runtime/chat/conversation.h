@@ -18,6 +18,11 @@ typedef struct yk_chat_conversation {
   const json_t *documents; /* likewise */
   const json_t *arguments; /* an object of further variables of the template ("enable_thinking"), or NULL or null */
   bool add_generation_prompt;
+  /* The text ends with the last message's content, so that an answer goes on with it: what the template puts behind is
+   * left out, and so is white space at the content's end where the template trims it. Never with
+   * add_generation_prompt. */
+  bool continue_final_message;
+  bool add_special_tokens; /* to the ids: what the tokenizer adds to every text, beside what the template has */
 } yk_chat_conversation;
 
 /* What a template takes, as the helper finds out by reading it. */

@@ -3,7 +3,8 @@
 Requests and answers are frames: four bytes of length, lowest first, then JSON. A request is one of
   {"load": {NAME: template}}                      answer: {"needs": {"content_lists": bool, "argument_objects": bool}}
   {"render": NAME, "special_tokens": {}, "messages": [], "others": {"tools", "documents", "arguments"},
-   "add_generation_prompt": bool, "mark": character or null}                                  answer: {"text": rendered}
+   "add_generation_prompt": bool, "continue_final_message": bool, "mark": character or null}
+                                                                                              answer: {"text": rendered}
 and an answer otherwise {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request is read
 the process has everything that it will ever need in memory, and locks itself up.
 """
@@ -23,6 +24,7 @@ import marked_text
 import syscall_filter
 
 CONNECTION = 0
+FINAL_TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # the one of transformers, whose space tells whether a template trims
 
 
 class Closed(Exception):
@@ -189,6 +191,26 @@ class Needs:
         return filtered or called or self.goes_through(key)
 
 
+def with_final_tag(messages):
+    """The messages with the tag behind what the last one says, and what that is."""
+    final = messages[-1]
+    if isinstance(final["content"], list):
+        *parts, last = final["content"]
+        said, content = last["text"], [*parts, {**last, "text": last["text"] + FINAL_TAG}]
+    else:
+        said, content = final["content"], final["content"] + FINAL_TAG
+    return [*messages[:-1], {**final, "content": content}], said
+
+
+def cut_at_final_tag(text, said):
+    """What stands before the tag, which is where the last message's content ends."""
+    tag = FINAL_TAG.strip()
+    if marked_text.plain_of(said.strip()) not in text or tag not in text:
+        raise ValueError("continue_final_message: the final message does not appear in what the template makes of it")
+    at = text.rindex(tag)
+    return text[:at] if text[at:at + len(FINAL_TAG)] == FINAL_TAG else text[:at].rstrip()
+
+
 class Renderer:
     def __init__(self):
         self.jinja2, environment_class, marked_class = make_classes()
@@ -214,12 +236,15 @@ class Renderer:
         said = request["messages"], request["others"]
         text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None
         messages, others = marked_text.with_marks(said, text_type) if text_type else said
+        goes_on = request["continue_final_message"]
+        messages, final = with_final_tag(messages) if goes_on else (messages, None)
         variables = {**request["special_tokens"], **(others["arguments"] or {}), "messages": messages,
                      "tools": others["tools"], "documents": others["documents"],
                      "add_generation_prompt": request["add_generation_prompt"]}
         self.marked_environment.text_type = text_type
         try:
-            return {"text": str(self.template(request["render"], text_type is not None).render(variables))}
+            text = self.template(request["render"], text_type is not None).render(variables)
+            return {"text": str(cut_at_final_tag(text, final) if goes_on else text)}
         finally:
             self.marked_environment.text_type = None
 

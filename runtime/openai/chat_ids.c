@@ -5,13 +5,13 @@ yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *a
 {
   *ids = NULL;
   *n_ids = 0;
-  if (asked->continue_final_message)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "continue_final_message: expected false, which is all that there is");
   const yk_chat_conversation conversation = {.messages = asked->messages,
                                              .tools = asked->tools,
                                              .documents = asked->documents,
                                              .arguments = asked->template_kwargs,
-                                             .add_generation_prompt = asked->add_generation_prompt};
+                                             .add_generation_prompt = asked->add_generation_prompt,
+                                             .continue_final_message = asked->continue_final_message,
+                                             .add_special_tokens = asked->add_special_tokens};
   yk_err why = YK_ERR_INIT;
   yk_status status = yk_chat_encode(renderer, &conversation, ids, n_ids, &why);
   if (status == YK_OK) return YK_OK;

@@ -6,7 +6,7 @@
 #include "openai/request.h"
 
 /* yk_openai_chat_ids - *ids is malloc'd and the caller's, NULL after an error. Any thread.
- *   Errors: YK_E_UNSUPPORTED for continue_final_message; those of yk_chat_encode, where a conversation that takes more
+ *   Errors: those of yk_chat_encode, where a conversation that takes more
  *   time or memory than the renderer's limits is YK_E_INVAL: the request is at fault, and would be on another try. */
 yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
                              yk_err *err);

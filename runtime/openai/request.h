@@ -54,6 +54,7 @@ typedef struct yk_openai_chat {
   const json_t *template_kwargs; /* object "chat_template_kwargs", or NULL */
   bool add_generation_prompt;    /* default true */
   bool continue_final_message;   /* default false; never with add_generation_prompt */
+  bool add_special_tokens;       /* to the rendered text, default false */
   bool parallel_tool_calls;      /* default true; false: only the first call is told */
 } yk_openai_chat;
 
@@ -65,7 +66,7 @@ typedef struct yk_openai_request {
   int32_t n_samples;       /* of each prompt; a choice's index is prompt * n_samples + sample */
   yk_sampling sampling;    /* of sample 0; points into the request, its body and the defaults */
   bool has_max_tokens;     /* else sampling.max_tokens is bounded by what the context leaves */
-  bool add_special_tokens; /* to texts of prompts: default true; chat: of the rendered text, default false */
+  bool add_special_tokens; /* to texts of prompts, default true; a chat has its own */
   bool stream;
   bool include_usage;    /* a last event with the usage */
   bool continuous_usage; /* usage in every event */

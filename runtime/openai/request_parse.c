@@ -118,7 +118,7 @@ yk_status yk_openai_request_parse(const yk_openai_document *document, json_t *ob
                              .n_samples = defaults->n_samples,
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
-                             .add_special_tokens = form != YK_FORM_CHAT};
+                             .add_special_tokens = true};
   yk_chat_init(&out->chat);
   if (!json_is_object(object)) return yk_value_wrong_type("body", "an object", object, err);
   out->object = json_incref(object);

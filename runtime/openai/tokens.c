@@ -58,8 +58,9 @@ yk_status yk_tokenize_request_parse(const yk_openai_document *document, yk_token
   const json_t *model = take_up(out->param, root, "model");
   if (model) YK_TRY(yk_value_read_string("model", model, &out->model, err));
   YK_TRY(read_prompt(out, root, err));
-  out->add_special_tokens = out->text != NULL;
-  YK_TRY(read_flag(out, root, "add_special_tokens", &out->add_special_tokens, err));
+  out->add_special_tokens = true;
+  bool *add_special_tokens = out->text ? &out->add_special_tokens : &out->chat.add_special_tokens;
+  YK_TRY(read_flag(out, root, "add_special_tokens", add_special_tokens, err));
   YK_TRY(read_flag(out, root, "return_token_strs", &out->return_token_strs, err));
   if (!out->text) YK_TRY(read_chat(out, root, err));
   out->param[0] = '\0';

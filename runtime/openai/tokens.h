@@ -11,7 +11,7 @@ typedef struct yk_tokenize_request {
   const char *model; /* borrowed; NULL: the served one */
   const char *text;  /* [n_bytes] borrowed; NULL where messages are given */
   size_t n_bytes;
-  bool add_special_tokens; /* default true; of messages false */
+  bool add_special_tokens; /* to the text, default true; a chat has its own */
   bool return_token_strs;
   yk_openai_chat chat; /* messages NULL where a text is given */
   char param[YK_OPENAI_PARAM_BYTES];

@@ -55,7 +55,8 @@ class Marks(unittest.TestCase):
                        "messages": [mark_message(message, step) for message in case["messages"]],
                        "others": {"tools": mark(case["tools"], step), "documents": None,
                                   "arguments": mark(case["arguments"], step)},
-                       "add_generation_prompt": case["add_generation_prompt"]}
+                       "add_generation_prompt": case["add_generation_prompt"],
+                       "continue_final_message": case.get("continue_final_message", False)}
             answer = renderer.answer(json.dumps(request))
             found = {key: value.replace(MARK, "") for key, value in answer.items()}
             if "text" in case:
@@ -80,7 +81,7 @@ class Marks(unittest.TestCase):
                     "render": "default", "special_tokens": {}, "messages": [mark_message({"role": "user",
                                                                                           "content": "a b"}, 1)],
                     "others": {"tools": None, "documents": None, "arguments": None}, "add_generation_prompt": True,
-                    "mark": MARK}))
+                    "continue_final_message": False, "mark": MARK}))
                 self.assertEqual(list(answer), ["refused"])
                 self.assertNotIn(MARK, answer["refused"])
 
@@ -92,7 +93,7 @@ class Marks(unittest.TestCase):
         answer = renderer.answer(json.dumps({
             "render": "default", "special_tokens": {}, "messages": [{"role": "user", "content": content}],
             "others": {"tools": None, "documents": None, "arguments": None}, "add_generation_prompt": True,
-            "mark": MARK}))
+            "continue_final_message": False, "mark": MARK}))
         start = "\"a" + "".join(character + MARK for character in "\\n\\\\") + "n"
         control, accent = ("".join(character + MARK for character in text) for text in ("\\u0001", "\\u00e9"))
         self.assertEqual(answer, {"text": f'{start}{control}é{MARK}"{start}{control}{accent}"'})

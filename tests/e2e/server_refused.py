@@ -69,7 +69,9 @@ BAD_CHATS = [
     ({"response_format": {"type": "json_object"}}, ["response_format"]),
     ({"top_logprobs": 5}, ["top_logprobs"]),
     ({"n": 0}, ["n"]),
-    ({"continue_final_message": True, "add_generation_prompt": False}, ["continue_final_message"]),
+    ({"continue_final_message": True}, ["continue_final_message", "add_generation_prompt"]),
+    ({"tool_choice": "required"}, ["tool_choice", "enforced"]),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, ["tool_choice", "enforced"]),
 ]
 
 # Bodies that are no object with a prompt or a list of messages.

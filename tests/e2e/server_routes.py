@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 
 import harness
@@ -20,6 +21,10 @@ def read_expected():
 
 @harness.of_the_program
 class Routes(Case):
+    def copy_of_demo(self):
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
+        return shutil.copytree(harness.DEMO, folder)
+
     def test_models_and_versions(self):
         server = self.serve()
         models = server.ask("GET", "/v1/models").value
@@ -129,6 +134,44 @@ class Routes(Case):
         self.assertEqual(again["choices"], whole["choices"])
         raw_prompt = server.post(COMPLETIONS, {"prompt": ids["tokens"], "temperature": 0, "max_tokens": 12}).value
         self.assertEqual(raw_prompt["choices"][0]["text"], message["content"])
+
+    def test_continued_messages(self):
+        """An answer goes on with what the last message says, and tells only what is new."""
+        server = self.serve("--chat-template", "builtin:chatml")
+        continued = {"messages": [{"role": "user", "content": "17+25="}, {"role": "assistant", "content": "The "}],
+                     "add_generation_prompt": False, "continue_final_message": True}
+        fields = {"temperature": 0, "ignore_eos": True, "return_token_ids": True}
+        said = server.post(CHAT, {**continued, **fields, "max_completion_tokens": 8}).value
+        prompt = "<|im_start|>user\n17+25=<|im_end|>\n<|im_start|>assistant\nThe "
+        written = server.post(COMPLETIONS, {"prompt": prompt, **fields, "max_tokens": 8}).value
+        self.assertEqual(said["usage"]["prompt_tokens"], written["usage"]["prompt_tokens"])
+        self.assertEqual(said["choices"][0]["token_ids"], written["choices"][0]["token_ids"])
+        self.assertEqual(said["choices"][0]["message"]["content"], written["choices"][0]["text"])
+        self.assertEqual(server.post("/tokenize", continued).value["tokens"],
+                         server.post("/tokenize", {"prompt": prompt}).value["tokens"])
+
+    def test_special_tokens_of_chats(self):
+        """What the tokenizer puts before a text is put before a chat only where that is asked for."""
+        model = self.copy_of_demo()
+        path = os.path.join(model, "tokenizer.json")
+        with open(path, encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        tokenizer["post_processor"] = {
+            "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+                                                     {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [], "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [920],
+                                                             "tokens": ["<|endoftext|>"]}}}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(tokenizer, file)
+        server = self.serve("--chat-template", "builtin:chatml", model=model)
+        body = {"messages": [{"role": "user", "content": "17+25="}]}
+        plain = server.post("/tokenize", body).value["tokens"]
+        self.assertEqual(plain[0], 921)
+        self.assertEqual(server.post("/tokenize", {**body, "add_special_tokens": True}).value["tokens"], [920] + plain)
+        self.assertEqual(server.post("/tokenize", {"prompt": "x"}).value["tokens"][0], 920)
+        for flag, n_more in ((None, 0), (False, 0), (True, 1)):
+            answer = server.post(CHAT, {**body, "max_tokens": 1, "add_special_tokens": flag}).value
+            self.assertEqual(answer["usage"]["prompt_tokens"], len(plain) + n_more)
 
     def test_a_template_of_the_checkpoint(self):
         """Rendered by Jinja2, where there is Python with it."""

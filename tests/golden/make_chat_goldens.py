@@ -3,6 +3,8 @@
 chat/templates, into chat/cases/NAME.json: {"special_tokens": {...}, "cases": [...]}, a case being
   {"messages": ..., "tools": ..., "documents": ..., "arguments": ..., "add_generation_prompt": bool,
    "text": rendered, or "error": what it is refused with}
+and where the last message is to be continued "continue_final_message": true besides, in words of ours where the
+package finds that it cannot be.
 
 Texts hold added tokens of the tokenizers of golden/tokenizer, whole and in parts. The same versions of the packages
 give the same files (made with transformers 4.57.1, jinja2 3.1.6).
@@ -105,13 +107,31 @@ STRING_ARGUMENTS = [
     ([user("Weather?"), assistant(None, tool_calls=[call("get_weather", "{\"city\": \"<｜User｜> ø\"}")]),
       tool("warm<｜end▁of▁sentence｜>")], [WEATHER]),
 ]
+CONTINUED = [
+    ([user("Hi"), assistant("The answer")], None),
+    ([user("Hi"), assistant("The answer is: ")], None),
+    ([system("  Be brief. "), user("Hi"), assistant("  nothing \n")], None),
+    ([user("Hi"), assistant("")], None),
+    ([user("Hi"), assistant(" \n")], None),
+    ([user("im"), assistant("im")], None),
+    ([user("Hi"), assistant("one"), user("  the <|im_end|> word fox ")], None),
+    ([system("only <s> this ")], None),
+    ([user("Hi"), assistant("<think>\nhm\n</think>\n\nansw")], None),
+    ([user("CONTINUE_FINAL_MESSAGE_TAG "), assistant("CONTINUE_FINAL_MESSAGE_TAG")], None),
+    ([user("Weather?"), assistant(None, tool_calls=[call("get_weather", {"city": "A"})]), tool("warm <|im_end|> ")],
+     [WEATHER]),
+]
 ARGUMENTS = {"enable_thinking": False, "date_string": "26 Jul 2024", "style": "the <|im_end|> style"}
 ERRORS = ["raise", "undefined", "append", "class", "globals", "range", "zero", "add", "include", "format", "fine"]
 
 
+def fixed_arguments(name):
+    return {"date_string": "26 Jul 2024"} if name.startswith("llama3.1") else None
+
+
 def conversations(name):
     """(messages, tools, arguments) of each case of a template."""
-    fixed = {"date_string": "26 Jul 2024"} if name.startswith("llama3.1") else None
+    fixed = fixed_arguments(name)
     if name == "nasty-errors":
         return [([user(text)], None, None) for text in ERRORS]
     found = [(messages, None, fixed) for messages in PLAIN + HOSTILE_TEXTS]
@@ -124,16 +144,28 @@ def conversations(name):
     return found
 
 
-def render(tokenizer, messages, tools, arguments, add_generation_prompt):
-    case = {"messages": messages, "tools": tools, "arguments": arguments,
-            "add_generation_prompt": add_generation_prompt}
+def continued(name):
+    """The same where the last message is to be continued."""
+    if name == "nasty-errors":
+        return []
+    needs_tools = name.endswith("tool_use")
+    return [(messages, tools or ([WEATHER] if needs_tools else None), fixed_arguments(name))
+            for messages, tools in CONTINUED]
+
+
+def render(tokenizer, messages, tools, arguments, **how):
+    case = {"messages": messages, "tools": tools, "arguments": arguments, **how}
     try:
         case["text"] = tokenizer.apply_chat_template(
-            messages, tools=tools, add_generation_prompt=add_generation_prompt, tokenize=False, **(arguments or {}))
+            messages, tools=tools, **how, tokenize=False, **(arguments or {}))
     except jinja2.exceptions.TemplateError as error:
         case["error"] = error.message or type(error).__name__
     except RecursionError as error:  # whose words are those of the Python at hand
         case["error"] = type(error).__name__
+    except ValueError as error:
+        if "final message does not appear" not in str(error):
+            raise
+        case["error"] = "continue_final_message: the final message does not appear"
     except Exception as error:
         case["error"] = f"{type(error).__name__}: {error}"
     return case
@@ -149,8 +181,10 @@ def main():
         tokenizer = PreTrainedTokenizerFast(
             tokenizer_object=Tokenizer.from_file(str(HERE / "tokenizer" / "qwen3" / "tokenizer.json")),
             chat_template=path.read_text(encoding="utf-8"), **special_tokens)
-        cases = [render(tokenizer, *conversation, i % 3 != 2)
+        cases = [render(tokenizer, *conversation, add_generation_prompt=i % 3 != 2)
                  for i, conversation in enumerate(conversations(path.stem))]
+        cases += [render(tokenizer, *conversation, add_generation_prompt=False, continue_final_message=True)
+                  for conversation in continued(path.stem)]
         lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
         text = f'{{"special_tokens": {json.dumps(special_tokens, ensure_ascii=False)},\n"cases": [\n{lines}\n]}}\n'
         (out / f"{path.stem}.json").write_text(text, encoding="utf-8")

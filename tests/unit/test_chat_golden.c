@@ -75,11 +75,12 @@ static void complain(run *of, size_t index, const char *what, const char *expect
 
 static void check_case(run *of, size_t index, yk_chat_renderer *renderer, const json_t *golden)
 {
-  yk_chat_conversation conversation = {.messages = json_object_get(golden, "messages"),
-                                       .tools = json_object_get(golden, "tools"),
-                                       .arguments = json_object_get(golden, "arguments"),
-                                       .add_generation_prompt =
-                                           json_is_true(json_object_get(golden, "add_generation_prompt"))};
+  yk_chat_conversation conversation = {
+      .messages = json_object_get(golden, "messages"),
+      .tools = json_object_get(golden, "tools"),
+      .arguments = json_object_get(golden, "arguments"),
+      .add_generation_prompt = json_is_true(json_object_get(golden, "add_generation_prompt")),
+      .continue_final_message = json_is_true(json_object_get(golden, "continue_final_message"))};
   const json_t *text = json_object_get(golden, "text");
   const char *error = json_string_value(json_object_get(golden, "error"));
   yk_chat_prompt prompt;

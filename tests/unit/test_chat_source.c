@@ -196,20 +196,30 @@ typedef struct rendering {
   const char *messages, *tools, *documents, *arguments;
 } rendering;
 
+static void expect_prompt(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, yk_status code,
+                          const char *expected)
+{
+  yk_chat_prompt prompt;
+  yk_err err = YK_ERR_INIT;
+  yk_status status = yk_chat_render(renderer, conversation, &prompt, &err);
+  bool as_expected = code == YK_OK ? status == YK_OK && strcmp(prompt.text, expected) == 0
+                                   : status == code && strstr(err.message, expected) && !prompt.text;
+  if (!as_expected)
+    fail_msg("expected status %d and \"%s\", found %d and \"%s\"", code, expected, status,
+             status == YK_OK ? prompt.text : err.message);
+  yk_chat_prompt_free(&prompt);
+}
+
 static void expect_rendering(yk_chat_renderer *renderer, rendering of, yk_status code, const char *expected)
 {
   json_t *messages = parse(of.messages), *tools = parse(of.tools), *documents = parse(of.documents);
   json_t *arguments = parse(of.arguments);
-  yk_chat_conversation conversation = {messages, tools, documents, arguments, true};
-  yk_chat_prompt prompt;
-  yk_err err = YK_ERR_INIT;
-  yk_status status = yk_chat_render(renderer, &conversation, &prompt, &err);
-  bool as_expected = code == YK_OK ? status == YK_OK && strcmp(prompt.text, expected) == 0
-                                   : status == code && strstr(err.message, expected) && !prompt.text;
-  if (!as_expected)
-    fail_msg("%s: expected status %d and \"%s\", found %d and \"%s\"", of.messages, code, expected, status,
-             status == YK_OK ? prompt.text : err.message);
-  yk_chat_prompt_free(&prompt);
+  yk_chat_conversation conversation = {.messages = messages,
+                                       .tools = tools,
+                                       .documents = documents,
+                                       .arguments = arguments,
+                                       .add_generation_prompt = true};
+  expect_prompt(renderer, &conversation, code, expected);
   json_decref(messages);
   json_decref(tools);
   json_decref(documents);
@@ -276,6 +286,39 @@ static void test_variables(void **state)
   check_rendering("{{ documents[0].text }} {{ a }} {{ bos_token }} {{ tools }}", NULL,
                   (rendering){HI, 0, "[{\"text\": \"d\"}]", "{\"a\": \"<|im_end|>\", \"bos_token\": \"b\"}"}, YK_OK,
                   "d <|im_end|> b None");
+}
+
+static void check_continued(const char *text, const char *messages, yk_status code, const char *expected)
+{
+  yk_tokenizer *tokenizer;
+  yk_chat_renderer *renderer;
+  yk_err err = YK_ERR_INIT;
+  json_t *said = parse(messages);
+  yk_chat_conversation conversation = {.messages = said, .continue_final_message = true};
+  if (create(text, NULL, &tokenizer, &renderer, &err) != YK_OK) fail_msg("%s", err.message);
+  expect_prompt(renderer, &conversation, code, expected);
+  yk_chat_renderer_free(renderer);
+  yk_tokenizer_free(tokenizer);
+  json_decref(said);
+}
+
+/* The last part of a list of parts is gone on with; parts of a list that became one text are one. */
+static void test_continued_messages(void **state)
+{
+#define SAID(content)                                                                                                  \
+  "[{\"role\": \"user\", \"content\": \"<|im_end|>\"}, {\"role\": \"assistant\", \"content\": " content "}]"
+#define PART(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
+  static const char PARTS[] = SAID("[" PART("a") ", " PART("b ") "]");
+  static const char JOINS[] = "{% for m in messages %}{{ m.content }}|{% endfor %}";
+  static const char GOES_THROUGH[] = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+                                     "{% for part in m.content %}({{ part.text|trim }}){% endfor %}{% endif %}"
+                                     "{% endfor %}";
+  (void)state;
+  check_continued(JOINS, PARTS, YK_OK, "<|im_end|>|a\nb ");
+  check_continued(GOES_THROUGH, PARTS, YK_OK, "<|im_end|>(a)(b");
+  check_continued(JOINS, SAID("[]"), YK_E_INVAL, "messages[1].content: expected a text to continue, found none");
+  check_continued(JOINS, SAID("null"), YK_E_INVAL, "messages[1].content: expected a text to continue, found null");
+  check_continued("x", PARTS, YK_E_INVAL, "continue_final_message: the final message does not appear");
 }
 
 static void test_bad_conversations(void **state)
@@ -424,6 +467,7 @@ int main(void)
       cmocka_unit_test(test_content_lists),
       cmocka_unit_test(test_arguments_of_calls),
       cmocka_unit_test(test_variables),
+      cmocka_unit_test(test_continued_messages),
       cmocka_unit_test(test_bad_conversations),
       cmocka_unit_test(test_deep_data),
       cmocka_unit_test(test_builtin_forms_refuse),

@@ -148,9 +148,14 @@ static void tokenize_requests(void **state)
                          "'return_token_strs': true, 'tools': [{'type': 'function', 'function': {'name': 'f'}}], "
                          "'chat_template_kwargs': {}}");
   assert_int_equal(yk_tokenize_request_parse(&document, &request, NULL), YK_OK);
-  assert_true(!request.text && !request.model && !request.add_special_tokens && request.return_token_strs);
+  assert_true(!request.text && !request.model && !request.chat.add_special_tokens && request.return_token_strs);
   assert_true(request.chat.messages && request.chat.tools && request.chat.template_kwargs);
-  assert_true(!request.chat.add_generation_prompt);
+  assert_true(!request.chat.add_generation_prompt && !request.chat.continue_final_message);
+  yk_openai_document_free(&document);
+  document = document_of("{'messages': [{'role': 'user', 'content': 'x'}], 'add_generation_prompt': false, "
+                         "'continue_final_message': true, 'add_special_tokens': true}");
+  assert_int_equal(yk_tokenize_request_parse(&document, &request, NULL), YK_OK);
+  assert_true(request.chat.continue_final_message && request.chat.add_special_tokens);
   yk_openai_document_free(&document);
 }
 

@@ -128,14 +128,15 @@ static void chat(void **state)
       "'content': 'ok', 'tool_calls': []}], 'max_tokens': 3, 'max_completion_tokens': 5, 'logprobs': true, "
       "'top_logprobs': 2, 'tools': [" TOOL "], 'tool_choice': 'auto', 'parallel_tool_calls': false, "
       "'chat_template_kwargs': {'enable_thinking': false}, 'documents': [{'text': 'd'}], 'add_generation_prompt': "
-      "false, 'continue_final_message': true, 'modalities': ['text'], 'functions': [], 'store': true}");
+      "false, 'continue_final_message': true, 'modalities': ['text'], 'functions': [], 'store': true, "
+      "'add_special_tokens': true}");
   assert_int_equal(json_array_size(r.chat.messages), 5);
   assert_int_equal(json_array_size(r.chat.tools), 1);
   assert_int_equal(json_array_size(r.chat.documents), 1);
   assert_true(json_is_false(json_object_get(r.chat.template_kwargs, "enable_thinking")));
   assert_true(!r.chat.add_generation_prompt && r.chat.continue_final_message && !r.chat.parallel_tool_calls);
   assert_true(r.sampling.max_tokens == 5 && r.has_max_tokens && r.sampling.n_logprobs == 2);
-  assert_true(r.tools == YK_TOOLS_HERMES && !r.add_special_tokens && r.n_prompts == 1);
+  assert_true(r.tools == YK_TOOLS_HERMES && r.chat.add_special_tokens && r.n_prompts == 1);
   assert_true(!r.prompts[0].text && !r.prompts[0].ids);
   yk_openai_request_free(&r);
 }
@@ -145,6 +146,7 @@ static void chat_defaults(void **state)
   (void)state;
   yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': false, 'tools': [], 'top_logprobs': 0"));
   assert_true(r.chat.add_generation_prompt && !r.chat.continue_final_message && r.chat.parallel_tool_calls);
+  assert_false(r.chat.add_special_tokens);
   assert_true(!r.chat.tools && !r.chat.documents && !r.chat.template_kwargs && r.tools == YK_TOOLS_NONE);
   assert_int_equal(r.sampling.n_logprobs, -1);
   yk_openai_request_free(&r);
