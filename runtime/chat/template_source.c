@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "chat/builtin_forms.h"
+#include "chat/class_tokens.h"
 #include "text/utf8.h"
 
 enum { TEMPLATE_MAX_BYTES = 4 << 20 };
@@ -85,7 +86,10 @@ static yk_status take_token(const char *file, const char *key, const json_t *val
   if (!text)
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string or an object with \"content\", found %s",
                       file, key, yk_json_type_name(value));
-  if (json_string_length(text) == 0) return YK_OK; /* to transformers, none */
+  if (json_string_length(text) == 0) { /* to transformers, none */
+    json_object_del(tokens, key);
+    return YK_OK;
+  }
   return json_object_set(tokens, key, text) == 0 ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory", file);
 }
 
@@ -118,12 +122,15 @@ static yk_status take_additional(const char *file, const json_t *list, json_t *t
   return status;
 }
 
-/* The special tokens of one file; those of an earlier one are overwritten. */
+/* The special tokens of one file, in place of those that were known before; null takes one away. */
 static yk_status take_tokens(const char *file, const json_t *object, json_t *tokens, yk_err *err)
 {
   for (size_t i = 0; i < sizeof SPECIAL_TOKENS / sizeof *SPECIAL_TOKENS; i++) {
     const json_t *value = json_object_get(object, SPECIAL_TOKENS[i]);
-    if (value && !json_is_null(value)) YK_TRY(take_token(file, SPECIAL_TOKENS[i], value, tokens, err));
+    if (json_is_null(value))
+      json_object_del(tokens, SPECIAL_TOKENS[i]);
+    else if (value)
+      YK_TRY(take_token(file, SPECIAL_TOKENS[i], value, tokens, err));
   }
   const json_t *list = json_object_get(object, "additional_special_tokens"), *value;
   if (list && !json_is_null(list)) YK_TRY(take_additional(file, list, tokens, err));
@@ -137,6 +144,8 @@ static yk_status find_special_tokens(const char *model_dir, const json_t *config
 {
   out->special_tokens = json_object();
   if (!out->special_tokens) return no_memory(model_dir, err);
+  const char *tokenizer_class = json_string_value(json_object_get(config, "tokenizer_class"));
+  YK_TRY(yk_class_tokens_add(tokenizer_class, out->special_tokens, err));
   YK_TRY(take_tokens("tokenizer_config.json", config, out->special_tokens, err));
   if (json_object_get(config, "added_tokens_decoder")) return YK_OK;
   json_t *map;

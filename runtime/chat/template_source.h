@@ -20,8 +20,9 @@ typedef struct yk_template_source {
  *   additional_chat_templates/tool_use.jinja, else the key "chat_template" of tokenizer_config.json, a string or a list
  *   of {"name", "template"} of which "default" and "tool_use" are taken.
  *   chat_template: NULL, or what takes the place of those: "builtin:NAME" or a file's path.
- *   Special tokens are those of tokenizer_config.json, each a string or {"content"}; where that file has no
- *   "added_tokens_decoder", those of special_tokens_map.json take their place, as in transformers.
+ *   Special tokens are, as in transformers, those of the class that tokenizer_config.json names (class_tokens.h); in
+ *   their place those that this file has, each a string, {"content"}, or null for none; and where it has no
+ *   "added_tokens_decoder", in their place those of special_tokens_map.json.
  *   Errors: YK_E_INVAL (no such built-in form), YK_E_IO, YK_E_FORMAT (named by file and key), YK_E_UNSUPPORTED (there
  *   is no template; names the built-in forms), YK_E_NOMEM. On failure nothing is left to free.                       */
 yk_status yk_template_source_find(const char *model_dir, const char *chat_template, yk_template_source *out,

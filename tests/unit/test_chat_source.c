@@ -121,6 +121,38 @@ static void test_special_tokens(void **state)
                 "", NULL, "{\"bos_token\":\"<s>\",\"image_token\":\"<i>\"}");
 }
 
+/* Against golden/make_class_token_goldens.py. */
+static void test_tokens_of_classes(void **state)
+{
+  json_t *goldens, *golden;
+  size_t i;
+  yk_err err = YK_ERR_INIT;
+  (void)state;
+  if (yk_json_parse_file(YOKE_TESTS_DIR "/golden/chat/class_tokens.json", &goldens, &err) != YK_OK)
+    fail_msg("%s", err.message);
+  assert_true(json_array_size(goldens) >= 40);
+  json_array_foreach(goldens, i, golden)
+  {
+    char *config = json_dumps(json_object_get(golden, "config"), 0);
+    json_t *expected = json_object(), *text;
+    const char *key;
+    json_object_foreach(json_object_get(golden, "tokens"), key, text)
+    {
+      if (json_is_string(text)) assert_int_equal(json_object_set(expected, key, text), 0);
+    }
+    char *tokens = json_dumps(expected, JSON_COMPACT | JSON_SORT_KEYS);
+    expect_source((const char *[]){"", NULL, config, NULL}, "", NULL, tokens);
+    free(tokens);
+    free(config);
+    json_decref(expected);
+  }
+  json_decref(goldens);
+  expect_source((const char *[]){"", NULL, "{\"tokenizer_class\": \"LlamaTokenizerSlow\"}", NULL}, "", NULL, "{}");
+  expect_source((const char *[]){"", NULL, "{\"tokenizer_class\": \"LlamaTokenizer\", \"bos_token\": \"\"}",
+                                 "{\"unk_token\": null, \"eos_token\": \"<e>\"}"},
+                "", NULL, "{\"eos_token\":\"<e>\"}");
+}
+
 static void expect_bad_source(const char *const texts[N_FILES], const char *given, yk_status code, const char *part)
 {
   checkpoint made = make_checkpoint(texts);
@@ -463,6 +495,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_where_templates_stand),
       cmocka_unit_test(test_special_tokens),
+      cmocka_unit_test(test_tokens_of_classes),
       cmocka_unit_test(test_bad_files),
       cmocka_unit_test(test_content_lists),
       cmocka_unit_test(test_arguments_of_calls),
