@@ -8,7 +8,7 @@
 typedef struct prompt {
   yk_strbuf *text;
   yk_spans *plain;
-  const char *bos, *eos;
+  const json_t *special_tokens;
   bool asks;               /* for an answer */
   const json_t *continued; /* the last message, where an answer goes on with it; else NULL */
   size_t content_end;      /* of the last message so far */
@@ -18,6 +18,8 @@ typedef struct prompt {
 struct yk_builtin_form {
   const char *name;
   bool trims_continued; /* a text that ends with a message's content loses white space at its end */
+  const char *turn_end; /* behind an answer; NULL: nothing */
+  bool ends_with_eos;   /* behind an answer stands "eos_token" where there is one */
   yk_status (*render)(prompt *out, const json_t *messages, yk_err *err);
 };
 
@@ -40,6 +42,12 @@ static content content_of(const json_t *message)
 {
   const json_t *text = json_object_get(message, "content");
   return json_is_string(text) ? (content){json_string_value(text), json_string_length(text)} : (content){"", 0};
+}
+
+static const char *special_token(const json_t *special_tokens, const char *name, const char *fallback)
+{
+  const char *text = json_string_value(json_object_get(special_tokens, name));
+  return text ? text : fallback;
 }
 
 /* White space to Python's str.strip. */
@@ -120,7 +128,7 @@ static content strip_llama2_end(const prompt *out, const json_t *message, conten
 static void add_llama2_user(prompt *out, const json_t *message, const json_t *system)
 {
   content said = strip_llama2_end(out, message, content_of(message));
-  add(out, out->bos ? out->bos : "<s>");
+  add(out, special_token(out->special_tokens, "bos_token", "<s>"));
   add(out, "[INST] ");
   if (system) {
     add(out, "<<SYS>>\n");
@@ -150,7 +158,7 @@ static yk_status render_llama2(prompt *out, const json_t *messages, yk_err *err)
       add(out, " ");
       add_content(out, message, strip_begin(strip_llama2_end(out, message, content_of(message))));
       add(out, " ");
-      add(out, out->eos ? out->eos : "</s>");
+      add(out, special_token(out->special_tokens, "eos_token", "</s>"));
     }
   }
   return YK_OK;
@@ -161,7 +169,7 @@ static yk_status render_llama3(prompt *out, const json_t *messages, yk_err *err)
   const json_t *message;
   size_t i;
   (void)err;
-  add(out, out->bos ? out->bos : "<|begin_of_text|>");
+  add(out, special_token(out->special_tokens, "bos_token", "<|begin_of_text|>"));
   json_array_foreach(messages, i, message)
   {
     add(out, "<|start_header_id|>");
@@ -190,16 +198,21 @@ static yk_status render_minicpm(prompt *out, const json_t *messages, yk_err *err
   return YK_OK;
 }
 
-static const yk_builtin_form FORMS[] = {{"chatml", false, render_chatml},
-                                        {"llama2", false, render_llama2},
-                                        {"llama3", true, render_llama3},
-                                        {"minicpm", true, render_minicpm}};
+static const yk_builtin_form FORMS[] = {{"chatml", false, "<|im_end|>", false, render_chatml},
+                                        {"llama2", false, "</s>", true, render_llama2},
+                                        {"llama3", true, "<|eot_id|>", false, render_llama3},
+                                        {"minicpm", true, NULL, false, render_minicpm}};
 
 const yk_builtin_form *yk_builtin_form_find(const char *name)
 {
   for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++)
     if (strcmp(FORMS[i].name, name) == 0) return &FORMS[i];
   return NULL;
+}
+
+const char *yk_builtin_form_turn_end(const yk_builtin_form *form, const json_t *special_tokens)
+{
+  return form->ends_with_eos ? special_token(special_tokens, "eos_token", form->turn_end) : form->turn_end;
 }
 
 static yk_status check_messages(const yk_builtin_form *form, const json_t *messages, yk_err *err)
@@ -228,8 +241,7 @@ yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *mess
                 .plain = plain,
                 .asks = ending == YK_ENDING_ASKS,
                 .continued = continues ? json_array_get(messages, json_array_size(messages) - 1) : NULL,
-                .bos = json_string_value(json_object_get(special_tokens, "bos_token")),
-                .eos = json_string_value(json_object_get(special_tokens, "eos_token"))};
+                .special_tokens = special_tokens};
   YK_TRY(form->render(&out, messages, err));
   if (text->failed || out.no_memory) return yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
   if (continues) {

@@ -25,6 +25,10 @@ typedef enum yk_form_ending {
 /* yk_builtin_form_find - the form of a name ("chatml"), or NULL. */
 const yk_builtin_form *yk_builtin_form_find(const char *name);
 
+/* yk_builtin_form_turn_end - the text that stands behind each answer, or NULL where there is none; it lives as long as
+ *   special_tokens, which are as for yk_builtin_form_render. */
+const char *yk_builtin_form_turn_end(const yk_builtin_form *form, const json_t *special_tokens);
+
 /* yk_builtin_form_render - append the text of messages, which have been checked and whose contents are strings
  *   (conversation.h), and the spans of it that come from messages of other roles than assistant.
  *   special_tokens: an object that may hold "bos_token" and "eos_token".

@@ -20,6 +20,7 @@ struct yk_chat_renderer {
   double time_limit_s;
   int64_t memory_limit_bytes;
   yk_template_needs needs; /* fixed after creation */
+  int32_t turn_end_id;     /* of a built-in form; -1: none, or no single token of this vocabulary */
   pthread_mutex_t mutex;   /* of the helper: whoever asks it something holds it until the answer is there */
   yk_helper_process helper;
 };
@@ -94,12 +95,24 @@ static yk_status start_helper(yk_chat_renderer *renderer, yk_template_needs *nee
   return status;
 }
 
+static yk_status find_turn_end(yk_chat_renderer *renderer, yk_err *err)
+{
+  const char *text = yk_builtin_form_turn_end(renderer->source.builtin, renderer->source.special_tokens);
+  int32_t *ids;
+  size_t n_ids;
+  if (!text) return YK_OK;
+  YK_TRY(yk_tokenizer_encode(renderer->tokenizer, text, strlen(text), false, &ids, &n_ids, err));
+  if (n_ids == 1) renderer->turn_end_id = ids[0];
+  free(ids);
+  return YK_OK;
+}
+
 static yk_status set_up(yk_chat_renderer *renderer, const yk_chat_options *options, yk_err *err)
 {
   renderer->python = strdup(options->python);
   if (!renderer->python) return yk_err_set(err, YK_E_NOMEM, "no memory for a chat renderer");
   YK_TRY(yk_template_source_find(options->model_dir, options->chat_template, &renderer->source, err));
-  return renderer->source.builtin ? YK_OK : start_helper(renderer, &renderer->needs, err);
+  return renderer->source.builtin ? find_turn_end(renderer, err) : start_helper(renderer, &renderer->needs, err);
 }
 
 yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_renderer **out, yk_err *err)
@@ -110,6 +123,7 @@ yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_render
   if (!renderer) return yk_err_set(err, YK_E_NOMEM, "no memory for a chat renderer");
   pthread_mutex_init(&renderer->mutex, NULL);
   renderer->tokenizer = options->tokenizer;
+  renderer->turn_end_id = -1;
   renderer->time_limit_s = options->time_limit_s;
   renderer->memory_limit_bytes = options->memory_limit_bytes;
   yk_status status = set_up(renderer, options, err);
@@ -128,6 +142,17 @@ void yk_chat_renderer_free(yk_chat_renderer *renderer)
   pthread_mutex_destroy(&renderer->mutex);
   free(renderer->python);
   free(renderer);
+}
+
+yk_status yk_chat_stop_ids(const yk_chat_renderer *renderer, const int32_t *stop_ids, size_t n_stop_ids, int32_t **ids,
+                           size_t *n_ids, yk_err *err)
+{
+  *n_ids = 0;
+  *ids = malloc((n_stop_ids + 1) * sizeof **ids);
+  if (!*ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", n_stop_ids);
+  for (size_t i = 0; i < n_stop_ids; i++) (*ids)[(*n_ids)++] = stop_ids[i];
+  if (renderer->turn_end_id >= 0) (*ids)[(*n_ids)++] = renderer->turn_end_id;
+  return YK_OK;
 }
 
 const char *yk_chat_template_origin(const yk_chat_renderer *renderer)

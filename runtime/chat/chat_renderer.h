@@ -69,6 +69,12 @@ void yk_chat_prompt_free(yk_chat_prompt *prompt);
 yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, int32_t **ids,
                          size_t *n_ids, yk_err *err);
 
+/* yk_chat_stop_ids - ids that end an answer to a rendered conversation: stop_ids [n_stop_ids], and with a built-in form
+ *   the token with which its turns end ("<|im_end|>"), which need not be one of the model's end-of-sequence tokens.
+ *   *ids [*n_ids] is malloc'd and the caller's. Errors: YK_E_NOMEM. */
+yk_status yk_chat_stop_ids(const yk_chat_renderer *renderer, const int32_t *stop_ids, size_t n_stop_ids, int32_t **ids,
+                           size_t *n_ids, yk_err *err);
+
 /* yk_chat_template_origin - where the template comes from, for people: "DIR/chat_template.jinja", "builtin:chatml". The
  *   renderer's. */
 const char *yk_chat_template_origin(const yk_chat_renderer *renderer);

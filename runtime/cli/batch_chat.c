@@ -15,13 +15,12 @@ void yk_batch_chat_close(yk_batch_chat *chat)
   yk_checkpoint_template_close(&chat->template);
 }
 
-yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
-                               yk_err *err)
+yk_status yk_batch_chat_encode(yk_batch_chat *chat, yk_openai_request *request, yk_err *err)
 {
-  *ids = NULL;
-  *n_ids = 0;
+  yk_openai_prompt *prompt = &request->prompts[0];
   yk_status opened = yk_batch_chat_open(chat, NULL);
   if (opened == YK_E_IO) opened = YK_E_UNSUPPORTED; /* other lines can do without the file that cannot be read */
   if (opened != YK_OK) return yk_err_set(err, opened, "messages: %s", chat->why.message);
-  return yk_openai_chat_ids(chat->template.renderer, asked, ids, n_ids, err);
+  YK_TRY(yk_openai_chat_ids(chat->template.renderer, &request->chat, &prompt->ids, &prompt->n_ids, err));
+  return yk_openai_chat_end(chat->template.renderer, request, err);
 }

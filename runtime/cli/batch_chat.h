@@ -21,10 +21,9 @@ typedef struct yk_batch_chat {
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err);
 void yk_batch_chat_close(yk_batch_chat *chat);
 
-/* yk_batch_chat_encode - the ids of a conversation; malloc'd and the caller's, NULL after an error.
+/* yk_batch_chat_encode - the ids of a request's conversation into its prompt, and what ends the answer.
  *   Errors: those of yk_batch_chat_open, where a file that cannot be read is YK_E_UNSUPPORTED; those of
- *   yk_openai_chat_ids. */
-yk_status yk_batch_chat_encode(yk_batch_chat *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
-                               yk_err *err);
+ *   yk_openai_chat_ids and yk_openai_chat_end. */
+yk_status yk_batch_chat_encode(yk_batch_chat *chat, yk_openai_request *request, yk_err *err);
 
 #endif

@@ -7,6 +7,20 @@
 #include "cli/cli.h"
 #include "cli/result.h"
 
+/* Submit; the answer ends where the template's turns do, unless the caller wants to go on behind ends. */
+static yk_status submit_until_end(yk_chat_session *session, yk_request_options *request, yk_request **out, yk_err *err)
+{
+  yk_sampling *sampling = &request->sampling;
+  int32_t *stop_ids;
+  if (sampling->ignore_eos) return yk_engine_submit(session->engine, request, out, err);
+  YK_TRY(yk_chat_stop_ids(session->template.renderer, sampling->stop_ids, sampling->n_stop_ids, &stop_ids,
+                          &sampling->n_stop_ids, err));
+  sampling->stop_ids = stop_ids;
+  yk_status status = yk_engine_submit(session->engine, request, out, err);
+  free(stop_ids);
+  return status;
+}
+
 /* The history to ids, and the ids to the engine. */
 static yk_status submit(yk_chat_session *session, yk_request **out, yk_err *err)
 {
@@ -23,7 +37,7 @@ static yk_status submit(yk_chat_session *session, yk_request **out, yk_err *err)
   request.sampling.has_seed = true;
   request.ids = ids;
   request.n_ids = n_ids;
-  yk_status status = yk_engine_submit(session->engine, &request, out, err);
+  yk_status status = submit_until_end(session, &request, out, err);
   free(ids);
   return status;
 }

@@ -1,5 +1,7 @@
 #include "openai/chat_ids.h"
 
+#include <stdlib.h>
+
 yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
                              yk_err *err)
 {
@@ -17,4 +19,15 @@ yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *a
   if (status == YK_OK) return YK_OK;
   if (status == YK_E_TIMEOUT || status == YK_E_CAPACITY) status = YK_E_INVAL;
   return yk_err_set(err, status, "%s", why.message);
+}
+
+yk_status yk_openai_chat_end(const yk_chat_renderer *renderer, yk_openai_request *request, yk_err *err)
+{
+  yk_sampling *sampling = &request->sampling;
+  int32_t *ids;
+  if (sampling->ignore_eos) return YK_OK;
+  YK_TRY(yk_chat_stop_ids(renderer, sampling->stop_ids, sampling->n_stop_ids, &ids, &sampling->n_stop_ids, err));
+  free(request->stop_ids);
+  sampling->stop_ids = request->stop_ids = ids;
+  return YK_OK;
 }

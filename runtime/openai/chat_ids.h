@@ -11,4 +11,8 @@
 yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
                              yk_err *err);
 
+/* yk_openai_chat_end - an answer to a chat ends where the template's turns do, as yk_chat_stop_ids says, unless the
+ *   request asks to go on behind ends (ignore_eos). Errors: YK_E_NOMEM. */
+yk_status yk_openai_chat_end(const yk_chat_renderer *renderer, yk_openai_request *request, yk_err *err);
+
 #endif

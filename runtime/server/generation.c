@@ -19,6 +19,7 @@ static void let_go(yk_exchange *x)
   yk_openai_answer_free(g->answer);
   g->answer = NULL;
   g->engine = NULL;
+  yk_end_rate_add(&x->server->ends, (int)g->n_choices, yk_clock_now_ns());
   atomic_fetch_sub(&x->server->n_open, (int)g->n_choices);
   yk_engine_host_release(&x->server->host);
 }

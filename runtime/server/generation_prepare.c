@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "openai/chat_ids.h"
 #include "server/generation.h"
 #include "server/server_internal.h"
 
@@ -17,6 +19,7 @@ static void tell(void *exchange)
 static bool reserve(yk_server *server, int n_choices, int limit)
 {
   int n_before = atomic_fetch_add(&server->n_open, n_choices);
+  if (n_before == 0) yk_end_rate_begin(&server->ends, yk_clock_now_ns());
   if (n_before == 0 || n_before + n_choices <= limit) return true;
   atomic_fetch_sub(&server->n_open, n_choices);
   return false;
@@ -37,7 +40,8 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   yk_generation *g = x->generation;
   if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, g->engine, err);
   yk_openai_prompt *prompt = &g->request.prompts[0];
-  return yk_chat_tokenize(&x->server->chat, &g->request.chat, &prompt->ids, &prompt->n_ids, err);
+  YK_TRY(yk_chat_tokenize(&x->server->chat, &g->request.chat, &prompt->ids, &prompt->n_ids, err));
+  return yk_openai_chat_end(x->server->chat.renderer, &g->request, err);
 }
 
 static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
@@ -74,8 +78,9 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
     g->n_choices = n_choices;
     return true;
   }
-  yk_reply_refuse(&x->reply, 429, NULL, "too many requests: %d run or wait", atomic_load(&server->n_open));
-  x->reply.retry_after_s = 1;
+  int n_open = atomic_load(&server->n_open), n_ahead = n_open + (int)n_choices - info->max_seqs;
+  yk_reply_refuse(&x->reply, 429, NULL, "too many requests: %d run or wait", n_open);
+  x->reply.retry_after_s = yk_end_rate_wait_s(&server->ends, n_ahead, yk_clock_now_ns());
   return false;
 }
 

@@ -160,9 +160,11 @@ yk_status yk_server_run(const yk_server_options *options, yk_err *err)
   server->created_s = (int64_t)time(NULL);
   server->epoll_fd = server->signal_fd = server->listen_fd = server->ready.event_fd = -1;
   yk_metrics_init(&server->metrics);
+  yk_end_rate_init(&server->ends);
   yk_status status = start(server, err);
   if (status == YK_OK) status = yk_loop_run(server, err);
   stop(server);
+  yk_end_rate_free(&server->ends);
   free(server);
   return status;
 }

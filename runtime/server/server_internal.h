@@ -6,6 +6,7 @@
 
 #include "openai/token_texts.h"
 #include "server/chat.h"
+#include "server/end_rate.h"
 #include "server/engine_host.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
@@ -29,6 +30,7 @@ struct yk_server {
   atomic_bool has_chat, has_no_chat; /* it is open; it was asked for and cannot be opened */
   atomic_uint n_answers;             /* numbers answers' ids */
   atomic_int n_open;                 /* choices in the engine, and those about to be */
+  yk_end_rate ends;                  /* of those */
   atomic_bool is_draining;           /* no new work is taken */
 
   /* The server thread's. */

@@ -39,6 +39,15 @@ class Chats(Base):
             self.assertEqual(choice["message"]["role"], "assistant")
             self.assertEqual(choice["message"]["content"], expected["text"])
 
+    def test_turns_of_builtin_forms_end(self):
+        """With the token of the form, though the model's files call it no end."""
+        model = harness.make_turn_end_model(self.path("turns"))
+        asked, keys = [{"role": "user", "content": "17+25="}], {"max_tokens": 60, "temperature": 0}
+        ends, goes_on = self.batch([chat("a", asked, **keys), chat("b", asked, ignore_eos=True, **keys)], *CHATML,
+                                   model=model)
+        self.assertEqual([body_of(result)["choices"][0]["finish_reason"] for result in (ends, goes_on)],
+                         ["stop", "length"])
+
     def test_answers(self):
         """The checkpoint's own template, found without an option, in a batch of every kind of line."""
         model = shutil.copytree(harness.DEMO, self.path("model"))

@@ -52,6 +52,13 @@ class Piped(Base):
     def test_answers(self):
         self.assertEqual(self.chat("348+275=\n17+25=\nSort: k b z a ->\n"), ("623\n42\n a b k z\n", ""))
 
+    def test_turns_of_builtin_forms_end(self):
+        """With the token of the form, though the model's files call it no end."""
+        model = harness.make_turn_end_model(os.path.join(self.folder, "turns"))
+        options = ("--chat-template", "builtin:chatml", "--max-tokens", 60, "--temperature", 0)
+        self.assertEqual(self.chat("17+25=\n", *options, model=model)[1], "")
+        self.assertIn("ends after 60 tokens", self.chat("17+25=\n", *options, "--ignore-eos", model=model)[1])
+
     def test_nothing_said(self):
         for text in ("", "\n", " \n\t\n\r\n", "/exit", "/exit\n17+25=\n"):
             with self.subTest(text):

@@ -61,6 +61,22 @@ def scratch_folder(add_cleanup):
     return folder.name
 
 
+def make_turn_end_model(folder):
+    """The demo model, whose end of a text is now called <|im_end|> and known as an end to nothing."""
+    shutil.copytree(DEMO, folder)
+    other = {"<|endoftext|>": "<|im_end|>", "<|im_end|>": "<|endoftext|>"}
+    for name, change in (("tokenizer.json", lambda value: {**value, "added_tokens": [
+            {**token, "content": other.get(token["content"], token["content"])} for token in value["added_tokens"]]}),
+                         ("config.json", lambda value: {**value, "eos_token_id": 919}),
+                         ("generation_config.json", lambda value: {"do_sample": False})):
+        path = os.path.join(folder, name)
+        with open(path, encoding="utf-8") as file:
+            value = change(json.load(file))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+    return folder
+
+
 def make_text_model(folder, add_bos=False):
     """A random model of 200 tokens with a byte-level tokenizer: it writes nonsense, half characters among it."""
     shutil.copytree(os.path.join(FAMILIES, "qwen3"), folder)

@@ -150,6 +150,22 @@ class Routes(Case):
         self.assertEqual(server.post("/tokenize", continued).value["tokens"],
                          server.post("/tokenize", {"prompt": prompt}).value["tokens"])
 
+    def test_turns_of_builtin_forms_end(self):
+        """With the token of the form, though the model's files call it no end."""
+        model = harness.make_turn_end_model(os.path.join(harness.scratch_folder(self.addCleanup), "model"))
+        server = self.serve("--chat-template", "builtin:chatml", model=model)
+        body = {"messages": [{"role": "user", "content": "17+25="}], "temperature": 0, "max_tokens": 60,
+                "stop_token_ids": [5], "return_token_ids": True}
+        choice = server.post(CHAT, body).value["choices"][0]
+        self.assertEqual((choice["finish_reason"], choice["token_ids"][-1]), ("stop", 920))
+        self.assertNotIn("im_end", choice["message"]["content"])
+        for asked in ({"ignore_eos": True}, {"min_tokens": 60}):
+            choice = server.post(CHAT, {**body, "stop_token_ids": [], **asked}).value["choices"][0]
+            self.assertEqual((choice["finish_reason"], len(choice["token_ids"])), ("length", 60))
+        for stop in ([], [choice["token_ids"][0]]):  # the request's own ends stay ends
+            ends = server.post(CHAT, {**body, "stop_token_ids": stop}).value["choices"][0]["token_ids"]
+            self.assertEqual(len(ends) == 1, bool(stop))
+
     def test_special_tokens_of_chats(self):
         """What the tokenizer puts before a text is put before a chat only where that is asked for."""
         model = self.copy_of_demo()

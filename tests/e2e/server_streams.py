@@ -165,7 +165,13 @@ class Streams(Case):
         server.wait_for_metric("num_requests_waiting", 2)
         refused = server.post(PATH, {"prompt": "x"})
         self.assert_refused(refused, 429, "too many requests", code="rate_limit_exceeded")
-        self.assertGreater(int(refused.getheader("Retry-After")), 0)
+        self.assertIn(int(refused.getheader("Retry-After")), range(1, 61))
+        server.process.send_signal(signal.SIGSTOP)  # three are ahead, and in two seconds none has ended
+        time.sleep(2)
+        server.process.send_signal(signal.SIGCONT)
+        refused = server.post(PATH, {"prompt": "x"})
+        self.assertEqual(refused.status, 429)
+        self.assertIn(int(refused.getheader("Retry-After")), range(6, 61))
         for connection in held:
             connection.close()
         server.wait_for_metric("num_requests_running", 0)

@@ -55,15 +55,19 @@ static void any_allocation_of_creation_may_fail(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
+/* To the prompt and to what ends the answer. */
 static yk_status encode(yk_chat_renderer *renderer, const yk_chat_conversation *conversation)
 {
-  int32_t *ids;
-  size_t n_ids;
+  int32_t *ids, *stop_ids = NULL;
+  size_t n_ids, n_stop_ids;
   yk_err err = YK_ERR_INIT;
   yk_status status = yk_chat_encode(renderer, conversation, &ids, &n_ids, &err);
   assert_true((status == YK_OK) == (err.message[0] == '\0'));
   assert_true((status == YK_OK) == (ids != NULL));
   free(ids);
+  if (status == YK_OK) status = yk_chat_stop_ids(renderer, NULL, 0, &stop_ids, &n_stop_ids, &err);
+  assert_true((status == YK_OK) == (stop_ids != NULL));
+  free(stop_ids);
   return status;
 }
 
