@@ -1,5 +1,6 @@
 /* checkpoint_template.h - a model's chat template and tokenizer, opened by the directory alone: before an engine and
- * without one. They stay where an engine is loaded again. */
+ * without one. They stay where an engine is loaded again. The tokenizer is a second one beside the engine's, which goes
+ * with its engine, and which yoke.h does not let tokenise a text with plain parts. */
 #ifndef YK_CHAT_CHECKPOINT_TEMPLATE_H
 #define YK_CHAT_CHECKPOINT_TEMPLATE_H
 

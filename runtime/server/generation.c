@@ -84,10 +84,14 @@ static void count_token(yk_exchange *x, size_t choice)
 {
   yk_generation *g = x->generation;
   int64_t now_ns = yk_clock_now_ns(), before_ns = g->token_ns[choice];
-  if (before_ns)
+  if (before_ns) {
     yk_metrics_next_token(&x->server->metrics, (double)(now_ns - before_ns) * 1e-9);
-  else
+  } else {
+    yk_request_usage usage;
+    yk_request_get_usage(g->requests[choice], &usage);
+    yk_metrics_prompt(&x->server->metrics, &usage);
     yk_metrics_first_token(&x->server->metrics, (double)(now_ns - x->began_ns) * 1e-9);
+  }
   g->token_ns[choice] = now_ns;
   g->n_output_tokens++;
 }
@@ -99,6 +103,7 @@ static void end_choice(yk_exchange *x, size_t choice, yk_finish_reason finish, c
                              .e2e_s = yk_clock_seconds_since(x->began_ns),
                              .usage = *usage,
                              .max_tokens = g->request.sampling.max_tokens};
+  if (!g->token_ns[choice]) yk_metrics_prompt(&x->server->metrics, usage);
   yk_metrics_choice(&x->server->metrics, &ended);
   yk_request_free(g->requests[choice]);
   g->requests[choice] = NULL;

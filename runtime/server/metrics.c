@@ -29,6 +29,19 @@ void yk_metrics_request(yk_metrics *m, int32_t n_samples)
   yk_histogram_add(&m->params_n, n_samples);
 }
 
+static double prefill_s(const yk_request_usage *usage)
+{
+  return usage->ttft_s > usage->queue_s ? usage->ttft_s - usage->queue_s : 0;
+}
+
+void yk_metrics_prompt(yk_metrics *m, const yk_request_usage *usage)
+{
+  m->prompt_tokens += (uint64_t)usage->prompt_tokens;
+  yk_histogram_add(&m->prompt_lengths, usage->prompt_tokens);
+  yk_histogram_add(&m->queue_s, usage->queue_s);
+  yk_histogram_add(&m->prefill_s, prefill_s(usage));
+}
+
 void yk_metrics_first_token(yk_metrics *m, double seconds)
 {
   yk_histogram_add(&m->time_to_first_token_s, seconds);
@@ -42,15 +55,10 @@ void yk_metrics_next_token(yk_metrics *m, double seconds)
 void yk_metrics_choice(yk_metrics *m, const yk_choice_metrics *choice)
 {
   const yk_request_usage *usage = &choice->usage;
-  double prefill_s = usage->ttft_s > usage->queue_s ? usage->ttft_s - usage->queue_s : 0;
   m->finished[choice->finish]++;
-  m->prompt_tokens += (uint64_t)usage->prompt_tokens;
   yk_histogram_add(&m->e2e_s, choice->e2e_s);
-  yk_histogram_add(&m->queue_s, usage->queue_s);
-  yk_histogram_add(&m->prefill_s, prefill_s);
   yk_histogram_add(&m->decode_s, usage->decode_s);
-  yk_histogram_add(&m->inference_s, prefill_s + usage->decode_s);
-  yk_histogram_add(&m->prompt_lengths, usage->prompt_tokens);
+  yk_histogram_add(&m->inference_s, prefill_s(usage) + usage->decode_s);
   yk_histogram_add(&m->output_lengths, usage->output_tokens);
   if (choice->max_tokens > 0) yk_histogram_add(&m->params_max_tokens, choice->max_tokens);
 }

@@ -27,6 +27,10 @@ typedef struct yk_metrics {
 void yk_metrics_init(yk_metrics *metrics);
 
 void yk_metrics_request(yk_metrics *metrics, int32_t n_samples);
+
+/* yk_metrics_prompt - a choice's prompt has been computed: its first token is there, or its end where there is none. n
+ *   choices of one prompt count it n times, as in vLLM. */
+void yk_metrics_prompt(yk_metrics *metrics, const yk_request_usage *usage);
 void yk_metrics_first_token(yk_metrics *metrics, double seconds);
 void yk_metrics_next_token(yk_metrics *metrics, double seconds);
 void yk_metrics_choice(yk_metrics *metrics, const yk_choice_metrics *choice);

@@ -87,7 +87,8 @@ static void engine(writer *w, const yk_metrics *m, const yk_metrics_view *view)
          (double)(now->prefix_reused_tokens + before->prefix_reused_tokens));
   single(w, "num_preemptions_total", "counter", "Preemptions, for want of KV blocks.",
          (double)(now->preemptions + before->preemptions));
-  single(w, "prompt_tokens_total", "counter", "Prompt tokens of requests that have ended.", (double)m->prompt_tokens);
+  single(w, "prompt_tokens_total", "counter",
+         "Prompt tokens, of each sample of a prompt, once its first token is there.", (double)m->prompt_tokens);
   single(w, "generation_tokens_total", "counter", "Tokens drawn.",
          (double)(now->output_tokens + before->output_tokens));
 }

@@ -8,7 +8,7 @@ import shutil
 import socket
 
 import harness
-from server_case import Case, ask_on, events_of, raw, request_bytes, text_of
+from server_case import JSON, Case, ask_on, events_of, raw, request_bytes, text_of
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 50, "seed": 7, "max_tokens": 24}
@@ -294,11 +294,34 @@ class Routes(Case):
         for name, count in counted.items():
             self.assertEqual((name, values[f"{name}_count", ""]), (name, count))
         self.assertEqual(values["request_generation_tokens_sum", ""], 50)
+        n_tokens = [server.post("/tokenize", {"prompt": text}).value["count"] for text in (*body["prompt"], "x")]
+        n_prompt_tokens = 2 * n_tokens[0] + 2 * n_tokens[1] + n_tokens[2]  # each sample's, as in vLLM
+        self.assertEqual(values["prompt_tokens_total", ""], n_prompt_tokens)
+        self.assertEqual(values["request_prompt_tokens_sum", ""], n_prompt_tokens)
         self.assertEqual(values["generation_tokens_total", ""], 50)
         self.assertEqual(values["request_success_total", 'finished_reason="length"'], 5)
         self.assertEqual(values["iteration_tokens_total_sum", ""] - 45,
                          values["prompt_tokens_total", ""] - values["prefix_cache_hits_total", ""])
         self.assertGreater(values["rank_memory_bytes", 'rank="1",kind="weights"'], 1 << 20)
+
+    def test_metrics_of_prompts_under_way(self):
+        """They are there with the first token; of a prompt without one at its end."""
+        server = self.serve()
+        prompt = "Tell a story: Mia the fox, a red kite, the garden."
+        n_tokens = server.post("/tokenize", {"prompt": prompt}).value["count"]
+        names = ("prompt_tokens_total", "request_prompt_tokens_count", "request_queue_time_seconds_count",
+                 "request_prefill_time_seconds_count")
+        with contextlib.closing(server.connect()) as connection:
+            body = {"prompt": prompt, "max_tokens": 900, "ignore_eos": True, "stream": True}
+            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+            response = connection.getresponse()
+            self.assertTrue(response.readline().startswith(b"data: {"))
+            self.assertEqual(server.metric("e2e_request_latency_seconds_count"), 0)
+            self.assertEqual([server.metric(name) for name in names], [n_tokens, 1, 1, 1])
+        server.wait_for_metric("num_requests_running", 0)
+        scored = {"prompt": prompt, "max_tokens": 0, "prompt_logprobs": 0}
+        self.assertEqual(server.post(COMPLETIONS, scored).status, 200)
+        self.assertEqual([server.metric(name) for name in names], [2 * n_tokens, 2, 2, 2])
 
 
 if __name__ == "__main__":
