@@ -231,6 +231,10 @@ typedef struct yk_device_ops {
   yk_status (*penalties_set)(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                              yk_err *err);
 
+  /* timestamp: the device's clock in nanoseconds goes to *at (device memory) once everything before it on the stream
+   * has ended. Clocks of different devices need not agree; those of CPUs are yk_clock_now_ns. */
+  yk_status (*timestamp)(yk_device *dev, int64_t *at, yk_err *err);
+
   /* Graphs: all NULL on a device that has none. Between begin and end what operations (a communicator's too) put on the
    * stream is recorded instead of run; run then does all of it again, on the same addresses, at the cost of one launch.
    * What is recorded must have run once before, and may not wait for the stream (sync, download, sample) or allocate.

@@ -138,6 +138,58 @@ typedef struct yk_engine_stats {
 
 void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
 
+/* ---- Where the time goes ----------------------------------------------------------------------------------------- */
+
+/* Where the time of a step goes on a rank; the parts of a rank add up to the step. */
+typedef enum yk_time_part {
+  YK_TIME_GEMM_QKV,
+  YK_TIME_GEMM_O,
+  YK_TIME_GEMM_GATE_UP,
+  YK_TIME_GEMM_DOWN,
+  YK_TIME_LM_HEAD,
+  YK_TIME_ATTENTION,
+  YK_TIME_OTHER_KERNELS, /* embedding, norms, rotary embedding and KV write, row selection, upload */
+  YK_TIME_ALL_REDUCE_TRANSFER,
+  YK_TIME_ALL_REDUCE_WAIT, /* for the slowest rank */
+  YK_TIME_LOGITS_GATHER,
+  YK_TIME_SAMPLING,   /* on ranks other than 0: waiting for it */
+  YK_TIME_LAUNCH_GAP, /* of the forward, before the device began and after it ended */
+  YK_TIME_HOST,       /* outside the forward: planning, handing out, waking the ranks */
+  YK_TIME_PARTS
+} yk_time_part;
+
+/* yk_time_part_name - "gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
+ *   "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host". */
+const char *yk_time_part_name(yk_time_part part);
+
+/* Sums over the steps that were timed. */
+typedef struct yk_step_times {
+  uint64_t n_steps;
+  double step_s; /* from the start of a step to the start of the next, or its end */
+  double part_s[YOKE_MAX_RANKS][YK_TIME_PARTS];
+  uint64_t n_all_reduces;
+  uint64_t slowest[YOKE_MAX_RANKS]; /* how often each rank was the last to come to an all-reduce */
+  double timestamp_cost_s;          /* taken off step_s, and off the parts: what the timestamps themselves cost */
+} yk_step_times;
+
+typedef struct yk_profile {
+  int n_ranks;
+  double clock_resolution_s;     /* of the devices' clocks; 0 before the first timed step */
+  yk_step_times prefill, decode; /* steps with prompt rows; steps without */
+} yk_profile;
+
+/* yk_engine_set_profile - time every n-th step; 0 times none. Sums begin again at zero.
+ *   A timed step takes a timestamp before each operation of each rank; other steps run as if there were no profile. On
+ *   a GPU a timestamp is a kernel of its own that takes about a microsecond, so a timed decode step takes some per cent
+ *   longer; what they cost is measured and taken off the parts: from timed and plain steps that follow each other, or,
+ *   where every step is timed, from a chain of timestamps. Steps that prepare something (record a graph, measure the
+ *   timestamps) are not counted: the first timed one, and on a GPU the first timed decode of each size.
+ *   Errors: YK_E_INVAL (a negative number). Thread: any, while requests run too. */
+yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err);
+
+/* yk_engine_get_profile - the sums up to now. A step is counted when the next one begins or no work is left. */
+void yk_engine_get_profile(yk_engine *engine, yk_profile *out);
+
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 /* yk_engine_tokenize - ids of a text; *ids is malloc'd and the caller's. add_special_tokens adds what the model wants

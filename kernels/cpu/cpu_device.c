@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 
 static yk_status copy_bytes(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
 {
@@ -16,6 +17,13 @@ static yk_status copy_bytes(yk_device *dev, void *dst, const void *src, size_t n
 static yk_status sync_nothing(yk_device *dev, yk_err *err)
 {
   (void)dev, (void)err;
+  return YK_OK;
+}
+
+static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
+{
+  (void)dev, (void)err;
+  *at = yk_clock_now_ns();
   return YK_OK;
 }
 
@@ -71,6 +79,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .gather_rows = yk_cpu_gather_rows,
       .sample = yk_cpu_sample,
       .penalties_set = yk_cpu_penalties_set,
+      .timestamp = timestamp,
   };
   YK_TRY(check_arguments(dtype, n_threads, limits, err));
   yk_cpu_device *cpu = calloc(1, sizeof *cpu);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/profiler_state.h"
 #include "engine/ranks.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -52,6 +53,7 @@ struct yk_engine {
   bool stopping;
   yk_err failure; /* code YK_OK while the ranks work */
   yk_engine_stats stats;
+  yk_profiler profiler; /* in part the engine thread's own */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include "engine/call.h"
 #include "engine/engine_stats.h"
 #include "engine/hand_out.h"
+#include "engine/profiler.h"
 #include "engine/request_owner.h"
 
 static bool has_work(const yk_engine *e)
@@ -67,11 +68,13 @@ static void drop_cancelled(yk_engine *e, unsigned n_cancels, unsigned *seen)
 static void run_step(yk_engine *e, yk_err *err)
 {
   const yk_scheduled *items;
+  yk_profiler_step_end(e, yk_clock_now_ns());
   int64_t planning_ns = yk_clock_now_ns();
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
   if (n_items == 0) return; /* and nothing is undelivered: what has undelivered tokens runs or waits */
   for (int32_t i = 0; i < n_items; i++) items[i].seq->owner->scheduled(items[i].seq);
-  const yk_step *step = yk_step_builder_build(e->builder, items, n_items);
+  bool is_timed = yk_profiler_step_begin(e, planning_ns);
+  const yk_step *step = yk_step_builder_build(e->builder, items, n_items, is_timed);
   int64_t start_ns = yk_clock_now_ns();
   yk_ranks_begin(e->ranks, step);
   int64_t begun_ns = yk_clock_now_ns();
@@ -79,10 +82,14 @@ static void run_step(yk_engine *e, yk_err *err)
   int64_t delivered_ns = yk_clock_now_ns();
   if (yk_ranks_wait(e->ranks, e->settings.step_timeout_s, err) != YK_OK) return;
   int64_t end_ns = yk_clock_now_ns();
-  yk_engine_count_step(e, items, n_items, step, (double)(end_ns - start_ns) * 1e-9);
+  int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
+  yk_engine_count_step(e, step, n_prompt, (double)(end_ns - start_ns) * 1e-9);
+  yk_profiler_step_ran(e, step, n_prompt > 0, end_ns - start_ns);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, items, n_items, step);
-  yk_engine_count_own_time(e, start_ns - planning_ns + yk_clock_now_ns() - end_ns, delivered_ns - begun_ns);
+  int64_t handed_out_ns = yk_clock_now_ns();
+  yk_profiler_step_handed_out(e, handed_out_ns);
+  yk_engine_count_own_time(e, start_ns - planning_ns + handed_out_ns - end_ns, delivered_ns - begun_ns);
 }
 
 /* Whatever is left ends with this error. */
@@ -107,6 +114,7 @@ void *yk_engine_loop(void *engine)
   unsigned seen_cancels = 0;
   for (;;) {
     unsigned n_cancels = atomic_load(&e->n_cancels);
+    if (!has_work(e)) yk_profiler_step_end(e, yk_clock_now_ns());
     if (!take_inbox(e)) break;
     if (error.code != YK_OK) {
       fail_all(e, &error); /* submitted before submit could see the failure */

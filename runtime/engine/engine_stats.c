@@ -20,6 +20,13 @@ static int32_t prompt_rows(const yk_scheduled *item)
   return (int32_t)yk_min_i64(yk_max_i64(left, 0), item->n_rows);
 }
 
+int32_t yk_engine_prompt_rows(const yk_scheduled *items, int32_t n_items)
+{
+  int32_t n = 0;
+  for (int32_t i = 0; i < n_items; i++) n += prompt_rows(&items[i]);
+  return n;
+}
+
 static int32_t n_drawn(const yk_step *step)
 {
   int32_t n = 0;
@@ -35,10 +42,8 @@ static int size_class(int32_t n_rows)
   return i;
 }
 
-void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, double seconds)
+void yk_engine_count_step(yk_engine *e, const yk_step *step, int32_t n_prompt, double seconds)
 {
-  int32_t n_prompt = 0;
-  for (int32_t i = 0; i < n_items; i++) n_prompt += prompt_rows(&items[i]);
   pthread_mutex_lock(&e->mutex);
   yk_engine_stats *s = &e->stats;
   s->steps++;

@@ -7,10 +7,12 @@
 /* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
 void yk_engine_refresh_gauges(yk_engine *e);
 
-/* yk_engine_count_step - add a computed step to the statistics. Engine thread, before the scheduler commits the step,
+/* yk_engine_prompt_rows - rows of a step that are of prompts. Engine thread, before the scheduler commits the step,
  *   while n_computed still tells prompt rows from output rows. */
-void yk_engine_count_step(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step,
-                          double seconds);
+int32_t yk_engine_prompt_rows(const yk_scheduled *items, int32_t n_items);
+
+/* yk_engine_count_step - add a computed step to the statistics. Engine thread. */
+void yk_engine_count_step(yk_engine *e, const yk_step *step, int32_t n_prompt, double seconds);
 
 /* yk_engine_count_own_time - add what the engine thread itself took for a step: while ranks waited for it, and while
  * they computed. Engine thread. */

@@ -133,6 +133,11 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
   return yk_rank_group_wait(ranks->group, timeout_s, err);
 }
 
+const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)
+{
+  return yk_model_profile(ranks->models[rank]);
+}
+
 bool yk_ranks_destroy(yk_ranks *ranks)
 {
   const double grace_s = 5; /* for a rank that overran its time limit to come back */

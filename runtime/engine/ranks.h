@@ -24,6 +24,9 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
  *   step fails with it. */
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);
 
+/* yk_ranks_profile - what a rank measured of the last step that was timed. Between steps. */
+const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank);
+
 /* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch,
  *   the last step among it, must then be left alone for the life of the process. NULL is allowed. */
 bool yk_ranks_destroy(yk_ranks *ranks);

@@ -92,7 +92,8 @@ static int32_t describe_wanted(const yk_scheduled *item, int32_t row, int32_t *r
   return n;
 }
 
-const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items)
+const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
+                                     bool is_timed)
 {
   yk_batch batch = measure(items, n_items);
   int32_t *token_ids = builder->words, *positions = token_ids + batch.n_tokens, *kv_slots = positions + batch.n_tokens;
@@ -135,6 +136,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
                             .sampling = builder->sampling,
                             .sampled = sampled,
                             .penalty_loads = builder->penalty_loads,
-                            .n_penalty_loads = n_loads};
+                            .n_penalty_loads = n_loads,
+                            .is_timed = is_timed};
   return &builder->step;
 }

@@ -14,6 +14,7 @@ void yk_step_builder_destroy(yk_step_builder *builder);
 /* yk_step_builder_build - the step of these items.
  *   The wanted rows of an item are its rows from seq->wanted_from on; results come in the same order. The step is the
  *   builder's own and valid until the next build, what ranks write to step->sampled until the one after that. */
-const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items);
+const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
+                                     bool is_timed);
 
 #endif

@@ -146,10 +146,10 @@ static yk_status forward(const yk_sublayer *a, const yk_sublayer_step *s, yk_err
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
   yk_linear_args to_qkv = {.x = s->x, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
   yk_linear_args to_y = {.x = attended, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
-  YK_RUN(s->operations, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
-  YK_RUN(s->operations, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
-  YK_RUN(s->operations, s->layer, "attention", attend(a, s, qkv, attended, err));
-  YK_RUN(s->operations, s->layer, "o_proj", s->dev->ops->linear_forward(s->dev, a->o, &to_y, err));
+  YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
+  YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
+  YK_RUN(s->operations, ATTENTION, s->layer, "attention", attend(a, s, qkv, attended, err));
+  YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", s->dev->ops->linear_forward(s->dev, a->o, &to_y, err));
   return YK_OK;
 }
 

@@ -17,8 +17,8 @@ enum {
 
 struct yk_decode_graphs {
   int32_t max_rows, max_blocks;
-  yk_graph *graphs[N_ROW_BUCKETS][N_BLOCK_BUCKETS];
-  int32_t *words; /* of the padded step */
+  yk_graph *graphs[2][N_ROW_BUCKETS][N_BLOCK_BUCKETS]; /* of plain steps, of timed ones */
+  int32_t *words;                                      /* of the padded step */
   yk_step step;
 };
 
@@ -61,9 +61,10 @@ yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_blocks, yk_decod
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev)
 {
   if (!graphs) return;
-  for (int i = 0; i < N_ROW_BUCKETS; i++)
-    for (int j = 0; j < N_BLOCK_BUCKETS; j++)
-      if (graphs->graphs[i][j]) dev->ops->graph_destroy(dev, graphs->graphs[i][j]);
+  for (int timed = 0; timed < 2; timed++)
+    for (int i = 0; i < N_ROW_BUCKETS; i++)
+      for (int j = 0; j < N_BLOCK_BUCKETS; j++)
+        if (graphs->graphs[timed][i][j]) dev->ops->graph_destroy(dev, graphs->graphs[timed][i][j]);
   free(graphs->words);
   free(graphs);
 }
@@ -118,6 +119,6 @@ const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *ste
   if (blocks.index >= N_BLOCK_BUCKETS) return NULL;
   lay_out(graphs, step, (int32_t)yk_min_i64(rows.size, graphs->max_rows),
           (int32_t)yk_min_i64(blocks.size, graphs->max_blocks));
-  *slot = &graphs->graphs[rows.index][blocks.index];
+  *slot = &graphs->graphs[step->is_timed][rows.index][blocks.index];
   return &graphs->step;
 }

@@ -3,7 +3,7 @@
  * A graph is recorded with fixed addresses and fixed counts of rows. A step in which every sequence brings one row is
  * therefore padded: to a bucket of rows, and to a bucket of blocks per sequence, which fixes where each array of its
  * words lies. Padding rows belong to no sequence, write no K and V and are read by nobody. One graph is kept a pair of
- * buckets. Owner: a model. Thread: the rank's own. */
+ * buckets, and another for timed steps, which holds their timestamps. Owner: a model. Thread: the rank's own. */
 #ifndef YK_MODEL_DECODE_GRAPH_H
 #define YK_MODEL_DECODE_GRAPH_H
 

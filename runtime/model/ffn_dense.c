@@ -56,8 +56,9 @@ static yk_status forward(const yk_sublayer *ffn, const yk_sublayer_step *s, yk_e
   int32_t n = s->batch->n_tokens;
   yk_linear_args to_inner = {.x = s->x, .y = s->scratch, .n_tokens = n, .y_stride = ffn->width};
   yk_linear_args to_y = {.x = s->scratch, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
-  YK_RUN(s->operations, s->layer, "gate_up_proj", s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
-  YK_RUN(s->operations, s->layer, "down_proj", s->dev->ops->linear_forward(s->dev, ffn->down, &to_y, err));
+  YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
+         s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
+  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", s->dev->ops->linear_forward(s->dev, ffn->down, &to_y, err));
   return YK_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "model/model.h"
 #include "model/model_parts.h"
 
-#define RUN(m, layer, name, call) YK_RUN(&(m)->operations, layer, name, call)
+#define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
 /* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. */
 static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
@@ -41,9 +41,10 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
   const void *next_norm_w = i + 1 < m->n_layers ? m->layers[i + 1].input_norm_w : m->final_norm_w;
   int32_t n = batch->n_tokens;
   YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, err));
-  RUN(m, i, "all-reduce after attention", all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
+  RUN(m, ALL_REDUCE, i, "all-reduce after attention",
+      all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
   YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, err));
-  RUN(m, i, "all-reduce after FFN", all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, err));
+  RUN(m, ALL_REDUCE, i, "all-reduce after FFN", all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, err));
   return YK_OK;
 }
 
@@ -61,8 +62,8 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
                         .n_tokens = batch->n_tokens,
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
-  RUN(m, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
-  RUN(m, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
+  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
+  RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
       all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, err));
   return YK_OK;
 }
@@ -76,7 +77,7 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
                          .rows = step->sampling + first,
                          .out = step->sampled + first};
   for (int rank = 0; rank <= m->comm->n_ranks; rank++) args.shard_first[rank] = m->shard_first[rank];
-  RUN(m, YK_OUTSIDE_LAYERS, "sampling", m->dev->ops->sample(m->dev, &args, err));
+  RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "sampling", m->dev->ops->sample(m->dev, &args, err));
   return YK_OK;
 }
 
@@ -89,11 +90,11 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
                               .n_rows = count,
                               .hidden = m->hidden};
   yk_linear_args head = {.x = m->act.wanted, .y = m->act.logits, .n_tokens = count, .y_stride = m->shard_stride};
-  RUN(m, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
-  RUN(m, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
+  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
+  RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
   if (m->comm->n_ranks > 1) {
     int64_t n_bytes = (int64_t)count * m->shard_stride * (int64_t)sizeof(float);
-    RUN(m, YK_OUTSIDE_LAYERS, "logits gather", m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err));
+    RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err));
   }
   return m->comm->rank == 0 ? sample(m, step, first, count, err) : YK_OK;
 }
@@ -102,7 +103,7 @@ static yk_status load_penalties(yk_model *m, const yk_step *step, yk_err *err)
 {
   for (int32_t i = 0; i < step->n_penalty_loads; i++) {
     const yk_penalty_load *load = &step->penalty_loads[i];
-    RUN(m, YK_OUTSIDE_LAYERS, "penalty counts",
+    RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "penalty counts",
         m->dev->ops->penalties_set(m->dev, load->slot, load->tokens, load->n_prompt, load->n_tokens, err));
   }
   return YK_OK;
@@ -144,16 +145,21 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **graph, yk_err *err)
 {
   const yk_device_ops *ops = m->dev->ops;
+  yk_step_profile *profile = m->operations.profile;
+  int32_t first_stamp = profile ? profile->n : 0;
   if (*graph) {
-    RUN(m, YK_OUTSIDE_LAYERS, "decode graph", ops->graph_run(m->dev, *graph, err));
+    RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "decode graph", ops->graph_run(m->dev, *graph, err));
+    if (profile) yk_step_profile_replayed(profile);
     return YK_OK;
   }
   YK_TRY(run_layers(m, batch, err));
-  RUN(m, YK_OUTSIDE_LAYERS, "recording", ops->graph_begin(m->dev, err));
+  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "recording", ops->graph_begin(m->dev, err));
+  if (profile) yk_step_profile_rewind(profile, first_stamp);
   yk_status status = run_layers(m, batch, err);
   yk_status ended = ops->graph_end(m->dev, status == YK_OK ? graph : NULL, err);
   YK_TRY(status);
-  RUN(m, YK_OUTSIDE_LAYERS, "recording", ended);
+  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "recording", ended);
+  if (profile) yk_step_profile_recorded(profile);
   return YK_OK;
 }
 
@@ -162,18 +168,27 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
   yk_graph **graph = NULL;
   const yk_step *padded = m->graphs ? yk_decode_graphs_pad(m->graphs, step, &graph) : NULL;
   if (padded) step = padded;
-  RUN(m, YK_OUTSIDE_LAYERS, "step upload",
+  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "step upload",
       m->dev->ops->upload(m->dev, m->act.words, step->words, step->n_words * sizeof(int32_t), err));
   yk_batch batch = on_device(m, step);
   YK_TRY(padded ? run_recorded(m, &batch, graph, err) : run_layers(m, &batch, err));
   YK_TRY(finish(m, step, err));
-  RUN(m, YK_OUTSIDE_LAYERS, "step end", m->dev->ops->sync(m->dev, err));
+  RUN(m, END, YK_OUTSIDE_LAYERS, "step end", m->dev->ops->sync(m->dev, err));
   return YK_OK;
+}
+
+static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
+{
+  YK_TRY(yk_step_profile_begin(&m->profile, m->dev, err));
+  m->operations.profile = &m->profile;
+  yk_status status = forward(m, step, err);
+  m->operations.profile = NULL;
+  return status == YK_OK ? yk_step_profile_end(&m->profile, m->dev, err) : status;
 }
 
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
 {
-  yk_status status = forward(model, step, err);
+  yk_status status = step->is_timed ? forward_timed(model, step, err) : forward(model, step, err);
   atomic_store(&model->operations.n_begun, 0);
   return status;
 }
@@ -193,6 +208,11 @@ void yk_model_describe(const yk_model *model, char *text, size_t n_bytes)
     snprintf(text, n_bytes, "%s", operation);
   else
     snprintf(text, n_bytes, "layer %d, %s", layer, operation);
+}
+
+const yk_step_profile *yk_model_profile(const yk_model *model)
+{
+  return &model->profile;
 }
 
 int yk_model_n_begun(const yk_model *model)

@@ -8,6 +8,7 @@
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
 #include "model/step.h"
+#include "model/step_profile.h"
 #include "parallel/comm.h"
 
 typedef struct yk_model yk_model;
@@ -30,6 +31,9 @@ void yk_model_destroy(yk_model *model);
 /* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->sampled.
  *   Errors name rank, layer and operation. Thread: the rank's own.                                                   */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
+
+/* yk_model_profile - of the last step that was timed (step->is_timed). Thread: any, between steps. */
+const yk_step_profile *yk_model_profile(const yk_model *model);
 
 /* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what
  *   it points at may then be gone. Thread: any. */

@@ -10,7 +10,7 @@
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
 typedef struct buffer_sizes {
-  size_t words, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope;
+  size_t words, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, timestamps;
 } buffer_sizes;
 
 typedef struct sizes {
@@ -41,7 +41,8 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
                         .partial = rows_bytes,
                         .wanted = seqs * row_bytes,
                         .logits = n_gathered * logits,
-                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float)};
+                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float),
+                        .timestamps = (size_t)yk_step_profile_capacity(c->n_layers, &limits->step) * sizeof(int64_t)};
 }
 
 static size_t larger(size_t a, int64_t b)
@@ -90,7 +91,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
   *out = (yk_model_memory){.weight_bytes = s.weights,
                            .workspace_bytes =
                                (int64_t)(b->words + b->residual + b->normed + b->partial + b->attention_scratch +
-                                         b->ffn_scratch + b->wanted + b->logits + b->rope),
+                                         b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),
                            .kv_bytes_per_block = s.kv_per_token * YK_KV_BLOCK_TOKENS};
   return YK_OK;
 }
@@ -115,7 +116,7 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
 {
   sizes s;
   yk_activations *a = &m->act;
-  void *words = NULL, *logits = NULL;
+  void *words = NULL, *logits = NULL, *timestamps = NULL;
   YK_TRY(measure(&loader->source, &s, err));
   YK_TRY(build_rope(m, loader, s.buffers.rope, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.residual, &a->residual, err));
@@ -128,7 +129,9 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   a->words = words;
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
   a->logits = logits;
-  return YK_OK;
+  YK_TRY(yk_rank_alloc(loader, s.buffers.timestamps, &timestamps, err));
+  return yk_step_profile_create(&m->profile, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table), timestamps,
+                                err);
 }
 
 static void set_numbers(yk_model *m, const yk_rank_source *source)
@@ -182,6 +185,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   m->dev = dev;
   m->comm = comm;
   m->operations.rank = comm->rank;
+  m->operations.dev = dev;
   yk_status status = build(m, &loader, err);
   if (status != YK_OK) {
     yk_model_destroy(m);
@@ -200,8 +204,10 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   dev->ops->linear_destroy(dev, model->lm_head);
-  void *const buffers[] = {model->embedding,     model->final_norm_w, model->rope,    a->words,  a->residual, a->normed,
-                           a->attention_scratch, a->partial,          a->ffn_scratch, a->wanted, a->logits};
+  void *const buffers[] = {model->embedding, model->final_norm_w,  model->rope, a->words,       a->residual,
+                           a->normed,        a->attention_scratch, a->partial,  a->ffn_scratch, a->wanted,
+                           a->logits,        model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
+  yk_step_profile_destroy(&model->profile);
   free(model);
 }

@@ -33,6 +33,7 @@ struct yk_model {
   yk_layer *layers;
   yk_activations act;
   yk_decode_graphs *graphs; /* NULL on a device without */
+  yk_step_profile profile;  /* of timed steps */
   yk_operations operations; /* what the rank is at: read by other threads too */
 };
 

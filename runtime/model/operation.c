@@ -1,12 +1,16 @@
 #include "model/operation.h"
 
-yk_status yk_operation_begin(yk_operations *operations, int layer, const char *name, yk_err *err)
+yk_status yk_operation_begin(yk_operations *operations, yk_operation_kind kind, int layer, const char *name,
+                             yk_err *err)
 {
   atomic_store_explicit(&operations->layer, layer, memory_order_relaxed);
   atomic_store_explicit(&operations->name, name, memory_order_relaxed);
   atomic_fetch_add_explicit(&operations->n_begun, 1, memory_order_relaxed);
-  if (!atomic_load_explicit(&operations->is_stopped, memory_order_relaxed)) return YK_OK;
-  return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", operations->rank);
+  if (atomic_load_explicit(&operations->is_stopped, memory_order_relaxed))
+    return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", operations->rank);
+  if (!operations->profile) return YK_OK;
+  yk_timed_operation operation = {.kind = kind, .layer = layer, .name = name};
+  return yk_step_profile_stamp(operations->profile, operations->dev, &operation, err);
 }
 
 yk_status yk_operation_name_error(const yk_operations *operations, int layer, const char *name, yk_status status,

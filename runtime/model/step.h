@@ -24,6 +24,7 @@ typedef struct yk_step {
   yk_sampled *sampled;                  /* [n_wanted] host; written by rank 0 only */
   const yk_penalty_load *penalty_loads; /* [n_penalty_loads] host */
   int32_t n_penalty_loads;
+  bool is_timed; /* every rank's device takes the time of each operation: step_profile.h */
 } yk_step;
 
 /* yk_step_words_max - size of words for the largest step. */

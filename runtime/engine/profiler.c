@@ -1,0 +1,148 @@
+#include "engine/profiler.h"
+
+#include "base/checked.h"
+
+static yk_timed_step timed_step_of(const yk_engine *e)
+{
+  yk_timed_step step = {.n_ranks = e->settings.n_ranks, .has_one_clock = e->settings.device == YK_DEVICE_CPU};
+  for (int r = 0; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
+  return step;
+}
+
+static bool is_whole(const yk_timed_step *step)
+{
+  for (int r = 0; r < step->n_ranks; r++)
+    if (!step->ranks[r]->is_whole) return false;
+  return true;
+}
+
+/* By how much reading the stamps has made the step longer. */
+static int64_t reading_ns(const yk_timed_step *step)
+{
+  int64_t forward_end_ns = INT64_MIN, read_end_ns = INT64_MIN;
+  for (int r = 0; r < step->n_ranks; r++) {
+    forward_end_ns = yk_max_i64(forward_end_ns, step->ranks[r]->forward_end_ns);
+    read_end_ns = yk_max_i64(read_end_ns, step->ranks[r]->read_end_ns);
+  }
+  return read_end_ns - forward_end_ns;
+}
+
+/* ---- What a stamp costs ------------------------------------------------------------------------------------------ */
+
+/* A step that something else has held up says nothing, so a difference counts only within limits around the chain's. */
+static void compare(yk_profiler *p, const struct yk_profiled_step *plain, const struct yk_profiled_step *timed,
+                    int32_t n_stamps)
+{
+  const double widest = 4 * p->stamp_ns;
+  if (!plain->is_comparable || !timed->is_comparable || plain->is_timed || plain->n_rows != timed->n_rows ||
+      plain->n_wanted != timed->n_wanted)
+    return;
+  double ns = (timed->ranks_ns - plain->ranks_ns) / n_stamps - p->stamp_ns;
+  ns = p->stamp_ns + (ns < -widest ? -widest : ns > widest ? widest : ns);
+  p->cost_ns += ns * n_stamps;
+  p->n_cost_stamps += n_stamps;
+}
+
+static double stamp_cost_ns(const yk_profiler *p)
+{
+  enum { ENOUGH_STAMPS = 1000 };
+  double ns = p->n_cost_stamps < ENOUGH_STAMPS ? p->stamp_ns : p->cost_ns / p->n_cost_stamps;
+  return ns > 0 ? ns : 0;
+}
+
+/* ---- A step's life ----------------------------------------------------------------------------------------------- */
+
+bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
+{
+  yk_profiler *p = &e->profiler;
+  pthread_mutex_lock(&e->mutex);
+  int32_t every = p->every;
+  unsigned epoch = p->epoch;
+  pthread_mutex_unlock(&e->mutex);
+  if (epoch != p->seen_epoch) p->n_steps = 0;
+  p->seen_epoch = epoch;
+  p->before = p->step;
+  p->step = (struct yk_profiled_step){
+      .is_timed = every > 0 && ++p->n_steps % (uint64_t)every == 0, .epoch = epoch, .begin_ns = now_ns};
+  return p->step.is_timed;
+}
+
+static void tell_clock(yk_engine *e, const yk_timed_step *step)
+{
+  yk_profiler *p = &e->profiler;
+  if (p->has_told) return;
+  p->has_told = true;
+  for (int r = 0; r < step->n_ranks; r++)
+    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: clock in steps of %lld ns; a timestamp takes %.0f ns in a chain", r,
+                 (long long)step->ranks[r]->resolution_ns, step->ranks[r]->stamp_ns);
+}
+
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t ranks_ns)
+{
+  yk_profiler *p = &e->profiler;
+  struct yk_profiled_step *now = &p->step;
+  now->is_prefill = is_prefill;
+  now->n_rows = step->batch.n_tokens;
+  now->n_wanted = step->n_wanted;
+  now->ranks_ns = (double)ranks_ns;
+  now->is_comparable = !is_prefill;
+  if (!now->is_timed) return;
+  yk_timed_step measured = timed_step_of(e);
+  tell_clock(e, &measured);
+  now->is_pending = is_whole(&measured);
+  now->is_comparable &= now->is_pending;
+  now->ranks_ns -= (double)reading_ns(&measured);
+}
+
+void yk_profiler_step_handed_out(yk_engine *e, int64_t now_ns)
+{
+  e->profiler.step.end_ns = now_ns;
+}
+
+void yk_profiler_step_end(yk_engine *e, int64_t now_ns)
+{
+  yk_profiler *p = &e->profiler;
+  if (!p->step.is_pending) return;
+  p->step.is_pending = false;
+  yk_timed_step measured = timed_step_of(e);
+  measured.period_ns = now_ns - p->step.begin_ns - reading_ns(&measured);
+  pthread_mutex_lock(&e->mutex);
+  if (p->step.epoch == p->epoch) {
+    p->stamp_ns = 0;
+    p->resolution_ns = 0;
+    for (int r = 0; r < measured.n_ranks; r++) {
+      p->stamp_ns += measured.ranks[r]->stamp_ns / measured.n_ranks;
+      p->resolution_ns = yk_max_i64(p->resolution_ns, measured.ranks[r]->resolution_ns);
+    }
+    compare(p, &p->before, &p->step, measured.ranks[0]->n);
+    yk_step_sums_add(p->step.is_prefill ? &p->prefill : &p->decode, &measured);
+  }
+  pthread_mutex_unlock(&e->mutex);
+}
+
+/* ---- What callers see -------------------------------------------------------------------------------------------- */
+
+yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err)
+{
+  yk_profiler *p = &engine->profiler;
+  if (every < 0) return yk_err_set(err, YK_E_INVAL, "every: expected 0, which times no step, or more, found %d", every);
+  pthread_mutex_lock(&engine->mutex);
+  p->every = every;
+  p->epoch++;
+  p->prefill = p->decode = (yk_step_sums){0};
+  p->cost_ns = p->n_cost_stamps = 0;
+  pthread_mutex_unlock(&engine->mutex);
+  return YK_OK;
+}
+
+void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
+{
+  const yk_profiler *p = &engine->profiler;
+  int n_ranks = engine->settings.n_ranks;
+  pthread_mutex_lock(&engine->mutex);
+  double stamp_ns = stamp_cost_ns(p);
+  *out = (yk_profile){.n_ranks = n_ranks, .clock_resolution_s = (double)p->resolution_ns * 1e-9};
+  yk_step_sums_correct(&p->prefill, n_ranks, stamp_ns, &out->prefill);
+  yk_step_sums_correct(&p->decode, n_ranks, stamp_ns, &out->decode);
+  pthread_mutex_unlock(&engine->mutex);
+}

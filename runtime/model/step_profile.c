@@ -1,0 +1,138 @@
+#include "model/step_profile.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+
+enum {
+  LAYER_OPERATIONS = 16, /* at most */
+  OTHER_OPERATIONS = 8,  /* upload, embedding, its all-reduce, penalties, end */
+  ROUND_OPERATIONS = 4,  /* row selection, lm_head, gather, sampling */
+  N_CALIBRATING = 32
+};
+
+int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limits)
+{
+  int32_t n_rounds = (int32_t)yk_ceil_div_i64(limits->max_tokens, limits->max_seqs);
+  int32_t n = n_layers * LAYER_OPERATIONS + OTHER_OPERATIONS + n_rounds * ROUND_OPERATIONS;
+  return n > N_CALIBRATING ? n : N_CALIBRATING;
+}
+
+yk_status yk_step_profile_create(yk_step_profile *profile, int32_t capacity, int64_t *table, yk_err *err)
+{
+  profile->capacity = capacity;
+  profile->table = table;
+  profile->operations = calloc((size_t)capacity, sizeof *profile->operations);
+  profile->begin_ns = calloc((size_t)capacity, sizeof *profile->begin_ns);
+  if (profile->operations && profile->begin_ns) return YK_OK;
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the timestamps of %d operations", capacity);
+}
+
+void yk_step_profile_destroy(yk_step_profile *profile)
+{
+  free(profile->operations);
+  free(profile->begin_ns);
+}
+
+/* ---- What a stamp takes ------------------------------------------------------------------------------------------ */
+
+static yk_status stamp_chain(yk_step_profile *profile, yk_device *dev, yk_err *err)
+{
+  for (int i = 0; i < N_CALIBRATING; i++) YK_TRY(dev->ops->timestamp(dev, profile->table + i, err));
+  return YK_OK;
+}
+
+/* As stamps stand in a decode step: recorded, where the device records. */
+static yk_status run_chain(yk_step_profile *profile, yk_device *dev, yk_err *err)
+{
+  const yk_device_ops *ops = dev->ops;
+  yk_graph *graph = NULL;
+  YK_TRY(stamp_chain(profile, dev, err));
+  if (!ops->graph_begin) return YK_OK;
+  YK_TRY(ops->graph_begin(dev, err));
+  yk_status status = stamp_chain(profile, dev, err);
+  yk_status ended = ops->graph_end(dev, status == YK_OK ? &graph : NULL, err);
+  if (status == YK_OK) status = ended;
+  for (int i = 0; i < 2 && status == YK_OK; i++) status = ops->graph_run(dev, graph, err);
+  ops->graph_destroy(dev, graph);
+  return status;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+static yk_status calibrate(yk_step_profile *profile, yk_device *dev, yk_err *err)
+{
+  const int64_t *at = profile->begin_ns;
+  YK_TRY(run_chain(profile, dev, err));
+  YK_TRY(dev->ops->download(dev, profile->begin_ns, profile->table, N_CALIBRATING * sizeof *at, err));
+  profile->resolution_ns = 0;
+  for (int i = 1; i < N_CALIBRATING; i++)
+    profile->resolution_ns = common_divisor(at[i] - at[i - 1], profile->resolution_ns);
+  profile->stamp_ns = (double)(at[N_CALIBRATING - 1] - at[0]) / (N_CALIBRATING - 1);
+  profile->is_calibrated = true;
+  return YK_OK;
+}
+
+/* ---- A step ------------------------------------------------------------------------------------------------------ */
+
+yk_status yk_step_profile_begin(yk_step_profile *profile, yk_device *dev, yk_err *err)
+{
+  profile->is_whole = profile->is_calibrated;
+  if (!profile->is_calibrated) YK_TRY(calibrate(profile, dev, err));
+  profile->n = 0;
+  profile->forward_begin_ns = yk_clock_now_ns();
+  return YK_OK;
+}
+
+static bool is_same(const yk_timed_operation *a, const yk_timed_operation *b)
+{
+  return a->kind == b->kind && a->layer == b->layer && a->name == b->name;
+}
+
+yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const yk_timed_operation *operation,
+                                yk_err *err)
+{
+  int32_t n = profile->n;
+  if (operation->kind == YK_OPERATION_UNTIMED) return YK_OK;
+  if (n > 0 && is_same(operation, &profile->operations[n - 1])) return YK_OK;
+  if (n == profile->capacity) {
+    profile->is_whole = false;
+    return YK_OK;
+  }
+  profile->operations[n] = *operation;
+  profile->n++;
+  return dev->ops->timestamp(dev, profile->table + n, err);
+}
+
+void yk_step_profile_rewind(yk_step_profile *profile, int32_t n)
+{
+  profile->n = n;
+  profile->is_whole = false;
+}
+
+void yk_step_profile_recorded(yk_step_profile *profile)
+{
+  profile->n_recorded = profile->n;
+}
+
+void yk_step_profile_replayed(yk_step_profile *profile)
+{
+  profile->n = profile->n_recorded;
+}
+
+yk_status yk_step_profile_end(yk_step_profile *profile, yk_device *dev, yk_err *err)
+{
+  profile->forward_end_ns = yk_clock_now_ns();
+  YK_TRY(dev->ops->download(dev, profile->begin_ns, profile->table, (size_t)profile->n * sizeof *profile->table, err));
+  profile->read_end_ns = yk_clock_now_ns();
+  return YK_OK;
+}
