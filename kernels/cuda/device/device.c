@@ -13,6 +13,7 @@
 #include "kernels/cuda/device/probe.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/timestamp.h"
 #include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
@@ -88,6 +89,13 @@ static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   return yk_cuda_check(cuda, yk_cuda_launch_gather_rows(args, cuda->stream), "gather_rows", err);
 }
 
+static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_timestamp(at, cuda->stream), "timestamp", err);
+}
+
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static void destroy(yk_device *dev)
@@ -135,6 +143,7 @@ static const yk_device_ops *device_ops(void)
       .gather_rows = gather_rows,
       .sample = yk_cuda_sample,
       .penalties_set = yk_cuda_penalties_set,
+      .timestamp = timestamp,
       .graph_begin = yk_cuda_graph_begin,
       .graph_end = yk_cuda_graph_end,
       .graph_run = yk_cuda_graph_run,
