@@ -19,7 +19,7 @@ typedef struct options {
   yk_model_options model;
   int32_t *batches; /* [n_batches], owned */
   size_t n_batches;
-  int32_t prompt_tokens, output_tokens, repeats;
+  int32_t prompt_tokens, output_tokens, repeats, profile_every;
   double temperature, top_p;
   int32_t top_k;
   const char *json_path;
@@ -89,6 +89,8 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .max = INT32_MAX},
       {"top-p", NULL, YK_OPTION_NUMBER, &o->top_p, "P", .help = "draw from the likeliest tokens that together reach P",
        .max = 1, .above_min = true},
+      {"profile-every", NULL, YK_OPTION_INT, &o->profile_every, "N",
+       .help = "time every N-th step, and print where the time of decode steps goes; 0: none", .max = INT32_MAX},
       {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE",
        .help = "write the figures with their spread (max - min)"},
   };
@@ -173,11 +175,34 @@ static json_t *summarise(const sample *samples, int n, size_t field_offset, doub
   return json_pack("{s:f, s:f}", "median", *median, "spread", values[n - 1] - values[0]);
 }
 
+/* Where the time of a decode step goes: microseconds on each rank. */
+static void print_profile(yk_engine *engine)
+{
+  yk_profile profile;
+  yk_engine_get_profile(engine, &profile);
+  const yk_step_times *decode = &profile.decode;
+  if (decode->n_steps == 0) return;
+  double us = 1e6 / (double)decode->n_steps;
+  printf("  %llu decode steps of %.1f us; timestamps, taken off: %.1f us (clock in steps of %.0f ns)\n",
+         (unsigned long long)decode->n_steps, decode->step_s * us, decode->timestamp_cost_s * us,
+         profile.clock_resolution_s * 1e9);
+  for (int part = 0; part < YK_TIME_PARTS; part++) {
+    printf("  %-20s", yk_time_part_name((yk_time_part)part));
+    for (int rank = 0; rank < profile.n_ranks; rank++) printf(" %9.1f", decode->part_s[rank][part] * us);
+    printf("\n");
+  }
+  printf("  %-20s", "slowest, share");
+  for (int rank = 0; rank < profile.n_ranks && decode->n_all_reduces; rank++)
+    printf(" %9.3f", (double)decode->slowest[rank] / (double)decode->n_all_reduces);
+  printf("\n");
+}
+
 static yk_status run_point(yk_engine *engine, const options *o, int batch, json_t *results, yk_err *err)
 {
   sample samples[MAX_REPEATS], warm_up;
   double prefill, decode, total, ttft, between;
   YK_TRY(run_batch(engine, o, batch, 1, &warm_up, err));
+  YK_TRY(yk_engine_set_profile(engine, o->profile_every, err));
   for (int i = 0; i < o->repeats; i++) YK_TRY(run_batch(engine, o, batch, (uint64_t)i + 2, &samples[i], err));
   json_t *point = json_pack("{s:i}", "batch", batch);
   json_object_set_new(point, "prefill_tokens_per_s",
@@ -191,6 +216,7 @@ static yk_status run_point(yk_engine *engine, const options *o, int batch, json_
                       summarise(samples, o->repeats, offsetof(sample, between_share), &between));
   json_array_append_new(results, point);
   printf("%7d %15.1f %15.1f %15.1f %12.4f %8.1f%%\n", batch, prefill, decode, total, ttft, between * 100);
+  print_profile(engine);
   fflush(stdout);
   return YK_OK;
 }
