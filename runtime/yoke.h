@@ -182,13 +182,31 @@ typedef struct yk_profile {
  *   A timed step takes a timestamp before each operation of each rank; other steps run as if there were no profile. On
  *   a GPU a timestamp is a kernel of its own that takes about a microsecond, so a timed decode step takes some per cent
  *   longer; what they cost is measured and taken off the parts: from timed and plain steps that follow each other, or,
- *   where every step is timed, from a chain of timestamps. Steps that prepare something (record a graph, measure the
- *   timestamps) are not counted: the first timed one, and on a GPU the first timed decode of each size.
+ *   where every step is timed, from a chain of timestamps. Steps that record a graph are not counted: on a
+ *   GPU the first timed decode of each size.
  *   Errors: YK_E_INVAL (a negative number). Thread: any, while requests run too. */
 yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err);
 
 /* yk_engine_get_profile - the sums up to now. A step is counted when the next one begins or no work is left. */
 void yk_engine_get_profile(yk_engine *engine, yk_profile *out);
+
+/* Some steps as slices of time, operation by operation, in a file for Perfetto (ui.perfetto.dev) or
+ * chrome://tracing. */
+typedef struct yk_trace yk_trace;
+
+enum { YOKE_TRACE_STEPS = 64 }; /* a good number: some megabytes */
+
+/* yk_trace_create - open the file at path, which is written once max_steps steps are in it, or by yk_trace_finish.
+ *   Errors: YK_E_INVAL, YK_E_IO (the file), YK_E_NOMEM. */
+yk_status yk_trace_create(const char *path, int32_t max_steps, yk_trace **out, yk_err *err);
+
+/* yk_engine_set_trace - time the engine's next steps, whatever its profile says, and put them into the trace until that
+ *   is full; NULL: no more of them. A trace is one engine's at a time. It must outlive the engine, or be taken away. */
+void yk_engine_set_trace(yk_engine *engine, yk_trace *trace);
+
+/* yk_trace_finish - write what has not been written, and free the trace; no engine may have it. NULL is allowed.
+ *   Errors: YK_E_IO, also of what was written before; YK_E_NOMEM where slices were lost. */
+yk_status yk_trace_finish(yk_trace *trace, yk_err *err);
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 

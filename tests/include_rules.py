@@ -40,6 +40,7 @@ MAY_INCLUDE = {
     "runtime/chat/": ["runtime/base/", "runtime/text/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
+    "runtime/trace/": ["runtime/yoke.h", "runtime/base/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/study/": ["runtime/yoke.h", "runtime/base/"],

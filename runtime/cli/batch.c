@@ -6,13 +6,14 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/model_options.h"
+#include "cli/trace_option.h"
 
 typedef struct batch_options {
   yk_model_options model;
   yk_sampling_options sampling;
   yk_template_options chat;
   yk_tool_format tools;
-  const char *input, *output;
+  const char *input, *output, *trace_path;
   int32_t max_in_flight; /* 0: by the engine's max_seqs */
   bool overwrite;
 } batch_options;
@@ -43,6 +44,7 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
       {"max-in-flight", NULL, YK_OPTION_INT, &options->max_in_flight, "N",
        .help = "requests in the engine, running and waiting", .fallback = "twice --max-num-seqs", .min = 1,
        .max = 1 << 20},
+      yk_trace_option(&options->trace_path),
   };
   const yk_option_group groups[] = {{"Input and output", own, sizeof own / sizeof own[0]},
                                     yk_template_options_group(&options->chat, true),
@@ -66,7 +68,8 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_console *console, yk_err *err)
+static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_trace *trace, yk_console *console,
+                             yk_err *err)
 {
   yk_engine_options engine_options;
   YK_TRY(yk_batch_identity(options->model.model_dir, &options->sampling, &options->chat, options->model.dtype,
@@ -80,6 +83,7 @@ static yk_status run_session(const batch_options *options, yk_batch_run *run, yk
   yk_status status = yk_engine_create(&engine_options, &run->engine, err);
   yk_console_clear(console);
   if (status != YK_OK) return status;
+  yk_engine_set_trace(run->engine, trace);
   run->progress.n_total = run->files->n_to_answer;
   run->progress.n_before = run->files->n_done;
   run->progress.n_failed_before = run->files->n_failed;
@@ -109,14 +113,17 @@ static int run_batch(const batch_options *options)
                       .files = &files,
                       .interrupt = &interrupt};
   yk_console_init(&console, (yk_log_level)options->model.log_level);
+  yk_trace *trace;
+  if (yk_trace_option_open(options->trace_path, &trace, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
-  yk_status status = run_session(options, &run, &console, &err);
+  yk_status status = run_session(options, &run, trace, &console, &err);
   int exit_code = run.progress.n_failed + files.n_failed > 0 ? YK_EXIT_FAILURE : YK_EXIT_OK;
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   yk_batch_run_free(&run);
   bool all_freed = yk_engine_destroy(run.engine);
   yk_batch_files_close(&files);
   yk_batch_chat_close(&chat);
+  exit_code = yk_trace_option_close(trace, exit_code);
   int caught = yk_interrupt_stop(&interrupt);
   return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }

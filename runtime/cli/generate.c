@@ -10,11 +10,13 @@
 #include "cli/prompts.h"
 #include "cli/result.h"
 #include "cli/sampling_options.h"
+#include "cli/trace_option.h"
 
 typedef struct generate_options {
   yk_model_options model;
   yk_sampling_options sampling;
   yk_prompts prompts;
+  const char *trace_path;
   int format; /* index into format_names */
 } generate_options;
 
@@ -26,6 +28,7 @@ typedef struct generation {
   const generate_options *options;
   yk_console console;
   yk_interrupt interrupt;
+  yk_trace *trace; /* or NULL */
   yk_engine *engine;
   yk_engine_info info;
   yk_result *results;    /* [n] the samples of a prompt side by side */
@@ -54,6 +57,7 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
        .help = "json prints one object a line per prompt, or per sample (with \"index\") where --n is above 1; an "
                "object with \"error\" for a refused one",
        .choices = format_names},
+      yk_trace_option(&options->trace_path),
   };
   const yk_option_group groups[] = {{"Input and output", input_output, sizeof input_output / sizeof input_output[0]},
                                     yk_sampling_options_group(&options->sampling),
@@ -221,6 +225,7 @@ static yk_status run_session(generation *session, yk_err *err)
   yk_console_clear(&session->console);
   if (status != YK_OK) return status;
   yk_engine_get_info(session->engine, &session->info);
+  yk_engine_set_trace(session->engine, session->trace);
   YK_TRY(submit_all(session, err));
   yk_interrupt_watch(&session->interrupt, session->requests, session->n);
   status = print_all(session, err);
@@ -235,6 +240,7 @@ static int run(generate_options *options)
   yk_err err = YK_ERR_INIT;
   yk_console_init(&session.console, (yk_log_level)options->model.log_level);
   if (yk_prompts_load(&options->prompts, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_trace_option_open(options->trace_path, &session.trace, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&session.interrupt, &session.console, &err) != YK_OK) return yk_cli_failure(&err);
   yk_status status = run_session(&session, &err);
   int exit_code = session.n_failed ? YK_EXIT_FAILURE : YK_EXIT_OK;
@@ -243,6 +249,7 @@ static int run(generate_options *options)
   free(session.results);
   free(session.requests);
   bool all_freed = yk_engine_destroy(session.engine);
+  exit_code = yk_trace_option_close(session.trace, exit_code);
   int caught = yk_interrupt_stop(&session.interrupt);
   return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }

@@ -6,6 +6,7 @@
 #include "cli/console.h"
 #include "cli/model_options.h"
 #include "cli/template_options.h"
+#include "cli/trace_option.h"
 #include "server/server.h"
 
 enum { MAX_ORIGINS = 64 };
@@ -14,6 +15,7 @@ typedef struct serve_options {
   yk_model_options model;
   yk_template_options chat;
   yk_server_options server;
+  const char *trace_path;
   int32_t port, max_waiting, max_connections;
   const char *origins[MAX_ORIGINS];
   yk_console console;
@@ -86,6 +88,9 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .help = "pages of this origin may call from a browser; * is any; repeatable", .parse = add_origin},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
+      {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
+       .help = "time every N-th step, for yoke:step_time_seconds_total in /metrics; 0: none", .max = INT32_MAX},
+      yk_trace_option(&options->trace_path),
   };
   const yk_option limits[] = {
       {"max-waiting", NULL, YK_OPTION_INT, &options->max_waiting, "N",
@@ -140,7 +145,9 @@ static int run(serve_options *options)
   server->engine.progress = yk_console_loading;
   server->engine.progress_user = &options->console;
   server->listening = print_url;
-  return yk_server_run(server, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  if (yk_trace_option_open(options->trace_path, &server->trace, &err) != YK_OK) return yk_cli_failure(&err);
+  int exit_code = yk_server_run(server, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  return yk_trace_option_close(server->trace, exit_code);
 }
 
 int yk_cli_serve(int argc, char **argv)

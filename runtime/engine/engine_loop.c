@@ -84,7 +84,7 @@ static void run_step(yk_engine *e, yk_err *err)
   int64_t end_ns = yk_clock_now_ns();
   int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
   yk_engine_count_step(e, step, n_prompt, (double)(end_ns - start_ns) * 1e-9);
-  yk_profiler_step_ran(e, step, n_prompt > 0, end_ns - start_ns);
+  yk_profiler_step_ran(e, step, n_prompt > 0, start_ns, end_ns);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, items, n_items, step);
   int64_t handed_out_ns = yk_clock_now_ns();

@@ -34,7 +34,7 @@ static void compare(yk_profiler *p, const struct yk_profiled_step *plain, const 
                     int32_t n_stamps)
 {
   const double widest = 4 * p->stamp_ns;
-  if (!plain->is_comparable || !timed->is_comparable || plain->is_timed || plain->n_rows != timed->n_rows ||
+  if (!plain->is_comparable || !timed->is_comparable || plain->is_timed || plain->times.n_rows != timed->times.n_rows ||
       plain->n_wanted != timed->n_wanted)
     return;
   double ns = (timed->ranks_ns - plain->ranks_ns) / n_stamps - p->stamp_ns;
@@ -56,14 +56,16 @@ bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
 {
   yk_profiler *p = &e->profiler;
   pthread_mutex_lock(&e->mutex);
-  int32_t every = p->every;
+  uint64_t every = (uint64_t)p->every;
   unsigned epoch = p->epoch;
+  bool is_traced = p->trace && yk_trace_wants(p->trace);
   pthread_mutex_unlock(&e->mutex);
   if (epoch != p->seen_epoch) p->n_steps = 0;
   p->seen_epoch = epoch;
   p->before = p->step;
-  p->step = (struct yk_profiled_step){
-      .is_timed = every > 0 && ++p->n_steps % (uint64_t)every == 0, .epoch = epoch, .begin_ns = now_ns};
+  p->step = (struct yk_profiled_step){.epoch = epoch, .times = {.begin_ns = now_ns}};
+  p->step.is_counted = every > 0 && ++p->n_steps % every == 0;
+  p->step.is_timed = p->step.is_counted || is_traced;
   return p->step.is_timed;
 }
 
@@ -77,14 +79,16 @@ static void tell_clock(yk_engine *e, const yk_timed_step *step)
                  (long long)step->ranks[r]->resolution_ns, step->ranks[r]->stamp_ns);
 }
 
-void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t ranks_ns)
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t begin_ns, int64_t end_ns)
 {
   yk_profiler *p = &e->profiler;
   struct yk_profiled_step *now = &p->step;
-  now->is_prefill = is_prefill;
-  now->n_rows = step->batch.n_tokens;
+  now->times.is_prefill = is_prefill;
+  now->times.n_rows = step->batch.n_tokens;
+  now->times.ranks_ns = begin_ns;
+  now->times.hand_out_ns = end_ns;
   now->n_wanted = step->n_wanted;
-  now->ranks_ns = (double)ranks_ns;
+  now->ranks_ns = (double)(end_ns - begin_ns);
   now->is_comparable = !is_prefill;
   if (!now->is_timed) return;
   yk_timed_step measured = timed_step_of(e);
@@ -96,7 +100,20 @@ void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, in
 
 void yk_profiler_step_handed_out(yk_engine *e, int64_t now_ns)
 {
-  e->profiler.step.end_ns = now_ns;
+  e->profiler.step.times.handed_out_ns = now_ns;
+}
+
+/* Under the mutex. */
+static void count(yk_profiler *p, const yk_timed_step *measured)
+{
+  p->stamp_ns = 0;
+  p->resolution_ns = 0;
+  for (int r = 0; r < measured->n_ranks; r++) {
+    p->stamp_ns += measured->ranks[r]->stamp_ns / measured->n_ranks;
+    p->resolution_ns = yk_max_i64(p->resolution_ns, measured->ranks[r]->resolution_ns);
+  }
+  compare(p, &p->before, &p->step, measured->ranks[0]->n);
+  yk_step_sums_add(p->step.times.is_prefill ? &p->prefill : &p->decode, measured);
 }
 
 void yk_profiler_step_end(yk_engine *e, int64_t now_ns)
@@ -104,19 +121,12 @@ void yk_profiler_step_end(yk_engine *e, int64_t now_ns)
   yk_profiler *p = &e->profiler;
   if (!p->step.is_pending) return;
   p->step.is_pending = false;
+  p->step.times.end_ns = now_ns;
   yk_timed_step measured = timed_step_of(e);
-  measured.period_ns = now_ns - p->step.begin_ns - reading_ns(&measured);
+  measured.period_ns = now_ns - p->step.times.begin_ns - reading_ns(&measured);
   pthread_mutex_lock(&e->mutex);
-  if (p->step.epoch == p->epoch) {
-    p->stamp_ns = 0;
-    p->resolution_ns = 0;
-    for (int r = 0; r < measured.n_ranks; r++) {
-      p->stamp_ns += measured.ranks[r]->stamp_ns / measured.n_ranks;
-      p->resolution_ns = yk_max_i64(p->resolution_ns, measured.ranks[r]->resolution_ns);
-    }
-    compare(p, &p->before, &p->step, measured.ranks[0]->n);
-    yk_step_sums_add(p->step.is_prefill ? &p->prefill : &p->decode, &measured);
-  }
+  if (p->step.is_counted && p->step.epoch == p->epoch) count(p, &measured);
+  if (p->trace && yk_trace_wants(p->trace)) yk_step_trace(p->trace, &measured, &p->step.times);
   pthread_mutex_unlock(&e->mutex);
 }
 
@@ -144,5 +154,12 @@ void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
   *out = (yk_profile){.n_ranks = n_ranks, .clock_resolution_s = (double)p->resolution_ns * 1e-9};
   yk_step_sums_correct(&p->prefill, n_ranks, stamp_ns, &out->prefill);
   yk_step_sums_correct(&p->decode, n_ranks, stamp_ns, &out->decode);
+  pthread_mutex_unlock(&engine->mutex);
+}
+
+void yk_engine_set_trace(yk_engine *engine, yk_trace *trace)
+{
+  pthread_mutex_lock(&engine->mutex);
+  engine->profiler.trace = trace;
   pthread_mutex_unlock(&engine->mutex);
 }

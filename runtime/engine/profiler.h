@@ -1,7 +1,7 @@
 /* profiler.h - which steps are timed, and the sums over them.
  *
  * A timed step is counted when the next one begins or the engine has nothing more to do, which is its end. Steps in
- * which a graph was recorded or the stamps were calibrated are not counted. What a stamp costs is taken from timed and
+ * which a graph was recorded are not counted. What a stamp costs is taken from timed and
  * plain decode steps that follow each other with as many rows; where there are none (every step is timed), from a chain
  * of stamps.
  *
@@ -14,8 +14,8 @@
 /* yk_profiler_step_begin - a step begins now. Returns whether the step is to be timed. */
 bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns);
 
-/* yk_profiler_step_ran - the ranks have run it; before the scheduler commits. */
-void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t ranks_ns);
+/* yk_profiler_step_ran - the ranks have run it, from begin to end. */
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t begin_ns, int64_t end_ns);
 
 /* yk_profiler_step_handed_out - its results are handed out. */
 void yk_profiler_step_handed_out(yk_engine *e, int64_t now_ns);

@@ -2,12 +2,13 @@
 #ifndef YK_ENGINE_PROFILER_STATE_H
 #define YK_ENGINE_PROFILER_STATE_H
 
-#include "engine/step_times.h"
+#include "engine/step_trace.h"
 
 typedef struct yk_profiler {
   /* The engine's mutex guards these. */
   int32_t every;
-  unsigned epoch; /* grows when callers begin anew */
+  yk_trace *trace; /* or NULL; not owned */
+  unsigned epoch;  /* grows when callers begin anew */
   yk_step_sums prefill, decode;
   double cost_ns, n_cost_stamps; /* timed less plain decode steps, and the stamps in between */
   double stamp_ns;               /* of the chain */
@@ -15,11 +16,13 @@ typedef struct yk_profiler {
 
   /* The engine thread's own. */
   struct yk_profiled_step {
-    bool is_pending, is_timed, is_prefill, is_comparable;
+    bool is_timed;                  /* for the sums, the trace or both */
+    bool is_counted;                /* in the sums */
+    bool is_pending, is_comparable; /* whole; whole or plain, and a decode */
     unsigned epoch;
-    int32_t n_rows, n_wanted;
-    int64_t begin_ns, end_ns; /* end_ns: of handing out */
-    double ranks_ns;          /* the ranks' share, without the reading of stamps */
+    int32_t n_wanted;
+    yk_engine_times times;
+    double ranks_ns; /* the ranks' share, without the reading of stamps */
   } step, before;
   uint64_t n_steps; /* since the epoch began */
   unsigned seen_epoch;

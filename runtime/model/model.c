@@ -179,7 +179,7 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
 
 static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
 {
-  YK_TRY(yk_step_profile_begin(&m->profile, m->dev, err));
+  yk_step_profile_begin(&m->profile);
   m->operations.profile = &m->profile;
   yk_status status = forward(m, step, err);
   m->operations.profile = NULL;

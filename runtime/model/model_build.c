@@ -130,8 +130,8 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
   a->logits = logits;
   YK_TRY(yk_rank_alloc(loader, s.buffers.timestamps, &timestamps, err));
-  return yk_step_profile_create(&m->profile, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table), timestamps,
-                                err);
+  return yk_step_profile_create(&m->profile, m->dev, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table),
+                                timestamps, err);
 }
 
 static void set_numbers(yk_model *m, const yk_rank_source *source)

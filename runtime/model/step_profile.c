@@ -19,22 +19,6 @@ int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limit
   return n > N_CALIBRATING ? n : N_CALIBRATING;
 }
 
-yk_status yk_step_profile_create(yk_step_profile *profile, int32_t capacity, int64_t *table, yk_err *err)
-{
-  profile->capacity = capacity;
-  profile->table = table;
-  profile->operations = calloc((size_t)capacity, sizeof *profile->operations);
-  profile->begin_ns = calloc((size_t)capacity, sizeof *profile->begin_ns);
-  if (profile->operations && profile->begin_ns) return YK_OK;
-  return yk_err_set(err, YK_E_NOMEM, "no memory for the timestamps of %d operations", capacity);
-}
-
-void yk_step_profile_destroy(yk_step_profile *profile)
-{
-  free(profile->operations);
-  free(profile->begin_ns);
-}
-
 /* ---- What a stamp takes ------------------------------------------------------------------------------------------ */
 
 static yk_status stamp_chain(yk_step_profile *profile, yk_device *dev, yk_err *err)
@@ -78,19 +62,33 @@ static yk_status calibrate(yk_step_profile *profile, yk_device *dev, yk_err *err
   for (int i = 1; i < N_CALIBRATING; i++)
     profile->resolution_ns = common_divisor(at[i] - at[i - 1], profile->resolution_ns);
   profile->stamp_ns = (double)(at[N_CALIBRATING - 1] - at[0]) / (N_CALIBRATING - 1);
-  profile->is_calibrated = true;
   return YK_OK;
+}
+
+yk_status yk_step_profile_create(yk_step_profile *profile, yk_device *dev, int32_t capacity, int64_t *table,
+                                 yk_err *err)
+{
+  profile->capacity = capacity;
+  profile->table = table;
+  profile->operations = calloc((size_t)capacity, sizeof *profile->operations);
+  profile->begin_ns = calloc((size_t)capacity, sizeof *profile->begin_ns);
+  if (profile->operations && profile->begin_ns) return calibrate(profile, dev, err);
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the timestamps of %d operations", capacity);
+}
+
+void yk_step_profile_destroy(yk_step_profile *profile)
+{
+  free(profile->operations);
+  free(profile->begin_ns);
 }
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */
 
-yk_status yk_step_profile_begin(yk_step_profile *profile, yk_device *dev, yk_err *err)
+void yk_step_profile_begin(yk_step_profile *profile)
 {
-  profile->is_whole = profile->is_calibrated;
-  if (!profile->is_calibrated) YK_TRY(calibrate(profile, dev, err));
+  profile->is_whole = true;
   profile->n = 0;
   profile->forward_begin_ns = yk_clock_now_ns();
-  return YK_OK;
 }
 
 static bool is_same(const yk_timed_operation *a, const yk_timed_operation *b)

@@ -6,8 +6,8 @@
  * devices that record decode steps as graphs, timed ones have graphs of their own.
  *
  * A stamp is work of its own: a kernel of one thread on a GPU, which takes about a microsecond and keeps the next
- * kernel from beginning before the previous one has ended; a look at the clock on a CPU. The first timed step measures
- * that in a chain of stamps. Owner: a model. Thread: the rank's own; others read between steps. */
+ * kernel from beginning before the previous one has ended; a look at the clock on a CPU. A chain of stamps measures
+ * that when the model is built. Owner: a model. Thread: the rank's own; others read between steps. */
 #ifndef YK_MODEL_STEP_PROFILE_H
 #define YK_MODEL_STEP_PROFILE_H
 
@@ -40,10 +40,9 @@ typedef struct yk_step_profile {
   int64_t *begin_ns;              /* [n] on the device's clock, once the step is over */
   int64_t *table;                 /* [capacity] device */
   int32_t n_recorded;             /* stamps up to the last one that decode graphs hold */
-  bool is_whole; /* the step can be counted: it had no preparations, and every operation had its stamp */
-  bool is_calibrated;
-  double stamp_ns;                          /* what a stamp takes in a chain of stamps */
-  int64_t resolution_ns;                    /* the clock's readings are multiples of so much apart */
+  bool is_whole;                  /* the step can be counted: no graph was recorded, every operation had its stamp */
+  double stamp_ns;                /* what a stamp takes in a chain of stamps */
+  int64_t resolution_ns;          /* the clock's readings are multiples of so much apart */
   int64_t forward_begin_ns, forward_end_ns; /* the whole forward, on the host's clock (yk_clock_now_ns) */
   int64_t read_end_ns;                      /* when the stamps had been read */
 } yk_step_profile;
@@ -51,13 +50,14 @@ typedef struct yk_step_profile {
 /* yk_step_profile_capacity - stamps of the largest step of such a model. */
 int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limits);
 
-/* yk_step_profile_create - memory of the host for so many stamps; table: of the device, not owned.
- *   Errors: YK_E_NOMEM. */
-yk_status yk_step_profile_create(yk_step_profile *profile, int32_t capacity, int64_t *table, yk_err *err);
+/* yk_step_profile_create - memory of the host for so many stamps, and what one takes. table: of the device, not owned.
+ *   Errors: YK_E_NOMEM, the device's. */
+yk_status yk_step_profile_create(yk_step_profile *profile, yk_device *dev, int32_t capacity, int64_t *table,
+                                 yk_err *err);
 void yk_step_profile_destroy(yk_step_profile *profile);
 
-/* yk_step_profile_begin - a step that is timed begins. Errors: the device's. */
-yk_status yk_step_profile_begin(yk_step_profile *profile, yk_device *dev, yk_err *err);
+/* yk_step_profile_begin - a step that is timed begins. */
+void yk_step_profile_begin(yk_step_profile *profile);
 
 /* yk_step_profile_stamp - an operation begins. One that repeats the operation before is counted to that one. */
 yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const yk_timed_operation *operation,

@@ -9,6 +9,8 @@ static void load(yk_engine_host *host)
   yk_err err = YK_ERR_INIT;
   pthread_mutex_unlock(&host->mutex);
   yk_status status = yk_engine_create(&host->options, &engine, &err);
+  if (status == YK_OK) status = yk_engine_set_profile(engine, host->profile_every, &err);
+  if (status == YK_OK) yk_engine_set_trace(engine, host->trace);
   pthread_mutex_lock(&host->mutex);
   host->engine = engine;
   host->state = status == YK_OK ? YK_HOST_SERVING : YK_HOST_NO_ENGINE;
@@ -49,12 +51,13 @@ static void *keep(void *user)
   return NULL;
 }
 
-yk_status yk_engine_host_start(yk_engine_host *host, const yk_engine_options *options, bool restarts, yk_ready *ready,
-                               yk_err *err)
+yk_status yk_engine_host_start(yk_engine_host *host, const yk_server_options *options, yk_ready *ready, yk_err *err)
 {
   memset(host, 0, sizeof *host);
-  host->options = *options;
-  host->restarts = restarts;
+  host->options = options->engine;
+  host->profile_every = options->profile_every;
+  host->trace = options->trace;
+  host->restarts = options->restarts_on_failure;
   host->ready = ready;
   host->failure = YK_ERR_INIT;
   pthread_mutex_init(&host->mutex, NULL);

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "server/ready.h"
-#include "yoke.h"
+#include "server/server_options.h"
 
 typedef enum yk_host_state {
   YK_HOST_LOADING, /* for the first time, or again */
@@ -20,6 +20,8 @@ typedef enum yk_host_state {
 
 typedef struct yk_engine_host {
   yk_engine_options options;
+  int32_t profile_every;
+  yk_trace *trace;
   bool restarts;   /* after a failure */
   yk_ready *ready; /* woken when the state changes */
   pthread_t thread;
@@ -35,8 +37,7 @@ typedef struct yk_engine_host {
 
 /* yk_engine_host_start - begin to load. The struct must not move; options are copied, what they point to is not.
  *   Errors: YK_E_INTERNAL. */
-yk_status yk_engine_host_start(yk_engine_host *host, const yk_engine_options *options, bool restarts, yk_ready *ready,
-                               yk_err *err);
+yk_status yk_engine_host_start(yk_engine_host *host, const yk_server_options *options, yk_ready *ready, yk_err *err);
 
 /* yk_engine_host_stop - destroy the engine once every lease has been given back; waits for a load that has begun. */
 void yk_engine_host_stop(yk_engine_host *host);

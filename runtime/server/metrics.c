@@ -63,6 +63,23 @@ void yk_metrics_choice(yk_metrics *m, const yk_choice_metrics *choice)
   if (choice->max_tokens > 0) yk_histogram_add(&m->params_max_tokens, choice->max_tokens);
 }
 
+static void count_times(yk_step_times *told, const yk_step_times *before, const yk_step_times *now)
+{
+  told->n_steps = before->n_steps + now->n_steps;
+  for (int rank = 0; rank < YOKE_MAX_RANKS; rank++)
+    for (int part = 0; part < YK_TIME_PARTS; part++) {
+      double seconds = before->part_s[rank][part] + now->part_s[rank][part];
+      if (seconds > told->part_s[rank][part]) told->part_s[rank][part] = seconds;
+    }
+}
+
+void yk_metrics_profile(yk_metrics *m, const yk_profile *now)
+{
+  m->profile.n_ranks = now->n_ranks;
+  count_times(&m->profile.prefill, &m->profile_before.prefill, &now->prefill);
+  count_times(&m->profile.decode, &m->profile_before.decode, &now->decode);
+}
+
 void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
 {
   m->before.output_tokens += stats->output_tokens;
@@ -73,4 +90,5 @@ void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
   m->before.steps += stats->steps;
   m->before.prefill_step_tokens += stats->prefill_step_tokens;
   m->before.decode_step_tokens += stats->decode_step_tokens;
+  m->profile_before = m->profile;
 }

@@ -20,6 +20,8 @@ typedef struct yk_metrics {
   uint64_t finished[YK_FINISH_REASONS]; /* choices by yk_finish_reason */
   uint64_t prompt_tokens;
   yk_engine_stats before; /* the sums of engines that have been destroyed */
+  yk_profile profile;     /* over all engines; n_ranks 0 where no step is timed */
+  yk_profile profile_before;
   yk_histogram time_to_first_token_s, inter_token_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
   yk_histogram prompt_lengths, output_lengths, params_n, params_max_tokens;
 } yk_metrics;
@@ -34,6 +36,10 @@ void yk_metrics_prompt(yk_metrics *metrics, const yk_request_usage *usage);
 void yk_metrics_first_token(yk_metrics *metrics, double seconds);
 void yk_metrics_next_token(yk_metrics *metrics, double seconds);
 void yk_metrics_choice(yk_metrics *metrics, const yk_choice_metrics *choice);
+
+/* yk_metrics_profile - what the engine that serves has measured. Counters never fall: a sum from which more has been
+ *   taken off for timestamps than before stays as it was. */
+void yk_metrics_profile(yk_metrics *metrics, const yk_profile *now);
 
 /* yk_metrics_engine_gone - keep the counters of an engine that is about to be destroyed. */
 void yk_metrics_engine_gone(yk_metrics *metrics, const yk_engine_stats *stats);

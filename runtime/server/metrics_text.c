@@ -117,6 +117,26 @@ static void memory(writer *w, const yk_engine_info *info)
   }
 }
 
+static void step_times(writer *w, const char *kind, const yk_step_times *times, int n_ranks)
+{
+  for (int rank = 0; rank < n_ranks; rank++)
+    for (int part = 0; part < YK_TIME_PARTS; part++)
+      yk_strbuf_append_fmt(w->out, "yoke:step_time_seconds_total{%s,rank=\"%d\",part=\"%s\",kind=\"%s\"} %.17g\n",
+                           w->label.data, rank, yk_time_part_name((yk_time_part)part), kind, times->part_s[rank][part]);
+}
+
+static void profile(writer *w, const yk_profile *p)
+{
+  head(w, "timed_steps_total", "counter", "Steps that were timed.");
+  yk_strbuf_append_fmt(w->out, "yoke:timed_steps_total{%s,kind=\"prefill\"} %llu\n", w->label.data,
+                       (unsigned long long)p->prefill.n_steps);
+  yk_strbuf_append_fmt(w->out, "yoke:timed_steps_total{%s,kind=\"decode\"} %llu\n", w->label.data,
+                       (unsigned long long)p->decode.n_steps);
+  head(w, "step_time_seconds_total", "counter", "Where the time of timed steps went on each rank.");
+  step_times(w, "prefill", &p->prefill, p->n_ranks);
+  step_times(w, "decode", &p->decode, p->n_ranks);
+}
+
 void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strbuf *out)
 {
   writer w = {.out = out};
@@ -141,6 +161,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     histogram(&w, "request_params_n", "The parameter n.", &m->params_n);
     histogram(&w, "request_params_max_tokens", "The parameter max_tokens.", &m->params_max_tokens);
     if (view->info) memory(&w, view->info);
+    if (m->profile.n_ranks > 0) profile(&w, &m->profile);
   }
   yk_strbuf_free(&w.label);
 }

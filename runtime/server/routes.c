@@ -95,6 +95,13 @@ void yk_route_version(yk_exchange *x)
   yk_reply_json(&x->reply);
 }
 
+static void count_profile(yk_server *server)
+{
+  yk_profile profile;
+  yk_engine_get_profile(server->engine, &profile);
+  yk_metrics_profile(&server->metrics, &profile);
+}
+
 void yk_route_metrics(yk_exchange *x)
 {
   yk_server *server = x->server;
@@ -104,6 +111,7 @@ void yk_route_metrics(yk_exchange *x)
   if (server->engine) {
     view.info = &server->info;
     yk_engine_get_stats(server->engine, &view.stats);
+    if (server->options.profile_every > 0) count_profile(server);
   }
   yk_metrics_append(&server->metrics, &view, &x->reply.body);
   yk_reply_json(&x->reply);

@@ -118,7 +118,7 @@ static yk_status start(yk_server *server, yk_err *err)
   server->open_chat.run = open_chat;
   yk_workers_add(&server->workers, &server->open_chat);
   if (options->listening) options->listening(options->user, url);
-  return yk_engine_host_start(&server->host, &options->engine, options->restarts_on_failure, &server->ready, err);
+  return yk_engine_host_start(&server->host, options, &server->ready, err);
 }
 
 /* ---- The end ----------------------------------------------------------------------------------------------------- */

@@ -20,6 +20,8 @@ typedef struct yk_server_options {
   double header_timeout_s;    /* for a whole request to arrive */
   const char *const *origins; /* [n_origins] whose pages may call from a browser; "*": any */
   size_t n_origins;
+  int32_t profile_every; /* as yk_engine_set_profile takes it */
+  yk_trace *trace;       /* of the first steps; not owned; or NULL */
   bool restarts_on_failure;
   bool logs_requests;                             /* prompts among them */
   void (*listening)(void *user, const char *url); /* the port is open; may be NULL */

@@ -1,5 +1,5 @@
-/* Where the time of a step goes, from made-up timestamps: clocks that are apart and drift, slow ranks, lone ranks, steps
- * in which nothing takes any time. */
+/* Where the time of a step goes, from made-up timestamps: clocks that are apart and drift, slow ranks, lone ranks,
+ * steps in which nothing takes any time. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
