@@ -183,7 +183,9 @@ static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
   m->operations.profile = &m->profile;
   yk_status status = forward(m, step, err);
   m->operations.profile = NULL;
-  return status == YK_OK ? yk_step_profile_end(&m->profile, m->dev, err) : status;
+  if (status != YK_OK) return status;
+  status = yk_step_profile_end(&m->profile, m->dev, err);
+  return yk_operation_name_error(&m->operations, YK_OUTSIDE_LAYERS, "timestamps", status, err);
 }
 
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)

@@ -10,7 +10,8 @@ yk_status yk_operation_begin(yk_operations *operations, yk_operation_kind kind, 
     return yk_err_set(err, YK_E_COMM, "rank %d was stopped because the step had failed", operations->rank);
   if (!operations->profile) return YK_OK;
   yk_timed_operation operation = {.kind = kind, .layer = layer, .name = name};
-  return yk_step_profile_stamp(operations->profile, operations->dev, &operation, err);
+  yk_status status = yk_step_profile_stamp(operations->profile, operations->dev, &operation, err);
+  return yk_operation_name_error(operations, layer, name, status, err);
 }
 
 yk_status yk_operation_name_error(const yk_operations *operations, int layer, const char *name, yk_status status,

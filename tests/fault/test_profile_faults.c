@@ -1,19 +1,24 @@
-/* One rank that is slower than the others, at every GEMM: the others' time is spent waiting for it, and it is named. */
+/* Timed steps in which something is wrong: a rank that is slower than the others, which then spend their time waiting
+ * for it; timestamps that fail; no memory for a trace. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "fault/counted_alloc.h"
 #include "kernels/device.h"
+#include "trace/trace.h"
 #include "yoke.h"
 
 enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 2000000 };
 
 /* Every CPU device gets a table whose linear layers go through here. */
-static atomic_int n_devices, slow_rank;
+static atomic_int n_devices, slow_rank, fail_at_stamp, n_stamps; /* slow_rank -1: none */
+static atomic_bool download_fails;
 static yk_device *devices[YK_MAX_RANKS];
 static yk_device_ops slow_ops;
 static const yk_device_ops *real_ops;
@@ -25,8 +30,23 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 
 static yk_status slow_linear(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
-  if (dev == devices[atomic_load(&slow_rank)]) nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+  int slow = atomic_load(&slow_rank);
+  if (slow >= 0 && dev == devices[slow]) nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
   return real_ops->linear_forward(dev, linear, args, err);
+}
+
+/* Of rank 1, once the steps have begun. */
+static yk_status failing_timestamp(yk_device *dev, int64_t *at, yk_err *err)
+{
+  if (dev == devices[1] && atomic_fetch_add(&n_stamps, 1) + 1 == atomic_load(&fail_at_stamp))
+    return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  return real_ops->timestamp(dev, at, err);
+}
+
+static yk_status failing_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
+{
+  if (dev == devices[1] && atomic_load(&download_fails)) return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  return real_ops->download(dev, dst, src, n_bytes, err);
 }
 
 yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
@@ -36,6 +56,8 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   real_ops = (*out)->ops;
   slow_ops = *real_ops;
   slow_ops.linear_forward = slow_linear;
+  slow_ops.timestamp = failing_timestamp;
+  slow_ops.download = failing_download;
   (*out)->ops = &slow_ops;
   devices[atomic_fetch_add(&n_devices, 1)] = *out;
   return YK_OK;
@@ -51,12 +73,15 @@ static yk_engine *open_engine(void)
   options.n_ranks = N_RANKS;
   options.n_cpu_threads = 1;
   options.max_model_tokens = 64;
+  options.log.level = YK_LOG_ERROR;
   atomic_store(&n_devices, 0);
+  atomic_store(&fail_at_stamp, 0);
+  atomic_store(&download_fails, false);
   assert_int_equal(yk_engine_create(&options, &engine, NULL), YK_OK);
   return engine;
 }
 
-static void run_request(yk_engine *engine)
+static yk_finish_reason run_request(yk_engine *engine, yk_err *err)
 {
   static const int32_t ids[] = {1, 2, 3, 4, 5};
   yk_request_options options;
@@ -68,9 +93,10 @@ static void run_request(yk_engine *engine)
   options.sampling.max_tokens = N_TOKENS;
   options.sampling.ignore_eos = true;
   assert_int_equal(yk_engine_submit(engine, &options, &request, NULL), YK_OK);
-  do assert_int_equal(yk_request_next(request, 60, &output, NULL), YK_OK);
+  do assert_int_equal(yk_request_next(request, 60, &output, err), YK_OK);
   while (output.finish == YK_FINISH_NONE);
   yk_request_free(request);
+  return output.finish;
 }
 
 static void the_others_wait_for(int slow)
@@ -79,7 +105,7 @@ static void the_others_wait_for(int slow)
   atomic_store(&slow_rank, slow);
   yk_engine *engine = open_engine();
   assert_int_equal(yk_engine_set_profile(engine, 1, NULL), YK_OK);
-  run_request(engine);
+  assert_int_equal(run_request(engine, NULL), YK_FINISH_LENGTH);
   yk_engine_get_profile(engine, &profile);
   const yk_step_times *decode = &profile.decode;
   const double least_wait_s = 0.5 * N_LAYERS * GEMMS_A_LAYER * PAUSE_NS * 1e-9 * (double)decode->n_steps;
@@ -107,8 +133,55 @@ static void every_rank_may_be_slow(void **state)
   for (int slow = 0; slow < N_RANKS; slow++) the_others_wait_for(slow);
 }
 
+/* Every stamp of the first two steps, by its number from the start of the first, and the reading of them. */
+static void timestamps_may_fail(void **state)
+{
+  (void)state;
+  enum { STAMPS_A_STEP = 2 + 1 + 7 * N_LAYERS + 5, READING = 0 };
+  atomic_store(&slow_rank, -1);
+  for (int fail_at = READING; fail_at < 2 * STAMPS_A_STEP; fail_at += fail_at < STAMPS_A_STEP ? 1 : 5) {
+    yk_err err = YK_ERR_INIT;
+    yk_engine *engine = open_engine();
+    atomic_store(&n_stamps, 0);
+    atomic_store(&fail_at_stamp, fail_at);
+    atomic_store(&download_fails, fail_at == READING);
+    assert_int_equal(yk_engine_set_profile(engine, 1, NULL), YK_OK);
+    assert_int_equal(run_request(engine, &err), YK_FINISH_ERROR);
+    assert_int_equal(err.code, YK_E_DEVICE);
+    assert_non_null(strstr(err.message, fail_at == READING ? "rank 1, timestamps: made to fail" : "rank 1, "));
+    assert_non_null(strstr(err.message, "made to fail"));
+    yk_engine_destroy(engine);
+  }
+}
+
+static yk_status write_a_trace(yk_err *err)
+{
+  yk_trace *trace;
+  const yk_trace_slice slice = {.name = "slice", .layer = -1, .n_rows = -1};
+  YK_TRY(yk_trace_create("/dev/null", 1, &trace, err));
+  for (int i = 0; i < 10000; i++) yk_trace_add(trace, &slice);
+  return yk_trace_finish(trace, err);
+}
+
+static void no_memory_for_a_trace(void **state)
+{
+  (void)state;
+  counted_alloc_reset(0);
+  assert_int_equal(write_a_trace(NULL), YK_OK);
+  int64_t n_allocations = counted_alloc_count();
+  assert_true(n_allocations > 3);
+  for (int64_t fail_at = 1; fail_at <= n_allocations; fail_at++) {
+    yk_err err = YK_ERR_INIT;
+    counted_alloc_reset(fail_at);
+    assert_int_equal(write_a_trace(&err), YK_E_NOMEM);
+    assert_non_null(strstr(err.message, "no memory for"));
+  }
+  counted_alloc_reset(0);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_may_be_slow)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_may_be_slow), cmocka_unit_test(timestamps_may_fail),
+                                     cmocka_unit_test(no_memory_for_a_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
