@@ -52,6 +52,14 @@ static double stamp_cost_ns(const yk_profiler *p)
 
 /* ---- A step's life ----------------------------------------------------------------------------------------------- */
 
+/* n: of the steps since the profile was set, from 1. Where every step would be timed, some are left plain, so that what
+ * stamps cost can be told. */
+static bool is_due(uint64_t n, uint64_t every)
+{
+  const uint64_t plain_in = 16;
+  return every == 1 ? n % plain_in != 0 : every > 0 && n % every == 0;
+}
+
 bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
 {
   yk_profiler *p = &e->profiler;
@@ -64,7 +72,7 @@ bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
   p->seen_epoch = epoch;
   p->before = p->step;
   p->step = (struct yk_profiled_step){.epoch = epoch, .times = {.begin_ns = now_ns}};
-  p->step.is_counted = every > 0 && ++p->n_steps % every == 0;
+  p->step.is_counted = is_due(++p->n_steps, every);
   p->step.is_timed = p->step.is_counted || is_traced;
   return p->step.is_timed;
 }

@@ -1,9 +1,8 @@
 /* profiler.h - which steps are timed, and the sums over them.
  *
  * A timed step is counted when the next one begins or the engine has nothing more to do, which is its end. Steps in
- * which a graph was recorded are not counted. What a stamp costs is taken from timed and
- * plain decode steps that follow each other with as many rows; where there are none (every step is timed), from a chain
- * of stamps.
+ * which a graph was recorded are not counted. What a stamp costs is taken from timed and plain decode steps that follow
+ * each other with as many rows; until there are some, from a chain of stamps.
  *
  * Owner: the engine. Thread: the engine's; what callers see is under the engine's mutex. */
 #ifndef YK_ENGINE_PROFILER_H

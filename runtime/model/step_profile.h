@@ -5,7 +5,7 @@
  * the pause before its start. The table is read when the step is over. Steps that are not timed have no stamps; on
  * devices that record decode steps as graphs, timed ones have graphs of their own.
  *
- * A stamp is work of its own: a kernel of one thread on a GPU, which takes about a microsecond and keeps the next
+ * A stamp is work of its own: a kernel of one thread on a GPU, which takes about half a microsecond and keeps the next
  * kernel from beginning before the previous one has ended; a look at the clock on a CPU. A chain of stamps measures
  * that when the model is built. Owner: a model. Thread: the rank's own; others read between steps. */
 #ifndef YK_MODEL_STEP_PROFILE_H

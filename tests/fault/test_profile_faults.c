@@ -109,19 +109,19 @@ static void the_others_wait_for(int slow)
   yk_engine_get_profile(engine, &profile);
   const yk_step_times *decode = &profile.decode;
   const double least_wait_s = 0.5 * N_LAYERS * GEMMS_A_LAYER * PAUSE_NS * 1e-9 * (double)decode->n_steps;
-  assert_true(decode->n_steps >= N_TOKENS - 2);
+  assert_true(decode->n_steps >= N_TOKENS - 3);
   assert_int_equal(decode->n_all_reduces, (2 * N_LAYERS + 1) * decode->n_steps);
-  assert_true(decode->slowest[slow] >= 2 * N_LAYERS * decode->n_steps * 9 / 10);
+  assert_true(decode->slowest[slow] > decode->n_all_reduces / 2);
   for (int rank = 0; rank < N_RANKS; rank++) {
     const double *part_s = decode->part_s[rank];
     double sum_s = 0;
     for (int part = 0; part < YK_TIME_PARTS; part++) sum_s += part_s[part];
     assert_true(sum_s > 0.98 * decode->step_s && sum_s < 1.02 * decode->step_s);
     if (rank == slow) {
-      assert_true(part_s[YK_TIME_ALL_REDUCE_WAIT] < 0.2 * least_wait_s);
       assert_true(part_s[YK_TIME_GEMM_QKV] > least_wait_s / GEMMS_A_LAYER);
     } else {
       assert_true(part_s[YK_TIME_ALL_REDUCE_WAIT] > least_wait_s);
+      assert_true(part_s[YK_TIME_ALL_REDUCE_WAIT] > 2 * decode->part_s[slow][YK_TIME_ALL_REDUCE_WAIT]);
     }
   }
   yk_engine_destroy(engine);
