@@ -58,22 +58,43 @@ static void move_on(const yk_timed_step *step, int32_t place[YOKE_MAX_RANKS])
   for (int r = 0; r < step->n_ranks; r++) place[r]++;
 }
 
+/* What the all-reduces of a step say of how far a rank's clock is ahead of rank 0's. */
+typedef struct clock_bounds {
+  int64_t least_ns, most_ns;
+  int64_t first_ns; /* the distance of the ends of the first, */
+  double sum_ns, n; /* and of all, from that */
+} clock_bounds;
+
+static void add_bounds(clock_bounds *b, const int64_t at_0[2], const int64_t at[2])
+{
+  int64_t ends_ns = at[1] - at_0[1];
+  b->least_ns = yk_max_i64(b->least_ns, at[0] - at_0[1]);
+  b->most_ns = yk_min_i64(b->most_ns, at[1] - at_0[0]);
+  if (b->n == 0) b->first_ns = ends_ns;
+  b->sum_ns += (double)(ends_ns - b->first_ns);
+  b->n++;
+}
+
+static int64_t offset_of(const clock_bounds *b)
+{
+  if (b->n == 0) return 0;
+  int64_t mean_ns = b->first_ns + (int64_t)(b->sum_ns / b->n);
+  return yk_max_i64(yk_min_i64(mean_ns, b->most_ns), b->least_ns);
+}
+
 void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YOKE_MAX_RANKS])
 {
-  int64_t least[YOKE_MAX_RANKS], most[YOKE_MAX_RANKS];
+  clock_bounds bounds[YOKE_MAX_RANKS];
   int32_t place[YOKE_MAX_RANKS] = {0};
-  for (int r = 0; r < YOKE_MAX_RANKS; r++) least[r] = INT64_MIN, most[r] = INT64_MAX, offset_ns[r] = 0;
-  if (step->has_one_clock) return;
-  for (; yk_all_reduce_next(step, place); move_on(step, place)) {
-    const int64_t *at_0 = step->ranks[0]->begin_ns + place[0];
-    for (int r = 1; r < step->n_ranks; r++) {
-      const int64_t *at = step->ranks[r]->begin_ns + place[r];
-      least[r] = yk_max_i64(least[r], at[0] - at_0[1]);
-      most[r] = yk_min_i64(most[r], at[1] - at_0[0]);
-    }
+  for (int r = 0; r < YOKE_MAX_RANKS; r++) {
+    bounds[r] = (clock_bounds){.least_ns = INT64_MIN, .most_ns = INT64_MAX};
+    offset_ns[r] = 0;
   }
-  for (int r = 1; r < step->n_ranks; r++)
-    if (least[r] != INT64_MIN) offset_ns[r] = least[r] + (most[r] - least[r]) / 2;
+  if (step->has_one_clock) return;
+  for (; yk_all_reduce_next(step, place); move_on(step, place))
+    for (int r = 1; r < step->n_ranks; r++)
+      add_bounds(&bounds[r], step->ranks[0]->begin_ns + place[0], step->ranks[r]->begin_ns + place[r]);
+  for (int r = 1; r < step->n_ranks; r++) offset_ns[r] = offset_of(&bounds[r]);
 }
 
 int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YOKE_MAX_RANKS],

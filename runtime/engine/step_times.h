@@ -11,8 +11,10 @@
  * one has come, so rank r waits from s_r until the latest s, and transfers from then until e_r.
  *
  * Clocks of different GPUs have no common beginning. An all-reduce bounds how far they are apart, as two messages do in
- * NTP: rank A cannot end before B has started, e_A >= s_B, and e_B >= s_A, both with the same latency. All all-reduces
- * of a step together leave an interval, whose middle is taken; that is right to half of the least waiting time. */
+ * NTP: rank A cannot end before B has started, e_A >= s_B, and e_B >= s_A; all all-reduces of a step together leave an
+ * interval. Its middle would be off by half of what a rank is late at all of them. But an all-reduce ends on all ranks
+ * when the last one's data has reached them, so the mean distance of their ends is taken, within the interval. The last
+ * rank has its own data sooner, by a link's latency: a rank that is always last seems later by as much. */
 #ifndef YK_ENGINE_STEP_TIMES_H
 #define YK_ENGINE_STEP_TIMES_H
 
