@@ -112,6 +112,7 @@ static void put_slice(FILE *file, const yk_trace_slice *s, int64_t zero_ns)
   fprintf(file, "},\n");
 }
 
+/* Also closes the file. */
 static void *write_all(void *user)
 {
   yk_trace *trace = user;
@@ -124,8 +125,9 @@ static void *write_all(void *user)
   for (size_t i = 0; i < trace->n_slices; i++) put_slice(file, &trace->slices[i], zero_ns);
   fprintf(file, "{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"tid\":0,\"args\":{\"steps\":%d}}\n]}\n",
           trace->n_steps);
-  if (fflush(file) != 0 || ferror(file))
-    yk_err_set(&trace->written, YK_E_IO, "%s: cannot be written: %s", trace->path, strerror(errno));
+  bool is_written = !ferror(file);
+  is_written &= fclose(file) == 0;
+  if (!is_written) yk_err_set(&trace->written, YK_E_IO, "%s: cannot be written: %s", trace->path, strerror(errno));
   return NULL;
 }
 
@@ -143,8 +145,6 @@ yk_status yk_trace_finish(yk_trace *trace, yk_err *err)
     pthread_join(trace->writer, NULL);
   else
     write_all(trace);
-  if (fclose(trace->file) != 0)
-    yk_err_set(&trace->written, YK_E_IO, "%s: cannot be written: %s", trace->path, strerror(errno));
   if (trace->is_out_of_memory)
     yk_err_set(&trace->written, YK_E_NOMEM, "%s: no memory for all of %d steps", trace->path, trace->n_steps);
   yk_status status = trace->written.code;
