@@ -45,6 +45,7 @@ typedef struct yk_linear_part {
                           divides weight.group, or is the whole local k. Local group j reads the scales of row
                           k.begin + j * group_local. */
   bool use_bias;       /* add weight.bias[n] */
+  bool as_16_bits; /* a quantised weight is dequantised when the layer is created, and multiplied as 16-bit floats */
   /* A plain weight whose rows n the device holds already, as act [n, weight.k] (an embedding that is lm_head too): a
    * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
   bool is_resident;

@@ -45,15 +45,20 @@ typedef struct yk_engine yk_engine;
 
 typedef enum yk_device_kind { YK_DEVICE_AUTO, YK_DEVICE_CPU, YK_DEVICE_CUDA } yk_device_kind;
 typedef enum yk_dtype_choice { YK_DTYPE_AUTO, YK_DTYPE_F16, YK_DTYPE_BF16, YK_DTYPE_F32 } yk_dtype_choice;
+typedef enum yk_weights_choice { YK_WEIGHTS_AUTO, YK_WEIGHTS_F16 } yk_weights_choice;
 
 enum { YOKE_MAX_RANKS = 8 };
 
 typedef struct yk_engine_options {
-  const char *model_dir;         /* a Hugging Face checkpoint directory */
-  yk_device_kind device;         /* auto: CUDA where there is any device, else CPU */
-  int n_ranks;                   /* 1 .. YOKE_MAX_RANKS; default 1 */
-  const int *device_ids;         /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
-  yk_dtype_choice dtype;         /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
+  const char *model_dir; /* a Hugging Face checkpoint directory */
+  yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
+  int n_ranks;           /* 1 .. YOKE_MAX_RANKS; default 1 */
+  const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
+  yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
+  /* auto: as the checkpoint has them, where a device can multiply that. f16: quantised weights are dequantised at load,
+   * each rounded once to the 16-bit type of the activations (float16 where those are float32), for comparison; plain
+   * weights are as with auto. */
+  yk_weights_choice weights;
   int32_t max_model_tokens;      /* longest prompt + output; 0: the model's own limit, lowered where KV does not fit */
   int32_t max_seqs;              /* requests running at once; default 256 */
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */

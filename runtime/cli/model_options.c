@@ -8,6 +8,7 @@
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
+static const char *const weights_names[] = {"auto", "f16", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 static yk_status parse_devices(void *user, const char *text, yk_err *err)
@@ -42,6 +43,8 @@ static void fill_table(yk_model_options *options)
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
        .help = "type of activations and KV; auto is the checkpoint's; half is float16, float is float32",
        .choices = dtype_names, .aliases = dtype_aliases},
+      {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL,
+       .help = "f16 dequantises 4-bit weights to 16 bits at load, for comparison", .choices = weights_names},
       {"max-model-len", NULL, YK_OPTION_INT, &options->max_model_tokens, "N",
        .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
        .min = 1, .max = INT32_MAX},
@@ -77,6 +80,7 @@ void yk_model_options_init(yk_model_options *options)
   options->n_ranks = engine.n_ranks;
   options->device = (int)engine.device;
   options->dtype = (int)engine.dtype;
+  options->weights = (int)engine.weights;
   options->log_level = YK_LOG_INFO;
   options->max_seqs = engine.max_seqs;
   options->max_batched_tokens = engine.max_batched_tokens;
@@ -115,6 +119,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->device = (yk_device_kind)options->device;
   engine->device_ids = options->n_device_ids ? options->device_ids : NULL;
   engine->dtype = (yk_dtype_choice)options->dtype;
+  engine->weights = (yk_weights_choice)options->weights;
   engine->max_model_tokens = options->max_model_tokens;
   engine->max_seqs = options->max_seqs;
   engine->max_batched_tokens = options->max_batched_tokens;

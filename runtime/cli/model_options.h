@@ -11,7 +11,7 @@ typedef struct yk_model_options {
   const char *model_dir;
   int32_t n_ranks;
   bool ranks_given, seqs_given;
-  int device, dtype, log_level;
+  int device, dtype, weights, log_level;
   int32_t *device_ids;
   size_t n_device_ids;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;

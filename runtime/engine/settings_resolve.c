@@ -16,6 +16,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
 {
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
   YK_TRY(yk_check_enum("dtype", (int)o->dtype, YK_DTYPE_F32, err));
+  YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
   YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
@@ -237,6 +238,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
                                          .narrowest_window_tokens = narrowest_window(config),
                                          .reuses_prefixes = !options->no_prefix_reuse};
   YK_TRY(choose_lengths(options, config, settings, err));
+  settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));
   YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
   YK_TRY(choose_kv(options, memory, total, kv_max, settings, plan, err));

@@ -9,6 +9,7 @@
 typedef struct yk_model_limits {
   yk_device_limits step;
   int32_t n_kv_blocks; /* physical KV blocks, alike on all ranks */
+  bool as_16_bits;     /* quantised weights are dequantised at load: see yk_linear_part */
 } yk_model_limits;
 
 /* Bytes that one rank takes on its device. */

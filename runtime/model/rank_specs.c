@@ -19,6 +19,7 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_l
 {
   char name[YK_WEIGHT_NAME_BYTES];
   memset(part, 0, sizeof *part);
+  part->as_16_bits = source->limits->as_16_bits;
   yk_weight_name(p->role, p->layer, name);
   return yk_checkpoint_linear(source->checkpoint, name, p->k, p->n, p->has_bias, &part->weight, err);
 }

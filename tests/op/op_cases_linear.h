@@ -473,6 +473,50 @@ static inline void check_linear_matrices(const op_target *target, yk_dtype dtype
   dev->ops->destroy(dev);
 }
 
+/* The part's weight as a checkpoint of 16 bits would have it: dtype [n, k], which the caller frees. */
+static inline void *dequantised_part(const linear_weight *weight, const linear_part_case *part, yk_dtype dtype,
+                                     yk_linear_part *out)
+{
+  void *plain = calloc((size_t)(part->k * part->n + 1), yk_dtype_bytes(dtype));
+  assert_non_null(plain);
+  for (int64_t n = 0; n < part->n; n++)
+    for (int64_t k = 0; k < part->k; k++)
+      yk_dtype_store(dtype, plain, (size_t)(n * part->k + k), (float)weight_value(weight, part, k, n, OP_RIGHT));
+  out->weight.format = YK_WEIGHT_PLAIN;
+  out->weight.group = out->group_local = 0;
+  out->weight.dtype = dtype;
+  out->weight.plain = plain;
+  return plain;
+}
+
+/* AWQ parts that are to be as 16 bits give what the rounded weights give in a plain layer, bit for bit, and take their
+ * memory. */
+static inline void check_linear_as_16_bits(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                           int32_t n_tokens)
+{
+  yk_device *dev = op_device_new(target, dtype, 2, 16);
+  linear_run run = linear_run_new(dev, shape, n_tokens, 81), runs[2] = {run, run};
+  void *plain[YK_MAX_LINEAR_PARTS] = {NULL};
+  for (int i = 0; i < shape->n_parts; i++) {
+    runs[0].spec.parts[i].as_16_bits = true;
+    if (shape->parts[i].group)
+      plain[i] =
+          dequantised_part(&run.weights[i], &shape->parts[i], dtype == YK_F32 ? YK_F16 : dtype, &runs[1].spec.parts[i]);
+  }
+  assert_int_equal(dev->ops->linear_bytes(&runs[0].spec), dev->ops->linear_bytes(&runs[1].spec));
+  op_array y[2];
+  for (int i = 0; i < 2; i++) {
+    op_ok(dev->ops->linear_create(dev, &runs[i].spec, &runs[i].linear, &err));
+    y[i] = linear_run_forward(dev, &runs[i], 0, n_tokens);
+    dev->ops->linear_destroy(dev, runs[i].linear);
+  }
+  assert_memory_equal(y[0].bytes, y[1].bytes, y[0].n * yk_dtype_bytes(y[0].dtype));
+  for (int i = 0; i < 2; i++) op_array_free(dev, &y[i]);
+  for (int i = 0; i < YK_MAX_LINEAR_PARTS; i++) free(plain[i]);
+  linear_run_free(dev, &run);
+  dev->ops->destroy(dev);
+}
+
 /* Specs that contradict themselves are refused, by name. */
 static inline void check_linear_refusals(const op_target *target)
 {

@@ -44,6 +44,20 @@ static void test_matrices_side_by_side(void **state)
   for_each_cpu_target(check_matrices);
 }
 
+static void check_as_16_bits(const op_target *target)
+{
+  for (int d = 0; d < 3; d++)
+    for (int c = 0; c < N_LINEAR_CASES; c++)
+      for (int32_t n_tokens = 1; n_tokens <= 9; n_tokens += 8)
+        check_linear_as_16_bits(target, op_dtypes[d], &linear_cases[c], n_tokens);
+}
+
+static void test_as_16_bits(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_as_16_bits);
+}
+
 static void test_contradictions_are_refused(void **state)
 {
   (void)state;
@@ -88,6 +102,7 @@ int main(void)
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_as_16_bits),
       cmocka_unit_test(test_contradictions_are_refused),
       cmocka_unit_test(test_layers_share_memory),
   };

@@ -139,6 +139,16 @@ static void test_matrices_side_by_side(void **state)
     check_linear_matrices(&cuda_target, gpu_dtypes[c % 2], &packed_cases[c], 40);
 }
 
+static void test_as_16_bits(void **state)
+{
+  (void)state;
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
+    for (int c = 0; c < N_LINEAR_CASES; c++) check_linear_as_16_bits(&cuda_target, gpu_dtypes[d], &linear_cases[c], 9);
+    for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+      check_linear_as_16_bits(&cuda_target, gpu_dtypes[d], &packed_cases[c], 40);
+  }
+}
+
 static void test_contradictions_are_refused(void **state)
 {
   (void)state;
@@ -150,13 +160,10 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_packed),
-      cmocka_unit_test(test_random_shapes),
-      cmocka_unit_test(test_planted_faults_are_seen),
-      cmocka_unit_test(test_same_bits_again),
-      cmocka_unit_test(test_matrices_side_by_side),
-      cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_table),           cmocka_unit_test(test_packed),
+      cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_same_bits_again), cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_as_16_bits),      cmocka_unit_test(test_contradictions_are_refused),
   };
   const struct CMUnitTest small[] = {cmocka_unit_test(test_few_shapes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,20 @@ static void packed_bytes(void **state)
   }
 }
 
+static void awq_as_16_bits(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128), part_of(YK_WEIGHT_AWQ, 256, 128, 128)},
+                         .n_parts = 2,
+                         .n_matrices = 1,
+                         .epilogue = YK_EPILOGUE_SILU_MUL};
+  spec.parts[0].as_16_bits = spec.parts[1].as_16_bits = true;
+  const yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 1);
+  assert_string_equal(layout.gemms[0].kind->name, "16 bits");
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 256 * 256 * 2);
+}
+
 static void parts_of_one_kind_are_one_gemm(void **state)
 {
   (void)state;
@@ -192,6 +206,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packed_bytes),
+      cmocka_unit_test(awq_as_16_bits),
       cmocka_unit_test(parts_of_one_kind_are_one_gemm),
       cmocka_unit_test(what_fuses),
       cmocka_unit_test(gate_and_up_are_one_gemm),

@@ -48,7 +48,8 @@ static void load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_p
 }
 
 /* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
-static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)
+void yk_cpu_plain_multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
+                                 float *acc)
 {
   yk_cpu_plain_panel panel = {.w = yk_cpu_at(part->dtype, weights, i * YK_CPU_PANEL * part->stride),
                               .dtype = part->dtype,
@@ -71,5 +72,5 @@ const yk_cpu_format yk_cpu_format_plain = {
     .weight_format = YK_WEIGHT_PLAIN,
     .lay_out = lay_out,
     .load = load,
-    .multiply_panel = multiply_panel,
+    .multiply_panel = yk_cpu_plain_multiply_panel,
 };

@@ -13,7 +13,7 @@
  *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
- *                     float32 output
+ *                     float32 output; none that are to be as 16 bits
  *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
  *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
  *

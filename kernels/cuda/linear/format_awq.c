@@ -1,5 +1,5 @@
-/* format_awq.c - AWQ weights on a GPU: packed for the W4A16 GEMM (gemm/w4a16.h), or, where that does not take a slice,
- * each weight rounded to 16 bits for the GEMM of plain weights. */
+/* format_awq.c - AWQ weights on a GPU: packed for the W4A16 GEMM (gemm/w4a16.h), or, where that does not take a slice
+ * or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -28,12 +28,13 @@ static int64_t packed_group(const yk_linear_part *part)
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
 
-/* Whole words, and groups that the packed form has: neither cuts inside a word, groups below 32 nor float32 results. */
+/* Whole words, and groups that the packed form has: neither cuts inside a word, groups below 32 nor float32 results.
+ * Nor slices whose 16 bits are asked for. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
-  if (spec->f32_output || k == 0 || k % 32 || n % 8) return false;
+  if (part->as_16_bits || spec->f32_output || k == 0 || k % 32 || n % 8) return false;
   int64_t group = packed_group(part), phase = part->k.begin % part->weight.group;
   return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
 }

@@ -1,0 +1,124 @@
+"""--weights f16: an AWQ checkpoint gives what the same checkpoint gives whose weights were dequantised and rounded
+before, and its plan says what that takes."""
+
+import json
+import os
+import shutil
+import struct
+
+import harness
+
+MODEL = os.path.join(harness.FAMILIES, "qwen3")
+UNPACK_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # column j of a word's eight is nibble UNPACK_ORDER[j]
+SAME_SHARDS = (1, 3) if harness.ON_CPU else (1,)  # two ranks would cut the FFN of a plain checkpoint elsewhere
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (about["dtype"], about["shape"], data[slice(*about["data_offsets"])])
+            for name, about in header.items()}
+
+
+def write_tensors(path, tensors):
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def nibbles(words, columns):
+    """Rows of 4-bit numbers; columns in order."""
+    words = struct.unpack(f"<{len(words) // 4}I", words)
+    flat = [word >> 4 * UNPACK_ORDER[j] & 15 for word in words for j in range(8)]
+    return [flat[i:i + columns] for i in range(0, len(flat), columns)]
+
+
+def dequantise(qweight, qzeros, scales):
+    """A float16 weight [N, K] as checkpoints store it: scale * (q - zero) is exact in a double, then rounded once."""
+    n_rows, n_columns = qweight[1][0], qweight[1][1] * 8
+    q, zeros = nibbles(qweight[2], n_columns), nibbles(qzeros[2], n_columns)
+    group = n_rows // len(zeros)
+    scale = struct.unpack(f"<{len(zeros) * n_columns}e", scales[2])
+    values = [scale[k // group * n_columns + n] * (q[k][n] - zeros[k // group][n])
+              for n in range(n_columns) for k in range(n_rows)]
+    return "F16", [n_columns, n_rows], struct.pack(f"<{len(values)}e", *values)
+
+
+def write_dequantised(source, folder):
+    shutil.copytree(source, folder)
+    tensors = read_tensors(os.path.join(source, "model.safetensors"))
+    plain = {name: tensor for name, tensor in tensors.items() if not name.endswith((".qweight", ".qzeros", ".scales"))}
+    for name in tensors:
+        if name.endswith(".qweight"):
+            layer = name[:-len(".qweight")]
+            plain[layer + ".weight"] = dequantise(*(tensors[f"{layer}.{part}"]
+                                                    for part in ("qweight", "qzeros", "scales")))
+    write_tensors(os.path.join(folder, "model.safetensors"), plain)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    del config["quantization_config"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    return folder
+
+
+class WeightsF16(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.plain = write_dequantised(MODEL, os.path.join(harness.scratch_folder(cls.addClassCleanup), "plain"))
+
+    def score(self, model, *options):
+        """Everything that log-probabilities tell of the logits, of a prompt in one step and of tokens one by one."""
+        return self.run_json("generate", "--model", model, *harness.ON, "--temperature", 0, "--logprobs", 20,
+                             "--prompt-logprobs", 20, "-n", 12, "--token-ids", ",".join(map(str, range(5, 60))),
+                             "--token-ids", "7", *options)
+
+    def answers(self, model, *options):
+        return [{key: result[key] for key in ("token_ids", "logprobs", "prompt_logprobs")}
+                for result in self.score(model, *options)]
+
+    def test_same_as_dequantised_before(self):
+        for n_ranks in SAME_SHARDS:
+            for dtype in ("float16", "float32")[:2 if harness.ON_CPU else 1]:
+                with self.subTest(n_ranks=n_ranks, dtype=dtype):
+                    options = ("--dtype", dtype, "--tp", n_ranks)
+                    self.assertEqual(self.answers(MODEL, "--weights", "f16", *options),
+                                     self.answers(self.plain, *options))
+
+    def test_close_to_four_bits_on_many_ranks(self):
+        for n_ranks in (2, 4, 8) if harness.ON_CPU else (harness.RANKS,):
+            options = ("--dtype", harness.DTYPE, "--tp", n_ranks)
+            for a, b in zip(self.answers(MODEL, "--weights", "f16", *options), self.answers(MODEL, *options),
+                            strict=True):
+                for found, expected in zip(a["prompt_logprobs"][1:], b["prompt_logprobs"][1:], strict=True):
+                    self.assertAlmostEqual(found["logprob"], expected["logprob"], delta=0.02)
+
+    def weight_bytes(self, model, *options):
+        return sum(rank["weight_bytes"]
+                   for rank in self.run_json("plan", "--model", model, "--no-link-test", *options)[0]["ranks"])
+
+    @harness.of_the_program
+    def test_plan(self):
+        for device in (["--device", "cpu"], ["--device", "cuda", "--device-memory", "8GiB"]):
+            for n_ranks in (1, 3):
+                options = (*device, "--tp", n_ranks, "--dtype", "float16")
+                packed = self.weight_bytes(MODEL, *options)
+                as_16_bits = self.weight_bytes(MODEL, *options, "--weights", "f16")
+                self.assertEqual(as_16_bits, self.weight_bytes(self.plain, *options))
+                self.assertGreater(as_16_bits, packed)
+                self.assertEqual(packed, self.weight_bytes(MODEL, *options, "--weights", "auto"))
+
+    @harness.of_the_program
+    def test_refusals(self):
+        self.assert_usage_error(["generate", "--model", MODEL, "--weights", "int8"], "--weights", "auto", "f16", "int8")
+
+
+if __name__ == "__main__":
+    harness.main()
