@@ -9,12 +9,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-enum { LARGE_BYTES = 32 << 20, N_LARGE = 8, SMALL_BYTES = 4, N_SMALL = 100, CHECKED_BYTES = 1 << 20 };
+enum { N_LARGE = 8, SMALL_BYTES = 4, N_SMALL = 100, CHECKED_BYTES = 1 << 20 };
 
-/* Owner: link_test. */
+/* One direction. Owner: the test. */
 typedef struct link_bench {
   int from, to;
-  void *src, *dst; /* [LARGE_BYTES] on from and to */
+  void *src, *dst; /* [YK_P2P_LINK_BYTES] on from and to */
   uint32_t *sent, *arrived;
   cudaStream_t stream; /* of from */
   cudaEvent_t begin, end;
@@ -107,9 +107,9 @@ static yk_status open_bench(link_bench *b, yk_err *err)
   b->arrived = malloc(CHECKED_BYTES);
   if (!b->sent || !b->arrived) return yk_err_set(err, YK_E_NOMEM, "no memory to test links");
   YK_TRY(open_access(b, b->to, b->from, err));
-  YK_TRY(check(b, cudaMalloc(&b->dst, LARGE_BYTES), "allocation", err));
+  YK_TRY(check(b, cudaMalloc(&b->dst, YK_P2P_LINK_BYTES), "allocation", err));
   YK_TRY(open_access(b, b->from, b->to, err));
-  YK_TRY(check(b, cudaMalloc(&b->src, LARGE_BYTES), "allocation", err));
+  YK_TRY(check(b, cudaMalloc(&b->src, YK_P2P_LINK_BYTES), "allocation", err));
   YK_TRY(check(b, cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(check(b, cudaEventCreate(&b->begin), "event", err));
   return check(b, cudaEventCreate(&b->end), "event", err);
@@ -127,24 +127,87 @@ static void close_bench(link_bench *b)
   free(b->arrived);
 }
 
-static yk_status run_bench(link_bench *b, yk_p2p_link_speed *out, yk_err *err)
+static yk_status time_repeats(const link_bench *b, size_t n_bytes, int n, int n_repeats, yk_spread *out, yk_err *err)
 {
-  double large_us = 0;
-  YK_TRY(open_bench(b, err));
-  YK_TRY(check_bytes(b, err));
-  YK_TRY(time_copies(b, LARGE_BYTES, N_LARGE, &large_us, err));
-  YK_TRY(time_copies(b, SMALL_BYTES, N_SMALL, &out->latency_us, err));
-  out->copy_gb_s = LARGE_BYTES / large_us * 1e-3;
+  double us[YK_P2P_LINK_MAX_REPEATS];
+  for (int i = 0; i < n_repeats; i++) YK_TRY(time_copies(b, n_bytes, n, &us[i], err));
+  *out = yk_spread_of(us, n_repeats);
   return YK_OK;
 }
 
-yk_status yk_p2p_link_test(int from, int to, yk_p2p_link_speed *out, yk_err *err)
+static yk_status run_bench(link_bench *b, int n_repeats, yk_p2p_link_times *out, yk_err *err)
+{
+  YK_TRY(open_bench(b, err));
+  YK_TRY(check_bytes(b, err));
+  YK_TRY(time_repeats(b, YK_P2P_LINK_BYTES, N_LARGE, n_repeats, &out->copy_us, err));
+  return time_repeats(b, SMALL_BYTES, N_SMALL, n_repeats, &out->latency_us, err);
+}
+
+yk_status yk_p2p_link_test(int from, int to, int n_repeats, yk_p2p_link_times *out, yk_err *err)
 {
   link_bench b = {.from = from, .to = to};
   int current = 0;
   cudaGetDevice(&current);
-  yk_status status = run_bench(&b, out, err);
+  yk_status status = run_bench(&b, n_repeats, out, err);
   if (status != YK_E_TIMEOUT) close_bench(&b);
+  cudaSetDevice(current);
+  return status;
+}
+
+/* ---- Both directions --------------------------------------------------------------------------------------------- */
+
+static yk_status copy_large(const link_bench *b, yk_err *err)
+{
+  YK_TRY(check(b, cudaSetDevice(b->from), "select", err));
+  return check(b, cudaMemcpyPeerAsync(b->dst, b->to, b->src, b->from, YK_P2P_LINK_BYTES, b->stream), "copy", err);
+}
+
+/* The way back begins after the begin of the way there, and the end of the way there waits for the way back: the time
+ * between is that of both. */
+static yk_status time_both(const link_bench *there, const link_bench *back, double *us, yk_err *err)
+{
+  float ms = 0;
+  YK_TRY(check(there, cudaSetDevice(there->from), "select", err));
+  YK_TRY(check(there, cudaEventRecord(there->begin, there->stream), "event", err));
+  YK_TRY(check(back, cudaSetDevice(back->from), "select", err));
+  YK_TRY(check(back, cudaStreamWaitEvent(back->stream, there->begin, 0), "event", err));
+  for (int i = 0; i < N_LARGE; i++) {
+    YK_TRY(copy_large(there, err));
+    YK_TRY(copy_large(back, err));
+  }
+  YK_TRY(check(back, cudaEventRecord(back->end, back->stream), "event", err));
+  YK_TRY(check(there, cudaSetDevice(there->from), "select", err));
+  YK_TRY(check(there, cudaStreamWaitEvent(there->stream, back->end, 0), "event", err));
+  YK_TRY(check(there, cudaEventRecord(there->end, there->stream), "event", err));
+  YK_TRY(wait_for(there, there->end, err));
+  YK_TRY(check(there, cudaEventElapsedTime(&ms, there->begin, there->end), "event", err));
+  *us = (double)ms * 1e3 / N_LARGE;
+  return YK_OK;
+}
+
+static yk_status run_both(link_bench *there, link_bench *back, int n_repeats, yk_spread *out, yk_err *err)
+{
+  double us[YK_P2P_LINK_MAX_REPEATS], not_counted;
+  YK_TRY(open_bench(there, err));
+  YK_TRY(open_bench(back, err));
+  YK_TRY(check_bytes(there, err));
+  YK_TRY(check_bytes(back, err));
+  YK_TRY(time_both(there, back, &not_counted, err));
+  for (int i = 0; i < n_repeats; i++) YK_TRY(time_both(there, back, &us[i], err));
+  *out = yk_spread_of(us, n_repeats);
+  return YK_OK;
+}
+
+yk_status yk_p2p_link_both_ways(int one, int other, int n_repeats, yk_spread *us, yk_err *err)
+{
+  link_bench there = {.from = one, .to = other}, back = {.from = other, .to = one};
+  int current = 0;
+  cudaGetDevice(&current);
+  yk_status status = run_both(&there, &back, n_repeats, us, err);
+  if (status != YK_E_TIMEOUT) {
+    close_bench(&there);
+    close_bench(&back);
+  }
   cudaSetDevice(current);
   return status;
 }

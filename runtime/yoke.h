@@ -509,7 +509,7 @@ typedef struct yk_machine_limits {
   struct {
     int n_ranks;
     int64_t n_bytes;
-    double us; /* of "yoke" */
+    double us; /* of the fastest method */
   } all_reduces[YOKE_MACHINE_ALL_REDUCES];
 } yk_machine_limits;
 
@@ -521,8 +521,9 @@ typedef struct yk_machine_options {
   int n_cpu_threads;              /* CPU: threads over all ranks; 0: every core */
   int64_t memory_bytes;           /* of each read and copy; 0: 2 GiB on GPUs, 1 GiB on a CPU: more than caches hold */
   int64_t gemm_m, gemm_k, gemm_n; /* 0: 4096, 4096, 24576 on GPUs, 64, 4096, 4096 on a CPU; k, n multiples of 128 */
-  int64_t all_reduce_max_bytes;   /* sizes are 1 KiB, 4 KiB, 16 KiB, ... up to this; default 256 MiB; at most 1 GiB */
-  int n_repeats;                  /* 3 .. 100; default 9 */
+  int64_t
+      all_reduce_max_bytes; /* sizes: 1 KiB, 4 KiB, 16 KiB, ...; at most 1 GiB; 0: 256 MiB on GPUs, 16 MiB on a CPU */
+  int n_repeats;            /* 3 .. 100; default 9 */
   /* Called with each row once it is there, from the calling thread. May be NULL. */
   void (*on_row)(void *user, const yk_machine_row *row);
   void *on_row_user;

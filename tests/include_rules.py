@@ -41,6 +41,7 @@ MAY_INCLUDE = {
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/trace/": ["runtime/yoke.h", "runtime/base/"],
+    "runtime/tools/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/study/": ["runtime/yoke.h", "runtime/base/"],
@@ -55,6 +56,7 @@ MAY_INCLUDE = {
 # What a folder may never include although its prefixes would let it.
 NEVER = {
     "runtime/engine/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
+    "runtime/tools/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
     "runtime/model/": ["runtime/cli/", "runtime/server/", "runtime/openai/", "runtime/engine/"],
 }
 

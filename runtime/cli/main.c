@@ -17,6 +17,7 @@ static const struct {
     {"batch", "continue the prompts of a JSONL file, with resume", yk_cli_batch},
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},
     {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},
+    {"bench", "measure this machine", yk_cli_bench},
     {"tokenize", "text to token ids", yk_cli_tokenize},
     {"detokenize", "token ids to text", yk_cli_detokenize},
 };

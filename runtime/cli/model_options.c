@@ -11,23 +11,6 @@ static const char *const dtype_aliases[] = {"half", "float16", "float", "float32
 static const char *const weights_names[] = {"auto", "f16", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
-static yk_status parse_devices(void *user, const char *text, yk_err *err)
-{
-  yk_model_options *options = user;
-  options->n_device_ids = 0;
-  YK_TRY(yk_int_list_parse(text, &options->device_ids, &options->n_device_ids, err));
-  if (options->n_device_ids > YOKE_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d devices, found %zu", YOKE_MAX_RANKS, options->n_device_ids);
-  for (size_t i = 0; i < options->n_device_ids; i++) {
-    if (options->device_ids[i] < 0)
-      return yk_err_set(err, YK_E_INVAL, "expected device numbers from 0, found %d", options->device_ids[i]);
-    for (size_t j = 0; j < i; j++)
-      if (options->device_ids[i] == options->device_ids[j])
-        return yk_err_set(err, YK_E_INVAL, "device %d occurs twice", options->device_ids[i]);
-  }
-  return YK_OK;
-}
-
 static void fill_table(yk_model_options *options)
 {
   const yk_option table[] = {
@@ -38,8 +21,8 @@ static void fill_table(yk_model_options *options)
        .given = &options->ranks_given},
       {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto takes CUDA where there is a device",
        .choices = device_names},
-      {"devices", NULL, YK_OPTION_CALL, options, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
-       .parse = parse_devices},
+      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
+       .parse = yk_device_ids_parse},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
        .help = "type of activations and KV; auto is the checkpoint's; half is float16, float is float32",
        .choices = dtype_names, .aliases = dtype_aliases},
@@ -92,7 +75,7 @@ void yk_model_options_init(yk_model_options *options)
 
 void yk_model_options_free(yk_model_options *options)
 {
-  free(options->device_ids);
+  free(options->devices.ids);
 }
 
 yk_option_group yk_model_options_group(const yk_model_options *options)
@@ -106,18 +89,18 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
 {
   if (!options->model_dir || !options->model_dir[0])
     return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory, found nothing");
-  if (options->n_device_ids) {
-    if (options->ranks_given && (size_t)options->n_ranks != options->n_device_ids)
+  if (options->devices.n) {
+    if (options->ranks_given && (size_t)options->n_ranks != options->devices.n)
       return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as --tensor-parallel-size says, found %zu",
-                        options->n_ranks, options->n_device_ids);
+                        options->n_ranks, options->devices.n);
     if (options->device == YK_DEVICE_CPU)
       return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
   }
   yk_engine_options_init(engine);
   engine->model_dir = options->model_dir;
-  engine->n_ranks = options->n_device_ids ? (int)options->n_device_ids : options->n_ranks;
+  engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
   engine->device = (yk_device_kind)options->device;
-  engine->device_ids = options->n_device_ids ? options->device_ids : NULL;
+  engine->device_ids = options->devices.n ? options->devices.ids : NULL;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
   engine->max_model_tokens = options->max_model_tokens;

@@ -2,6 +2,7 @@
 #ifndef YK_CLI_MODEL_OPTIONS_H
 #define YK_CLI_MODEL_OPTIONS_H
 
+#include "cli/device_ids.h"
 #include "cli/options.h"
 #include "yoke.h"
 
@@ -12,8 +13,7 @@ typedef struct yk_model_options {
   int32_t n_ranks;
   bool ranks_given, seqs_given;
   int device, dtype, weights, log_level;
-  int32_t *device_ids;
-  size_t n_device_ids;
+  yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
   double gpu_memory_utilization, step_timeout_s;
   int64_t kv_cache_bytes;

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "engine/arguments.h"
 #include "kernels/cuda/linear/layout.h"
 #include "model/model.h"
 #include "parallel/p2p_sizes.h"
@@ -19,13 +20,32 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
   return YK_OK;
 }
 
+yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err)
+{
+  int n_gpus = yk_gpus_count();
+  if (!yk_gpus_are_built()) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: this build runs on CPU ranks only", what);
+  if (n < 1 || n > YOKE_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected 1 to %d GPUs, found %d", what, YOKE_MAX_RANKS, n);
+  YK_TRY(yk_check_array("device_ids", ids, (size_t)n, err));
+  for (int i = 0; i < n; i++) {
+    if (ids[i] < 0 || ids[i] >= n_gpus)
+      return yk_err_set(err, YK_E_INVAL, "%s: GPU %d: this machine has %d", what, ids[i], n_gpus);
+    for (int j = 0; j < i; j++)
+      if (ids[i] == ids[j]) return yk_err_set(err, YK_E_INVAL, "%s: GPU %d is named twice", what, ids[i]);
+  }
+  return YK_OK;
+}
+
 #ifdef YOKE_HAVE_CUDA
 
 #include "base/checked.h"
+#include "kernels/cuda/device/bandwidth.h"
 #include "kernels/cuda/device/device.h"
 #include "parallel/links_p2p.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"
+#include "parallel/comm_nccl.h"
+#include "parallel/comm_warm_up.h"
 #endif
 
 bool yk_gpus_are_built(void)
@@ -117,19 +137,61 @@ const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
   return "nccl";
 }
 
+yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+#ifdef YOKE_HAVE_NCCL
+  const double warm_up_timeout_s = 60;
+  yk_comm *ends[YK_MAX_RANKS] = {NULL};
+  YK_TRY(yk_comm_nccl_create(devs, settings->n_ranks, ends, err));
+  yk_status status = yk_comm_warm_up(ends, settings->n_ranks, warm_up_timeout_s, err);
+  for (int rank = 0; rank < settings->n_ranks && status != YK_E_TIMEOUT; rank++) /* after that the ends are lost */
+    if (status == YK_OK)
+      comms[rank] = ends[rank];
+    else
+      ends[rank]->ops->destroy(ends[rank]);
+  return status;
+#else
+  (void)devs, (void)comms;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks: this build was made without NCCL", settings->n_ranks);
+#endif
+}
+
+yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
+{
+  double repeats[YK_P2P_LINK_MAX_REPEATS];
+  YK_TRY(yk_cuda_bandwidth_time(ordinal, n_bytes, copies, n_repeats, repeats, err));
+  *us = yk_spread_of(repeats, n_repeats);
+  return YK_OK;
+}
+
+yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  yk_p2p_link_times times;
+  YK_TRY(yk_p2p_link_test(from, to, n_repeats, &times, err));
+  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES, .copy_us = times.copy_us, .latency_us = times.latency_us};
+  return YK_OK;
+}
+
+yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES};
+  return yk_p2p_link_both_ways(one, other, n_repeats, &out->copy_us, err);
+}
+
 void yk_gpus_link(int from, int to, bool measures, yk_link *out)
 {
+  enum { N_REPEATS = 1 };
   yk_err err = YK_ERR_INIT;
-  yk_p2p_link_speed speed;
+  yk_link_times times;
   *out = (yk_link){.from = from, .to = to};
   yk_status status = yk_p2p_link_ask(from, to, &out->peer_access, &err);
   if (status == YK_OK && measures) {
-    status = yk_p2p_link_test(from, to, &speed, &err);
+    status = yk_gpus_time_link(from, to, N_REPEATS, &times, &err);
     out->is_measured = status == YK_OK;
   }
   if (out->is_measured) {
-    out->copy_gb_s = speed.copy_gb_s;
-    out->latency_us = speed.latency_us;
+    out->copy_gb_s = (double)times.n_bytes / times.copy_us.median * 1e-3;
+    out->latency_us = times.latency_us.median;
   }
   snprintf(out->error, sizeof out->error, "%s", err.message);
 }
@@ -179,6 +241,30 @@ const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
 {
   (void)comm, (void)n_rows;
   return "local";
+}
+
+yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+  (void)settings, (void)devs, (void)comms;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
+{
+  (void)ordinal, (void)n_bytes, (void)copies, (void)n_repeats, (void)us;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  (void)from, (void)to, (void)n_repeats, (void)out;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  (void)one, (void)other, (void)n_repeats, (void)out;
+  return without_cuda(err);
 }
 
 void yk_gpus_link(int from, int to, bool measures, yk_link *out)

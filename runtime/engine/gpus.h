@@ -2,6 +2,7 @@
 #ifndef YK_ENGINE_GPUS_H
 #define YK_ENGINE_GPUS_H
 
+#include "base/spread.h"
 #include "engine/settings.h"
 #include "parallel/comm.h"
 
@@ -10,6 +11,10 @@ bool yk_gpus_are_built(void);
 
 /* yk_gpus_count - GPUs that this process may use. Thread: any. */
 int yk_gpus_count(void);
+
+/* yk_gpus_check_list - GPUs that a caller has named: 1 to YOKE_MAX_RANKS, here, each once. what: named in messages.
+ *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL. */
+yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err);
 
 /* yk_gpus_describe - one of them, for yk_device_list. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err);
@@ -36,6 +41,26 @@ yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, y
 /* yk_gpus_all_reduce_route - how an all_reduce_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local"
  *   for one rank alone. */
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows);
+
+/* ---- Measurements ------------------------------------------------------------------------------------------------ */
+
+/* yk_gpus_connect_nccl - a communicator that uses NCCL alone, warmed up, to be set beside the one of yk_gpus_connect;
+ *   on other devices, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
+yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
+
+/* yk_gpus_time_memory - microseconds of a read or copy of n_bytes of the GPU's own memory: see yk_cuda_bandwidth_time.
+ */
+yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err);
+
+typedef struct yk_link_times {
+  int64_t n_bytes;               /* of a copy */
+  yk_spread copy_us, latency_us; /* latency_us: of one way only */
+} yk_link_times;
+
+/* yk_gpus_time_link - copies from one GPU to another, at most 100 repeats; both_ways: in both directions at once.
+ *   Errors: see yk_p2p_link_test. */
+yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err);
+yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err);
 
 /* yk_gpus_link - peer access from GPU `from` to GPU `to`, and where `measures` bandwidth and latency. What fails is
  *   told in out->error. */
