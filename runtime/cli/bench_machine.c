@@ -152,8 +152,8 @@ static yk_status apply(settings *s, yk_err *err)
   yk_machine_options *machine = &s->machine;
   if (s->devices.n && s->device == YK_DEVICE_CPU)
     return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
-  if (s->devices.n && s->ranks_given)
-    return yk_err_set(err, YK_E_INVAL, "--ranks: is for CPU ranks; on GPUs --devices says how many there are");
+  if (s->ranks_given && s->device != YK_DEVICE_CPU)
+    return yk_err_set(err, YK_E_INVAL, "--ranks: needs --device cpu; on GPUs --devices says how many there are");
   if (machine->gemm_k % 128 || machine->gemm_n % 128)
     return yk_err_set(err, YK_E_INVAL,
                       "--gemm: expected inputs and outputs that are multiples of 128, found %lld, %lld",
@@ -177,8 +177,8 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
        .choices = device_names},
       {"devices", NULL, YK_OPTION_CALL, &s->devices, "LIST", .help = "CUDA devices to measure, as 0,2,3",
        .fallback = "all", .parse = yk_device_ids_parse},
-      {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "on CPU: all-reduces over 2 to N ranks", .min = 1,
-       .max = YOKE_MAX_RANKS, .given = &s->ranks_given},
+      {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "with --device cpu: all-reduces over 2 to N ranks",
+       .min = 1, .max = YOKE_MAX_RANKS, .given = &s->ranks_given},
       {"threads", "t", YK_OPTION_INT, &s->n_threads, "N", .help = "CPU threads over all ranks",
        .fallback = "every core", .min = 1, .max = 1024},
       {"memory-bytes", NULL, YK_OPTION_BYTES, &s->machine.memory_bytes, "SIZE",

@@ -30,20 +30,21 @@ static json_t *json_row(const yk_machine_row *row)
       number(row->bus_rate > 0, row->bus_rate), "error", is_there ? json_null() : json_string(row->error));
 }
 
-/* The CPU, or the GPUs that rows are about, by name. */
-static yk_status list_devices(const yk_machine_report *report, json_t *names, yk_err *err)
+/* The CPU, or the GPUs that rows are about, by name; none where a GPU has failed so that they cannot be listed. */
+static json_t *json_devices(const yk_machine_report *report)
 {
   yk_device_info devices[MAX_DEVICES];
+  json_t *names = json_array();
   int n = 0;
-  YK_TRY(yk_device_list(devices, MAX_DEVICES, &n, err));
+  if (yk_device_list(devices, MAX_DEVICES, &n, NULL) != YK_OK) return names;
   for (int i = 0; i < n && i < MAX_DEVICES; i++) {
+    int id = devices[i].kind == YK_DEVICE_CUDA ? devices[i].id : -1;
     bool is_measured = false;
     for (size_t r = 0; r < report->n_rows; r++)
-      is_measured |= report->rows[r].kind == YK_MACHINE_MEMORY &&
-                     report->rows[r].device == (devices[i].kind == YK_DEVICE_CUDA ? devices[i].id : -1);
+      is_measured |= report->rows[r].kind == YK_MACHINE_MEMORY && report->rows[r].device == id;
     if (is_measured) json_array_append_new(names, json_string(devices[i].name));
   }
-  return YK_OK;
+  return names;
 }
 
 static json_t *json_all_reduces(const yk_machine_limits *limits)
@@ -59,18 +60,12 @@ static json_t *json_all_reduces(const yk_machine_limits *limits)
 yk_status yk_machine_json(const yk_machine_report *report, json_t **out, yk_err *err)
 {
   const yk_machine_limits *limits = &report->limits;
-  json_t *names = json_array(), *rows = json_array();
-  yk_status status = list_devices(report, names, err);
-  if (status != YK_OK) {
-    json_decref(names);
-    json_decref(rows);
-    return status;
-  }
+  json_t *rows = json_array();
   for (size_t i = 0; i < report->n_rows; i++) json_array_append_new(rows, json_row(&report->rows[i]));
   *out = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "yoke_machine", 1, "version", yk_version(),
-                   "device", report->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "devices", names, "memory_bytes_per_s",
-                   number(limits->memory_bytes_per_s > 0, limits->memory_bytes_per_s), "gemm_flops",
-                   number(limits->gemm_flops > 0, limits->gemm_flops), "link_bytes_per_s",
+                   "device", report->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "devices", json_devices(report),
+                   "memory_bytes_per_s", number(limits->memory_bytes_per_s > 0, limits->memory_bytes_per_s),
+                   "gemm_flops", number(limits->gemm_flops > 0, limits->gemm_flops), "link_bytes_per_s",
                    number(limits->link_bytes_per_s > 0, limits->link_bytes_per_s), "all_reduce",
                    json_all_reduces(limits), "rows", rows);
   return *out ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a machine's measurement");

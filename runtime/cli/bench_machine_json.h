@@ -12,7 +12,7 @@
  *    "all_reduce": [{"ranks", "bytes", "us"}],
  *    "rows": [{"kind", "method", "device", "to", "ranks", "threads", "bytes", "m", "k", "n", "us", "us_low", "us_high",
  *              "rate", "rate_unit", "bus_rate", "error"}]}, null where a field does not apply.
- *   Errors: YK_E_NOMEM, YK_E_DEVICE. */
+ *   Errors: YK_E_NOMEM. */
 yk_status yk_machine_json(const yk_machine_report *report, json_t **out, yk_err *err);
 
 #endif

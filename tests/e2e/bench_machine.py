@@ -60,6 +60,7 @@ class BenchMachine(harness.Case):
         for arguments, parts in ((["--devices", "0,0"], ["--devices", "device 0 occurs twice"]),
                                  (["--devices", "0", "--device", "cpu"], ["--devices", "--device is cpu"]),
                                  (["--devices", "0", "--ranks", "2"], ["--ranks", "--devices"]),
+                                 (["--ranks", "2"], ["--ranks", "--device cpu"]),
                                  (["--gemm", "4x256"], ["--gemm", "4096x4096x24576", '"4x256"']),
                                  (["--gemm", "4x200x256"], ["--gemm", "multiples of 128", "200"]),
                                  (["--ranks", "9"], ["--ranks", '"9"']),
