@@ -514,16 +514,17 @@ typedef struct yk_machine_limits {
 } yk_machine_limits;
 
 typedef struct yk_machine_options {
-  yk_device_kind device;          /* auto: CUDA where there is any device, else CPU */
-  const int *device_ids;          /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YOKE_MAX_RANKS */
-  int n_devices;                  /* 0 where device_ids is NULL */
-  int n_ranks;                    /* CPU: all-reduces over 2 .. n_ranks ranks; default 2 */
-  int n_cpu_threads;              /* CPU: threads over all ranks; 0: every core */
-  int64_t memory_bytes;           /* of each read and copy; 0: 2 GiB on GPUs, 1 GiB on a CPU: more than caches hold */
+  yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
+  const int *device_ids; /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YOKE_MAX_RANKS */
+  int n_devices;         /* 0 where device_ids is NULL */
+  int n_ranks;           /* CPU: all-reduces over 2 .. n_ranks ranks; default 2 */
+  int n_cpu_threads;     /* CPU: threads over all ranks; 0: every core */
+  /* Of each read and copy, more than caches hold, 1 MiB to 1 TiB; 0: 2 GiB on GPUs, 1 GiB on a CPU. */
+  int64_t memory_bytes;
   int64_t gemm_m, gemm_k, gemm_n; /* 0: 4096, 4096, 24576 on GPUs, 64, 4096, 4096 on a CPU; k, n multiples of 128 */
-  int64_t
-      all_reduce_max_bytes; /* sizes: 1 KiB, 4 KiB, 16 KiB, ...; at most 1 GiB; 0: 256 MiB on GPUs, 16 MiB on a CPU */
-  int n_repeats;            /* 3 .. 100; default 9 */
+  /* Sizes are 1 KiB, 4 KiB, 16 KiB, ... up to this, 1 KiB to 1 GiB; 0: 256 MiB on GPUs, 16 MiB on a CPU. */
+  int64_t all_reduce_max_bytes;
+  int n_repeats; /* 3 .. 100; default 9 */
   /* Called with each row once it is there, from the calling thread. May be NULL. */
   void (*on_row)(void *user, const yk_machine_row *row);
   void *on_row_user;

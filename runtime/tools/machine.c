@@ -20,20 +20,26 @@ void yk_machine_options_init(yk_machine_options *options)
   *options = (yk_machine_options){.n_ranks = 2, .n_repeats = 9};
 }
 
+/* 0 stands for a default. */
+static yk_status check_size(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
+{
+  return value == 0 ? YK_OK : yk_check_i64(name, value, min, max, err);
+}
+
 static yk_status check_options(const yk_machine_options *o, yk_err *err)
 {
-  const int64_t most_bytes = INT64_C(1) << 40, most_columns = 1 << 20;
+  const int64_t mib = 1 << 20, most_columns = 1 << 20;
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
   YK_TRY(yk_check_i64("n_ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
   YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 1024, err));
-  YK_TRY(yk_check_i64("memory_bytes", o->memory_bytes, 0, most_bytes, err));
+  YK_TRY(check_size("memory_bytes", o->memory_bytes, mib, mib * mib, err));
   YK_TRY(yk_check_i64("gemm_m", o->gemm_m, 0, 65536, err));
   YK_TRY(yk_check_i64("gemm_k", o->gemm_k, 0, most_columns, err));
   YK_TRY(yk_check_i64("gemm_n", o->gemm_n, 0, most_columns, err));
   if (o->gemm_k % 128 || o->gemm_n % 128)
     return yk_err_set(err, YK_E_INVAL, "gemm_k, gemm_n: expected multiples of 128, found %lld, %lld",
                       (long long)o->gemm_k, (long long)o->gemm_n);
-  YK_TRY(yk_check_i64("all_reduce_max_bytes", o->all_reduce_max_bytes, 0, INT64_C(1) << 30, err));
+  YK_TRY(check_size("all_reduce_max_bytes", o->all_reduce_max_bytes, 1024, 1024 * mib, err));
   YK_TRY(yk_check_i64("n_repeats", o->n_repeats, 3, YK_MACHINE_MAX_REPEATS, err));
   return o->device_ids ? YK_OK : yk_check_i64("n_devices without device_ids", o->n_devices, 0, 0, err);
 }

@@ -70,7 +70,7 @@ class BenchMachine(harness.Case):
         self.assert_error(["bench", "machine", "--device", "cpu", "--output", "/no/such/file"], "--output",
                           "/no/such/file", "No such file")
         self.assert_error(["bench", "machine", "--device", "cpu", "--all-reduce-max", "2GiB"],
-                          "all_reduce_max_bytes: expected 0 to 1073741824, found 2147483648")
+                          "all_reduce_max_bytes: expected 1024 to 1073741824, found 2147483648")
         if harness.count_gpus() == 0:
             self.assert_error(["bench", "machine", "--device", "cuda"], "device cuda")
 

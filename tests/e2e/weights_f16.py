@@ -3,7 +3,6 @@ before, and its plan says what that takes."""
 
 import json
 import os
-import shutil
 import struct
 
 import harness
@@ -51,7 +50,7 @@ def dequantise(qweight, qzeros, scales):
 
 
 def write_dequantised(source, folder):
-    shutil.copytree(source, folder)
+    os.mkdir(folder)
     tensors = read_tensors(os.path.join(source, "model.safetensors"))
     plain = {name: tensor for name, tensor in tensors.items() if not name.endswith((".qweight", ".qzeros", ".scales"))}
     for name in tensors:
@@ -60,11 +59,10 @@ def write_dequantised(source, folder):
             plain[layer + ".weight"] = dequantise(*(tensors[f"{layer}.{part}"]
                                                     for part in ("qweight", "qzeros", "scales")))
     write_tensors(os.path.join(folder, "model.safetensors"), plain)
-    path = os.path.join(folder, "config.json")
-    with open(path, encoding="utf-8") as file:
+    with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     del config["quantization_config"]
-    with open(path, "w", encoding="utf-8") as file:
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(config, file)
     return folder
 

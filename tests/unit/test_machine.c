@@ -198,11 +198,13 @@ static void refusals(void **state)
   REFUSED(n_ranks, 0, "n_ranks: expected 1 to 8, found 0");
   REFUSED(n_ranks, 9, "n_ranks: expected 1 to 8, found 9");
   REFUSED(n_cpu_threads, -1, "n_cpu_threads: expected 0 to 1024, found -1");
-  REFUSED(memory_bytes, -1, "memory_bytes: expected 0 to");
+  REFUSED(memory_bytes, -1, "memory_bytes: expected 1048576 to 1099511627776, found -1");
+  REFUSED(memory_bytes, 1000, "memory_bytes: expected 1048576 to");
+  REFUSED(all_reduce_max_bytes, 512, "all_reduce_max_bytes: expected 1024 to 1073741824, found 512");
   REFUSED(gemm_m, 65537, "gemm_m: expected 0 to 65536, found 65537");
   REFUSED(gemm_k, 200, "gemm_k, gemm_n: expected multiples of 128, found 200, 256");
   REFUSED(gemm_n, -128, "gemm_n: expected 0 to");
-  REFUSED(all_reduce_max_bytes, (INT64_C(1) << 30) + 1, "all_reduce_max_bytes: expected 0 to 1073741824");
+  REFUSED(all_reduce_max_bytes, (INT64_C(1) << 30) + 1, "all_reduce_max_bytes: expected 1024 to 1073741824");
   REFUSED(n_repeats, 2, "n_repeats: expected 3 to 100, found 2");
   REFUSED(n_devices, 2, "n_devices without device_ids: expected 0 to 0, found 2");
   REFUSED(device_ids, ids, "device_ids: names GPUs, but device is cpu");
