@@ -1,0 +1,68 @@
+/* The plan of a model says what its weights take: the bytes that CPU ranks ask for, with 4-bit weights and with those
+ * that are dequantised at load. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/cpu_memory.h"
+#include "yoke.h"
+
+enum { N_LAYERS = 6, HIDDEN = 256, FFN = 640, HEAD_DIM = 64, Q = 512, KV = 128, VOCAB = 1024 }; /* the demo model */
+
+static atomic_llong n_allocated; /* of linear layers, over all ranks */
+
+yk_status __real_yk_cpu_weights_alloc(yk_cpu_chunk **current, size_t n_bytes, yk_cpu_chunk **owner, void **out,
+                                      yk_err *err);
+yk_status __wrap_yk_cpu_weights_alloc(yk_cpu_chunk **current, size_t n_bytes, yk_cpu_chunk **owner, void **out,
+                                      yk_err *err);
+yk_status __wrap_yk_cpu_weights_alloc(yk_cpu_chunk **current, size_t n_bytes, yk_cpu_chunk **owner, void **out,
+                                      yk_err *err)
+{
+  atomic_fetch_add(&n_allocated, (long long)n_bytes);
+  return __real_yk_cpu_weights_alloc(current, n_bytes, owner, out, err);
+}
+
+static int64_t planned_bytes(const yk_engine_options *options)
+{
+  yk_plan plan;
+  int64_t n_bytes = 0;
+  assert_int_equal(yk_plan_make(options, 0, &plan, NULL), YK_OK);
+  for (int rank = 0; rank < plan.n_ranks; rank++) n_bytes += plan.memory[rank].weight_bytes;
+  return n_bytes;
+}
+
+static void planned_is_allocated(void **state)
+{
+  (void)state;
+  const int64_t norms = N_LAYERS * (2 * HIDDEN + 2 * HEAD_DIM) + HIDDEN;
+  const int64_t linear = (int64_t)N_LAYERS * HIDDEN * (2 * Q + 2 * KV + 3 * FFN);
+  for (int n_ranks = 1; n_ranks <= 2; n_ranks++)
+    for (int weights = YK_WEIGHTS_AUTO; weights <= YK_WEIGHTS_F16; weights++) {
+      yk_engine_options options;
+      yk_engine *engine;
+      yk_err err = YK_ERR_INIT;
+      yk_engine_options_init(&options);
+      options.model_dir = YOKE_TESTS_DIR "/models/demo";
+      options.device = YK_DEVICE_CPU;
+      options.n_ranks = n_ranks;
+      options.weights = (yk_weights_choice)weights;
+      options.max_model_tokens = 128;
+      atomic_store(&n_allocated, 0);
+      if (yk_engine_create(&options, &engine, &err) != YK_OK) fail_msg("%s", err.message);
+      yk_engine_destroy(engine);
+      int64_t allocated = atomic_load(&n_allocated);
+      assert_int_equal(planned_bytes(&options), allocated + (n_ranks * norms + (int64_t)VOCAB * HIDDEN) * 2);
+      if (weights == YK_WEIGHTS_F16) assert_int_equal(allocated, linear * 2);
+      if (weights == YK_WEIGHTS_AUTO) assert_true(allocated < linear);
+    }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_is_allocated)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
