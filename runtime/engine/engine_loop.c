@@ -75,21 +75,23 @@ static void run_step(yk_engine *e, yk_err *err)
   for (int32_t i = 0; i < n_items; i++) items[i].seq->owner->scheduled(items[i].seq);
   bool is_timed = yk_profiler_step_begin(e, planning_ns);
   const yk_step *step = yk_step_builder_build(e->builder, items, n_items, is_timed);
-  int64_t start_ns = yk_clock_now_ns();
+  yk_engine_times times = {.ranks_ns = yk_clock_now_ns()};
   yk_ranks_begin(e->ranks, step);
-  int64_t begun_ns = yk_clock_now_ns();
+  times.deliver_ns = yk_clock_now_ns();
   yk_requests_deliver(e);
-  int64_t delivered_ns = yk_clock_now_ns();
+  times.delivered_ns = yk_clock_now_ns();
   if (yk_ranks_wait(e->ranks, e->settings.step_timeout_s, err) != YK_OK) return;
-  int64_t end_ns = yk_clock_now_ns();
+  times.hand_out_ns = yk_clock_now_ns();
   int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
-  yk_engine_count_step(e, step, n_prompt, (double)(end_ns - start_ns) * 1e-9);
-  yk_profiler_step_ran(e, step, n_prompt > 0, start_ns, end_ns);
+  times.is_prefill = n_prompt > 0;
+  yk_engine_count_step(e, step, n_prompt, (double)(times.hand_out_ns - times.ranks_ns) * 1e-9);
+  yk_profiler_step_ran(e, step, &times);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, items, n_items, step);
   int64_t handed_out_ns = yk_clock_now_ns();
   yk_profiler_step_handed_out(e, handed_out_ns);
-  yk_engine_count_own_time(e, start_ns - planning_ns + handed_out_ns - end_ns, delivered_ns - begun_ns);
+  yk_engine_count_own_time(e, times.ranks_ns - planning_ns + handed_out_ns - times.hand_out_ns,
+                           times.delivered_ns - times.deliver_ns);
 }
 
 /* Whatever is left ends with this error. */

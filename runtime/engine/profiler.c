@@ -87,17 +87,17 @@ static void tell_clock(yk_engine *e, const yk_timed_step *step)
                  (long long)step->ranks[r]->resolution_ns, step->ranks[r]->stamp_ns);
 }
 
-void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t begin_ns, int64_t end_ns)
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_times *times)
 {
   yk_profiler *p = &e->profiler;
   struct yk_profiled_step *now = &p->step;
-  now->times.is_prefill = is_prefill;
+  int64_t begin_ns = now->times.begin_ns;
+  now->times = *times;
+  now->times.begin_ns = begin_ns;
   now->times.n_rows = step->batch.n_tokens;
-  now->times.ranks_ns = begin_ns;
-  now->times.hand_out_ns = end_ns;
   now->n_wanted = step->n_wanted;
-  now->ranks_ns = (double)(end_ns - begin_ns);
-  now->is_comparable = !is_prefill;
+  now->ranks_ns = (double)(times->hand_out_ns - times->ranks_ns);
+  now->is_comparable = !times->is_prefill;
   if (!now->is_timed) return;
   yk_timed_step measured = timed_step_of(e);
   tell_clock(e, &measured);

@@ -13,8 +13,8 @@
 /* yk_profiler_step_begin - a step begins now. Returns whether the step is to be timed. */
 bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns);
 
-/* yk_profiler_step_ran - the ranks have run it, from begin to end. */
-void yk_profiler_step_ran(yk_engine *e, const yk_step *step, bool is_prefill, int64_t begin_ns, int64_t end_ns);
+/* yk_profiler_step_ran - the ranks have run it. times: from ranks_ns to hand_out_ns, and is_prefill. */
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_times *times);
 
 /* yk_profiler_step_handed_out - its results are handed out. */
 void yk_profiler_step_handed_out(yk_engine *e, int64_t now_ns);

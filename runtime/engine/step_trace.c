@@ -24,7 +24,8 @@ static void add_engine(yk_trace *trace, const yk_engine_times *times)
   add_step(trace, ENGINE, THREAD, times, times->begin_ns, times->end_ns);
   add(trace, ENGINE, THREAD, "planning", times->begin_ns, times->ranks_ns);
   add(trace, ENGINE, THREAD, "ranks", times->ranks_ns, times->hand_out_ns);
-  add(trace, ENGINE, THREAD, "handing out", times->hand_out_ns, yk_max_i64(times->handed_out_ns, times->hand_out_ns));
+  add(trace, ENGINE, THREAD, "delivering", times->deliver_ns, times->delivered_ns);
+  add(trace, ENGINE, THREAD, "handing out", times->hand_out_ns, times->handed_out_ns);
 }
 
 /* From the clock of rank 0's device to the host's. */

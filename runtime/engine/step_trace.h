@@ -9,11 +9,11 @@
 typedef struct yk_engine_times {
   int32_t n_rows;
   bool is_prefill;
-  int64_t begin_ns;    /* planning and building */
-  int64_t ranks_ns;    /* the ranks */
-  int64_t hand_out_ns; /* handing out */
-  int64_t handed_out_ns;
-  int64_t end_ns; /* the next step, or nothing more to do */
+  int64_t begin_ns;                   /* planning and building */
+  int64_t ranks_ns;                   /* the ranks run; */
+  int64_t deliver_ns, delivered_ns;   /* meanwhile the tokens of the step before go to their readers */
+  int64_t hand_out_ns, handed_out_ns; /* what the results mean for each sequence */
+  int64_t end_ns;                     /* the next step, or nothing more to do */
 } yk_engine_times;
 
 /* yk_step_trace - add the step: the engine's row, and for each rank one of its thread and one of its device, where the
