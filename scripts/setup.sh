@@ -24,17 +24,46 @@ install_missing() {
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
   need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
   need 'pkg-config --exists cmocka' libcmocka-dev
-  [ -n "$missing" ] || return 0
+  [ -z "$missing" ] || install_packages "$missing"
+}
+
+# install_packages NAMES: with apt; needs root, or sudo. Little is waited for a network that does not answer.
+install_packages() {
   as_root=
   [ "$(id -u)" -eq 0 ] || as_root=sudo
   if ! command -v apt-get >/dev/null || { [ -n "$as_root" ] && ! command -v sudo >/dev/null; }; then
-    echo "Please install these packages (Debian's names):$missing" >&2
+    echo "Please install these packages (Debian's names):$1" >&2
     return 1
   fi
-  echo "Installing with apt:$missing"
+  echo "Installing with apt:$1"
   # shellcheck disable=SC2086 # words on purpose
-  $as_root apt-get -qq update &&
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing
+  $as_root apt-get -qq -o Acquire::http::Timeout=20 update &&
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 install -y \
+      --no-install-recommends $1
+}
+
+# What only tests use, and what they are skipped without: a browser, and the public clients of tests/requirements.txt in
+# build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
+install_test_clients() {
+  missing=
+  need 'python3 -c "import ensurepip"' python3-venv
+  need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
+  [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need one of these are skipped:$missing"
+  [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
+  venv=$PWD/build/test-venv
+  if ! cmp -s tests/requirements.txt "$venv/installed.txt"; then
+    echo "Installing tests/requirements.txt in build/test-venv"
+    rm -rf "$venv"
+    if ! { timeout 60 python3 -m venv "$venv" &&
+      timeout 180 "$venv/bin/python" -m pip install -q --retries 1 --timeout 15 --only-binary :all: \
+        --disable-pip-version-check -r tests/requirements.txt && cp tests/requirements.txt "$venv/installed.txt"; }; then
+      rm -rf "$venv"
+      echo "Tests of public clients are skipped: tests/requirements.txt cannot be installed from PyPI"
+      return 0
+    fi
+  fi
+  YOKE_CLIENT_VENV=$venv
+  export YOKE_CLIENT_VENV
 }
 
 # build PRESET [OPTIONS]: configure and build build/PRESET; says little unless something fails.

@@ -8,7 +8,8 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
 Usage: scripts/test.sh [release] [asan] [tsan] [fuzz]
 
-Installs what is missing (with apt), then builds and tests each named stage, or all of them:
+Installs what is missing (with apt; public clients of the server with pip, in build/test-venv), then builds and tests
+each named stage, or all of them:
   release   every test
   asan      every test under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
@@ -71,4 +72,5 @@ stage() {
 
 install_missing
 [ $# -gt 0 ] || set -- release asan tsan fuzz
+case " $* " in *" release "* | *" asan "*) install_test_clients ;; esac
 for name; do stage "$name"; done

@@ -1,6 +1,6 @@
 """bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server of known answers.
 
-Skips where Python has no aiohttp.
+Needs the package aiohttp (harness.need_package).
 """
 
 import argparse
@@ -299,8 +299,6 @@ class Runs(harness.Case):
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("aiohttp") is None:
-        print("skipped, Python has no aiohttp")
-        sys.exit(77)
+    harness.need_package("aiohttp")
     BENCH = load()
     harness.main()

@@ -2,10 +2,12 @@
 
 Environment: YOKE_TEST_DEVICE (cpu) and, on cuda, YOKE_TEST_RANKS (1) say what the tests that use ON run on.
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; tests that need more than N skip. Without GPUs: exit code 77.
+YOKE_CLIENT_VENV names a virtual environment with the packages of tests/requirements.txt, for the tests that need them.
 """
 
 import concurrent.futures
 import ctypes
+import importlib.util
 import json
 import os
 import shutil
@@ -44,6 +46,22 @@ def gate(n_needed):
     if n_needed > min(n_gpus, int(required or n_gpus)):
         print("skipped, no device" if n_gpus == 0 else f"skipped, needs {n_needed} GPUs")
         sys.exit(77)
+
+
+def need_package(name):
+    """Go on in a Python that has this package: the one at hand, or that of the virtual environment YOKE_CLIENT_VENV.
+    Ends the program where neither has the package: skipped, or failed where the environment was promised.
+    """
+    if importlib.util.find_spec(name):
+        return
+    venv = os.environ.get("YOKE_CLIENT_VENV")
+    if not venv:
+        print(f"skipped: no Python package {name}; YOKE_CLIENT_VENV may name a virtual environment that has it")
+        sys.exit(77)
+    python = os.path.join(venv, "bin", "python")
+    if not os.path.exists(python) or os.path.samefile(sys.prefix, venv):
+        sys.exit(f"YOKE_CLIENT_VENV={venv} has no package {name}")
+    os.execv(python, [python, "-B", *sys.argv])
 
 
 def main():

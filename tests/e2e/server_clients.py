@@ -1,8 +1,7 @@
-"""The public clients `openai` and LangChain (`langchain-openai`) against `yoke serve`, unchanged. Skipped where there
-are none: YOKE_CLIENT_VENV names a virtual environment that has them, else the interpreter at hand must.
+"""The public clients `openai` and LangChain (`langchain-openai`) against `yoke serve`, unchanged. Needs both packages
+(harness.need_package).
 """
 
-import os
 import subprocess
 import sys
 
@@ -87,39 +86,25 @@ print("langchain-openai", version("langchain-openai"))
 """
 
 
-def find_python(package):
-    """An interpreter with a package, or None."""
-    venv = os.environ.get("YOKE_CLIENT_VENV")
-    python = os.path.join(venv, "bin", "python") if venv else sys.executable
-    found = subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False).returncode == 0
-    return python if found else None
-
-
 @harness.of_the_program
 class Clients(Case):
-    def check(self, package, script, *options):
-        """A script that uses a package finds nothing wrong."""
-        python = find_python(package)
-        if not python:
-            self.skipTest(f"no Python package {package}; YOKE_CLIENT_VENV may name a virtual environment that has it")
+    def check(self, script, *options):
+        """A script that uses a client finds nothing wrong."""
         server = self.serve("--chat-template", "builtin:chatml", "--api-key", "secret", "--served-model-name", "demo",
                             *options)
-        done = subprocess.run([python, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,
+        done = subprocess.run([sys.executable, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,
                               timeout=harness.TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         print(done.stdout.decode().strip(), flush=True)
 
     def test_openai(self):
-        self.check("openai", OPENAI, "--tp", 2)
+        self.check(OPENAI, "--tp", 2)
 
     def test_langchain(self):
-        self.check("langchain_openai", LANGCHAIN)
+        self.check(LANGCHAIN)
 
 
 if __name__ == "__main__":
-    if not find_python("openai"):
-        if "YOKE_CLIENT_VENV" in os.environ:
-            sys.exit(f"YOKE_CLIENT_VENV={os.environ['YOKE_CLIENT_VENV']} has no package openai")
-        print("skipped: no Python package openai; YOKE_CLIENT_VENV may name a virtual environment that has it")
-        sys.exit(77)
+    harness.need_package("openai")
+    harness.need_package("langchain_openai")
     harness.main()
