@@ -1,10 +1,14 @@
 """`yoke serve` under clients of every kind for a long time: each gets its own answer, and nothing is left of them.
 
-Environment: YOKE_SOAK_SECONDS, how long (12); YOKE_SOAK_SEED, which requests (1).
+Environment: YOKE_SOAK_SECONDS, how long (12); YOKE_SOAK_SEED, which requests (1); YOKE_SOAK_JSON, a file for what was
+asked how often and what memory the server held, round by round.
 """
 
+import json
 import os
+import platform
 import signal
+import subprocess
 import time
 
 import harness
@@ -13,12 +17,17 @@ from soak_case import Client, Soak
 
 SECONDS = float(os.environ.get("YOKE_SOAK_SECONDS", 12))
 SEED = int(os.environ.get("YOKE_SOAK_SEED", 1))
+JSON_FILE = os.environ.get("YOKE_SOAK_JSON")
+ROOT = os.path.dirname(harness.TESTS_DIR)
 N_CLIENTS = 12
 MIB = 1 << 20
-MAX_GROWTH_BYTES = 4 * MIB
+MAX_GROWTH_BYTES = MIB
 FAULT = "rank=1 operation=attention call=1200 fault=error"
 OPTIONS = ("--chat-template", "builtin:chatml", "--tp", 2, "--restart-on-failure", "--max-num-seqs", 16,
            "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
+# The allocator writes to all that it hands out, the ranks' memory for the largest step among it. Memory that waits for
+# its first use would otherwise look like a leak: it becomes resident page by page as larger steps come by.
+TOUCHED = {"MALLOC_PERTURB_": "165"}
 
 
 def resident_bytes(process):
@@ -56,14 +65,32 @@ class ServerSoak(Case):
             self.assertLess(time.monotonic(), end, f"descriptors: expected {n_descriptors}, found {found}")
             time.sleep(0.01)
 
+    def write(self, soak, rounds):
+        state = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
+                               check=False)
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            cpu = next((line.split(": ")[1].strip() for line in file if line.startswith("model name")),
+                       platform.machine())
+        report = {"bench": "soak of the server", "cpu": cpu, "processors": os.cpu_count(),
+                  "commit": state.stdout.strip() or "unknown",
+                  "command": f"YOKE_SOAK_SECONDS={SECONDS:g} YOKE_SOAK_SEED={SEED} YOKE_SOAK_JSON=FILE "
+                             f"tests/e2e/server_soak.py {os.path.relpath(self.yoke, ROOT)}",
+                  "environment": TOUCHED, "options": " ".join(map(str, OPTIONS)), "fault": FAULT,
+                  "clients": N_CLIENTS, "longest_request_s": round(soak.longest_s, 2), "counts": dict(soak.counts),
+                  "rounds": rounds}
+        with open(JSON_FILE, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+            file.write("\n")
+
     def test_soak(self):
         """Rounds of all clients at once. In the first a rank fails; in the second memory comes to its size."""
-        server = self.serve(*OPTIONS, program=self.faulty, env={"YOKE_FAULT": FAULT})
+        server = self.serve(*OPTIONS, program=self.faulty, env={"YOKE_FAULT": FAULT, **TOUCHED})
         time.sleep(0.5)  # the connections that asked whether it is ready are closed
         n_descriptors = count_descriptors(server.process)
         soak = Soak(server, limit_s=240 if is_sanitized(self.yoke) else 60)
-        round_s, end = min(SECONDS / 5, 15), time.monotonic() + SECONDS
-        sizes = []
+        began = time.monotonic()
+        round_s, end = min(SECONDS / 5, 15), began + SECONDS
+        sizes, rounds = [], []
         while len(sizes) < 3 or time.monotonic() < end:
             round_end = time.monotonic() + round_s
             soak.may_fail = not sizes
@@ -77,8 +104,13 @@ class ServerSoak(Case):
             self.assertEqual(server.err.count("serving"), 2, "the rank did not fail and come back")
             self.check_nothing_left(server, n_descriptors)
             sizes.append(resident_bytes(server.process))
+            rounds.append({"end_s": round(time.monotonic() - began, 1), "requests": soak.counts.total(),
+                           "resident_mib": round(sizes[-1] / MIB, 2)})
         print(f"{soak.counts.total()} requests: {dict(soak.counts)}; resident after each round: "
-              f"{', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB", flush=True)
+              f"{', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB; the longest request took {soak.longest_s:.1f} s",
+              flush=True)
+        if JSON_FILE:
+            self.write(soak, rounds)
         for what in ("completion", "chat", "tokens", "look", "bad_request", "bad_http", "leave", "slow_reader"):
             self.assertGreater(soak.counts[what], 0, what)
         if not is_sanitized(self.yoke):

@@ -38,7 +38,7 @@ class Soak:
         self.prompts = read_prompts()
         self.may_fail = False  # a rank fails for now: requests may end with its name
         self.counts = collections.Counter()
-        self.error = None
+        self.error, self.longest_s = None, 0.0
         self.lock = threading.Lock()
         self.ids, self.answers = set(), {}
 
@@ -85,8 +85,10 @@ class Client(threading.Thread):
                 except Exception as error:  # pylint: disable=broad-except
                     error.add_note(f"client {self.seed}, {self.doing}")
                     self.soak.error = self.soak.error or error
-                if time.monotonic() - began > self.soak.limit_s:
-                    self.soak.error = self.soak.error or TimeoutError(f"{self.doing} took {time.monotonic() - began} s")
+                taken_s = time.monotonic() - began
+                self.soak.longest_s = max(self.soak.longest_s, taken_s)
+                if taken_s > self.soak.limit_s:
+                    self.soak.error = self.soak.error or TimeoutError(f"{self.doing} took {taken_s} s")
 
     def close(self):
         if self.connection:
