@@ -48,7 +48,7 @@ install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
-  [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need one of these are skipped:$missing"
+  [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
   [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
   venv=$PWD/build/test-venv
   if ! cmp -s tests/requirements.txt "$venv/installed.txt"; then
@@ -56,7 +56,8 @@ install_test_clients() {
     rm -rf "$venv"
     if ! { timeout 60 python3 -m venv "$venv" &&
       timeout 180 "$venv/bin/python" -m pip install -q --retries 1 --timeout 15 --only-binary :all: \
-        --disable-pip-version-check -r tests/requirements.txt && cp tests/requirements.txt "$venv/installed.txt"; }; then
+        --disable-pip-version-check -r tests/requirements.txt &&
+      cp tests/requirements.txt "$venv/installed.txt"; }; then
       rm -rf "$venv"
       echo "Tests of public clients are skipped: tests/requirements.txt cannot be installed from PyPI"
       return 0

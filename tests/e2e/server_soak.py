@@ -106,9 +106,8 @@ class ServerSoak(Case):
             sizes.append(resident_bytes(server.process))
             rounds.append({"end_s": round(time.monotonic() - began, 1), "requests": soak.counts.total(),
                            "resident_mib": round(sizes[-1] / MIB, 2)})
-        print(f"{soak.counts.total()} requests: {dict(soak.counts)}; resident after each round: "
-              f"{', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB; the longest request took {soak.longest_s:.1f} s",
-              flush=True)
+        print(f"{soak.counts.total()} requests: {dict(soak.counts)}; the longest took {soak.longest_s:.1f} s; resident "
+              f"after each round: {', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB", flush=True)
         if JSON_FILE:
             self.write(soak, rounds)
         for what in ("completion", "chat", "tokens", "look", "bad_request", "bad_http", "leave", "slow_reader"):
