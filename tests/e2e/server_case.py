@@ -61,8 +61,8 @@ class Server:
     def post(self, path, body, headers=None):
         return self.ask("POST", path, body, headers)
 
-    def wait_for(self, path="/health", status=200, within_s=60):
-        end = time.monotonic() + within_s
+    def wait_for(self, path="/health", status=200):
+        end = time.monotonic() + harness.TIMEOUT_S
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
                 if self.ask("GET", path).status == status:
@@ -78,9 +78,9 @@ class Server:
                 return float(found[3])
         raise AssertionError(f"no metric {name} {labels}")
 
-    def wait_for_err(self, text, count=1, within_s=60):
+    def wait_for_err(self, text, count=1):
         """Until the server has said a text that many times."""
-        end = time.monotonic() + within_s
+        end = time.monotonic() + harness.TIMEOUT_S
         while self.err.count(text) < count:
             if time.monotonic() > end:
                 raise AssertionError(f"expected {text!r}, found {self.err}")

@@ -39,6 +39,12 @@ def count_descriptors(process):
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
+def find_commit():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
+                          check=False)
+    return done.stdout.strip() or "unknown"
+
+
 @harness.of_the_program
 class ServerSoak(Case):
     def run_clients(self, soak, n_round, is_over):
@@ -65,14 +71,12 @@ class ServerSoak(Case):
             self.assertLess(time.monotonic(), end, f"descriptors: expected {n_descriptors}, found {found}")
             time.sleep(0.01)
 
-    def write(self, soak, rounds):
-        state = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
-                               check=False)
+    def write(self, soak, rounds, commit):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             cpu = next((line.split(": ")[1].strip() for line in file if line.startswith("model name")),
                        platform.machine())
         report = {"bench": "soak of the server", "cpu": cpu, "processors": os.cpu_count(),
-                  "commit": state.stdout.strip() or "unknown",
+                  "commit": commit,
                   "command": f"YOKE_SOAK_SECONDS={SECONDS:g} YOKE_SOAK_SEED={SEED} YOKE_SOAK_JSON=FILE "
                              f"tests/e2e/server_soak.py {os.path.relpath(self.yoke, ROOT)}",
                   "environment": TOUCHED, "options": " ".join(map(str, OPTIONS)), "fault": FAULT,
@@ -88,6 +92,7 @@ class ServerSoak(Case):
         time.sleep(0.5)  # the connections that asked whether it is ready are closed
         n_descriptors = count_descriptors(server.process)
         soak = Soak(server, limit_s=240 if is_sanitized(self.yoke) else 60)
+        commit = find_commit()  # of the beginning: the tree may change meanwhile
         began = time.monotonic()
         round_s, end = min(SECONDS / 5, 15), began + SECONDS
         sizes, rounds = [], []
@@ -109,7 +114,7 @@ class ServerSoak(Case):
         print(f"{soak.counts.total()} requests: {dict(soak.counts)}; the longest took {soak.longest_s:.1f} s; resident "
               f"after each round: {', '.join(f'{size / MIB:.1f}' for size in sizes)} MiB", flush=True)
         if JSON_FILE:
-            self.write(soak, rounds)
+            self.write(soak, rounds, commit)
         for what in ("completion", "chat", "tokens", "look", "bad_request", "bad_http", "leave", "slow_reader"):
             self.assertGreater(soak.counts[what], 0, what)
         if not is_sanitized(self.yoke):

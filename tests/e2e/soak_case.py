@@ -19,6 +19,7 @@ from server_refused import BAD_BODIES, BAD_CHATS, BAD_FIELDS, BAD_HTTP
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 LONG = {"max_tokens": 900, "ignore_eos": True}  # after a short prompt
 HELLO = [{"role": "user", "content": "hello"}]
+MAX_IDLE_S = 15  # half of what the server allows unless told otherwise (--header-timeout)
 
 
 def read_prompts():
@@ -64,7 +65,7 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.soak, self.server, self.seed = soak, soak.server, seed
         self.random = random.Random(seed)
-        self.connection = None
+        self.connection, self.connected_s = None, 0.0
         self.must_end = threading.Event()
         self.doing = "nothing"
 
@@ -97,8 +98,10 @@ class Client(threading.Thread):
     # ---- Requests ----------------------------------------------------------------------------------------------------
 
     def connect(self):
-        """The connection of the last request, or a new one."""
-        if not self.connection or self.random.random() < 0.3:
+        """The connection of the last request, or a new one, as where the server may close the last for its idleness."""
+        is_old = time.monotonic() - self.connected_s > MAX_IDLE_S
+        self.connected_s = time.monotonic()
+        if self.random.random() < 0.3 or is_old or not self.connection:
             self.close()
             self.connection = self.server.connect(self.soak.limit_s)
         return self.connection
