@@ -1,0 +1,52 @@
+/* The counters of step times never fall: not where more is taken off for timestamps, not with a new engine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/metrics.h"
+
+static yk_profile profile_of(uint64_t n_steps, double host_s)
+{
+  yk_profile profile = {.n_ranks = 2, .decode = {.n_steps = n_steps}};
+  profile.decode.part_s[1][YK_TIME_HOST] = host_s;
+  return profile;
+}
+
+static void expect(const yk_metrics *metrics, const char *line)
+{
+  yk_strbuf text = {0};
+  const yk_metrics_view view = {.model_name = "m"};
+  yk_metrics_append(metrics, &view, &text);
+  yk_strbuf_append(&text, "", 1);
+  if (!strstr(text.data, line)) fail_msg("expected %s in %s", line, text.data);
+  yk_strbuf_free(&text);
+}
+
+static void counters_never_fall(void **state)
+{
+  (void)state;
+  yk_metrics metrics = {0};
+  yk_metrics_init(&metrics);
+  yk_profile now = profile_of(10, 2.5);
+  yk_metrics_profile(&metrics, &now);
+  expect(&metrics, "yoke:timed_steps_total{model_name=\"m\",kind=\"decode\"} 10\n");
+  expect(&metrics, "yoke:step_time_seconds_total{model_name=\"m\",rank=\"1\",part=\"host\",kind=\"decode\"} 2.5\n");
+  now = profile_of(11, 2.25);
+  yk_metrics_profile(&metrics, &now);
+  expect(&metrics, "kind=\"decode\"} 11\n");
+  expect(&metrics, "part=\"host\",kind=\"decode\"} 2.5\n");
+  yk_metrics_engine_gone(&metrics, &(yk_engine_stats){0});
+  now = profile_of(1, 0.5);
+  yk_metrics_profile(&metrics, &now);
+  expect(&metrics, "kind=\"decode\"} 12\n");
+  expect(&metrics, "part=\"host\",kind=\"decode\"} 3\n");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counters_never_fall)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
