@@ -333,6 +333,7 @@ typedef struct yk_output {
   float top_logprobs[YOKE_MAX_LOGPROBS];
   const char *text; /* whole UTF-8 characters, maybe empty; valid until the next call on this request */
   size_t text_bytes;
+  int64_t time_ns; /* of a token: when the engine put it here to be read, in nanoseconds of CLOCK_MONOTONIC */
   yk_finish_reason finish;
 } yk_output;
 

@@ -44,10 +44,11 @@ MAY_INCLUDE = {
     "runtime/tools/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
-    "runtime/study/": ["runtime/yoke.h", "runtime/base/"],
+    "runtime/bench/": ["runtime/yoke.h", "runtime/base/"],
+    "runtime/study/": ["runtime/yoke.h", "runtime/base/", "runtime/bench/"],
     "runtime/cli/": [
         "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
-        "runtime/server/server.h", "runtime/study/"
+        "runtime/server/server.h", "runtime/bench/", "runtime/study/"
     ],
     "bench/": [""],
     "tests/": [""],

@@ -14,6 +14,7 @@ typedef struct record {
   float logprob;
   int32_t n_top;
   uint32_t text_bytes;
+  int64_t time_ns; /* when it was put here */
 } record;
 
 static void destroy(yk_request *request)
@@ -121,10 +122,10 @@ static void announce(yk_request *request)
 }
 
 /* Under the mutex: put a token behind what is queued, whole or not at all. Announced where nothing else is unread. */
-static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces)
+static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces, int64_t now_ns)
 {
   yk_strbuf *queue = &request->queue;
-  record r = {is_prompt, result->token_id, result->logprob, result->n_top, (uint32_t)request->piece.length};
+  record r = {is_prompt, result->token_id, result->logprob, result->n_top, (uint32_t)request->piece.length, now_ns};
   bool was_empty = request->read_bytes == queue->length;
   if (was_empty) {
     yk_strbuf_clear(queue);
@@ -143,7 +144,7 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
 {
   pthread_mutex_lock(&request->mutex);
-  enqueue(request, result, true, true);
+  enqueue(request, result, true, true, yk_clock_now_ns());
   pthread_mutex_unlock(&request->mutex);
 }
 
@@ -163,10 +164,11 @@ static bool decode_token(yk_request *request, int32_t token_id)
 bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last)
 {
   request->stopped_by_string = decode_token(request, result->token_id);
+  int64_t now_ns = yk_clock_now_ns();
   pthread_mutex_lock(&request->mutex);
-  enqueue(request, result, false, !is_last && !request->stopped_by_string);
+  enqueue(request, result, false, !is_last && !request->stopped_by_string, now_ns);
   request->n_output++;
-  if (!request->first_token_ns) request->first_token_ns = yk_clock_now_ns();
+  if (!request->first_token_ns) request->first_token_ns = now_ns;
   pthread_mutex_unlock(&request->mutex);
   return request->stopped_by_string;
 }
@@ -253,6 +255,7 @@ static void read_token(yk_request *request, yk_output *output)
   output->token_id = r.token_id;
   output->logprob = r.logprob;
   output->n_top = r.n_top;
+  output->time_ns = r.time_ns;
   take(request, output->top_ids, (size_t)r.n_top * sizeof output->top_ids[0]);
   take(request, output->top_logprobs, (size_t)r.n_top * sizeof output->top_logprobs[0]);
   set_text(request, output, take(request, NULL, r.text_bytes), r.text_bytes);
