@@ -82,6 +82,27 @@ static double *place_of(yk_bench_figures *figures, const yk_bench_metric *metric
   return (double *)(void *)((char *)figures + metric->offset);
 }
 
+/* Values that are known, of n. */
+static size_t known_of(double *values, int n)
+{
+  size_t n_known = 0;
+  for (int i = 0; i < n; i++)
+    if (!isnan(values[i])) values[n_known++] = values[i];
+  qsort(values, n_known, sizeof *values, compare);
+  return n_known;
+}
+
+static void merge_gpus(const yk_bench_figures *runs, int n, double *values, yk_bench_figures *out)
+{
+  for (int gpu = 0; gpu < out->n_gpus; gpu++) {
+    for (int i = 0; i < n; i++) values[i] = runs[i].gpus[gpu].energy_j;
+    size_t n_known = known_of(values, n);
+    out->gpus[gpu].energy_j = n_known > 0 ? yk_bench_percentile(values, n_known, 50) : NAN;
+    out->gpus[gpu].before = runs[0].gpus[gpu].before;
+  }
+  yk_bench_gpus_compare(out->gpus, out->n_gpus, &out->warnings);
+}
+
 yk_status yk_bench_figures_median(const yk_bench_figures *runs, int n, yk_bench_figures *out, yk_bench_figures *spread,
                                   yk_err *err)
 {
@@ -90,18 +111,15 @@ yk_status yk_bench_figures_median(const yk_bench_figures *runs, int n, yk_bench_
   *out = runs[n - 1];
   if (spread) *spread = (yk_bench_figures){0};
   for (const yk_bench_metric *metric = metrics; metric < metrics + YK_BENCH_METRICS; metric++) {
-    size_t n_known = 0;
-    for (int i = 0; i < n; i++) {
-      double value = yk_bench_metric_of(&runs[i], metric);
-      if (!isnan(value)) values[n_known++] = value;
-    }
-    if (n_known > 0) qsort(values, n_known, sizeof *values, compare);
+    for (int i = 0; i < n; i++) values[i] = yk_bench_metric_of(&runs[i], metric);
+    size_t n_known = known_of(values, n);
     *place_of(out, metric) = n_known > 0 ? yk_bench_percentile(values, n_known, 50) : NAN;
     if (spread) *place_of(spread, metric) = n_known > 0 ? values[n_known - 1] - values[0] : NAN;
   }
   out->warnings.n = 0;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < runs[i].warnings.n; k++) yk_bench_warn(&out->warnings, "%s", runs[i].warnings.text[k]);
+  merge_gpus(runs, n, values, out);
   free(values);
   return YK_OK;
 }

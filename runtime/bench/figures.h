@@ -59,8 +59,9 @@ static inline double yk_bench_metric_of(const yk_bench_figures *figures, const y
 }
 
 /* yk_bench_figures_median - each figure's median over n runs (1 or more) into *out, and its spread, the largest less
- *   the smallest, into *spread, which may be NULL. Runs in which a figure is NaN do not count for it. What is no
- *   number (GPUs) is the last run's; the warnings are those of all. Errors: YK_E_NOMEM. */
+ *   the smallest, into *spread, which may be NULL. Runs in which a figure is NaN do not count for it. Of each
+ *   GPU: the first run's state before, the last one's after and the median of its energy. The warnings are those of all
+ *   runs, and of clocks that drifted from the first to the last. Errors: YK_E_NOMEM. */
 yk_status yk_bench_figures_median(const yk_bench_figures *runs, int n, yk_bench_figures *out, yk_bench_figures *spread,
                                   yk_err *err);
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -120,12 +121,12 @@ static void add_engine_figures(const point *p, const yk_engine_stats *before, co
   out->hand_out_us = hand_out_s / steps * 1e6;
 }
 
-static void add_gpu_figures(const point *p, const yk_bench_gpu_state *before, const yk_bench_gpu_state *after, int n,
-                            yk_bench_figures *out)
+static void add_gpu_figures(const yk_bench_gpu_run *gpus, int n, yk_bench_figures *out)
 {
   if (n == 0) return;
   out->n_gpus = n;
-  yk_bench_gpus_compare(p->load->gpus, before, after, n, out->gpus, &out->warnings);
+  memcpy(out->gpus, gpus, (size_t)n * sizeof *gpus);
+  yk_bench_gpus_compare(gpus, n, &out->warnings);
   out->energy_j = 0;
   for (int i = 0; i < n; i++) out->energy_j += out->gpus[i].energy_j; /* NaN where one is unknown */
   out->energy_j_per_token = out->energy_j / out->total_output_tokens;
@@ -134,18 +135,21 @@ static void add_gpu_figures(const point *p, const yk_bench_gpu_state *before, co
 
 static yk_status measure(point *p, yk_bench_figures *out, yk_err *err)
 {
-  yk_bench_gpu_state gpus_before[YK_BENCH_MAX_GPUS], gpus_after[YK_BENCH_MAX_GPUS];
+  yk_bench_gpu_run gpus[YK_BENCH_MAX_GPUS];
   yk_engine_stats before, after;
   YK_TRY(prepare(p, err));
-  int n_gpus = yk_bench_gpus_read(p->load->gpus, gpus_before);
   yk_engine_get_stats(p->all.engine, &before);
+  YK_TRY(yk_bench_gpus_start(p->load->gpus, err));
   p->start_ns = p->looked_ns = p->asked_ns = yk_clock_now_ns();
-  YK_TRY(drive(p, err));
-  yk_bench_gpus_read(p->load->gpus, gpus_after);
+  yk_status status = drive(p, err);
+  int n_gpus = yk_bench_gpus_stop(p->load->gpus, gpus);
+  YK_TRY(status);
   yk_engine_get_stats(p->all.engine, &after);
   YK_TRY(yk_bench_measure(p->load, p->all.records, (size_t)p->all.n, p->start_ns, out, err));
   add_engine_figures(p, &before, &after, out);
-  add_gpu_figures(p, gpus_before, gpus_after, n_gpus, out);
+  add_gpu_figures(gpus, n_gpus, out);
+  if (p->load->batch > 0 && isnan(out->decode_throughput))
+    yk_bench_warn(&out->warnings, "no decode rate: the sequences never decoded all at once; take more --output-len");
   return YK_OK;
 }
 

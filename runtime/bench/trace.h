@@ -1,8 +1,8 @@
 /* trace.h - lengths and times of requests from a file of a public trace's form.
  *
  *   CSV    a header names the columns; `ContextTokens` and `GeneratedTokens` (the Azure LLM inference traces) or
- *          `input_length` and `output_length`, in any order, beside others; `TIMESTAMP` as "2023-11-16 18:15:46.6805900"
- *          or, as `timestamp`, milliseconds.
+ *          `input_length` and `output_length`, in any order, beside others; a column `TIMESTAMP` as
+ *          "2023-11-16 18:15:46.6805900", or `timestamp` in milliseconds.
  *   JSONL  an object a line with `input_length`, `output_length` and maybe `timestamp` in milliseconds (Mooncake's
  *          traces).
  *
@@ -18,7 +18,7 @@
 
 typedef struct yk_bench_trace_row {
   double time_s;                       /* since the first row; 0 where the file has no times */
-  int32_t input_tokens, output_tokens; /* 1 or more */
+  int32_t input_tokens, output_tokens; /* 1 or more: a request without a token asks for one here */
 } yk_bench_trace_row;
 
 typedef struct yk_bench_trace {
@@ -29,7 +29,7 @@ typedef struct yk_bench_trace {
 
 /* yk_bench_trace_read - a whole file. Free with yk_bench_trace_free.
  *   Errors: YK_E_IO; YK_E_FORMAT naming file, line, column or key, expected and found: a missing column, a length that
- *   is no whole number from 1 to 2^31 - 1, a time that cannot be read or goes back, no rows; YK_E_NOMEM. *out is then
+ *   is no whole number from 0 to 2^30, a time that cannot be read or goes back, no rows; YK_E_NOMEM. *out is then
  *   empty. Thread: any. */
 yk_status yk_bench_trace_read(const char *path, yk_bench_trace *out, yk_err *err);
 
