@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/trace_option.h"
 
 typedef struct bench {
   yk_bench_options options;
@@ -19,6 +20,7 @@ typedef struct bench {
   yk_interrupt interrupt;
   yk_engine *engine;
   yk_bench_gpus *gpus;
+  yk_trace *trace;          /* or NULL */
   yk_bench_warnings others; /* processes that use the GPUs too */
   yk_bench_report report;
   FILE *output; /* of --output, or NULL */
@@ -129,6 +131,23 @@ static yk_status run_all(bench *b, yk_err *err)
   return YK_OK;
 }
 
+/* One run more, of which every step is timed: where the time goes. Its figures are not used. */
+static yk_status time_steps(bench *b, yk_err *err)
+{
+  yk_bench_load *load = &b->options.load;
+  yk_bench_figures figures;
+  yk_console_bar(&b->console, "timing steps", -1, "");
+  YK_TRY(yk_engine_set_profile(b->engine, 1, err));
+  yk_engine_set_trace(b->engine, b->trace);
+  yk_status status = yk_bench_run(b->engine, load, &figures, err);
+  yk_console_clear(&b->console);
+  yk_engine_set_trace(b->engine, NULL);
+  YK_TRY(status);
+  yk_engine_get_profile(b->engine, &b->report.times);
+  b->report.has_times = true;
+  return YK_OK;
+}
+
 static yk_status sum_up(bench *b, yk_err *err)
 {
   yk_bench_report *report = &b->report;
@@ -168,6 +187,7 @@ static yk_status measure(bench *b, yk_err *err)
   b->options.load.stops_user = &b->interrupt;
   yk_interrupt_watch(&b->interrupt, none, 0);
   yk_status status = run_all(b, &failure);
+  if (status == YK_OK) status = time_steps(b, &failure);
   b->report.is_interrupted = status == YK_E_CANCELLED && yk_interrupt_caught(&b->interrupt);
   yk_status told = sum_up(b, err);
   if (status == YK_OK || b->report.is_interrupted) return told;
@@ -183,11 +203,12 @@ static int run(bench *b)
   b->report.options = &b->options;
   yk_status status = b->report.runs ? YK_OK : yk_err_set(&err, YK_E_NOMEM, "no memory for %d runs", b->options.repeats);
   if (status == YK_OK) status = open_output(b, &err);
+  if (status == YK_OK) status = yk_trace_option_open(b->options.trace_path, &b->trace, &err);
   if (status == YK_OK) status = yk_interrupt_start(&b->interrupt, &b->console, &err);
   if (status != YK_OK) {
     free(b->report.runs);
     close_output(b);
-    return yk_cli_failure(&err);
+    return yk_trace_option_close(b->trace, yk_cli_failure(&err));
   }
   status = measure(b, &err);
   yk_bench_gpus_close(b->gpus);
@@ -195,8 +216,8 @@ static int run(bench *b)
   int caught = yk_interrupt_stop(&b->interrupt);
   close_output(b);
   free(b->report.runs);
-  if (status != YK_OK) return yk_cli_end(all_freed, yk_cli_failure(&err));
-  return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : YK_EXIT_OK);
+  int exit_code = yk_trace_option_close(b->trace, status == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err));
+  return yk_cli_end(all_freed, status == YK_OK && caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }
 
 int yk_cli_bench(int argc, char **argv)

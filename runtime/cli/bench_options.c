@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/trace_option.h"
 
 enum { MAX_TOKENS = 1 << 24, MAX_BATCH = 65536, MAX_REQUESTS = 10000000, DEFAULT_REQUESTS = 256 };
 
@@ -11,11 +12,12 @@ enum { MAX_TOKENS = 1 << 24, MAX_BATCH = 65536, MAX_REQUESTS = 10000000, DEFAULT
 static const char *const arrival_names[] = {"poisson", "constant", "trace", NULL};
 
 static const char about[] =
-    "Runs one load through the engine and prints its figures: a fixed batch (prefill and decode rates as llama-bench "
-    "gives them, decode while all sequences decode), requests that arrive at a rate, or clients that each wait for "
-    "their answer; with times to first token (TTFT), per output token (TPOT), between tokens (ITL) and to the end "
-    "(E2EL) under the names of `vllm bench serve`. Prompts are random token ids, other ones in every run; outputs "
-    "ignore end-of-sequence. The first run is a warm-up and does not count; figures are medians over the others. "
+    "Runs one load through the engine and prints its figures: a fixed batch (prefill and decode rates as "
+    "llama-bench gives them, decode while all sequences decode), requests that arrive at a rate, or clients that "
+    "each wait for their answer; with times to first token (TTFT), per output token (TPOT), between tokens (ITL) "
+    "and to the end (E2EL) under the names of `vllm bench serve`. Prompts are random token ids, other ones in "
+    "every run; outputs ignore end-of-sequence. The first run is a warm-up and does not count; figures are "
+    "medians over the others. The steps of one more run at the end are timed, which tells where the time goes. "
     "The engine is sized for the load unless --max-num-seqs and --max-model-len say otherwise.";
 
 static const char examples[] =
@@ -160,6 +162,7 @@ bool yk_bench_options_parse(yk_bench_options *o, int argc, char **argv, yk_engin
       {"output", NULL, YK_OPTION_STRING, &o->output_path, "FILE", .help = "write all figures of all runs as JSON"},
       {"ranks", NULL, YK_OPTION_INT, &o->model.n_ranks, "N", .help = "the same as --tensor-parallel-size", .min = 1,
        .max = YOKE_MAX_RANKS, .given = &o->model.ranks_given},
+      yk_trace_option(&o->trace_path),
   };
   fill_load_table(o, load_table);
   const yk_option_group groups[] = {{"Load", load_table, N_LOAD_OPTIONS},

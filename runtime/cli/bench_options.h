@@ -11,7 +11,7 @@ typedef struct yk_bench_options {
   yk_model_options model;
   yk_bench_load load;
   yk_bench_trace trace; /* owned; what --lengths names */
-  const char *lengths_path, *output_path;
+  const char *lengths_path, *output_path, *trace_path;
   int32_t repeats;
   int arrivals;
   double temperature, top_p;

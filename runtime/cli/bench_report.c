@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/bench_times.h"
 
 /* ---- Table */
 
@@ -150,6 +151,7 @@ void yk_bench_report_print(const yk_bench_report *report)
   print_times(&report->median);
   print_memory(&report->info);
   print_gpus(&report->median);
+  if (report->has_times) yk_bench_times_print(&report->times);
 }
 
 /* ---- JSON */
@@ -242,6 +244,7 @@ yk_status yk_bench_report_write(const yk_bench_report *report, FILE *file, yk_er
   add_engine(report, object);
   add_load(report->options, object);
   yk_status status = add_runs(report, object, err);
+  if (status == YK_OK && report->has_times) status = yk_bench_times_add(&report->times, object, err);
   errno = 0;
   bool ok = status != YK_OK || (json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
                                 fputc('\n', file) != EOF && fflush(file) == 0);

@@ -15,6 +15,8 @@ typedef struct yk_bench_report {
   int n_runs;
   yk_bench_figures median, spread; /* of n_runs > 0 */
   bool is_interrupted;
+  bool has_times; /* times holds */
+  yk_profile times;
 } yk_bench_report;
 
 /* yk_bench_report_print_head - one line: model, ranks and load. */

@@ -1,0 +1,17 @@
+/* bench_times.h - where the time of steps goes, in the report of `yoke bench`. */
+#ifndef YK_CLI_BENCH_TIMES_H
+#define YK_CLI_BENCH_TIMES_H
+
+#include <jansson.h>
+
+#include "yoke.h"
+
+/* yk_bench_times_print - a table of the parts of decode steps, or of steps with prompts where there were no others;
+ *   nothing without timed steps. */
+void yk_bench_times_print(const yk_profile *profile);
+
+/* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank" and "slowest" in object (see bench/times.h).
+ *   Errors: YK_E_NOMEM. */
+yk_status yk_bench_times_add(const yk_profile *profile, json_t *object, yk_err *err);
+
+#endif
