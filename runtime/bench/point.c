@@ -150,6 +150,9 @@ static yk_status measure(point *p, yk_bench_figures *out, yk_err *err)
   add_gpu_figures(gpus, n_gpus, out);
   if (p->load->batch > 0 && isnan(out->decode_throughput))
     yk_bench_warn(&out->warnings, "no decode rate: the sequences never decoded all at once; take more --output-len");
+  if (p->load->batch > 0 && out->preemptions > 0)
+    yk_bench_warn(&out->warnings, "KV memory did not hold the batch: sequences were computed again %.0f times",
+                  out->preemptions);
   return YK_OK;
 }
 

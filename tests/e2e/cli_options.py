@@ -26,6 +26,8 @@ class Help(harness.Case):
                      "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "ignore-eos", "stop",
                      "stop-token-ids"],
             "serve": ["host", "port", "api-key"],  # all of them: server_refused.py
+            "bench": ["batch", "request-rate", "arrivals", "clients", "requests", "input-len", "output-len", "lengths",
+                      "shared-prefix", "temperature", "top-k", "top-p", "repeats", "slo", "output", "ranks", "trace"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
@@ -37,6 +39,7 @@ class Help(harness.Case):
         names["batch"] += model
         names["chat"] += model
         names["serve"] += model
+        names["bench"] += model
         for command, options in names.items():
             done = self.run_yoke(command, "--help")
             self.assertEqual(done.err, "")
