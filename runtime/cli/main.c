@@ -16,9 +16,8 @@ static const struct {
     {"serve", "answer OpenAI's requests over HTTP", yk_cli_serve},
     {"batch", "continue the prompts of a JSONL file, with resume", yk_cli_batch},
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},
-    {"bench", "speed of one load: a batch, a request rate, clients", yk_cli_bench},
+    {"bench", "speed of one load; bench machine: of the machine", yk_cli_bench},
     {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},
-    {"bench", "measure this machine", yk_cli_bench},
     {"tokenize", "text to token ids", yk_cli_tokenize},
     {"detokenize", "token ids to text", yk_cli_detokenize},
 };
