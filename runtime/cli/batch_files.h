@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/jsonl.h"
+#include "base/jsonl.h"
 
 typedef struct yk_batch_files {
   const char *input_path, *output_path; /* "-": standard input, standard output */

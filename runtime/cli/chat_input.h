@@ -2,9 +2,9 @@
 #ifndef YK_CLI_CHAT_INPUT_H
 #define YK_CLI_CHAT_INPUT_H
 
+#include "base/jsonl.h"
 #include "base/strbuf.h"
 #include "cli/chat_session.h"
-#include "cli/jsonl.h"
 
 typedef struct yk_chat_input {
   yk_jsonl_reader reader;

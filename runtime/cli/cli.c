@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bom.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "cli/bom.h"
 
 int yk_cli_usage_error(const yk_command *command, const yk_err *err)
 {

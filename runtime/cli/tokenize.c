@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "base/bom.h"
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "cli/bom.h"
 #include "cli/cli.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"

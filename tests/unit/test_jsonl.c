@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "cli/jsonl.h"
+#include "base/jsonl.h"
 
 /* A temporary file that holds text, at its start. */
 static int file_of(const char *text, size_t n_bytes)

@@ -1,7 +1,7 @@
 /* jsonl.h - files of one JSON value a line: read as a stream in bounded memory, written so that a line is there whole
  * or not at all. A UTF-8 byte order mark before the first line is left out of it. One thread at a time. */
-#ifndef YK_CLI_JSONL_H
-#define YK_CLI_JSONL_H
+#ifndef YK_BASE_JSONL_H
+#define YK_BASE_JSONL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* bom.h - the UTF-8 byte order mark that some editors put at the start of a file. */
-#ifndef YK_CLI_BOM_H
-#define YK_CLI_BOM_H
+#ifndef YK_BASE_BOM_H
+#define YK_BASE_BOM_H
 
 #include <stddef.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cli/jsonl.h"
+#include "base/jsonl.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bom.h"
 #include "base/clock.h"
-#include "cli/bom.h"
 
 enum { CHUNK_BYTES = 256 << 10 };
 

@@ -1,0 +1,94 @@
+#include "cli/model_identity.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), n_end = strlen(end);
+  return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+enum { BLOCK_BYTES = 4096, MAX_BLOCKS = 4096, HEADER_MAX_BYTES = 100000008 };
+
+/* The bytes that a safetensors file's header takes, its length of 8 bytes included. */
+static int64_t header_bytes(const char *block)
+{
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; i--) length = length << 8 | (unsigned char)block[i];
+  return length < HEADER_MAX_BYTES ? (int64_t)length + 8 : 0; /* no header: the loader says so */
+}
+
+/* The contents in blocks that begin stride bytes apart: all of them where the stride is a block. A header counts
+ * whole. */
+static yk_status hash_blocks(const char *path, int64_t stride, uint32_t *hash, yk_err *err)
+{
+  char block[BLOCK_BYTES] = {0};
+  int fd;
+  size_t n_bytes;
+  YK_TRY(yk_file_open(path, &fd, &n_bytes, err));
+  ssize_t got;
+  int64_t n_header = 0;
+  for (int64_t at = 0; (got = pread(fd, block, sizeof block, at)) > 0; at += at < n_header ? BLOCK_BYTES : stride) {
+    if (at == 0) n_header = header_bytes(block);
+    *hash = yk_hash(*hash, block, (size_t)got);
+  }
+  int failed = got < 0 ? errno : 0;
+  close(fd);
+  return failed ? yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(failed)) : YK_OK;
+}
+
+yk_status yk_file_hash(const char *path, uint32_t *hash, yk_err *err)
+{
+  return hash_blocks(path, BLOCK_BYTES, hash, err);
+}
+
+/* How far apart the blocks are that stand for a weight file. Up to 16 MiB they are all of it. Of more, the header and
+ * 4096 blocks of 4 KiB at equal distances are read, which takes a fraction of a second: their distance, some 1.2 MB in
+ * a file of 5 GB, is less than a quantised matrix takes, so that weights which were trained or quantised anew do not
+ * pass as the old ones, although a single changed byte may. The time of the last change would show that too, but then a
+ * copy of the same model could not go on. */
+static int64_t stride_of_weights(int64_t n_bytes)
+{
+  return yk_max_i64(BLOCK_BYTES, yk_ceil_div_i64(n_bytes, MAX_BLOCKS));
+}
+
+yk_status yk_model_file_identity(const char *dir, const char *name, uint32_t *hash, yk_err *err)
+{
+  char path[4096];
+  struct stat info;
+  bool is_weights = ends_with(name, ".safetensors");
+  if (!is_weights && !ends_with(name, ".json") && !ends_with(name, ".jinja")) return YK_OK;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return YK_OK; /* the loader says what it misses */
+  int64_t n_bytes = info.st_size;
+  *hash = yk_hash(*hash, name, strlen(name) + 1);
+  *hash = yk_hash(*hash, &n_bytes, sizeof n_bytes);
+  return hash_blocks(path, is_weights ? stride_of_weights(n_bytes) : BLOCK_BYTES, hash, err);
+}
+
+yk_status yk_model_identity(const char *dir, uint32_t *hash, yk_err *err)
+{
+  struct dirent **entries;
+  int n = scandir(dir, &entries, NULL, alphasort);
+  if (n < 0 && errno == ENOTDIR) return YK_OK; /* the loader says what it is */
+  if (n < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  yk_status status = YK_OK;
+  for (int i = 0; i < n; i++) {
+    if (status == YK_OK) status = yk_model_file_identity(dir, entries[i]->d_name, hash, err);
+    free(entries[i]);
+  }
+  free(entries);
+  return status;
+}
