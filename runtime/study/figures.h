@@ -1,0 +1,36 @@
+/* figures.h - the runs of a point as figures: for each metric the median and its interval. A metric is any number that
+ * runs carry by name; runs that lack one do not count for it.                                                      */
+#ifndef YK_STUDY_FIGURES_H
+#define YK_STUDY_FIGURES_H
+
+#include "base/json.h"
+#include "study/stats.h"
+
+/* One metric of one point. */
+typedef struct yk_figure {
+  double median;
+  bool has_interval; /* runs of two starts or more */
+  yk_interval interval;
+  double *start_medians; /* [n_starts], owned */
+  size_t n_starts;
+} yk_figure;
+
+/* yk_figure_make - of an array of runs {"start", metric, ...}. False: no run has the metric, or memory is short. Free
+ *   with yk_figure_free. */
+bool yk_figure_make(const json_t *runs, const char *metric, yk_figure *out);
+void yk_figure_free(yk_figure *figure);
+
+/* yk_figure_is_metric - whether a member of a run is a metric: a number, and neither "start" nor "repeat". */
+bool yk_figure_is_metric(const char *name, const json_t *value);
+
+/* yk_figures_add - put the median of every metric of the runs into point, and "intervals". Errors: YK_E_NOMEM. */
+yk_status yk_figures_add(json_t *point, const json_t *runs, yk_err *err);
+
+/* yk_figure_ratio - a / b of the medians, and its interval. False: b is 0. has_interval: see
+ *   yk_stats_ratio_interval. */
+bool yk_figure_ratio(const yk_figure *a, const yk_figure *b, double *ratio, bool *has_interval, yk_interval *interval);
+
+/* yk_interval_json - [low, high] times scale; the caller's. */
+json_t *yk_interval_json(yk_interval interval, double scale);
+
+#endif

@@ -1,0 +1,130 @@
+#include "study/limits.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *yk_limit_bound_name(yk_limit_bound bound)
+{
+  static const char *const names[] = {"memory", "gemm", "link"};
+  return names[bound];
+}
+
+static double number_at(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) && json_number_value(value) > 0 ? json_number_value(value) : 0;
+}
+
+bool yk_machine_rates_read(const json_t *machine, yk_machine_rates *out)
+{
+  size_t i;
+  json_t *row;
+  *out = (yk_machine_rates){.memory_bytes_per_s = number_at(machine, "memory_bytes_per_s"),
+                            .gemm_flops = number_at(machine, "gemm_flops"),
+                            .link_bytes_per_s = number_at(machine, "link_bytes_per_s")};
+  const char *device = json_string_value(json_object_get(machine, "device"));
+  out->is_shared = device && strcmp(device, "cpu") == 0;
+  json_array_foreach(json_object_get(machine, "all_reduce"), i, row)
+  {
+    double ranks = number_at(row, "ranks"), bytes = number_at(row, "bytes"), us = number_at(row, "us");
+    if (ranks < 2 || bytes <= 0 || us <= 0 || out->n_all_reduces == YK_MACHINE_MAX_ALL_REDUCES) continue;
+    out->all_reduces[out->n_all_reduces].ranks = (int)ranks;
+    out->all_reduces[out->n_all_reduces].bytes = bytes;
+    out->all_reduces[out->n_all_reduces++].us = us;
+  }
+  return out->memory_bytes_per_s > 0 && out->gemm_flops > 0;
+}
+
+double yk_machine_all_reduce_s(const yk_machine_rates *machine, int ranks, double n_bytes)
+{
+  double low_bytes = 0, low_us = 0, high_bytes = INFINITY, high_us = 0;
+  if (ranks < 2) return 0;
+  for (size_t i = 0; i < machine->n_all_reduces; i++) {
+    double bytes = machine->all_reduces[i].bytes, us = machine->all_reduces[i].us;
+    if (machine->all_reduces[i].ranks != ranks) continue;
+    if (bytes <= n_bytes && bytes > low_bytes) {
+      low_bytes = bytes;
+      low_us = us;
+    }
+    if (bytes >= n_bytes && bytes < high_bytes) {
+      high_bytes = bytes;
+      high_us = us;
+    }
+  }
+  if (low_bytes > 0 && high_us > 0 && high_bytes > low_bytes)
+    return 1e-6 * low_us * exp(log(high_us / low_us) * log(n_bytes / low_bytes) / log(high_bytes / low_bytes));
+  if (high_us > 0) return 1e-6 * high_us;
+  if (low_bytes > 0) return 1e-6 * low_us * n_bytes / low_bytes;
+  return machine->link_bytes_per_s > 0 ? 2.0 * (ranks - 1) / ranks * n_bytes / machine->link_bytes_per_s : -1;
+}
+
+bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks)
+{
+  for (size_t i = 0; i < machine->n_all_reduces; i++)
+    if (machine->all_reduces[i].ranks == ranks) return true;
+  return false;
+}
+
+/* What is being added up. */
+typedef struct sum {
+  const yk_machine_rates *machine;
+  double ranks;
+  double bound_s[YK_BOUNDS];
+} sum;
+
+/* n operations of so many bytes and flops each. */
+static void add_operation(sum *total, double n, double bytes, double flops)
+{
+  double memory_s = bytes / total->machine->memory_bytes_per_s, gemm_s = flops / total->machine->gemm_flops;
+  total->bound_s[memory_s >= gemm_s ? YK_BOUND_MEMORY : YK_BOUND_GEMM] += n * fmax(memory_s, gemm_s) / total->ranks;
+}
+
+static void add_product(sum *total, double n, double k, double columns, double rows, double element_bytes)
+{
+  add_operation(total, n, k * columns * element_bytes, 2 * rows * k * columns);
+}
+
+/* One step of so many rows, lm_head's among them, whose attention takes so many bytes and flops a layer. */
+static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
+                     double head_rows, double attention_bytes, double attention_flops)
+{
+  double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
+  double q_size = (double)(shapes->n_heads * shapes->head_dim),
+         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
+  double ffn = (double)shapes->intermediate_size;
+  bool is_quantised = shapes->linear_element_bytes > 0 && !load->no_quantisation;
+  double element = is_quantised ? shapes->linear_element_bytes : load->element_bytes;
+  add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element);
+  add_product(total, layers, q_size, hidden, rows, element);
+  add_product(total, layers, hidden, 2 * ffn, rows, element);
+  add_product(total, layers, ffn, hidden, rows, element);
+  add_operation(total, layers, attention_bytes, attention_flops);
+  add_product(total, 1, hidden, (double)shapes->vocab_size, head_rows, load->element_bytes);
+  double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
+  total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one of the embedding */
+}
+
+static double total_of(const sum *added)
+{
+  return added->bound_s[YK_BOUND_MEMORY] + added->bound_s[YK_BOUND_GEMM] + added->bound_s[YK_BOUND_LINK];
+}
+
+void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
+                      yk_limit *out)
+{
+  sum prefill = {machine, machine->is_shared ? 1 : load->ranks, {0}}, decode = prefill;
+  double q_size = (double)(shapes->n_heads * shapes->head_dim),
+         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
+  double kv_bytes = 2 * kv_size * load->element_bytes, context = load->input_len + load->output_len / 2;
+  double n_decodes = load->output_len - 1;
+  add_step(&prefill, shapes, load, load->batch * load->input_len, load->batch, load->batch * load->input_len * kv_bytes,
+           2 * q_size * load->input_len * load->input_len * load->batch);
+  add_step(&decode, shapes, load, load->batch, load->batch, load->batch * context * kv_bytes,
+           4 * q_size * context * load->batch);
+  *out = (yk_limit){.prefill_s = total_of(&prefill), .decode_step_s = total_of(&decode)};
+  out->total_s = out->prefill_s + n_decodes * out->decode_step_s;
+  for (int i = 0; i < YK_BOUNDS; i++) {
+    out->bound_s[i] = prefill.bound_s[i] + n_decodes * decode.bound_s[i];
+    if (out->bound_s[i] > out->bound_s[out->bound]) out->bound = (yk_limit_bound)i;
+  }
+}

@@ -1,0 +1,66 @@
+/* limits.h - the shortest time that a machine can take for a point, and what it is bound by.
+ *
+ * An operation takes at least max(bytes / memory bandwidth, flops / GEMM rate) (the roofline of S. Williams et al.,
+ * CACM 52, 2009) with both halves measured on the machine itself; N ranks take an N-th of that each. All-reduces are
+ * added as measured alone, since each waits for the operation before it and holds up the one behind it. Operations of a
+ * layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a step: lm_head. Norms,
+ * rotary embedding and sampling move few bytes and count as nothing, so the limit stays a lower bound.
+ *   decode step: one row a sequence; attention at the mean context, input + output / 2.
+ *   prefill: all prompts' rows, weights read once; attention flops 2 heads head_dim input^2 a sequence (causal).
+ * A run of a batch takes its prefill and output - 1 decode steps: the prefill gives the first token.               */
+#ifndef YK_STUDY_LIMITS_H
+#define YK_STUDY_LIMITS_H
+
+#include "base/json.h"
+#include "study/shapes.h"
+
+enum { YK_MACHINE_MAX_ALL_REDUCES = 256 };
+
+typedef struct yk_machine_rates {
+  double memory_bytes_per_s, gemm_flops; /* of one device */
+  bool is_shared;                        /* of all ranks together: on a CPU */
+  double link_bytes_per_s;               /* 0: not known */
+  struct {
+    int ranks;
+    double bytes, us;
+  } all_reduces[YK_MACHINE_MAX_ALL_REDUCES];
+  size_t n_all_reduces;
+} yk_machine_rates;
+
+/* What a point asks for. */
+typedef struct yk_limit_load {
+  int ranks;
+  double batch, input_len, output_len;
+  double element_bytes; /* of activations, KV and weights that are not quantised */
+  bool no_quantisation; /* linear layers are read as such elements too */
+} yk_limit_load;
+
+typedef enum yk_limit_bound { YK_BOUND_MEMORY, YK_BOUND_GEMM, YK_BOUND_LINK, YK_BOUNDS } yk_limit_bound;
+
+typedef struct yk_limit {
+  double prefill_s, decode_step_s, total_s;
+  double bound_s[YK_BOUNDS]; /* of the total: operations that memory, the GEMM rate, the links bound */
+  yk_limit_bound bound;      /* the largest of them */
+} yk_limit;
+
+/* yk_machine_rates_read - from the object "machine" of a study: memory_bytes_per_s, gemm_flops, link_bytes_per_s, and
+ *   all_reduce, an array of {"ranks", "bytes", "us"}; with "device" "cpu" all ranks share the first two. False: those
+ *   are not there. */
+bool yk_machine_rates_read(const json_t *machine, yk_machine_rates *out);
+
+/* yk_machine_all_reduce_s - an all-reduce of n_bytes over so many ranks: 0 for one; between measured sizes along a line
+ *   in both logarithms, below them the smallest's time, above them in proportion; with none measured for the ranks
+ *   2 (ranks - 1) / ranks n_bytes / link; negative where the machine knows neither. */
+double yk_machine_all_reduce_s(const yk_machine_rates *machine, int ranks, double n_bytes);
+
+/* yk_machine_has_all_reduces - whether all-reduces over so many ranks have been measured. */
+bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks);
+
+/* yk_limit_compute - see above. Where the machine knows nothing of all-reduces they count as nothing. Thread: any. */
+void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
+                      yk_limit *out);
+
+/* yk_limit_bound_name - "memory", "gemm", "link". */
+const char *yk_limit_bound_name(yk_limit_bound bound);
+
+#endif

@@ -1,0 +1,61 @@
+#include "study/shapes.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+
+enum { SIZE_MAX_VALUE = 1 << 30 };
+
+/* Of b bits in groups of g: the weights, a scale of 16 bits and a zero point of b bits a group. */
+static yk_status read_quantisation(const json_t *config, const char *path, double *element_bytes, yk_err *err)
+{
+  int64_t bits = 4, group_size = 128;
+  const json_t *quantisation = json_object_get(config, "quantization_config");
+  *element_bytes = 0;
+  if (!json_is_object(quantisation)) return YK_OK;
+  YK_TRY(yk_json_get_i64(quantisation, path, "bits", false, 1, 16, &bits, err));
+  YK_TRY(yk_json_get_i64(quantisation, path, "group_size", false, -1, SIZE_MAX_VALUE, &group_size, err));
+  double per_group = group_size > 0 ? (16.0 + (double)bits) / (double)group_size : 0;
+  *element_bytes = ((double)bits + per_group) / 8;
+  return YK_OK;
+}
+
+static yk_status read_sizes(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
+{
+  const struct {
+    const char *key;
+    int64_t *value;
+  } sizes[] = {{"num_hidden_layers", &out->n_layers},
+               {"hidden_size", &out->hidden_size},
+               {"intermediate_size", &out->intermediate_size},
+               {"num_attention_heads", &out->n_heads},
+               {"vocab_size", &out->vocab_size}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    YK_TRY(yk_json_get_i64(config, path, sizes[i].key, true, 1, SIZE_MAX_VALUE, sizes[i].value, err));
+  out->n_kv_heads = out->n_heads;
+  out->head_dim = out->hidden_size / out->n_heads;
+  YK_TRY(yk_json_get_i64(config, path, "num_key_value_heads", false, 1, SIZE_MAX_VALUE, &out->n_kv_heads, err));
+  YK_TRY(yk_json_get_i64(config, path, "head_dim", false, 1, SIZE_MAX_VALUE, &out->head_dim, err));
+  YK_TRY(
+      yk_json_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens, err));
+  return read_quantisation(config, path, &out->linear_element_bytes, err);
+}
+
+yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err)
+{
+  char path[4096];
+  json_t *config;
+  *out = (yk_model_shapes){0};
+  snprintf(path, sizeof path, "%s/config.json", model_dir);
+  YK_TRY(yk_json_parse_file(path, &config, err));
+  yk_status status = YK_OK;
+  if (!json_is_object(config))
+    status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(config));
+  else if (json_object_get(config, "num_experts") || json_object_get(config, "num_local_experts") ||
+           json_object_get(config, "n_routed_experts"))
+    status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for a mixture of experts", path);
+  else
+    status = read_sizes(config, path, out, err);
+  json_decref(config);
+  return status;
+}

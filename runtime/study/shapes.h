@@ -1,0 +1,21 @@
+/* shapes.h - the sizes in a model's configuration that decide how many bytes and operations a step takes. */
+#ifndef YK_STUDY_SHAPES_H
+#define YK_STUDY_SHAPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct yk_model_shapes {
+  int64_t n_layers, hidden_size, intermediate_size, n_heads, n_kv_heads, head_dim, vocab_size;
+  int64_t max_model_tokens;    /* 0: the configuration does not say */
+  double linear_element_bytes; /* of a weight in a linear layer, with its share of scales and zeros; 0: not quantised */
+} yk_model_shapes;
+
+/* yk_model_shapes_read - from model_dir/config.json.
+ *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name), YK_E_UNSUPPORTED for a mixture of experts,
+ *   whose bytes depend on the routing. Thread: any. */
+yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err);
+
+#endif

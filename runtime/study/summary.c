@@ -1,0 +1,195 @@
+#include "study/summary.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "study/figures.h"
+#include "study/scaling.h"
+#include "yoke.h"
+
+static yk_status no_memory(yk_err *err)
+{
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the summary of a study");
+}
+
+double yk_study_element_bytes(const char *dtype)
+{
+  return dtype && strcmp(dtype, "float32") == 0 ? 4 : 2;
+}
+
+/* ---- A point ----------------------------------------------------------------------------------------------------- */
+
+/* The figures of a run with its place, without its warnings. */
+static json_t *flat_run(const json_t *record)
+{
+  json_t *run =
+      json_pack("{s:O, s:O}", "start", json_object_get(record, "engine"), "repeat", json_object_get(record, "repeat"));
+  if (!run || json_object_update(run, json_object_get(record, "figures")) != 0) {
+    json_decref(run);
+    return NULL;
+  }
+  json_object_del(run, "warnings");
+  return run;
+}
+
+static bool has_text(const json_t *texts, const json_t *text)
+{
+  size_t i;
+  json_t *other;
+  json_array_foreach(texts, i, other)
+  {
+    if (json_equal(other, text)) return true;
+  }
+  return false;
+}
+
+/* The warnings of all runs, each once. */
+static json_t *collect_warnings(const json_t *records)
+{
+  json_t *all = json_array(), *record, *text;
+  size_t i, j;
+  json_array_foreach(records, i, record)
+  {
+    json_array_foreach(json_object_get(json_object_get(record, "figures"), "warnings"), j, text)
+    {
+      if (!has_text(all, text)) json_array_append(all, text);
+    }
+  }
+  return all;
+}
+
+static yk_status add_runs(json_t *point, const json_t *records, yk_err *err)
+{
+  json_t *runs = json_array(), *record;
+  size_t i;
+  int failed = json_object_set_new(point, "n_runs", json_integer((json_int_t)json_array_size(records)));
+  json_array_foreach(records, i, record) failed |= json_array_append_new(runs, flat_run(record));
+  yk_status status = failed ? no_memory(err) : yk_figures_add(point, runs, err);
+  failed = json_object_set_new(point, "warnings", collect_warnings(records));
+  failed |= json_object_set_new(point, "runs", runs);
+  return status == YK_OK && failed ? no_memory(err) : status;
+}
+
+static int add_times(json_t *point, const json_t *times)
+{
+  static const struct {
+    const char *from, *to;
+  } keys[] = {
+      {"decode", "time_us"}, {"prefill", "time_us_prefill"}, {"by_rank", "time_us_by_rank"}, {"slowest", "slowest"}};
+  int failed = 0;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    json_t *value = json_object_get(times, keys[i].from);
+    if (value && !json_is_null(value)) failed |= json_object_set(point, keys[i].to, value);
+  }
+  return failed;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+  return json_number_value(json_object_get(object, key));
+}
+
+static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machine_rates *machine, const json_t *info)
+{
+  const char *dtype = json_string_value(json_object_get(info, "dtype"));
+  const char *weights = json_string_value(json_object_get(info, "weights"));
+  double batch = number_of(point, "batch") + number_of(point, "clients");
+  yk_limit_load load = {.ranks = (int)number_of(point, "ranks"),
+                        .batch = batch,
+                        .input_len = number_of(point, "input_len"),
+                        .output_len = number_of(point, "output_len"),
+                        .element_bytes = yk_study_element_bytes(dtype),
+                        .no_quantisation = weights && strcmp(weights, "f16") == 0};
+  yk_limit limit;
+  if (batch <= 0) return 0; /* an offered load is bound by what is offered */
+  yk_limit_compute(frame->shapes, machine, &load, &limit);
+  double throughput = batch * load.output_len / limit.total_s;
+  return json_object_set_new(point, "limit",
+                             json_pack("{s:f, s:f, s:f, s:s}", "output_throughput", throughput, "decode_throughput",
+                                       batch / limit.decode_step_s, "share",
+                                       number_of(point, "output_throughput") / throughput, "bound",
+                                       yk_limit_bound_name(limit.bound)));
+}
+
+static yk_status make_point(const yk_study_frame *frame, const yk_study_records *records, size_t i, json_t **out,
+                            yk_err *err)
+{
+  yk_machine_rates machine;
+  json_t *point = yk_study_point_json(records->grid, i);
+  yk_status status = point ? add_runs(point, records->runs[i], err) : no_memory(err);
+  int failed = 0;
+  if (status == YK_OK && records->profiles[i]) failed |= add_times(point, records->profiles[i]);
+  if (status == YK_OK && frame->shapes && yk_machine_rates_read(records->machine, &machine))
+    failed |= add_limit(point, frame, &machine, records->infos[records->grid->points[i].config]);
+  if (status == YK_OK && failed) status = no_memory(err);
+  if (status != YK_OK) {
+    json_decref(point);
+    point = NULL;
+  }
+  *out = point;
+  return status;
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+static json_t *make_skipped(const yk_study_grid *grid, size_t i)
+{
+  json_t *point = yk_study_point_json(grid, i);
+  if (point) json_object_set_new(point, "reason", json_string(grid->points[i].reason));
+  return point;
+}
+
+static yk_status add_points(const yk_study_frame *frame, const yk_study_records *records, json_t *points,
+                            json_t *skipped, yk_err *err)
+{
+  for (size_t i = 0; i < records->grid->n_points; i++) {
+    json_t *point = NULL;
+    bool is_skipped = records->grid->points[i].reason[0] != '\0';
+    if (is_skipped)
+      point = make_skipped(records->grid, i);
+    else if (json_array_size(records->runs[i]) > 0)
+      YK_TRY(make_point(frame, records, i, &point, err));
+    else
+      continue;
+    if (json_array_append_new(is_skipped ? skipped : points, point) != 0) return no_memory(err);
+  }
+  return yk_scaling_add(points, err);
+}
+
+/* What the engines told; of weights the bytes of the fewest ranks, which repeat the least. */
+static json_t *make_model(const yk_study_frame *frame, const yk_study_records *records)
+{
+  static const char *const keys[] = {"family", "dtype", "n_layers", "hidden_size", "vocab_size", "weight_bytes"};
+  const json_t *info = NULL;
+  int ranks = 0;
+  for (size_t i = 0; i < records->grid->n_configs; i++)
+    if (records->infos[i] && (!info || records->grid->configs[i].ranks < ranks)) {
+      info = records->infos[i];
+      ranks = records->grid->configs[i].ranks;
+    }
+  json_t *model = json_pack("{s:s}", "name", frame->model_name);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (json_object_get(info, keys[i])) json_object_set(model, keys[i], json_object_get(info, keys[i]));
+  return model;
+}
+
+yk_status yk_study_summarise(const yk_study_frame *frame, const yk_study_records *records, json_t **out, yk_err *err)
+{
+  char created[32];
+  time_t now = time(NULL);
+  struct tm utc;
+  strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+  json_t *machine = records->machine ? json_incref(records->machine) : json_object();
+  json_t *study =
+      json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:[], s:[]}", "yoke_study", 1, "version", yk_version(),
+                "created", created, "command", frame->command, "machine", machine, "model", make_model(frame, records),
+                "repeats", frame->n_repeats, "starts", frame->n_starts, "points", "skipped");
+  yk_status status =
+      study ? add_points(frame, records, json_object_get(study, "points"), json_object_get(study, "skipped"), err)
+            : no_memory(err);
+  if (status == YK_OK)
+    *out = study;
+  else
+    json_decref(study);
+  return status;
+}

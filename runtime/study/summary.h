@@ -1,0 +1,33 @@
+/* summary.h - a study as study.json has it, from its records.
+ *
+ * { "yoke_study": 1, "version", "created", "command", "machine": {...}, "model": {...}, "repeats", "starts",
+ *   "points": [{"ranks", "batch" (or "request_rate", "clients"), "input_len", "output_len", "options": {}, "n_runs",
+ *     every metric of the runs (the median), "intervals": {metric: [low, high]}, "speedup", "speedup_interval",
+ *     "efficiency", "efficiency_interval", "limit": {"output_throughput", "decode_throughput", "share", "bound"},
+ *     "losses": {...} (parts.h), "time_us": {"step", "n_steps", a part: us a step, ...} (decode steps, mean over
+ *     ranks), "time_us_by_rank": [...], "slowest": [...], "time_us_prefill": {...}, "warnings": [...],
+ *     "runs": [{"start", "repeat", metrics}]}],
+ *   "skipped": [{"ranks", ..., "reason"}] }
+ *
+ * What is not known is left out: the limit of a model or a machine without figures and of an offered load, times where
+ * an engine has none.                                                                                              */
+#ifndef YK_STUDY_SUMMARY_H
+#define YK_STUDY_SUMMARY_H
+
+#include "study/limits.h"
+#include "study/records.h"
+
+typedef struct yk_study_frame {
+  const char *command; /* as it was called */
+  const char *model_name;
+  const yk_model_shapes *shapes; /* or NULL */
+  int n_repeats, n_starts;
+} yk_study_frame;
+
+/* yk_study_summarise - *out is the caller's. Errors: YK_E_NOMEM. Thread: any. */
+yk_status yk_study_summarise(const yk_study_frame *frame, const yk_study_records *records, json_t **out, yk_err *err);
+
+/* yk_study_element_bytes - of a type's name as engines tell it: 4 of "float32", else 2. */
+double yk_study_element_bytes(const char *dtype);
+
+#endif

@@ -1,0 +1,325 @@
+/* Limits, losses, comparison and prediction over studies whose answers are known. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "study/compare.h"
+#include "study/csv.h"
+#include "study/limits.h"
+#include "study/parts.h"
+#include "study/pieces.h"
+#include "study/predict.h"
+#include "study/scaling.h"
+#include "study/times.h"
+
+static void near(double found, double expected, double relative)
+{
+  if (!(fabs(found - expected) <= relative * fabs(expected))) fail_msg("expected %.12g, found %.12g", expected, found);
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+  return json_number_value(json_object_get(object, key));
+}
+
+/* ---- Limits ------------------------------------------------------------------------------------------------------ */
+
+/* Qwen3-8B on one H200: what is known of it was computed by other means (1.15 ms a token at a context of 1024). */
+static const yk_model_shapes qwen3_8b = {.n_layers = 36,
+                                         .hidden_size = 4096,
+                                         .intermediate_size = 12288,
+                                         .n_heads = 32,
+                                         .n_kv_heads = 8,
+                                         .head_dim = 128,
+                                         .vocab_size = 151936,
+                                         .linear_element_bytes = (4 + 20.0 / 128) / 8};
+
+static void test_limits(void **state)
+{
+  (void)state;
+  yk_machine_rates machine = {.memory_bytes_per_s = 4.35e12, .gemm_flops = 6.4e14};
+  yk_limit_load load = {.ranks = 1, .batch = 1, .input_len = 1000, .output_len = 48, .element_bytes = 2};
+  yk_limit one, two, many, plain;
+  yk_limit_compute(&qwen3_8b, &machine, &load, &one);
+  near(one.decode_step_s, 1.15e-3, 0.03);
+  assert_int_equal(one.bound, YK_BOUND_MEMORY);
+  near(one.total_s, one.prefill_s + 47 * one.decode_step_s, 1e-12);
+  near(one.total_s, one.bound_s[0] + one.bound_s[1] + one.bound_s[2], 1e-12);
+  load.ranks = 2; /* half of everything, and the all-reduces: 73 of 5 us */
+  machine.n_all_reduces = 1;
+  machine.all_reduces[0].ranks = 2;
+  machine.all_reduces[0].bytes = 8192;
+  machine.all_reduces[0].us = 5;
+  yk_limit_compute(&qwen3_8b, &machine, &load, &two);
+  near(two.decode_step_s, one.decode_step_s / 2 + 73 * 5e-6, 1e-9);
+  load = (yk_limit_load){.ranks = 1, .batch = 8, .input_len = 1024, .output_len = 1, .element_bytes = 2};
+  yk_limit_compute(&qwen3_8b, &machine, &load, &many);
+  near(8 * 1024 / many.prefill_s, 45e3, 0.05);
+  assert_int_equal(many.bound, YK_BOUND_GEMM);
+  load = (yk_limit_load){
+      .ranks = 1, .batch = 1, .input_len = 1000, .output_len = 48, .element_bytes = 2, .no_quantisation = true};
+  yk_limit_compute(&qwen3_8b, &machine, &load, &plain);
+  assert_true(plain.decode_step_s > 2.8 * one.decode_step_s);
+  load.ranks = 4; /* which share a CPU's memory */
+  machine.is_shared = true;
+  machine.n_all_reduces = 0;
+  yk_limit_compute(&qwen3_8b, &machine, &load, &two);
+  near(two.decode_step_s, plain.decode_step_s, 1e-12);
+}
+
+static void test_machine(void **state)
+{
+  (void)state;
+  yk_machine_rates machine;
+  json_t *object =
+      json_pack("{s:f, s:f, s:f, s:s, s:[{s:i,s:i,s:f},{s:i,s:i,s:f},{s:i,s:i,s:f},{s:i}]}", "memory_bytes_per_s", 1e9,
+                "gemm_flops", 1e10, "link_bytes_per_s", 1e6, "device", "cpu", "all_reduce", "ranks", 2, "bytes", 1000,
+                "us", 10.0, "ranks", 2, "bytes", 100000, "us", 1000.0, "ranks", 3, "bytes", 1, "us", 7.0, "ranks", 4);
+  assert_true(yk_machine_rates_read(object, &machine));
+  assert_true(machine.is_shared);
+  assert_int_equal(machine.n_all_reduces, 3);
+  near(yk_machine_all_reduce_s(&machine, 2, 1000), 10e-6, 1e-12);
+  near(yk_machine_all_reduce_s(&machine, 2, 10000), 100e-6, 1e-9); /* half way in both logarithms */
+  near(yk_machine_all_reduce_s(&machine, 2, 10), 10e-6, 1e-12);
+  near(yk_machine_all_reduce_s(&machine, 2, 200000), 2000e-6, 1e-12);
+  near(yk_machine_all_reduce_s(&machine, 4, 1000), 1.5e-3, 1e-12);
+  assert_true(yk_machine_all_reduce_s(&machine, 1, 1000) == 0);
+  machine.link_bytes_per_s = 0;
+  assert_true(yk_machine_all_reduce_s(&machine, 4, 1000) < 0);
+  json_object_del(object, "gemm_flops");
+  assert_false(yk_machine_rates_read(object, &machine));
+  assert_false(yk_machine_rates_read(NULL, &machine));
+  json_decref(object);
+}
+
+/* ---- Losses ------------------------------------------------------------------------------------------------------ */
+
+/* A point whose runs have these throughputs, two starts of two runs. */
+static json_t *make_point(int ranks, int batch, double throughput, double spread)
+{
+  json_t *runs = json_array();
+  for (int i = 0; i < 4; i++)
+    json_array_append_new(runs, json_pack("{s:i, s:i, s:f, s:f}", "start", i / 2, "repeat", i % 2, "output_throughput",
+                                          throughput * (1 + (i / 2 ? spread : -spread)), "mean_tpot_ms",
+                                          1000 / throughput * (1 + (i / 2 ? spread : -spread))));
+  return json_pack("{s:i, s:i, s:i, s:i, s:{}, s:f, s:o}", "ranks", ranks, "batch", batch, "input_len", 16,
+                   "output_len", 8, "options", "output_throughput", throughput, "runs", runs);
+}
+
+static void set_time(json_t *point, const char *part, double us)
+{
+  json_t *times = json_object_get(point, "time_us");
+  if (!times) {
+    times = json_pack("{s:i}", "n_steps", 10);
+    json_object_set_new(point, "time_us", times);
+  }
+  json_object_set_new(times, part, json_real(us));
+}
+
+/* One rank: 800 us of products and 200 of host. Two: 450 of products, 60 of transfer, 40 of waiting, 200 of host. The
+ * profiled steps may be slower than the runs: only their shares count. */
+static void test_losses(void **state)
+{
+  (void)state;
+  json_t *one = make_point(1, 4, 1e6 / 1000, 0.001), *two = make_point(2, 4, 1e6 / 750, 0.001);
+  json_t *points = json_pack("[o, o]", two, one);
+  set_time(one, "gemm_qkv", 2 * 300);
+  set_time(one, "attention", 2 * 500);
+  set_time(one, "host", 2 * 200);
+  set_time(two, "gemm_qkv", 170);
+  set_time(two, "attention", 280);
+  set_time(two, "all_reduce_transfer", 60);
+  set_time(two, "all_reduce_wait", 40);
+  set_time(two, "host", 150);
+  set_time(two, "sampling", 50);
+  assert_int_equal(yk_scaling_add(points, NULL), YK_OK);
+  near(number_of(two, "speedup"), 1000.0 / 750, 1e-12);
+  near(number_of(two, "efficiency"), 500.0 / 750, 1e-12);
+  near(number_of(one, "efficiency"), 1, 1e-12);
+  const json_t *losses = json_object_get(two, "losses");
+  near(number_of(losses, "smaller_gemms"), (450 - 400) / 750.0, 1e-9);
+  near(number_of(losses, "all_reduce"), 60 / 750.0, 1e-9);
+  near(number_of(losses, "imbalance"), 40 / 750.0, 1e-9);
+  near(number_of(losses, "unsplit"), (200 - 100) / 750.0, 1e-9);
+  assert_int_equal(json_array_size(json_object_get(two, "speedup_interval")), 2);
+  near(json_number_value(json_array_get(json_object_get(two, "efficiency_interval"), 1)),
+       json_number_value(json_array_get(json_object_get(two, "speedup_interval"), 1)) / 2, 1e-12);
+  json_decref(points);
+}
+
+/* Whatever the times, the losses add up to 1 - efficiency, also against two ranks. */
+static void test_losses_add_up(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 50; i++) {
+    double shares[2][YK_TIME_PARTS], losses[YK_LOSSES], sum = 0;
+    for (int k = 0; k < 2; k++) {
+      double total = 0;
+      for (int part = 0; part < YK_TIME_PARTS; part++) total += shares[k][part] = (i * 7 + k * 5 + part * 3) % 11 + 1;
+      for (int part = 0; part < YK_TIME_PARTS; part++) shares[k][part] /= total;
+    }
+    yk_study_losses_compute(2, 5e-3 + i * 1e-4, shares[0], 6, 2e-3, shares[1], losses);
+    for (int loss = 0; loss < YK_LOSSES; loss++) sum += losses[loss];
+    near(1 - sum, 2.0 / 6 * (5e-3 + i * 1e-4) / 2e-3, 1e-9);
+  }
+}
+
+static void test_times(void **state)
+{
+  (void)state;
+  yk_profile profile = {.n_ranks = 2};
+  profile.decode.n_steps = 4;
+  profile.decode.step_s = 8e-3;
+  profile.decode.part_s[0][YK_TIME_GEMM_O] = 4e-3;
+  profile.decode.part_s[1][YK_TIME_GEMM_O] = 2e-3;
+  profile.decode.n_all_reduces = 8;
+  profile.decode.slowest[1] = 6;
+  profile.decode.slowest[0] = 2;
+  json_t *times = yk_study_times_json(&profile);
+  near(number_of(json_object_get(times, "decode"), "step"), 2000, 1e-12);
+  near(number_of(json_object_get(times, "decode"), "gemm_o"), 750, 1e-12);
+  near(number_of(json_array_get(json_object_get(times, "by_rank"), 1), "gemm_o"), 500, 1e-12);
+  near(json_number_value(json_array_get(json_object_get(times, "slowest"), 1)), 0.75, 1e-12);
+  assert_true(json_is_null(json_object_get(times, "prefill")));
+  json_decref(times);
+}
+
+/* ---- Comparison -------------------------------------------------------------------------------------------------- */
+
+static json_t *make_study(json_t *first, json_t *second)
+{
+  return json_pack("{s:i, s:[o, o]}", "yoke_study", 1, "points", first, second);
+}
+
+static void test_compare(void **state)
+{
+  (void)state;
+  json_t *a = make_study(make_point(1, 4, 100, 0.002), make_point(2, 4, 180, 0.002));
+  json_t *b = make_study(make_point(2, 4, 160, 0.002), make_point(4, 4, 300, 0.002));
+  yk_compared *compared;
+  size_t n;
+  assert_int_equal(yk_study_compare(a, b, "output_throughput", &compared, &n, NULL), YK_OK);
+  assert_int_equal(n, 3);
+  assert_true(compared[0].a && !compared[0].b && !compared[2].a && compared[2].b);
+  assert_string_equal(compared[1].name, "2 ranks, batch 4, 16 in, 8 out");
+  near(compared[1].ratio, 160.0 / 180, 1e-12);
+  near(compared[1].slowdown_percent, 100 - 16000.0 / 180, 1e-9);
+  assert_true(compared[1].is_significant && compared[1].interval.high < 1);
+  yk_study_compare_free(compared, n);
+  assert_int_equal(yk_study_compare(a, b, "mean_tpot_ms", &compared, &n, NULL), YK_OK); /* of times, less is better */
+  near(compared[1].slowdown_percent, 12.5, 1e-9);
+  yk_study_compare_free(compared, n);
+  assert_int_equal(yk_study_compare(a, b, "nothing", &compared, &n, NULL), YK_E_INVAL);
+  json_decref(b);
+  b = make_study(make_point(2, 4, 160, 0.1), make_point(2, 8, 160, 0.1)); /* as slow, but who knows */
+  assert_int_equal(yk_study_compare(a, b, "output_throughput", &compared, &n, NULL), YK_OK);
+  assert_true(compared[1].has_interval && !compared[1].is_significant);
+  yk_study_compare_free(compared, n);
+  json_decref(b);
+  b = make_study(make_point(2, 4, 160, 0.1), make_point(2, 4, 160, 0.1));
+  assert_int_equal(yk_study_compare(a, b, "output_throughput", &compared, &n, NULL), YK_E_FORMAT);
+  json_decref(b);
+  json_decref(a);
+}
+
+/* ---- Prediction -------------------------------------------------------------------------------------------------- */
+
+static void test_pieces(void **state)
+{
+  (void)state;
+  const yk_pieces measured[] = {
+      {1, 100 + 10, 0, 0, 20, 0, false}, {2, 50 + 10, 6, 4, 22, 3, true}, {4, 25 + 10, 9, 2, 24, 4.5, true}};
+  yk_pieces eight = {.ranks = 8, .machine_transfer_s = 6, .is_machine_measured = true};
+  yk_pieces_fit(measured, 3, &eight);
+  near(eight.gemm_s, 22.5, 1e-9);
+  near(eight.transfer_s, 12, 1e-9); /* twice the machine's own, as measured */
+  near(eight.wait_s, 3, 1e-9);
+  near(eight.rest_s, 22, 1e-9);
+  near(yk_pieces_total(&eight), 59.5, 1e-9);
+  eight = (yk_pieces){.ranks = 8, .machine_transfer_s = 6}; /* from a link's rate: the bytes say more */
+  yk_pieces_fit(measured, 3, &eight);
+  near(eight.transfer_s, 15 / (0.5 + 0.75) * 7 / 8, 1e-9);
+  yk_pieces linked[] = {measured[0], measured[1], measured[2]};
+  linked[2].is_machine_measured = false;
+  eight.is_machine_measured = true;
+  yk_pieces_fit(linked, 3, &eight);
+  near(eight.transfer_s, 15 / (0.5 + 0.75) * 7 / 8, 1e-9);
+  eight = (yk_pieces){.ranks = 8, .machine_transfer_s = 6};
+  yk_pieces_fit(measured, 1, &eight);
+  near(eight.gemm_s, 110.0 / 8, 1e-9);
+  near(eight.transfer_s, 6, 1e-9);
+  assert_true(eight.wait_s == 0);
+  eight = (yk_pieces){.ranks = 1};
+  yk_pieces_fit(measured + 1, 2, &eight);
+  assert_true(eight.transfer_s == 0 && eight.wait_s == 0);
+  const yk_pieces rising[] = {{1, 10, 0, 0, 0, 0, false}, {2, 30, 0, 0, 0, 0, false}}; /* b would be below 0 */
+  eight = (yk_pieces){.ranks = 8};
+  yk_pieces_fit(rising, 2, &eight);
+  assert_true(eight.gemm_s >= 10 && eight.gemm_s <= 30);
+  const yk_pieces steep[] = {{1, 30, 0, 0, 0, 0, false}, {2, 10, 0, 0, 0, 0, false}}; /* a would be below 0 */
+  yk_pieces_fit(steep, 2, &eight);
+  assert_true(eight.gemm_s > 0 && eight.gemm_s < 10);
+}
+
+/* Points that scale as 60 / N + 40 exactly are predicted exactly, and said to be. */
+static void test_predict(void **state)
+{
+  (void)state;
+  json_t *points = json_array(), *predictions, *left_out;
+  for (int ranks = 1; ranks <= 4; ranks *= 2) {
+    json_t *point = make_point(ranks, 4, 1e6 / (60.0 / ranks + 40), 0.001);
+    set_time(point, "gemm_down", 60.0 / ranks);
+    set_time(point, "host", 40);
+    json_array_append_new(points, point);
+  }
+  json_t *study = json_pack("{s:i, s:o}", "yoke_study", 1, "points", points);
+  const int ranks[] = {8, 3};
+  assert_int_equal(yk_study_predict(study, ranks, 2, &predictions, &left_out, NULL), YK_OK);
+  assert_int_equal(json_array_size(predictions), 2);
+  assert_int_equal(json_array_size(left_out), 2);
+  const json_t *eight = json_array_get(predictions, 0);
+  near(number_of(eight, "output_throughput"), 1e6 / 47.5, 1e-9);
+  near(number_of(eight, "speedup"), 100 / 47.5, 1e-9);
+  assert_true(json_is_real(json_object_get(eight, "error")) && number_of(eight, "error") < 1e-9);
+  near(number_of(json_array_get(predictions, 1), "output_throughput"), 1e6 / 60, 1e-9);
+  json_decref(predictions);
+  json_decref(left_out);
+  json_array_remove(points, 2);
+  json_array_remove(points, 1);
+  assert_int_equal(yk_study_predict(study, ranks, 1, &predictions, &left_out, NULL), YK_OK);
+  assert_true(json_is_null(json_object_get(json_array_get(predictions, 0), "error"))); /* nothing to leave out */
+  json_decref(predictions);
+  json_decref(left_out);
+  json_array_clear(points);
+  assert_int_equal(yk_study_predict(study, ranks, 1, &predictions, &left_out, NULL), YK_E_INVAL);
+  json_decref(study);
+}
+
+static void test_csv(void **state)
+{
+  (void)state;
+  yk_strbuf out = YK_STRBUF_INIT;
+  json_t *study = json_pack("{s:[{s:i, s:{s:s}, s:f, s:{s:[f,f]}, s:{s:f}, s:[], s:n}, {s:i, s:f}]}", "points", "ranks",
+                            1, "options", "na\"me", "1,2", "duration", 1.5, "intervals", "duration", 1.0, 2.0, "losses",
+                            "unsplit", -0.25, "runs", "late_ms", "ranks", 2, "extra", 3.0);
+  assert_int_equal(yk_study_csv(study, &out, NULL), YK_OK);
+  assert_string_equal(out.data, "ranks,\"na\"\"me\",duration,duration_low,duration_high,losses_unsplit,extra\r\n"
+                                "1,\"1,2\",1.5,1,2,-0.25,\r\n2,,,,,,3\r\n");
+  yk_strbuf_free(&out);
+  json_decref(study);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_limits),        cmocka_unit_test(test_machine), cmocka_unit_test(test_losses),
+      cmocka_unit_test(test_losses_add_up), cmocka_unit_test(test_times),   cmocka_unit_test(test_compare),
+      cmocka_unit_test(test_pieces),        cmocka_unit_test(test_predict), cmocka_unit_test(test_csv)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
