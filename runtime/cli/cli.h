@@ -24,6 +24,7 @@ int yk_cli_batch(int argc, char **argv);
 int yk_cli_score(int argc, char **argv);
 int yk_cli_bench(int argc, char **argv);
 int yk_cli_bench_machine(int argc, char **argv);
+int yk_cli_study(int argc, char **argv);
 
 /* yk_cli_begin - parse the options, and refuse operands where the command takes none. True: go on. False: *exit_code is
  *   final, help or the error has been printed. */

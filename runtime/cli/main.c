@@ -17,6 +17,7 @@ static const struct {
     {"batch", "continue the prompts of a JSONL file, with resume", yk_cli_batch},
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},
     {"bench", "speed of one load; bench machine: of the machine", yk_cli_bench},
+    {"study", "how a model scales over ranks, with error bars", yk_cli_study},
     {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},
     {"tokenize", "text to token ids", yk_cli_tokenize},
     {"detokenize", "token ids to text", yk_cli_detokenize},

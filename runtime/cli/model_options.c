@@ -73,6 +73,12 @@ void yk_model_options_init(yk_model_options *options)
   fill_table(options);
 }
 
+void yk_model_options_copy(const yk_model_options *options, yk_model_options *out)
+{
+  *out = *options;
+  fill_table(out);
+}
+
 void yk_model_options_free(yk_model_options *options)
 {
   free(options->devices.ids);

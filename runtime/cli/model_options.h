@@ -27,6 +27,10 @@ typedef struct yk_model_options {
 void yk_model_options_init(yk_model_options *options);
 void yk_model_options_free(yk_model_options *options);
 
+/* yk_model_options_copy - the same values with a table that stores into *out, which must not move. Its device_ids stay
+ *   those of options: the copy must not parse --devices, and is not freed. */
+void yk_model_options_copy(const yk_model_options *options, yk_model_options *out);
+
 /* yk_model_options_group - the table for yk_command.groups. */
 yk_option_group yk_model_options_group(const yk_model_options *options);
 

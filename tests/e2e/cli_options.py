@@ -28,6 +28,8 @@ class Help(harness.Case):
             "serve": ["host", "port", "api-key"],  # all of them: server_refused.py
             "bench": ["batch", "request-rate", "arrivals", "clients", "requests", "input-len", "output-len", "lengths",
                       "shared-prefix", "temperature", "top-k", "top-p", "repeats", "slo", "output", "ranks", "trace"],
+            "study": ["ranks", "batch", "request-rate", "clients", "input-len", "output-len", "sweep", "repeats",
+                      "starts", "output-dir", "machine", "dry-run"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
@@ -40,6 +42,7 @@ class Help(harness.Case):
         names["chat"] += model
         names["serve"] += model
         names["bench"] += model
+        names["study"] += [name for name in model if name != "tensor-parallel-size"]
         for command, options in names.items():
             done = self.run_yoke(command, "--help")
             self.assertEqual(done.err, "")

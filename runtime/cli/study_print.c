@@ -1,0 +1,118 @@
+#include "cli/study_print.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/strbuf.h"
+#include "study/scaling.h"
+
+enum { REDRAW_MS = 200, TEXT_BYTES = 256 };
+
+const char *yk_study_format_seconds(double seconds, char buffer[32])
+{
+  long long whole = seconds < 1e12 ? (long long)(seconds + 0.5) : 999999999999;
+  snprintf(buffer, 32, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
+  return buffer;
+}
+
+/* ---- Points left out --------------------------------------------------------------------------------------------- */
+
+/* How many points a configuration has where all of them have the same reason; else 0. */
+static size_t count_alike(const yk_study_grid *grid, size_t first)
+{
+  size_t n = 0;
+  for (size_t i = first; i < grid->n_points && grid->points[i].config == grid->points[first].config; i++, n++)
+    if (strcmp(grid->points[i].reason, grid->points[first].reason) != 0) return 0;
+  return n;
+}
+
+void yk_study_print_skipped(const yk_study_printer *printer)
+{
+  const yk_study_grid *grid = printer->grid;
+  char text[TEXT_BYTES];
+  for (size_t i = 0; i < grid->n_points; i++) {
+    const yk_study_point *point = &grid->points[i];
+    bool is_first = i == 0 || grid->points[i - 1].config != point->config;
+    size_t n_alike = is_first ? count_alike(grid, i) : 0;
+    if (!point->reason[0]) continue;
+    if (n_alike > 1) {
+      yk_study_config_describe(grid, point->config, text, sizeof text);
+      yk_log_write(&printer->console->log, YK_LOG_WARN, "left out: %s, all %zu points: %s", text, n_alike,
+                   point->reason);
+      i += n_alike - 1;
+      continue;
+    }
+    yk_study_point_describe(grid, i, text, sizeof text);
+    yk_log_write(&printer->console->log, YK_LOG_WARN, "left out: %s: %s", text, point->reason);
+  }
+}
+
+/* ---- Progress ---------------------------------------------------------------------------------------------------- */
+
+void yk_study_print_progress(void *user, const yk_study_progress *progress)
+{
+  yk_study_printer *printer = user;
+  char what[TEXT_BYTES], left[32], text[2 * TEXT_BYTES];
+  int64_t now_ns = yk_clock_now_ns();
+  size_t config = printer->grid->points[progress->point].config;
+  yk_study_format_seconds(progress->left_s, left);
+  if (progress->starts_engine) {
+    yk_study_config_describe(printer->grid, config, what, sizeof what);
+    yk_log_write(&printer->console->log, YK_LOG_INFO, "starting %s; %zu of %zu runs done, about %s left", what,
+                 progress->n_done, progress->n_items, left);
+  }
+  if (!printer->console->has_bar || now_ns - printer->drawn_ns < (int64_t)REDRAW_MS * 1000000) return;
+  printer->drawn_ns = now_ns;
+  yk_study_point_describe(printer->grid, progress->point, what, sizeof what);
+  snprintf(text, sizeof text, "%zu of %zu runs  %s left  %s", progress->n_done, progress->n_items, left, what);
+  yk_console_bar(printer->console, "study", (double)progress->n_done / (double)progress->n_items, text);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static double number_of(const json_t *object, const char *key)
+{
+  return json_number_value(json_object_get(object, key));
+}
+
+/* "1.83 (1.79 .. 1.87)"; "-" where there is none. */
+static const char *with_interval(const json_t *value, const json_t *interval, int digits, char buffer[64])
+{
+  snprintf(buffer, 64, "-");
+  if (!json_is_number(value)) return buffer;
+  snprintf(buffer, 64, "%.*f", digits, json_number_value(value));
+  size_t used = strlen(buffer);
+  if (json_array_size(interval) == 2)
+    snprintf(buffer + used, 64 - used, " (%.*f .. %.*f)", digits, json_number_value(json_array_get(interval, 0)),
+             digits, json_number_value(json_array_get(interval, 1)));
+  return buffer;
+}
+
+static void print_row(const json_t *point)
+{
+  char throughput[64], speedup[64], efficiency[64];
+  char *key = yk_scaling_key(point);
+  const json_t *intervals = json_object_get(point, "intervals"), *limit = json_object_get(point, "limit");
+  printf("%5d  %-44s  %-30s  %-20s  %-20s", (int)number_of(point, "ranks"), key ? key : "",
+         with_interval(json_object_get(point, "output_throughput"), json_object_get(intervals, "output_throughput"), 1,
+                       throughput),
+         with_interval(json_object_get(point, "speedup"), json_object_get(point, "speedup_interval"), 2, speedup),
+         with_interval(json_object_get(point, "efficiency"), json_object_get(point, "efficiency_interval"), 2,
+                       efficiency));
+  if (limit)
+    printf("  %5.1f %% (%s)\n", 100 * number_of(limit, "share"), json_string_value(json_object_get(limit, "bound")));
+  else
+    printf("  -\n");
+  free(key);
+}
+
+void yk_study_print_table(const json_t *study)
+{
+  size_t i;
+  json_t *point;
+  printf("%5s  %-44s  %-30s  %-20s  %-20s  %s\n", "ranks", "point", "output tokens/s", "speed-up", "efficiency",
+         "of the limit");
+  json_array_foreach(json_object_get(study, "points"), i, point) print_row(point);
+}

@@ -1,0 +1,29 @@
+/* study_print.h - what `yoke study` says: points left out, progress, and the table at its end. */
+#ifndef YK_CLI_STUDY_PRINT_H
+#define YK_CLI_STUDY_PRINT_H
+
+#include "cli/console.h"
+#include "study/runner.h"
+
+/* Where progress goes. */
+typedef struct yk_study_printer {
+  yk_console *console;
+  const yk_study_grid *grid;
+  int64_t drawn_ns;
+} yk_study_printer;
+
+/* yk_study_print_skipped - one line for each point with a reason against it, or for a whole configuration's where they
+ *   have the same. */
+void yk_study_print_skipped(const yk_study_printer *printer);
+
+/* yk_study_print_progress - for yk_study_run.progress, with a printer as its user: a bar on a terminal, else a line for
+ *   each start of an engine. */
+void yk_study_print_progress(void *printer, const yk_study_progress *progress);
+
+/* yk_study_print_table - the points of a study as in study.json, to stdout. */
+void yk_study_print_table(const json_t *study);
+
+/* yk_study_format_seconds - "0:12:05" into buffer, which is returned. */
+const char *yk_study_format_seconds(double seconds, char buffer[32]);
+
+#endif

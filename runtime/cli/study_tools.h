@@ -1,0 +1,8 @@
+/* study_tools.h - what can be done with finished studies. argv[0] is the first argument behind the tool's name. */
+#ifndef YK_CLI_STUDY_TOOLS_H
+#define YK_CLI_STUDY_TOOLS_H
+
+int yk_cli_study_compare(int argc, char **argv);
+int yk_cli_study_predict(int argc, char **argv);
+
+#endif
