@@ -22,9 +22,9 @@ static const char about[] =
 
 static const char examples[] =
     "  yoke bench --model Qwen3-8B-AWQ --ranks 2 --batch 64 --input-len 512 --output-len 100\n"
-    "  yoke bench --model Qwen3-8B-AWQ --request-rate 8 --requests 500 --slo ttft:200,tpot:50\n"
+    "  yoke bench --model DIR --request-rate 8 --requests 500 --input-len 128-512 --slo ttft:200,tpot:50\n"
     "  yoke bench --model Qwen3-8B-AWQ --clients 32 --requests 320 --repeats 3 --output clients.json\n"
-    "  yoke bench --model Qwen3-8B-AWQ --lengths AzureLLMInferenceTrace_conv.csv --arrivals trace\n"
+    "  yoke bench --model DIR --lengths AzureLLMInferenceTrace_conv.csv --arrivals trace --requests 1000\n"
     "  yoke bench --model tests/models/demo --device cpu --batch 4 --input-len 64 --output-len 32\n";
 
 void yk_bench_options_init(yk_bench_options *options)
