@@ -209,8 +209,11 @@ class Refused(Bench):
 
 class Interrupted(Bench):
     def start(self, *arguments):
-        return subprocess.Popen([self.yoke, *BENCH, "--output", self.path, *arguments], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        program = subprocess.Popen([self.yoke, *BENCH, "--output", self.path, *arguments], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.addCleanup(program.kill)
+        return program
 
     def test_after_a_run(self):
         with self.start("--batch", "2", "--input-len", "4", "--output-len", "200", "--repeats", "64") as program:
