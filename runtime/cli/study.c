@@ -160,15 +160,31 @@ static yk_status write_study(session *s, yk_err *err)
                           .model_name = model_name,
                           .shapes = s->has_shapes ? &s->shapes : NULL,
                           .n_repeats = s->settings->n_repeats,
-                          .n_starts = s->settings->n_starts};
+                          .n_starts = s->settings->n_starts,
+                          .shared_prefix = s->settings->shared_prefix};
   YK_TRY(yk_study_summarise(&frame, &s->records, &study, err));
   yk_status status = yk_study_write(s->settings->output_dir, study, err);
   if (status == YK_OK) {
     yk_study_print_table(study);
     status = yk_cli_flush(err);
   }
+  if (status == YK_OK && json_array_size(json_object_get(study, "points")) == 0)
+    status = yk_err_set(err, YK_E_CAPACITY, "none of the points could be measured");
   json_decref(study);
   return status;
+}
+
+/* Points that turned out to be impossible: those left out before have no items. */
+static void tell_failed(session *s)
+{
+  char text[256];
+  for (size_t i = 0; i < s->n_items; i++) {
+    const yk_study_item *item = &s->items[i];
+    const char *reason = s->grid.points[item->point].reason;
+    if (!reason[0] || item->start > 0 || item->repeat > 0 || item->is_profile) continue; /* each once */
+    yk_study_point_describe(&s->grid, item->point, text, sizeof text);
+    yk_log_write(&s->console.log, YK_LOG_WARN, "could not be measured: %s: %s", text, reason);
+  }
 }
 
 static void tell_left(session *s)
@@ -204,6 +220,7 @@ static yk_status run_session(session *s, yk_err *err)
   yk_status status = yk_study_run_items(&run, &stopped, err);
   yk_interrupt_watch(&s->interrupt, NULL, 0);
   yk_console_clear(&s->console);
+  tell_failed(s);
   if (status != YK_OK || stopped) tell_left(s);
   return status == YK_OK && !stopped ? write_study(s, err) : status;
 }

@@ -79,6 +79,7 @@ yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t *
   YK_TRY(yk_model_identity(settings->model.model_dir, &hash, err));
   json_t *identity = json_object();
   int failed = identity == NULL || json_object_set_new(identity, "model", json_integer(hash)) != 0;
+  failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));
   failed |= set_sweep(identity, &settings->sweep);
   failed |= set_model_options(identity, &settings->model);
   failed |= set_runs(identity, settings);

@@ -1,5 +1,6 @@
 #include "cli/study_options.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,10 +213,9 @@ static yk_option_group engine_group(const yk_model_options *options, yk_option *
   return (yk_option_group){group.title, table, n};
 }
 
-bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv, int *exit_code)
+static yk_option_group points_group(yk_study_settings *settings)
 {
-  init(settings, argc, argv);
-  const yk_option points[] = {
+  const yk_option table[] = {
       {"ranks", "tp", YK_OPTION_CALL, &settings->sweep.ranks, "LIST", .help = "rank counts (default: 1)",
        .parse = parse_ranks},
       {"batch", NULL, YK_OPTION_CALL, &settings->batches, "LIST",
@@ -241,7 +241,14 @@ bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv,
       {"slo", NULL, YK_OPTION_CALL, settings->load.slo_ms, "LIST",
        .help = "what a good request keeps, in ms, as ttft:200,tpot:50: goodput counts those", .parse = parse_slo},
   };
-  const yk_option runs[] = {
+  static_assert(sizeof table == sizeof settings->points, "as many places as options");
+  memcpy(settings->points, table, sizeof table);
+  return (yk_option_group){"Points", settings->points, sizeof table / sizeof *table};
+}
+
+static yk_option_group study_group(yk_study_settings *settings)
+{
+  const yk_option table[] = {
       {"output-dir", "o", YK_OPTION_STRING, &settings->output_dir, "DIR",
        .help = "where the study goes, and goes on; required"},
       {"repeats", NULL, YK_OPTION_INT, &settings->n_repeats, "N", .help = "runs of each point on each engine start",
@@ -256,9 +263,16 @@ bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv,
       {"dry-run", NULL, YK_OPTION_FLAG, &settings->dry_run,
        .help = "list what would be measured and how long that may take; measure nothing"},
   };
+  static_assert(sizeof table == sizeof settings->runs, "as many places as options");
+  memcpy(settings->runs, table, sizeof table);
+  return (yk_option_group){"Study", settings->runs, sizeof table / sizeof *table};
+}
+
+bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv, int *exit_code)
+{
+  init(settings, argc, argv);
   yk_option table[YK_MODEL_OPTIONS];
-  const yk_option_group groups[] = {{"Points", points, sizeof points / sizeof *points},
-                                    {"Study", runs, sizeof runs / sizeof *runs},
+  const yk_option_group groups[] = {points_group(settings), study_group(settings),
                                     engine_group(&settings->model, table)};
   const yk_command command = {"yoke study",
                               "--model DIR --output-dir DIR [options]",

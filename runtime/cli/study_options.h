@@ -13,8 +13,9 @@ typedef struct yk_study_settings {
   int32_t n_repeats, n_starts, n_requests, shared_prefix;
   const char *output_dir, *machine_path;
   bool dry_run;
-  yk_bench_load load; /* what all points have in common */
-  char *command;      /* the whole command line, for who goes on; owned */
+  yk_bench_load load;            /* what all points have in common */
+  yk_option points[10], runs[5]; /* tables that store into the struct */
+  char *command;                 /* the whole command line, for who goes on; owned */
 } yk_study_settings;
 
 /* yk_study_settings_parse - of argv, behind "yoke study". True: go on. False: *exit_code is final, help or the error

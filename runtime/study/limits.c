@@ -117,8 +117,10 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
          kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
   double kv_bytes = 2 * kv_size * load->element_bytes, context = load->input_len + load->output_len / 2;
   double n_decodes = load->output_len - 1;
-  add_step(&prefill, shapes, load, load->batch * load->input_len, load->batch, load->batch * load->input_len * kv_bytes,
-           2 * q_size * load->input_len * load->input_len * load->batch);
+  double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
+  double rows = load->batch * own + prefix;
+  double pairs = load->batch * (load->input_len * load->input_len - prefix * prefix) + prefix * prefix;
+  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, 2 * q_size * pairs);
   add_step(&decode, shapes, load, load->batch, load->batch, load->batch * context * kv_bytes,
            4 * q_size * context * load->batch);
   *out = (yk_limit){.prefill_s = total_of(&prefill), .decode_step_s = total_of(&decode)};

@@ -6,7 +6,8 @@
  * layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a step: lm_head. Norms,
  * rotary embedding and sampling move few bytes and count as nothing, so the limit stays a lower bound.
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
- *   prefill: all prompts' rows, weights read once; attention flops 2 heads head_dim input^2 a sequence (causal).
+ *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a
+ *   sequence (causal).
  * A run of a batch takes its prefill and output - 1 decode steps: the prefill gives the first token.               */
 #ifndef YK_STUDY_LIMITS_H
 #define YK_STUDY_LIMITS_H
@@ -31,6 +32,7 @@ typedef struct yk_machine_rates {
 typedef struct yk_limit_load {
   int ranks;
   double batch, input_len, output_len;
+  double shared_prefix; /* tokens that all prompts begin with: computed once */
   double element_bytes; /* of activations, KV and weights that are not quantised */
   bool no_quantisation; /* linear layers are read as such elements too */
 } yk_limit_load;

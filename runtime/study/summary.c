@@ -98,6 +98,7 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
                         .batch = batch,
                         .input_len = number_of(point, "input_len"),
                         .output_len = number_of(point, "output_len"),
+                        .shared_prefix = frame->shared_prefix,
                         .element_bytes = yk_study_element_bytes(dtype),
                         .no_quantisation = weights && strcmp(weights, "f16") == 0};
   yk_limit limit;

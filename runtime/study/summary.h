@@ -22,6 +22,7 @@ typedef struct yk_study_frame {
   const char *model_name;
   const yk_model_shapes *shapes; /* or NULL */
   int n_repeats, n_starts;
+  int32_t shared_prefix; /* tokens */
 } yk_study_frame;
 
 /* yk_study_summarise - *out is the caller's. Errors: YK_E_NOMEM. Thread: any. */

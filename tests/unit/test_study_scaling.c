@@ -61,6 +61,10 @@ static void test_limits(void **state)
   load = (yk_limit_load){.ranks = 1, .batch = 8, .input_len = 1024, .output_len = 1, .element_bytes = 2};
   yk_limit_compute(&qwen3_8b, &machine, &load, &many);
   near(8 * 1024 / many.prefill_s, 45e3, 0.05);
+  yk_limit shared;
+  load.shared_prefix = 1023; /* eight rows of their own, one prefix */
+  yk_limit_compute(&qwen3_8b, &machine, &load, &shared);
+  near(shared.prefill_s, many.prefill_s * (8 + 1023) / 8192, 0.02);
   assert_int_equal(many.bound, YK_BOUND_GEMM);
   load = (yk_limit_load){
       .ranks = 1, .batch = 1, .input_len = 1000, .output_len = 48, .element_bytes = 2, .no_quantisation = true};
