@@ -15,7 +15,7 @@ typedef struct yk_study_driver {
   /* One measured run of a point. *figures: an object of numbers by name, and "warnings", an array of texts, where there
    * are any. YK_E_CANCELLED: it was told to stop. */
   yk_status (*run)(void *user, size_t point, json_t **figures, yk_err *err);
-  /* One run with time stamps. *times: {"decode", "prefill" (or null), "by_rank", "slowest"}, see times.h. */
+  /* One run with time stamps. *times: {"decode", "prefill" (or null), "by_rank", "slowest"}, see bench/times.h. */
   yk_status (*profile)(void *user, size_t point, json_t **times, yk_err *err);
   /* After a run that failed: YK_OK where the engine can go on with other points. */
   yk_status (*check)(void *user, yk_err *err);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "bench/point.h"
-#include "study/times.h"
+#include "bench/times.h"
 
 enum { WARM_UP_TOKENS = 8, WARM_UP_REQUESTS = 8 };
 
@@ -130,7 +130,7 @@ static yk_status profile(void *user, size_t point, json_t **out, yk_err *err)
   yk_engine_get_profile(self->engine, &times);
   yk_status off = yk_engine_set_profile(self->engine, 0, status == YK_OK ? err : NULL);
   if (status == YK_OK) status = off;
-  if (status == YK_OK && !(*out = yk_study_times_json(&times))) status = no_memory(err);
+  if (status == YK_OK && !(*out = yk_bench_times_json(&times))) status = no_memory(err);
   return status;
 }
 

@@ -16,7 +16,7 @@
 #include "study/pieces.h"
 #include "study/predict.h"
 #include "study/scaling.h"
-#include "study/times.h"
+#include "bench/times.h"
 
 static void near(double found, double expected, double relative)
 {
@@ -185,7 +185,7 @@ static void test_times(void **state)
   profile.decode.n_all_reduces = 8;
   profile.decode.slowest[1] = 6;
   profile.decode.slowest[0] = 2;
-  json_t *times = yk_study_times_json(&profile);
+  json_t *times = yk_bench_times_json(&profile);
   near(number_of(json_object_get(times, "decode"), "step"), 2000, 1e-12);
   near(number_of(json_object_get(times, "decode"), "gemm_o"), 750, 1e-12);
   near(number_of(json_array_get(json_object_get(times, "by_rank"), 1), "gemm_o"), 500, 1e-12);
