@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "bench/times.h"
 #include "study/compare.h"
 #include "study/csv.h"
 #include "study/limits.h"
@@ -16,7 +17,6 @@
 #include "study/pieces.h"
 #include "study/predict.h"
 #include "study/scaling.h"
-#include "bench/times.h"
 
 static void near(double found, double expected, double relative)
 {
