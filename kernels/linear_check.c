@@ -11,7 +11,12 @@ yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err
                       "linear part %d: AWQ needs n a multiple of 8 and a group that divides k, found k %lld, n %lld, "
                       "group %lld",
                       index, (long long)weight->k, (long long)weight->n, (long long)weight->group);
-  if (k == 0) return YK_OK;
+  if (k == 0 || yk_range_size(part->n) == 0) return YK_OK;
+  if (weight->packing != YK_INT4_AWQ_GEMM || !weight->qzeros)
+    return yk_err_set(err, YK_E_INVAL,
+                      "linear part %d: expected 4-bit weights in AWQ gemm order with zeros, found "
+                      "packing %d",
+                      index, (int)weight->packing);
   if (part->group_local < 1)
     return yk_err_set(err, YK_E_INVAL, "linear part %d: group_local: expected at least 1, found %lld", index,
                       (long long)part->group_local);

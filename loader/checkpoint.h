@@ -45,7 +45,7 @@ typedef struct yk_vector_view {
 yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_open_for_sizes - the same, but where the directory holds no weights of any format the configuration
- *   alone decides the format and type of each: AWQ but for lm_head and modules_to_not_convert, or the model's dtype.
+ *   alone decides the format and type of each: quantised but for lm_head and what it leaves out, or the model's dtype.
  *   The data of such views is NULL.                                                                                  */
 yk_status yk_checkpoint_open_for_sizes(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
@@ -58,11 +58,12 @@ void yk_checkpoint_close(yk_checkpoint *checkpoint);
 const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);
 
 /* yk_checkpoint_linear - the weight of one linear layer with k inputs and n outputs.
- *   module: its name, without a suffix. Which tensors exist decides the format: module.qweight, .qzeros and .scales
- *   (AWQ), or module.weight; both or neither is an error. has_bias: module.bias must exist; otherwise it is not used.
- *   Errors: YK_E_FORMAT naming file and tensor, expected and found: dtype, shape, missing tensor, k not a multiple of
- *   the group, n not a multiple of 8; YK_E_UNSUPPORTED for quantised tensors in a checkpoint whose configuration names
- *   no quantisation. *out is untouched on error.                                                                    */
+ *   module: its name, without a suffix. Which tensors exist decides the format: module.qweight or .weight_packed with
+ *   what belongs to it (4 bits, packed as the configuration says), or module.weight; both or neither is an error.
+ *   has_bias: module.bias must exist; otherwise it is not used.
+ *   Errors: YK_E_FORMAT naming file and tensor, expected and found: dtype, shape, missing tensor, g_idx out of range,
+ *   k not a multiple of the group, n not a multiple of what the packing packs; YK_E_UNSUPPORTED for quantised tensors
+ *   in a checkpoint whose configuration names no quantisation. *out is untouched on error.                           */
 yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *module, int64_t k, int64_t n, bool has_bias,
                                yk_weight_view *out, yk_err *err);
 

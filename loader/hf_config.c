@@ -6,6 +6,7 @@
 
 #include "loader/dir.h"
 #include "loader/hf_parts.h"
+#include "loader/quant_rules.h"
 
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
@@ -262,9 +263,6 @@ yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_conf
 
 void yk_model_config_free(yk_model_config *config)
 {
-  yk_quant_config *quant = &config->quant;
-  for (int32_t i = 0; i < quant->n_modules_to_not_convert; i++) free(quant->modules_to_not_convert[i]);
-  free(quant->modules_to_not_convert);
-  quant->modules_to_not_convert = NULL;
-  quant->n_modules_to_not_convert = 0;
+  yk_quant_rules_free(config->quant.rules);
+  config->quant.rules = NULL;
 }

@@ -40,8 +40,4 @@ void yk_model_config_free(yk_model_config *config);
 /* yk_model_family_name - "llama", "mistral", "qwen2", "qwen3", "minicpm". */
 const char *yk_model_family_name(yk_model_family family);
 
-/* yk_quant_module_excluded - whether modules_to_not_convert names this module ("model.layers.0.mlp.down_proj"): one of
- *   its entries is a substring, as in vLLM.                                                                          */
-bool yk_quant_module_excluded(const yk_quant_config *quant, const char *module);
-
 #endif

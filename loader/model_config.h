@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/weight.h"
 
 enum {
   YK_MAX_LAYERS = 1024,
@@ -41,14 +42,33 @@ typedef struct yk_rope_config {
   bool truncate;                            /* yarn: bounds of the ramp are rounded to whole dimensions; true */
 } yk_rope_config;
 
-typedef enum yk_quant_method { YK_QUANT_NONE, YK_QUANT_AWQ } yk_quant_method;
+typedef enum yk_quant_method {
+  YK_QUANT_NONE,
+  YK_QUANT_AWQ,
+  YK_QUANT_GPTQ,
+  YK_QUANT_COMPRESSED_TENSORS,
+  YK_QUANT_AUTO_ROUND
+} yk_quant_method;
+
+typedef enum yk_quant_zeros {
+  YK_ZEROS_STORED,   /* a tensor holds them */
+  YK_ZEROS_LESS_ONE, /* a tensor holds them less one */
+  YK_ZEROS_OPTIONAL, /* stored, or without a tensor all 8 */
+  YK_ZEROS_NONE      /* all 8; a tensor of them is not read */
+} yk_quant_zeros;
+
+/* How quantised modules hold their weight: 4 bits throughout. */
+typedef struct yk_quant_scheme {
+  yk_int4_packing packing;
+  int32_t group_size; /* 16 to 1024, or -1 for the whole K of each layer */
+  yk_quant_zeros zeros;
+} yk_quant_scheme;
 
 typedef struct yk_quant_config {
   yk_quant_method method;
-  int32_t bits;                  /* AWQ: 4 */
-  int32_t group_size;            /* AWQ: 32, 64, 128, or -1 for the whole K of each layer */
-  char **modules_to_not_convert; /* [n_modules_to_not_convert] substrings of module names */
-  int32_t n_modules_to_not_convert;
+  yk_quant_scheme scheme;       /* of a module that no rule names */
+  bool only_named;              /* a module that no rule names is not quantised; of scheme only packing counts */
+  struct yk_quant_rules *rules; /* quant_rules.h; NULL: none */
 } yk_quant_config;
 
 /* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/int4_tensors.h"
+#include "loader/quant_rules.h"
 #include "loader/weight_names.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };
@@ -13,13 +15,6 @@ typedef struct checkpoint_view {
   const yk_shards *shards;
   const yk_log *log;
 } checkpoint_view;
-
-static const yk_tensor *find_part(const checkpoint_view *c, const char *module, const char *suffix)
-{
-  char name[NAME_BYTES];
-  snprintf(name, sizeof name, "%s.%s", module, suffix);
-  return yk_shards_find(c->shards, name, NULL);
-}
 
 /* ---- Contradictions ---------------------------------------------------------------------------------------------- */
 
@@ -43,7 +38,7 @@ static bool has_nonzero_byte(const yk_tensor *tensor)
 }
 
 /* Tensors decide a layer's format and the model decides its bias; what contradicts them is worth a warning each. */
-static void warn_contradictions(const checkpoint_view *c)
+static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
   const struct {
@@ -57,29 +52,30 @@ static void warn_contradictions(const checkpoint_view *c)
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
       char module[YK_WEIGHT_NAME_BYTES];
       yk_weight_name(linears[i].role, layer, module);
-      bool quantised = find_part(c, module, "qweight") != NULL;
-      bool named = yk_quant_module_excluded(&config->quant, module);
-      const yk_tensor *bias = find_part(c, module, "bias");
-      if (config->quant.method == YK_QUANT_AWQ) {
-        if (quantised && named) note(&excluded, module);
-        if (!quantised && !named && find_part(c, module, "weight")) note(&plain, module);
+      const yk_quant_scheme *scheme;
+      YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
+      bool quantised = yk_tensors_find(c->shards, module, "qweight", NULL) != NULL;
+      const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
+      if (config->quant.method != YK_QUANT_NONE) {
+        if (quantised && !scheme) note(&excluded, module);
+        if (scheme && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
       }
       if (bias && !linears[i].has_bias && has_nonzero_byte(bias)) note(&biased, module);
     }
   }
   if (plain.n)
     yk_log_write(c->log, YK_LOG_WARN,
-                 "%s (%d layers in all) is not quantised, though modules_to_not_convert does not "
-                 "name it",
+                 "%s (%d layers in all) is not quantised, though quantization_config does not leave it out",
                  plain.first, plain.n);
   if (excluded.n)
-    yk_log_write(c->log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though modules_to_not_convert names it",
+    yk_log_write(c->log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though quantization_config leaves it out",
                  excluded.first, excluded.n);
   if (biased.n)
     yk_log_write(c->log, YK_LOG_WARN,
                  "%s.bias (%d in all) is not zero, but the model's configuration has no such bias: "
                  "ignored",
                  biased.first, biased.n);
+  return YK_OK;
 }
 
 /* ---- Tensors without a use --------------------------------------------------------------------------------------- */
@@ -89,7 +85,7 @@ typedef enum stray_kind { STRAY_LAYER, STRAY_G_IDX, STRAY_EXPERT, STRAY_LORA, ST
 
 static const char *const stray_texts[N_STRAY_KINDS] = {
     [STRAY_LAYER] = "of layers beyond num_hidden_layers",
-    [STRAY_G_IDX] = "of group indices (g_idx), which AWQ does not have",
+    [STRAY_G_IDX] = "of group indices (g_idx), which the format does not have",
     [STRAY_EXPERT] = "of experts, which the architecture does not have",
     [STRAY_LORA] = "of LoRA adapters, which are not applied: merge them into the weights",
     [STRAY_OTHER] = "that the model has no use for",
@@ -113,10 +109,13 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
 /* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
 static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
 {
-  static const char *const suffixes[] = {"weight", "qweight", "qzeros", "scales", "bias"};
+  const yk_int4_names *names = yk_int4_names_of(c->config->quant.scheme.packing);
+  const char *const suffixes[] = {"weight",      "bias",       names->weight, names->zeros,
+                                  names->scales, names->g_idx, names->shape};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
   yk_weight_name(role, layer, module);
-  for (int i = 0; i < (is_linear ? 5 : 1); i++) {
+  for (int i = 0; i < (is_linear ? 7 : 1); i++) {
+    if (!suffixes[i]) continue;
     snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
     size_t position = yk_shards_position(c->shards, name);
     if (position < yk_shards_count(c->shards)) used[position] = true;
@@ -160,6 +159,6 @@ static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
 yk_status yk_remarks_write(const yk_model_config *config, const yk_shards *shards, const yk_log *log, yk_err *err)
 {
   const checkpoint_view view = {config, shards, log};
-  warn_contradictions(&view);
+  YK_TRY(warn_contradictions(&view, err));
   return warn_strays(&view, err);
 }

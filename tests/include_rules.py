@@ -66,7 +66,7 @@ SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/[^/]*(nccl|p2p)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
     (r"^jansson\.h$", r"^(?!runtime/base/)|^runtime/base/json\.h$", "jansson"),
-    (r"^pcre2", r"^(runtime/text|tests)/", "PCRE2"),
+    (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^cmocka", r"^tests/", "cmocka"),

@@ -2,16 +2,33 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+#include "loader/quant_rules.h"
+
+/* The group that the FFN is cut at: the largest of all layers' down_proj; where they differ, the others' groups may be
+ * cut inside. A name that takes too long to match counts as not quantised: yk_checkpoint_linear says so. */
+static int64_t ffn_group(const yk_model_config *config)
+{
+  int64_t largest = 0;
+  for (int32_t layer = 0; layer < config->n_layers; layer++) {
+    char name[YK_WEIGHT_NAME_BYTES];
+    const yk_quant_scheme *scheme;
+    yk_err refusal = YK_ERR_INIT;
+    yk_weight_name(YK_ROLE_DOWN, layer, name);
+    if (yk_quant_scheme_of(&config->quant, name, &scheme, &refusal) != YK_OK || !scheme) continue;
+    int64_t group = scheme->group_size > 0 ? scheme->group_size : config->ffn_size;
+    largest = yk_max_i64(largest, group);
+  }
+  return largest;
+}
+
 yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks)
 {
   enum { VOCAB_UNIT = 8 }; /* whole words of a quantised head, aligned rows of a plain one */
-  int64_t group = 0;
-  if (config->quant.method == YK_QUANT_AWQ)
-    group = config->quant.group_size > 0 ? config->quant.group_size : config->ffn_size;
   return (yk_rank_share){.rank = rank,
                          .n_ranks = n_ranks,
                          .heads = yk_shard_heads_of(config->n_heads, config->n_kv_heads, rank, n_ranks),
-                         .ffn = yk_shard_ffn_of(config->ffn_size, group, rank, n_ranks),
+                         .ffn = yk_shard_ffn_of(config->ffn_size, ffn_group(config), rank, n_ranks),
                          .vocab = yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks)};
 }
 

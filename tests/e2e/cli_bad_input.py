@@ -165,7 +165,7 @@ class Broken(harness.Case):
 
     def test_the_cause_comes_first(self):
         for changes, part in (({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
-                              ({"quantization_config": {"quant_method": "gptq"}}, "gptq")):
+                              ({"quantization_config": {"quant_method": "hqq"}}, "hqq")):
             for weights in ("model.safetensors.index.json", "pytorch_model.bin", "model.gguf", "notes.txt"):
                 with self.subTest(part, weights=weights):
                     self.copy()
@@ -305,8 +305,8 @@ class Broken(harness.Case):
         self.refused("MambaForCausalLM", "LlamaForCausalLM")
 
     def test_unknown_quantisation(self):
-        for changes, *parts in (({"quant_method": "gptq"}, "gptq", "awq"), ({"bits": 8}, "bits", "8"),
-                                ({"version": "gemv"}, "gemv", "gemm"), ({"zero_point": False}, "zero_point"),
+        for changes, *parts in (({"quant_method": "hqq"}, "hqq", "awq"), ({"bits": 8}, "bits", "8"),
+                                ({"version": "marlin"}, "marlin", "gemm"), ({"zero_point": 0}, "zero_point"),
                                 ({"group_size": 48}, "group_size", "48"), ({"group_size": 0}, "group_size")):
             with self.subTest(changes):
                 self.copy()

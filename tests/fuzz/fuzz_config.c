@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "loader/hf_config.h"
+#include "loader/quant_rules.h"
 #include "model/rope.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -52,7 +53,12 @@ static void check_config(const yk_model_config *config)
   require(g->repetition_penalty > 0 && g->repetition_penalty <= 10);
   require(isfinite(config->embed_scale) && isfinite(config->residual_scale) && isfinite(config->logit_scale));
   require(yk_model_family_name(config->family)[0]);
-  yk_quant_module_excluded(&config->quant, "model.layers.0.mlp.down_proj");
+  const yk_quant_scheme *scheme;
+  yk_err err = YK_ERR_INIT;
+  bool is_said = yk_quant_scheme_of(&config->quant, "model.layers.0.mlp.down_proj", &scheme, &err) == YK_OK;
+  require(is_said || err.message[0]);
+  if (is_said && scheme)
+    require(scheme->packing < YK_N_INT4_PACKINGS && (scheme->group_size == -1 || scheme->group_size >= 16));
 
   float table[2 * YK_MAX_HEAD_DIM];
   yk_rope_table_fill(&config->rope, config->head_dim, 2, table);

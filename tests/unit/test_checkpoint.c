@@ -255,9 +255,13 @@ static void wrong_tensors_are_named(void **state)
       {"model.norm.weight", NULL, 1, {63}, "model.norm.weight|[64], found F32 [63]"},
       {"model.norm.weight", NULL, 2, {64, 1}, "model.norm.weight|[64], found F32 [64, 1]"},
       {"lm_head.weight", NULL, 2, {HIDDEN, VOCAB}, "lm_head.weight|[40, 64], found F16 [64, 40]"},
-      {"lm_head.weight", NULL, -1, {0}, "model.safetensors|lm_head.weight (or .qweight) is missing|[40, 64]"},
+      {"lm_head.weight", NULL, -1, {0}, "model.safetensors|lm_head.weight (or a quantised one) is missing|[40, 64]"},
       {"model.layers.1.input_layernorm.weight", NULL, -1, {0}, "model.layers.1.input_layernorm.weight is missing"},
-      {"model.layers.1.mlp.down_proj.qweight", NULL, -1, {0}, "model.layers.1.mlp.down_proj.weight (or .qweight)"},
+      {"model.layers.1.mlp.down_proj.qweight",
+       NULL,
+       -1,
+       {0},
+       "model.layers.1.mlp.down_proj.weight (or a quantised one)"},
       {"model.layers.1.mlp.down_proj.qzeros", NULL, -1, {0}, "model.layers.1.mlp.down_proj.qzeros is missing|[3, 8]"},
       {"model.layers.1.mlp.down_proj.scales", NULL, -1, {0}, "model.layers.1.mlp.down_proj.scales is missing|[3, 64]"},
       {"model.layers.1.mlp.down_proj.qweight", NULL, 2, {12, 64}, "qweight: expected I32 [96, 8], found I32 [12, 64]"},
@@ -571,7 +575,7 @@ static void the_cause_comes_first(void **state)
 {
   (void)state;
   static const char mamba[] = "{\"architectures\":[\"MambaForCausalLM\"]}";
-  static const char gptq[] = TINY_SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}";
+  static const char hqq[] = TINY_SIZES ",\"quantization_config\":{\"quant_method\":\"hqq\"}}";
   static const struct {
     const char *config, *weights;
     yk_status status;
@@ -580,9 +584,9 @@ static void the_cause_comes_first(void **state)
       {mamba, "pytorch_model.bin", YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
       {mamba, "model.safetensors", YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
       {mamba, NULL, YK_E_UNSUPPORTED, "architecture \"MambaForCausalLM\""},
-      {gptq, "pytorch_model.bin", YK_E_UNSUPPORTED, "quantisation \"gptq\""},
-      {gptq, "model.safetensors.index.json", YK_E_UNSUPPORTED, "quantisation \"gptq\""},
-      {gptq, NULL, YK_E_UNSUPPORTED, "quantisation \"gptq\""},
+      {hqq, "pytorch_model.bin", YK_E_UNSUPPORTED, "quant_method \"hqq\""},
+      {hqq, "model.safetensors.index.json", YK_E_UNSUPPORTED, "quant_method \"hqq\""},
+      {hqq, NULL, YK_E_UNSUPPORTED, "quant_method \"hqq\""},
       {NULL, "model-q4.gguf", YK_E_UNSUPPORTED, "model-q4.gguf: GGUF is not read"},
       {NULL, "pytorch_model.bin", YK_E_UNSUPPORTED, ".bin weights are not read"},
       {NULL, "notes.txt", YK_E_IO, "config.json|No such file"},

@@ -1,0 +1,45 @@
+/* hf_quant_awq.c - the settings of AWQ checkpoints, as autoawq and gptqmodel write them. */
+#include <strings.h>
+
+#include "loader/hf_quant_parts.h"
+
+/* Two generations of tools wrote two spellings of each key; the newer one first. */
+static const char *either(const json_t *object, const char *key, const char *old_key)
+{
+  return !json_object_get(object, key) && json_object_get(object, old_key) ? old_key : key;
+}
+
+static yk_status read_packing(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const struct {
+    const char *name;
+    yk_int4_packing packing;
+  } versions[] = {{"gemm", YK_INT4_AWQ_GEMM}, {"gemv", YK_INT4_AWQ_GEMV}, {"gemv_fast", YK_INT4_AWQ_GEMV_FAST}};
+  static const char *const keys[] = {"version", "format", "checkpoint_format"};
+  const char *version = NULL;
+  for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_json_get_str(object, label, keys[i], false, &version, err));
+  if (!version) version = "gemm";
+  for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+    if (strcasecmp(version, versions[i].name) != 0) continue;
+    quant->scheme.packing = versions[i].packing;
+    return YK_OK;
+  }
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: AWQ version \"%s\" is not supported; supported: gemm, gemv, gemv_fast",
+                    label, version);
+}
+
+yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  bool zero_point = true;
+  const char *group_key = either(object, "group_size", "q_group_size");
+  quant->method = YK_QUANT_AWQ;
+  YK_TRY(read_packing(object, label, quant, err));
+  YK_TRY(yk_hf_get_bits(object, label, either(object, "bits", "w_bit"), true, err));
+  YK_TRY(yk_hf_get_group_size(object, label, group_key, true, &quant->scheme.group_size, err));
+  if (quant->scheme.packing != YK_INT4_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
+    return yk_hf_refuse_value(object, label, group_key, "32, 64, 128, -1", err);
+  YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
+  quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;
+  YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));
+  return yk_hf_add_dynamic(object, label, quant, err);
+}

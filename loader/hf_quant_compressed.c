@@ -1,0 +1,154 @@
+/* hf_quant_compressed.c - the settings of compressed-tensors checkpoints; "pack-quantized" with 4 bits is read.
+ * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
+#include <string.h>
+#include <strings.h>
+
+#include "loader/hf_quant_parts.h"
+
+static const char packed[] = "pack-quantized";
+
+/* Names before regular expressions before classes, whichever group they are of. */
+typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS, N_TARGET_KINDS } target_kind;
+
+static target_kind kind_of(const char *target)
+{
+  if (strncmp(target, "re:", 3) == 0) return TARGET_REGEX;
+  return strcmp(target, "Linear") == 0 ? TARGET_CLASS : TARGET_NAME;
+}
+
+/* Every layer that is asked about is of the class Linear. */
+static yk_status add_target(const char *target, const yk_quant_scheme *scheme, const char *label, const char *key,
+                            yk_quant_config *quant, yk_err *err)
+{
+  target_kind kind = kind_of(target);
+  yk_name_match match = kind == TARGET_NAME ? YK_NAME_IS : YK_NAME_BEGINS_LIKE;
+  const char *pattern = kind == TARGET_REGEX ? target + 3 : kind == TARGET_CLASS ? ".*" : target;
+  return yk_quant_rules_add(&quant->rules, match, pattern, scheme, label, key, err);
+}
+
+static yk_status add_list(const json_t *list, target_kind kind, const yk_quant_scheme *scheme, const char *label,
+                          const char *key, yk_quant_config *quant, yk_err *err)
+{
+  if (!json_is_array(list))
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an array of module names, found %s", label, key,
+                      list ? yk_json_type_name(list) : "nothing");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const char *target = json_string_value(json_array_get(list, i));
+    if (!target) return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a module name", label, key, i);
+    if (kind == N_TARGET_KINDS || kind_of(target) == kind) YK_TRY(add_target(target, scheme, label, key, quant, err));
+  }
+  return YK_OK;
+}
+
+static yk_status require_text(const json_t *object, const char *label, const char *key, const char *expected,
+                              yk_err *err)
+{
+  const char *text;
+  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
+  return !text || strcmp(text, expected) == 0 ? YK_OK : yk_hf_refuse_value(object, label, key, expected, err);
+}
+
+/* strategy, or what an absent one follows from. */
+static yk_status read_groups(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  const char *strategy;
+  int32_t group_size = 0;
+  const json_t *value = json_object_get(weights, "group_size");
+  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
+  if (value && !json_is_null(value)) {
+    group_size = -1;
+    YK_TRY(yk_hf_get_group_size(weights, label, "group_size", true, &group_size, err));
+  }
+  if (!strategy) strategy = group_size > 0 ? "group" : group_size == -1 ? "channel" : "tensor";
+  if (strcmp(strategy, "group") == 0 && group_size > 0)
+    scheme->group_size = group_size;
+  else if (strcmp(strategy, "channel") == 0)
+    scheme->group_size = -1;
+  else
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: strategy \"%s\" with group_size %d is not supported; supported: group with a group_size, "
+                      "channel",
+                      label, strategy, group_size);
+  return YK_OK;
+}
+
+static yk_status read_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* g_idx itself says which of the two */
+  bool symmetric = true;
+  const char *order;
+  if (!json_is_object(weights))
+    return yk_err_set(err, YK_E_FORMAT, "%s: weights: expected an object, found %s", label,
+                      weights ? yk_json_type_name(weights) : "nothing");
+  YK_TRY(yk_hf_get_bits(weights, label, "num_bits", true, err));
+  YK_TRY(require_text(weights, label, "type", "int", err));
+  YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
+  YK_TRY(yk_hf_require_unset(weights, label, "block_structure", err));
+  YK_TRY(yk_json_get_str(weights, label, "actorder", false, &order, err));
+  bool is_known = !order;
+  for (int i = 0; order && i < 4; i++) is_known = is_known || strcasecmp(order, orders[i]) == 0;
+  if (!is_known) return yk_hf_refuse_value(weights, label, "actorder", "null, weight, group", err);
+  scheme->packing = YK_INT4_COMPRESSED;
+  scheme->zeros = symmetric ? YK_ZEROS_NONE : YK_ZEROS_STORED;
+  return read_groups(weights, label, scheme, err);
+}
+
+/* A group of its own, or a preset's name with its targets. */
+static yk_status read_group(const json_t *groups, const char *name, const char *label, yk_quant_scheme *scheme,
+                            const json_t **targets, yk_err *err)
+{
+  const json_t *group = json_object_get(groups, name);
+  if (json_is_array(group)) {
+    bool is_symmetric = strcasecmp(name, "W4A16") == 0;
+    if (!is_symmetric && strcasecmp(name, "W4A16_ASYM") != 0)
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM", label,
+                        name);
+    *scheme = (yk_quant_scheme){
+        .packing = YK_INT4_COMPRESSED, .group_size = 128, .zeros = is_symmetric ? YK_ZEROS_NONE : YK_ZEROS_STORED};
+    *targets = group;
+    return YK_OK;
+  }
+  if (!json_is_object(group))
+    return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
+                      name, yk_json_type_name(group));
+  YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
+  YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
+  YK_TRY(require_text(group, label, "format", packed, err));
+  *targets = json_object_get(group, "targets");
+  return read_weights(json_object_get(group, "weights"), label, scheme, err);
+}
+
+yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const char ignore[] = "ignore", config_groups[] = "config_groups";
+  quant->method = YK_QUANT_COMPRESSED_TENSORS;
+  quant->only_named = true;
+  quant->scheme.packing = YK_INT4_COMPRESSED;
+  const char *format;
+  YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
+  if (!format || (strcmp(format, packed) != 0 && strcmp(format, "mixed-precision") != 0))
+    return yk_hf_refuse_value(object, label, "format", packed, err);
+  YK_TRY(yk_hf_require_unset(object, label, "transform_config", err));
+  const json_t *sparsity = json_object_get(object, "sparsity_config");
+  if (json_is_object(sparsity) && json_object_size(sparsity) > 0)
+    YK_TRY(require_text(sparsity, label, "format", "dense", err));
+  const json_t *ignored = json_object_get(object, ignore), *groups = json_object_get(object, config_groups);
+  if (ignored && !json_is_null(ignored)) YK_TRY(add_list(ignored, N_TARGET_KINDS, NULL, label, ignore, quant, err));
+  if (!json_is_object(groups))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"config_groups\": expected an object, found %s", label,
+                      groups ? yk_json_type_name(groups) : "nothing");
+  for (target_kind kind = TARGET_NAME; kind < N_TARGET_KINDS; kind++) {
+    const char *name;
+    json_t *group;
+    json_object_foreach((json_t *)groups, name, group)
+    {
+      yk_quant_scheme scheme = {0};
+      const json_t *targets;
+      YK_TRY(read_group(groups, name, label, &scheme, &targets, err));
+      YK_TRY(add_list(targets, kind, &scheme, label, "targets", quant, err));
+    }
+  }
+  return YK_OK;
+}

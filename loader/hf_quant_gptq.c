@@ -1,0 +1,92 @@
+/* hf_quant_gptq.c - the settings of GPTQ checkpoints, as auto-gptq, optimum and gptqmodel write them. */
+#include <string.h>
+
+#include "loader/hf_quant_parts.h"
+
+/* Keys of an override that say how weights were found, not how they are stored. */
+static bool is_about_search(const char *key)
+{
+  static const char *const keys[] = {"sym",      "desc_act", "static_groups",   "true_sequential",     "damp_percent",
+                                     "mse",      "hessian",  "act_group_aware", "damp_auto_increment", "gptaq",
+                                     "failsafe", "fallback"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (strcmp(key, keys[i]) == 0) return true;
+  return false;
+}
+
+static yk_status read_override(const json_t *object, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  const char *key;
+  json_t *value;
+  json_object_foreach((json_t *)object, key, value)
+  {
+    if (strcmp(key, "bits") != 0 && strcmp(key, "group_size") != 0 && !is_about_search(key))
+      return yk_hf_refuse_value(object, label, key, "bits, group_size, sym, desc_act", err);
+  }
+  YK_TRY(yk_hf_get_bits(object, label, "bits", false, err));
+  return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
+}
+
+yk_status yk_hf_add_dynamic(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const char dynamic[] = "dynamic";
+  const json_t *patterns = json_object_get(object, dynamic);
+  if (!patterns || json_is_null(patterns)) return YK_OK;
+  if (!json_is_object(patterns))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, dynamic,
+                      yk_json_type_name(patterns));
+  const char *pattern;
+  json_t *override;
+  json_object_foreach((json_t *)patterns, pattern, override)
+  {
+    bool skips = strncmp(pattern, "-:", 2) == 0, is_marked = skips || strncmp(pattern, "+:", 2) == 0;
+    yk_quant_scheme scheme = quant->scheme;
+    if (!skips) {
+      if (!json_is_object(override))
+        return yk_err_set(err, YK_E_FORMAT, "%s: dynamic \"%.80s\": expected an object, found %s", label, pattern,
+                          yk_json_type_name(override));
+      YK_TRY(read_override(override, label, &scheme, err));
+    }
+    YK_TRY(yk_quant_rules_add(&quant->rules, YK_NAME_BEGINS_LIKE, pattern + (is_marked ? 2 : 0), skips ? NULL : &scheme,
+                              label, dynamic, err));
+  }
+  return YK_OK;
+}
+
+/* gptqmodel writes checkpoint_format and, later, format as well. */
+static yk_status read_version(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const char *const keys[] = {"checkpoint_format", "format"};
+  quant->scheme.zeros = YK_ZEROS_LESS_ONE;
+  for (int i = 0; i < 2; i++) {
+    const char *format;
+    YK_TRY(yk_json_get_str(object, label, keys[i], false, &format, err));
+    if (!format) continue;
+    if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
+      return yk_hf_refuse_value(object, label, keys[i], "gptq, gptq_v2", err);
+    quant->scheme.zeros = strcmp(format, "gptq") == 0 ? YK_ZEROS_LESS_ONE : YK_ZEROS_STORED;
+    return YK_OK;
+  }
+  return YK_OK;
+}
+
+yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  bool desc_act = false, symmetric = true;
+  const char *pack_dtype;
+  quant->method = YK_QUANT_GPTQ;
+  quant->scheme.packing = YK_INT4_GPTQ;
+  YK_TRY(yk_hf_get_bits(object, label, "bits", true, err));
+  YK_TRY(yk_hf_get_group_size(object, label, "group_size", true, &quant->scheme.group_size, err));
+  YK_TRY(read_version(object, label, quant, err));
+  YK_TRY(yk_json_get_str(object, label, "pack_dtype", false, &pack_dtype, err));
+  if (pack_dtype && strcmp(pack_dtype, "int32") != 0)
+    return yk_hf_refuse_value(object, label, "pack_dtype", "int32", err);
+  /* Zeros and g_idx are stored whatever these two say: the tensors decide. */
+  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &desc_act, err));
+  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err));
+  static const char *const others[] = {"is_marlin_format", "adapter", "rotation"};
+  for (int i = 0; i < 3; i++) YK_TRY(yk_hf_require_unset(object, label, others[i], err));
+  YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));
+  return yk_hf_add_dynamic(object, label, quant, err);
+}

@@ -1,0 +1,103 @@
+/* int4_awq.c - AWQ's three packings: "gemm", "gemv" and "gemv_fast".
+ * Source: awq/modules/linear/{gemm,gemv,gemv_fast}.py of autoawq. */
+#include <math.h>
+
+#include "loader/int4_packing.h"
+
+/* ---- gemm: what devices take. It is read here only where a file leaves its zeros out. ---------------------------- */
+
+static void read_gemm(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  memset(in, 0, sizeof(yk_int4_lines));
+  for (int line = 0; line < block->n_lines; line++)
+    for (int r = 0; r < 8; r++) {
+      int64_t k = 8 * (block->line + line) + r;
+      for (int word = 0; word < block->n_words && k < weight->k; word++) {
+        uint32_t eight = yk_int4_word(weight->qweight, k * (weight->n / 8) + block->word + word);
+        for (int i = 0; i < 8; i++) in[line][i][word] |= (eight >> 4 * i & 0xFu) << 4 * r;
+      }
+    }
+}
+
+static int zero_gemm(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
+  uint32_t word = yk_int4_word(weight->qzeros, group * (weight->n / 8) + n / 8);
+  return (int)(word >> 4 * nibble_of_column[n % 8] & 0xFu);
+}
+
+static int64_t scale_at_gemm(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  return group * weight->n + n;
+}
+
+const yk_int4_ops yk_int4_awq_gemm = {.read = read_gemm, .zero = zero_gemm, .scale_at = scale_at_gemm};
+
+/* ---- gemv: words along the inputs, in order ---------------------------------------------------------------------- */
+
+static void read_gemv(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  yk_int4_read_rows(weight, block, yk_int4_read_words, in);
+}
+
+static int zero_gemv(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  int64_t words = yk_int4_gemv_zero_words(weight->k, weight->group);
+  return (int)(yk_int4_word(weight->qzeros, n * words + group / 8) >> 4 * (group % 8) & 0xFu);
+}
+
+static int64_t scale_at_gemv(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  return n * 8 * yk_int4_gemv_zero_words(weight->k, weight->group) + group;
+}
+
+const yk_int4_ops yk_int4_awq_gemv = {.read = read_gemv, .zero = zero_gemv, .scale_at = scale_at_gemv};
+
+/* ---- gemv_fast --------------------------------------------------------------------------------------------------- */
+
+/* Four outputs are interleaved by 64 inputs; within 32 inputs, nibble 4 c + a of word b is input 8 a + 2 b + c.
+ * Four words of 32 inputs in their order. */
+static void sort_32_inputs(const uint32_t from[4], uint32_t to[4])
+{
+  for (int a = 0; a < 4; a++) {
+    to[a] = 0;
+    for (int b = 0; b < 4; b++)
+      to[a] |= (from[b] >> 4 * a & 0xFu) << 8 * b | (from[b] >> (16 + 4 * a) & 0xFu) << (8 * b + 4);
+  }
+}
+
+/* n_lines of output n from line on. */
+static void read_fast_row(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to)
+{
+  enum { ROWS = 4, LINES = 8, SORTED = 4 }; /* outputs side by side; words of 64 inputs; words of 32 */
+  int64_t tiles = weight->k / 64;
+  for (int i = 0; i < n_lines;) {
+    int64_t tile = (line + i) / LINES, at = (line + i) % LINES / SORTED * SORTED;
+    int64_t first = ((n / ROWS * tiles + tile) * ROWS + n % ROWS) * LINES + at;
+    uint32_t words[SORTED], sorted[SORTED];
+    memcpy(words, (const char *)weight->qweight + first * 4, sizeof words);
+    sort_32_inputs(words, sorted);
+    for (int64_t j = (line + i) % SORTED; j < SORTED && i < n_lines; j++) to[i++] = sorted[j];
+  }
+}
+
+static void read_fast(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  yk_int4_read_rows(weight, block, read_fast_row, in);
+}
+
+/* The file holds -scale * zero, rounded to the type of scales: the whole number whose product rounds to just that. A
+ * scale of 0 makes every weight 0, whatever the zero. */
+static int zero_fast(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  float scale = yk_int4_float(weight->dtype, weight->scales, group * weight->n + n);
+  float scaled = -yk_int4_float(weight->dtype, weight->qzeros, group * weight->n + n);
+  if (scale == 0.0f) return scaled == 0.0f ? 0 : YK_INT4_NO_ZERO;
+  float zero = rintf(scaled / scale);
+  if (!(zero >= 0.0f && zero <= 15.0f)) return YK_INT4_NO_ZERO;
+  uint32_t rounded = 0;
+  yk_dtype_store(weight->dtype, &rounded, 0, scale * zero);
+  return yk_dtype_load(weight->dtype, &rounded, 0) == scaled ? (int)zero : YK_INT4_NO_ZERO;
+}
+
+const yk_int4_ops yk_int4_awq_gemv_fast = {.read = read_fast, .zero = zero_fast, .scale_at = scale_at_gemm};

@@ -1,0 +1,22 @@
+/* int4_compressed.c - the packing "pack-quantized" of compressed-tensors: eight inputs of one output are a word, the
+ * words of an output a row; zeros are packed along the outputs. Both are stored plus 8, so that the difference is the
+ * same as theirs. Source: compressed_tensors, compressors/pack_quantized/helpers.py. */
+#include "loader/int4_packing.h"
+
+static void read_block(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  yk_int4_read_rows(weight, block, yk_int4_read_words, in);
+}
+
+static int zero(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  uint32_t word = yk_int4_word(weight->qzeros, n / 8 * (weight->k / weight->group) + group);
+  return (int)(word >> 4 * (n % 8) & 0xFu);
+}
+
+static int64_t scale_at(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  return n * (weight->k / weight->group) + group;
+}
+
+const yk_int4_ops yk_int4_compressed = {.read = read_block, .zero = zero, .scale_at = scale_at};

@@ -1,0 +1,87 @@
+/* int4_packing.h - the table of 4-bit packings that int4.c walks. Not for use outside the loader.
+ *
+ * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
+ * int4.c, and say in int4_tensors.c which tensors it has. */
+#ifndef YK_LOADER_INT4_PACKING_H
+#define YK_LOADER_INT4_PACKING_H
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/weight.h"
+
+enum {
+  YK_INT4_BLOCK_LINES = 8, /* of eight inputs each */
+  YK_INT4_BLOCK_WORDS = 8, /* of eight outputs each */
+  YK_INT4_NO_ZERO = -1     /* what stands in the file is no zero point */
+};
+
+/* Lines [line, line + n_lines) of eight inputs by words [word, word + n_words) of eight outputs, at most a block. */
+typedef struct yk_int4_block {
+  int64_t line, word;
+  int n_lines, n_words;
+} yk_int4_block;
+
+/* q of a block: in[line][i][word] is eight inputs, the first in the lowest nibble, of output 8 * word +
+ * YK_AWQ_COLUMN_OF_NIBBLE[i]. Transposing the nibbles of in[line][0..7][word] makes eight AWQ words of it. */
+typedef uint32_t yk_int4_lines[YK_INT4_BLOCK_LINES][8][YK_INT4_BLOCK_WORDS];
+
+typedef struct yk_int4_ops {
+  /* read - all of a block; inputs and outputs beyond the weight's read as anything. */
+  void (*read)(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in);
+  /* zero - 0 .. 16 of a group and output, or YK_INT4_NO_ZERO. Not asked where qzeros is NULL. */
+  int (*zero)(const yk_weight_view *weight, int64_t group, int64_t n);
+  /* scale_at - which element of scales belongs to a group and output. */
+  int64_t (*scale_at)(const yk_weight_view *weight, int64_t group, int64_t n);
+} yk_int4_ops;
+
+static inline uint32_t yk_int4_word(const void *words, int64_t i)
+{
+  uint32_t word; /* files do not align their data */
+  memcpy(&word, (const char *)words + i * (int64_t)sizeof word, sizeof word);
+  return word;
+}
+
+/* An element of scales (or of scaled zeros) as float32. */
+static inline float yk_int4_float(yk_dtype dtype, const void *elements, int64_t i)
+{
+  uint32_t element = 0;
+  size_t n_bytes = yk_dtype_bytes(dtype);
+  memcpy(&element, (const char *)elements + (size_t)i * n_bytes, n_bytes);
+  return yk_dtype_load(dtype, &element, 0);
+}
+
+/* n_lines words of output n from line on, each of eight inputs in order. */
+typedef void (*yk_int4_read_row)(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to);
+
+/* A block of a packing whose outputs are rows. Outputs beyond the weight's read as the last. */
+static inline void yk_int4_read_rows(const yk_weight_view *weight, const yk_int4_block *block,
+                                     yk_int4_read_row read_row, yk_int4_lines in)
+{
+  static const uint8_t column_of_nibble[8] = YK_AWQ_COLUMN_OF_NIBBLE;
+  for (int word = 0; word < block->n_words; word++)
+    for (int i = 0; i < 8; i++) {
+      uint32_t row[YK_INT4_BLOCK_LINES];
+      int64_t n = 8 * (block->word + word) + column_of_nibble[i];
+      read_row(weight, yk_min_i64(n, weight->n - 1), block->line, block->n_lines, row);
+      for (int line = 0; line < block->n_lines; line++) in[line][i][word] = row[line];
+    }
+}
+
+/* Rows of words in order: gemv, compressed-tensors. */
+static inline void yk_int4_read_words(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to)
+{
+  int64_t first = n * yk_ceil_div_i64(weight->k, 8) + line;
+  memcpy(to, (const char *)weight->qweight + first * 4, (size_t)n_lines * 4);
+}
+
+/* AWQ gemv's and gemv_fast's number of zero words of an output: rounded up as its kernels want them. */
+static inline int64_t yk_int4_gemv_zero_words(int64_t k, int64_t group)
+{
+  int64_t unit = group >= 128 ? 1 : group == 64 ? 2 : 4;
+  return yk_round_up_i64(yk_ceil_div_i64(k / group, 8), unit);
+}
+
+extern const yk_int4_ops yk_int4_awq_gemm, yk_int4_awq_gemv, yk_int4_awq_gemv_fast, yk_int4_gptq, yk_int4_compressed;
+
+#endif

@@ -1,0 +1,158 @@
+#include "loader/int4_tensors.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "loader/int4_packing.h"
+
+/* What k and n must be multiples of, and why. */
+typedef struct grain {
+  int64_t k, n;
+  const char *why;
+} grain;
+
+static const yk_int4_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
+static const yk_int4_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
+static const yk_int4_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
+                                               "weight_shape"};
+
+const yk_int4_names *yk_int4_names_of(yk_int4_packing packing)
+{
+  switch (packing) {
+  case YK_INT4_GPTQ: return &gptq_names;
+  case YK_INT4_COMPRESSED: return &compressed_names;
+  default: return &common_names;
+  }
+}
+
+static grain grain_of(yk_int4_packing packing)
+{
+  switch (packing) {
+  case YK_INT4_AWQ_GEMM: return (grain){1, 8, "AWQ packs 8 columns"};
+  case YK_INT4_AWQ_GEMV: return (grain){8, 8, "AWQ gemv packs 8 inputs"};
+  case YK_INT4_AWQ_GEMV_FAST: return (grain){64, 8, "AWQ gemv_fast packs 4 outputs by 64 inputs"};
+  case YK_INT4_GPTQ: return (grain){8, 8, "GPTQ packs 8 inputs, and 8 outputs of its zeros"};
+  default: return (grain){1, 1, ""};
+  }
+}
+
+yk_status yk_int4_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
+{
+  const grain unit = grain_of(scheme->packing);
+  view->format = YK_WEIGHT_AWQ;
+  view->packing = scheme->packing;
+  view->group = scheme->group_size == -1 ? view->k : scheme->group_size;
+  view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
+  if (view->k % view->group != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
+                      view->k, view->group);
+  if (view->k % unit.k != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of %" PRId64 " (%s)", module,
+                      view->k, unit.k, unit.why);
+  if (view->n % unit.n != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " outputs: expected a multiple of %" PRId64 " (%s)", module,
+                      view->n, unit.n, unit.why);
+  return YK_OK;
+}
+
+typedef struct wishes {
+  yk_tensor_wish weight, zeros, scales;
+} wishes;
+
+static wishes wishes_of(const yk_weight_view *view)
+{
+  const yk_int4_names *names = yk_int4_names_of(view->packing);
+  int64_t k = view->k, n = view->n, groups = k / view->group;
+  int64_t zero_words = yk_int4_gemv_zero_words(k, view->group);
+  wishes w = {.weight = {names->weight, YK_TENSORS_I32, 2, {k, n / 8}},
+              .zeros = {names->zeros, YK_TENSORS_I32, 2, {groups, n / 8}},
+              .scales = {names->scales, YK_TENSORS_FLOAT, 2, {groups, n}}};
+  switch (view->packing) {
+  case YK_INT4_AWQ_GEMV:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, k / 8}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {n, zero_words}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, 8 * zero_words}};
+    break;
+  case YK_INT4_AWQ_GEMV_FAST:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I16, 2, {n / 4, k}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
+    break;
+  case YK_INT4_GPTQ: w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {k / 8, n}}; break;
+  case YK_INT4_COMPRESSED:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, yk_ceil_div_i64(k, 8)}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {yk_ceil_div_i64(n, 8), groups}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, groups}};
+    break;
+  default: break;
+  }
+  return w;
+}
+
+/* weight_shape repeats N and K. */
+static yk_status check_shape(const yk_shards *shards, const char *module, const yk_int4_names *names,
+                             const yk_weight_view *view, yk_err *err)
+{
+  if (!names->shape) return YK_OK;
+  const yk_tensor_wish wish = {names->shape, YK_TENSORS_I64, 1, {2, 0}};
+  const yk_tensor *tensor;
+  int64_t shape[2];
+  YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
+  memcpy(shape, tensor->data, sizeof shape);
+  if (shape[0] == view->n && shape[1] == view->k) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: expected the values %" PRId64 ", %" PRId64 ", found %" PRId64 ", %" PRId64,
+                    yk_shards_source(shards), tensor->name, view->n, view->k, shape[0], shape[1]);
+}
+
+/* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
+static yk_status check_groups(const yk_shards *shards, const char *module, const yk_int4_names *names,
+                              const yk_weight_view *view, yk_err *err)
+{
+  if (!names->g_idx || !yk_tensors_find(shards, module, names->g_idx, NULL)) return YK_OK;
+  const yk_tensor_wish wish = {names->g_idx, YK_TENSORS_I32, 1, {view->k, 0}};
+  const yk_tensor *tensor;
+  int64_t n_groups = view->k / view->group;
+  YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
+  bool is_contiguous = true;
+  for (int64_t k = 0; k < view->k; k++) {
+    int32_t group = (int32_t)yk_int4_word(tensor->data, k);
+    if (group < 0 || group >= n_groups)
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: tensor %s: input %" PRId64 ": expected a group from 0 to %" PRId64 ", found %d",
+                        yk_shards_source(shards), tensor->name, k, n_groups - 1, group);
+    is_contiguous = is_contiguous && group == k / view->group;
+  }
+  if (is_contiguous) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: tensor %s: inputs in another order than that of their groups (desc_act true, actorder "
+                    "\"group\") are not supported; supported: groups of neighbouring inputs",
+                    yk_shards_source(shards), tensor->name);
+}
+
+yk_status yk_int4_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme, yk_weight_view *view,
+                       yk_err *err)
+{
+  YK_TRY(yk_int4_begin(module, scheme, view, err));
+  const yk_int4_names *names = yk_int4_names_of(view->packing);
+  const wishes w = wishes_of(view);
+  const yk_tensor *weight, *zeros = NULL, *scales;
+  yk_dtype zeros_dtype = YK_F32;
+  YK_TRY(yk_tensors_require(shards, module, &w.weight, NULL, &weight, err));
+  YK_TRY(yk_tensors_require(shards, module, &w.scales, &view->dtype, &scales, err));
+  bool has_zeros = scheme->zeros != YK_ZEROS_NONE;
+  if (scheme->zeros == YK_ZEROS_OPTIONAL) has_zeros = yk_tensors_find(shards, module, names->zeros, NULL) != NULL;
+  if (has_zeros) YK_TRY(yk_tensors_require(shards, module, &w.zeros, &zeros_dtype, &zeros, err));
+  if (zeros && w.zeros.kind == YK_TENSORS_FLOAT && zeros_dtype != view->dtype)
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected the type of %s, %s, found %s",
+                      yk_shards_source(shards), zeros->name, scales->name, yk_dtype_name(view->dtype),
+                      yk_dtype_name(zeros_dtype));
+  YK_TRY(check_shape(shards, module, names, view, err));
+  YK_TRY(check_groups(shards, module, names, view, err));
+  view->tensor = weight->name;
+  view->qweight = weight->data;
+  view->qzeros = zeros ? zeros->data : NULL;
+  view->scales = scales->data;
+  return YK_OK;
+}

@@ -1,0 +1,27 @@
+/* tensors.h - the tensors of one module, with the type and shape that they must have. Not for use outside the loader.
+ */
+#ifndef YK_LOADER_TENSORS_H
+#define YK_LOADER_TENSORS_H
+
+#include "base/dtype.h"
+#include "loader/shards.h"
+
+typedef enum yk_tensor_kind { YK_TENSORS_FLOAT, YK_TENSORS_I16, YK_TENSORS_I32, YK_TENSORS_I64 } yk_tensor_kind;
+
+/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32. */
+typedef struct yk_tensor_wish {
+  const char *suffix;
+  yk_tensor_kind kind;
+  int32_t n_dims; /* 1 or 2 */
+  int64_t shape[2];
+} yk_tensor_wish;
+
+/* yk_tensors_find - MODULE.SUFFIX, or NULL. file may be NULL. */
+const yk_tensor *yk_tensors_find(const yk_shards *shards, const char *module, const char *suffix, const char **file);
+
+/* yk_tensors_require - a tensor as wished. float_dtype: which of the float types; NULL for the other kinds.
+ *   Errors: YK_E_FORMAT naming file and tensor, expected and found. */
+yk_status yk_tensors_require(const yk_shards *shards, const char *module, const yk_tensor_wish *wish,
+                             yk_dtype *float_dtype, const yk_tensor **out, yk_err *err);
+
+#endif

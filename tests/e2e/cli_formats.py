@@ -1,0 +1,166 @@
+"""Checkpoints in other 4-bit formats, each with one thing broken: refused with a message that names it, on any rank."""
+
+import json
+import math
+import os
+import shutil
+import struct
+
+import harness
+
+LAYER = "model.layers.1."
+AWQ, GPTQ, COMPRESSED = "qweight qzeros scales".split(), "qweight qzeros scales g_idx".split(), [
+    "weight_packed", "weight_scale", "weight_shape"]
+# Format, module, its tensors.
+FORMATS = [
+    ("format_awq_no_zeros", "mlp.up_proj", ["qweight", "scales"]), ("format_awq_gemv", "mlp.down_proj", AWQ),
+    ("format_awq_gemv_fast", "mlp.down_proj", AWQ), ("format_gptq", "mlp.down_proj", GPTQ),
+    ("format_compressed", "mlp.down_proj", COMPRESSED),
+    ("format_compressed_asym", "mlp.down_proj", COMPRESSED + ["weight_zero_point"]),
+    ("format_auto_round", "self_attn.o_proj", AWQ), ("format_auto_round_awq", "self_attn.o_proj", AWQ)]
+OPTIONAL = {"g_idx"}
+NAN = {"F16": b"\x00\x7e", "BF16": b"\xc0\x7f", "F32": b"\x00\x00\xc0\x7f"}
+
+
+class Formats(harness.Case):
+    def setUp(self):
+        self.scratch = harness.scratch_folder(self.addCleanup)
+
+    def copy(self, name):
+        self.folder = os.path.join(self.scratch, name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(os.path.join(harness.FAMILIES, name), self.folder)
+
+    def edit(self, change):
+        """change(tensors: name -> [dtype, shape, bytes]), of the model's only file."""
+        path = os.path.join(self.folder, "model.safetensors")
+        with open(path, "rb") as file:
+            data = file.read()
+        length = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + length])
+        header.pop("__metadata__", None)
+        tensors = {name: [entry["dtype"], entry["shape"],
+                          data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]]
+                   for name, entry in header.items()}
+        change(tensors)
+        header, at = {}, 0
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
+            at += len(content)
+        text = json.dumps(header).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + b"".join(entry[2] for entry in tensors.values()))
+
+    def edit_config(self, **changes):
+        path = os.path.join(self.folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        config["quantization_config"].update(changes)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+
+    def refused(self, *parts):
+        for n_ranks in (1, 3):
+            self.assert_error(["generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2,
+                               "--tp", n_ranks], *parts)
+
+    def test_a_missing_tensor(self):
+        for name, module, suffixes in FORMATS:
+            for suffix in set(suffixes) - OPTIONAL:
+                with self.subTest(name, suffix=suffix):
+                    self.copy(name)
+                    tensor = f"{LAYER}{module}.{suffix}"
+                    self.edit(lambda tensors: tensors.pop(tensor))
+                    self.refused(f"{LAYER}{module}" if suffix in ("qweight", "weight_packed") else tensor, "missing")
+
+    def test_another_shape(self):
+        def transpose(entry):
+            entry[1] = entry[1][::-1] if len(entry[1]) == 2 and entry[1][0] != entry[1][1] else [1] + entry[1]
+        for name, module, suffixes in FORMATS:
+            for suffix in suffixes:
+                with self.subTest(name, suffix=suffix):
+                    self.copy(name)
+                    tensor = f"{LAYER}{module}.{suffix}"
+                    self.edit(lambda tensors: transpose(tensors[tensor]))
+                    self.refused(tensor, "expected", "found")
+
+    def test_another_type(self):
+        def retype(entry):
+            size = len(entry[2]) // math.prod(entry[1])
+            entry[0] = {1: "I8", 2: "U16", 4: "U32", 8: "U64"}[size]
+        for name, module, suffixes in FORMATS:
+            for suffix in suffixes:
+                with self.subTest(name, suffix=suffix):
+                    self.copy(name)
+                    tensor = f"{LAYER}{module}.{suffix}"
+                    self.edit(lambda tensors: retype(tensors[tensor]))
+                    self.refused(tensor, "expected", "found U")
+
+    def test_scales_that_are_no_numbers(self):
+        def poison(entry):
+            entry[2] = NAN[entry[0]] + entry[2][len(NAN[entry[0]]):]
+        for name, module, suffixes in FORMATS:
+            with self.subTest(name):
+                self.copy(name)
+                scales = next(suffix for suffix in suffixes if "scale" in suffix)
+                self.edit(lambda tensors: poison(tensors[f"{LAYER}{module}.{scales}"]))
+                self.refused(f"{LAYER}{module}", "scale of group 0, output 0", "finite")
+
+    def test_groups_of_inputs(self):
+        def put(index, value):
+            def change(tensors):
+                entry = tensors[LAYER + "mlp.down_proj.g_idx"]
+                entry[2] = entry[2][:4 * index] + struct.pack("<i", value) + entry[2][4 * index + 4:]
+            return change
+        for value, parts in ((3, ["0 to 2", "found 3"]), (-1, ["found -1"]), (1, ["desc_act"])):
+            with self.subTest(value):
+                self.copy("format_gptq")
+                self.edit(put(7, value))
+                self.refused(LAYER + "mlp.down_proj.g_idx", *parts)
+
+    def test_the_shape_that_a_tensor_says(self):
+        def change(tensors):
+            entry = tensors[LAYER + "mlp.up_proj.weight_shape"]
+            entry[2] = struct.pack("<qq", 96, 97)
+        self.copy("format_compressed")
+        self.edit(change)
+        self.refused(LAYER + "mlp.up_proj.weight_shape", "found 96, 97")
+
+    def test_a_configuration_of_another_format(self):
+        for name, changes, parts in (
+                ("format_compressed", {"quant_method": "gptq", "bits": 4, "group_size": 32, "format": None},
+                 ["weight_packed", "expected", "qweight"]),
+                ("format_gptq", {"quant_method": "awq"}, ["version", "gptq"]),
+                ("format_gptq", {"bits": 8}, ["bits 8"]),
+                ("format_gptq", {"group_size": 16}, ["found"]),
+                ("format_compressed", {"ignore": ["lm_head", "re:.*down_proj"]}, ["down_proj", "ignore"]),
+                ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),
+                ("format_auto_round", {"packing_format": "auto_round:auto_awq"}, ["qweight", "expected"])):
+            with self.subTest(name, changes=changes):
+                self.copy(name)
+                self.edit_config(**changes)
+                self.refused(*parts)
+
+    def test_zero_points_of_16_beside_integers_of_0(self):
+        def change(tensors):
+            for suffix, value in (("qzeros", b"\xff"), ("qweight", b"\0")):
+                entry = tensors[f"{LAYER}mlp.down_proj.{suffix}"]
+                entry[2] = value * len(entry[2])
+        self.copy("format_gptq")
+        self.edit(change)
+        self.refused(LAYER + "mlp.down_proj.qweight", "zero point 16")
+
+    def test_plans(self):
+        """What is planned without weights is what is planned with them."""
+        for name, _, _ in FORMATS:
+            with self.subTest(name):
+                self.copy(name)
+                plan = self.run_json("plan", "--model", self.folder, "--device", "cpu")
+                os.remove(os.path.join(self.folder, "model.safetensors"))
+                assumed = self.run_json("plan", "--model", self.folder, "--device", "cpu")
+                for with_weights, without in zip(plan[:-1], assumed[:-1], strict=True):
+                    self.assertEqual(with_weights["ranks"], without["ranks"])
+
+
+if __name__ == "__main__":
+    harness.main()

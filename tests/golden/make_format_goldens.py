@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints in the 4-bit formats of public tools, and what `transformers` says about them.
+
+Each case becomes families/format_NAME/, as make_family_goldens.py describes it. The words of every layer are written by
+the packing code of the tool itself, from a float weight that rounds to integers drawn here:
+
+  awq_*              awq/modules/linear/{gemv,gemv_fast}.py of autoawq 0.2.9
+  gptq*              auto_gptq/nn_modules/qlinear/qlinear_cuda_old.py of auto_gptq 0.7.1, zeros less one; version 2 is
+                     the same with the zeros themselves (gptqmodel/utils/model.py: convert_gptq_v1_to_v2_format_module)
+  compressed_*       compressed_tensors/compressors/pack_quantized/base.py of compressed_tensors 0.20.0
+  auto_round*        auto_round_extension/torch/{qlinear_torch,qlinear_torch_zp}.py and
+                     auto_round/export/export_to_awq/utils.py of auto_round 0.16.1
+
+The reference is float32 with exactly s * (q - z) of the integers and the scales that were drawn, so that a packing that
+this project and a tool understand differently shows. Run with these packages on PYTHONPATH (pip install --no-deps, or
+unpacked); packages that they import and packing does not need are stood in for.
+"""
+
+import argparse
+import importlib
+import math
+import os
+import sys
+import types
+import zlib
+from unittest import mock
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import make_family_goldens as families  # noqa: E402
+
+
+def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), **config):
+    """pack: (q, z, s, group) of numpy -> tensors of a module. override: {part of a module's name: (group, zeros)}.
+    zeros: "drawn", "with 16" (beside integers of 1 and more) or "eight". quantization: of config.json."""
+    return {"name": "format_" + name, "family": config.pop("family", "llama"), "group": group, "pack": pack,
+            "quantization": quantization, "override": override or {}, "dtype": dtype, "zeros": zeros,
+            "skip": list(skip), "files": config.pop("files", 1), "without": None, "about": config.pop("about"),
+            "config": config}
+
+
+def tool(module):
+    """A module of a tool; what it imports beside torch and itself is stood in for where it is not installed."""
+    root = module.split(".")[0]
+    while True:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name.split(".")[0] == root or error.name in sys.modules:
+                raise
+            sys.modules[error.name] = mock.MagicMock()
+
+
+def awq_module(name):
+    """autoawq's module by its file: its package imports models that newer transformers do not have."""
+    if "awq.utils.module" not in sys.modules:
+        for package in ("awq", "awq.utils"):
+            sys.modules[package] = types.ModuleType(package)
+        sys.modules["awq.utils.module"] = types.SimpleNamespace(try_import=lambda _: (None, ""))
+    for folder in sys.path:
+        path = os.path.join(folder, "awq", "modules", "linear", name + ".py")
+        if os.path.exists(path):
+            spec = importlib.util.spec_from_file_location("tool_" + name, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    raise ModuleNotFoundError("awq")
+
+
+def linear_of(q, z, s, group):
+    """A torch.nn.Linear that rounds to q; scales and zeros [N, K/g] as the tools take them."""
+    weight = np.repeat(s, group, axis=0) * (q.astype(np.float32) - np.repeat(z, group, axis=0))
+    linear = torch.nn.Linear(q.shape[0], q.shape[1], bias=False)
+    linear.weight.data = torch.from_numpy(np.ascontiguousarray(weight.T.astype(np.float32)))
+    return linear, torch.from_numpy(s.T.copy()), torch.from_numpy(z.T.astype(np.float32))
+
+
+def pack_awq_words(q, z, s, group):
+    """autoawq's gemm words of q without zeros, as files with zero_point false may have."""
+    assert (z == 8).all()
+    return {"qweight": torch.from_numpy(families.awq_pack.pack(q)), "scales": torch.from_numpy(s)}
+
+
+def pack_gemv(name, cls):
+    def pack(q, z, s, group):
+        linear, scales, zeros = linear_of(q, z, s, group)
+        layer = getattr(awq_module(name), cls).from_linear(linear, 4, group, scales=scales, zeros=zeros)
+        return {key: getattr(layer, key) for key in ("qweight", "qzeros", "scales")}
+    return pack
+
+
+def pack_gptq(version):
+    def pack(q, z, s, group):
+        linear, scales, zeros = linear_of(q, z, s, group)
+        module = tool("auto_gptq.nn_modules.qlinear.qlinear_cuda_old")
+        layer = module.QuantLinear(4, group, q.shape[0], q.shape[1], False, weight_dtype=torch.float32)
+        layer.pack(linear, scales, zeros, None)
+        qzeros = layer.qzeros
+        if version == 2:
+            qzeros = torch.from_numpy((layer.qzeros.numpy().view(np.uint32) + np.uint32(0x11111111)).view(np.int32))
+        g_idx = torch.arange(q.shape[0], dtype=torch.int32) // group
+        return {"qweight": layer.qweight, "qzeros": qzeros, "scales": layer.scales, "g_idx": g_idx}
+    return pack
+
+
+def pack_compressed(symmetric):
+    def pack(q, z, s, group):
+        module = tool("compressed_tensors.compressors.pack_quantized.base")
+        quantization = tool("compressed_tensors.quantization")
+        k = q.shape[0]
+        args = quantization.QuantizationArgs(num_bits=4, type="int", symmetric=symmetric,
+                                             strategy="channel" if group == k else "group",
+                                             group_size=None if group == k else group)
+        linear, scales, zeros = linear_of(q, z, s, group)
+        state = {"weight": linear.weight.data, "weight_scale": scales}
+        if not symmetric:
+            state["weight_zero_point"] = (zeros - 8).to(torch.int8)
+        scheme = quantization.QuantizationScheme(targets=["Linear"], weights=args)
+        return module.PackedQuantizationCompressor.compress(state, scheme)
+    return pack
+
+
+def pack_auto_round(name):
+    def pack(q, z, s, group):
+        linear, scales, zeros = linear_of(q, z, s, group)
+        if name == "awq":
+            cls = tool("auto_round.export.export_to_awq.utils").WQLinear_GEMM
+            layer = cls.from_linear(linear, 4, group, scales=scales.t(), zeros=zeros.t(), device="cpu")
+        else:
+            module = tool("auto_round_extension.torch." + name)
+            layer = module.QuantLinear(4, group, q.shape[0], q.shape[1], False)
+            layer.device = torch.device("cpu")
+            layer.pack(linear, scales, zeros.clone(), None, "cpu")
+        return {key: getattr(layer, key) for key in ("qweight", "qzeros", "scales")}
+    return pack
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "desc_act": False, "sym": False}
+WEIGHTS = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32, "dynamic": False,
+           "actorder": None, "observer": "minmax", "block_structure": None}
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed",
+              "kv_cache_scheme": None, "global_compression_ratio": None}
+ROUND = {"quant_method": "auto-round", "bits": 4, "data_type": "int", "act_bits": 16, "iters": 200}
+UNEVEN = {"num_attention_heads": 6, "num_key_value_heads": 3, "hidden_size": 96, "intermediate_size": 96}
+
+
+def group_of(targets, **weights):
+    return {"targets": targets, "weights": {**WEIGHTS, **weights}, "input_activations": None,
+            "output_activations": None}
+
+
+CASES = [
+    case("awq_no_zeros", 32, pack_awq_words, {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": False,
+         "version": "gemm"}, zeros="eight", dtype="bfloat16", about="AWQ without zero points, bfloat16 scales"),
+    case("awq_gemv", 32, pack_gemv("gemv", "WQLinear_GEMV"), {"quant_method": "awq", "bits": 4, "group_size": 32,
+         "zero_point": True, "version": "gemv"}, about="AWQ gemv; FFN of three groups", **UNEVEN),
+    case("awq_gemv_fast", 64, pack_gemv("gemv_fast", "WQLinear_GEMVFast"), {"quant_method": "awq", "bits": 4,
+         "group_size": 64, "zero_point": True, "version": "gemv_fast"}, about="AWQ gemv_fast", hidden_size=128,
+         intermediate_size=192, head_dim=32),
+    case("gptq", 32, pack_gptq(1), {**GPTQ, "group_size": 32, "checkpoint_format": "gptq"}, zeros="with 16",
+         about="GPTQ version 1, zero points of 5 to 11 and 16; FFN of three groups", head_dim=32, **UNEVEN),
+    case("gptq_v2_channel", -1, pack_gptq(2), {**GPTQ, "group_size": -1, "checkpoint_format": "gptq_v2"},
+         dtype="bfloat16", about="GPTQ version 2, a group for each output, bfloat16 model"),
+    case("gptq_dynamic", 32, pack_gptq(1), {**GPTQ, "group_size": 32, "sym": True, "dynamic": {
+         r"-:.*layers\.0\.self_attn\.k_proj": {}, r"+:.*up_proj": {"bits": 4, "group_size": 64},
+         r".*layers\.1.*down_proj": {"group_size": 64}}}, skip=["layers.0.self_attn.k_proj"], zeros="eight",
+         override={"up_proj": (64, "eight"), "layers.1.mlp.down_proj": (64, "eight")}, hidden_size=128, files=2,
+         intermediate_size=192, head_dim=32, about="dynamic: k plain beside quantised q and v, gate and up in "
+         "different groups"),
+    case("compressed", 32, pack_compressed(True), {**COMPRESSED, "ignore": ["lm_head", r"re:.*layers\.1.*v_proj"],
+         "config_groups": {"group_0": group_of(["Linear"])}}, zeros="eight", skip=["layers.1.self_attn.v_proj"],
+         dtype="bfloat16", family="qwen3", head_dim=20, num_attention_heads=8, num_key_value_heads=2, hidden_size=96,
+         tie_word_embeddings=False, about="compressed-tensors, symmetric; heads begin inside words and groups"),
+    case("compressed_asym", 128, pack_compressed(False), {**COMPRESSED, "ignore": ["lm_head"],
+         "config_groups": {"W4A16_ASYM": ["Linear"]}}, hidden_size=128, intermediate_size=384, head_dim=64,
+         num_key_value_heads=1, num_attention_heads=4, about="compressed-tensors, preset W4A16_ASYM"),
+    case("compressed_mixed", 32, None, {**COMPRESSED, "ignore": ["lm_head"], "config_groups": {
+         "group_0": group_of(["Linear"], actorder="weight"),
+         "group_1": group_of([r"re:.*(q_proj|down_proj)"], strategy="channel", group_size=None, symmetric=False),
+         "group_2": group_of(["model.layers.1.self_attn.q_proj"], group_size=64)}}, zeros="eight",
+         override={"layers.1.self_attn.q_proj": (64, "eight"), "q_proj": (-1, "drawn"), "down_proj": (-1, "drawn")},
+         hidden_size=64, intermediate_size=100, vocab_size=199,
+         about="compressed-tensors, three groups; a name beats an expression beats a class; FFN of 100"),
+    case("auto_round", 32, pack_auto_round("qlinear_torch"), {**ROUND, "group_size": 32, "sym": False,
+         "packing_format": "auto_round"}, family="qwen2", about="auto-round's own packing, biases"),
+    case("auto_round_gptq", 32, pack_auto_round("qlinear_torch_zp"), {**ROUND, "group_size": 32, "sym": False,
+         "packing_format": "auto_round:auto_gptq", "extra_config": {
+             "model.layers.0.mlp.down_proj": {"bits": 16}, ".*o_proj": {"group_size": 64}}},
+         skip=["layers.0.mlp.down_proj"], override={"o_proj": (64, "drawn")},
+         about="auto-round as GPTQ, extra_config by name and by expression"),
+    case("auto_round_awq", 32, pack_auto_round("awq"), {**ROUND, "group_size": 32, "sym": False,
+         "packing_format": "auto_round:auto_awq", "modules_to_not_convert": [r"layers\.1\.mlp\.gate"]},
+         skip=["layers.1.mlp.gate_proj"], about="auto-round as AWQ; gate plain beside a quantised up"),
+]
+
+
+def draw_integers(rng, k, n, group, gain, zeros_are, dtype):
+    """q [K, N], z and s [K/g, N]; s of dtype, as float32."""
+    groups = k // group
+    zeros = np.full((groups, n), 8) if zeros_are == "eight" else rng.randint(5, 12, size=(groups, n))
+    if zeros_are == "with 16":
+        zeros = np.where(rng.random_sample((groups, n)) < 0.05, 16, zeros)
+    q = np.rint(np.repeat(zeros, group, axis=0) + rng.standard_normal((k, n)) * 3.2)
+    q = np.clip(q, np.repeat(zeros, group, axis=0) == 16, 15).astype(np.uint8)
+    scales = gain / math.sqrt(k) / 3.2 * np.exp(0.25 * rng.standard_normal((groups, n)))
+    rounded = torch.from_numpy(scales.astype(np.float32)).to(dtype)
+    return q, zeros.astype(np.uint8), rounded.float().numpy()
+
+
+def layout_of(spec, module):
+    """(group, zeros) of a module: the first override that is part of its name, else the case's."""
+    for part, layout in spec["override"].items():
+        if part in module:
+            return layout
+    return spec["group"], spec["zeros"]
+
+
+def draw(spec, config, rng):
+    """Tensors of the file by name, and float32 weights of the quantised modules."""
+    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    plain = {**spec, "group": None, "scale_dtype": spec["dtype"]}
+    tensors, dense = families.draw_checkpoint(plain, config, rng), {}
+    for layer in range(config["num_hidden_layers"]):
+        for name, k, n, _ in families.projections(config):
+            module = f"model.layers.{layer}.{name}"
+            if any(part in module for part in spec["skip"]):
+                continue
+            group, zeros = layout_of(spec, module)
+            group = k if group == -1 else group
+            gain = families.GAINS[name.split(".")[1]]
+            q, z, s = draw_integers(rng, k, n, group, gain, zeros, dtype)
+            dense[module + ".weight"] = (np.repeat(s, group, axis=0) *
+                                         (q.astype(np.float32) - np.repeat(z, group, axis=0))).T
+            pack = spec["pack"] or pack_compressed(zeros == "eight")
+            del tensors[module + ".weight"]
+            for key, value in pack(q, z, s, group).items():
+                value = value.to(dtype) if value.is_floating_point() else value
+                tensors[f"{module}.{key}"] = value.contiguous()
+    return tensors, dense
+
+
+def reference(config, tensors, dense):
+    """The float32 model: what is plain in the file, and dense."""
+    plain = {name: tensor for name, tensor in tensors.items()
+             if name.endswith((".bias", "norm.weight", "embed_tokens.weight", "lm_head.weight")) or
+             (name.endswith(".weight") and name not in dense)}
+    state = {**plain, **{name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in dense.items()}}
+    return families.reference_model(config, state)
+
+
+def make_case(spec, out):
+    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
+    folder = os.path.join(out, spec["name"])
+    os.makedirs(folder, exist_ok=True)
+    for file in os.listdir(folder):
+        os.remove(os.path.join(folder, file))
+    config = families.make_config(spec)
+    tensors, dense = draw(spec, config, rng)
+    model = reference(config, tensors, dense)
+    ids = rng.randint(0, config["vocab_size"], size=100).tolist()
+    std = families.logits_of(model, ids)[20:].std(dim=-1).mean().item()
+    norm = tensors["model.norm.weight"]
+    tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
+    families.write_weights(folder, tensors, spec["files"])
+    model = reference(config, families.read_weights(folder), dense)
+    prompts = []
+    for length in families.PROMPT_LENGTHS:
+        prompt = None
+        while prompt is None:
+            prompt = families.golden_prompt(model, rng.randint(0, config["vocab_size"], size=length).tolist())
+        prompts.append(prompt)
+    used = {token for prompt in prompts for token in prompt["output_ids"]}
+    config["eos_token_id"] = next(token for token in range(2, config["vocab_size"]) if token not in used)
+    config["quantization_config"] = spec["quantization"]
+    families.write_json(os.path.join(folder, "config.json"), config)
+    families.write_golden(os.path.join(folder, "golden.json"), spec, prompts)
+    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    print(f"{spec['name']:28s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
+    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for spec in CASES:
+        if not args.names or spec["name"] in args.names:
+            make_case(spec, args.out)
+
+
+if __name__ == "__main__":
+    main()
