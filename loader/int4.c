@@ -61,15 +61,11 @@ size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_int4_slice 
 
 /* ---- Integers ---------------------------------------------------------------------------------------------------- */
 
-/* Nibble j of word i with nibble i of word j, for all words of a block's line at once: ever smaller off-diagonal blocks
- * change places. The loops over words are what compilers make vectors of. */
+/* Nibble j of word i with nibble i of word j, for all words of a block's line at once. The loop over words is what
+ * compilers make vectors of. */
 static inline void swap_nibbles(uint32_t *restrict a, uint32_t *restrict b, int shift, uint32_t mask)
 {
-  for (int word = 0; word < YK_INT4_BLOCK_WORDS; word++) {
-    uint32_t difference = (a[word] >> shift ^ b[word]) & mask;
-    b[word] ^= difference;
-    a[word] ^= difference << shift;
-  }
+  for (int word = 0; word < YK_INT4_BLOCK_WORDS; word++) yk_int4_swap(&a[word], &b[word], shift, mask);
 }
 
 static inline void transpose_nibbles(uint32_t w[8][YK_INT4_BLOCK_WORDS])
@@ -80,25 +76,51 @@ static inline void transpose_nibbles(uint32_t w[8][YK_INT4_BLOCK_WORDS])
   for (int i = 0; i < 8; i += 2) swap_nibbles(w[i], w[i + 1], 4, 0x0F0F0F0Fu);
 }
 
-/* words [k, n/8] of the repacked weight. */
+/* Words that are in AWQ's order already. */
+static void copy_words(const yk_weight_view *weight, const extent *e, uint32_t *words)
+{
+  int64_t row_words = e->n / 8, first_k = e->first_line * LINE_K;
+  int64_t end_k = yk_min_i64(weight->k, first_k + e->n_lines * LINE_K);
+  for (int64_t k = first_k; k < end_k; k++)
+    memcpy(words + (k - e->first_k) * row_words, (const char *)weight->qweight + (k * weight->n + e->first_n) / 2,
+           (size_t)row_words * 4);
+}
+
+static void repack_block(const yk_weight_view *weight, const yk_int4_block *block, uint32_t *to, int64_t row_words)
+{
+  yk_int4_lines in;
+  packings[weight->packing]->read(weight, block, in);
+  for (int i = 0; i < block->n_lines; i++) {
+    transpose_nibbles(in[i]);
+    for (int r = 0; r < LINE_K; r++, to += row_words) {
+      __builtin_prefetch(to + 2 * YK_INT4_BLOCK_WORDS - 1, 1);
+      if (block->n_words == YK_INT4_BLOCK_WORDS)
+        memcpy(to, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* of known length, so that no function is called */
+      else
+        memcpy(to, in[i][r], (size_t)block->n_words * 4);
+    }
+  }
+}
+
+/* words [k, n/8] of the repacked weight. Where outputs are rows of the file, CHUNK_WORDS of eight are taken from end to
+ * end, so that what was fetched ahead of each is still in the cache when the next lines are read. */
 static void repack_words(const yk_weight_view *weight, const extent *e, uint32_t *words)
 {
-  const yk_int4_ops *ops = packings[weight->packing];
-  int64_t first_row = e->first_line * LINE_K - e->first_k, row_words = e->n / 8;
-  for (int64_t line = 0; line < e->n_lines; line += YK_INT4_BLOCK_LINES)
-    for (int64_t word = 0; word < row_words; word += YK_INT4_BLOCK_WORDS) {
-      yk_int4_lines in;
-      const yk_int4_block block = {.line = e->first_line + line,
-                                   .word = e->first_n / 8 + word,
-                                   .n_lines = (int)yk_min_i64(YK_INT4_BLOCK_LINES, e->n_lines - line),
-                                   .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, row_words - word)};
-      ops->read(weight, &block, in);
-      for (int i = 0; i < block.n_lines; i++) {
-        transpose_nibbles(in[i]);
-        uint32_t *to = words + (first_row + (line + i) * LINE_K) * row_words + word;
-        for (int r = 0; r < LINE_K; r++) memcpy(to + r * row_words, in[i][r], (size_t)block.n_words * 4);
+  enum { CHUNK_WORDS = 64 };
+  int64_t row_words = e->n / 8, step = packings[weight->packing]->n_lines;
+  int64_t chunk_words = step == 1 ? row_words : CHUNK_WORDS;
+  words += (e->first_line * LINE_K - e->first_k) * row_words;
+  for (int64_t chunk = 0; chunk < row_words; chunk += chunk_words) {
+    int64_t chunk_end = yk_min_i64(chunk + chunk_words, row_words);
+    for (int64_t line = 0; line < e->n_lines; line += step)
+      for (int64_t word = chunk; word < chunk_end; word += YK_INT4_BLOCK_WORDS) {
+        const yk_int4_block block = {.line = e->first_line + line,
+                                     .word = e->first_n / 8 + word,
+                                     .n_lines = (int)yk_min_i64(step, e->n_lines - line),
+                                     .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, chunk_end - word)};
+        repack_block(weight, &block, words + line * LINE_K * row_words + word, row_words);
       }
-    }
+  }
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
@@ -108,31 +130,50 @@ static const char *name_of(const yk_weight_view *weight)
   return weight->tensor ? weight->tensor : "a 4-bit weight";
 }
 
-static bool is_finite(yk_dtype dtype, uint32_t element)
+/* n scales, stride elements apart, copied to where that is not NULL. False: not all are finite. */
+static bool copy_scales(yk_dtype dtype, const char *from, int64_t stride, int64_t n, char *to)
 {
-  switch (dtype) {
-  case YK_F16: return (element & 0x7C00u) != 0x7C00u;
-  case YK_BF16: return (element & 0x7F80u) != 0x7F80u;
-  default: return (element & 0x7F800000u) != 0x7F800000u;
+  bool all_finite = true;
+  if (dtype == YK_F32) {
+    for (int64_t i = 0; i < n; i++) {
+      uint32_t element;
+      memcpy(&element, from + i * stride * 4, 4);
+      all_finite &= (element & 0x7F800000u) != 0x7F800000u;
+      if (to) memcpy(to + i * 4, &element, 4);
+    }
+    return all_finite;
   }
+  uint16_t exponent = dtype == YK_F16 ? 0x7C00u : 0x7F80u;
+  for (int64_t i = 0; i < n; i++) {
+    uint16_t element;
+    memcpy(&element, from + i * stride * 2, 2);
+    all_finite &= (element & exponent) != exponent;
+    if (to) memcpy(to + i * 2, &element, 2);
+  }
+  return all_finite;
 }
 
-/* One group's scales, checked, and copied where to is not NULL. */
+/* The first scale of a group that is not finite. */
+static yk_status refuse_scale(const yk_weight_view *weight, const extent *e, int64_t group, yk_err *err)
+{
+  int64_t n = e->first_n;
+  float scale = yk_int4_float(weight->dtype, weight->scales, packings[weight->packing]->scale_at(weight, group, n));
+  while (isfinite(scale) && ++n < e->first_n + e->n_there)
+    scale = yk_int4_float(weight->dtype, weight->scales, packings[weight->packing]->scale_at(weight, group, n));
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: its scale of group %" PRId64 ", output %" PRId64 ": expected a finite number, found %g",
+                    name_of(weight), group, n, (double)scale);
+}
+
+/* One group's scales, checked, and copied where to is not NULL. In every packing they stand at equal distances. */
 static yk_status take_scales(const yk_weight_view *weight, const extent *e, int64_t group, char *to, yk_err *err)
 {
   const yk_int4_ops *ops = packings[weight->packing];
-  size_t element_bytes = yk_dtype_bytes(weight->dtype);
-  for (int64_t i = 0; i < e->n_there; i++) {
-    uint32_t element = 0;
-    size_t at = (size_t)ops->scale_at(weight, group, e->first_n + i) * element_bytes;
-    memcpy(&element, (const char *)weight->scales + at, element_bytes);
-    if (!is_finite(weight->dtype, element))
-      return yk_err_set(err, YK_E_FORMAT,
-                        "%s: its scale of group %" PRId64 ", output %" PRId64 ": expected a finite number, found %g",
-                        name_of(weight), group, e->first_n + i, (double)yk_dtype_load(weight->dtype, &element, 0));
-    if (to) memcpy(to + (size_t)i * element_bytes, &element, element_bytes);
-  }
-  if (to) memset(to + (size_t)e->n_there * element_bytes, 0, (size_t)(e->n - e->n_there) * element_bytes);
+  int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype), first = ops->scale_at(weight, group, e->first_n);
+  int64_t stride = e->n_there > 1 ? ops->scale_at(weight, group, e->first_n + 1) - first : 1;
+  const char *from = (const char *)weight->scales + first * element_bytes;
+  if (!copy_scales(weight->dtype, from, stride, e->n_there, to)) return refuse_scale(weight, e, group, err);
+  if (to) memset(to + e->n_there * element_bytes, 0, (size_t)((e->n - e->n_there) * element_bytes));
   return YK_OK;
 }
 
@@ -170,19 +211,22 @@ static yk_status take_zeros(const yk_weight_view *weight, const yk_int4_slice *s
                             uint32_t *words, uint32_t *to, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
-  memset(to, 0, (size_t)e->n / 2);
-  for (int64_t i = 0; i < e->n_there; i++) {
-    int zero = weight->qzeros ? packings[weight->packing]->zero(weight, group, e->first_n + i) : ZERO_OF_NONE;
-    if (zero == YK_INT4_NO_ZERO)
-      return yk_err_set(err, YK_E_FORMAT,
-                        "%s: its zero point of group %" PRId64 ", output %" PRId64
-                        ": expected a whole number from 0 to 15 times the scale",
-                        name_of(weight), group, e->first_n + i);
-    if (zero > MAX_ZERO) {
-      YK_TRY(lower_column(weight, slice, e, group, i, words, err));
-      zero = MAX_ZERO;
+  for (int64_t first = 0; first < e->n_there; first += 8) {
+    int zeros[8] = {ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE,
+                    ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE};
+    int n = (int)yk_min_i64(8, e->n_there - first);
+    if (weight->qzeros) packings[weight->packing]->zeros(weight, group, e->first_n + first, n, zeros);
+    uint32_t word = 0;
+    for (int i = 0; i < n; i++) {
+      if (zeros[i] == YK_INT4_NO_ZERO)
+        return yk_err_set(err, YK_E_FORMAT,
+                          "%s: its zero point of group %" PRId64 ", output %" PRId64
+                          ": expected a whole number from 0 to 15 times the scale",
+                          name_of(weight), group, e->first_n + first + i);
+      if (zeros[i] > MAX_ZERO) YK_TRY(lower_column(weight, slice, e, group, first + i, words, err));
+      word |= (uint32_t)yk_min_i64(zeros[i], MAX_ZERO) << 4 * nibble_of_column[i];
     }
-    to[i / 8] |= (uint32_t)zero << 4 * nibble_of_column[i % 8];
+    to[first / 8] = word;
   }
   return YK_OK;
 }
@@ -195,7 +239,10 @@ yk_status yk_int4_repack(const yk_weight_view *weight, const yk_int4_slice *slic
   const extent e = extent_of(weight, slice);
   char *base = buffer, *scales = base + e.scales_at;
   uint32_t *words = buffer, *zeros = (uint32_t *)(void *)(base + e.zeros_at);
-  repack_words(weight, &e, words);
+  if (packings[weight->packing]->read)
+    repack_words(weight, &e, words);
+  else
+    copy_words(weight, &e, words);
   for (int64_t i = 0; i < e.n_groups; i++) {
     char *to = scales + (size_t)(i * e.n) * yk_dtype_bytes(weight->dtype);
     YK_TRY(take_scales(weight, &e, e.first_group + i, to, err));

@@ -4,26 +4,13 @@
 
 #include "loader/int4_packing.h"
 
-/* ---- gemm: what devices take. It is read here only where a file leaves its zeros out. ---------------------------- */
+/* ---- gemm: what devices take. It is copied only where a file leaves its zeros out. ------------------------------- */
 
-static void read_gemm(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
-{
-  memset(in, 0, sizeof(yk_int4_lines));
-  for (int line = 0; line < block->n_lines; line++)
-    for (int r = 0; r < 8; r++) {
-      int64_t k = 8 * (block->line + line) + r;
-      for (int word = 0; word < block->n_words && k < weight->k; word++) {
-        uint32_t eight = yk_int4_word(weight->qweight, k * (weight->n / 8) + block->word + word);
-        for (int i = 0; i < 8; i++) in[line][i][word] |= (eight >> 4 * i & 0xFu) << 4 * r;
-      }
-    }
-}
-
-static int zero_gemm(const yk_weight_view *weight, int64_t group, int64_t n)
+static void zeros_gemm(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
-  uint32_t word = yk_int4_word(weight->qzeros, group * (weight->n / 8) + n / 8);
-  return (int)(word >> 4 * nibble_of_column[n % 8] & 0xFu);
+  uint32_t word = yk_int4_word(weight->qzeros, (group * weight->n + first) / 8);
+  for (int i = 0; i < n; i++) out[i] = (int)(word >> 4 * nibble_of_column[i] & 0xFu);
 }
 
 static int64_t scale_at_gemm(const yk_weight_view *weight, int64_t group, int64_t n)
@@ -31,7 +18,7 @@ static int64_t scale_at_gemm(const yk_weight_view *weight, int64_t group, int64_
   return group * weight->n + n;
 }
 
-const yk_int4_ops yk_int4_awq_gemm = {.read = read_gemm, .zero = zero_gemm, .scale_at = scale_at_gemm};
+const yk_int4_ops yk_int4_awq_gemm = {.zeros = zeros_gemm, .scale_at = scale_at_gemm};
 
 /* ---- gemv: words along the inputs, in order ---------------------------------------------------------------------- */
 
@@ -40,10 +27,11 @@ static void read_gemv(const yk_weight_view *weight, const yk_int4_block *block, 
   yk_int4_read_rows(weight, block, yk_int4_read_words, in);
 }
 
-static int zero_gemv(const yk_weight_view *weight, int64_t group, int64_t n)
+static void zeros_gemv(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
 {
   int64_t words = yk_int4_gemv_zero_words(weight->k, weight->group);
-  return (int)(yk_int4_word(weight->qzeros, n * words + group / 8) >> 4 * (group % 8) & 0xFu);
+  for (int i = 0; i < n; i++)
+    out[i] = (int)(yk_int4_word(weight->qzeros, (first + i) * words + group / 8) >> 4 * (group % 8) & 0xFu);
 }
 
 static int64_t scale_at_gemv(const yk_weight_view *weight, int64_t group, int64_t n)
@@ -51,19 +39,23 @@ static int64_t scale_at_gemv(const yk_weight_view *weight, int64_t group, int64_
   return n * 8 * yk_int4_gemv_zero_words(weight->k, weight->group) + group;
 }
 
-const yk_int4_ops yk_int4_awq_gemv = {.read = read_gemv, .zero = zero_gemv, .scale_at = scale_at_gemv};
+const yk_int4_ops yk_int4_awq_gemv = {
+    .n_lines = YK_INT4_BLOCK_LINES, .read = read_gemv, .zeros = zeros_gemv, .scale_at = scale_at_gemv};
 
 /* ---- gemv_fast --------------------------------------------------------------------------------------------------- */
 
 /* Four outputs are interleaved by 64 inputs; within 32 inputs, nibble 4 c + a of word b is input 8 a + 2 b + c.
  * Four words of 32 inputs in their order. */
-static void sort_32_inputs(const uint32_t from[4], uint32_t to[4])
+static inline void sort_32_inputs(const uint32_t from[4], uint32_t to[4])
 {
-  for (int a = 0; a < 4; a++) {
-    to[a] = 0;
-    for (int b = 0; b < 4; b++)
-      to[a] |= (from[b] >> 4 * a & 0xFu) << 8 * b | (from[b] >> (16 + 4 * a) & 0xFu) << (8 * b + 4);
+  for (int b = 0; b < 4; b++) { /* byte a: both inputs of pair b of word a */
+    uint32_t low = from[b] & 0xFFFFu, high = from[b] >> 16;
+    low = (low | low << 8) & 0x00FF00FFu;
+    high = (high | high << 8) & 0x00FF00FFu;
+    to[b] = ((low | low << 4) & 0x0F0F0F0Fu) | ((high | high << 4) & 0x0F0F0F0Fu) << 4;
   }
+  for (int b = 0; b < 2; b++) yk_int4_swap(&to[b], &to[b + 2], 16, 0x0000FFFFu);
+  for (int b = 0; b < 4; b += 2) yk_int4_swap(&to[b], &to[b + 1], 8, 0x00FF00FFu);
 }
 
 /* n_lines of output n from line on. */
@@ -100,4 +92,10 @@ static int zero_fast(const yk_weight_view *weight, int64_t group, int64_t n)
   return yk_dtype_load(weight->dtype, &rounded, 0) == scaled ? (int)zero : YK_INT4_NO_ZERO;
 }
 
-const yk_int4_ops yk_int4_awq_gemv_fast = {.read = read_fast, .zero = zero_fast, .scale_at = scale_at_gemm};
+static void zeros_fast(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
+{
+  for (int i = 0; i < n; i++) out[i] = zero_fast(weight, group, first + i);
+}
+
+const yk_int4_ops yk_int4_awq_gemv_fast = {
+    .n_lines = YK_INT4_BLOCK_LINES, .read = read_fast, .zeros = zeros_fast, .scale_at = scale_at_gemm};

@@ -8,10 +8,10 @@ static void read_block(const yk_weight_view *weight, const yk_int4_block *block,
   yk_int4_read_rows(weight, block, yk_int4_read_words, in);
 }
 
-static int zero(const yk_weight_view *weight, int64_t group, int64_t n)
+static void zeros(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
 {
-  uint32_t word = yk_int4_word(weight->qzeros, n / 8 * (weight->k / weight->group) + group);
-  return (int)(word >> 4 * (n % 8) & 0xFu);
+  (void)n;
+  yk_int4_zeros_of_word(yk_int4_word(weight->qzeros, first / 8 * (weight->k / weight->group) + group), 0, out);
 }
 
 static int64_t scale_at(const yk_weight_view *weight, int64_t group, int64_t n)
@@ -19,4 +19,5 @@ static int64_t scale_at(const yk_weight_view *weight, int64_t group, int64_t n)
   return n * (weight->k / weight->group) + group;
 }
 
-const yk_int4_ops yk_int4_compressed = {.read = read_block, .zero = zero, .scale_at = scale_at};
+const yk_int4_ops yk_int4_compressed = {
+    .n_lines = YK_INT4_BLOCK_LINES, .read = read_block, .zeros = zeros, .scale_at = scale_at};

@@ -9,16 +9,20 @@ static void read_block(const yk_weight_view *weight, const yk_int4_block *block,
   for (int line = 0; line < block->n_lines; line++) {
     const char *row = (const char *)weight->qweight + ((block->line + line) * weight->n + 8 * block->word) * 4;
     uint32_t words[YK_INT4_BLOCK_WORDS][8];
-    memcpy(words, row, (size_t)block->n_words * sizeof *words);
+    if (block->n_words == YK_INT4_BLOCK_WORDS)
+      memcpy(words, row, sizeof words); /* of known length, so that no function is called */
+    else
+      memcpy(words, row, (size_t)block->n_words * sizeof *words);
     for (int i = 0; i < 8; i++)
       for (int word = 0; word < YK_INT4_BLOCK_WORDS; word++) in[line][i][word] = words[word][column_of_nibble[i]];
   }
 }
 
-static int zero(const yk_weight_view *weight, int64_t group, int64_t n)
+static void zeros(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
 {
-  uint32_t word = yk_int4_word(weight->qzeros, group * (weight->n / 8) + n / 8);
-  return (int)(word >> 4 * (n % 8) & 0xFu) + weight->zeros_less_one;
+  (void)n;
+  uint32_t word = yk_int4_word(weight->qzeros, (group * weight->n + first) / 8);
+  yk_int4_zeros_of_word(word, weight->zeros_less_one, out);
 }
 
 static int64_t scale_at(const yk_weight_view *weight, int64_t group, int64_t n)
@@ -26,4 +30,4 @@ static int64_t scale_at(const yk_weight_view *weight, int64_t group, int64_t n)
   return group * weight->n + n;
 }
 
-const yk_int4_ops yk_int4_gptq = {.read = read_block, .zero = zero, .scale_at = scale_at};
+const yk_int4_ops yk_int4_gptq = {.n_lines = 1, .read = read_block, .zeros = zeros, .scale_at = scale_at};

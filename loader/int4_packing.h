@@ -11,9 +11,9 @@
 #include "base/weight.h"
 
 enum {
-  YK_INT4_BLOCK_LINES = 8, /* of eight inputs each */
-  YK_INT4_BLOCK_WORDS = 8, /* of eight outputs each */
-  YK_INT4_NO_ZERO = -1     /* what stands in the file is no zero point */
+  YK_INT4_BLOCK_LINES = 16, /* of eight inputs each, and */
+  YK_INT4_BLOCK_WORDS = 16, /* of eight outputs each: whole lines of the cache are read and written at once */
+  YK_INT4_NO_ZERO = -1      /* what stands in the file is no zero point */
 };
 
 /* Lines [line, line + n_lines) of eight inputs by words [word, word + n_words) of eight outputs, at most a block. */
@@ -27,11 +27,15 @@ typedef struct yk_int4_block {
 typedef uint32_t yk_int4_lines[YK_INT4_BLOCK_LINES][8][YK_INT4_BLOCK_WORDS];
 
 typedef struct yk_int4_ops {
-  /* read - all of a block; inputs and outputs beyond the weight's read as anything. */
+  /* Lines that are read at once: 1 where a line of all outputs is a row of the file, read from end to end;
+   * YK_INT4_BLOCK_LINES where an output is one, so that each read takes a whole line of the cache. */
+  int n_lines;
+  /* read - all of a block; inputs and outputs beyond the weight's read as anything. NULL: words are AWQ's already. */
   void (*read)(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in);
-  /* zero - 0 .. 16 of a group and output, or YK_INT4_NO_ZERO. Not asked where qzeros is NULL. */
-  int (*zero)(const yk_weight_view *weight, int64_t group, int64_t n);
-  /* scale_at - which element of scales belongs to a group and output. */
+  /* zeros - of a group and outputs [first, first + n), first a multiple of 8 and n at most 8: 0 .. 16, or
+   * YK_INT4_NO_ZERO. Not asked where qzeros is NULL. */
+  void (*zeros)(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8]);
+  /* scale_at - which element of scales belongs to a group and output; outputs are at equal distances. */
   int64_t (*scale_at)(const yk_weight_view *weight, int64_t group, int64_t n);
 } yk_int4_ops;
 
@@ -42,6 +46,12 @@ static inline uint32_t yk_int4_word(const void *words, int64_t i)
   return word;
 }
 
+/* Zeros of eight outputs in the nibbles of a word, in order. */
+static inline void yk_int4_zeros_of_word(uint32_t word, int more, int out[8])
+{
+  for (int i = 0; i < 8; i++) out[i] = (int)(word >> 4 * i & 0xFu) + more;
+}
+
 /* An element of scales (or of scaled zeros) as float32. */
 static inline float yk_int4_float(yk_dtype dtype, const void *elements, int64_t i)
 {
@@ -49,6 +59,14 @@ static inline float yk_int4_float(yk_dtype dtype, const void *elements, int64_t 
   size_t n_bytes = yk_dtype_bytes(dtype);
   memcpy(&element, (const char *)elements + (size_t)i * n_bytes, n_bytes);
   return yk_dtype_load(dtype, &element, 0);
+}
+
+/* Off-diagonal blocks of two words change places: a step of transposing small elements. */
+static inline void yk_int4_swap(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
+{
+  uint32_t difference = (*a >> shift ^ *b) & mask;
+  *b ^= difference;
+  *a ^= difference << shift;
 }
 
 /* n_lines words of output n from line on, each of eight inputs in order. */
@@ -72,7 +90,12 @@ static inline void yk_int4_read_rows(const yk_weight_view *weight, const yk_int4
 static inline void yk_int4_read_words(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to)
 {
   int64_t first = n * yk_ceil_div_i64(weight->k, 8) + line;
-  memcpy(to, (const char *)weight->qweight + first * 4, (size_t)n_lines * 4);
+  const char *from = (const char *)weight->qweight + first * 4;
+  __builtin_prefetch(from + 2 * YK_INT4_BLOCK_LINES * 4 - 1); /* the next block: too many rows for hardware to see */
+  if (n_lines == YK_INT4_BLOCK_LINES)
+    memcpy(to, from, YK_INT4_BLOCK_LINES * 4); /* of known length, so that no function is called */
+  else
+    memcpy(to, from, (size_t)n_lines * 4);
 }
 
 /* AWQ gemv's and gemv_fast's number of zero words of an output: rounded up as its kernels want them. */
