@@ -206,7 +206,7 @@ static yk_status read_all(const json_t *root, const json_t *generation, const js
   if (!json_is_object(root))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
   YK_TRY(read_family(root, config, err));
-  YK_TRY(yk_hf_read_quant(root, file, quantize, quantize_files[0], &config->quant, err));
+  YK_TRY(yk_hf_read_quant(root, quantize, quantize_files[0], &config->quant, err));
   YK_TRY(read_sizes(root, config, err));
   YK_TRY(read_dtype(root, config, err));
   YK_TRY(read_activation(root, err));

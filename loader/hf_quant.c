@@ -100,10 +100,9 @@ static yk_status read_settings(const json_t *object, const char *label, yk_quant
                     supported_methods);
 }
 
-yk_status yk_hf_read_quant(const json_t *root, const char *file, const json_t *separate, const char *separate_file,
+yk_status yk_hf_read_quant(const json_t *root, const json_t *separate, const char *separate_file,
                            yk_quant_config *quant, yk_err *err)
 {
-  (void)file;
   *quant = (yk_quant_config){.method = YK_QUANT_NONE};
   static const char *const keys[] = {"quantization_config", "compression_config"}; /* the second: older files */
   static const char *const labels[] = {"config.json: quantization_config", "config.json: compression_config"};

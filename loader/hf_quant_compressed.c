@@ -74,7 +74,7 @@ static yk_status read_groups(const json_t *weights, const char *label, yk_quant_
 
 static yk_status read_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
-  static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* g_idx itself says which of the two */
+  static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* the last two are one thing */
   bool symmetric = true;
   const char *order;
   if (!json_is_object(weights))
@@ -90,6 +90,7 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   for (int i = 0; order && i < 4; i++) is_known = is_known || strcasecmp(order, orders[i]) == 0;
   if (!is_known) return yk_hf_refuse_value(weights, label, "actorder", "null, weight, group", err);
   scheme->packing = YK_INT4_COMPRESSED;
+  scheme->act_order = order && (strcasecmp(order, orders[2]) == 0 || strcasecmp(order, orders[3]) == 0);
   scheme->zeros = symmetric ? YK_ZEROS_NONE : YK_ZEROS_STORED;
   return read_groups(weights, label, scheme, err);
 }

@@ -24,6 +24,7 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
       return yk_hf_refuse_value(object, label, key, "bits, group_size, sym, desc_act", err);
   }
   YK_TRY(yk_hf_get_bits(object, label, "bits", false, err));
+  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &scheme->act_order, err));
   return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
 }
 
@@ -72,7 +73,7 @@ static yk_status read_version(const json_t *object, const char *label, yk_quant_
 
 yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
 {
-  bool desc_act = false, symmetric = true;
+  bool symmetric = true;
   const char *pack_dtype;
   quant->method = YK_QUANT_GPTQ;
   quant->scheme.packing = YK_INT4_GPTQ;
@@ -82,9 +83,8 @@ yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_conf
   YK_TRY(yk_json_get_str(object, label, "pack_dtype", false, &pack_dtype, err));
   if (pack_dtype && strcmp(pack_dtype, "int32") != 0)
     return yk_hf_refuse_value(object, label, "pack_dtype", "int32", err);
-  /* Zeros and g_idx are stored whatever these two say: the tensors decide. */
-  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &desc_act, err));
-  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err));
+  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &quant->scheme.act_order, err));
+  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err)); /* zeros are stored whatever it says */
   static const char *const others[] = {"is_marlin_format", "adapter", "rotation"};
   for (int i = 0; i < 3; i++) YK_TRY(yk_hf_require_unset(object, label, others[i], err));
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));

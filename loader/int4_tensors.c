@@ -107,10 +107,11 @@ static yk_status check_shape(const yk_shards *shards, const char *module, const 
 }
 
 /* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
-static yk_status check_groups(const yk_shards *shards, const char *module, const yk_int4_names *names,
+static yk_status check_groups(const yk_shards *shards, const char *module, const yk_int4_names *names, bool must_say,
                               const yk_weight_view *view, yk_err *err)
 {
-  if (!names->g_idx || !yk_tensors_find(shards, module, names->g_idx, NULL)) return YK_OK;
+  bool is_there = names->g_idx && yk_tensors_find(shards, module, names->g_idx, NULL);
+  if (!is_there && (!must_say || view->group == view->k)) return YK_OK;
   const yk_tensor_wish wish = {names->g_idx, YK_TENSORS_I32, 1, {view->k, 0}};
   const yk_tensor *tensor;
   int64_t n_groups = view->k / view->group;
@@ -149,7 +150,7 @@ yk_status yk_int4_read(const yk_shards *shards, const char *module, const yk_qua
                       yk_shards_source(shards), zeros->name, scales->name, yk_dtype_name(view->dtype),
                       yk_dtype_name(zeros_dtype));
   YK_TRY(check_shape(shards, module, names, view, err));
-  YK_TRY(check_groups(shards, module, names, view, err));
+  YK_TRY(check_groups(shards, module, names, scheme->act_order, view, err));
   view->tensor = weight->name;
   view->qweight = weight->data;
   view->qzeros = zeros ? zeros->data : NULL;

@@ -16,7 +16,8 @@ const yk_int4_names *yk_int4_names_of(yk_int4_packing packing);
  *   Errors: YK_E_FORMAT where k or n do not fit group or packing. */
 yk_status yk_int4_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err);
 
-/* yk_int4_read - the rest of the view, from checked tensors. g_idx must be absent or say that groups are contiguous.
+/* yk_int4_read - the rest of the view, from checked tensors. g_idx must say that groups are contiguous, or
+ *   be absent where the scheme does not want it.
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found; YK_E_UNSUPPORTED for another g_idx. */
 yk_status yk_int4_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme, yk_weight_view *view,
                        yk_err *err);

@@ -62,6 +62,7 @@ typedef struct yk_quant_scheme {
   yk_int4_packing packing;
   int32_t group_size; /* 16 to 1024, or -1 for the whole K of each layer */
   yk_quant_zeros zeros;
+  bool act_order; /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
 } yk_quant_scheme;
 
 typedef struct yk_quant_config {

@@ -118,6 +118,21 @@ class Formats(harness.Case):
                 self.edit(put(7, value))
                 self.refused(LAYER + "mlp.down_proj.g_idx", *parts)
 
+    def test_groups_of_inputs_that_are_not_said(self):
+        """Without g_idx groups are of neighbouring inputs, but not where the configuration says otherwise."""
+        for desc_act in (False, True):
+            self.copy("format_gptq")
+            self.edit_config(desc_act=desc_act)
+            self.edit(lambda tensors: tensors.pop(LAYER + "mlp.down_proj.g_idx"))
+            if desc_act:
+                self.refused(LAYER + "mlp.down_proj.g_idx", "missing")
+            else:
+                self.run_yoke("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2)
+        self.copy("format_compressed")
+        self.edit_config(config_groups={"a": {"targets": ["Linear"], "weights": {
+            "num_bits": 4, "group_size": 32, "actorder": "group"}}})
+        self.refused("weight_g_idx", "missing")
+
     def test_the_shape_that_a_tensor_says(self):
         def change(tensors):
             entry = tensors[LAYER + "mlp.up_proj.weight_shape"]

@@ -511,6 +511,9 @@ static void gptq(void **state)
   assert_int_equal(config.quant.scheme.packing, YK_INT4_GPTQ);
   assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_LESS_ONE);
   yk_model_config_free(&config);
+  config = good("{'quantization_config': {" GPTQ ", 'checkpoint_format': 'gptq'}}");
+  assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_LESS_ONE);
+  yk_model_config_free(&config);
   config = good("{'quantization_config': {" GPTQ ", 'checkpoint_format': 'gptq_v2', 'pack_dtype': 'int32',"
                 " 'dynamic': {'-:.*[.]0[.].*k_proj': {}, '+:.*up_proj': {'bits': 4, 'group_size': 32, 'sym': true},"
                 " 'model.layers.1.': {'group_size': -1}, '.*up_proj': {'group_size': 256}}}}");
