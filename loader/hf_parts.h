@@ -32,7 +32,8 @@ yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config 
 /* yk_hf_read_windows - window_tokens of every layer; needs family and n_layers. */
 yk_status yk_hf_read_windows(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_quant - config.json's quantization_config or (older) compression_config, else the separate file (NULL where there is none). */
+/* yk_hf_read_quant - config.json's quantization_config or (older) compression_config, else the separate file (NULL
+ *   where there is none). */
 yk_status yk_hf_read_quant(const json_t *root, const json_t *separate, const char *separate_file,
                            yk_quant_config *quant, yk_err *err);
 
