@@ -105,7 +105,7 @@ static yk_status reserve(yk_rank_buffer *buffer, size_t n_bytes, yk_err *err)
 {
   if (n_bytes <= buffer->n_bytes) return YK_OK;
   free(buffer->memory);
-  *buffer = (yk_rank_buffer){.memory = aligned_alloc(YK_DEVICE_ALIGNMENT_BYTES, n_bytes)};
+  *buffer = (yk_rank_buffer){.memory = malloc(n_bytes + YK_DEVICE_ALIGNMENT_BYTES)};
   if (!buffer->memory) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of repacked weights", n_bytes);
   buffer->n_bytes = n_bytes;
   return YK_OK;
@@ -119,7 +119,9 @@ static yk_status bring_part(yk_linear_part *part, const yk_rank_buffer *buffer, 
   if (!is_int4(part)) return YK_OK;
   if (n_bytes == 0) return yk_int4_check_scales(&part->weight, &slice, err);
   yk_int4_repacked repacked;
-  YK_TRY(yk_int4_repack(&part->weight, &slice, (char *)buffer->memory + *at, &repacked, err));
+  size_t unaligned = (uintptr_t)buffer->memory % YK_DEVICE_ALIGNMENT_BYTES;
+  char *aligned = (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
+  YK_TRY(yk_int4_repack(&part->weight, &slice, aligned + *at, &repacked, err));
   part->weight = repacked.weight;
   part->k = (yk_range){slice.k_begin - repacked.first_k, slice.k_end - repacked.first_k};
   part->n = (yk_range){slice.n_begin - repacked.first_n, slice.n_end - repacked.first_n};

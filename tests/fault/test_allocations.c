@@ -138,6 +138,32 @@ static void any_allocation_may_fail(void **state)
   assert_int_equal(live(&options), 0);
 }
 
+/* Loading alone, of weights that are repacked and of configurations with rules. */
+static void any_allocation_of_loading_may_fail(void **state)
+{
+  (void)state;
+  static const char *const dirs[] = {YOKE_TESTS_DIR "/golden/families/format_compressed_mixed",
+                                     YOKE_TESTS_DIR "/golden/families/format_gptq_dynamic"};
+  for (int i = 0; i < 2; i++) {
+    yk_engine_options options = options_of(dirs[i]);
+    yk_engine *engine;
+    int64_t n_allocations = 1;
+    for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at++) {
+      yk_err err = YK_ERR_INIT;
+      counted_alloc_reset(fail_at);
+      yk_status status = yk_engine_create(&options, &engine, &err);
+      if (fail_at == 0) n_allocations = counted_alloc_count();
+      if (status == YK_OK) {
+        bool was_made_to_fail = fail_at > 0 && counted_alloc_count() >= fail_at;
+        yk_engine_destroy(engine);
+        if (was_made_to_fail) fail_msg("%s: allocation %d failed unnoticed", dirs[i], (int)fail_at);
+      } else {
+        assert_true(fail_at > 0 && err.message[0] != '\0');
+      }
+    }
+  }
+}
+
 static void wait_for_output(yk_request *request, int32_t n_tokens)
 {
   yk_request_usage usage;
@@ -179,6 +205,7 @@ static void a_decode_step_allocates_nothing(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail),
+                                     cmocka_unit_test(any_allocation_of_loading_may_fail),
                                      cmocka_unit_test(a_decode_step_allocates_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
