@@ -106,6 +106,20 @@ class Formats(harness.Case):
                 self.edit(lambda tensors: poison(tensors[f"{LAYER}{module}.{scales}"]))
                 self.refused(f"{LAYER}{module}", "scale of group 0, output 0", "finite")
 
+    def test_zero_points_that_a_configuration_denies(self):
+        """gptqmodel writes zero_point false and all the same zeros: they count; without them each is 8."""
+        def answer():
+            return self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5,9", "-n", 8,
+                                 "--temperature", 0, "--logprobs", 1)[0]["logprobs"]
+        self.copy("llama")
+        expected = answer()
+        self.edit_config(zero_point=False)
+        self.assertEqual(answer(), expected)
+        self.edit(lambda tensors: [tensors.pop(name) for name in list(tensors) if name.endswith("qzeros")])
+        self.assertNotEqual(answer(), expected)
+        self.edit_config(zero_point=True)
+        self.refused("qzeros", "missing")
+
     def test_groups_of_inputs(self):
         def put(index, value):
             def change(tensors):
