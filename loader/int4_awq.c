@@ -63,13 +63,18 @@ static void read_fast_row(const yk_weight_view *weight, int64_t n, int64_t line,
 {
   enum { ROWS = 4, LINES = 8, SORTED = 4 }; /* outputs side by side; words of 64 inputs; words of 32 */
   int64_t tiles = weight->k / 64;
-  for (int i = 0; i < n_lines;) {
-    int64_t tile = (line + i) / LINES, at = (line + i) % LINES / SORTED * SORTED;
-    int64_t first = ((n / ROWS * tiles + tile) * ROWS + n % ROWS) * LINES + at;
+  const char *row = (const char *)weight->qweight + (n / ROWS * tiles * ROWS + n % ROWS) * LINES * 4;
+  int64_t begin = line / SORTED * SORTED, end = line + n_lines;
+  for (int64_t at = begin; at < end; at += SORTED) {
+    const char *from = row + (at / LINES * ROWS * LINES + at % LINES) * 4;
     uint32_t words[SORTED], sorted[SORTED];
-    memcpy(words, (const char *)weight->qweight + first * 4, sizeof words);
+    memcpy(words, from, sizeof words);
+    __builtin_prefetch(from + 2 * ROWS * LINES * 4);
     sort_32_inputs(words, sorted);
-    for (int64_t j = (line + i) % SORTED; j < SORTED && i < n_lines; j++) to[i++] = sorted[j];
+    if (at >= line && at + SORTED <= end)
+      memcpy(to + (at - line), sorted, sizeof sorted);
+    else
+      for (int64_t i = yk_max_i64(at, line); i < yk_min_i64(at + SORTED, end); i++) to[i - line] = sorted[i - at];
   }
 }
 
