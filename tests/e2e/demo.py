@@ -12,6 +12,7 @@ import unittest
 import harness
 
 RANK_COUNTS = (1, 2, 3, 4, 8) if harness.ON_CPU else (harness.RANKS,)
+SANITIZED_RANK_COUNTS = (1, 3)  # sanitizers look for faults of the code, not of the numbers
 DTYPES = {"float16": 0.02, "bfloat16": 0.02, "float32": 0.02} if harness.ON_CPU else {"float16": 0.02, "bfloat16": 0.16}
 FP16 = os.path.join(os.path.dirname(harness.DEMO), "demo-fp16")
 
@@ -41,7 +42,7 @@ class Demo(harness.Case):
                 self.assertAlmostEqual(found["logprob"], logprob, delta=tolerance, msg=where)
 
     def test_awq_answers_on_every_rank_count(self):
-        for ranks in RANK_COUNTS:
+        for ranks in SANITIZED_RANK_COUNTS if harness.is_sanitized(self.yoke) else RANK_COUNTS:
             with self.subTest(ranks=ranks):
                 self.check_answers(harness.DEMO, "--tp", ranks)
 
@@ -82,6 +83,8 @@ class Demo(harness.Case):
         return math.exp(-total / count)
 
     def test_perplexity_is_that_of_transformers(self):
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("a sanitizer has nothing to tell of the number")
         expected = read_expected()["perplexity"]
         delta = 1e-3 if harness.ON_CPU else 5e-3
         self.assertAlmostEqual(self.perplexity(harness.DEMO), expected["awq"], delta=delta)

@@ -66,8 +66,8 @@ class Families(harness.Case):
             for prompt, result in zip(prompts, results):
                 self.check(prompt, result)
 
-    def check_all(self, *options):
-        for name in case_names():
+    def check_all(self, *options, names=None):
+        for name in names or case_names():
             self.check_case(name, *options)
 
     def test_there_are_cases(self):
@@ -96,7 +96,15 @@ def without_prompt_logprobs(prompt):
 
 
 def add_rank_test(n_ranks):
-    setattr(Families, f"test_{n_ranks}_ranks", lambda self: self.check_all("--tp", n_ranks))
+    def test(self):
+        names = case_names()
+        if n_ranks in (2, 4, 6, 7) and harness.is_sanitized(self.yoke):
+            self.skipTest("sanitizers see the code, not the numbers: fewer rank counts do")
+        if n_ranks > 4:  # other packings of the weights of a family: their cuts are those of fewer ranks
+            names = [name for name in names if not name.startswith("format_")]
+        self.check_all("--tp", n_ranks, names=names)
+
+    setattr(Families, f"test_{n_ranks}_ranks", test)
 
 
 for n in range(1, 9):

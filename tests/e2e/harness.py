@@ -128,6 +128,13 @@ def make_text_model(folder, add_bos=False):
 of_the_program = unittest.skipUnless(ON_CPU, "of the program, not of the device")
 
 
+def is_sanitized(program, *by):
+    """Whether the program was built with one of these sanitizers, "asan" and "tsan" unless others are named."""
+    with open(program, "rb") as file:
+        text = file.read()
+    return any(f"__{name}_init".encode() in text for name in by or ("asan", "tsan"))
+
+
 class Case(unittest.TestCase):
     yoke = None
 

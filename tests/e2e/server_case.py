@@ -18,13 +18,6 @@ SMALL = ("--threads", 2, "--kv-cache-bytes", "64MiB")  # starts at once
 JSON = {"Content-Type": "application/json"}
 
 
-def is_sanitized(program, *by):
-    """Whether the program was built with one of these sanitizers, "asan" and "tsan" unless others are named."""
-    with open(program, "rb") as file:
-        text = file.read()
-    return any(f"__{name}_init".encode() in text for name in by or ("asan", "tsan"))
-
-
 class Server:
     """A running server. Its stderr is read all the time, so that it never waits for a reader."""
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import harness
-from server_case import JSON, Case, ask_on, is_sanitized, read_events, request_bytes
+from server_case import JSON, Case, ask_on, read_events, request_bytes
 
 PATH = "/v1/completions"
 LONG = {"prompt": "Tell a story: Mia the fox, a red kite, the garden.", "max_tokens": 900, "ignore_eos": True}
@@ -169,7 +169,7 @@ class Life(Case):
         self.assert_refused(server.ask("GET", "/health"), 503, "rank 1")
 
     def test_a_slow_reader_does_not_keep_a_failed_engine(self):
-        call = 800 if is_sanitized(self.yoke) else 3000
+        call = 800 if harness.is_sanitized(self.yoke) else 3000
         fault = f"rank=0 operation=attention call={call} fault=error"
         server = self.serve("--restart-on-failure", program=self.faulty, env={"YOKE_FAULT": fault})
         with socket.create_connection(("127.0.0.1", server.port)) as slow:

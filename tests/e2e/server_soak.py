@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import harness
-from server_case import Case, is_sanitized
+from server_case import Case
 from soak_case import Client, Soak
 
 SECONDS = float(os.environ.get("YOKE_SOAK_SECONDS", 12))
@@ -91,7 +91,7 @@ class ServerSoak(Case):
         server = self.serve(*OPTIONS, program=self.faulty, env={"YOKE_FAULT": FAULT, **TOUCHED})
         time.sleep(0.5)  # the connections that asked whether it is ready are closed
         n_descriptors = count_descriptors(server.process)
-        soak = Soak(server, limit_s=240 if is_sanitized(self.yoke) else 60)
+        soak = Soak(server, limit_s=240 if harness.is_sanitized(self.yoke) else 60)
         commit = find_commit()  # of the beginning: the tree may change meanwhile
         began = time.monotonic()
         round_s, end = min(SECONDS / 5, 15), began + SECONDS
@@ -117,7 +117,7 @@ class ServerSoak(Case):
             self.write(soak, rounds, commit)
         for what in ("completion", "chat", "tokens", "look", "bad_request", "bad_http", "leave", "slow_reader"):
             self.assertGreater(soak.counts[what], 0, what)
-        if not is_sanitized(self.yoke):
+        if not harness.is_sanitized(self.yoke):
             self.assertLess(sizes[-1] - sizes[1], MAX_GROWTH_BYTES, sizes)
         self.assertGreater(soak.counts["refused with 500"] + soak.counts["refused with 503"], 0)
         self.assertEqual(server.stop(signal.SIGTERM), 0, server.err[-2000:])

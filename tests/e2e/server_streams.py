@@ -11,7 +11,7 @@ import time
 
 
 import harness
-from server_case import JSON, Case, events_of, is_sanitized, read_events, request_bytes, stream_many, text_of
+from server_case import JSON, Case, events_of, read_events, request_bytes, stream_many, text_of
 
 PATH = "/v1/completions"
 LONG = {"prompt": "Tell a story: Mia the fox, a red kite, the garden.", "max_tokens": 900, "ignore_eos": True}
@@ -26,7 +26,7 @@ def prompts():
 class Streams(Case):
     def test_many_clients(self):
         """256 at once, on more seats than a step has: every answer is whole, and its own."""
-        n = 64 if is_sanitized(self.yoke) else 256
+        n = 64 if harness.is_sanitized(self.yoke) else 256
         random.seed(1)
         asked = [random.choice(prompts()) for _ in range(n)]
         server = self.serve("--tp", 2, "--max-num-seqs", 48)
@@ -63,7 +63,7 @@ class Streams(Case):
 
     def test_a_slow_reader(self):
         """One client does not read: others go on as if it were not there, and it gets every token once it does."""
-        if is_sanitized(self.yoke, "tsan"):
+        if harness.is_sanitized(self.yoke, "tsan"):
             self.skipTest("takes minutes")
         server = self.serve()
         n = 8  # more than the kernel keeps for a connection
@@ -121,7 +121,7 @@ class Streams(Case):
         """At every moment between their asking and their answers."""
         server = self.serve("--max-num-seqs", 2)
         random.seed(2)
-        for _ in range(40 if is_sanitized(self.yoke) else 400):
+        for _ in range(40 if harness.is_sanitized(self.yoke) else 400):
             held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
             time.sleep(random.random() * 0.02)
             for connection in held:
@@ -179,7 +179,7 @@ class Streams(Case):
         self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it may wait for itself
 
     def test_time_limit(self):
-        limit_s = 8 if is_sanitized(self.yoke) else 0.3
+        limit_s = 8 if harness.is_sanitized(self.yoke) else 0.3
         server = self.serve("--request-timeout", limit_s)
         body = {**LONG, "n": 16}
         self.assert_refused(server.post(PATH, body), 408, f"{limit_s} s")
