@@ -30,6 +30,7 @@ static fault_plan plan;
 static atomic_int n_devices, n_calls;
 static atomic_bool has_happened;
 static const yk_device *faulty_device;
+static atomic_bool has_model; /* the faulty device: graphs that run before measure, and are not decode steps */
 static const yk_device_ops *device_ops; /* the real tables, and what stands in for them */
 static yk_device_ops faulty_device_ops;
 static const yk_comm_ops *comm_ops;
@@ -61,6 +62,7 @@ __attribute__((constructor)) void fault_hook_arm(void)
   for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) read_word(word);
   is_armed = plan.operation[0] && plan.kind[0];
   faulty_device = NULL;
+  atomic_store(&has_model, false);
   atomic_store(&n_devices, 0);
   atomic_store(&n_calls, 0);
   atomic_store(&has_happened, false);
@@ -178,6 +180,7 @@ static yk_status faulty_sample(yk_device *dev, const yk_sample_args *args, yk_er
 static yk_status faulty_graph_run(yk_device *dev, const yk_graph *graph, yk_err *err)
 {
   yk_status status;
+  if (!atomic_load(&has_model)) return device_ops->graph_run(dev, graph, err);
   return goes_wrong(dev, "graph_run", &status, err) ? status : device_ops->graph_run(dev, graph, err);
 }
 
@@ -261,7 +264,9 @@ yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model
   pthread_mutex_lock(&mutex);
   interpose_comm(comm);
   pthread_mutex_unlock(&mutex);
-  return __real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err);
+  YK_TRY(__real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err));
+  if (dev == faulty_device) atomic_store(&has_model, true);
+  return YK_OK;
 }
 
 /* No slots for all-reduces between peers: then they go over NCCL. */

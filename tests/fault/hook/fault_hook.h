@@ -2,7 +2,7 @@
  *
  *   YOKE_FAULT="rank=1 operation=attention call=7 fault=illegal-address seconds=2"
  *
- * operation  alloc, linear_create, linear_forward, attention, sample, graph_run of the device;
+ * operation  alloc, linear_create, linear_forward, attention, sample, graph_run (of steps) of the device;
  *            all_reduce_add_norm, gather of the communicator
  * call       which call of it goes wrong, from 1
  * fault      error            it returns an error and does nothing
