@@ -154,7 +154,8 @@ static yk_status check_capacity(const yk_bench_load *load, const yk_bench_limits
                       "a request of %lld tokens: expected at most %d, the context (--max-model-len)",
                       (long long)longest.both_tokens, limits->max_model_tokens);
   if (limits->max_seqs > 0 && load->batch > limits->max_seqs)
-    return yk_err_set(err, YK_E_CAPACITY, "--batch: expected at most %d, as --max-num-seqs says, found %d",
+    return yk_err_set(err, YK_E_CAPACITY,
+                      "--batch: expected at most %d, as --max-num-seqs and --max-num-batched-tokens allow, found %d",
                       limits->max_seqs, load->batch);
   int64_t needed = 0;
   for (int32_t i = 0; i < load->batch; i++) {

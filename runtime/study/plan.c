@@ -31,8 +31,9 @@ static yk_status plan_config(const yk_study_options *options, size_t config, yk_
     yk_err_set(reason, YK_E_CAPACITY, "%s", plan.reason);
     return YK_OK;
   }
-  *limits = (yk_bench_limits){
-      .max_seqs = engine.max_seqs, .max_model_tokens = engine.max_model_tokens, .kv_tokens = plan.kv_tokens};
+  *limits = (yk_bench_limits){.max_seqs = (int32_t)yk_min_i64(engine.max_seqs, engine.max_batched_tokens),
+                              .max_model_tokens = engine.max_model_tokens,
+                              .kv_tokens = plan.kv_tokens};
   return YK_OK;
 }
 

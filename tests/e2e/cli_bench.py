@@ -132,8 +132,9 @@ class Figures(Bench):
 
     def test_many_streams(self):
         """The thread that reads keeps up, and nothing is lost."""
-        figures = self.bench("--batch", "1024", "--input-len", "2", "--output-len", "3", "--repeats", "1")
-        self.assertEqual((figures["completed"], figures["total_output_tokens"]), (1024, 3072))
+        n = 128 if harness.is_sanitized(self.yoke) else 1024
+        figures = self.bench("--batch", n, "--input-len", "2", "--output-len", "3", "--repeats", "1")
+        self.assertEqual((figures["completed"], figures["total_output_tokens"]), (n, 3 * n))
 
     def test_same_work(self):
         """Lengths are a matter of the seed alone."""

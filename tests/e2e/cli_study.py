@@ -169,6 +169,9 @@ class Whole(Base):
         self.assertIn("left out: 9 ranks", done.err)
         self.assertRegex(done.err, r"1 points, 3 runs, .* left")
         self.assertFalse(os.path.exists(self.dir))
+        done = self.run_yoke(*self.arguments("--batch", "1,65", "--max-num-batched-tokens", "64", "--dry-run"))
+        self.assertIn("left out: 1 rank, batch 65, 8 in, 6 out: --batch: expected at most 64, as --max-num-seqs and "
+                      "--max-num-batched-tokens allow, found 65", done.err)
 
     def test_progress(self):
         seen = self.run_on_terminal(*self.arguments("--batch", "1,2", "--repeats", "3", model=TINY))

@@ -75,7 +75,8 @@ static void test_checks(void **state)
   REFUSES(YK_E_INVAL, "found -1", load.shared_prefix = -1);
   REFUSES(YK_E_INVAL, "shortest prompt, 10, found 10", load.trace = &trace; load.batch = 2; load.shared_prefix = 10);
   limits = (yk_bench_limits){4, 612, 0};
-  REFUSES(YK_E_CAPACITY, "--batch: expected at most 4, as --max-num-seqs says, found 5", load.batch = 5);
+  REFUSES(YK_E_CAPACITY, "--batch: expected at most 4, as --max-num-seqs and --max-num-batched-tokens allow, found 5",
+          load.batch = 5);
   REFUSES(YK_E_CAPACITY, "613 tokens: expected at most 612", load.output = (yk_bench_lengths){1, 101});
   limits = (yk_bench_limits){0, 0, 1800};
   REFUSES(YK_E_CAPACITY, "expected at most 1800 tokens, which is what the KV memory holds, found 1836", load.batch = 3);
