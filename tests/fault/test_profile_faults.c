@@ -17,7 +17,7 @@
 enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 2000000 };
 
 /* Every CPU device gets a table whose linear layers go through here. */
-static atomic_int n_devices, slow_rank, fail_at_stamp, n_stamps; /* slow_rank -1: none */
+static atomic_int n_devices, slow_rank, fail_at_stamp, pause_at_stamp, n_stamps; /* slow_rank -1: none */
 static atomic_bool download_fails;
 static yk_device *devices[YK_MAX_RANKS];
 static yk_device_ops slow_ops;
@@ -35,11 +35,12 @@ static yk_status slow_linear(yk_device *dev, const yk_linear *linear, const yk_l
   return real_ops->linear_forward(dev, linear, args, err);
 }
 
-/* Of rank 1, once the steps have begun. */
+/* Stamps of rank 1: one of them fails, or its thread is put aside before one. */
 static yk_status failing_timestamp(yk_device *dev, int64_t *at, yk_err *err)
 {
-  if (dev == devices[1] && atomic_fetch_add(&n_stamps, 1) + 1 == atomic_load(&fail_at_stamp))
-    return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  int n = dev == devices[1] ? atomic_fetch_add(&n_stamps, 1) + 1 : -1;
+  if (n == atomic_load(&fail_at_stamp)) return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  if (n == atomic_load(&pause_at_stamp)) nanosleep(&(struct timespec){0, 10 * PAUSE_NS}, NULL);
   return real_ops->timestamp(dev, at, err);
 }
 
@@ -76,6 +77,7 @@ static yk_engine *open_engine(void)
   options.log.level = YK_LOG_ERROR;
   atomic_store(&n_devices, 0);
   atomic_store(&fail_at_stamp, 0);
+  atomic_store(&n_stamps, 0);
   atomic_store(&download_fails, false);
   assert_int_equal(yk_engine_create(&options, &engine, NULL), YK_OK);
   return engine;
@@ -127,10 +129,15 @@ static void the_others_wait_for(int slow)
   yk_engine_destroy(engine);
 }
 
+/* Whether or not a thread is put aside while the device learns what a stamp takes, before the first step. */
 static void every_rank_may_be_slow(void **state)
 {
   (void)state;
-  for (int slow = 0; slow < N_RANKS; slow++) the_others_wait_for(slow);
+  for (int slow = 0; slow < N_RANKS; slow++) {
+    atomic_store(&pause_at_stamp, slow ? 10 : 0);
+    the_others_wait_for(slow);
+  }
+  atomic_store(&pause_at_stamp, 0);
 }
 
 /* Every stamp of the first two steps, by its number from the start of the first, and the reading of them. */
