@@ -12,7 +12,7 @@ yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err
                       "group %lld",
                       index, (long long)weight->k, (long long)weight->n, (long long)weight->group);
   if (k == 0 || yk_range_size(part->n) == 0) return YK_OK;
-  if (weight->packing != YK_INT4_AWQ_GEMM || !weight->qzeros)
+  if (weight->packing != YK_PACKING_AWQ_GEMM || !weight->qzeros)
     return yk_err_set(err, YK_E_INVAL,
                       "linear part %d: expected 4-bit weights in AWQ gemm order with zeros, found "
                       "packing %d",

@@ -6,10 +6,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "loader/dir.h"
-#include "loader/int4_tensors.h"
 #include "loader/other_formats.h"
 #include "loader/quant_rules.h"
+#include "loader/quant_tensors.h"
 #include "loader/remarks.h"
 #include "loader/shards.h"
 #include "loader/tensors.h"
@@ -51,15 +52,15 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   view->format = YK_WEIGHT_PLAIN;
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
   if (!scheme || (strcmp(module, lm_head) == 0 && !config->quant.only_named)) return YK_OK;
-  return yk_int4_begin(module, scheme, view, err);
+  return yk_quant_begin(module, scheme, view, err);
 }
 
 /* The name of the tensor that makes a module a quantised one, or NULL. */
 static const char *quantised_suffix(const yk_checkpoint *checkpoint, const char *module)
 {
-  static const yk_int4_packing packings[] = {YK_INT4_AWQ_GEMM, YK_INT4_COMPRESSED};
+  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_COMPRESSED};
   for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
-    const char *suffix = yk_int4_names_of(packings[i])->weight;
+    const char *suffix = yk_packing_names_of(packings[i])->weight;
     if (yk_tensors_find(checkpoint->shards, module, suffix, NULL)) return suffix;
   }
   return NULL;
@@ -82,12 +83,12 @@ static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *mod
                       "%s: tensor %s.%s is quantised, but no group of quantization_config names it, or ignore does",
                       source, module, suffix);
   if (!scheme) scheme = &quant->scheme; /* told as a remark */
-  const char *expected = yk_int4_names_of(scheme->packing)->weight;
+  const char *expected = yk_packing_names_of(scheme->packing)->weight;
   if (strcmp(suffix, expected) != 0)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: %s: quantization_config's method has tensors %s.%s: expected that, found %s.%s", source,
                       module, module, expected, module, suffix);
-  return yk_int4_read(checkpoint->shards, module, scheme, view, err);
+  return yk_quant_read(checkpoint->shards, module, scheme, view, err);
 }
 
 yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *module, int64_t k, int64_t n, bool has_bias,
@@ -205,9 +206,10 @@ void yk_checkpoint_prefetch(const yk_weight_view *weight)
     prefetch(weight->plain, weight->k * weight->n * element_bytes);
     return;
   }
-  int64_t n_groups = weight->k / weight->group;
-  bool scaled_zeros = weight->packing == YK_INT4_AWQ_GEMV_FAST; /* as wide as scales */
-  prefetch(weight->qweight, weight->k * weight->n / 2);
-  prefetch(weight->qzeros, scaled_zeros ? n_groups * weight->n * element_bytes : n_groups * weight->n / 2);
+  int64_t per_byte = weight->format == YK_WEIGHT_AWQ ? 2 : 1;
+  int64_t n_groups = yk_ceil_div_i64(weight->k, weight->group);
+  bool float_zeros = weight->packing == YK_PACKING_AWQ_GEMV_FAST || weight->packing == YK_PACKING_ROWS;
+  prefetch(weight->qweight, weight->k * weight->n / per_byte);
+  prefetch(weight->qzeros, float_zeros ? n_groups * weight->n * element_bytes : n_groups * weight->n / per_byte);
   prefetch(weight->scales, n_groups * weight->n * element_bytes);
 }

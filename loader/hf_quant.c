@@ -6,7 +6,7 @@
 #include "loader/hf_parts.h"
 #include "loader/hf_quant_parts.h"
 
-static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round (4 bits each), none";
+static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, none";
 
 yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char *key, const char *supported,
                              yk_err *err)
@@ -28,11 +28,15 @@ yk_status yk_hf_require_unset(const json_t *object, const char *label, const cha
   return yk_hf_refuse_value(object, label, key, "null", err);
 }
 
-yk_status yk_hf_get_bits(const json_t *object, const char *label, const char *key, bool required, yk_err *err)
+yk_status yk_hf_get_bits(const json_t *object, const char *label, const char *key, bool required, bool may_be_8,
+                         yk_weight_format *out, yk_err *err)
 {
-  int64_t bits = 4;
+  int64_t bits = *out == YK_WEIGHT_INT8 ? 8 : 4;
   YK_TRY(yk_json_get_i64(object, label, key, required, -1, INT32_MAX, &bits, err));
-  return bits == 4 ? YK_OK : yk_hf_refuse_value(object, label, key, "4", err);
+  if (bits != 4 && !(may_be_8 && bits == 8))
+    return yk_hf_refuse_value(object, label, key, may_be_8 ? "4, 8" : "4", err);
+  *out = bits == 8 ? YK_WEIGHT_INT8 : YK_WEIGHT_AWQ;
+  return YK_OK;
 }
 
 yk_status yk_hf_get_group_size(const json_t *object, const char *label, const char *key, bool required, int32_t *out,

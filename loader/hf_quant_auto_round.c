@@ -23,7 +23,7 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
                 strcmp(name, "auto_round:tritonv2") == 0;
   if (!is_gptq && !is_awq && !is_own)
     return yk_hf_refuse_value(object, label, key, "auto_round, auto_round:auto_gptq, auto_round:auto_awq", err);
-  scheme->packing = is_awq ? YK_INT4_AWQ_GEMM : YK_INT4_GPTQ;
+  scheme->packing = is_awq ? YK_PACKING_AWQ_GEMM : YK_PACKING_GPTQ;
   scheme->zeros = is_gptq ? YK_ZEROS_LESS_ONE : YK_ZEROS_STORED;
   return YK_OK;
 }
@@ -49,7 +49,7 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
   YK_TRY(yk_json_get_i64(object, label, "bits", false, 1, 64, &bits, err));
   *skips = bits >= 16;
   if (*skips) return YK_OK;
-  YK_TRY(yk_hf_get_bits(object, label, "bits", false, err));
+  YK_TRY(yk_hf_get_bits(object, label, "bits", false, scheme->packing == YK_PACKING_GPTQ, &scheme->format, err));
   YK_TRY(check_types(object, label, err));
   return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
 }
@@ -82,9 +82,10 @@ static yk_status read_extra(const json_t *object, const char *label, yk_quant_co
 yk_status yk_hf_read_auto_round(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   quant->method = YK_QUANT_AUTO_ROUND;
-  YK_TRY(yk_hf_get_bits(object, label, "bits", true, err));
-  YK_TRY(yk_hf_get_group_size(object, label, "group_size", true, &quant->scheme.group_size, err));
   YK_TRY(read_packing(object, label, &quant->scheme, err));
+  bool may_be_8 = quant->scheme.packing == YK_PACKING_GPTQ;
+  YK_TRY(yk_hf_get_bits(object, label, "bits", true, may_be_8, &quant->scheme.format, err));
+  YK_TRY(yk_hf_get_group_size(object, label, "group_size", true, &quant->scheme.group_size, err));
   YK_TRY(check_types(object, label, err));
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS_LIKE, quant, err));
   return read_extra(object, label, quant, err);

@@ -13,8 +13,9 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
 {
   static const struct {
     const char *name;
-    yk_int4_packing packing;
-  } versions[] = {{"gemm", YK_INT4_AWQ_GEMM}, {"gemv", YK_INT4_AWQ_GEMV}, {"gemv_fast", YK_INT4_AWQ_GEMV_FAST}};
+    yk_packing packing;
+  } versions[] = {
+      {"gemm", YK_PACKING_AWQ_GEMM}, {"gemv", YK_PACKING_AWQ_GEMV}, {"gemv_fast", YK_PACKING_AWQ_GEMV_FAST}};
   static const char *const keys[] = {"version", "format", "checkpoint_format"};
   const char *version = NULL;
   for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_json_get_str(object, label, keys[i], false, &version, err));
@@ -34,9 +35,9 @@ yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_confi
   const char *group_key = either(object, "group_size", "q_group_size");
   quant->method = YK_QUANT_AWQ;
   YK_TRY(read_packing(object, label, quant, err));
-  YK_TRY(yk_hf_get_bits(object, label, either(object, "bits", "w_bit"), true, err));
+  YK_TRY(yk_hf_get_bits(object, label, either(object, "bits", "w_bit"), true, false, &quant->scheme.format, err));
   YK_TRY(yk_hf_get_group_size(object, label, group_key, true, &quant->scheme.group_size, err));
-  if (quant->scheme.packing != YK_INT4_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
+  if (quant->scheme.packing != YK_PACKING_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
     return yk_hf_refuse_value(object, label, group_key, "32, 64, 128, -1", err);
   YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
   quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;

@@ -1,4 +1,4 @@
-/* hf_quant_compressed.c - the settings of compressed-tensors checkpoints; "pack-quantized" with 4 bits is read.
+/* hf_quant_compressed.c - the settings of compressed-tensors checkpoints; "pack-quantized" with 4 or 8 bits is read.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
 #include <string.h>
 #include <strings.h>
@@ -80,7 +80,7 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   if (!json_is_object(weights))
     return yk_err_set(err, YK_E_FORMAT, "%s: weights: expected an object, found %s", label,
                       weights ? yk_json_type_name(weights) : "nothing");
-  YK_TRY(yk_hf_get_bits(weights, label, "num_bits", true, err));
+  YK_TRY(yk_hf_get_bits(weights, label, "num_bits", true, true, &scheme->format, err));
   YK_TRY(require_text(weights, label, "type", "int", err));
   YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
@@ -89,10 +89,34 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   bool is_known = !order;
   for (int i = 0; order && i < 4; i++) is_known = is_known || strcasecmp(order, orders[i]) == 0;
   if (!is_known) return yk_hf_refuse_value(weights, label, "actorder", "null, weight, group", err);
-  scheme->packing = YK_INT4_COMPRESSED;
+  scheme->packing = YK_PACKING_COMPRESSED;
   scheme->act_order = order && (strcasecmp(order, orders[2]) == 0 || strcasecmp(order, orders[3]) == 0);
   scheme->zeros = symmetric ? YK_ZEROS_NONE : YK_ZEROS_STORED;
   return read_groups(weights, label, scheme, err);
+}
+
+/* Source: compressed_tensors, quantization/quant_scheme.py. */
+static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  static const struct {
+    const char *name;
+    yk_weight_format format;
+    int32_t group_size;
+    yk_quant_zeros zeros;
+  } presets[] = {{"W4A16", YK_WEIGHT_AWQ, 128, YK_ZEROS_NONE},
+                 {"W4A16_ASYM", YK_WEIGHT_AWQ, 128, YK_ZEROS_STORED},
+                 {"W8A16", YK_WEIGHT_INT8, -1, YK_ZEROS_NONE}};
+  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+    if (strcasecmp(name, presets[i].name) != 0) continue;
+    *scheme = (yk_quant_scheme){.format = presets[i].format,
+                                .packing = YK_PACKING_COMPRESSED,
+                                .group_size = presets[i].group_size,
+                                .zeros = presets[i].zeros};
+    return YK_OK;
+  }
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16", label,
+                    name);
 }
 
 /* A group of its own, or a preset's name with its targets. */
@@ -101,15 +125,8 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
 {
   const json_t *group = json_object_get(groups, name);
   if (json_is_array(group)) {
-    bool is_symmetric = strcasecmp(name, "W4A16") == 0;
-    if (!is_symmetric && strcasecmp(name, "W4A16_ASYM") != 0)
-      return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM", label,
-                        name);
-    *scheme = (yk_quant_scheme){
-        .packing = YK_INT4_COMPRESSED, .group_size = 128, .zeros = is_symmetric ? YK_ZEROS_NONE : YK_ZEROS_STORED};
     *targets = group;
-    return YK_OK;
+    return read_preset(name, label, scheme, err);
   }
   if (!json_is_object(group))
     return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
@@ -126,7 +143,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   static const char ignore[] = "ignore", config_groups[] = "config_groups";
   quant->method = YK_QUANT_COMPRESSED_TENSORS;
   quant->only_named = true;
-  quant->scheme.packing = YK_INT4_COMPRESSED;
+  quant->scheme.packing = YK_PACKING_COMPRESSED;
   const char *format;
   YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
   if (!format || (strcmp(format, packed) != 0 && strcmp(format, "mixed-precision") != 0))

@@ -23,7 +23,7 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
     if (strcmp(key, "bits") != 0 && strcmp(key, "group_size") != 0 && !is_about_search(key))
       return yk_hf_refuse_value(object, label, key, "bits, group_size, sym, desc_act", err);
   }
-  YK_TRY(yk_hf_get_bits(object, label, "bits", false, err));
+  YK_TRY(yk_hf_get_bits(object, label, "bits", false, scheme->packing == YK_PACKING_GPTQ, &scheme->format, err));
   YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &scheme->act_order, err));
   return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
 }
@@ -76,8 +76,8 @@ yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_conf
   bool symmetric = true;
   const char *pack_dtype;
   quant->method = YK_QUANT_GPTQ;
-  quant->scheme.packing = YK_INT4_GPTQ;
-  YK_TRY(yk_hf_get_bits(object, label, "bits", true, err));
+  quant->scheme.packing = YK_PACKING_GPTQ;
+  YK_TRY(yk_hf_get_bits(object, label, "bits", true, true, &quant->scheme.format, err));
   YK_TRY(yk_hf_get_group_size(object, label, "group_size", true, &quant->scheme.group_size, err));
   YK_TRY(read_version(object, label, quant, err));
   YK_TRY(yk_json_get_str(object, label, "pack_dtype", false, &pack_dtype, err));

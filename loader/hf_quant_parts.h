@@ -21,8 +21,10 @@ yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char
 /* yk_hf_require_unset - refuses a value of key that is neither absent, null, false nor empty. */
 yk_status yk_hf_require_unset(const json_t *object, const char *label, const char *key, yk_err *err);
 
-/* yk_hf_get_bits - bits must be 4. key absent: nothing is asked unless it is required. */
-yk_status yk_hf_get_bits(const json_t *object, const char *label, const char *key, bool required, yk_err *err);
+/* yk_hf_get_bits - the format that bits mean: 4 or, where that may be, 8. *out stays where the key is absent and not
+ *   required. */
+yk_status yk_hf_get_bits(const json_t *object, const char *label, const char *key, bool required, bool may_be_8,
+                         yk_weight_format *out, yk_err *err);
 
 /* yk_hf_get_group_size - a power of 2 from 16 to 1024, or -1; *out stays where the key is absent and not required. */
 yk_status yk_hf_get_group_size(const json_t *object, const char *label, const char *key, bool required, int32_t *out,

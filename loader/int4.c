@@ -7,15 +7,15 @@
 
 enum { LINE_K = 8, ZERO_OF_NONE = 8, ALIGNMENT = 64, MAX_ZERO = 15 };
 
-static const yk_int4_ops *const packings[YK_N_INT4_PACKINGS] = {[YK_INT4_AWQ_GEMM] = &yk_int4_awq_gemm,
-                                                                [YK_INT4_AWQ_GEMV] = &yk_int4_awq_gemv,
-                                                                [YK_INT4_AWQ_GEMV_FAST] = &yk_int4_awq_gemv_fast,
-                                                                [YK_INT4_GPTQ] = &yk_int4_gptq,
-                                                                [YK_INT4_COMPRESSED] = &yk_int4_compressed};
+static const yk_int4_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_AWQ_GEMM] = &yk_int4_awq_gemm,
+                                                           [YK_PACKING_AWQ_GEMV] = &yk_int4_awq_gemv,
+                                                           [YK_PACKING_AWQ_GEMV_FAST] = &yk_int4_awq_gemv_fast,
+                                                           [YK_PACKING_GPTQ] = &yk_int4_gptq,
+                                                           [YK_PACKING_COMPRESSED] = &yk_int4_compressed};
 
 bool yk_int4_is_ready(const yk_weight_view *weight)
 {
-  return weight->packing == YK_INT4_AWQ_GEMM && weight->qzeros;
+  return weight->packing == YK_PACKING_AWQ_GEMM && weight->qzeros;
 }
 
 /* ---- What of a weight a slice needs ------------------------------------------------------------------------------ */
@@ -30,7 +30,7 @@ typedef struct extent {
   size_t zeros_at, scales_at, n_bytes;
 } extent;
 
-static extent extent_of(const yk_weight_view *weight, const yk_int4_slice *slice)
+static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice)
 {
   int64_t group = weight->group;
   extent e = {.first_group = slice->k_begin / group, .first_n = slice->n_begin / 8 * 8};
@@ -54,7 +54,7 @@ static extent extent_of(const yk_weight_view *weight, const yk_int4_slice *slice
   return e;
 }
 
-size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_int4_slice *slice)
+size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice)
 {
   return extent_of(weight, slice).n_bytes;
 }
@@ -177,7 +177,7 @@ static yk_status take_scales(const yk_weight_view *weight, const extent *e, int6
   return YK_OK;
 }
 
-yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_int4_slice *slice, yk_err *err)
+yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_err *err)
 {
   const extent e = extent_of(weight, slice);
   for (int64_t i = 0; i < e.n_groups; i++) YK_TRY(take_scales(weight, &e, e.first_group + i, NULL, err));
@@ -187,8 +187,8 @@ yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_int4_slice
 /* ---- Zero points ------------------------------------------------------------------------------------------------- */
 
 /* A zero of 16: all q of the group and output, as far as the slice goes, less one. */
-static yk_status lower_column(const yk_weight_view *weight, const yk_int4_slice *slice, const extent *e, int64_t group,
-                              int64_t column, uint32_t *words, yk_err *err)
+static yk_status lower_column(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e,
+                              int64_t group, int64_t column, uint32_t *words, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   int shift = 4 * nibble_of_column[column % 8];
@@ -207,7 +207,7 @@ static yk_status lower_column(const yk_weight_view *weight, const yk_int4_slice 
   return YK_OK;
 }
 
-static yk_status take_zeros(const yk_weight_view *weight, const yk_int4_slice *slice, const extent *e, int64_t group,
+static yk_status take_zeros(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e, int64_t group,
                             uint32_t *words, uint32_t *to, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
@@ -233,8 +233,8 @@ static yk_status take_zeros(const yk_weight_view *weight, const yk_int4_slice *s
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-yk_status yk_int4_repack(const yk_weight_view *weight, const yk_int4_slice *slice, void *buffer, yk_int4_repacked *out,
-                         yk_err *err)
+yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, void *buffer,
+                         yk_int4_repacked *out, yk_err *err)
 {
   const extent e = extent_of(weight, slice);
   char *base = buffer, *scales = base + e.scales_at;
@@ -250,7 +250,7 @@ yk_status yk_int4_repack(const yk_weight_view *weight, const yk_int4_slice *slic
   }
   *out = (yk_int4_repacked){.weight = *weight, .first_k = e.first_k, .first_n = e.first_n};
   yk_weight_view *view = &out->weight;
-  view->packing = YK_INT4_AWQ_GEMM;
+  view->packing = YK_PACKING_AWQ_GEMM;
   view->k = e.k;
   view->n = e.n;
   view->group = e.group;

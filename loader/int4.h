@@ -16,11 +16,6 @@
 #include "base/status.h"
 #include "base/weight.h"
 
-/* A rank's slice of a weight: inputs [k_begin, k_end), outputs [n_begin, n_end), neither empty. */
-typedef struct yk_int4_slice {
-  int64_t k_begin, k_end, n_begin, n_end;
-} yk_int4_slice;
-
 /* A slice as a weight of its own: its input 0 and output 0 are first_k and first_n of the checkpoint's weight. k and n
  * may reach beyond the slice, to whole words and groups; what lies there is not meant to be read. */
 typedef struct yk_int4_repacked {
@@ -32,17 +27,17 @@ typedef struct yk_int4_repacked {
 bool yk_int4_is_ready(const yk_weight_view *weight);
 
 /* yk_int4_repacked_bytes - what a slice needs of a buffer. */
-size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_int4_slice *slice);
+size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice);
 
 /* yk_int4_repack - a slice of a 4-bit weight in AWQ "gemm" order. buffer: yk_int4_repacked_bytes, aligned to 64 bytes.
  *   A zero point of 16, which GPTQ can say and AWQ cannot, becomes 15 with every q of its group and output less one;
  *   exact, unless one of them is 0 (then the file is refused).
  *   Errors: YK_E_FORMAT naming tensor, group and output: a scale that is not finite, a zero that is not a whole number
  *   of 0 to 15; YK_E_UNSUPPORTED for a zero of 16 beside a q of 0. Thread: any. */
-yk_status yk_int4_repack(const yk_weight_view *weight, const yk_int4_slice *slice, void *buffer, yk_int4_repacked *out,
-                         yk_err *err);
+yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, void *buffer,
+                         yk_int4_repacked *out, yk_err *err);
 
 /* yk_int4_check_scales - all scales of the slice are finite. Errors: YK_E_FORMAT naming tensor, group and output. */
-yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_int4_slice *slice, yk_err *err);
+yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_err *err);
 
 #endif

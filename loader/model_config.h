@@ -53,13 +53,14 @@ typedef enum yk_quant_method {
 typedef enum yk_quant_zeros {
   YK_ZEROS_STORED,   /* a tensor holds them */
   YK_ZEROS_LESS_ONE, /* a tensor holds them less one */
-  YK_ZEROS_OPTIONAL, /* stored, or without a tensor all 8 */
-  YK_ZEROS_NONE      /* all 8; a tensor of them is not read */
+  YK_ZEROS_OPTIONAL, /* stored, or without a tensor all those of NONE */
+  YK_ZEROS_NONE      /* all 8 (4 bits) or 0 (8 bits, signed); a tensor of them is not read */
 } yk_quant_zeros;
 
-/* How quantised modules hold their weight: 4 bits throughout. */
+/* How quantised modules hold their weight. */
 typedef struct yk_quant_scheme {
-  yk_int4_packing packing;
+  yk_weight_format format; /* AWQ (4 bits) or INT8 */
+  yk_packing packing;
   int32_t group_size; /* 16 to 1024, or -1 for the whole K of each layer */
   yk_quant_zeros zeros;
   bool act_order; /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */

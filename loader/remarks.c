@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/int4_tensors.h"
 #include "loader/quant_rules.h"
+#include "loader/quant_tensors.h"
 #include "loader/weight_names.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };
@@ -109,7 +109,7 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
 /* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
 static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
 {
-  const yk_int4_names *names = yk_int4_names_of(c->config->quant.scheme.packing);
+  const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
   const char *const suffixes[] = {"weight",      "bias",       names->weight, names->zeros,
                                   names->scales, names->g_idx, names->shape};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];

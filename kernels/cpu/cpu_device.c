@@ -71,6 +71,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .linear_destroy = yk_cpu_linear_destroy,
       .linear_forward = yk_cpu_linear_forward,
       .linear_bytes = yk_cpu_linear_bytes,
+      .linear_keeps = yk_cpu_linear_keeps,
       .embed = yk_cpu_embed,
       .rms_norm = yk_cpu_rms_norm,
       .add_norm = yk_cpu_add_norm,

@@ -63,6 +63,7 @@ yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_li
 void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
 int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec);
+bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i);
 yk_status yk_cpu_embed(yk_device *dev, const yk_embed_args *args, yk_err *err);
 yk_status yk_cpu_rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);
 yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err);

@@ -12,35 +12,48 @@
 
 typedef enum yk_weight_format {
   YK_WEIGHT_PLAIN, /* 16- or 32-bit floats */
-  YK_WEIGHT_AWQ    /* 4-bit integers with a scale and a zero point a group: w = scale * (q - zero) */
+  YK_WEIGHT_AWQ,   /* 4-bit integers with a scale and a zero point a group: w = scale * (q - zero) */
+  YK_WEIGHT_INT8,  /* 8-bit integers, signed, likewise; a zero point need not be whole, nor be there */
+  YK_WEIGHT_FP8    /* float8 e4m3fn, which has no infinity, with a scale a group: w = scale * f8 */
 } yk_weight_format;
 
-/* How a checkpoint packs the integers of YK_WEIGHT_AWQ. Devices read YK_INT4_AWQ_GEMM alone; whoever loads a layer
- * brings the others into that order first (loader/int4.h). The element type of scales is the view's dtype. */
-typedef enum yk_int4_packing {
-  YK_INT4_AWQ_GEMM,      /* qweight u32 [k, n/8], qzeros u32 [k/group, n/8], scales [k/group, n]; nibbles as below */
-  YK_INT4_AWQ_GEMV,      /* u32 [n, k/8]; u32 [n, z]; [n, 8 z], where z is k/group/8 rounded up: see int4_awq.c */
-  YK_INT4_AWQ_GEMV_FAST, /* i16 [n/4, k]; zeros times scales, negative, dtype [8 z, n]; scales [8 z, n] */
-  YK_INT4_GPTQ,          /* u32 [k/8, n]; u32 [k/group, n/8]; [k/group, n]; nibbles in order */
-  YK_INT4_COMPRESSED,    /* u32 [n, k/8]; u32 [n/8, k/group]; [n, k/group]; nibbles in order */
-  YK_N_INT4_PACKINGS
-} yk_int4_packing;
+/* How a checkpoint packs the integers of a quantised weight: b bits an element (AWQ 4, the others 8), g = k/group
+ * groups. Devices read YK_PACKING_AWQ_GEMM of AWQ and YK_PACKING_ROWS of the others alone; whoever loads a layer brings
+ * the others into that form first (loader/int4.h, loader/int8.h). The element type of scales is the view's dtype. */
+typedef enum yk_packing {
+  YK_PACKING_AWQ_GEMM,      /* AWQ: qweight u32 [k, n/8], qzeros u32 [g, n/8], scales [g, n]; nibbles as below */
+  YK_PACKING_AWQ_GEMV,      /* AWQ: u32 [n, k/8]; u32 [n, z]; [n, 8 z], where z is g/8 rounded up: see int4_awq.c */
+  YK_PACKING_AWQ_GEMV_FAST, /* AWQ: i16 [n/4, k]; zeros times scales, negative, dtype [8 z, n]; scales [8 z, n] */
+  YK_PACKING_GPTQ,          /* AWQ, INT8: u32 [k b/32, n]; u32 [g, n b/32]; [g, n]; unsigned elements in order */
+  YK_PACKING_COMPRESSED,    /* AWQ, INT8: u32 [n, k b/32]; u32 [n b/32, g]; [n, g]; likewise, sizes rounded up */
+  YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up */
+  YK_N_PACKINGS
+} yk_packing;
 
+/* What a device gets of INT8 and FP8 is a slice as a weight of its own: ROWS with scales and zeros of float32, whose
+ * group is the part's group_local. */
 typedef struct yk_weight_view {
   yk_weight_format format;
-  int64_t k, n;            /* inputs, outputs of the whole layer */
-  int64_t group;           /* AWQ: rows of K that share a scale; divides k (whole K: group == k). PLAIN: 0 */
-  yk_dtype dtype;          /* of plain, or of scales */
-  const void *plain;       /* PLAIN: [n, k] row-major */
-  yk_int4_packing packing; /* AWQ: shapes of the next three */
-  const void *qweight;
-  const void *qzeros; /* NULL in a checkpoint: every zero is 8. Devices want them */
+  int64_t k, n; /* inputs, outputs of the whole layer */
+  /* Inputs that share a scale; whole K: group == k. AWQ: divides k. INT8, FP8: the last group may be short. PLAIN: 0 */
+  int64_t group;
+  yk_dtype dtype;      /* of plain, or of scales */
+  const void *plain;   /* PLAIN: [n, k] row-major */
+  yk_packing packing;  /* of the others: shapes of the next three */
+  const void *qweight; /* INT8 in ROWS: signed; in the other packings plus 128, as are the zeros */
+  const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices want them), 0 (INT8) */
   const void *scales;
   bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
-  const char *tensor;  /* AWQ: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
+  bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
+  const char *tensor;  /* quantised: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
 } yk_weight_view;
+
+/* A rank's slice of a weight: inputs [k_begin, k_end), outputs [n_begin, n_end), neither empty. */
+typedef struct yk_weight_slice {
+  int64_t k_begin, k_end, n_begin, n_end;
+} yk_weight_slice;
 
 /* AWQ "gemm" packing: column j (0..7) of a word's eight columns sits at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j], so that its
  * nibble i holds column YK_AWQ_COLUMN_OF_NIBBLE[i]. */

@@ -58,7 +58,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
   YK_TRY(yk_lm_head_spec_make(source, &head, err));
   *out = (sizes){.buffers = common_buffers(source),
                  .weights = (1 + yk_range_size(source->share.vocab)) * c->hidden_size * element +
-                            source->dev.linear_bytes(&head)};
+                            yk_bring_bytes(&source->dev, &head)};
   for (int32_t i = 0; i < c->n_layers; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));
@@ -177,19 +177,20 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
 {
   yk_model *m = calloc(1, sizeof *m);
   if (!m) return yk_err_set(err, YK_E_NOMEM, "no memory for a model");
-  yk_model_device sizes_on = {.dtype = dev->dtype, .linear_bytes = dev->ops->linear_bytes};
-  yk_rank_buffer repacked = {0};
+  yk_model_device sizes_on = {
+      .dtype = dev->dtype, .linear_bytes = dev->ops->linear_bytes, .linear_keeps = dev->ops->linear_keeps};
+  yk_rank_buffer brought = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,
                            .on_bytes = on_bytes,
                            .user = user,
-                           .repacked = &repacked};
+                           .brought = &brought};
   m->dev = dev;
   m->comm = comm;
   m->operations.rank = comm->rank;
   m->operations.dev = dev;
   yk_status status = build(m, &loader, err);
-  free(repacked.memory);
+  free(brought.memory);
   if (status != YK_OK) {
     yk_model_destroy(m);
     return status;

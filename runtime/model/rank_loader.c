@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/int4.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)
 {
@@ -82,68 +81,11 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
   return YK_OK;
 }
 
-/* ---- 4-bit weights ----------------------------------------------------------------------------------------------- */
-
-static bool is_int4(const yk_linear_part *part)
-{
-  return part->weight.format == YK_WEIGHT_AWQ && yk_range_size(part->k) > 0 && yk_range_size(part->n) > 0;
-}
-
-static yk_int4_slice slice_of(const yk_linear_part *part)
-{
-  return (yk_int4_slice){part->k.begin, part->k.end, part->n.begin, part->n.end};
-}
-
-static size_t repacked_bytes(const yk_linear_part *part)
-{
-  if (!is_int4(part) || yk_int4_is_ready(&part->weight)) return 0;
-  const yk_int4_slice slice = slice_of(part);
-  return (size_t)yk_round_up_i64((int64_t)yk_int4_repacked_bytes(&part->weight, &slice), YK_DEVICE_ALIGNMENT_BYTES);
-}
-
-static yk_status reserve(yk_rank_buffer *buffer, size_t n_bytes, yk_err *err)
-{
-  if (n_bytes <= buffer->n_bytes) return YK_OK;
-  free(buffer->memory);
-  *buffer = (yk_rank_buffer){.memory = malloc(n_bytes + YK_DEVICE_ALIGNMENT_BYTES)};
-  if (!buffer->memory) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of repacked weights", n_bytes);
-  buffer->n_bytes = n_bytes;
-  return YK_OK;
-}
-
-/* One part as devices take it, at *at of the buffer where it has to be repacked. */
-static yk_status bring_part(yk_linear_part *part, const yk_rank_buffer *buffer, size_t *at, yk_err *err)
-{
-  const yk_int4_slice slice = slice_of(part);
-  size_t n_bytes = repacked_bytes(part);
-  if (!is_int4(part)) return YK_OK;
-  if (n_bytes == 0) return yk_int4_check_scales(&part->weight, &slice, err);
-  yk_int4_repacked repacked;
-  size_t unaligned = (uintptr_t)buffer->memory % YK_DEVICE_ALIGNMENT_BYTES;
-  char *aligned = (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
-  YK_TRY(yk_int4_repack(&part->weight, &slice, aligned + *at, &repacked, err));
-  part->weight = repacked.weight;
-  part->k = (yk_range){slice.k_begin - repacked.first_k, slice.k_end - repacked.first_k};
-  part->n = (yk_range){slice.n_begin - repacked.first_n, slice.n_end - repacked.first_n};
-  *at += n_bytes;
-  return YK_OK;
-}
-
-/* All parts of matrix 0: layers of several matrices are not 4-bit ones yet. */
-static yk_status bring_parts(const yk_rank_loader *loader, yk_linear_spec *spec, yk_err *err)
-{
-  size_t n_bytes = 0, at = 0;
-  for (int i = 0; i < spec->n_parts; i++) n_bytes += repacked_bytes(&spec->parts[i]);
-  YK_TRY(reserve(loader->repacked, n_bytes, err));
-  for (int i = 0; i < spec->n_parts; i++) YK_TRY(bring_part(&spec->parts[i], loader->repacked, &at, err));
-  return YK_OK;
-}
-
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
-  yk_linear_spec brought = *spec;
+  yk_linear_spec brought;
   for (int i = 0; i < spec->n_parts; i++) yk_checkpoint_prefetch(&spec->parts[i].weight);
-  YK_TRY(bring_parts(loader, &brought, err));
+  YK_TRY(yk_bring(&loader->source.dev, spec, loader->brought, &brought, err));
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
   report(loader, loader->dev->ops->linear_bytes(&brought));
   return YK_OK;

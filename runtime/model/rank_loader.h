@@ -3,21 +3,15 @@
 #define YK_MODEL_RANK_LOADER_H
 
 #include "kernels/device.h"
+#include "model/bringing.h"
 #include "model/rank_specs.h"
-
-/* Host memory that lives from layer to layer: malloc'ed once, as large as the largest layer wanted. */
-typedef struct yk_rank_buffer {
-  void *memory;
-  size_t n_bytes;
-} yk_rank_buffer;
 
 typedef struct yk_rank_loader {
   yk_rank_source source;
   yk_device *dev;
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
-  yk_rank_buffer
-      *repacked; /* for 4-bit weights that are not packed as devices take them; the caller frees its memory */
+  yk_rank_buffer *brought; /* for weights that are not as the device takes them; the caller frees its memory */
 } yk_rank_loader;
 
 /* yk_rank_alloc - zeroed device memory; *out stays NULL where n_bytes is 0. Errors: YK_E_CAPACITY. */
@@ -31,8 +25,8 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
-/* yk_rank_load_linear - a linear layer in the device's own form; 4-bit parts of other packings are repacked before.
- *   Errors: those of linear_create and yk_int4_repack; YK_E_NOMEM. */
+/* yk_rank_load_linear - a linear layer in the device's own form, its parts brought before.
+ *   Errors: those of linear_create and yk_bring. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 
 #endif

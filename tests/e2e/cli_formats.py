@@ -160,7 +160,7 @@ class Formats(harness.Case):
                 ("format_compressed", {"quant_method": "gptq", "bits": 4, "group_size": 32, "format": None},
                  ["weight_packed", "expected", "qweight"]),
                 ("format_gptq", {"quant_method": "awq"}, ["version", "gptq"]),
-                ("format_gptq", {"bits": 8}, ["bits 8"]),
+                ("format_gptq", {"bits": 3}, ["bits 3"]),
                 ("format_gptq", {"group_size": 16}, ["found"]),
                 ("format_compressed", {"ignore": ["lm_head", "re:.*down_proj"]}, ["down_proj", "ignore"]),
                 ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),

@@ -427,7 +427,7 @@ static void quantisation(void **state)
   yk_model_config config = good("{'quantization_config': {" AWQ ", 'version': 'GEMM', 'zero_point': true,"
                                 " 'modules_to_not_convert': ['lm_head', 'layers.1.mlp']}}");
   assert_int_equal(config.quant.method, YK_QUANT_AWQ);
-  assert_int_equal(config.quant.scheme.packing, YK_INT4_AWQ_GEMM);
+  assert_int_equal(config.quant.scheme.packing, YK_PACKING_AWQ_GEMM);
   assert_int_equal(config.quant.scheme.group_size, 32);
   assert_null(scheme_of(&config, "model.layers.1.mlp.down_proj"));
   assert_non_null(scheme_of(&config, "model.layers.10.mlp.down_proj"));
@@ -508,7 +508,7 @@ static void gptq(void **state)
 {
   (void)state;
   yk_model_config config = good("{'quantization_config': {" GPTQ ", 'desc_act': true, 'sym': false}}");
-  assert_int_equal(config.quant.scheme.packing, YK_INT4_GPTQ);
+  assert_int_equal(config.quant.scheme.packing, YK_PACKING_GPTQ);
   assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_LESS_ONE);
   yk_model_config_free(&config);
   config = good("{'quantization_config': {" GPTQ ", 'checkpoint_format': 'gptq'}}");
@@ -561,7 +561,7 @@ static void auto_round(void **state)
   yk_model_config config =
       good("{'quantization_config': {" ROUND ", 'packing_format': 'auto_round', 'data_type': 'int', 'act_bits': 16,"
            " 'extra_config': {'.*up.*': {'group_size': 32}, 'model.layers.0.mlp.up_proj': {'bits': 16}}}}");
-  assert_int_equal(config.quant.scheme.packing, YK_INT4_GPTQ);
+  assert_int_equal(config.quant.scheme.packing, YK_PACKING_GPTQ);
   assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_STORED);
   assert_int_equal(group_of(&config, "model.layers.0.mlp.up_proj"), 0);
   assert_int_equal(group_of(&config, "model.layers.1.mlp.up_proj"), 32);
@@ -570,16 +570,16 @@ static void auto_round(void **state)
   config = good("{'quantization_config': {" ROUND ", 'packing_format': 'auto_round:auto_gptq:exllamav2'}}");
   assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_LESS_ONE);
   config = good("{'quantization_config': {" ROUND ", 'backend': 'auto_round:auto_awq'}}");
-  assert_int_equal(config.quant.scheme.packing, YK_INT4_AWQ_GEMM);
+  assert_int_equal(config.quant.scheme.packing, YK_PACKING_AWQ_GEMM);
 }
 
 static void awq_versions(void **state)
 {
   (void)state;
   assert_int_equal(good("{'quantization_config': {" AWQ ", 'version': 'gemv'}}").quant.scheme.packing,
-                   YK_INT4_AWQ_GEMV);
+                   YK_PACKING_AWQ_GEMV);
   assert_int_equal(good("{'quantization_config': {" AWQ ", 'version': 'GEMV_FAST'}}").quant.scheme.packing,
-                   YK_INT4_AWQ_GEMV_FAST);
+                   YK_PACKING_AWQ_GEMV_FAST);
   assert_int_equal(good("{'quantization_config': {" AWQ ", 'zero_point': false}}").quant.scheme.zeros,
                    YK_ZEROS_OPTIONAL);
 }
@@ -589,7 +589,7 @@ static void what_other_methods_refuse(void **state)
 {
   (void)state;
   static const bad_case cases[] = {
-      {"{'quantization_config': {'quant_method': 'gptq', 'bits': 8, 'group_size': 64}}", YK_E_UNSUPPORTED, "bits 8"},
+      {"{'quantization_config': {'quant_method': 'gptq', 'bits': 3, 'group_size': 64}}", YK_E_UNSUPPORTED, "bits 3"},
       {"{'quantization_config': {'quant_method': 'gptq', 'bits': 4}}", YK_E_FORMAT, "\"group_size\" is missing"},
       {"{'quantization_config': {" GPTQ ", 'checkpoint_format': 'marlin'}}", YK_E_UNSUPPORTED,
        "checkpoint_format \"marlin\"|supported: gptq, gptq_v2"},
@@ -598,7 +598,7 @@ static void what_other_methods_refuse(void **state)
       {"{'quantization_config': {" GPTQ ", 'rotation': 'hadamard'}}", YK_E_UNSUPPORTED, "rotation \"hadamard\""},
       {"{'quantization_config': {" GPTQ ", 'dynamic': []}}", YK_E_FORMAT, "\"dynamic\"|found array"},
       {"{'quantization_config': {" GPTQ ", 'dynamic': {'+:x': 4}}}", YK_E_FORMAT, "dynamic \"+:x\"|found integer"},
-      {"{'quantization_config': {" GPTQ ", 'dynamic': {'+:x': {'bits': 8}}}}", YK_E_UNSUPPORTED, "bits 8"},
+      {"{'quantization_config': {" GPTQ ", 'dynamic': {'+:x': {'bits': 2}}}}", YK_E_UNSUPPORTED, "bits 2"},
       {"{'quantization_config': {" GPTQ ", 'dynamic': {'+:x': {'adapter': 'a'}}}}", YK_E_UNSUPPORTED, "adapter \"a\""},
       {"{'quantization_config': {" GPTQ ", 'dynamic': {'-:(x': {}}}}", YK_E_FORMAT, "dynamic|(x|regular expression"},
       {"{'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'int-quantized'}}", YK_E_UNSUPPORTED,
@@ -617,8 +617,8 @@ static void what_other_methods_refuse(void **state)
        " 'weights': {" INT4_32 "}, 'input_activations': {'num_bits': 8}}}}}",
        YK_E_UNSUPPORTED, "input_activations {\"num_bits\":8}"},
       {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
-       " 'weights': {'num_bits': 8}}}}}",
-       YK_E_UNSUPPORTED, "num_bits 8"},
+       " 'weights': {'num_bits': 3}}}}}",
+       YK_E_UNSUPPORTED, "num_bits 3"},
       {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
        " 'weights': {'num_bits': 4, 'type': 'float'}}}}}",
        YK_E_UNSUPPORTED, "type \"float\""},
@@ -635,7 +635,7 @@ static void what_other_methods_refuse(void **state)
        "packing_format \"auto_round:auto_gptqmodel\"|auto_round:auto_awq"},
       {"{'quantization_config': {" ROUND ", 'data_type': 'mx_fp'}}", YK_E_UNSUPPORTED, "data_type \"mx_fp\""},
       {"{'quantization_config': {" ROUND ", 'act_bits': 8}}", YK_E_UNSUPPORTED, "act_bits 8"},
-      {"{'quantization_config': {" ROUND ", 'extra_config': {'x': {'bits': 8}}}}", YK_E_UNSUPPORTED, "bits 8"},
+      {"{'quantization_config': {" ROUND ", 'extra_config': {'x': {'bits': 3}}}}", YK_E_UNSUPPORTED, "bits 3"},
   };
   EXPECT_BAD(cases);
 }

@@ -49,7 +49,7 @@ static void put_half(uint8_t *halves, int64_t i, float value)
   memcpy(halves + 2 * i, &half, 2);
 }
 
-static tensors begin(const numbers *x, yk_int4_packing packing)
+static tensors begin(const numbers *x, yk_packing packing)
 {
   tensors t = {.view = {.format = YK_WEIGHT_AWQ,
                         .k = x->k,
@@ -137,17 +137,17 @@ static void pack_gemv_fast(const numbers *x, tensors *t)
     for (int64_t n = 0; n < x->n; n++) put_half(t->zeros + 1, g * x->n + n, -x->scale[g][n] * (float)x->zero[g][n]);
 }
 
-static tensors pack(const numbers *x, yk_int4_packing packing)
+static tensors pack(const numbers *x, yk_packing packing)
 {
   tensors t = begin(x, packing);
   switch (packing) {
-  case YK_INT4_AWQ_GEMM: pack_gemm(x, &t); break;
-  case YK_INT4_GPTQ: pack_gptq(x, &t); break;
-  case YK_INT4_COMPRESSED: pack_compressed(x, &t); break;
-  case YK_INT4_AWQ_GEMV: pack_gemv(x, &t); break;
+  case YK_PACKING_AWQ_GEMM: pack_gemm(x, &t); break;
+  case YK_PACKING_GPTQ: pack_gptq(x, &t); break;
+  case YK_PACKING_COMPRESSED: pack_compressed(x, &t); break;
+  case YK_PACKING_AWQ_GEMV: pack_gemv(x, &t); break;
   default: pack_gemv_fast(x, &t); break;
   }
-  if (packing == YK_INT4_AWQ_GEMM || packing == YK_INT4_GPTQ) put_scales_by_group(x, &t);
+  if (packing == YK_PACKING_AWQ_GEMM || packing == YK_PACKING_GPTQ) put_scales_by_group(x, &t);
   return t;
 }
 
@@ -159,7 +159,8 @@ static void point(tensors *t, bool has_zeros)
   t->view.scales = t->scales + 1;
 }
 
-static yk_status repack(const tensors *t, const yk_int4_slice *slice, void **buffer, yk_int4_repacked *out, yk_err *err)
+static yk_status repack(const tensors *t, const yk_weight_slice *slice, void **buffer, yk_int4_repacked *out,
+                        yk_err *err)
 {
   size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int4_repacked_bytes(&t->view, slice), 64);
   *buffer = aligned_alloc(64, n_bytes);
@@ -168,13 +169,13 @@ static yk_status repack(const tensors *t, const yk_int4_slice *slice, void **buf
   return yk_int4_repack(&t->view, slice, *buffer, out, err);
 }
 
-static void check_slice(const numbers *x, const tensors *t, const yk_int4_slice *slice, bool has_zeros)
+static void check_slice(const numbers *x, const tensors *t, const yk_weight_slice *slice, bool has_zeros)
 {
   void *buffer;
   yk_int4_repacked r;
   yk_err err = YK_ERR_INIT;
   expect_ok("repack", repack(t, slice, &buffer, &r, &err), &err);
-  assert_int_equal(r.weight.packing, YK_INT4_AWQ_GEMM);
+  assert_int_equal(r.weight.packing, YK_PACKING_AWQ_GEMM);
   assert_int_equal(r.weight.n % 8, 0);
   assert_int_equal(r.weight.k % r.weight.group, 0);
   for (int64_t k = slice->k_begin; k < slice->k_end; k++)
@@ -201,7 +202,7 @@ static void check_all_slices(const numbers *x, const tensors *t, bool has_zeros)
     for (size_t j = i + 1; j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k; j++)
       for (size_t a = 0; a < sizeof n_cuts / sizeof *n_cuts; a++)
         for (size_t b = a + 1; b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n; b++) {
-          const yk_int4_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
+          const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
           check_slice(x, t, &slice, has_zeros);
         }
 }
@@ -210,13 +211,13 @@ static void every_packing_and_slice(void **state)
 {
   (void)state;
   static const int64_t groups[] = {GROUP, 64, K};
-  for (yk_int4_packing packing = 0; packing < YK_N_INT4_PACKINGS; packing++)
+  for (yk_packing packing = 0; packing < YK_PACKING_ROWS; packing++)
     for (int i = 0; i < 3; i++) {
-      if (packing == YK_INT4_AWQ_GEMV && groups[i] != GROUP) continue; /* padding is drawn for 32 */
+      if (packing == YK_PACKING_AWQ_GEMV && groups[i] != GROUP) continue; /* padding is drawn for 32 */
       numbers x = draw(K, N, groups[i]);
       for (int64_t g = 0; g < K / groups[i]; g++) /* version 1 has no zero of 0 */
         for (int64_t n = 0; n < N; n++)
-          if (packing == YK_INT4_GPTQ && x.zero[g][n] == 0) x.zero[g][n] = 1;
+          if (packing == YK_PACKING_GPTQ && x.zero[g][n] == 0) x.zero[g][n] = 1;
       tensors t = pack(&x, packing);
       point(&t, true);
       check_all_slices(&x, &t, true);
@@ -226,7 +227,7 @@ static void every_packing_and_slice(void **state)
 static void without_zeros_each_is_8(void **state)
 {
   (void)state;
-  static const yk_int4_packing packings[] = {YK_INT4_AWQ_GEMM, YK_INT4_AWQ_GEMV, YK_INT4_COMPRESSED};
+  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_AWQ_GEMV, YK_PACKING_COMPRESSED};
   for (int i = 0; i < 3; i++) {
     const numbers x = draw(K, N, GROUP);
     tensors t = pack(&x, packings[i]);
@@ -240,7 +241,7 @@ static void odd_sizes_of_compressed_tensors(void **state)
 {
   (void)state;
   const numbers x = draw(100, 37, 100);
-  tensors t = pack(&x, YK_INT4_COMPRESSED);
+  tensors t = pack(&x, YK_PACKING_COMPRESSED);
   point(&t, true);
   check_all_slices(&x, &t, true);
 }
@@ -248,7 +249,7 @@ static void odd_sizes_of_compressed_tensors(void **state)
 static void a_zero_of_16(void **state)
 {
   (void)state;
-  const yk_int4_slice all = {0, K, 0, N}, second_group = {GROUP, K, 0, N};
+  const yk_weight_slice all = {0, K, 0, N}, second_group = {GROUP, K, 0, N};
   numbers x = draw(K, N, GROUP);
   for (int64_t g = 0; g < K / GROUP; g++)
     for (int64_t n = 0; n < N; n++)
@@ -257,12 +258,12 @@ static void a_zero_of_16(void **state)
   for (int64_t k = 0; k < K; k++)
     for (int64_t n = 0; n < N; n++)
       if (x.zero[k / GROUP][n] == 16 && x.q[k][n] == 0) x.q[k][n] = 1;
-  tensors t = pack(&x, YK_INT4_GPTQ);
+  tensors t = pack(&x, YK_PACKING_GPTQ);
   point(&t, true);
   check_all_slices(&x, &t, true);
 
   x.q[5][7] = 0;
-  t = pack(&x, YK_INT4_GPTQ);
+  t = pack(&x, YK_PACKING_GPTQ);
   point(&t, true);
   void *buffer;
   yk_int4_repacked r;
@@ -277,10 +278,10 @@ static void what_is_no_number(void **state)
 {
   (void)state;
   static const float bad[] = {NAN, INFINITY, -INFINITY};
-  const yk_int4_slice all = {0, K, 0, N}, others = {0, K, 0, 16};
+  const yk_weight_slice all = {0, K, 0, N}, others = {0, K, 0, 16};
   const numbers x = draw(K, N, GROUP);
   yk_err err = YK_ERR_INIT;
-  for (yk_int4_packing packing = 0; packing < YK_N_INT4_PACKINGS; packing++)
+  for (yk_packing packing = 0; packing < YK_PACKING_ROWS; packing++)
     for (int i = 0; i < 3; i++) {
       numbers broken = x;
       broken.scale[3][21] = bad[i];
@@ -302,13 +303,13 @@ static void what_is_no_number(void **state)
 static void scaled_zeros_must_be_whole(void **state)
 {
   (void)state;
-  const yk_int4_slice all = {0, K, 0, N};
+  const yk_weight_slice all = {0, K, 0, N};
   static const float bad[] = {NAN, 1.0f, -100.0f, -0.3f};
   numbers x = draw(K, N, GROUP);
   x.scale[1][2] = 0.5f;
   x.scale[2][3] = 0.0f; /* whatever its zero: the weight is 0 */
   for (int i = 0; i < 5; i++) {
-    tensors t = pack(&x, YK_INT4_AWQ_GEMV_FAST);
+    tensors t = pack(&x, YK_PACKING_AWQ_GEMV_FAST);
     point(&t, true);
     void *buffer;
     yk_int4_repacked r;

@@ -1,4 +1,4 @@
-/* 4-bit layers reach the device in the packing that it takes, as the same slices, and take the bytes that were planned,
+/* Quantised layers reach the device in a form that it takes, as the same slices, and take the bytes that were planned,
  * on both kinds of device. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/linear/layout.h"
 #include "model/rank_loader.h"
@@ -22,22 +23,21 @@ typedef struct seen {
 
 static yk_status create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
-  (void)err;
   ((seen *)(void *)dev)->spec = *spec;
   *out = NULL;
-  return yk_linear_check(spec, err) == YK_OK &&
-                 (yk_range_size(spec->parts[0].k) == 0 || yk_linear_check_awq(&spec->parts[0], 0, err) == YK_OK)
-             ? YK_OK
-             : err->code;
+  YK_TRY(yk_linear_check(spec, err));
+  bool is_awq = spec->parts[0].weight.format == YK_WEIGHT_AWQ && yk_range_size(spec->parts[0].k) > 0;
+  return is_awq ? yk_linear_check_awq(&spec->parts[0], 0, err) : YK_OK;
 }
 
-static void check(yk_int4_packing packing, int64_t group, yk_range k, yk_range n, int64_t group_local)
+static void check(yk_packing packing, int64_t group, yk_range k, yk_range n, int64_t group_local)
 {
   static const uint8_t zeros[K * N];
   static const yk_device_ops ops = {.linear_create = create, .linear_bytes = yk_cpu_linear_bytes};
   seen dev = {.base = {.ops = &ops, .dtype = YK_F16}};
-  yk_rank_buffer repacked = {0};
-  const yk_rank_loader loader = {.dev = &dev.base, .repacked = &repacked};
+  yk_rank_buffer brought = {0};
+  const yk_rank_loader loader = {
+      .source = {.dev = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes}}, .dev = &dev.base, .brought = &brought};
   yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
   spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_AWQ,
                                               .k = K,
@@ -61,7 +61,7 @@ static void check(yk_int4_packing packing, int64_t group, yk_range k, yk_range n
   assert_int_equal(part->group_local, group_local);
   assert_int_equal(yk_cpu_linear_bytes(&dev.spec), yk_cpu_linear_bytes(&spec));
   assert_int_equal(yk_cuda_linear_bytes(&dev.spec), yk_cuda_linear_bytes(&spec));
-  free(repacked.memory);
+  free(brought.memory);
 }
 
 static void planned_bytes_are_taken(void **state)
@@ -69,7 +69,7 @@ static void planned_bytes_are_taken(void **state)
   (void)state;
   static const int64_t groups[] = {32, 64, K};
   static const int64_t k_cuts[] = {0, 20, 40, 64, 96, 128, 200, K}, n_cuts[] = {0, 8, 20, 64, N};
-  for (yk_int4_packing packing = 0; packing < YK_N_INT4_PACKINGS; packing++)
+  for (yk_packing packing = 0; packing < YK_PACKING_ROWS; packing++)
     for (int g = 0; g < 3; g++)
       for (int i = 0; i < 8; i++)
         for (int j = i; j < 8; j++)
@@ -81,8 +81,76 @@ static void planned_bytes_are_taken(void **state)
             }
 }
 
+static bool keeps_all(const yk_linear_spec *spec, int i)
+{
+  (void)spec, (void)i;
+  return true;
+}
+
+static int64_t bytes_of(const yk_linear_spec *spec)
+{
+  const yk_weight_view *weight = &spec->parts[0].weight;
+  int64_t k = yk_range_size(spec->parts[0].k), n = yk_range_size(spec->parts[0].n);
+  if (weight->format == YK_WEIGHT_PLAIN) return k * n * (int64_t)yk_dtype_bytes(weight->dtype);
+  return k * n + (k ? yk_ceil_div_i64(k, spec->parts[0].group_local) * n * 4 * (weight->has_zeros ? 2 : 1) : 0);
+}
+
+/* 8-bit parts come as rows of bytes where the device keeps them, else as floats of 16 bits. */
+static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k, yk_range n)
+{
+  static const uint8_t zeros[4 * K * N];
+  static const yk_device_ops ops = {.linear_create = create, .linear_bytes = bytes_of};
+  seen dev = {.base = {.ops = &ops, .dtype = dtype}};
+  yk_rank_buffer brought = {0};
+  const yk_model_device sizes_on = {.dtype = dtype, .linear_bytes = bytes_of, .linear_keeps = kept ? keeps_all : NULL};
+  const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .brought = &brought};
+  yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
+  spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_INT8,
+                                              .k = K,
+                                              .n = N,
+                                              .group = 64,
+                                              .dtype = YK_F16,
+                                              .packing = YK_PACKING_GPTQ,
+                                              .qweight = zeros,
+                                              .qzeros = zeros,
+                                              .has_zeros = true,
+                                              .scales = zeros,
+                                              .bias = zeros,
+                                              .bias_dtype = YK_F16},
+                                   .k = k,
+                                   .n = n,
+                                   .group_local = yk_shard_group(k, 64),
+                                   .use_bias = true,
+                                   .as_16_bits = as_16_bits};
+  yk_linear *linear;
+  yk_err err = YK_ERR_INIT;
+  if (yk_rank_load_linear(&loader, &spec, &linear, &err) != YK_OK) fail_msg("%s", err.message);
+  const yk_linear_part *part = &dev.spec.parts[0];
+  bool is_plain = !kept || as_16_bits;
+  assert_int_equal(yk_range_size(part->k), yk_range_size(k));
+  assert_int_equal(yk_range_size(part->n), yk_range_size(n));
+  assert_int_equal(part->weight.format, is_plain ? YK_WEIGHT_PLAIN : YK_WEIGHT_INT8);
+  assert_ptr_equal((const char *)part->weight.bias + 2 * part->n.begin, zeros + 2 * n.begin);
+  if (is_plain) assert_int_equal(part->weight.dtype, dtype == YK_F32 ? YK_F16 : dtype);
+  assert_int_equal(yk_bring_bytes(&sizes_on, &spec), bytes_of(&dev.spec));
+  free(brought.memory);
+}
+
+static void what_a_device_does_not_keep_is_floats(void **state)
+{
+  (void)state;
+  static const yk_dtype dtypes[] = {YK_F16, YK_BF16, YK_F32};
+  static const yk_range ks[] = {{0, K}, {40, 200}, {64, 128}, {8, 8}}, ns[] = {{0, N}, {20, 64}, {8, 8}};
+  for (int kept = 0; kept < 2; kept++)
+    for (int as_16_bits = 0; as_16_bits < 2; as_16_bits++)
+      for (int d = 0; d < 3; d++)
+        for (int i = 0; i < 4; i++)
+          for (int j = 0; j < 3; j++) check_8_bits(kept, as_16_bits, dtypes[d], ks[i], ns[j]);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken),
+                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,11 @@ int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec)
   return linear.n_matrices * linear.matrix_bytes;
 }
 
+bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i)
+{
+  return format_of(spec, i) != NULL;
+}
+
 static void load_bias(const yk_linear_part *source, float *bias)
 {
   const yk_weight_view *weight = &source->weight;

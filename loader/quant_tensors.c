@@ -1,4 +1,4 @@
-#include "loader/int4_tensors.h"
+#include "loader/quant_tensors.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -12,38 +12,47 @@ typedef struct grain {
   const char *why;
 } grain;
 
-static const yk_int4_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
-static const yk_int4_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
-static const yk_int4_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
-                                               "weight_shape"};
+static const yk_packing_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
+static const yk_packing_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
+static const yk_packing_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
+                                                  "weight_shape"};
 
-const yk_int4_names *yk_int4_names_of(yk_int4_packing packing)
+const yk_packing_names *yk_packing_names_of(yk_packing packing)
 {
   switch (packing) {
-  case YK_INT4_GPTQ: return &gptq_names;
-  case YK_INT4_COMPRESSED: return &compressed_names;
+  case YK_PACKING_GPTQ: return &gptq_names;
+  case YK_PACKING_COMPRESSED: return &compressed_names;
   default: return &common_names;
   }
 }
 
-static grain grain_of(yk_int4_packing packing)
+/* Elements of a 32-bit word. */
+static int64_t per_word(yk_weight_format format)
 {
-  switch (packing) {
-  case YK_INT4_AWQ_GEMM: return (grain){1, 8, "AWQ packs 8 columns"};
-  case YK_INT4_AWQ_GEMV: return (grain){8, 8, "AWQ gemv packs 8 inputs"};
-  case YK_INT4_AWQ_GEMV_FAST: return (grain){64, 8, "AWQ gemv_fast packs 4 outputs by 64 inputs"};
-  case YK_INT4_GPTQ: return (grain){8, 8, "GPTQ packs 8 inputs, and 8 outputs of its zeros"};
+  return format == YK_WEIGHT_AWQ ? 8 : 4;
+}
+
+static grain grain_of(const yk_quant_scheme *scheme)
+{
+  switch (scheme->packing) {
+  case YK_PACKING_AWQ_GEMM: return (grain){1, 8, "AWQ packs 8 columns"};
+  case YK_PACKING_AWQ_GEMV: return (grain){8, 8, "AWQ gemv packs 8 inputs"};
+  case YK_PACKING_AWQ_GEMV_FAST: return (grain){64, 8, "AWQ gemv_fast packs 4 outputs by 64 inputs"};
+  case YK_PACKING_GPTQ:
+    if (scheme->format == YK_WEIGHT_AWQ) return (grain){8, 8, "GPTQ packs 8 inputs, and 8 outputs of its zeros"};
+    return (grain){4, 4, "GPTQ packs 4 inputs, and 4 outputs of its zeros, of 8 bits"};
   default: return (grain){1, 1, ""};
   }
 }
 
-yk_status yk_int4_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
+yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
-  const grain unit = grain_of(scheme->packing);
-  view->format = YK_WEIGHT_AWQ;
+  const grain unit = grain_of(scheme);
+  view->format = scheme->format;
   view->packing = scheme->packing;
   view->group = scheme->group_size == -1 ? view->k : scheme->group_size;
   view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
+  view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
   if (view->k % view->group != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
                       view->k, view->group);
@@ -62,27 +71,27 @@ typedef struct wishes {
 
 static wishes wishes_of(const yk_weight_view *view)
 {
-  const yk_int4_names *names = yk_int4_names_of(view->packing);
-  int64_t k = view->k, n = view->n, groups = k / view->group;
+  const yk_packing_names *names = yk_packing_names_of(view->packing);
+  int64_t k = view->k, n = view->n, groups = k / view->group, unit = per_word(view->format);
   int64_t zero_words = yk_int4_gemv_zero_words(k, view->group);
-  wishes w = {.weight = {names->weight, YK_TENSORS_I32, 2, {k, n / 8}},
-              .zeros = {names->zeros, YK_TENSORS_I32, 2, {groups, n / 8}},
+  wishes w = {.weight = {names->weight, YK_TENSORS_I32, 2, {k, n / unit}},
+              .zeros = {names->zeros, YK_TENSORS_I32, 2, {groups, n / unit}},
               .scales = {names->scales, YK_TENSORS_FLOAT, 2, {groups, n}}};
   switch (view->packing) {
-  case YK_INT4_AWQ_GEMV:
+  case YK_PACKING_AWQ_GEMV:
     w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, k / 8}};
     w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {n, zero_words}};
     w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, 8 * zero_words}};
     break;
-  case YK_INT4_AWQ_GEMV_FAST:
+  case YK_PACKING_AWQ_GEMV_FAST:
     w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I16, 2, {n / 4, k}};
     w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
     w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
     break;
-  case YK_INT4_GPTQ: w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {k / 8, n}}; break;
-  case YK_INT4_COMPRESSED:
-    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, yk_ceil_div_i64(k, 8)}};
-    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {yk_ceil_div_i64(n, 8), groups}};
+  case YK_PACKING_GPTQ: w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {k / unit, n}}; break;
+  case YK_PACKING_COMPRESSED:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, yk_ceil_div_i64(k, unit)}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {yk_ceil_div_i64(n, unit), groups}};
     w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, groups}};
     break;
   default: break;
@@ -91,7 +100,7 @@ static wishes wishes_of(const yk_weight_view *view)
 }
 
 /* weight_shape repeats N and K. */
-static yk_status check_shape(const yk_shards *shards, const char *module, const yk_int4_names *names,
+static yk_status check_shape(const yk_shards *shards, const char *module, const yk_packing_names *names,
                              const yk_weight_view *view, yk_err *err)
 {
   if (!names->shape) return YK_OK;
@@ -107,7 +116,7 @@ static yk_status check_shape(const yk_shards *shards, const char *module, const 
 }
 
 /* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
-static yk_status check_groups(const yk_shards *shards, const char *module, const yk_int4_names *names, bool must_say,
+static yk_status check_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
                               const yk_weight_view *view, yk_err *err)
 {
   bool is_there = names->g_idx && yk_tensors_find(shards, module, names->g_idx, NULL);
@@ -132,11 +141,11 @@ static yk_status check_groups(const yk_shards *shards, const char *module, const
                     yk_shards_source(shards), tensor->name);
 }
 
-yk_status yk_int4_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme, yk_weight_view *view,
-                       yk_err *err)
+yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
+                        yk_weight_view *view, yk_err *err)
 {
-  YK_TRY(yk_int4_begin(module, scheme, view, err));
-  const yk_int4_names *names = yk_int4_names_of(view->packing);
+  YK_TRY(yk_quant_begin(module, scheme, view, err));
+  const yk_packing_names *names = yk_packing_names_of(view->packing);
   const wishes w = wishes_of(view);
   const yk_tensor *weight, *zeros = NULL, *scales;
   yk_dtype zeros_dtype = YK_F32;

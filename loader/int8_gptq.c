@@ -1,0 +1,60 @@
+/* int8_gptq.c - GPTQ's packing with 8 bits: a word holds four inputs of one output, the words of four inputs are a row.
+ * Zeros are bytes [groups, n]; version 1 stores zero - 1 modulo 256, in which 255 stands for 0.
+ * Source: qlinear modules of auto_gptq and gptqmodel, pack(). */
+#include "loader/int8_packing.h"
+
+enum { WORD_K = 4, TILE_WORDS = 16, TILE_K = WORD_K * TILE_WORDS, TILE_N = 16 };
+
+/* Words of a tile, an output after the other. Whole lines of the cache are read and written. */
+static void read_tile(const yk_weight_view *weight, int64_t word, int n_words, int64_t n, int n_outputs,
+                      uint32_t to[TILE_N][TILE_WORDS])
+{
+  const uint32_t flip = 0x80808080u;
+  const char *from = (const char *)weight->qweight + (word * weight->n + n) * 4;
+  for (int w = 0; w < n_words; w++, from += weight->n * 4) {
+    uint32_t row[TILE_N];
+    __builtin_prefetch(from + TILE_WORDS * weight->n * 4); /* the tile below */
+    if (n_outputs == TILE_N)
+      memcpy(row, from, sizeof row); /* of known length, so that no function is called */
+    else
+      memcpy(row, from, (size_t)n_outputs * 4);
+    for (int i = 0; i < n_outputs; i++) to[i][w] = row[i] ^ flip;
+  }
+}
+
+static void read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride)
+{
+  uint32_t tile[TILE_N][TILE_WORDS];
+  for (int64_t first = slice->k_begin / TILE_K * TILE_K; first < slice->k_end; first += TILE_K) {
+    int64_t k = yk_max_i64(first, slice->k_begin), k_end = yk_min_i64(first + TILE_K, slice->k_end);
+    int n_words = (int)yk_ceil_div_i64(k_end - first, WORD_K);
+    size_t n_bytes = (size_t)(k_end - k);
+    for (int64_t n = slice->n_begin; n < slice->n_end; n += TILE_N) {
+      int n_outputs = (int)yk_min_i64(TILE_N, slice->n_end - n);
+      read_tile(weight, first / WORD_K, n_words, n, n_outputs, tile);
+      int8_t *row = to + (n - slice->n_begin) * stride + (k - slice->k_begin);
+      for (int i = 0; i < n_outputs; i++, row += stride)
+        if (n_bytes == TILE_K)
+          memcpy(row, tile[i], TILE_K);
+        else
+          memcpy(row, (const char *)tile[i] + (k - first), n_bytes);
+    }
+  }
+}
+
+static void scales(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
+{
+  int64_t first = groups->first * weight->n + groups->output;
+  yk_int8_floats(weight->dtype, weight->scales, first, weight->n, groups->n, to);
+}
+
+static void zeros(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
+{
+  const uint8_t *from = (const uint8_t *)weight->qzeros + groups->first * weight->n + groups->output;
+  for (int64_t i = 0; i < groups->n; i++, from += weight->n) {
+    uint8_t stored = (uint8_t)(*from + (weight->zeros_less_one ? 1 : 0));
+    to[i] = (float)(stored - YK_INT8_OFFSET);
+  }
+}
+
+const yk_int8_ops yk_int8_gptq = {.read = read, .scales = scales, .zeros = zeros};

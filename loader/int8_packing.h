@@ -1,0 +1,55 @@
+/* int8_packing.h - the table of 8-bit packings that int8.c walks. Not for use outside the loader.
+ *
+ * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
+ * int8.c, and say in quant_tensors.c which tensors it has. */
+#ifndef YK_LOADER_INT8_PACKING_H
+#define YK_LOADER_INT8_PACKING_H
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/weight.h"
+
+/* Groups [first, first + n) of one output. */
+typedef struct yk_int8_groups {
+  int64_t output, first, n;
+} yk_int8_groups;
+
+typedef struct yk_int8_ops {
+  /* read - the bytes of a slice, signed where they are integers, to [n, stride]. */
+  void (*read)(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);
+  /* scales, zeros - of an output's groups. zeros is not asked where qzeros is NULL. */
+  void (*scales)(const yk_weight_view *weight, const yk_int8_groups *groups, float *to);
+  void (*zeros)(const yk_weight_view *weight, const yk_int8_groups *groups, float *to);
+} yk_int8_ops;
+
+/* What packings that store q + 128 store for q = 0; as a mask, it turns one into the other. */
+enum { YK_INT8_OFFSET = 128 };
+
+static inline int64_t yk_int8_n_groups(const yk_weight_view *weight)
+{
+  return yk_ceil_div_i64(weight->k, weight->group);
+}
+
+/* to[i] = element first + i * stride of an array of dtype. */
+static inline void yk_int8_floats(yk_dtype dtype, const void *elements, int64_t first, int64_t stride, int64_t n,
+                                  float *to)
+{
+  int64_t n_bytes = (int64_t)yk_dtype_bytes(dtype);
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t element = 0; /* files do not align their data */
+    memcpy(&element, (const char *)elements + (first + i * stride) * n_bytes, (size_t)n_bytes);
+    to[i] = yk_dtype_load(dtype, &element, 0);
+  }
+}
+
+/* Scales [n, groups], an output after the other. */
+static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
+{
+  int64_t first = groups->output * yk_int8_n_groups(weight) + groups->first;
+  yk_int8_floats(weight->dtype, weight->scales, first, 1, groups->n, to);
+}
+
+extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows;
+
+#endif

@@ -1,0 +1,33 @@
+/* bringing.h - parts of a linear layer on their way from the checkpoint's form to one that the device takes.
+ *
+ *   a part of                                    is brought as
+ *   floats                                       itself
+ *   4-bit integers                               the slice in AWQ's gemm order (loader/int4.h), or itself
+ *   8 bits, where the device keeps them          the slice as rows of bytes (loader/int8.h)
+ *   8 bits, elsewhere or as_16_bits              the slice as 16-bit floats (loader/dequantise.h): a PLAIN part
+ *
+ * Which of them is decided by the device alone (yk_model_device), not by data, so that what is planned is what is
+ * loaded. A slice that is brought is a weight of its own: it begins at input 0 and output 0, or close behind. */
+#ifndef YK_MODEL_BRINGING_H
+#define YK_MODEL_BRINGING_H
+
+#include "model/model_limits.h"
+
+/* Host memory that lives from layer to layer: malloc'ed once, as large as the largest layer wanted. */
+typedef struct yk_rank_buffer {
+  void *memory;
+  size_t n_bytes;
+} yk_rank_buffer;
+
+/* yk_bring - all parts of matrix 0 as the device takes them; views of *out point into buffer, which grows, and into the
+ *   checkpoint. Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */
+yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
+                   yk_err *err);
+
+/* yk_bring_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
+int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
+
+/* yk_bring_dequantises - whether part i is quantised in the checkpoint and becomes 16-bit floats on its way. */
+bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i);
+
+#endif
