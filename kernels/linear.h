@@ -85,6 +85,10 @@ yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
  *   rows of the devices' tables. Errors: YK_E_INVAL, naming the part. Thread: any. */
 yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err);
 
+/* yk_linear_check_bytes - part number index, an INT8 or FP8 weight: rows of bytes with float32 scales, and groups that
+ *   do not straddle. For the devices' rows that keep bytes. Errors: YK_E_INVAL, naming the part. Thread: any. */
+yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *err);
+
 /* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
 

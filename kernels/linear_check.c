@@ -2,6 +2,25 @@
 #include "base/checked.h"
 #include "kernels/linear.h"
 
+/* Inputs of a local group share a scale. */
+static yk_status check_groups(const yk_linear_part *part, int index, yk_err *err)
+{
+  const yk_weight_view *weight = &part->weight;
+  if (part->group_local < 1)
+    return yk_err_set(err, YK_E_INVAL, "linear part %d: group_local: expected at least 1, found %lld", index,
+                      (long long)part->group_local);
+  for (int64_t first = part->k.begin; first < part->k.end; first += part->group_local) {
+    int64_t last = yk_min_i64(first + part->group_local, part->k.end) - 1;
+    if (first / weight->group != last / weight->group)
+      return yk_err_set(err, YK_E_INVAL,
+                        "linear part %d: rows %lld to %lld are one local group of %lld but lie in different groups of "
+                        "%lld",
+                        index, (long long)first, (long long)last, (long long)part->group_local,
+                        (long long)weight->group);
+  }
+  return YK_OK;
+}
+
 yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err)
 {
   const yk_weight_view *weight = &part->weight;
@@ -17,19 +36,22 @@ yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err
                       "linear part %d: expected 4-bit weights in AWQ gemm order with zeros, found "
                       "packing %d",
                       index, (int)weight->packing);
-  if (part->group_local < 1)
-    return yk_err_set(err, YK_E_INVAL, "linear part %d: group_local: expected at least 1, found %lld", index,
-                      (long long)part->group_local);
-  for (int64_t first = part->k.begin; first < part->k.end; first += part->group_local) {
-    int64_t last = yk_min_i64(first + part->group_local, part->k.end) - 1;
-    if (first / weight->group != last / weight->group)
-      return yk_err_set(err, YK_E_INVAL,
-                        "linear part %d: rows %lld to %lld are one local group of %lld but lie in different groups of "
-                        "%lld",
-                        index, (long long)first, (long long)last, (long long)part->group_local,
-                        (long long)weight->group);
-  }
-  return YK_OK;
+  return check_groups(part, index, err);
+}
+
+yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *err)
+{
+  const yk_weight_view *weight = &part->weight;
+  if (weight->group < 1)
+    return yk_err_set(err, YK_E_INVAL, "linear part %d: weights of 8 bits: expected a group of at least 1, found %lld",
+                      index, (long long)weight->group);
+  if (yk_range_size(part->k) == 0 || yk_range_size(part->n) == 0) return YK_OK;
+  if (weight->packing != YK_PACKING_ROWS || weight->dtype != YK_F32 || (weight->has_zeros && !weight->qzeros))
+    return yk_err_set(err, YK_E_INVAL,
+                      "linear part %d: expected weights of 8 bits as rows of bytes, with float32 scales and the zeros "
+                      "that they have, found packing %d, %s",
+                      index, (int)weight->packing, yk_dtype_name(weight->dtype));
+  return check_groups(part, index, err);
 }
 
 static bool is_alike(const yk_weight_view *a, const yk_weight_view *b)

@@ -130,10 +130,32 @@ static inline wide wide_load_bf16(const uint16_t *p)
   return (wide){vf_load_bf16(p), vf_load_bf16(p + VL)};
 }
 
+static inline wide wide_load_i8(const int8_t *p)
+{
+  __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+  return (wide){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, VL)))};
+}
+
 static inline void wide_store(float *p, wide a)
 {
   vf_store(p, a.low);
   vf_store(p + VL, a.high);
+}
+
+static inline wide wide_set1(float a)
+{
+  return (wide){vf_set1(a), vf_set1(a)};
+}
+
+static inline wide wide_sub(wide a, wide b)
+{
+  return (wide){vf_sub(a.low, b.low), vf_sub(a.high, b.high)};
+}
+
+static inline wide wide_mul(wide a, wide b)
+{
+  return (wide){vf_mul(a.low, b.low), vf_mul(a.high, b.high)};
 }
 
 static inline wide wide_fma(wide a, wide b, wide c)

@@ -114,8 +114,16 @@ typedef vf wide;
 #define wide_store     vf_store
 #define wide_load_f16  vf_load_f16
 #define wide_load_bf16 vf_load_bf16
+#define wide_set1      vf_set1
+#define wide_sub       vf_sub
+#define wide_mul       vf_mul
 #define wide_fma       vf_fma
 #define wide_sum       vf_sum
+
+static inline wide wide_load_i8(const int8_t *p)
+{
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
 
 /* The sixteen weights that a column's group can have: a nibble picks one. */
 typedef vf awq_scale;

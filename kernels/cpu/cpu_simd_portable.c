@@ -125,9 +125,35 @@ static inline wide wide_load_bf16(const uint16_t *p)
   return a;
 }
 
+static inline wide wide_load_i8(const int8_t *p)
+{
+  wide a;
+  for (int i = 0; i < 16; i++) a.lane[i] = (float)p[i];
+  return a;
+}
+
 static inline void wide_store(float *p, wide a)
 {
   memcpy(p, a.lane, sizeof a.lane);
+}
+
+static inline wide wide_set1(float a)
+{
+  wide b;
+  for (int i = 0; i < 16; i++) b.lane[i] = a;
+  return b;
+}
+
+static inline wide wide_sub(wide a, wide b)
+{
+  for (int i = 0; i < 16; i++) a.lane[i] -= b.lane[i];
+  return a;
+}
+
+static inline wide wide_mul(wide a, wide b)
+{
+  for (int i = 0; i < 16; i++) a.lane[i] *= b.lane[i];
+  return a;
 }
 
 static inline wide wide_fma(wide a, wide b, wide c)

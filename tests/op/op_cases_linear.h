@@ -11,6 +11,8 @@ typedef struct linear_part_case {
   yk_range k_slice, n_slice;
   int64_t group_local;
   bool use_bias;
+  bool is_int8;   /* of a quantised weight: 8 bits in rows of bytes, not 4 */
+  bool has_zeros; /* of such a one */
 } linear_part_case;
 
 typedef struct linear_case {
@@ -27,6 +29,7 @@ typedef struct linear_weight {
   yk_weight_view view;
   double *plain;           /* [n, k] */
   uint8_t *quants, *zeros; /* [k, n], [k / group, n] */
+  double *byte_zeros;      /* of int8: [n, k / group rounded up], as scales are; quants [n, k] is signed */
   double *scales, *bias;   /* [k / group, n], [n] */
   char *buffers[5];        /* of the view; views start one byte in, so that nothing is aligned */
 } linear_weight;
@@ -65,13 +68,38 @@ static inline void random_nibbles(char *bytes, uint8_t *values, int64_t rows, in
     }
 }
 
+/* int8 weights as devices take them: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
+static inline void random_int8(linear_weight *weight, const linear_part_case *part, double sigma, op_random *random)
+{
+  int64_t n_groups = (part->k + part->group - 1) / part->group;
+  size_t n_scales = (size_t)(n_groups * part->n), n_bytes = (size_t)(part->k * part->n);
+  weight->view.format = YK_WEIGHT_INT8;
+  weight->view.packing = YK_PACKING_ROWS;
+  weight->view.dtype = YK_F32;
+  weight->view.has_zeros = part->has_zeros;
+  weight->quants = calloc(n_bytes + 1, 1);
+  weight->byte_zeros = calloc(n_scales + 1, sizeof(double));
+  weight->scales = calloc(n_scales + 1, sizeof(double));
+  char *bytes = unaligned_bytes(weight, 0, n_bytes), *zeros = unaligned_bytes(weight, 1, n_scales * 4);
+  char *scales = unaligned_bytes(weight, 2, n_scales * 4);
+  for (size_t i = 0; i < n_bytes; i++) weight->quants[i] = (uint8_t)op_between(random, 0, 255);
+  memcpy(bytes, weight->quants, n_bytes);
+  random_floats(scales, weight->scales, n_scales, YK_F32, sigma / 74.0, true, random);
+  if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 30.0, false, random);
+  weight->view.qweight = bytes;
+  weight->view.scales = scales;
+  weight->view.qzeros = part->has_zeros ? zeros : NULL;
+}
+
 static inline linear_weight linear_weight_new(const linear_part_case *part, op_random *random)
 {
   linear_weight weight = {0};
   int64_t k = part->k, n = part->n, n_groups = part->group ? k / part->group : 0;
   weight.view = (yk_weight_view){.k = k, .n = n, .group = part->group, .dtype = part->dtype};
   double sigma = 1.0 / sqrt((double)k + 1.0);
-  if (part->group) {
+  if (part->group && part->is_int8) {
+    random_int8(&weight, part, sigma, random);
+  } else if (part->group) {
     weight.view.format = YK_WEIGHT_AWQ;
     weight.quants = calloc((size_t)(k * n + 1), 1);
     weight.zeros = calloc((size_t)(n_groups * n + 1), 1);
@@ -101,6 +129,7 @@ static inline void linear_weight_free(linear_weight *weight)
   free(weight->plain);
   free(weight->quants);
   free(weight->zeros);
+  free(weight->byte_zeros);
   free(weight->scales);
   free(weight->bias);
   for (int i = 0; i < 5; i++) free(weight->buffers[i]);
@@ -114,6 +143,11 @@ static inline double weight_value(const linear_weight *weight, const linear_part
   static const int order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   int64_t column = fault == OP_NIBBLE_ORDER ? n / 8 * 8 + order[n % 8] : n;
   int64_t group = (fault == OP_GROUP_SHIFT ? k - part->k_slice.begin : k) / part->group;
+  if (part->is_int8) {
+    int64_t at = n * ((part->k + part->group - 1) / part->group) + group;
+    double scale = fault == OP_NO_SCALE ? 1.0 : weight->scales[at];
+    return scale * ((int8_t)weight->quants[n * part->k + k] - weight->byte_zeros[at] - (fault == OP_ZERO_PLUS_ONE));
+  }
   double scale = weight->scales[group * part->n + n];
   if (fault == OP_NO_SCALE && group == (part->k_slice.end - 1) / part->group) scale = 1.0;
   double zero = weight->zeros[group * part->n + n] + (fault == OP_ZERO_PLUS_ONE);
@@ -406,33 +440,36 @@ static inline void check_linear_faults(const op_target *target)
 }
 
 /* Same bits for a row alone, in a batch, on one thread and on three. */
+static inline void check_linear_batches(const op_target *target, yk_dtype dtype, const linear_case *shape)
+{
+  enum { N_TOKENS = 150 }; /* more than one block of rows */
+  yk_device *one = op_device_new(target, dtype, 1, 16), *three = op_device_new(target, dtype, 3, 16);
+  linear_run run = linear_run_new(one, shape, N_TOKENS, 77);
+  linear_run run3 = linear_run_new(three, shape, N_TOKENS, 77);
+  op_array batch = linear_run_forward(one, &run, 0, N_TOKENS);
+  op_array batch3 = linear_run_forward(three, &run3, 0, N_TOKENS);
+  size_t row_bytes = (size_t)run.y_stride * yk_dtype_bytes(batch.dtype);
+  assert_memory_equal(batch.bytes, batch3.bytes, row_bytes * N_TOKENS);
+  static const int32_t firsts[] = {0, 1, 5, 13, 47, 48, 95, 149}, lengths[] = {1, 2, 3, 8, 1, 50, 11, 1};
+  for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+    op_array some = linear_run_forward(three, &run3, firsts[i], lengths[i]);
+    assert_memory_equal(some.bytes, (char *)batch.bytes + (size_t)firsts[i] * row_bytes,
+                        (size_t)lengths[i] * row_bytes);
+    op_array_free(three, &some);
+  }
+  op_array_free(one, &batch);
+  op_array_free(three, &batch3);
+  linear_run_free(one, &run);
+  linear_run_free(three, &run3);
+  one->ops->destroy(one);
+  three->ops->destroy(three);
+}
+
 static inline void check_linear_batch_invariance(const op_target *target)
 {
   static const int shapes[] = {2, 4, 6, 7, 11, 15, 17, 18, 20};
-  enum { N_TOKENS = 150 }; /* more than one block of rows */
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-    for (size_t d = 0; d < 3; d++) {
-      yk_device *one = op_device_new(target, op_dtypes[d], 1, 16), *three = op_device_new(target, op_dtypes[d], 3, 16);
-      linear_run run = linear_run_new(one, &linear_cases[shapes[s]], N_TOKENS, 77);
-      linear_run run3 = linear_run_new(three, &linear_cases[shapes[s]], N_TOKENS, 77);
-      op_array batch = linear_run_forward(one, &run, 0, N_TOKENS);
-      op_array batch3 = linear_run_forward(three, &run3, 0, N_TOKENS);
-      size_t row_bytes = (size_t)run.y_stride * yk_dtype_bytes(batch.dtype);
-      assert_memory_equal(batch.bytes, batch3.bytes, row_bytes * N_TOKENS);
-      static const int32_t firsts[] = {0, 1, 5, 13, 47, 48, 95, 149}, lengths[] = {1, 2, 3, 8, 1, 50, 11, 1};
-      for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
-        op_array some = linear_run_forward(three, &run3, firsts[i], lengths[i]);
-        assert_memory_equal(some.bytes, (char *)batch.bytes + (size_t)firsts[i] * row_bytes,
-                            (size_t)lengths[i] * row_bytes);
-        op_array_free(three, &some);
-      }
-      op_array_free(one, &batch);
-      op_array_free(three, &batch3);
-      linear_run_free(one, &run);
-      linear_run_free(three, &run3);
-      one->ops->destroy(one);
-      three->ops->destroy(three);
-    }
+    for (size_t d = 0; d < 3; d++) check_linear_batches(target, op_dtypes[d], &linear_cases[shapes[s]]);
 }
 
 /* A layer of several matrices gives what each gives in a layer of its own, bit for bit, and takes their memory. */

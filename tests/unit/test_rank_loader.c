@@ -81,28 +81,16 @@ static void planned_bytes_are_taken(void **state)
             }
 }
 
-static bool keeps_all(const yk_linear_spec *spec, int i)
-{
-  (void)spec, (void)i;
-  return true;
-}
-
-static int64_t bytes_of(const yk_linear_spec *spec)
-{
-  const yk_weight_view *weight = &spec->parts[0].weight;
-  int64_t k = yk_range_size(spec->parts[0].k), n = yk_range_size(spec->parts[0].n);
-  if (weight->format == YK_WEIGHT_PLAIN) return k * n * (int64_t)yk_dtype_bytes(weight->dtype);
-  return k * n + (k ? yk_ceil_div_i64(k, spec->parts[0].group_local) * n * 4 * (weight->has_zeros ? 2 : 1) : 0);
-}
-
 /* 8-bit parts come as rows of bytes where the device keeps them, else as floats of 16 bits. */
 static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k, yk_range n)
 {
   static const uint8_t zeros[4 * K * N];
-  static const yk_device_ops ops = {.linear_create = create, .linear_bytes = bytes_of};
+  static const yk_device_ops ops = {.linear_create = create, .linear_bytes = yk_cpu_linear_bytes};
   seen dev = {.base = {.ops = &ops, .dtype = dtype}};
   yk_rank_buffer brought = {0};
-  const yk_model_device sizes_on = {.dtype = dtype, .linear_bytes = bytes_of, .linear_keeps = kept ? keeps_all : NULL};
+  const yk_model_device sizes_on = {.dtype = dtype,
+                                    .linear_bytes = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes,
+                                    .linear_keeps = kept ? yk_cpu_linear_keeps : NULL};
   const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .brought = &brought};
   yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
   spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_INT8,
@@ -132,7 +120,7 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
   assert_int_equal(part->weight.format, is_plain ? YK_WEIGHT_PLAIN : YK_WEIGHT_INT8);
   assert_ptr_equal((const char *)part->weight.bias + 2 * part->n.begin, zeros + 2 * n.begin);
   if (is_plain) assert_int_equal(part->weight.dtype, dtype == YK_F32 ? YK_F16 : dtype);
-  assert_int_equal(yk_bring_bytes(&sizes_on, &spec), bytes_of(&dev.spec));
+  assert_int_equal(yk_bring_bytes(&sizes_on, &spec), sizes_on.linear_bytes(&dev.spec));
   free(brought.memory);
 }
 

@@ -14,9 +14,10 @@
  *   row               takes                                            kept as
  *   awq as 16 bits    AWQ slices that are to be as 16 bits             16 bits: the activation type, or float16
  *   awq               every other AWQ slice                            4 bits, in panels
+ *   int8              every int8 slice in rows of bytes                8 bits, in panels
  *   plain             every plain slice                                the checkpoint's type
  *
- * To add a format (an int8 weight, say), write format_NAME.c beside this file with one `const yk_cpu_format`, declare
+ * To add a format, write format_NAME.c beside this file with one `const yk_cpu_format`, declare
  * the row at the end of this header and list it in format.c. tests/op/test_op_cpu_format.c is a whole example: int8
  * weights with a scale for each output, multiplied with int8 activations.
  *
@@ -103,6 +104,7 @@ extern const yk_cpu_format *const yk_cpu_formats[];
 /* Its rows, each in the file of its name. */
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
 extern const yk_cpu_format yk_cpu_format_awq;
+extern const yk_cpu_format yk_cpu_format_int8;
 extern const yk_cpu_format yk_cpu_format_plain;
 
 /* yk_cpu_plain_multiply_panel - multiply_panel of weights dtype [n, stride]: for every format that can be loaded as

@@ -1,0 +1,140 @@
+/* cpu_simd_bytes.h - the inner loops of linear layers whose weights are bytes with a scale a group.
+ *
+ * Included by cpu_simd_kernels.h after cpu_simd_gemm.h; the instruction set has defined, beside what that asks for:
+ *   wide_set1(a), wide_sub(a, b), wide_mul(a, b)
+ *   wide_load_i8      of 8-bit integers, as float32 */
+
+enum { BYTE_LINE = YK_CPU_PANEL * YK_CPU_CHUNK_K };
+
+/* What the bytes are: a constant of every call. */
+typedef enum byte_kind { BYTES_I8, BYTES_I8_ZEROS } byte_kind;
+
+ALWAYS_INLINE int64_t byte_group_of(const yk_cpu_byte_panel *panel, int64_t k)
+{
+  int64_t group = k / panel->group;
+  return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
+}
+
+ALWAYS_INLINE wide byte_weights(const uint8_t *bytes, wide scale, wide zero, const byte_kind kind)
+{
+  wide numbers = wide_load_i8((const int8_t *)bytes);
+  if (kind == BYTES_I8_ZEROS) numbers = wide_sub(numbers, zero);
+  return wide_mul(scale, numbers);
+}
+
+/* One column of a line, whose n_alike vectors in a row lie in one group. Adds to *sum, or stores a strip's column to w
+ * where sum is NULL. n_alike and which of the two are constants of the call. */
+ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_byte_panel *panel, int64_t line,
+                             int column, const int n_alike, const byte_kind kind)
+{
+  const uint8_t *bytes = panel->bytes + line * BYTE_LINE + column * YK_CPU_CHUNK_K;
+#pragma GCC unroll 8
+  for (int begin = 0; begin < LINE_VECTORS; begin += n_alike) {
+    int64_t at = byte_group_of(panel, line * YK_CPU_CHUNK_K + begin * YK_CPU_LANES) * YK_CPU_PANEL + column;
+    wide scale = wide_set1(panel->scales[at]);
+    wide zero = kind == BYTES_I8_ZEROS ? wide_set1(panel->zeros[at]) : wide_zero();
+#pragma GCC unroll 8
+    for (int i = begin; i < begin + n_alike; i++) {
+      int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
+      wide weights = byte_weights(bytes + i * YK_CPU_LANES, scale, zero, kind);
+      if (sum)
+        *sum = wide_fma(wide_load(x + k), weights, *sum);
+      else
+        wide_store(w + k * YK_CPU_STRIP, weights);
+    }
+  }
+}
+
+ALWAYS_INLINE void prefetch_byte_line(const yk_cpu_byte_panel *panel, int64_t line)
+{
+  enum { CACHE_LINE_BYTES = 64 };
+#pragma GCC unroll 16
+  for (int i = 0; i < BYTE_LINE; i += CACHE_LINE_BYTES) prefetch_after(panel->bytes + line * BYTE_LINE + i);
+}
+
+ALWAYS_INLINE void byte_row_alike(float *y, const float *x, const yk_cpu_byte_panel *panel, const int n_alike,
+                                  const byte_kind kind)
+{
+  wide sum[YK_CPU_PANEL];
+#pragma GCC unroll 8
+  for (int c = 0; c < YK_CPU_PANEL; c++) sum[c] = wide_zero();
+  for (int64_t line = 0; line < panel->n_lines; line++) {
+    prefetch_byte_line(panel, line);
+#pragma GCC unroll 8
+    for (int c = 0; c < YK_CPU_PANEL; c++) byte_line(&sum[c], NULL, x, panel, line, c, n_alike, kind);
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < YK_CPU_PANEL; c++) y[c] = wide_sum(sum[c]);
+}
+
+ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, int first, const int n_alike,
+                                     const byte_kind kind)
+{
+  for (int64_t line = 0; line < panel->n_lines; line++) {
+    if (first == 0) prefetch_byte_line(panel, line); /* of all strips */
+#pragma GCC unroll 4
+    for (int c = 0; c < YK_CPU_STRIP; c++)
+      byte_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, n_alike, kind);
+  }
+}
+
+/* Groups that end inside a vector, where a slice of k was cut there: each lane has a scale of its own. */
+ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int first, const byte_kind kind)
+{
+  for (int64_t k = 0; k < panel->n_lines * YK_CPU_CHUNK_K; k += YK_CPU_LANES) {
+    const uint8_t *bytes = panel->bytes + k / YK_CPU_CHUNK_K * BYTE_LINE + k % YK_CPU_CHUNK_K;
+    int64_t groups[YK_CPU_LANES];
+    for (int lane = 0; lane < YK_CPU_LANES; lane++) groups[lane] = byte_group_of(panel, k + lane) * YK_CPU_PANEL;
+    for (int c = first; c < first + YK_CPU_STRIP; c++, w += YK_CPU_LANES) {
+      float scales[YK_CPU_LANES], zeros[YK_CPU_LANES] = {0};
+      for (int lane = 0; lane < YK_CPU_LANES; lane++) scales[lane] = panel->scales[groups[lane] + c];
+      if (kind == BYTES_I8_ZEROS)
+        for (int lane = 0; lane < YK_CPU_LANES; lane++) zeros[lane] = panel->zeros[groups[lane] + c];
+      wide_store(w, byte_weights(bytes + c * YK_CPU_CHUNK_K, wide_load(scales), wide_load(zeros), kind));
+    }
+  }
+}
+
+/* Vectors of a line that lie in one group, or 0 where groups end inside vectors. */
+ALWAYS_INLINE int byte_vectors_alike(const yk_cpu_byte_panel *panel)
+{
+  if (panel->n_groups == 1 || panel->group % 128 == 0) return 8;
+  return panel->group % 64 == 0 ? 4 : panel->group % 32 == 0 ? 2 : panel->group % 16 == 0 ? 1 : 0;
+}
+
+ALWAYS_INLINE void byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first, const byte_kind kind)
+{
+  switch (byte_vectors_alike(panel)) {
+  case 8: byte_unpack_alike(w, panel, first, 8, kind); break;
+  case 4: byte_unpack_alike(w, panel, first, 4, kind); break;
+  case 2: byte_unpack_alike(w, panel, first, 2, kind); break;
+  case 1: byte_unpack_alike(w, panel, first, 1, kind); break;
+  default: byte_unpack_any(w, panel, first, kind);
+  }
+}
+
+/* False where the panel must be unpacked first. */
+ALWAYS_INLINE bool byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel, const byte_kind kind)
+{
+  switch (byte_vectors_alike(panel)) {
+  case 8: byte_row_alike(y, x, panel, 8, kind); break;
+  case 4: byte_row_alike(y, x, panel, 4, kind); break;
+  case 2: byte_row_alike(y, x, panel, 2, kind); break;
+  case 1: byte_row_alike(y, x, panel, 1, kind); break;
+  default: return false;
+  }
+  return true;
+}
+
+static void int8_unpack(float *w, const yk_cpu_byte_panel *panel, int first)
+{
+  if (panel->zeros)
+    byte_unpack(w, panel, first, BYTES_I8_ZEROS);
+  else
+    byte_unpack(w, panel, first, BYTES_I8);
+}
+
+static bool int8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)
+{
+  return panel->zeros ? byte_row(y, x, panel, BYTES_I8_ZEROS) : byte_row(y, x, panel, BYTES_I8);
+}

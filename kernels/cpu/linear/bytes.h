@@ -1,0 +1,19 @@
+/* bytes.h - weights of 8 bits in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros: what
+ * the rows of the table that keep bytes share.
+ *
+ *   weights  bytes [n_panels, n_lines, PANEL, CHUNK_K]
+ *   scales   f32 [n_panels, n_groups, PANEL]
+ *   zeros    f32, alike, where the weight has them */
+#ifndef YK_KERNELS_CPU_LINEAR_BYTES_H
+#define YK_KERNELS_CPU_LINEAR_BYTES_H
+
+#include "kernels/cpu/linear/format.h"
+
+/* yk_cpu_bytes_lay_out, yk_cpu_bytes_load - as in yk_cpu_format. */
+void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part);
+void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
+
+/* yk_cpu_bytes_panel - panel i of a part, as the inner loops take it. */
+yk_cpu_byte_panel yk_cpu_bytes_panel(const yk_cpu_part *part, const char *weights, int64_t i);
+
+#endif

@@ -1,0 +1,144 @@
+/* test_op_cpu_int8.c - weights of 8-bit integers on the CPU device, every instruction set against float64. */
+#include "op/op_cases_linear.h"
+#include "op/op_cpu_target.h"
+
+/* Cuts, groups and sizes that the inner loops tell apart. k and n of the weight; group; (dtype); slices; local group;
+ * bias; whether there are zeros, last. */
+static const linear_case cases[] = {
+    {.parts = {{256, 64, 128, YK_F32, {0, 256}, {0, 64}, 128, false, true, false}}, .n_parts = 1},
+    {.parts = {{256, 64, 128, YK_F32, {0, 256}, {0, 64}, 128, true, true, true}}, .n_parts = 1},
+    {.parts = {{320, 40, 64, YK_F32, {64, 320}, {3, 29}, 64, true, true, true}}, .n_parts = 1},
+    {.parts = {{256, 48, 128, YK_F32, {96, 224}, {0, 48}, 32, false, true, true}}, .n_parts = 1},
+    {.parts = {{256, 48, 128, YK_F32, {48, 256}, {0, 48}, 16, false, true, false}}, .n_parts = 1},
+    {.parts = {{256, 48, 128, YK_F32, {24, 168}, {8, 48}, 8, false, true, true}}, .n_parts = 1}, /* inside vectors */
+    {.parts = {{60, 24, 12, YK_F32, {12, 60}, {0, 24}, 12, false, true, false}}, .n_parts = 1},  /* likewise */
+    {.parts = {{100, 17, 100, YK_F32, {0, 100}, {0, 17}, 100, true, true, true}}, .n_parts = 1}, /* channel */
+    {.parts = {{100, 17, 100, YK_F32, {9, 77}, {0, 17}, 68, false, true, false}}, .n_parts = 1},
+    {.parts = {{200, 24, 128, YK_F32, {0, 200}, {0, 24}, 128, true, true, true}}, .n_parts = 1}, /* a short group */
+    {.parts = {{64, 32, 32, YK_F32, {32, 32}, {0, 32}, 32, true, true, true}}, .n_parts = 1},    /* empty k */
+    {.parts = {{64, 32, 32, YK_F32, {0, 64}, {5, 5}, 32, false, true, false}}, .n_parts = 1},    /* empty n */
+    {.parts = {{64, 1003, 64, YK_F32, {0, 64}, {501, 1003}, 64, false, true, true}},
+     .n_parts = 1,
+     .f32_output = true,
+     .y_pad = 5},
+    {.parts = {{96, 48, 32, YK_F16, {0, 96}, {0, 48}, 32, true}, /* q, k, v: 4 bits, 8 bits and floats */
+               {96, 16, 48, YK_F32, {0, 96}, {0, 16}, 48, true, true, true},
+               {96, 16, 0, YK_F16, {0, 96}, {8, 16}, 0, true}},
+     .n_parts = 3},
+    {.parts = {{128, 88, 64, YK_F32, {0, 128}, {8, 52}, 64, true, true, true},
+               {128, 88, 128, YK_F32, {0, 128}, {8, 52}, 128, true, true, false}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .y_pad = 1},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static double tolerance_of(const linear_case *shape, yk_dtype dtype)
+{
+  return linear_tolerance(shape->f32_output ? YK_F32 : dtype, yk_range_size(shape->parts[0].k_slice));
+}
+
+static void check_table(const op_target *target)
+{
+  static const int32_t token_counts[] = {1, 2, 7, 40};
+  for (size_t d = 0; d < 3; d++)
+    for (int c = 0; c < N_CASES; c++)
+      for (size_t t = 0; t < 4; t++) {
+        double error = linear_error(target, op_dtypes[d], &cases[c], token_counts[t], 100 + (uint32_t)c, OP_RIGHT);
+        if (error > tolerance_of(&cases[c], op_dtypes[d]))
+          fail_msg("%s %s case %d, %d tokens: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), c,
+                   token_counts[t], error);
+      }
+}
+
+static void test_table(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_table);
+}
+
+/* The comparison must see each planted fault, at ten times the tolerance. */
+static void check_faults(const op_target *target)
+{
+  static const struct {
+    op_fault fault;
+    int shape;
+  } faults[] = {{OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 1}, {OP_GROUP_SHIFT, 3},
+                {OP_GROUP_SHIFT, 5}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, 14}};
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) { /* bfloat16 is coarser than a step of 8 bits */
+    const linear_case *shape = &cases[faults[i].shape];
+    double error = linear_error(target, YK_F32, shape, 3, 9, faults[i].fault);
+    if (error < 10.0 * tolerance_of(shape, YK_F32))
+      fail_msg("fault %d in case %d passes: error %.3g", (int)faults[i].fault, faults[i].shape, error);
+  }
+}
+
+static void test_planted_faults_are_seen(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_faults);
+}
+
+static void check_batches(const op_target *target)
+{
+  for (int c = 0; c < N_CASES; c++) check_linear_batches(target, op_dtypes[c % 3], &cases[c]);
+}
+
+static void test_rows_do_not_depend_on_their_batch(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_batches);
+}
+
+static void check_matrices(const op_target *target)
+{
+  for (int c = 1; c < N_CASES; c += 4) check_linear_matrices(target, op_dtypes[c % 3], &cases[c], 7);
+}
+
+static void test_matrices_side_by_side(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_matrices);
+}
+
+/* What is not in the form that devices take, or contradicts itself. */
+static void check_refusals(const op_target *target)
+{
+  yk_device *dev = op_device_new(target, YK_F16, 1, 16);
+  linear_run run = linear_run_new(dev, &cases[3], 2, 1);
+  yk_linear *linear = NULL;
+  for (int i = 0; i < 6; i++) {
+    yk_linear_spec spec = run.spec;
+    yk_linear_part *part = &spec.parts[0];
+    yk_err err = YK_ERR_INIT;
+    if (i == 0) part->weight.packing = YK_PACKING_GPTQ;
+    if (i == 1) part->weight.dtype = YK_F16;
+    if (i == 2) part->weight.qzeros = NULL;
+    if (i == 3) part->weight.group = 0;
+    if (i == 4) part->group_local = 64; /* reaches across a group's end */
+    if (i == 5) part->group_local = 0;
+    assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), YK_E_INVAL);
+    assert_non_null(strstr(err.message, "linear part 0"));
+    assert_null(linear);
+  }
+  linear_run_free(dev, &run);
+  dev->ops->destroy(dev);
+}
+
+static void test_contradictions_are_refused(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_refusals);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_table),
+      cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
+      cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_contradictions_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
