@@ -95,7 +95,7 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   return read_groups(weights, label, scheme, err);
 }
 
-/* Source: compressed_tensors, quantization/quant_scheme.py. */
+/* Source: compressed_tensors, quantization/quant_scheme.py. W8A16 was by channel before version 0.18, and is by group. */
 static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   static const struct {
@@ -105,12 +105,13 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
     yk_quant_zeros zeros;
   } presets[] = {{"W4A16", YK_WEIGHT_AWQ, 128, YK_ZEROS_NONE},
                  {"W4A16_ASYM", YK_WEIGHT_AWQ, 128, YK_ZEROS_STORED},
-                 {"W8A16", YK_WEIGHT_INT8, -1, YK_ZEROS_NONE}};
+                 {"W8A16", YK_WEIGHT_INT8, 128, YK_ZEROS_NONE}};
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
     if (strcasecmp(name, presets[i].name) != 0) continue;
     *scheme = (yk_quant_scheme){.format = presets[i].format,
                                 .packing = YK_PACKING_COMPRESSED,
                                 .group_size = presets[i].group_size,
+                                .may_be_channel = presets[i].format == YK_WEIGHT_INT8,
                                 .zeros = presets[i].zeros};
     return YK_OK;
   }

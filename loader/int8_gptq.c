@@ -1,5 +1,5 @@
 /* int8_gptq.c - GPTQ's packing with 8 bits: a word holds four inputs of one output, the words of four inputs are a row.
- * Zeros are bytes [groups, n]; version 1 stores zero - 1 modulo 256, in which 255 stands for 0.
+ * Zeros are bytes [groups, n]; version 1 stores zero - 1, so that a zero of 256 exists, and none of 0.
  * Source: qlinear modules of auto_gptq and gptqmodel, pack(). */
 #include "loader/int8_packing.h"
 
@@ -51,10 +51,8 @@ static void scales(const yk_weight_view *weight, const yk_int8_groups *groups, f
 static void zeros(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
 {
   const uint8_t *from = (const uint8_t *)weight->qzeros + groups->first * weight->n + groups->output;
-  for (int64_t i = 0; i < groups->n; i++, from += weight->n) {
-    uint8_t stored = (uint8_t)(*from + (weight->zeros_less_one ? 1 : 0));
-    to[i] = (float)(stored - YK_INT8_OFFSET);
-  }
+  int less = YK_INT8_OFFSET - (weight->zeros_less_one ? 1 : 0);
+  for (int64_t i = 0; i < groups->n; i++, from += weight->n) to[i] = (float)(*from - less);
 }
 
 const yk_int8_ops yk_int8_gptq = {.read = read, .scales = scales, .zeros = zeros};

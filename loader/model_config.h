@@ -61,7 +61,8 @@ typedef enum yk_quant_zeros {
 typedef struct yk_quant_scheme {
   yk_weight_format format; /* AWQ (4 bits) or INT8 */
   yk_packing packing;
-  int32_t group_size; /* 16 to 1024, or -1 for the whole K of each layer */
+  int32_t group_size;  /* 16 to 1024, or -1 for the whole K of each layer */
+  bool may_be_channel; /* layers whose scales are one for each output have groups of the whole K all the same */
   yk_quant_zeros zeros;
   bool act_order; /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
 } yk_quant_scheme;

@@ -144,8 +144,11 @@ static yk_status check_groups(const yk_shards *shards, const char *module, const
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err)
 {
-  YK_TRY(yk_quant_begin(module, scheme, view, err));
-  const yk_packing_names *names = yk_packing_names_of(view->packing);
+  const yk_packing_names *names = yk_packing_names_of(scheme->packing);
+  yk_quant_scheme of_module = *scheme;
+  const yk_tensor *found = yk_tensors_find(shards, module, names->scales, NULL);
+  if (scheme->may_be_channel && found && found->n_dims == 2 && found->shape[1] == 1) of_module.group_size = -1;
+  YK_TRY(yk_quant_begin(module, &of_module, view, err));
   const wishes w = wishes_of(view);
   const yk_tensor *weight, *zeros = NULL, *scales;
   yk_dtype zeros_dtype = YK_F32;

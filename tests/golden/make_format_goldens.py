@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints in the 4-bit formats of public tools, and what `transformers` says about them.
+"""Makes tiny random checkpoints in the 4-bit and 8-bit formats of public tools, and what `transformers` says about them.
 
 Each case becomes families/format_NAME/, as make_family_goldens.py describes it. The words of every layer are written by
 the packing code of the tool itself, from a float weight that rounds to integers drawn here:
@@ -33,11 +33,12 @@ sys.path.insert(0, HERE)
 import make_family_goldens as families  # noqa: E402
 
 
-def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), **config):
-    """pack: (q, z, s, group) of numpy -> tensors of a module. override: {part of a module's name: (group, zeros)}.
-    zeros: "drawn", "with 16" (beside integers of 1 and more) or "eight". quantization: of config.json."""
+def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), bits=4, **config):
+    """pack: (q, z, s, group, bits) of numpy -> tensors of a module. override: {part of a module's name: (group, zeros)
+    or (group, zeros, bits)}. zeros: "drawn", "with 16" (of 4 bits, beside integers of 1 and more; 256 of 8 bits) or
+    "eight" (the middle). quantization: of config.json."""
     return {"name": "format_" + name, "family": config.pop("family", "llama"), "group": group, "pack": pack,
-            "quantization": quantization, "override": override or {}, "dtype": dtype, "zeros": zeros,
+            "quantization": quantization, "override": override or {}, "dtype": dtype, "zeros": zeros, "bits": bits,
             "skip": list(skip), "files": config.pop("files", 1), "without": None, "about": config.pop("about"),
             "config": config}
 
@@ -78,60 +79,61 @@ def linear_of(q, z, s, group):
     return linear, torch.from_numpy(s.T.copy()), torch.from_numpy(z.T.astype(np.float32))
 
 
-def pack_awq_words(q, z, s, group):
+def pack_awq_words(q, z, s, group, bits):
     """autoawq's gemm words of q without zeros, as files with zero_point false may have."""
-    assert (z == 8).all()
+    assert (z == 8).all() and bits == 4
     return {"qweight": torch.from_numpy(families.awq_pack.pack(q)), "scales": torch.from_numpy(s)}
 
 
 def pack_gemv(name, cls):
-    def pack(q, z, s, group):
+    def pack(q, z, s, group, bits):
         linear, scales, zeros = linear_of(q, z, s, group)
-        layer = getattr(awq_module(name), cls).from_linear(linear, 4, group, scales=scales, zeros=zeros)
+        layer = getattr(awq_module(name), cls).from_linear(linear, bits, group, scales=scales, zeros=zeros)
         return {key: getattr(layer, key) for key in ("qweight", "qzeros", "scales")}
     return pack
 
 
 def pack_gptq(version):
-    def pack(q, z, s, group):
+    def pack(q, z, s, group, bits):
         linear, scales, zeros = linear_of(q, z, s, group)
         module = tool("auto_gptq.nn_modules.qlinear.qlinear_cuda_old")
-        layer = module.QuantLinear(4, group, q.shape[0], q.shape[1], False, weight_dtype=torch.float32)
+        layer = module.QuantLinear(bits, group, q.shape[0], q.shape[1], False, weight_dtype=torch.float32)
         layer.pack(linear, scales, zeros, None)
         qzeros = layer.qzeros
         if version == 2:
-            qzeros = torch.from_numpy((layer.qzeros.numpy().view(np.uint32) + np.uint32(0x11111111)).view(np.int32))
+            ones = np.uint32(0x11111111 if bits == 4 else 0x01010101)
+            qzeros = torch.from_numpy((layer.qzeros.numpy().view(np.uint32) + ones).view(np.int32))
         g_idx = torch.arange(q.shape[0], dtype=torch.int32) // group
         return {"qweight": layer.qweight, "qzeros": qzeros, "scales": layer.scales, "g_idx": g_idx}
     return pack
 
 
 def pack_compressed(symmetric):
-    def pack(q, z, s, group):
+    def pack(q, z, s, group, bits):
         module = tool("compressed_tensors.compressors.pack_quantized.base")
         quantization = tool("compressed_tensors.quantization")
         k = q.shape[0]
-        args = quantization.QuantizationArgs(num_bits=4, type="int", symmetric=symmetric,
+        args = quantization.QuantizationArgs(num_bits=bits, type="int", symmetric=symmetric,
                                              strategy="channel" if group == k else "group",
                                              group_size=None if group == k else group)
         linear, scales, zeros = linear_of(q, z, s, group)
         state = {"weight": linear.weight.data, "weight_scale": scales}
         if not symmetric:
-            state["weight_zero_point"] = (zeros - 8).to(torch.int8)
+            state["weight_zero_point"] = (zeros - 2**(bits - 1)).to(torch.int8)
         scheme = quantization.QuantizationScheme(targets=["Linear"], weights=args)
         return module.PackedQuantizationCompressor.compress(state, scheme)
     return pack
 
 
 def pack_auto_round(name):
-    def pack(q, z, s, group):
+    def pack(q, z, s, group, bits):
         linear, scales, zeros = linear_of(q, z, s, group)
         if name == "awq":
             cls = tool("auto_round.export.export_to_awq.utils").WQLinear_GEMM
-            layer = cls.from_linear(linear, 4, group, scales=scales.t(), zeros=zeros.t(), device="cpu")
+            layer = cls.from_linear(linear, bits, group, scales=scales.t(), zeros=zeros.t(), device="cpu")
         else:
             module = tool("auto_round_extension.torch." + name)
-            layer = module.QuantLinear(4, group, q.shape[0], q.shape[1], False)
+            layer = module.QuantLinear(bits, group, q.shape[0], q.shape[1], False)
             layer.device = torch.device("cpu")
             layer.pack(linear, scales, zeros.clone(), None, "cpu")
         return {key: getattr(layer, key) for key in ("qweight", "qzeros", "scales")}
@@ -194,28 +196,52 @@ CASES = [
     case("auto_round_awq", 32, pack_auto_round("awq"), {**ROUND, "group_size": 32, "sym": False,
          "packing_format": "auto_round:auto_awq", "modules_to_not_convert": [r"layers\.1\.mlp\.gate"]},
          skip=["layers.1.mlp.gate_proj"], about="auto-round as AWQ; gate plain beside a quantised up"),
+    case("gptq8_dynamic", 32, pack_gptq(1), {**GPTQ, "bits": 8, "group_size": 32, "checkpoint_format": "gptq",
+         "dynamic": {r"+:.*(up|q)_proj": {"bits": 4}, r"+:.*layers\.1.*o_proj": {"group_size": 64}}}, bits=8,
+         zeros="with 16", override={"up_proj": (32, "drawn", 4), "q_proj": (32, "drawn", 4),
+                                    "layers.1.self_attn.o_proj": (64, "drawn", 8)},
+         about="GPTQ version 1 with 8 bits, zero points of 96 to 159 and 256; up and q with 4 bits; FFN of three groups",
+         head_dim=32, **UNEVEN),
+    case("gptq8_v2_channel", -1, pack_gptq(2), {**GPTQ, "bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2"},
+         bits=8, dtype="bfloat16", about="GPTQ version 2 with 8 bits, a group for each output, bfloat16 model"),
+    case("compressed8", 32, None, {**COMPRESSED, "format": "mixed-precision", "ignore": ["lm_head"], "config_groups": {
+         "group_0": {**group_of(["Linear"], num_bits=8), "format": "pack-quantized"},
+         "group_1": {**group_of([r"re:.*(q_proj|down_proj)"], num_bits=8, strategy="channel", group_size=None,
+                                symmetric=False), "format": "pack-quantized"},
+         "group_2": {**group_of([r"re:.*up_proj"]), "format": "pack-quantized"},
+         "W8A16": ["model.layers.1.self_attn.k_proj"]}}, bits=8, zeros="eight",
+         override={"up_proj": (32, "eight", 4), "q_proj": (-1, "drawn", 8), "down_proj": (-1, "drawn", 8),
+                   "layers.1.self_attn.k_proj": (-1, "eight", 8)},
+         dtype="bfloat16", family="qwen3", head_dim=20, num_attention_heads=8, num_key_value_heads=2, hidden_size=96,
+         intermediate_size=100, vocab_size=199, tie_word_embeddings=False,
+         about="compressed-tensors, 8 bits by group and by channel beside 4 bits, a preset; FFN of 100, heads of 20"),
+    case("auto_round8", 32, pack_auto_round("qlinear_torch_zp"), {**ROUND, "bits": 8, "group_size": 32, "sym": False,
+         "packing_format": "auto_round:auto_gptq", "extra_config": {
+             "model.layers.0.mlp.down_proj": {"bits": 16}, ".*o_proj": {"bits": 4, "group_size": 64}}}, bits=8,
+         skip=["layers.0.mlp.down_proj"], override={"o_proj": (64, "drawn", 4)}, family="qwen2",
+         about="auto-round as GPTQ with 8 bits, extra_config with 4 and 16 bits"),
 ]
 
 
-def draw_integers(rng, k, n, group, gain, zeros_are, dtype):
+def draw_integers(rng, k, n, group, gain, zeros_are, dtype, bits):
     """q [K, N], z and s [K/g, N]; s of dtype, as float32."""
-    groups = k // group
-    zeros = np.full((groups, n), 8) if zeros_are == "eight" else rng.randint(5, 12, size=(groups, n))
+    groups, top = k // group, 2**bits
+    spread, low, high = (3.2, 5, 12) if bits == 4 else (35.0, 96, 160)
+    zeros = np.full((groups, n), top // 2) if zeros_are == "eight" else rng.randint(low, high, size=(groups, n))
     if zeros_are == "with 16":
-        zeros = np.where(rng.random_sample((groups, n)) < 0.05, 16, zeros)
-    q = np.rint(np.repeat(zeros, group, axis=0) + rng.standard_normal((k, n)) * 3.2)
-    q = np.clip(q, np.repeat(zeros, group, axis=0) == 16, 15).astype(np.uint8)
-    scales = gain / math.sqrt(k) / 3.2 * np.exp(0.25 * rng.standard_normal((groups, n)))
+        zeros = np.where(rng.random_sample((groups, n)) < 0.05, top, zeros)
+    q = np.rint(np.repeat(zeros, group, axis=0) + rng.standard_normal((k, n)) * spread)
+    q = np.clip(q, np.repeat(zeros, group, axis=0) == top, top - 1).astype(np.uint8)
+    scales = gain / math.sqrt(k) / spread * np.exp(0.25 * rng.standard_normal((groups, n)))
     rounded = torch.from_numpy(scales.astype(np.float32)).to(dtype)
-    return q, zeros.astype(np.uint8), rounded.float().numpy()
+    return q, zeros.astype(np.uint16), rounded.float().numpy()
 
 
 def layout_of(spec, module):
-    """(group, zeros) of a module: the first override that is part of its name, else the case's."""
-    for part, layout in spec["override"].items():
-        if part in module:
-            return layout
-    return spec["group"], spec["zeros"]
+    """(group, zeros, bits) of a module: the longest override that is part of its name, else the case's."""
+    parts = [part for part in spec["override"] if part in module]
+    layout = spec["override"][max(parts, key=len)] if parts else (spec["group"], spec["zeros"])
+    return (*layout, spec["bits"])[:3]
 
 
 def draw(spec, config, rng):
@@ -228,15 +254,15 @@ def draw(spec, config, rng):
             module = f"model.layers.{layer}.{name}"
             if any(part in module for part in spec["skip"]):
                 continue
-            group, zeros = layout_of(spec, module)
+            group, zeros, bits = layout_of(spec, module)
             group = k if group == -1 else group
             gain = families.GAINS[name.split(".")[1]]
-            q, z, s = draw_integers(rng, k, n, group, gain, zeros, dtype)
+            q, z, s = draw_integers(rng, k, n, group, gain, zeros, dtype, bits)
             dense[module + ".weight"] = (np.repeat(s, group, axis=0) *
                                          (q.astype(np.float32) - np.repeat(z, group, axis=0))).T
             pack = spec["pack"] or pack_compressed(zeros == "eight")
             del tensors[module + ".weight"]
-            for key, value in pack(q, z, s, group).items():
+            for key, value in pack(q, z, s, group, bits).items():
                 value = value.to(dtype) if value.is_floating_point() else value
                 tensors[f"{module}.{key}"] = value.contiguous()
     return tensors, dense

@@ -15,8 +15,8 @@ enum { K = 320, N = 148, MAX_GROUPS = K / 16 };
 typedef struct numbers {
   int64_t k, n, group;
   int8_t q[K][N];
-  int8_t zero[MAX_GROUPS][N];
-  float scale[MAX_GROUPS][N]; /* float16 numbers */
+  int16_t zero[MAX_GROUPS][N]; /* -128 .. 128 */
+  float scale[MAX_GROUPS][N];  /* float16 numbers */
 } numbers;
 
 static uint32_t draw_u32(void)
@@ -32,7 +32,7 @@ static void draw(int64_t k, int64_t n, int64_t group, numbers *x)
     for (int64_t j = 0; j < n; j++) x->q[i][j] = (int8_t)draw_u32();
   for (int64_t g = 0; g < yk_ceil_div_i64(k, group); g++)
     for (int64_t j = 0; j < n; j++) {
-      x->zero[g][j] = (int8_t)draw_u32();
+      x->zero[g][j] = (int16_t)(draw_u32() % 256 - 128);
       x->scale[g][j] = (float)(1 + draw_u32() % 1024) / 1024.0f;
     }
 }
@@ -57,6 +57,7 @@ static void pack_gptq(const numbers *x, bool less_one, tensors *t)
   for (int64_t n = 0; n < x->n; n++) {
     for (int64_t k = 0; k < x->k; k++) t->weight[1 + 4 * (k / 4 * x->n + n) + k % 4] = (uint8_t)(x->q[k][n] + 128);
     for (int64_t g = 0; g < x->k / x->group; g++) {
+      assert_true(!less_one || x->zero[g][n] > -128);
       t->zeros[1 + g * x->n + n] = (uint8_t)(x->zero[g][n] + 128 - (less_one ? 1 : 0));
       put_float(t->view.dtype, t->scales + 1, g * x->n + n, x->scale[g][n]);
     }
@@ -199,6 +200,8 @@ static void every_packing_and_slice(void **state)
       draw(K, N, groups[i], &x);
       if (dtypes[i] == YK_BF16)
         for (int64_t n = 0; n < N; n++) x.scale[0][n] = 0.25f;
+      for (int64_t g = 0; g < K / groups[i] && how == GPTQ_V1; g++) /* which has no zero of 0, but one of 256 */
+        for (int64_t n = 0; n < N; n++) x.zero[g][n]++;
       pack(&x, how, dtypes[i], true, &t);
       check_slices(&x, &t);
     }
@@ -238,6 +241,7 @@ static void what_is_no_number(void **state)
     for (int i = 0; i < 3; i++) {
       draw(K, N, 64, &x);
       x.scale[3][21] = bad[i];
+      memset(x.zero, 0, sizeof x.zero);
       pack(&x, how, YK_F16, how != ROWS, &t);
       const char *words = "layer.weight|scale of group 3, output 21|finite";
       expect_error("repack", YK_E_FORMAT, words, yk_int8_repack(&t.view, &all, 64, buffer, &out, &err), &err);
