@@ -95,7 +95,7 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   return read_groups(weights, label, scheme, err);
 }
 
-/* Source: compressed_tensors, quantization/quant_scheme.py. W8A16 was by channel before version 0.18, and is by group. */
+/* Source: compressed_tensors, quantization/quant_scheme.py. Up to version 0.17 W8A16 is by channel, then by group. */
 static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   static const struct {

@@ -172,6 +172,15 @@ static void note_idle_ranks(const yk_model_config *config, int n_ranks, yk_plan 
              n_ranks - 1, config->n_heads);
 }
 
+static void note_unkept(int32_t n_unkept, yk_plan *plan)
+{
+  size_t used = strlen(plan->reason);
+  if (n_unkept > 0)
+    snprintf(plan->reason + used, sizeof plan->reason - used,
+             "%s%d weights are kept as 16 bits: %s have no GEMM for their format", used ? "; " : "", n_unkept,
+             plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
+}
+
 /* Not one block of KV fits: into what was asked for, or beside what the rank that needs most takes. */
 static void say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int n_ranks,
                         yk_plan *plan)
@@ -244,6 +253,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
   YK_TRY(choose_kv(options, memory, total, kv_max, settings, plan, err));
   note_idle_ranks(config, options->n_ranks, plan);
+  note_unkept(memory[0].n_unkept, plan);
   return YK_OK;
 }
 

@@ -84,6 +84,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   projections p;
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = norms + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
+                             .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
                              .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
                              .scratch = attended_offset_bytes(source, &heads) + n_rows * q_width(&heads) * element};
   return YK_OK;

@@ -215,3 +215,10 @@ int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
     if (yk_bring_dequantises(dev, spec, i)) brought.parts[i] = plain_part(dev, &spec->parts[i]);
   return dev->linear_bytes(&brought);
 }
+
+int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec)
+{
+  int32_t n = 0;
+  for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && !keeps(dev, spec, i);
+  return n;
+}

@@ -27,6 +27,10 @@ yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_ra
 /* yk_bring_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
 int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
 
+/* yk_bring_n_unkept - parts that become 16-bit floats because the device does not keep their format, not because they
+ *   are asked to (as_16_bits). */
+int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec);
+
 /* yk_bring_dequantises - whether part i is quantised in the checkpoint and becomes 16-bit floats on its way. */
 bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i);
 

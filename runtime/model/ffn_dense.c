@@ -36,6 +36,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   YK_TRY(specify(source, layer, &p, err));
   int64_t width = yk_range_size(source->share.ffn);
   *out = (yk_sublayer_bytes){.weights = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down),
+                             .n_unkept = yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down),
                              .scratch = source->limits->step.max_tokens * width * (int64_t)yk_dtype_bytes(dev->dtype)};
   return YK_OK;
 }

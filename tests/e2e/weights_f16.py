@@ -114,6 +114,20 @@ class WeightsF16(harness.Case):
                 self.assertEqual(packed, self.weight_bytes(MODEL, *options, "--weights", "auto"))
 
     @harness.of_the_program
+    def test_plan_of_8_bits(self):
+        """GPUs have no GEMM for them: they take what 16 bits take, and are told of."""
+        model = os.path.join(harness.FAMILIES, "format_gptq8_v2_channel")
+        for device in ("cpu", "cuda"):
+            options = ("--device", device, "--device-memory", "8GiB", "--dtype", "float16")
+            same = self.weight_bytes(model, *options) == self.weight_bytes(model, *options, "--weights", "f16")
+            self.assertEqual(same, device == "cuda")
+            for weights in ("auto", "f16"):
+                plan = self.run_json("plan", "--model", model, "--no-link-test", *options, "--weights", weights)[0]
+                is_told = (device, weights) == ("cuda", "auto")
+                self.assertEqual(is_told, "14 weights are kept as 16 bits: GPUs have no GEMM" in plan["reason"])
+                self.assertEqual(is_told, "16 bits" in plan["reason"])
+
+    @harness.of_the_program
     def test_refusals(self):
         self.assert_usage_error(["generate", "--model", MODEL, "--weights", "int8"], "--weights", "auto", "f16", "int8")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints in the 4-bit and 8-bit formats of public tools, and what `transformers` says about them.
+"""Makes tiny random checkpoints in formats of public tools, 4 and 8 bits, and what `transformers` says about them.
 
 Each case becomes families/format_NAME/, as make_family_goldens.py describes it. The words of every layer are written by
 the packing code of the tool itself, from a float weight that rounds to integers drawn here:
@@ -200,7 +200,7 @@ CASES = [
          "dynamic": {r"+:.*(up|q)_proj": {"bits": 4}, r"+:.*layers\.1.*o_proj": {"group_size": 64}}}, bits=8,
          zeros="with 16", override={"up_proj": (32, "drawn", 4), "q_proj": (32, "drawn", 4),
                                     "layers.1.self_attn.o_proj": (64, "drawn", 8)},
-         about="GPTQ version 1 with 8 bits, zero points of 96 to 159 and 256; up and q with 4 bits; FFN of three groups",
+         about="GPTQ version 1, 8 bits, zero points of 96 to 159 and 256; up and q of 4 bits; FFN of three groups",
          head_dim=32, **UNEVEN),
     case("gptq8_v2_channel", -1, pack_gptq(2), {**GPTQ, "bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2"},
          bits=8, dtype="bfloat16", about="GPTQ version 2 with 8 bits, a group for each output, bfloat16 model"),
