@@ -18,14 +18,16 @@ typedef struct shape {
   int64_t k, n, group; /* group 0: f16 */
   bool is_silu;        /* gate and up of n columns each */
   int per_model;       /* how often a decode step multiplies it */
+  bool is_int8;        /* 8 bits with zeros, not 4 */
 } shape;
 
 /* Qwen3-0.6B and the shapes of Qwen3-8B that it has not. */
 static const shape shapes[] = {
-    {"0.6B qkv", 1024, 4096, 128, false, 28},        {"0.6B o", 2048, 1024, 128, false, 28},
-    {"0.6B gate_up", 1024, 3072, 128, true, 28},     {"0.6B down", 3072, 1024, 128, false, 28},
-    {"0.6B lm_head f16", 1024, 151936, 0, false, 1}, {"8B qkv", 4096, 6144, 128, false, 0},
-    {"8B gate_up", 4096, 12288, 128, true, 0},       {"8B down", 12288, 4096, 128, false, 0},
+    {"0.6B qkv", 1024, 4096, 128, false, 28, false},        {"0.6B o", 2048, 1024, 128, false, 28, false},
+    {"0.6B gate_up", 1024, 3072, 128, true, 28, false},     {"0.6B down", 3072, 1024, 128, false, 28, false},
+    {"0.6B lm_head f16", 1024, 151936, 0, false, 1, false}, {"8B qkv", 4096, 6144, 128, false, 0, false},
+    {"8B gate_up", 4096, 12288, 128, true, 0, false},       {"8B down", 12288, 4096, 128, false, 0, false},
+    {"8B qkv int8", 4096, 6144, 128, false, 0, true},       {"8B down int8", 12288, 4096, 128, false, 0, true},
 };
 
 typedef struct options {
@@ -62,6 +64,21 @@ static yk_weight_view make_view(const shape *s, void *buffers[3])
     return view;
   }
   size_t groups = (size_t)(s->k / s->group * s->n);
+  if (s->is_int8) {
+    buffers[0] = malloc(weights);
+    buffers[1] = calloc(groups, 4);
+    buffers[2] = calloc(groups, 4);
+    fill_random(buffers[0], weights);
+    for (size_t i = 0; i < groups; i++) ((float *)buffers[2])[i] = 0x1p-10f;
+    view.format = YK_WEIGHT_INT8;
+    view.packing = YK_PACKING_ROWS;
+    view.dtype = YK_F32;
+    view.has_zeros = true;
+    view.qweight = buffers[0];
+    view.qzeros = buffers[1];
+    view.scales = buffers[2];
+    return view;
+  }
   buffers[0] = malloc(weights / 2);
   buffers[1] = malloc(groups / 2);
   buffers[2] = malloc(groups * 2);

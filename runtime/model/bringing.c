@@ -9,7 +9,7 @@
 #include "loader/int8.h"
 
 /* Of a slice that is dequantised: a block is floats in a cache before it is rounded. */
-enum { BLOCK_K = 256, BLOCK_N = 128, SCRATCH_BYTES = BLOCK_K * BLOCK_N * (int)sizeof(float) };
+enum { BLOCK_K = 4096, BLOCK_N = 32, SCRATCH_BYTES = BLOCK_K * BLOCK_N * (int)sizeof(float) };
 
 /* ---- What becomes of a part -------------------------------------------------------------------------------------- */
 
