@@ -50,7 +50,8 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
   const grain unit = grain_of(scheme);
   view->format = scheme->format;
   view->packing = scheme->packing;
-  view->group = scheme->group_size == -1 ? view->k : scheme->group_size;
+  bool is_channel = scheme->group_size == -1 || (scheme->may_be_channel && view->k % scheme->group_size != 0);
+  view->group = is_channel ? view->k : scheme->group_size;
   view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
   view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
   if (view->k % view->group != 0)

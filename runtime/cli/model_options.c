@@ -27,7 +27,7 @@ static void fill_table(yk_model_options *options)
        .help = "type of activations and KV; auto is the checkpoint's; half is float16, float is float32",
        .choices = dtype_names, .aliases = dtype_aliases},
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL,
-       .help = "f16 dequantises 4-bit weights to 16 bits at load, for comparison", .choices = weights_names},
+       .help = "f16 dequantises weights to 16 bits at load, for comparison", .choices = weights_names},
       {"max-model-len", NULL, YK_OPTION_INT, &options->max_model_tokens, "N",
        .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
        .min = 1, .max = INT32_MAX},

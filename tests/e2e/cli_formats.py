@@ -1,4 +1,5 @@
-"""Checkpoints in other 4-bit formats, each with one thing broken: refused with a message that names it, on any rank."""
+"""Checkpoints in other formats of 4 and 8 bits, each with one thing broken: refused with a message that names it, on
+any rank."""
 
 import json
 import math
@@ -17,7 +18,9 @@ FORMATS = [
     ("format_awq_gemv_fast", "mlp.down_proj", AWQ), ("format_gptq", "mlp.down_proj", GPTQ),
     ("format_compressed", "mlp.down_proj", COMPRESSED),
     ("format_compressed_asym", "mlp.down_proj", COMPRESSED + ["weight_zero_point"]),
-    ("format_auto_round", "self_attn.o_proj", AWQ), ("format_auto_round_awq", "self_attn.o_proj", AWQ)]
+    ("format_auto_round", "self_attn.o_proj", AWQ), ("format_auto_round_awq", "self_attn.o_proj", AWQ),
+    ("format_gptq8_dynamic", "mlp.down_proj", GPTQ),
+    ("format_compressed8", "mlp.down_proj", COMPRESSED + ["weight_zero_point"])]
 OPTIONAL = {"g_idx"}
 NAN = {"F16": b"\x00\x7e", "BF16": b"\xc0\x7f", "F32": b"\x00\x00\xc0\x7f"}
 
@@ -161,6 +164,8 @@ class Formats(harness.Case):
                  ["weight_packed", "expected", "qweight"]),
                 ("format_gptq", {"quant_method": "awq"}, ["version", "gptq"]),
                 ("format_gptq", {"bits": 3}, ["bits 3"]),
+                ("format_gptq", {"bits": 8}, ["q_proj.qweight", "expected I32 [24, 192], found I32 [12, 192]"]),
+                ("format_gptq8_dynamic", {"bits": 4}, ["_proj.qweight", "expected"]),
                 ("format_gptq", {"group_size": 16}, ["found"]),
                 ("format_compressed", {"ignore": ["lm_head", "re:.*down_proj"]}, ["down_proj", "ignore"]),
                 ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),

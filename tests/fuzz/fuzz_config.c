@@ -58,7 +58,8 @@ static void check_config(const yk_model_config *config)
   bool is_said = yk_quant_scheme_of(&config->quant, "model.layers.0.mlp.down_proj", &scheme, &err) == YK_OK;
   require(is_said || err.message[0]);
   if (is_said && scheme)
-    require(scheme->packing < YK_N_PACKINGS && (scheme->group_size == -1 || scheme->group_size >= 16));
+    require(scheme->format != YK_WEIGHT_PLAIN && scheme->packing < YK_N_PACKINGS &&
+            (scheme->group_size == -1 || scheme->group_size >= 16));
 
   float table[2 * YK_MAX_HEAD_DIM];
   yk_rope_table_fill(&config->rope, config->head_dim, 2, table);

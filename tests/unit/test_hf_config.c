@@ -573,6 +573,48 @@ static void auto_round(void **state)
   assert_int_equal(config.quant.scheme.packing, YK_PACKING_AWQ_GEMM);
 }
 
+/* Bits of a module, 0 for one that is not quantised. */
+static int bits_of(const yk_model_config *config, const char *module)
+{
+  const yk_quant_scheme *scheme = scheme_of(config, module);
+  return !scheme ? 0 : scheme->format == YK_WEIGHT_INT8 ? 8 : scheme->format == YK_WEIGHT_AWQ ? 4 : -1;
+}
+
+static void eight_bits(void **state)
+{
+  (void)state;
+  yk_model_config config =
+      good("{'quantization_config': {'quant_method': 'gptq', 'bits': 8, 'group_size': 64, 'dynamic': {"
+           "'-:.*k_proj': {}, '+:.*up_proj': {'bits': 4}, '+:.*q_proj': {'group_size': 32}}}}");
+  assert_int_equal(bits_of(&config, "model.layers.0.self_attn.k_proj"), 0);
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.up_proj"), 4);
+  assert_int_equal(bits_of(&config, "model.layers.0.self_attn.q_proj"), 8);
+  assert_int_equal(group_of(&config, "model.layers.0.self_attn.q_proj"), 32);
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.down_proj"), 8);
+  yk_model_config_free(&config);
+  config = good("{'quantization_config': {" GPTQ ", 'dynamic': {'.*down_proj': {'bits': 8, 'group_size': -1}}}}");
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.down_proj"), 8);
+  assert_int_equal(group_of(&config, "model.layers.0.mlp.down_proj"), -1);
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.up_proj"), 4);
+  yk_model_config_free(&config);
+  config = good("{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
+                " 'weights': {'num_bits': 8, 'strategy': 'channel', 'symmetric': false}}, 'w8a16': ['re:.*mlp'],"
+                " 'b': {'targets': ['re:.*q_proj'], 'weights': {" INT4_32 "}}}}}");
+  assert_int_equal(bits_of(&config, "model.layers.0.self_attn.v_proj"), 8);
+  assert_int_equal(scheme_of(&config, "model.layers.0.self_attn.v_proj")->zeros, YK_ZEROS_STORED);
+  assert_int_equal(bits_of(&config, "model.layers.0.self_attn.q_proj"), 4);
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.up_proj"), 8);
+  assert_int_equal(group_of(&config, "model.layers.0.mlp.up_proj"), 128);
+  assert_true(scheme_of(&config, "model.layers.0.mlp.up_proj")->may_be_channel);
+  yk_model_config_free(&config);
+  config = good("{'quantization_config': {'quant_method': 'auto-round', 'bits': 8, 'group_size': 128,"
+                " 'extra_config': {'.*up.*': {'bits': 4}, 'x': {'bits': 16}}}}");
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.up_proj"), 4);
+  assert_int_equal(bits_of(&config, "model.layers.0.mlp.down_proj"), 8);
+  assert_int_equal(bits_of(&config, "x"), 0);
+  yk_model_config_free(&config);
+}
+
 static void awq_versions(void **state)
 {
   (void)state;
@@ -635,7 +677,12 @@ static void what_other_methods_refuse(void **state)
        "packing_format \"auto_round:auto_gptqmodel\"|auto_round:auto_awq"},
       {"{'quantization_config': {" ROUND ", 'data_type': 'mx_fp'}}", YK_E_UNSUPPORTED, "data_type \"mx_fp\""},
       {"{'quantization_config': {" ROUND ", 'act_bits': 8}}", YK_E_UNSUPPORTED, "act_bits 8"},
-      {"{'quantization_config': {" ROUND ", 'extra_config': {'x': {'bits': 3}}}}", YK_E_UNSUPPORTED, "bits 3"},
+      {"{'quantization_config': {" ROUND ", 'extra_config': {'x': {'bits': 3}}}}", YK_E_UNSUPPORTED,
+       "bits 3|supported: 4, 8"},
+      {"{'quantization_config': {" ROUND ", 'packing_format': 'auto_round:auto_awq',"
+       " 'extra_config': {'x': {'bits': 8}}}}",
+       YK_E_UNSUPPORTED, "bits 8|supported: 4"},
+      {"{'quantization_config': {" AWQ ", 'dynamic': {'+:x': {'bits': 8}}}}", YK_E_UNSUPPORTED, "bits 8|supported: 4"},
   };
   EXPECT_BAD(cases);
 }
@@ -826,6 +873,7 @@ int main(void)
       cmocka_unit_test(gptq),
       cmocka_unit_test(compressed_tensors),
       cmocka_unit_test(auto_round),
+      cmocka_unit_test(eight_bits),
       cmocka_unit_test(awq_versions),
       cmocka_unit_test(what_other_methods_refuse),
       cmocka_unit_test(a_pattern_without_end),

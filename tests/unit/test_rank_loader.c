@@ -85,7 +85,12 @@ static void planned_bytes_are_taken(void **state)
 static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k, yk_range n)
 {
   static const uint8_t zeros[4 * K * N];
+  static uint8_t bytes[K * N];
   static const yk_device_ops ops = {.linear_create = create, .linear_bytes = yk_cpu_linear_bytes};
+  const float scale = 0x1.8p-5f;
+  static uint16_t scales[K / 64 * N];
+  for (int i = 0; i < K * N; i++) bytes[i] = (uint8_t)(i * 2654435761u >> 24);
+  for (int i = 0; i < K / 64 * N; i++) scales[i] = yk_f32_to_f16(scale * (float)(1 + i % 5));
   seen dev = {.base = {.ops = &ops, .dtype = dtype}};
   yk_rank_buffer brought = {0};
   const yk_model_device sizes_on = {.dtype = dtype,
@@ -99,10 +104,10 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
                                               .group = 64,
                                               .dtype = YK_F16,
                                               .packing = YK_PACKING_GPTQ,
-                                              .qweight = zeros,
+                                              .qweight = bytes,
                                               .qzeros = zeros,
                                               .has_zeros = true,
-                                              .scales = zeros,
+                                              .scales = scales,
                                               .bias = zeros,
                                               .bias_dtype = YK_F16},
                                    .k = k,
@@ -121,6 +126,12 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
   assert_ptr_equal((const char *)part->weight.bias + 2 * part->n.begin, zeros + 2 * n.begin);
   if (is_plain) assert_int_equal(part->weight.dtype, dtype == YK_F32 ? YK_F16 : dtype);
   assert_int_equal(yk_bring_bytes(&sizes_on, &spec), sizes_on.linear_bytes(&dev.spec));
+  for (int64_t i = n.begin; is_plain && i < n.end; i++)
+    for (int64_t j = k.begin; j < k.end; j++) {
+      float w = yk_f16_to_f32(scales[j / 64 * N + i]) * (float)bytes[j / 4 * 4 * N + 4 * i + j % 4]; /* zeros: -128 */
+      uint16_t rounded = part->weight.dtype == YK_F16 ? yk_f32_to_f16(w) : yk_f32_to_bf16(w);
+      assert_int_equal(((const uint16_t *)part->weight.plain)[(i - n.begin) * part->weight.k + j - k.begin], rounded);
+    }
   free(brought.memory);
 }
 
