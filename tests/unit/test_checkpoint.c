@@ -14,6 +14,7 @@ typedef struct tensor_spec {
   const char *dtype;
   int64_t dims[2];
   int n_dims;
+  int64_t values[2]; /* of an I64 tensor */
 } tensor_spec;
 
 typedef struct tiny_model {
@@ -77,12 +78,12 @@ static void drop(tiny_model *model, const char *name)
 
 static int64_t spec_bytes(const tensor_spec *spec)
 {
-  int64_t size = strstr(spec->dtype, "16") ? 2 : strcmp(spec->dtype, "U8") == 0 ? 1 : 4;
+  int64_t size = strstr(spec->dtype, "64") ? 8 : strstr(spec->dtype, "16") ? 2 : strcmp(spec->dtype, "U8") == 0 ? 1 : 4;
   for (int i = 0; i < spec->n_dims; i++) size *= spec->dims[i];
   return size;
 }
 
-/* Tensors [begin, end) as one file; the data is the index of each tensor, byte after byte. */
+/* Tensors [begin, end) as one file; the data is the index of each tensor, byte after byte, but for I64. */
 static void write_tensors(const temp_dir *dir, const char *file, const tiny_model *model, int begin, int end)
 {
   yk_strbuf header = YK_STRBUF_INIT, data = YK_STRBUF_INIT;
@@ -90,7 +91,10 @@ static void write_tensors(const temp_dir *dir, const char *file, const tiny_mode
   for (int i = begin; i < end; i++) {
     const tensor_spec *spec = &model->tensors[i];
     size_t first = data.length;
-    for (int64_t j = 0; j < spec_bytes(spec); j++) yk_strbuf_append(&data, &(uint8_t){(uint8_t)i}, 1);
+    for (int64_t j = 0; j < spec_bytes(spec); j++) {
+      const uint8_t *values = (const uint8_t *)spec->values, index = (uint8_t)i;
+      yk_strbuf_append(&data, strcmp(spec->dtype, "I64") == 0 ? values + j : &index, 1);
+    }
     yk_strbuf_append_fmt(&header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", spec->name, spec->dtype,
                          (long long)spec->dims[0]);
     if (spec->n_dims == 2) yk_strbuf_append_fmt(&header, ",%lld", (long long)spec->dims[1]);
@@ -328,6 +332,42 @@ static void groups_must_divide(void **state)
 }
 
 /* Layers may differ in format; what the configuration says about them is only compared. */
+/* The preset W8A16 is a scale for each output, or groups of 128: the tensor says which. */
+static void a_preset_of_two_meanings(void **state)
+{
+  (void)state;
+  enum { K = 256, N = 96 };
+  static const char config[] = TINY_SIZES ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
+                                          "\"format\":\"pack-quantized\",\"config_groups\":{\"W8A16\":[\"Linear\"]}}}";
+  static const char module[] = "model.layers.0.mlp.up_proj";
+  for (int groups = 1; groups <= 3; groups++) {
+    tiny_model model = {0};
+    add(&model, "model.layers.0.mlp.up_proj.weight_packed", "I32", 2, N, K / 4);
+    add(&model, "model.layers.0.mlp.up_proj.weight_scale", "BF16", 2, N, groups);
+    add(&model, "model.layers.0.mlp.up_proj.weight_shape", "I64", 1, 2, 0);
+    model.tensors[2].values[0] = N;
+    model.tensors[2].values[1] = K;
+    temp_dir dir = temp_dir_make();
+    write_text(&dir, "config.json", config);
+    write_tensors(&dir, "model.safetensors", &model, 0, model.n);
+    yk_checkpoint *checkpoint;
+    yk_weight_view view;
+    yk_err err = YK_ERR_INIT;
+    expect_ok("open", yk_checkpoint_open(dir.path, NULL, &checkpoint, &err), &err);
+    yk_status status = yk_checkpoint_linear(checkpoint, module, K, N, false, &view, &err);
+    if (groups < 3) {
+      expect_ok("view", status, &err);
+      assert_int_equal(view.format, YK_WEIGHT_INT8);
+      assert_int_equal(view.group, K / groups);
+      assert_false(view.has_zeros);
+    } else {
+      expect_error("view", YK_E_FORMAT, "weight_scale|expected|[96, 2]|found BF16 [96, 3]", status, &err);
+    }
+    yk_checkpoint_close(checkpoint);
+    temp_dir_remove(&dir);
+  }
+}
+
 static void contradictions_are_warned_of(void **state)
 {
   (void)state;
@@ -694,6 +734,7 @@ int main(void)
       cmocka_unit_test(wrong_tensors_are_named),
       cmocka_unit_test(formats_must_be_clear),
       cmocka_unit_test(groups_must_divide),
+      cmocka_unit_test(a_preset_of_two_meanings),
       cmocka_unit_test(contradictions_are_warned_of),
       cmocka_unit_test(unused_bias_is_warned_of),
       cmocka_unit_test(tensors_without_use_are_mentioned),
