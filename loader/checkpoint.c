@@ -55,17 +55,6 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   return yk_quant_begin(module, scheme, view, err);
 }
 
-/* The name of the tensor that makes a module a quantised one, or NULL. */
-static const char *quantised_suffix(const yk_checkpoint *checkpoint, const char *module)
-{
-  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_COMPRESSED};
-  for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
-    const char *suffix = yk_packing_names_of(packings[i])->weight;
-    if (yk_tensors_find(checkpoint->shards, module, suffix, NULL)) return suffix;
-  }
-  return NULL;
-}
-
 /* Tensors decide that a layer is quantised, the configuration how. */
 static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *module, const char *suffix,
                                 yk_weight_view *view, yk_err *err)
@@ -100,8 +89,9 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
     *out = view;
     return YK_OK;
   }
-  const char *quantised = quantised_suffix(checkpoint, module);
+  const char *quantised = yk_quant_suffix(checkpoint->shards, module);
   bool plain = yk_tensors_find(checkpoint->shards, module, "weight", NULL) != NULL;
+  if (quantised && strcmp(quantised, "weight") == 0) plain = false;
   const char *source = yk_shards_source(checkpoint->shards);
   if (quantised && plain)
     return yk_err_set(err, YK_E_FORMAT, "%s: expected one of %s.weight and %s.%s, found both", source, module, module,
@@ -211,5 +201,7 @@ void yk_checkpoint_prefetch(const yk_weight_view *weight)
   bool float_zeros = weight->packing == YK_PACKING_AWQ_GEMV_FAST || weight->packing == YK_PACKING_ROWS;
   prefetch(weight->qweight, weight->k * weight->n / per_byte);
   prefetch(weight->qzeros, float_zeros ? n_groups * weight->n * element_bytes : n_groups * weight->n / per_byte);
-  prefetch(weight->scales, n_groups * weight->n * element_bytes);
+  bool has_blocks = weight->packing == YK_PACKING_BLOCKS;
+  int64_t n_scale_rows = has_blocks ? yk_ceil_div_i64(weight->n, weight->group_n) : weight->n;
+  prefetch(weight->scales, n_groups * n_scale_rows * element_bytes);
 }

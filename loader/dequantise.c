@@ -1,6 +1,7 @@
 #include "loader/dequantise.h"
 
 #include "base/checked.h"
+#include "base/float8.h"
 #include "loader/int8.h"
 
 enum { TILE = 128 }; /* inputs, and outputs, that are read at once */
@@ -13,6 +14,11 @@ static void scale_integers(const int8_t *restrict q, int64_t n, float scale, flo
   for (int64_t i = 0; i < n; i++) to[i] = scale * ((float)q[i] - zero);
 }
 
+static void scale_floats(const int8_t *restrict codes, int64_t n, float scale, float *restrict to)
+{
+  for (int64_t i = 0; i < n; i++) to[i] = scale * yk_e4m3_to_f32((uint8_t)codes[i]);
+}
+
 /* One output of a tile, whose inputs lie in groups[0] and those that follow. */
 static yk_status scale_row(const yk_weight_view *weight, const yk_weight_slice *tile, int64_t n, const int8_t *q,
                            float *to, yk_err *err)
@@ -22,7 +28,11 @@ static yk_status scale_row(const yk_weight_view *weight, const yk_weight_slice *
   int64_t group = tile->k_begin / weight->group;
   for (int64_t k = tile->k_begin, i = 0; k < tile->k_end; i++, group++) {
     int64_t end = yk_min_i64((group + 1) * weight->group, tile->k_end);
-    scale_integers(q + (k - tile->k_begin), end - k, scales[i], zeros[i], to + (k - tile->k_begin));
+    int64_t at = k - tile->k_begin;
+    if (weight->format == YK_WEIGHT_FP8)
+      scale_floats(q + at, end - k, scales[i], to + at);
+    else
+      scale_integers(q + at, end - k, scales[i], zeros[i], to + at);
     k = end;
   }
   return YK_OK;
@@ -32,7 +42,7 @@ static yk_status dequantise_tile(const yk_weight_view *weight, const yk_weight_s
                                  yk_err *err)
 {
   tile_bytes q;
-  yk_int8_read(weight, tile, q[0], TILE);
+  YK_TRY(yk_int8_read(weight, tile, q[0], TILE, err));
   for (int64_t n = tile->n_begin; n < tile->n_end; n++, to += stride)
     YK_TRY(scale_row(weight, tile, n, q[n - tile->n_begin], to, err));
   return YK_OK;
@@ -41,8 +51,8 @@ static yk_status dequantise_tile(const yk_weight_view *weight, const yk_weight_s
 yk_status yk_dequantise(const yk_weight_view *weight, const yk_weight_slice *slice, float *to, int64_t stride,
                         yk_err *err)
 {
-  if (weight->format != YK_WEIGHT_INT8)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 8-bit integers to dequantise, found weight format %d",
+  if (weight->format != YK_WEIGHT_INT8 && weight->format != YK_WEIGHT_FP8)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 8-bit weights to dequantise, found weight format %d",
                       weight->tensor ? weight->tensor : "a weight", (int)weight->format);
   yk_weight_slice tile;
   for (tile.k_begin = slice->k_begin; tile.k_begin < slice->k_end; tile.k_begin = tile.k_end) {

@@ -6,7 +6,7 @@
 #include "loader/hf_parts.h"
 #include "loader/hf_quant_parts.h"
 
-static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, none";
+static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, none";
 
 yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char *key, const char *supported,
                              yk_err *err)
@@ -93,7 +93,8 @@ static yk_status read_settings(const json_t *object, const char *label, yk_quant
                  {"gptq", yk_hf_read_gptq},
                  {"compressed-tensors", yk_hf_read_compressed},
                  {"auto-round", yk_hf_read_auto_round},
-                 {"intel/auto-round", yk_hf_read_auto_round}};
+                 {"intel/auto-round", yk_hf_read_auto_round},
+                 {"fp8", yk_hf_read_fp8}};
   if (!json_is_object(object))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_json_type_name(object));
   const char *method;

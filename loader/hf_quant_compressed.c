@@ -1,11 +1,13 @@
-/* hf_quant_compressed.c - the settings of compressed-tensors checkpoints; "pack-quantized" with 4 or 8 bits is read.
+/* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
+ * and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
 #include <string.h>
 #include <strings.h>
 
 #include "loader/hf_quant_parts.h"
 
-static const char packed[] = "pack-quantized";
+static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",
+                  mixed[] = "mixed-precision";
 
 /* Names before regular expressions before classes, whichever group they are of. */
 typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS, N_TARGET_KINDS } target_kind;
@@ -101,28 +103,56 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
   static const struct {
     const char *name;
     yk_weight_format format;
-    int32_t group_size;
+    yk_packing packing;
+    int32_t group_outputs, group_size;
     yk_quant_zeros zeros;
-  } presets[] = {{"W4A16", YK_WEIGHT_AWQ, 128, YK_ZEROS_NONE},
-                 {"W4A16_ASYM", YK_WEIGHT_AWQ, 128, YK_ZEROS_STORED},
-                 {"W8A16", YK_WEIGHT_INT8, 128, YK_ZEROS_NONE}};
+  } presets[] = {{"W4A16", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
+                 {"W4A16_ASYM", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_STORED},
+                 {"W8A16", YK_WEIGHT_INT8, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
+                 {"FP8", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, -1, -1, YK_ZEROS_NONE},
+                 {"FP8_DYNAMIC", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
+                 {"FP8_BLOCK", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, 128, 128, YK_ZEROS_NONE}};
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
     if (strcasecmp(name, presets[i].name) != 0) continue;
     *scheme = (yk_quant_scheme){.format = presets[i].format,
-                                .packing = YK_PACKING_COMPRESSED,
+                                .packing = presets[i].packing,
                                 .group_size = presets[i].group_size,
                                 .may_be_channel = presets[i].format == YK_WEIGHT_INT8,
-                                .zeros = presets[i].zeros};
+                                .group_outputs = presets[i].group_outputs,
+                                .zeros = presets[i].zeros,
+                                .inputs_as_fp8 = presets[i].format == YK_WEIGHT_FP8};
     return YK_OK;
   }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16", label,
-                    name);
+                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16, FP8, "
+                    "FP8_DYNAMIC, FP8_BLOCK",
+                    label, name);
 }
 
-/* A group of its own, or a preset's name with its targets. */
-static yk_status read_group(const json_t *groups, const char *name, const char *label, yk_quant_scheme *scheme,
-                            const json_t **targets, yk_err *err)
+static bool is_float_of_8_bits(const json_t *args)
+{
+  const char *type = json_string_value(json_object_get(args, "type"));
+  return type && strcasecmp(type, "float") == 0 && json_integer_value(json_object_get(args, "num_bits")) == 8;
+}
+
+/* Weights of type "float"; format: of the group, NULL where only the mixture is named. */
+static yk_status read_floats(const json_t *group, const char *label, const char *format, yk_quant_scheme *scheme,
+                             yk_err *err)
+{
+  static const char inputs_key[] = "input_activations";
+  const json_t *inputs = json_object_get(group, inputs_key);
+  if (format && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: weights of type \"float\" in format \"%.80s\" are not supported; supported: %s, %s", label,
+                      format, float_quantized, naive);
+  YK_TRY(yk_hf_read_float_weights(json_object_get(group, "weights"), label, scheme, err));
+  scheme->inputs_as_fp8 = is_float_of_8_bits(inputs);
+  return scheme->inputs_as_fp8 ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
+}
+
+/* A group of its own, or a preset's name with its targets. format: of all groups; NULL where each has its own. */
+static yk_status read_group(const json_t *groups, const char *name, const char *label, const char *format,
+                            yk_quant_scheme *scheme, const json_t **targets, yk_err *err)
 {
   const json_t *group = json_object_get(groups, name);
   if (json_is_array(group)) {
@@ -132,11 +162,20 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
   if (!json_is_object(group))
     return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
                       name, yk_json_type_name(group));
-  YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
-  YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
-  YK_TRY(require_text(group, label, "format", packed, err));
+  const char *own_format;
+  const json_t *weights = json_object_get(group, "weights"), *type = json_object_get(weights, "type");
+  YK_TRY(yk_json_get_str(group, label, "format", false, &own_format, err));
+  if (own_format) format = own_format;
   *targets = json_object_get(group, "targets");
-  return read_weights(json_object_get(group, "weights"), label, scheme, err);
+  YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
+  if (json_is_string(type) && strcasecmp(json_string_value(type), "float") == 0)
+    return read_floats(group, label, format, scheme, err);
+  YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
+  if (format && strcmp(format, packed) != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s", label, format,
+                      packed);
+  return read_weights(weights, label, scheme, err);
 }
 
 yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
@@ -147,8 +186,11 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   quant->scheme.packing = YK_PACKING_COMPRESSED;
   const char *format;
   YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
-  if (!format || (strcmp(format, packed) != 0 && strcmp(format, "mixed-precision") != 0))
-    return yk_hf_refuse_value(object, label, "format", packed, err);
+  if (!format || (strcmp(format, packed) != 0 && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0 &&
+                  strcmp(format, mixed) != 0))
+    return yk_hf_refuse_value(object, label, "format",
+                              "pack-quantized, float-quantized, naive-quantized, mixed-precision", err);
+  if (strcmp(format, mixed) == 0) format = NULL;
   YK_TRY(yk_hf_require_unset(object, label, "transform_config", err));
   const json_t *sparsity = json_object_get(object, "sparsity_config");
   if (json_is_object(sparsity) && json_object_size(sparsity) > 0)
@@ -165,7 +207,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
     {
       yk_quant_scheme scheme = {0};
       const json_t *targets;
-      YK_TRY(read_group(groups, name, label, &scheme, &targets, err));
+      YK_TRY(read_group(groups, name, label, format, &scheme, &targets, err));
       YK_TRY(add_list(targets, kind, &scheme, label, "targets", quant, err));
     }
   }

@@ -3,13 +3,15 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/float8.h"
 #include "loader/int8_packing.h"
 
 enum { ALIGNMENT = 64 };
 
 static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &yk_int8_gptq,
                                                            [YK_PACKING_COMPRESSED] = &yk_int8_compressed,
-                                                           [YK_PACKING_ROWS] = &yk_int8_rows};
+                                                           [YK_PACKING_ROWS] = &yk_int8_rows,
+                                                           [YK_PACKING_BLOCKS] = &yk_int8_blocks};
 
 /* Where the parts of a repacked slice lie in its buffer. */
 typedef struct extent {
@@ -33,9 +35,40 @@ size_t yk_int8_repacked_bytes(const yk_weight_view *weight, const yk_weight_slic
   return extent_of(weight, slice, group_local).n_bytes;
 }
 
-void yk_int8_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride)
+static const char *name_of(const yk_weight_view *weight)
+{
+  return weight->tensor ? weight->tensor : "an 8-bit weight";
+}
+
+static bool has_nan(const uint8_t *codes, int64_t n)
+{
+  uint8_t found = 0; /* no early end, so that compilers make vectors of the loop */
+  for (int64_t i = 0; i < n; i++) found |= yk_e4m3_is_nan(codes[i]);
+  return found;
+}
+
+/* The codes of a slice are numbers. */
+static yk_status check_codes(const yk_weight_view *weight, const yk_weight_slice *slice, const uint8_t *codes,
+                             int64_t stride, yk_err *err)
+{
+  int64_t n_k = slice->k_end - slice->k_begin;
+  for (int64_t n = slice->n_begin; n < slice->n_end; n++, codes += stride) {
+    if (!has_nan(codes, n_k)) continue;
+    int64_t i = 0;
+    while (!yk_e4m3_is_nan(codes[i])) i++;
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: row %" PRId64 ", column %" PRId64
+                      ": expected a number, found the code 0x%02X, which is none",
+                      name_of(weight), n, slice->k_begin + i, codes[i]);
+  }
+  return YK_OK;
+}
+
+yk_status yk_int8_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride,
+                       yk_err *err)
 {
   packings[weight->packing]->read(weight, slice, to, stride);
+  return weight->format == YK_WEIGHT_FP8 ? check_codes(weight, slice, (const uint8_t *)to, stride, err) : YK_OK;
 }
 
 static yk_status check_finite(const yk_weight_view *weight, const yk_int8_groups *groups, const char *what,
@@ -45,8 +78,7 @@ static yk_status check_finite(const yk_weight_view *weight, const yk_int8_groups
     if (!isfinite(numbers[i]))
       return yk_err_set(err, YK_E_FORMAT,
                         "%s: its %s of group %" PRId64 ", output %" PRId64 ": expected a finite number, found %g",
-                        weight->tensor ? weight->tensor : "an 8-bit weight", what, groups->first + i, groups->output,
-                        (double)numbers[i]);
+                        name_of(weight), what, groups->first + i, groups->output, (double)numbers[i]);
   return YK_OK;
 }
 
@@ -82,7 +114,7 @@ yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *sl
   const extent e = extent_of(weight, slice, group_local);
   float *scales = (float *)(void *)((char *)buffer + e.scales_at);
   float *zeros = weight->has_zeros ? (float *)(void *)((char *)buffer + e.zeros_at) : NULL;
-  yk_int8_read(weight, slice, buffer, e.k);
+  YK_TRY(yk_int8_read(weight, slice, buffer, e.k, err));
   for (int64_t i = 0; i < e.n; i++) {
     float *to = scales + i * e.n_groups, *to_zeros = zeros ? zeros + i * e.n_groups : NULL;
     YK_TRY(yk_int8_read_scales(weight, slice, slice->n_begin + i, to, to_zeros, err));

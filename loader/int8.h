@@ -21,12 +21,15 @@ size_t yk_int8_repacked_bytes(const yk_weight_view *weight, const yk_weight_slic
 /* yk_int8_repack - a slice of an 8-bit weight as a weight of its own, in ROWS with float32 scales and zeros; *out
  *   points into the buffer, and at the weight's biases.
  *   group_local: as in yk_linear_part. buffer: yk_int8_repacked_bytes, aligned to 64 bytes.
- *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite. Thread: any. */
+ *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or tensor, row
+ *   and column of a float8 that is no number. Thread: any. */
 yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t group_local, void *buffer,
                          yk_weight_view *out, yk_err *err);
 
-/* yk_int8_read - the bytes of a slice as to [n, stride]. Thread: any. */
-void yk_int8_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);
+/* yk_int8_read - the bytes of a slice as to [n, stride]. Errors: YK_E_FORMAT naming tensor, row and column of a float8
+ *   that is no number. Thread: any. */
+yk_status yk_int8_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride,
+                       yk_err *err);
 
 /* yk_int8_read_scales - of output n: its scales, and its zeros unless zeros is NULL (0 where the weight has none), of
  *   the groups that inputs [k_begin, k_end) of the slice lie in. Errors: as of yk_int8_repack. Thread: any. */

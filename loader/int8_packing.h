@@ -43,6 +43,14 @@ static inline void yk_int8_floats(yk_dtype dtype, const void *elements, int64_t 
   }
 }
 
+/* Bytes [n, k], as they are. */
+static inline void yk_int8_read_rows(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to,
+                                     int64_t stride)
+{
+  for (int64_t n = slice->n_begin; n < slice->n_end; n++, to += stride)
+    memcpy(to, (const char *)weight->qweight + n * weight->k + slice->k_begin, (size_t)(slice->k_end - slice->k_begin));
+}
+
 /* Scales [n, groups], an output after the other. */
 static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
 {
@@ -50,6 +58,6 @@ static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const 
   yk_int8_floats(weight->dtype, weight->scales, first, 1, groups->n, to);
 }
 
-extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows;
+extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows, yk_int8_blocks;
 
 #endif

@@ -47,7 +47,8 @@ typedef enum yk_quant_method {
   YK_QUANT_AWQ,
   YK_QUANT_GPTQ,
   YK_QUANT_COMPRESSED_TENSORS,
-  YK_QUANT_AUTO_ROUND
+  YK_QUANT_AUTO_ROUND,
+  YK_QUANT_FP8
 } yk_quant_method;
 
 typedef enum yk_quant_zeros {
@@ -59,12 +60,14 @@ typedef enum yk_quant_zeros {
 
 /* How quantised modules hold their weight. */
 typedef struct yk_quant_scheme {
-  yk_weight_format format; /* AWQ (4 bits) or INT8 */
+  yk_weight_format format; /* AWQ (4 bits), INT8 or FP8 */
   yk_packing packing;
-  int32_t group_size;  /* 16 to 1024, or -1 for the whole K of each layer */
-  bool may_be_channel; /* layers whose scales are one for each output have groups of the whole K all the same */
+  int32_t group_size;    /* 16 to 1024 (FP8: 1 to 65536), or -1 for the whole K of each layer */
+  bool may_be_channel;   /* layers whose scales are one for each output have groups of the whole K all the same */
+  int32_t group_outputs; /* FP8: outputs that share a scale, 1 to 65536, or -1 for all of each layer */
   yk_quant_zeros zeros;
-  bool act_order; /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
+  bool inputs_as_fp8; /* FP8: inputs are to be rounded to 8 bits too, which is not done: told as a remark */
+  bool act_order;     /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
 } yk_quant_scheme;
 
 typedef struct yk_quant_config {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "loader/fp8_tensors.h"
 #include "loader/int4_packing.h"
 
 /* What k and n must be multiples of, and why. */
@@ -14,6 +15,7 @@ typedef struct grain {
 
 static const yk_packing_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
 static const yk_packing_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
+static const yk_packing_names block_names = {"weight", NULL, "weight_scale", NULL, NULL};
 static const yk_packing_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
                                                   "weight_shape"};
 
@@ -22,8 +24,22 @@ const yk_packing_names *yk_packing_names_of(yk_packing packing)
   switch (packing) {
   case YK_PACKING_GPTQ: return &gptq_names;
   case YK_PACKING_COMPRESSED: return &compressed_names;
+  case YK_PACKING_BLOCKS: return &block_names;
   default: return &common_names;
   }
+}
+
+const char *yk_quant_suffix(const yk_shards *shards, const char *module)
+{
+  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_COMPRESSED};
+  for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+    const char *suffix = yk_packing_names_of(packings[i])->weight;
+    if (yk_tensors_find(shards, module, suffix, NULL)) return suffix;
+  }
+  const yk_tensor *weight = yk_tensors_find(shards, module, block_names.weight, NULL);
+  bool is_8_bits = weight && (weight->dtype == YK_TENSOR_I8 || weight->dtype == YK_TENSOR_F8_E4M3 ||
+                              weight->dtype == YK_TENSOR_F8_E5M2);
+  return is_8_bits ? block_names.weight : NULL;
 }
 
 /* Elements of a 32-bit word. */
@@ -47,6 +63,10 @@ static grain grain_of(const yk_quant_scheme *scheme)
 
 yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
+  if (scheme->format == YK_WEIGHT_FP8) {
+    yk_fp8_begin(scheme, view);
+    return YK_OK;
+  }
   const grain unit = grain_of(scheme);
   view->format = scheme->format;
   view->packing = scheme->packing;
@@ -145,6 +165,7 @@ static yk_status check_groups(const yk_shards *shards, const char *module, const
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err)
 {
+  if (scheme->format == YK_WEIGHT_FP8) return yk_fp8_read(shards, module, scheme, view, err);
   const yk_packing_names *names = yk_packing_names_of(scheme->packing);
   yk_quant_scheme of_module = *scheme;
   const yk_tensor *found = yk_tensors_find(shards, module, names->scales, NULL);

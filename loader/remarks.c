@@ -47,18 +47,19 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   } linears[] = {{YK_ROLE_Q, config->qkv_bias},   {YK_ROLE_K, config->qkv_bias},    {YK_ROLE_V, config->qkv_bias},
                  {YK_ROLE_O, config->o_bias},     {YK_ROLE_GATE, config->mlp_bias}, {YK_ROLE_UP, config->mlp_bias},
                  {YK_ROLE_DOWN, config->mlp_bias}};
-  oddity plain = {0}, excluded = {0}, biased = {0};
+  oddity plain = {0}, excluded = {0}, biased = {0}, inputs = {0};
   for (int layer = 0; layer < config->n_layers; layer++) {
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
       char module[YK_WEIGHT_NAME_BYTES];
       yk_weight_name(linears[i].role, layer, module);
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
-      bool quantised = yk_tensors_find(c->shards, module, "qweight", NULL) != NULL;
+      bool quantised = yk_quant_suffix(c->shards, module) != NULL;
       const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
       if (config->quant.method != YK_QUANT_NONE) {
         if (quantised && !scheme) note(&excluded, module);
-        if (scheme && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
+        if (scheme && !quantised && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
+        if (scheme && quantised && scheme->inputs_as_fp8) note(&inputs, module);
       }
       if (bias && !linears[i].has_bias && has_nonzero_byte(bias)) note(&biased, module);
     }
@@ -75,6 +76,11 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
                  "%s.bias (%d in all) is not zero, but the model's configuration has no such bias: "
                  "ignored",
                  biased.first, biased.n);
+  if (inputs.n)
+    yk_log_write(c->log, YK_LOG_INFO,
+                 "activations of %d layers stay 16 bits, though quantization_config rounds them to 8-bit floats; the "
+                 "first is %s",
+                 inputs.n, inputs.first);
   return YK_OK;
 }
 
@@ -110,11 +116,12 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
 static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
 {
   const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
-  const char *const suffixes[] = {"weight",      "bias",       names->weight, names->zeros,
-                                  names->scales, names->g_idx, names->shape};
+  const char *const suffixes[] = {"weight",           "bias",        names->weight,     names->zeros,
+                                  names->scales,      names->g_idx,  names->shape,      "weight_scale",
+                                  "weight_scale_inv", "input_scale", "activation_scale"};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
   yk_weight_name(role, layer, module);
-  for (int i = 0; i < (is_linear ? 7 : 1); i++) {
+  for (size_t i = 0; i < (is_linear ? sizeof suffixes / sizeof *suffixes : 1); i++) {
     if (!suffixes[i]) continue;
     snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
     size_t position = yk_shards_position(c->shards, name);

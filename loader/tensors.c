@@ -28,6 +28,7 @@ static bool is_of_kind(yk_tensor_dtype dtype, yk_tensor_kind kind, yk_dtype *flo
   case YK_TENSORS_I16: return dtype == YK_TENSOR_I16;
   case YK_TENSORS_I32: return dtype == YK_TENSOR_I32;
   case YK_TENSORS_I64: return dtype == YK_TENSOR_I64;
+  case YK_TENSORS_FP8: return dtype == YK_TENSOR_F8_E4M3;
   case YK_TENSORS_FLOAT: break;
   }
   switch (dtype) {
@@ -44,7 +45,8 @@ yk_status yk_tensors_require(const yk_shards *shards, const char *module, const 
   static const char *const kinds[] = {[YK_TENSORS_FLOAT] = "F16, BF16 or F32",
                                       [YK_TENSORS_I16] = "I16",
                                       [YK_TENSORS_I32] = "I32",
-                                      [YK_TENSORS_I64] = "I64"};
+                                      [YK_TENSORS_I64] = "I64",
+                                      [YK_TENSORS_FP8] = "F8_E4M3"};
   char expected[SHAPE_TEXT_BYTES], found[SHAPE_TEXT_BYTES];
   const char *file;
   format_shape(wish->shape, wish->n_dims, expected);

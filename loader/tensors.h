@@ -6,13 +6,19 @@
 #include "base/dtype.h"
 #include "loader/shards.h"
 
-typedef enum yk_tensor_kind { YK_TENSORS_FLOAT, YK_TENSORS_I16, YK_TENSORS_I32, YK_TENSORS_I64 } yk_tensor_kind;
+typedef enum yk_tensor_kind {
+  YK_TENSORS_FLOAT,
+  YK_TENSORS_I16,
+  YK_TENSORS_I32,
+  YK_TENSORS_I64,
+  YK_TENSORS_FP8
+} yk_tensor_kind;
 
-/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32. */
+/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32; FP8: float8 e4m3fn. */
 typedef struct yk_tensor_wish {
   const char *suffix;
   yk_tensor_kind kind;
-  int32_t n_dims; /* 1 or 2 */
+  int32_t n_dims; /* 0 to 2 */
   int64_t shape[2];
 } yk_tensor_wish;
 

@@ -1,5 +1,5 @@
-/* float8.h - 8-bit floats of the kind e4m3fn as float32: a sign, 4 bits of exponent with bias 7, 3 of mantissa. There is
- * no infinity: the largest number is 448, and 0x7F and 0xFF alone are no numbers.
+/* float8.h - 8-bit floats of the kind e4m3fn as float16 and float32: a sign, 4 bits of exponent with bias 7, 3 of
+ * mantissa. There is no infinity: the largest number is 448, and 0x7F and 0xFF alone are no numbers.
  * Source: Open Compute Project, OCP 8-bit Floating Point Specification (OFP8), 2023. */
 #ifndef YK_BASE_FLOAT8_H
 #define YK_BASE_FLOAT8_H
@@ -26,7 +26,9 @@ static inline uint16_t yk_e4m3_to_f16(uint8_t code)
 static inline float yk_e4m3_to_f32(uint8_t code)
 {
   if (yk_e4m3_is_nan(code)) return yk_f32_from_bits(0x7FC00000u | (uint32_t)(code & 0x80u) << 24);
-  return 0x1p8f * yk_f16_to_f32(yk_e4m3_to_f16(code));
+  uint32_t sign = (uint32_t)(code & 0x80u) << 24, magnitude = (uint32_t)(code & YK_E4M3_MAGNITUDE) << 20;
+  return 0x1p120f *
+         yk_f32_from_bits(sign | magnitude); /* the difference of the biases; a subnormal number becomes one */
 }
 
 #endif

@@ -27,6 +27,7 @@ typedef enum yk_packing {
   YK_PACKING_GPTQ,          /* AWQ, INT8: u32 [k b/32, n]; u32 [g, n b/32]; [g, n]; unsigned elements in order */
   YK_PACKING_COMPRESSED,    /* AWQ, INT8: u32 [n, k b/32]; u32 [n b/32, g]; [n, g]; likewise, sizes rounded up */
   YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up */
+  YK_PACKING_BLOCKS,        /* FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
   YK_N_PACKINGS
 } yk_packing;
 
@@ -37,6 +38,7 @@ typedef struct yk_weight_view {
   int64_t k, n; /* inputs, outputs of the whole layer */
   /* Inputs that share a scale; whole K: group == k. AWQ: divides k. INT8, FP8: the last group may be short. PLAIN: 0 */
   int64_t group;
+  int64_t group_n;     /* BLOCKS: outputs that share a scale; the last such group may be short */
   yk_dtype dtype;      /* of plain, or of scales */
   const void *plain;   /* PLAIN: [n, k] row-major */
   yk_packing packing;  /* of the others: shapes of the next three */

@@ -59,7 +59,7 @@ static void check_config(const yk_model_config *config)
   require(is_said || err.message[0]);
   if (is_said && scheme)
     require(scheme->format != YK_WEIGHT_PLAIN && scheme->packing < YK_N_PACKINGS &&
-            (scheme->group_size == -1 || scheme->group_size >= 16));
+            (scheme->group_size == -1 || scheme->group_size >= (scheme->format == YK_WEIGHT_FP8 ? 1 : 16)));
 
   float table[2 * YK_MAX_HEAD_DIM];
   yk_rope_table_fill(&config->rope, config->head_dim, 2, table);

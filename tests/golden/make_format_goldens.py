@@ -284,7 +284,7 @@ def make_case(spec, out):
     for file in os.listdir(folder):
         os.remove(os.path.join(folder, file))
     config = families.make_config(spec)
-    tensors, dense = draw(spec, config, rng)
+    tensors, dense = spec.get("draw", draw)(spec, config, rng)
     model = reference(config, tensors, dense)
     ids = rng.randint(0, config["vocab_size"], size=100).tolist()
     std = families.logits_of(model, ids)[20:].std(dim=-1).mean().item()

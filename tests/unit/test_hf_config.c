@@ -455,8 +455,8 @@ static void unsupported_quantisation(void **state)
 {
   (void)state;
   static const bad_case cases[] = {
-      {"{'quantization_config': {'quant_method': 'fp8'}}", YK_E_UNSUPPORTED,
-       "quant_method \"fp8\"|supported: awq, gptq"},
+      {"{'quantization_config': {'quant_method': 'fp6'}}", YK_E_UNSUPPORTED,
+       "quant_method \"fp6\"|supported: awq, gptq"},
       {"{'quantization_config': {'bits': 4}}", YK_E_FORMAT, "quantization_config|\"quant_method\" is missing"},
       {"{'quantization_config': 4}", YK_E_FORMAT, "quantization_config|expected an object"},
       {"{'compression_config': {}}", YK_E_FORMAT, "compression_config|\"quant_method\" is missing"},
