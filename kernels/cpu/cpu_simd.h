@@ -44,7 +44,7 @@ typedef struct yk_cpu_plain_panel {
 } yk_cpu_plain_panel;
 
 /* One panel of a weight of 8 bits: line (k / 128, column) holds 128 k of a column in order: 128 bytes.
- * w = scale * (q - zero), with one rounding. */
+ * w = scale * (q - zero), or of 8-bit floats scale * f8, with one rounding each. */
 typedef struct yk_cpu_byte_panel {
   const uint8_t *bytes; /* [n_lines, YK_CPU_PANEL, YK_CPU_CHUNK_K] */
   const float *scales;  /* [n_groups, YK_CPU_PANEL] */
@@ -53,6 +53,9 @@ typedef struct yk_cpu_byte_panel {
   int64_t n_groups;
   int64_t group; /* rows of one group (the last may be short) */
 } yk_cpu_byte_panel;
+
+typedef bool yk_cpu_byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel);
+typedef void yk_cpu_byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first);
 
 typedef struct yk_cpu_simd {
   const char *name;
@@ -73,16 +76,16 @@ typedef struct yk_cpu_simd {
   void (*exp_minus)(float *x, float maximum, size_t n);
   void (*silu_mul)(float *gate, const float *up, size_t n);
 
-  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and int8_row return false, having done nothing,
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done nothing,
    * where groups end between multiples of LANES: such a panel must be unpacked. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
-  bool (*int8_row)(float *y, const float *x, const yk_cpu_byte_panel *panel);
+  yk_cpu_byte_row *int8_row, *fp8_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 
   /* w [n_k / LANES, STRIP, LANES] = columns first .. first + STRIP - 1 of a panel as floats; first is a multiple of
    * STRIP, n_k is k in whole chunks. */
   void (*awq_unpack)(float *w, const yk_cpu_awq_panel *panel, int first);
-  void (*int8_unpack)(float *w, const yk_cpu_byte_panel *panel, int first);
+  yk_cpu_byte_unpack *int8_unpack, *fp8_unpack;
   void (*plain_unpack)(float *w, const yk_cpu_plain_panel *panel, int first);
 
   /* y[row * y_stride + column] = x times a strip w, for rows x [n_k] that are x_stride apart. */

@@ -125,6 +125,13 @@ static inline wide wide_load_i8(const int8_t *p)
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
+/* yk_e4m3_to_f16 of sixteen: the sign of a code is extended over the bits that the mask clears but for one. */
+static inline wide wide_load_e4m3(const uint8_t *p)
+{
+  __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+  return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16((short)0xBF80)));
+}
+
 /* The sixteen weights that a column's group can have: a nibble picks one. */
 typedef vf awq_scale;
 

@@ -2,12 +2,13 @@
  *
  * Included by cpu_simd_kernels.h after cpu_simd_gemm.h; the instruction set has defined, beside what that asks for:
  *   wide_set1(a), wide_sub(a, b), wide_mul(a, b)
- *   wide_load_i8      of 8-bit integers, as float32 */
+ *   wide_load_i8      of 8-bit integers, as float32
+ *   wide_load_e4m3    of 8-bit floats, divided by 256, as float32 */
 
 enum { BYTE_LINE = YK_CPU_PANEL * YK_CPU_CHUNK_K };
 
 /* What the bytes are: a constant of every call. */
-typedef enum byte_kind { BYTES_I8, BYTES_I8_ZEROS } byte_kind;
+typedef enum byte_kind { BYTES_I8, BYTES_I8_ZEROS, BYTES_E4M3 } byte_kind;
 
 ALWAYS_INLINE int64_t byte_group_of(const yk_cpu_byte_panel *panel, int64_t k)
 {
@@ -15,9 +16,15 @@ ALWAYS_INLINE int64_t byte_group_of(const yk_cpu_byte_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
+/* A scale of the panel for what byte_weights reads. */
+ALWAYS_INLINE float byte_scale(const yk_cpu_byte_panel *panel, int64_t at, const byte_kind kind)
+{
+  return kind == BYTES_E4M3 ? 0x1p8f * panel->scales[at] : panel->scales[at];
+}
+
 ALWAYS_INLINE wide byte_weights(const uint8_t *bytes, wide scale, wide zero, const byte_kind kind)
 {
-  wide numbers = wide_load_i8((const int8_t *)bytes);
+  wide numbers = kind == BYTES_E4M3 ? wide_load_e4m3(bytes) : wide_load_i8((const int8_t *)bytes);
   if (kind == BYTES_I8_ZEROS) numbers = wide_sub(numbers, zero);
   return wide_mul(scale, numbers);
 }
@@ -31,7 +38,7 @@ ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_b
 #pragma GCC unroll 8
   for (int begin = 0; begin < LINE_VECTORS; begin += n_alike) {
     int64_t at = byte_group_of(panel, line * YK_CPU_CHUNK_K + begin * YK_CPU_LANES) * YK_CPU_PANEL + column;
-    wide scale = wide_set1(panel->scales[at]);
+    wide scale = wide_set1(byte_scale(panel, at, kind));
     wide zero = kind == BYTES_I8_ZEROS ? wide_set1(panel->zeros[at]) : wide_zero();
 #pragma GCC unroll 8
     for (int i = begin; i < begin + n_alike; i++) {
@@ -87,7 +94,7 @@ ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int
     for (int lane = 0; lane < YK_CPU_LANES; lane++) groups[lane] = byte_group_of(panel, k + lane) * YK_CPU_PANEL;
     for (int c = first; c < first + YK_CPU_STRIP; c++, w += YK_CPU_LANES) {
       float scales[YK_CPU_LANES], zeros[YK_CPU_LANES] = {0};
-      for (int lane = 0; lane < YK_CPU_LANES; lane++) scales[lane] = panel->scales[groups[lane] + c];
+      for (int lane = 0; lane < YK_CPU_LANES; lane++) scales[lane] = byte_scale(panel, groups[lane] + c, kind);
       if (kind == BYTES_I8_ZEROS)
         for (int lane = 0; lane < YK_CPU_LANES; lane++) zeros[lane] = panel->zeros[groups[lane] + c];
       wide_store(w, byte_weights(bytes + c * YK_CPU_CHUNK_K, wide_load(scales), wide_load(zeros), kind));
@@ -137,4 +144,14 @@ static void int8_unpack(float *w, const yk_cpu_byte_panel *panel, int first)
 static bool int8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)
 {
   return panel->zeros ? byte_row(y, x, panel, BYTES_I8_ZEROS) : byte_row(y, x, panel, BYTES_I8);
+}
+
+static void fp8_unpack(float *w, const yk_cpu_byte_panel *panel, int first)
+{
+  byte_unpack(w, panel, first, BYTES_E4M3);
+}
+
+static bool fp8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)
+{
+  return byte_row(y, x, panel, BYTES_E4M3);
 }

@@ -179,6 +179,6 @@ static void silu_mul(float *gate, const float *up, size_t n)
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
     .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_row = awq_row,                    \
-    .int8_row = int8_row, .plain_row = plain_row, .awq_unpack = awq_unpack, .int8_unpack = int8_unpack,                \
-    .plain_unpack = plain_unpack, .multiply = multiply                                                                 \
+    .int8_row = int8_row, .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack,                        \
+    .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply           \
   }

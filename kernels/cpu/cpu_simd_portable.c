@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/float8.h"
 
 enum { VL = 1 };
 #define AWQ_COLUMNS  1
@@ -129,6 +130,13 @@ static inline wide wide_load_i8(const int8_t *p)
 {
   wide a;
   for (int i = 0; i < 16; i++) a.lane[i] = (float)p[i];
+  return a;
+}
+
+static inline wide wide_load_e4m3(const uint8_t *p)
+{
+  wide a;
+  for (int i = 0; i < 16; i++) a.lane[i] = yk_f16_to_f32(yk_e4m3_to_f16(p[i]));
   return a;
 }
 

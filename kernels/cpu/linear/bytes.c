@@ -24,18 +24,6 @@ void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_
   part->n_bytes = part->zeros + scale_bytes;
 }
 
-yk_cpu_byte_panel yk_cpu_bytes_panel(const yk_cpu_part *part, const char *weights, int64_t i)
-{
-  int64_t n_lines = n_lines_of(part), groups = i * part->n_groups * YK_CPU_PANEL;
-  const float *zeros = (const float *)(const void *)(weights + part->zeros) + groups;
-  return (yk_cpu_byte_panel){.bytes = (const uint8_t *)weights + i * n_lines * YK_CPU_PANEL * YK_CPU_CHUNK_K,
-                             .scales = (const float *)(const void *)(weights + part->scales) + groups,
-                             .zeros = part->zeros ? zeros : NULL,
-                             .n_lines = n_lines,
-                             .n_groups = part->n_groups,
-                             .group = part->group};
-}
-
 typedef struct load_context {
   const yk_linear_part *source;
   const yk_cpu_part *part;
@@ -82,4 +70,29 @@ void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk
   load_context context = {.source = source, .part = part};
   context.weights = weights;
   yk_cpu_pool_run(pool, part->n_panels, 1, load_panels, &context);
+}
+
+static yk_cpu_byte_panel panel_of(const yk_cpu_part *part, const char *weights, int64_t i)
+{
+  int64_t n_lines = n_lines_of(part), groups = i * part->n_groups * YK_CPU_PANEL;
+  const float *zeros = (const float *)(const void *)(weights + part->zeros) + groups;
+  return (yk_cpu_byte_panel){.bytes = (const uint8_t *)weights + i * n_lines * YK_CPU_PANEL * YK_CPU_CHUNK_K,
+                             .scales = (const float *)(const void *)(weights + part->scales) + groups,
+                             .zeros = part->zeros ? zeros : NULL,
+                             .n_lines = n_lines,
+                             .n_groups = part->n_groups,
+                             .group = part->group};
+}
+
+/* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
+void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
+                           yk_cpu_byte_row *row, yk_cpu_byte_unpack *unpack, float *acc)
+{
+  const yk_cpu_byte_panel panel = panel_of(part, weights, i);
+  if (rows->n_rows == 1 && row(acc, rows->x, &panel)) return;
+  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
+    unpack(rows->strip, &panel, first);
+    rows->simd->multiply(acc + first, YK_CPU_BLOCK_COLUMNS, rows->x, rows->x_stride, rows->n_rows, rows->strip,
+                         rows->n_k);
+  }
 }

@@ -13,7 +13,8 @@
 void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part);
 void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
 
-/* yk_cpu_bytes_panel - panel i of a part, as the inner loops take it. */
-yk_cpu_byte_panel yk_cpu_bytes_panel(const yk_cpu_part *part, const char *weights, int64_t i);
+/* yk_cpu_bytes_multiply - panel i as multiply_panel has it, with the inner loops of a kind of bytes. */
+void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
+                           yk_cpu_byte_row *row, yk_cpu_byte_unpack *unpack, float *acc);
 
 #endif

@@ -14,7 +14,7 @@
  *   row               takes                                            kept as
  *   awq as 16 bits    AWQ slices that are to be as 16 bits             16 bits: the activation type, or float16
  *   awq               every other AWQ slice                            4 bits, in panels
- *   int8              every int8 slice in rows of bytes                8 bits, in panels
+ *   int8, fp8         every such slice, in rows of bytes               8 bits, in panels
  *   plain             every plain slice                                the checkpoint's type
  *
  * To add a format, write format_NAME.c beside this file with one `const yk_cpu_format`, declare
@@ -105,6 +105,7 @@ extern const yk_cpu_format *const yk_cpu_formats[];
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
 extern const yk_cpu_format yk_cpu_format_awq;
 extern const yk_cpu_format yk_cpu_format_int8;
+extern const yk_cpu_format yk_cpu_format_fp8;
 extern const yk_cpu_format yk_cpu_format_plain;
 
 /* yk_cpu_plain_multiply_panel - multiply_panel of weights dtype [n, stride]: for every format that can be loaded as

@@ -1,16 +1,9 @@
 /* format_int8.c - weights in 8-bit integers, kept as such: each becomes scale * (q - zero) when it is multiplied. */
 #include "kernels/cpu/linear/bytes.h"
 
-/* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
 static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)
 {
-  const yk_cpu_byte_panel panel = yk_cpu_bytes_panel(part, weights, i);
-  if (rows->n_rows == 1 && rows->simd->int8_row(acc, rows->x, &panel)) return;
-  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
-    rows->simd->int8_unpack(rows->strip, &panel, first);
-    rows->simd->multiply(acc + first, YK_CPU_BLOCK_COLUMNS, rows->x, rows->x_stride, rows->n_rows, rows->strip,
-                         rows->n_k);
-  }
+  yk_cpu_bytes_multiply(rows, part, weights, i, rows->simd->int8_row, rows->simd->int8_unpack, acc);
 }
 
 const yk_cpu_format yk_cpu_format_int8 = {
