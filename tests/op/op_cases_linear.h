@@ -11,8 +11,9 @@ typedef struct linear_part_case {
   yk_range k_slice, n_slice;
   int64_t group_local;
   bool use_bias;
-  bool is_int8;   /* of a quantised weight: 8 bits in rows of bytes, not 4 */
+  bool is_bytes;  /* of a quantised weight: 8 bits in rows of bytes, not 4 */
   bool has_zeros; /* of such a one */
+  bool is_fp8;    /* of such a one: floats, without zeros */
 } linear_part_case;
 
 typedef struct linear_case {
@@ -29,7 +30,7 @@ typedef struct linear_weight {
   yk_weight_view view;
   double *plain;           /* [n, k] */
   uint8_t *quants, *zeros; /* [k, n], [k / group, n] */
-  double *byte_zeros;      /* of int8: [n, k / group rounded up], as scales are; quants [n, k] is signed */
+  double *byte_zeros;      /* of bytes: [n, k / group rounded up], as scales are; quants [n, k] is signed */
   double *scales, *bias;   /* [k / group, n], [n] */
   char *buffers[5];        /* of the view; views start one byte in, so that nothing is aligned */
 } linear_weight;
@@ -68,12 +69,12 @@ static inline void random_nibbles(char *bytes, uint8_t *values, int64_t rows, in
     }
 }
 
-/* int8 weights as devices take them: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
-static inline void random_int8(linear_weight *weight, const linear_part_case *part, double sigma, op_random *random)
+/* 8-bit weights as devices take them: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
+static inline void random_bytes(linear_weight *weight, const linear_part_case *part, double sigma, op_random *random)
 {
   int64_t n_groups = (part->k + part->group - 1) / part->group;
   size_t n_scales = (size_t)(n_groups * part->n), n_bytes = (size_t)(part->k * part->n);
-  weight->view.format = YK_WEIGHT_INT8;
+  weight->view.format = part->is_fp8 ? YK_WEIGHT_FP8 : YK_WEIGHT_INT8;
   weight->view.packing = YK_PACKING_ROWS;
   weight->view.dtype = YK_F32;
   weight->view.has_zeros = part->has_zeros;
@@ -82,9 +83,12 @@ static inline void random_int8(linear_weight *weight, const linear_part_case *pa
   weight->scales = calloc(n_scales + 1, sizeof(double));
   char *bytes = unaligned_bytes(weight, 0, n_bytes), *zeros = unaligned_bytes(weight, 1, n_scales * 4);
   char *scales = unaligned_bytes(weight, 2, n_scales * 4);
-  for (size_t i = 0; i < n_bytes; i++) weight->quants[i] = (uint8_t)op_between(random, 0, 255);
+  for (size_t i = 0; i < n_bytes; i++) {
+    int low = part->is_fp8 ? 1 : 0; /* 0x7F and 0xFF are no numbers */
+    weight->quants[i] = (uint8_t)(op_between(random, low, 127) - low + 128 * op_between(random, 0, 1));
+  }
   memcpy(bytes, weight->quants, n_bytes);
-  random_floats(scales, weight->scales, n_scales, YK_F32, sigma / 74.0, true, random);
+  random_floats(scales, weight->scales, n_scales, YK_F32, sigma / (part->is_fp8 ? 110.0 : 74.0), true, random);
   if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 30.0, false, random);
   weight->view.qweight = bytes;
   weight->view.scales = scales;
@@ -97,8 +101,8 @@ static inline linear_weight linear_weight_new(const linear_part_case *part, op_r
   int64_t k = part->k, n = part->n, n_groups = part->group ? k / part->group : 0;
   weight.view = (yk_weight_view){.k = k, .n = n, .group = part->group, .dtype = part->dtype};
   double sigma = 1.0 / sqrt((double)k + 1.0);
-  if (part->group && part->is_int8) {
-    random_int8(&weight, part, sigma, random);
+  if (part->group && part->is_bytes) {
+    random_bytes(&weight, part, sigma, random);
   } else if (part->group) {
     weight.view.format = YK_WEIGHT_AWQ;
     weight.quants = calloc((size_t)(k * n + 1), 1);
@@ -143,10 +147,12 @@ static inline double weight_value(const linear_weight *weight, const linear_part
   static const int order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   int64_t column = fault == OP_NIBBLE_ORDER ? n / 8 * 8 + order[n % 8] : n;
   int64_t group = (fault == OP_GROUP_SHIFT ? k - part->k_slice.begin : k) / part->group;
-  if (part->is_int8) {
+  if (part->is_bytes) {
     int64_t at = n * ((part->k + part->group - 1) / part->group) + group;
     double scale = fault == OP_NO_SCALE ? 1.0 : weight->scales[at];
-    return scale * ((int8_t)weight->quants[n * part->k + k] - weight->byte_zeros[at] - (fault == OP_ZERO_PLUS_ONE));
+    uint8_t byte = weight->quants[n * part->k + k];
+    if (part->is_fp8) return scale * op_float8(byte);
+    return scale * ((int8_t)byte - weight->byte_zeros[at] - (fault == OP_ZERO_PLUS_ONE));
   }
   double scale = weight->scales[group * part->n + n];
   if (fault == OP_NO_SCALE && group == (part->k_slice.end - 1) / part->group) scale = 1.0;

@@ -129,6 +129,14 @@ static inline int32_t *op_send_i32(yk_device *dev, const int32_t *values, size_t
   return ptr;
 }
 
+/* An 8-bit float e4m3fn by its definition. */
+static inline double op_float8(uint8_t code)
+{
+  int exponent = code >> 3 & 0xF, mantissa = code & 7;
+  double magnitude = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+  return code & 0x80 ? -magnitude : magnitude;
+}
+
 /* Half a unit in the last place, relative: what one rounding to dtype costs at most. */
 static inline double op_unit_roundoff(yk_dtype dtype)
 {

@@ -54,6 +54,42 @@ static void check_f32_to_halves(const op_target *target)
   free(halves);
 }
 
+/* Every 8-bit float times scales that differ, in each column of a panel, and where groups end inside vectors. */
+static void check_float8(const op_target *target)
+{
+  enum { N_LINES = 2, K = N_LINES * YK_CPU_CHUNK_K, MIN_GROUP = 8 };
+  static const int64_t groups[] = {128, 64, 32, 16, MIN_GROUP};
+  static uint8_t bytes[N_LINES][YK_CPU_PANEL][YK_CPU_CHUNK_K];
+  static float scales[K / MIN_GROUP][YK_CPU_PANEL], w[K][YK_CPU_STRIP], x[K], y[YK_CPU_PANEL];
+  for (int k = 0; k < K; k++)
+    for (int c = 0; c < YK_CPU_PANEL; c++) {
+      bytes[k / YK_CPU_CHUNK_K][c][k % YK_CPU_CHUNK_K] = (uint8_t)(k + 16 * c);
+      scales[k / MIN_GROUP][c] = ldexpf(1.0f + (float)(k / MIN_GROUP) / 64.0f, c - 4);
+    }
+  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    const yk_cpu_byte_panel panel = {
+        .bytes = bytes[0][0], .scales = scales[0], .n_lines = N_LINES, .n_groups = K / groups[g], .group = groups[g]};
+    const yk_cpu_simd *simd = target->variant;
+    for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
+      const float *unpacked = w[0];
+      simd->fp8_unpack(w[0], &panel, first);
+      for (int k = 0; k < K; k++)
+        for (int c = 0; c < YK_CPU_STRIP; c++) {
+          uint8_t code = (uint8_t)(k + 16 * (first + c));
+          if ((code & 0x7F) == 0x7F) continue; /* no number: never here */
+          int at = (k / YK_CPU_LANES * YK_CPU_STRIP + c) * YK_CPU_LANES + k % YK_CPU_LANES;
+          float expected = scales[k / groups[g]][first + c] * (float)op_float8(code);
+          assert_int_equal(yk_f32_bits(unpacked[at]), yk_f32_bits(expected));
+          x[k] = 1.0f;
+          bool is_done = simd->fp8_row(y, x, &panel);
+          assert_int_equal(is_done, groups[g] >= YK_CPU_LANES);
+          if (is_done) assert_true(y[first + c] == expected);
+          x[k] = 0.0f;
+        }
+    }
+  }
+}
+
 /* Units in the last place between a float and the exact value, which must be a normal number. */
 static double ulps(float found, double exact)
 {
@@ -96,6 +132,7 @@ static void test_conversions(void **state)
   (void)state;
   for_each_cpu_target(check_halves_to_f32);
   for_each_cpu_target(check_f32_to_halves);
+  for_each_cpu_target(check_float8);
 }
 
 static void test_exponential(void **state)

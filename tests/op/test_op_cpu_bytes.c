@@ -1,4 +1,5 @@
-/* test_op_cpu_int8.c - weights of 8-bit integers on the CPU device, every instruction set against float64. */
+/* test_op_cpu_bytes.c - weights of 8-bit integers, and of 8-bit floats, on the CPU device, every instruction set against
+ * float64. */
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
 
@@ -33,22 +34,39 @@ static const linear_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
+/* The case with its bytes as floats. */
+static linear_case with_floats(const linear_case *shape)
+{
+  linear_case of_floats = *shape;
+  for (int i = 0; i < shape->n_parts; i++) {
+    of_floats.parts[i].is_fp8 = shape->parts[i].is_bytes;
+    of_floats.parts[i].has_zeros = false;
+  }
+  return of_floats;
+}
+
 static double tolerance_of(const linear_case *shape, yk_dtype dtype)
 {
   return linear_tolerance(shape->f32_output ? YK_F32 : dtype, yk_range_size(shape->parts[0].k_slice));
 }
 
-static void check_table(const op_target *target)
+static void check_case(const op_target *target, yk_dtype dtype, const linear_case *shape, int c)
 {
   static const int32_t token_counts[] = {1, 2, 7, 40};
-  for (size_t d = 0; d < 3; d++)
-    for (int c = 0; c < N_CASES; c++)
-      for (size_t t = 0; t < 4; t++) {
-        double error = linear_error(target, op_dtypes[d], &cases[c], token_counts[t], 100 + (uint32_t)c, OP_RIGHT);
-        if (error > tolerance_of(&cases[c], op_dtypes[d]))
-          fail_msg("%s %s case %d, %d tokens: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), c,
-                   token_counts[t], error);
-      }
+  for (size_t t = 0; t < 4; t++) {
+    double error = linear_error(target, dtype, shape, token_counts[t], 100 + (uint32_t)c, OP_RIGHT);
+    if (error > tolerance_of(shape, dtype))
+      fail_msg("%s %s case %d, %d tokens: error %.3g", target->name, yk_dtype_name(dtype), c, token_counts[t], error);
+  }
+}
+
+static void check_table(const op_target *target)
+{
+  for (int c = 0; c < N_CASES; c++) {
+    const linear_case of_floats = with_floats(&cases[c]);
+    for (size_t d = 0; d < 3; d++) check_case(target, op_dtypes[d], &cases[c], c);
+    check_case(target, op_dtypes[c % 3], &of_floats, c);
+  }
 }
 
 static void test_table(void **state)
@@ -66,10 +84,12 @@ static void check_faults(const op_target *target)
   } faults[] = {{OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 1}, {OP_GROUP_SHIFT, 3},
                 {OP_GROUP_SHIFT, 5}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, 14}};
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) { /* bfloat16 is coarser than a step of 8 bits */
-    const linear_case *shape = &cases[faults[i].shape];
-    double error = linear_error(target, YK_F32, shape, 3, 9, faults[i].fault);
-    if (error < 10.0 * tolerance_of(shape, YK_F32))
-      fail_msg("fault %d in case %d passes: error %.3g", (int)faults[i].fault, faults[i].shape, error);
+    const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape])};
+    for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 2); kind++) {
+      double error = linear_error(target, YK_F32, &kinds[kind], 3, 9, faults[i].fault);
+      if (error < 10.0 * tolerance_of(&kinds[kind], YK_F32))
+        fail_msg("fault %d in case %d passes: error %.3g", (int)faults[i].fault, faults[i].shape, error);
+    }
   }
 }
 
@@ -81,7 +101,10 @@ static void test_planted_faults_are_seen(void **state)
 
 static void check_batches(const op_target *target)
 {
-  for (int c = 0; c < N_CASES; c++) check_linear_batches(target, op_dtypes[c % 3], &cases[c]);
+  for (int c = 0; c < N_CASES; c++) {
+    const linear_case of_floats = with_floats(&cases[c]);
+    check_linear_batches(target, op_dtypes[c % 3], c % 2 ? &of_floats : &cases[c]);
+  }
 }
 
 static void test_rows_do_not_depend_on_their_batch(void **state)
@@ -92,7 +115,10 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
 
 static void check_matrices(const op_target *target)
 {
-  for (int c = 1; c < N_CASES; c += 4) check_linear_matrices(target, op_dtypes[c % 3], &cases[c], 7);
+  for (int c = 1; c < N_CASES; c += 4) {
+    const linear_case of_floats = with_floats(&cases[c]);
+    check_linear_matrices(target, op_dtypes[c % 3], c % 8 == 1 ? &of_floats : &cases[c], 7);
+  }
 }
 
 static void test_matrices_side_by_side(void **state)
