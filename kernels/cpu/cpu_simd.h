@@ -76,8 +76,8 @@ typedef struct yk_cpu_simd {
   void (*exp_minus)(float *x, float maximum, size_t n);
   void (*silu_mul)(float *gate, const float *up, size_t n);
 
-  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done nothing,
-   * where groups end between multiples of LANES: such a panel must be unpacked. */
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done
+   * nothing, where groups end between multiples of LANES: such a panel must be unpacked. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
   yk_cpu_byte_row *int8_row, *fp8_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);

@@ -1,4 +1,4 @@
-/* test_op_cpu_bytes.c - weights of 8-bit integers, and of 8-bit floats, on the CPU device, every instruction set against
+/* test_op_cpu_bytes.c - weights of 8-bit integers and of 8-bit floats on the CPU device, every instruction set against
  * float64. */
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
