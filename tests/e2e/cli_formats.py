@@ -12,6 +12,7 @@ import harness
 LAYER = "model.layers.1."
 AWQ, GPTQ, COMPRESSED = "qweight qzeros scales".split(), "qweight qzeros scales g_idx".split(), [
     "weight_packed", "weight_scale", "weight_shape"]
+FP8, FP8_BLOCKS = ["weight", "weight_scale"], ["weight", "weight_scale_inv"]
 # Format, module, its tensors.
 FORMATS = [
     ("format_awq_no_zeros", "mlp.up_proj", ["qweight", "scales"]), ("format_awq_gemv", "mlp.down_proj", AWQ),
@@ -20,7 +21,8 @@ FORMATS = [
     ("format_compressed_asym", "mlp.down_proj", COMPRESSED + ["weight_zero_point"]),
     ("format_auto_round", "self_attn.o_proj", AWQ), ("format_auto_round_awq", "self_attn.o_proj", AWQ),
     ("format_gptq8_dynamic", "mlp.down_proj", GPTQ),
-    ("format_compressed8", "mlp.down_proj", COMPRESSED + ["weight_zero_point"])]
+    ("format_compressed8", "mlp.down_proj", COMPRESSED + ["weight_zero_point"]),
+    ("format_fp8", "mlp.down_proj", FP8_BLOCKS), ("format_compressed_fp8_block", "mlp.up_proj", FP8)]
 OPTIONAL = {"g_idx"}
 NAN = {"F16": b"\x00\x7e", "BF16": b"\xc0\x7f", "F32": b"\x00\x00\xc0\x7f"}
 
@@ -90,7 +92,7 @@ class Formats(harness.Case):
     def test_another_type(self):
         def retype(entry):
             size = len(entry[2]) // math.prod(entry[1])
-            entry[0] = {1: "I8", 2: "U16", 4: "U32", 8: "U64"}[size]
+            entry[0] = {1: "U8", 2: "U16", 4: "U32", 8: "U64"}[size]
         for name, module, suffixes in FORMATS:
             for suffix in suffixes:
                 with self.subTest(name, suffix=suffix):
@@ -169,11 +171,39 @@ class Formats(harness.Case):
                 ("format_gptq", {"group_size": 16}, ["found"]),
                 ("format_compressed", {"ignore": ["lm_head", "re:.*down_proj"]}, ["down_proj", "ignore"]),
                 ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),
-                ("format_auto_round", {"packing_format": "auto_round:auto_awq"}, ["qweight", "expected"])):
+                ("format_auto_round", {"packing_format": "auto_round:auto_awq"}, ["qweight", "expected"]),
+                ("format_fp8", {"weight_block_size": [64, 64]}, ["weight_scale_inv", "[3, 3]", "found F32 [2, 2]"]),
+                ("format_fp8", {"weight_block_size": [64, 0]}, ["weight_block_size [64,0]"]),
+                ("format_fp8", {"quant_method": "awq", "bits": 4, "group_size": 32}, ["qweight", "found", ".weight"]),
+                ("format_compressed_fp8_block", {"format": "pack-quantized"}, ["float", "pack-quantized"])):
             with self.subTest(name, changes=changes):
                 self.copy(name)
                 self.edit_config(**changes)
                 self.refused(*parts)
+
+    def test_8_bit_floats_that_are_none(self):
+        """The code of no number, at the last place of a layer: named by row and column, whichever rank has it."""
+        def change(tensors):
+            entry = tensors[LAYER + "mlp.down_proj.weight"]
+            entry[2] = entry[2][:-1] + b"\xff"
+        self.copy("format_fp8")
+        self.edit(change)
+        self.refused(LAYER + "mlp.down_proj.weight", "row 143, column 199", "0xFF")
+
+    def test_8_bit_floats_of_another_kind(self):
+        def change(tensors):
+            tensors[LAYER + "mlp.down_proj.weight"][0] = "F8_E5M2"
+        self.copy("format_fp8")
+        self.edit(change)
+        self.refused(LAYER + "mlp.down_proj.weight", "F8_E5M2 is not supported")
+
+    def test_activations_that_stay_as_they_are(self):
+        """That they are not rounded is said, and their scales are read past without a warning."""
+        for name, is_said in (("format_fp8_tensor", True), ("format_compressed_fp8_mixed", False)):
+            self.copy(name)
+            self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2)
+            self.assertEqual("stay 16 bits" in self.last_err, is_said)
+            self.assertNotIn("ignored", self.last_err)
 
     def test_zero_points_of_16_beside_integers_of_0(self):
         def change(tensors):

@@ -116,7 +116,11 @@ class WeightsF16(harness.Case):
     @harness.of_the_program
     def test_plan_of_8_bits(self):
         """GPUs have no GEMM for them: they take what 16 bits take, and are told of."""
-        model = os.path.join(harness.FAMILIES, "format_gptq8_v2_channel")
+        for name in ("format_gptq8_v2_channel", "format_fp8"):
+            with self.subTest(name):
+                self.check_plan_of_8_bits(os.path.join(harness.FAMILIES, name))
+
+    def check_plan_of_8_bits(self, model):
         for device in ("cpu", "cuda"):
             options = ("--device", device, "--device-memory", "8GiB", "--dtype", "float16")
             same = self.weight_bytes(model, *options) == self.weight_bytes(model, *options, "--weights", "f16")

@@ -59,7 +59,7 @@ def spread(scale, rows, columns, shape):
     return scale.float().repeat_interleave(rows, 0)[:shape[0]].repeat_interleave(columns, 1)[:, :shape[1]]
 
 
-def pack_blocks(rows, columns, dtype=torch.float32):
+def pack_blocks(rows, columns):
     """transformers' own quantising, of a weight padded to whole blocks."""
     def pack(weight):
         quantizer = formats.tool("transformers.quantizers.quantizer_finegrained_fp8")
@@ -74,7 +74,7 @@ def pack_blocks(rows, columns, dtype=torch.float32):
         holder.pre_quantized = False
         holder.create_quantized_param(model, padded, "layer.weight", torch.device("cpu"))
         code = model.layer.weight.data[:n, :k].contiguous()
-        scale = model.layer.weight_scale_inv.data[:grid[0], :grid[1]].to(dtype)
+        scale = model.layer.weight_scale_inv.data[:grid[0], :grid[1]]
         return ({"weight": code, "weight_scale_inv": scale},
                 code.float() * spread(scale, rows, columns, code.shape))
     return pack
@@ -122,7 +122,7 @@ def pack_int4(group):
         q = torch.round(weight / scale.repeat_interleave(group, 1)).clamp(-8, 7) + 8
         q, s = q.T.contiguous().to(torch.uint8).numpy(), scale.T.contiguous().numpy()
         zeros = np.full(s.shape, 8, dtype=np.uint8)
-        state = formats.pack_compressed(True)(q, zeros, s, group)
+        state = formats.pack_compressed(True)(q, zeros, s, group, 4)
         state["weight_scale"] = state["weight_scale"].to(torch.bfloat16)
         dense = np.repeat(s, group, axis=0) * (q.astype(np.float32) - 8)
         return state, torch.from_numpy(np.ascontiguousarray(dense.T))
@@ -146,15 +146,9 @@ CASES = [
     case("fp8", pack_blocks(128, 128), {**FP8, "fmt": "e4m3", "weight_block_size": [128, 128]}, hidden_size=144,
          intermediate_size=200, num_attention_heads=9, num_key_value_heads=3, head_dim=16, family="qwen3",
          about="fp8 in blocks of 128 by 128; every last block is short, heads begin inside blocks"),
-    case("fp8_blocks", pack_blocks(24, 40, torch.bfloat16), {**FP8, "weight_block_size": [24, 40],
-         "modules_to_not_convert": ["lm_head", "layers.1.mlp.gate"]}, skip=["layers.1.mlp.gate"], hidden_size=64,
-         intermediate_size=100, files=2, about="fp8 in blocks of 24 by 40; gate plain beside a quantised up"),
     case("fp8_tensor", pack_tensor("weight_scale"), {**FP8, "activation_scheme": "static",
          "ignored_layers": ["lm_head", "model.layers.0.self_attn.k_proj"]}, skip=["layers.0.self_attn.k_proj"],
          family="qwen2", dtype="float16", about="fp8 with one scale a tensor and input scales, biases"),
-    case("compressed_fp8", pack_compressed(torch.bfloat16, "channel"), {**COMPRESSED, "config_groups": {
-         "group_0": group_of(["Linear"], inputs=INPUTS, strategy="channel")}}, head_dim=20, num_attention_heads=8,
-         num_key_value_heads=2, hidden_size=96, about="compressed-tensors float-quantized, a scale for each output"),
     case("compressed_fp8_block", pack_compressed(torch.float32, "block", [32, 48]), {**COMPRESSED, "config_groups": {
          "group_0": group_of(["Linear"], inputs=INPUTS, strategy="block", block_structure=[32, 48]),
          "group_1": group_of(["re:.*down_proj"], inputs={**INPUTS, "strategy": "tensor", "dynamic": False},
@@ -165,8 +159,9 @@ CASES = [
          "group_0": {**group_of(["re:.*(q|gate)_proj"], num_bits=4, type="int", strategy="group", group_size=32),
                      "format": "pack-quantized"},
          "group_1": {**group_of(["Linear"], strategy="channel"), "format": "naive-quantized"}},
-         "format": "mixed-precision"}, override={"q_proj": pack_int4(32), "gate_proj": pack_int4(32)},
-         about="compressed-tensors, q and gate in 4 bits beside k, v and up in 8-bit floats"),
+         "format": "mixed-precision"}, override={"q_proj": pack_int4(32), "gate_proj": pack_int4(32)}, head_dim=20,
+         num_attention_heads=6, num_key_value_heads=3, about="compressed-tensors, q and gate in 4 bits beside k, v and "
+         "up in 8-bit floats with a scale for each output"),
 ]
 
 
