@@ -15,19 +15,26 @@ enum { MAX_COPIES = 256, N_REPEATS = 11 };
 
 typedef struct shape {
   const char *name;
-  int64_t k, n, group; /* group 0: f16 */
-  bool is_silu;        /* gate and up of n columns each */
-  int per_model;       /* how often a decode step multiplies it */
-  bool is_int8;        /* 8 bits with zeros, not 4 */
+  int64_t k, n, group;     /* group 0: f16 */
+  bool is_silu;            /* gate and up of n columns each */
+  int per_model;           /* how often a decode step multiplies it */
+  yk_weight_format format; /* of those with groups: 4 bits, 8 bits with zeros, 8-bit floats */
 } shape;
 
 /* Qwen3-0.6B and the shapes of Qwen3-8B that it has not. */
 static const shape shapes[] = {
-    {"0.6B qkv", 1024, 4096, 128, false, 28, false},        {"0.6B o", 2048, 1024, 128, false, 28, false},
-    {"0.6B gate_up", 1024, 3072, 128, true, 28, false},     {"0.6B down", 3072, 1024, 128, false, 28, false},
-    {"0.6B lm_head f16", 1024, 151936, 0, false, 1, false}, {"8B qkv", 4096, 6144, 128, false, 0, false},
-    {"8B gate_up", 4096, 12288, 128, true, 0, false},       {"8B down", 12288, 4096, 128, false, 0, false},
-    {"8B qkv int8", 4096, 6144, 128, false, 0, true},       {"8B down int8", 12288, 4096, 128, false, 0, true},
+    {"0.6B qkv", 1024, 4096, 128, false, 28, YK_WEIGHT_AWQ},
+    {"0.6B o", 2048, 1024, 128, false, 28, YK_WEIGHT_AWQ},
+    {"0.6B gate_up", 1024, 3072, 128, true, 28, YK_WEIGHT_AWQ},
+    {"0.6B down", 3072, 1024, 128, false, 28, YK_WEIGHT_AWQ},
+    {"0.6B lm_head f16", 1024, 151936, 0, false, 1, YK_WEIGHT_PLAIN},
+    {"8B qkv", 4096, 6144, 128, false, 0, YK_WEIGHT_AWQ},
+    {"8B gate_up", 4096, 12288, 128, true, 0, YK_WEIGHT_AWQ},
+    {"8B down", 12288, 4096, 128, false, 0, YK_WEIGHT_AWQ},
+    {"8B qkv int8", 4096, 6144, 128, false, 0, YK_WEIGHT_INT8},
+    {"8B down int8", 12288, 4096, 128, false, 0, YK_WEIGHT_INT8},
+    {"8B qkv fp8", 4096, 6144, 128, false, 0, YK_WEIGHT_FP8},
+    {"8B down fp8", 12288, 4096, 128, false, 0, YK_WEIGHT_FP8},
 };
 
 typedef struct options {
@@ -55,7 +62,7 @@ static void fill_halves(uint16_t *halves, size_t n)
 /* Checkpoint bytes of one shape; buffers[0 .. 2] are the caller's to free. */
 static yk_weight_view make_view(const shape *s, void *buffers[3])
 {
-  yk_weight_view view = {.format = s->group ? YK_WEIGHT_AWQ : YK_WEIGHT_PLAIN, .k = s->k, .n = s->n, .group = s->group};
+  yk_weight_view view = {.format = s->format, .k = s->k, .n = s->n, .group = s->group};
   size_t weights = (size_t)(s->k * s->n);
   if (!s->group) {
     buffers[0] = malloc(weights * 2);
@@ -64,16 +71,15 @@ static yk_weight_view make_view(const shape *s, void *buffers[3])
     return view;
   }
   size_t groups = (size_t)(s->k / s->group * s->n);
-  if (s->is_int8) {
+  if (s->format != YK_WEIGHT_AWQ) {
     buffers[0] = malloc(weights);
     buffers[1] = calloc(groups, 4);
     buffers[2] = calloc(groups, 4);
     fill_random(buffers[0], weights);
     for (size_t i = 0; i < groups; i++) ((float *)buffers[2])[i] = 0x1p-10f;
-    view.format = YK_WEIGHT_INT8;
     view.packing = YK_PACKING_ROWS;
     view.dtype = YK_F32;
-    view.has_zeros = true;
+    view.has_zeros = s->format == YK_WEIGHT_INT8;
     view.qweight = buffers[0];
     view.qzeros = buffers[1];
     view.scales = buffers[2];

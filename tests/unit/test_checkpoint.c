@@ -179,7 +179,7 @@ static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *
 /* Opens dir and takes every weight that its configuration calls for. */
 static yk_status read_model(const char *dir, log_lines *lines, yk_err *err)
 {
-  yk_log log = {YK_LOG_DEBUG, keep_line, lines};
+  yk_log log = {YK_LOG_WARN, keep_line, lines};
   yk_checkpoint *checkpoint = NULL;
   YK_TRY(yk_checkpoint_open(dir, lines ? &log : NULL, &checkpoint, err));
   const yk_model_config *config = yk_checkpoint_config(checkpoint);
