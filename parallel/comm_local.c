@@ -110,6 +110,38 @@ static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_d
   return YK_OK;
 }
 
+/* What belongs to one rank of count elements: [share of rank, share of rank + 1). */
+static int64_t i32_share(const yk_comm *comm, int64_t count, int rank)
+{
+  return count * rank / comm->n_ranks;
+}
+
+static void reduce_i32(int32_t *to, const int32_t *from, int64_t begin, int64_t end, yk_reduction reduction)
+{
+  if (reduction == YK_REDUCE_SUM)
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+  else
+    for (int64_t i = begin; i < end; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
+}
+
+/* Each rank reduces its share in place, where nobody else reads or writes until all have met, and copies the others'.
+ * Integers may be added in any order. */
+static yk_status local_all_reduce_i32(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
+{
+  if (comm->n_ranks == 1) return YK_OK;
+  YK_TRY(publish(comm, data, err));
+  const void *const *theirs = group_of(comm)->published;
+  int64_t first = i32_share(comm, count, comm->rank), end = i32_share(comm, count, comm->rank + 1);
+  for (int rank = 0; rank < comm->n_ranks; rank++)
+    if (rank != comm->rank) reduce_i32(data, theirs[rank], first, end, reduction);
+  YK_TRY(meet(comm, NULL, err));
+  for (int rank = 0; rank < comm->n_ranks; rank++) {
+    int64_t begin = i32_share(comm, count, rank), n = i32_share(comm, count, rank + 1) - begin;
+    if (rank != comm->rank && n > 0) memcpy(data + begin, (const int32_t *)theirs[rank] + begin, (size_t)n * 4);
+  }
+  return meet(comm, NULL, err);
+}
+
 static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args, void *matrix, int32_t row)
 {
   return (char *)matrix + (size_t)row * (size_t)args->hidden * yk_dtype_bytes(comm->dev->dtype);
@@ -222,6 +254,7 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
                                   .destroy = local_destroy,
                                   .all_reduce = local_all_reduce,
                                   .all_reduce_add_norm = local_all_reduce_add_norm,
+                                  .all_reduce_i32 = local_all_reduce_i32,
                                   .gather = local_gather,
                                   .broadcast = local_broadcast,
                                   .barrier = local_barrier,

@@ -125,6 +125,49 @@ static void all_reduce_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
+/* Element i of a rank: of either sign, and such that float32 could not hold the sums. */
+static int32_t integer_of(int rank, size_t i)
+{
+  return (int32_t)(((uint32_t)i * 40503u + (uint32_t)rank * 977u) % 200000001u) - 100000000;
+}
+
+static int32_t reduced_integer(const rank_case *c, size_t i, yk_reduction reduction)
+{
+  int32_t result = integer_of(0, i);
+  for (int rank = 1; rank < c->comm->n_ranks; rank++) {
+    int32_t value = integer_of(rank, i);
+    result = reduction == YK_REDUCE_SUM ? result + value : value > result ? value : result;
+  }
+  return result;
+}
+
+static void reduce_integers(rank_case *c, yk_reduction reduction)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * sizeof(int32_t);
+  void *data = NULL;
+  int32_t *host = malloc(bytes);
+  for (size_t i = 0; i < n; i++) host[i] = integer_of(c->comm->rank, i);
+  if (dev->ops->alloc(dev, bytes, &data, NULL) != YK_OK || dev->ops->upload(dev, data, host, bytes, NULL) != YK_OK)
+    c->mismatches++;
+  meet(c);
+  c->status = c->comm->ops->all_reduce_i32(c->comm, data, (int64_t)n, reduction, NULL);
+  if (dev->ops->download(dev, host, data, bytes, NULL) != YK_OK) c->mismatches++;
+  for (size_t i = 0; i < n; i++) c->mismatches += host[i] != reduced_integer(c, i, reduction);
+  free(host);
+  dev->ops->free(dev, data);
+}
+
+static void integer_sums_body(rank_case *c)
+{
+  reduce_integers(c, YK_REDUCE_SUM);
+}
+
+static void integer_maxima_body(rank_case *c)
+{
+  reduce_integers(c, YK_REDUCE_MAX);
+}
+
 /* The norm is of the residual as stored. */
 static void check_norm(rank_case *c, const char *normed, size_t row, double eps)
 {
@@ -527,6 +570,12 @@ typedef struct whole_test {
   char name[64];
 } whole_test;
 
+/* GPUs have no layers that exchange integers. */
+static bool has_operation(const session *s, rank_body body)
+{
+  return s->comms[0]->ops->all_reduce_i32 || (body != integer_sums_body && body != integer_maxima_body);
+}
+
 static bool run_shapes(session *s, const char *name, rank_body body, const comm_shape *shapes, int n_shapes)
 {
   bool good = true;
@@ -544,6 +593,8 @@ static void all_operations(void **state)
     bool takes_large; /* sums may go another way when large */
   } operations[] = {{"all_reduce", all_reduce_body, true},
                     {"all_reduce_add_norm", all_reduce_add_norm_body, true},
+                    {"all_reduce_i32 sum", integer_sums_body, false},
+                    {"all_reduce_i32 max", integer_maxima_body, false},
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"broadcast", broadcast_body, false}};
@@ -554,6 +605,7 @@ static void all_operations(void **state)
   session s;
   bool opens = open_session(&s, fixture, test->n_ranks, v), good = opens;
   for (size_t i = 0; i < sizeof operations / sizeof *operations && good; i++) {
+    if (!has_operation(&s, operations[i].body)) continue;
     int n_large = operations[i].takes_large && test->n_ranks > 1 ? fixture->n_large_shapes : 0;
     good = run_shapes(&s, operations[i].name, operations[i].body, shapes, N_SHAPES) &&
            run_shapes(&s, operations[i].name, operations[i].body, fixture->large_shapes, n_large);
