@@ -25,8 +25,18 @@ static bool has_avx512(void)
 #endif
 }
 
+static bool has_avx512vnni(void)
+{
+#if defined(__x86_64__)
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 const yk_cpu_simd *yk_cpu_simd_find(const char *name)
 {
+  if (!strcmp(name, "avx512vnni") && has_avx512vnni()) return yk_cpu_simd_avx512vnni();
   if (!strcmp(name, "avx512") && has_avx512()) return yk_cpu_simd_avx512();
   if (!strcmp(name, "avx2") && has_avx2()) return yk_cpu_simd_avx2();
   if (!strcmp(name, "portable")) return yk_cpu_simd_portable();
@@ -35,7 +45,8 @@ const yk_cpu_simd *yk_cpu_simd_find(const char *name)
 
 const yk_cpu_simd *yk_cpu_simd_best(void)
 {
-  const yk_cpu_simd *simd = yk_cpu_simd_find("avx512");
+  const yk_cpu_simd *simd = yk_cpu_simd_find("avx512vnni");
+  if (!simd) simd = yk_cpu_simd_find("avx512");
   if (!simd) simd = yk_cpu_simd_find("avx2");
   return simd ? simd : yk_cpu_simd_portable();
 }

@@ -19,6 +19,7 @@ enum {
   YK_CPU_NIBBLES = 8,   /* weights of one packed AWQ word */
   YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
   YK_CPU_PANEL = 8,     /* output columns that one row is multiplied with together */
+  YK_CPU_INT8_K = 64,   /* inputs of 8-bit rows and columns come in so many, padded with zeros */
   YK_CPU_STRIP = 4 /* of a panel's columns, those that are unpacked and multiplied together: they stay in the cache */
 };
 
@@ -57,6 +58,13 @@ typedef struct yk_cpu_byte_panel {
 typedef bool yk_cpu_byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel);
 typedef void yk_cpu_byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first);
 
+/* One panel of 8-bit integers. */
+typedef struct yk_cpu_int8_panel {
+  const int8_t *w;     /* [n_k / INT8_K, YK_CPU_PANEL, INT8_K] */
+  const int32_t *sums; /* [YK_CPU_PANEL] of each column's weights */
+  int64_t n_k;         /* k in whole INT8_Ks, at most 2^16 */
+} yk_cpu_int8_panel;
+
 typedef struct yk_cpu_simd {
   const char *name;
 
@@ -91,17 +99,28 @@ typedef struct yk_cpu_simd {
   /* y[row * y_stride + column] = x times a strip w, for rows x [n_k] that are x_stride apart. */
   void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
                    int64_t n_k);
+
+  /* y[row * y_stride + column] = x times all columns of a panel, for n_rows rows x [n_k] that are x_stride apart. The
+   * same integers whatever the set. */
+  void (*multiply_int8)(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
+                        const yk_cpu_int8_panel *panel);
 } yk_cpu_simd;
 
 /* yk_cpu_simd_best - the fastest set that this processor has. Never NULL. */
 const yk_cpu_simd *yk_cpu_simd_best(void);
 
-/* yk_cpu_simd_find - the set of that name ("portable", "avx2", "avx512"), or NULL where the processor lacks it. */
+/* yk_cpu_simd_find - the set of that name ("portable", "avx2", "avx512", "avx512vnni": that with faster products of
+ *   8-bit integers), or NULL where the processor lacks it. */
 const yk_cpu_simd *yk_cpu_simd_find(const char *name);
 
 /* Each in a source file compiled for its instructions; NULL where the compiler does not target x86-64. */
 const yk_cpu_simd *yk_cpu_simd_portable(void);
 const yk_cpu_simd *yk_cpu_simd_avx2(void);
 const yk_cpu_simd *yk_cpu_simd_avx512(void);
+const yk_cpu_simd *yk_cpu_simd_avx512vnni(void);
+
+/* multiply_int8 of the last, in cpu_simd_vnni.c. */
+void yk_cpu_vnni_multiply_int8(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
+                               const yk_cpu_int8_panel *panel);
 
 #endif

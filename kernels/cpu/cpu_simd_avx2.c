@@ -196,11 +196,49 @@ static inline wide awq_weights(const uint32_t *line, int i, awq_scale s)
   return (wide){awq_half(line, i, s), awq_half(line + VL, i, s)};
 }
 
+#define INT8_VECTOR_K     16
+#define INT8_X_OFFSET     0
+#define INT8_TILE_ROWS    3
+#define INT8_TILE_COLUMNS 2
+typedef __m256i int8_sums, int8_x, int8_w;
+
+static inline int8_sums int8_sums_zero(void)
+{
+  return _mm256_setzero_si256();
+}
+
+static inline __m256i int8_load_words(const int8_t *p)
+{
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline int8_x int8_load_x(const int8_t *p)
+{
+  return int8_load_words(p);
+}
+
+static inline int8_w int8_load_w(const int8_t *p)
+{
+  return int8_load_words(p);
+}
+
+static inline int8_sums int8_dot(int8_sums sums, int8_x x, int8_w w)
+{
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(x, w));
+}
+
+static inline int32_t int8_total(int8_sums sums)
+{
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+
 #include "kernels/cpu/cpu_simd_kernels.h"
 
 const yk_cpu_simd *yk_cpu_simd_avx2(void)
 {
-  static const yk_cpu_simd table = SIMD_TABLE("avx2");
+  static const yk_cpu_simd table = SIMD_TABLE("avx2", multiply_int8);
   return &table;
 }
 

@@ -148,17 +148,64 @@ static inline wide awq_weights(const uint32_t *line, int i, awq_scale scale)
   return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(line), (unsigned)(4 * i)), scale);
 }
 
+#define INT8_VECTOR_K     32
+#define INT8_X_OFFSET     0
+#define INT8_TILE_ROWS    4
+#define INT8_TILE_COLUMNS 4
+typedef __m512i int8_sums, int8_x, int8_w;
+
+static inline int8_sums int8_sums_zero(void)
+{
+  return _mm512_setzero_si512();
+}
+
+static inline __m512i int8_load_words(const int8_t *p)
+{
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static inline int8_x int8_load_x(const int8_t *p)
+{
+  return int8_load_words(p);
+}
+
+static inline int8_w int8_load_w(const int8_t *p)
+{
+  return int8_load_words(p);
+}
+
+static inline int8_sums int8_dot(int8_sums sums, int8_x x, int8_w w)
+{
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(x, w));
+}
+
+static inline int32_t int8_total(int8_sums sums)
+{
+  return _mm512_reduce_add_epi32(sums);
+}
+
 #include "kernels/cpu/cpu_simd_kernels.h"
 
 const yk_cpu_simd *yk_cpu_simd_avx512(void)
 {
-  static const yk_cpu_simd table = SIMD_TABLE("avx512");
+  static const yk_cpu_simd table = SIMD_TABLE("avx512", multiply_int8);
+  return &table;
+}
+
+const yk_cpu_simd *yk_cpu_simd_avx512vnni(void)
+{
+  static const yk_cpu_simd table = SIMD_TABLE("avx512vnni", yk_cpu_vnni_multiply_int8);
   return &table;
 }
 
 #else
 
 const yk_cpu_simd *yk_cpu_simd_avx512(void)
+{
+  return NULL;
+}
+
+const yk_cpu_simd *yk_cpu_simd_avx512vnni(void)
 {
   return NULL;
 }

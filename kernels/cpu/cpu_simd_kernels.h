@@ -9,7 +9,8 @@
  *   vf_sum(a)                      sum of the lanes, in a fixed order
  *   vf_load_f16 vf_load_bf16       VL 16-bit floats as float32
  *   vf_store_f16 vf_store_bf16     the way back, to nearest even
- * and what cpu_simd_gemm.h and cpu_simd_bytes.h ask for. Ends in a table, SIMD_TABLE(name). */
+ * and what cpu_simd_gemm.h, cpu_simd_bytes.h and cpu_simd_int8.h ask for. Ends in a table,
+ * SIMD_TABLE(name, multiply_int8). */
 #include "kernels/cpu/cpu_simd.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -174,11 +175,13 @@ static void silu_mul(float *gate, const float *up, size_t n)
 #include "kernels/cpu/cpu_simd_gemm.h"
 
 #include "kernels/cpu/cpu_simd_bytes.h"
+#include "kernels/cpu/cpu_simd_int8.h"
 
-#define SIMD_TABLE(set_name)                                                                                           \
+#define SIMD_TABLE(set_name, int8_products)                                                                            \
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
     .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_row = awq_row,                    \
     .int8_row = int8_row, .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack,                        \
-    .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply           \
+    .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply,          \
+    .multiply_int8 = (int8_products)                                                                                   \
   }

@@ -193,10 +193,44 @@ static inline wide awq_weights(const uint32_t *line, int i, awq_scale s)
   return w;
 }
 
+#define INT8_VECTOR_K     64
+#define INT8_X_OFFSET     0
+#define INT8_TILE_ROWS    1
+#define INT8_TILE_COLUMNS 1
+typedef int32_t int8_sums;
+typedef const int8_t *int8_x, *int8_w;
+
+static inline int8_sums int8_sums_zero(void)
+{
+  return 0;
+}
+
+static inline int8_x int8_load_x(const int8_t *p)
+{
+  return p;
+}
+
+static inline int8_w int8_load_w(const int8_t *p)
+{
+  return p;
+}
+
+/* A plain loop over one sum, of which compilers make the products that the processor has. */
+static inline int8_sums int8_dot(int8_sums sums, int8_x x, int8_w w)
+{
+  for (int i = 0; i < INT8_VECTOR_K; i++) sums += x[i] * w[i];
+  return sums;
+}
+
+static inline int32_t int8_total(int8_sums sums)
+{
+  return sums;
+}
+
 #include "kernels/cpu/cpu_simd_kernels.h"
 
 const yk_cpu_simd *yk_cpu_simd_portable(void)
 {
-  static const yk_cpu_simd table = SIMD_TABLE("portable");
+  static const yk_cpu_simd table = SIMD_TABLE("portable", multiply_int8);
   return &table;
 }

@@ -127,6 +127,65 @@ static void check_exp(const op_target *target)
   free(gate);
 }
 
+/* Integers of 8 bits: what is largest in magnitude, of one sign and of both, and random ones. */
+static int8_t integer_at(int kind, uint32_t i)
+{
+  uint32_t words[4] = {i, (uint32_t)kind, 2, 3};
+  if (kind == 0) return -128;
+  if (kind == 1) return i % 2 ? -128 : 127;
+  yk_philox(words, 9, 9);
+  return (int8_t)(words[0] & 0xFF);
+}
+
+static int32_t integer_product(const int8_t *x, const int8_t *panel, int column, int64_t n_k)
+{
+  int32_t sum = 0;
+  for (int64_t k = 0; k < n_k; k++)
+    sum += x[k] * panel[k / YK_CPU_INT8_K * YK_CPU_INT8_K * YK_CPU_PANEL + column * YK_CPU_INT8_K + k % YK_CPU_INT8_K];
+  return sum;
+}
+
+/* n_rows rows, which lie further apart than they are long, by a panel. */
+static void check_integers(const yk_cpu_simd *simd, int n_rows, int64_t n_k, int x_kind, int w_kind)
+{
+  int64_t x_stride = n_k + YK_CPU_INT8_K, y_stride = YK_CPU_PANEL + 3;
+  int8_t *x = calloc((size_t)(n_rows * x_stride), 1), *w = calloc((size_t)n_k, YK_CPU_PANEL);
+  int32_t *y = calloc((size_t)(n_rows * y_stride), sizeof *y), sums[YK_CPU_PANEL];
+  for (int64_t i = 0; i < n_rows * x_stride; i++) x[i] = integer_at(x_kind, (uint32_t)i);
+  for (int64_t i = 0; i < n_k * YK_CPU_PANEL; i++) w[i] = integer_at(w_kind, (uint32_t)(i * 3 + 1));
+  int8_t *ones = malloc((size_t)n_k);
+  memset(ones, 1, (size_t)n_k);
+  for (int c = 0; c < YK_CPU_PANEL; c++) sums[c] = integer_product(ones, w, c, n_k);
+  yk_cpu_int8_panel panel = {.w = w, .sums = sums, .n_k = n_k};
+  simd->multiply_int8(y, y_stride, x, x_stride, n_rows, &panel);
+  for (int r = 0; r < n_rows; r++)
+    for (int c = 0; c < y_stride; c++) {
+      int32_t expected = c < YK_CPU_PANEL ? integer_product(x + r * x_stride, w, c, n_k) : 0;
+      if (y[r * y_stride + c] != expected)
+        fail_msg("%s: %d rows of %d, kinds %d and %d: row %d, column %d: expected %d, found %d", simd->name, n_rows,
+                 (int)n_k, x_kind, w_kind, r, c, expected, y[r * y_stride + c]);
+    }
+  free(x);
+  free(w);
+  free(y);
+  free(ones);
+}
+
+static void test_integers_are_exact(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"portable", "avx2", "avx512", "avx512vnni"};
+  static const int row_counts[] = {1, 2, 3, 4, 7};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const yk_cpu_simd *simd = yk_cpu_simd_find(names[i]);
+    if (!simd) continue;
+    for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
+      for (int kinds = 0; kinds < 9; kinds++) check_integers(simd, row_counts[r], 192, kinds % 3, kinds / 3);
+    check_integers(simd, 2, 1 << 16, 0, 0); /* the longest rows there may be */
+    check_integers(simd, 2, 1 << 16, 1, 0);
+  }
+}
+
 static void test_conversions(void **state)
 {
   (void)state;
@@ -146,6 +205,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conversions),
       cmocka_unit_test(test_exponential),
+      cmocka_unit_test(test_integers_are_exact),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
