@@ -220,6 +220,12 @@ typedef struct yk_device_ops {
    * given as 16-bit floats. Looks at no data. NULL: floats and 4-bit integers are kept, nothing else. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
 
+  /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. NULL, all three, on a device that
+   * keeps no such layers. */
+  yk_status (*linear_maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+  yk_status (*linear_sums)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+  yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);
   yk_status (*rms_norm)(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);

@@ -77,6 +77,23 @@ typedef struct yk_linear_args {
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
 
+/* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
+ * share the row's scale, and add up integers. Instead of a forward there are then three steps, with an exchange of all
+ * ranks after the first and the second (runtime/model/row_parallel.h):
+ *   maxima: maxima <- x          the largest over ranks is the whole row's
+ *   sums:   sums <- x, maxima    what is added up over ranks, exactly
+ *   scale:  y <- sums, maxima    on one rank, whose part has the bias; y of the others is zeros
+ * For layers of one part without epilogue. */
+typedef struct yk_linear_sums_args {
+  const void *x; /* act [n_tokens, k_local] */
+  int32_t
+      *maxima;   /* [n_tokens]: the bits of the largest |x| of a row as float32, which rise with it; NaNs are largest */
+  int32_t *sums; /* [n_tokens, n_local] */
+  void *y;       /* act [n_tokens, n_local] */
+  bool is_zeros; /* scale: y becomes zeros */
+  int32_t n_tokens;
+} yk_linear_sums_args;
+
 /* yk_linear_check - slices inside their weights, equal k, matrices alike, an epilogue that fits: all that holds for
  *   every format. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls it first. */
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
@@ -91,6 +108,15 @@ yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *e
 
 /* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
+
+/* yk_linear_has_sums - whether a device that keeps such parts as they are multiplies integers for a layer: it is then
+ *   to be forwarded in steps where it is row-parallel. */
+static inline bool yk_linear_has_sums(const yk_linear_spec *spec)
+{
+  const yk_linear_part *part = &spec->parts[0];
+  return spec->n_parts == 1 && part->weight.format == YK_WEIGHT_INT8 && part->weight.inputs.kind != YK_INPUTS_FLOAT &&
+         !part->as_16_bits;
+}
 
 /* yk_linear_part_of - a part with the weight of one of its matrices. */
 static inline yk_linear_part yk_linear_part_of(const yk_linear_part *part, int32_t matrix)

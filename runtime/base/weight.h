@@ -31,6 +31,23 @@ typedef enum yk_packing {
   YK_N_PACKINGS
 } yk_packing;
 
+/* How the inputs of a layer of INT8 weights become 8-bit integers themselves (kernels/cpu/linear/format_w8a8.c); where
+ * they stay floats, floats are multiplied. */
+typedef enum yk_inputs_kind {
+  YK_INPUTS_FLOAT,
+  YK_INPUTS_PER_TOKEN, /* a row's scale is its largest magnitude over 127: of the whole row, on all ranks */
+  YK_INPUTS_STATIC     /* scale and zero are the checkpoint's */
+} yk_inputs_kind;
+
+typedef struct yk_inputs {
+  yk_inputs_kind kind;
+  float scale;  /* STATIC: above 0; x = scale * (q - zero) */
+  int32_t zero; /* STATIC: -128 .. 127 */
+} yk_inputs;
+
+/* Of a layer with quantised inputs, on all ranks: so that no sum of products leaves 32 bits. */
+enum { YK_MAX_QUANTISED_INPUTS = 1 << 16 };
+
 /* What a device gets of INT8 and FP8 is a slice as a weight of its own: ROWS with scales and zeros of float32, whose
  * group is the part's group_local. */
 typedef struct yk_weight_view {
@@ -47,6 +64,7 @@ typedef struct yk_weight_view {
   const void *scales;
   bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
   bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
+  yk_inputs inputs;    /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
   const char *tensor;  /* quantised: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;

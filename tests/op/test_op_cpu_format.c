@@ -64,8 +64,10 @@ static int64_t quantised_row_bytes(int64_t k)
   return (int64_t)sizeof(float) + k;
 }
 
-static void quantise_row(void *to, const float *x, int64_t k)
+static void quantise_row(const yk_cpu_part *part, void *to, const float *x, const int32_t *whole_row)
 {
+  (void)whole_row;
+  int64_t k = part->k;
   float largest = 0.0f;
   for (int64_t i = 0; i < k; i++) largest = fmaxf(largest, fabsf(x[i]));
   float scale = largest > 0.0f ? largest / 127.0f : 1.0f;

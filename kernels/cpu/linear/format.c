@@ -2,6 +2,10 @@
  * table with rows of its own: the linker takes the program's. */
 #include "kernels/cpu/linear/format.h"
 
-const yk_cpu_format *const yk_cpu_formats[] = {&yk_cpu_format_awq_as_16_bits, &yk_cpu_format_awq,
-                                               &yk_cpu_format_int8,           &yk_cpu_format_fp8,
-                                               &yk_cpu_format_plain,          NULL};
+const yk_cpu_format *const yk_cpu_formats[] = {&yk_cpu_format_awq_as_16_bits,
+                                               &yk_cpu_format_awq,
+                                               &yk_cpu_format_w8a8,
+                                               &yk_cpu_format_int8,
+                                               &yk_cpu_format_fp8,
+                                               &yk_cpu_format_plain,
+                                               NULL};

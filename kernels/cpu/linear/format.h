@@ -14,7 +14,8 @@
  *   row               takes                                            kept as
  *   awq as 16 bits    AWQ slices that are to be as 16 bits             16 bits: the activation type, or float16
  *   awq               every other AWQ slice                            4 bits, in panels
- *   int8, fp8         every such slice, in rows of bytes               8 bits, in panels
+ *   w8a8              int8 slices whose inputs are quantised           8 bits, in panels
+ *   int8, fp8         every other such slice, in rows of bytes         8 bits, in panels
  *   plain             every plain slice                                the checkpoint's type
  *
  * To add a format, write format_NAME.c beside this file with one `const yk_cpu_format`, declare
@@ -41,6 +42,7 @@ typedef struct yk_cpu_part {
   int64_t weights;        /* bytes from the start of a matrix to the part's weights, a multiple of the alignment */
   int64_t bias;           /* likewise, to its biases: f32 [n_panels, PANEL] */
   bool has_bias;
+  yk_inputs inputs;  /* of the weight */
   int64_t quantised; /* bytes from the start of the device's buffer to the rows that quantise_row wrote */
 
   int64_t n_bytes;       /* of the weights, with all that belongs to them */
@@ -86,11 +88,18 @@ struct yk_cpu_format {
 
   /* Quantised activations, for a format that multiplies integers; both NULL for one that multiplies floats.
    * quantised_row_bytes - bytes of a row of k inputs, with its scale. The buffer for a block of rows is the device's,
-   * and parts of one format share a row.
-   * quantise_row - to [quantised_row_bytes] = x f32 [k]. On any thread of the pool, once a forward and row.
-   * No production format has them yet: the format of tests/op/test_op_cpu_format.c does. */
+   * and parts of one format and equal inputs share a row.
+   * quantise_row - to [quantised_row_bytes] = x f32 [k]. On any thread of the pool, once a forward and row. largest:
+   * of the whole row on all ranks, as in yk_linear_sums_args; NULL where x is the whole row. */
   int64_t (*quantised_row_bytes)(int64_t k);
-  void (*quantise_row)(void *to, const float *x, int64_t k);
+  void (*quantise_row)(const yk_cpu_part *part, void *to, const float *x, const int32_t *largest);
+
+  /* What ranks add up; both NULL for a format that multiplies floats. See yk_linear_sums_args.
+   * sum_panel - as multiply_panel, integers: sums [n_rows, PANEL].
+   * scale_sums - y [n] = what sums [n] of outputs first .. first + n - 1 of a row are worth. */
+  void (*sum_panel)(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, int32_t *sums);
+  void (*scale_sums)(const yk_cpu_part *part, const char *weights, const int32_t *sums, int32_t largest, int64_t first,
+                     int64_t n, float *y);
 
   /* multiply_panel - acc[row * YK_CPU_BLOCK_COLUMNS + j] = row of x times column i * PANEL + j of the part, for all
    * PANEL columns j; those at part->n and beyond may be anything finite. A row's result may depend neither on the
@@ -104,9 +113,21 @@ extern const yk_cpu_format *const yk_cpu_formats[];
 /* Its rows, each in the file of its name. */
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
 extern const yk_cpu_format yk_cpu_format_awq;
+extern const yk_cpu_format yk_cpu_format_w8a8;
 extern const yk_cpu_format yk_cpu_format_int8;
 extern const yk_cpu_format yk_cpu_format_fp8;
 extern const yk_cpu_format yk_cpu_format_plain;
+
+/* yk_cpu_largest - of |x[0 .. n - 1]|, as in yk_linear_sums_args. */
+static inline int32_t yk_cpu_largest(const float *x, int64_t n)
+{
+  int32_t largest = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int32_t magnitude = (int32_t)(yk_f32_bits(x[i]) & 0x7FFFFFFFu);
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
 
 /* yk_cpu_plain_multiply_panel - multiply_panel of weights dtype [n, stride]: for every format that can be loaded as
  *   such. */

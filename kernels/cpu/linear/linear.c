@@ -4,27 +4,12 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cpu/linear/format.h"
+#include "kernels/cpu/linear/prepared.h"
 
 enum {
   BLOCK_PANELS = YK_CPU_BLOCK_COLUMNS / YK_CPU_PANEL,
   QUANTISED_ROW_ALIGNMENT_BYTES = 64,
-  MIN_THREAD_INPUTS = 1 << 14,
   MIN_THREAD_MULTIPLY_ADDS = 1 << 16 /* below which a thread costs more than it saves */
-};
-
-struct yk_linear {
-  yk_cpu_part parts[YK_MAX_LINEAR_PARTS];
-  int n_parts;
-  int32_t n_matrices;
-  yk_epilogue epilogue;
-  bool f32_output;
-  int32_t max_tokens;
-  int64_t k, n_k, x_stride; /* as in yk_cpu_rows */
-  int64_t quantised_bytes;  /* of a block of rows, for all formats that quantise */
-  int64_t matrix_bytes;     /* from a matrix, with all its parts, to the next */
-  char *memory;             /* [n_matrices, matrix_bytes] */
-  yk_cpu_chunk *chunk;
 };
 
 /* ---- Preparing --------------------------------------------------------------------------------------------------- */
@@ -51,11 +36,17 @@ static int64_t quantised_row_bytes(const yk_cpu_part *part)
   return yk_round_up_i64(part->format->quantised_row_bytes(part->k), QUANTISED_ROW_ALIGNMENT_BYTES);
 }
 
-/* The first of the layer's parts that has the format of part i: its quantised rows are part i's too. */
-static int first_of_format(const yk_linear *linear, int i)
+static bool have_same_rows(const yk_cpu_part *a, const yk_cpu_part *b)
+{
+  return a->format == b->format && a->inputs.kind == b->inputs.kind && a->inputs.scale == b->inputs.scale &&
+         a->inputs.zero == b->inputs.zero;
+}
+
+/* The first of the layer's parts whose quantised rows are part i's too. */
+static int first_of_rows(const yk_linear *linear, int i)
 {
   int first = 0;
-  while (linear->parts[first].format != linear->parts[i].format) first++;
+  while (!have_same_rows(&linear->parts[first], &linear->parts[i])) first++;
   return first;
 }
 
@@ -63,7 +54,7 @@ static void lay_out_quantised(yk_linear *linear, int i)
 {
   yk_cpu_part *part = &linear->parts[i];
   if (!part->format->quantise_row) return;
-  int first = first_of_format(linear, i);
+  int first = first_of_rows(linear, i);
   part->quantised = first == i ? linear->quantised_bytes : linear->parts[first].quantised;
   if (first == i)
     linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * quantised_row_bytes(part);
@@ -95,7 +86,8 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
                           .n_panels = yk_ceil_div_i64(n, YK_CPU_PANEL),
                           .first_column = first_column,
                           .weights = linear->matrix_bytes,
-                          .has_bias = source->use_bias};
+                          .has_bias = source->use_bias,
+                          .inputs = source->weight.inputs};
     format->lay_out(spec, i, dtype, part);
     part->bias = yk_round_up_i64(part->weights + part->n_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
     linear->matrix_bytes = yk_round_up_i64(part->bias + (part->has_bias ? part->n_panels * YK_CPU_PANEL * 4 : 0),
@@ -211,10 +203,16 @@ typedef struct forward_context {
   yk_cpu_device *cpu;
   const yk_linear *linear;
   const yk_linear_args *args;
-  const char *matrix; /* the memory of the matrix that the rows are multiplied with */
+  const yk_linear_sums_args *sums; /* NULL in a forward */
+  const char *matrix;              /* the memory of the matrix that the rows are multiplied with */
   int64_t first_row;
   int n_rows;
 } forward_context;
+
+static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
+{
+  return (char *)c->cpu->x_quantised + part->quantised;
+}
 
 /* Rows of x as float32, padded with zeros to whole chunks, and quantised for each format that wants it. */
 static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
@@ -229,9 +227,9 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
     for (int64_t k = linear->k; k < linear->n_k; k++) out[k] = 0.0f;
     for (int i = 0; i < linear->n_parts; i++) {
       const yk_cpu_part *part = &linear->parts[i];
-      if (part->format->quantise_row && first_of_format(linear, i) == i)
-        part->format->quantise_row((char *)c->cpu->x_quantised + part->quantised + row * quantised_row_bytes(part), out,
-                                   linear->k);
+      if (part->format->quantise_row && first_of_rows(linear, i) == i)
+        part->format->quantise_row(part, quantised_rows(c, part) + row * quantised_row_bytes(part), out,
+                                   c->sums ? &c->sums->maxima[c->first_row + row] : NULL);
     }
   }
 }
@@ -245,7 +243,7 @@ static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_p
                       .n_k = c->linear->n_k,
                       .strip = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP};
   if (part->format->quantise_row) {
-    rows.quantised = (const char *)c->cpu->x_quantised + part->quantised;
+    rows.quantised = quantised_rows(c, part);
     rows.quantised_stride = quantised_row_bytes(part);
   }
   return rows;
@@ -313,6 +311,21 @@ static void multiply_panels(void *context, int thread, int64_t begin, int64_t en
   }
 }
 
+/* Panels of a layer of one part, as sums. */
+static void sum_panels(void *context, int thread, int64_t begin, int64_t end)
+{
+  const forward_context *c = context;
+  const yk_cpu_part *part = &c->linear->parts[0];
+  const yk_cpu_rows rows = rows_for(c, thread, part);
+  int32_t sums[YK_CPU_ROW_BLOCK * YK_CPU_PANEL] = {0};
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = i * YK_CPU_PANEL, n_columns = yk_min_i64(YK_CPU_PANEL, part->n - first);
+    if (part->k > 0) part->format->sum_panel(&rows, part, c->matrix + part->weights, i, sums);
+    for (int row = 0; row < c->n_rows; row++)
+      memcpy(c->sums->sums + (c->first_row + row) * part->n + first, sums + row * YK_CPU_PANEL, (size_t)n_columns * 4);
+  }
+}
+
 static void forward_rows(forward_context *c)
 {
   const yk_linear *linear = c->linear;
@@ -320,11 +333,21 @@ static void forward_rows(forward_context *c)
   int64_t n_panels = 0;
   for (int i = 0; i < (is_silu ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
   if (n_panels == 0) return;
-  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(MIN_THREAD_INPUTS, yk_max_i64(linear->k, 1)), convert_rows,
-                  c);
+  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->k, 1)),
+                  convert_rows, c);
   int64_t panel_multiply_adds = yk_max_i64(linear->k, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
+  yk_cpu_task multiply = is_silu ? multiply_silu_panels : multiply_panels;
   yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),
-                  is_silu ? multiply_silu_panels : multiply_panels, c);
+                  c->sums ? sum_panels : multiply, c);
+}
+
+static void forward_blocks(forward_context *c)
+{
+  for (int64_t row = 0; row < c->args->n_tokens; row += YK_CPU_ROW_BLOCK) {
+    c->first_row = row;
+    c->n_rows = (int)yk_min_i64(YK_CPU_ROW_BLOCK, c->args->n_tokens - row);
+    forward_rows(c);
+  }
 }
 
 yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
@@ -334,10 +357,17 @@ yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const y
                              .linear = linear,
                              .args = args,
                              .matrix = linear->memory + args->matrix * linear->matrix_bytes};
-  for (int64_t row = 0; row < args->n_tokens; row += YK_CPU_ROW_BLOCK) {
-    context.first_row = row;
-    context.n_rows = (int)yk_min_i64(YK_CPU_ROW_BLOCK, args->n_tokens - row);
-    forward_rows(&context);
-  }
+  forward_blocks(&context);
+  return YK_OK;
+}
+
+/* The middle one of the steps of sums.c. */
+yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+{
+  const yk_linear_args rows = {.x = args->x, .n_tokens = args->n_tokens};
+  YK_TRY(yk_linear_check_args(&rows, linear->max_tokens, linear->n_matrices, err));
+  forward_context context = {
+      .cpu = yk_cpu_device_of(dev), .linear = linear, .args = &rows, .sums = args, .matrix = linear->memory};
+  forward_blocks(&context);
   return YK_OK;
 }
