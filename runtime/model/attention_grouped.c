@@ -7,15 +7,18 @@
 
 #include "base/checked.h"
 #include "model/layer.h"
+#include "model/row_parallel.h"
 
 struct yk_sublayer {
   yk_head_layout heads;
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
-  yk_linear *qkv, *o;
+  yk_linear *qkv;
+  yk_row_parallel o;
   yk_kv_layer kv;
   float scale;
-  int32_t window_tokens;         /* 0: full attention */
-  int64_t attended_offset_bytes; /* of the attended rows within the scratch, behind those of q, k and v */
+  int32_t window_tokens; /* 0: full attention */
+  /* Within the scratch, whose beginning are the rows of q, k and v: the attended rows, and o's own scratch. */
+  int64_t attended_offset_bytes, o_offset_bytes;
 };
 
 typedef struct projections {
@@ -75,18 +78,25 @@ static int64_t attended_offset_bytes(const yk_rank_source *source, const yk_head
   return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
+static int64_t o_offset_bytes(const yk_rank_source *source, const yk_head_layout *heads)
+{
+  int64_t row_bytes = q_width(heads) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return attended_offset_bytes(source, heads) +
+         yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
   yk_head_layout heads = heads_of(source);
-  int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), n_rows = source->limits->step.max_tokens;
+  int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = norms + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
                              .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
                              .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
-                             .scratch = attended_offset_bytes(source, &heads) + n_rows * q_width(&heads) * element};
+                             .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
   return YK_OK;
 }
 
@@ -102,12 +112,13 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->scale = 1.0f / sqrtf((float)c->head_dim);
   a->window_tokens = c->window_tokens[layer];
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
+  a->o_offset_bytes = o_offset_bytes(source, &a->heads);
   if (c->qk_norm) {
     YK_TRY(yk_rank_load_vector(loader, YK_ROLE_Q_NORM, layer, c->head_dim, 1, &a->q_norm_w, err));
     YK_TRY(yk_rank_load_vector(loader, YK_ROLE_K_NORM, layer, c->head_dim, 1, &a->k_norm_w, err));
   }
   YK_TRY(yk_rank_load_linear(loader, &p.qkv, &a->qkv, err));
-  YK_TRY(yk_rank_load_linear(loader, &p.o, &a->o, err));
+  YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
   size_t n_slots = (size_t)source->limits->n_kv_blocks * YK_KV_BLOCK_TOKENS;
   size_t n_bytes = n_slots * (size_t)half_kv_bytes(&a->heads, source->dev.dtype);
   YK_TRY(yk_rank_alloc(loader, n_bytes, &a->kv.k, err));
@@ -146,12 +157,13 @@ static yk_status forward(const yk_sublayer *a, const yk_sublayer_step *s, yk_err
   int32_t n = s->batch->n_tokens;
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
   yk_linear_args to_qkv = {.x = s->x, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
-  yk_linear_args to_y = {.x = attended, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
+  yk_row_parallel_args to_y = {.x = attended, .y = s->y, .scratch = (char *)s->scratch + a->o_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "attention", attend(a, s, qkv, attended, err));
-  YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", s->dev->ops->linear_forward(s->dev, a->o, &to_y, err));
-  return YK_OK;
+  YK_TRY(yk_row_parallel_begin(&a->o, s, &to_y, err));
+  YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", yk_row_parallel_multiply(&a->o, s, &to_y, err));
+  return yk_row_parallel_end(&a->o, s, &to_y, err);
 }
 
 static void destroy(yk_device *dev, yk_sublayer *a)
@@ -159,7 +171,7 @@ static void destroy(yk_device *dev, yk_sublayer *a)
   dev->ops->free(dev, a->q_norm_w);
   dev->ops->free(dev, a->k_norm_w);
   dev->ops->linear_destroy(dev, a->qkv);
-  dev->ops->linear_destroy(dev, a->o);
+  dev->ops->linear_destroy(dev, a->o.linear);
   dev->ops->free(dev, a->kv.k);
   dev->ops->free(dev, a->kv.v);
   free(a);

@@ -3,11 +3,15 @@
  * gate and up are column-parallel, down row-parallel. */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "model/layer.h"
+#include "model/row_parallel.h"
 
 struct yk_sublayer {
-  yk_linear *gate_up, *down;
-  int32_t width; /* this rank's share of the intermediate size */
+  yk_linear *gate_up;
+  yk_row_parallel down;
+  int32_t width;             /* this rank's share of the intermediate size */
+  int64_t down_offset_bytes; /* of down's own scratch, behind the rows between gate, up and down */
 };
 
 typedef struct projections {
@@ -29,15 +33,20 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   return yk_rank_row_part(source, &down, source->share.ffn, &out->down.parts[0], err);
 }
 
+static int64_t down_offset_bytes(const yk_rank_source *source)
+{
+  int64_t row_bytes = yk_range_size(source->share.ffn) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
-  int64_t width = yk_range_size(source->share.ffn);
   *out = (yk_sublayer_bytes){.weights = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down),
                              .n_unkept = yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down),
-                             .scratch = source->limits->step.max_tokens * width * (int64_t)yk_dtype_bytes(dev->dtype)};
+                             .scratch = down_offset_bytes(source) + yk_row_parallel_scratch(source, &p.down)};
   return YK_OK;
 }
 
@@ -48,25 +57,27 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   yk_sublayer *ffn = *out = calloc(1, sizeof *ffn);
   if (!ffn) return yk_err_set(err, YK_E_NOMEM, "no memory for the feed-forward network of a layer");
   ffn->width = (int32_t)yk_range_size(loader->source.share.ffn);
+  ffn->down_offset_bytes = down_offset_bytes(&loader->source);
   YK_TRY(yk_rank_load_linear(loader, &p.gate_up, &ffn->gate_up, err));
-  return yk_rank_load_linear(loader, &p.down, &ffn->down, err);
+  return yk_row_parallel_load(loader, &p.down, &ffn->down, err);
 }
 
 static yk_status forward(const yk_sublayer *ffn, const yk_sublayer_step *s, yk_err *err)
 {
   int32_t n = s->batch->n_tokens;
   yk_linear_args to_inner = {.x = s->x, .y = s->scratch, .n_tokens = n, .y_stride = ffn->width};
-  yk_linear_args to_y = {.x = s->scratch, .y = s->y, .n_tokens = n, .y_stride = s->hidden};
+  yk_row_parallel_args to_y = {.x = s->scratch, .y = s->y, .scratch = (char *)s->scratch + ffn->down_offset_bytes};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
-  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", s->dev->ops->linear_forward(s->dev, ffn->down, &to_y, err));
-  return YK_OK;
+  YK_TRY(yk_row_parallel_begin(&ffn->down, s, &to_y, err));
+  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", yk_row_parallel_multiply(&ffn->down, s, &to_y, err));
+  return yk_row_parallel_end(&ffn->down, s, &to_y, err);
 }
 
 static void destroy(yk_device *dev, yk_sublayer *ffn)
 {
   dev->ops->linear_destroy(dev, ffn->gate_up);
-  dev->ops->linear_destroy(dev, ffn->down);
+  dev->ops->linear_destroy(dev, ffn->down.linear);
   free(ffn);
 }
 

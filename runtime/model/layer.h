@@ -9,6 +9,7 @@
 #include "kernels/device.h"
 #include "model/operation.h"
 #include "model/rank_loader.h"
+#include "parallel/comm.h"
 
 /* Bytes that a sublayer takes on its rank's device. */
 typedef struct yk_sublayer_bytes {
@@ -27,6 +28,7 @@ typedef struct yk_layer_bytes {
 /* What a forward works on. */
 typedef struct yk_sublayer_step {
   yk_device *dev;
+  yk_comm *comm;
   yk_operations *operations;
   int32_t layer;
   int32_t hidden;

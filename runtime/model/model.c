@@ -23,6 +23,7 @@ static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const y
                               void *scratch, const yk_batch *batch, yk_err *err)
 {
   yk_sublayer_step step = {.dev = m->dev,
+                           .comm = m->comm,
                            .operations = &m->operations,
                            .layer = layer,
                            .hidden = m->hidden,

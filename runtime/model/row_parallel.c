@@ -1,0 +1,73 @@
+#include "model/row_parallel.h"
+
+#include "base/checked.h"
+#include "model/layer.h"
+
+/* Alike on all ranks, also on one whose slice is empty. */
+static bool goes_in_steps(const yk_rank_source *source, const yk_linear_spec *spec)
+{
+  return source->share.n_ranks > 1 && yk_linear_has_sums(spec) && !yk_bring_dequantises(&source->dev, spec, 0);
+}
+
+/* Maxima come first, then sums. */
+static int64_t maxima_bytes(int64_t n_rows)
+{
+  return yk_round_up_i64(n_rows * (int64_t)sizeof(int32_t), YK_DEVICE_ALIGNMENT_BYTES);
+}
+
+int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_spec *spec)
+{
+  int64_t n_rows = source->limits->step.max_tokens, n = yk_range_size(spec->parts[0].n);
+  return goes_in_steps(source, spec) ? maxima_bytes(n_rows) + n_rows * n * (int64_t)sizeof(int32_t) : 0;
+}
+
+yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_row_parallel *out,
+                               yk_err *err)
+{
+  out->in_steps = goes_in_steps(&loader->source, spec);
+  return yk_rank_load_linear(loader, spec, &out->linear, err);
+}
+
+static yk_linear_sums_args sums_args(const yk_sublayer_step *s, const yk_row_parallel_args *args)
+{
+  int32_t n = s->batch->n_tokens;
+  return (yk_linear_sums_args){.x = args->x,
+                               .maxima = args->scratch,
+                               .sums = (int32_t *)(void *)((char *)args->scratch + maxima_bytes(n)),
+                               .y = args->y,
+                               .is_zeros = s->comm->rank != 0,
+                               .n_tokens = n};
+}
+
+yk_status yk_row_parallel_begin(const yk_row_parallel *layer, const yk_sublayer_step *s,
+                                const yk_row_parallel_args *args, yk_err *err)
+{
+  if (!layer->in_steps) return YK_OK;
+  const yk_linear_sums_args sums = sums_args(s, args);
+  YK_RUN(s->operations, OTHER, s->layer, "largest inputs",
+         s->dev->ops->linear_maxima(s->dev, layer->linear, &sums, err));
+  YK_RUN(s->operations, ALL_REDUCE, s->layer, "all-reduce of largest inputs",
+         s->comm->ops->all_reduce_i32(s->comm, sums.maxima, sums.n_tokens, YK_REDUCE_MAX, err));
+  return YK_OK;
+}
+
+yk_status yk_row_parallel_multiply(const yk_row_parallel *layer, const yk_sublayer_step *s,
+                                   const yk_row_parallel_args *args, yk_err *err)
+{
+  const yk_linear_sums_args sums = sums_args(s, args);
+  if (layer->in_steps) return s->dev->ops->linear_sums(s->dev, layer->linear, &sums, err);
+  const yk_linear_args floats = {.x = args->x, .y = args->y, .n_tokens = s->batch->n_tokens, .y_stride = s->hidden};
+  return s->dev->ops->linear_forward(s->dev, layer->linear, &floats, err);
+}
+
+yk_status yk_row_parallel_end(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+                              yk_err *err)
+{
+  if (!layer->in_steps) return YK_OK;
+  const yk_linear_sums_args sums = sums_args(s, args);
+  YK_RUN(s->operations, ALL_REDUCE, s->layer, "all-reduce of integer sums",
+         s->comm->ops->all_reduce_i32(s->comm, sums.sums, (int64_t)sums.n_tokens * s->hidden, YK_REDUCE_SUM, err));
+  YK_RUN(s->operations, OTHER, s->layer, "scaling of sums",
+         s->dev->ops->linear_scale(s->dev, layer->linear, &sums, err));
+  return YK_OK;
+}
