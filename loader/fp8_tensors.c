@@ -8,7 +8,7 @@ static const char scale_name[] = "weight_scale", scale_inv_name[] = "weight_scal
 
 void yk_fp8_begin(const yk_quant_scheme *scheme, yk_weight_view *view)
 {
-  view->format = YK_WEIGHT_FP8;
+  view->format = scheme->format;
   view->packing = YK_PACKING_BLOCKS;
   view->group = scheme->group_size < 0 ? view->k : yk_min_i64(scheme->group_size, view->k);
   view->group_n = scheme->group_outputs < 0 ? view->n : yk_min_i64(scheme->group_outputs, view->n);
@@ -44,11 +44,12 @@ yk_status yk_fp8_read(const yk_shards *shards, const char *module, const yk_quan
 {
   const char *file;
   const yk_tensor *weight = yk_tensors_find(shards, module, "weight", &file);
-  if (weight && weight->dtype == YK_TENSOR_F8_E5M2)
+  if (weight && weight->dtype == YK_TENSOR_F8_E5M2 && scheme->format == YK_WEIGHT_FP8)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: dtype F8_E5M2 is not supported; supported: F8_E4M3", file,
                       weight->name);
   yk_fp8_begin(scheme, view);
-  const yk_tensor_wish wish = {"weight", YK_TENSORS_FP8, 2, {view->n, view->k}};
+  const yk_tensor_kind kind = scheme->format == YK_WEIGHT_FP8 ? YK_TENSORS_FP8 : YK_TENSORS_I8;
+  const yk_tensor_wish wish = {"weight", kind, 2, {view->n, view->k}};
   YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &weight, err));
   YK_TRY(read_scale(shards, module, view, err));
   view->tensor = weight->name;

@@ -1,5 +1,5 @@
 /* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
- * and 8-bit floats.
+ * 8-bit integers as they are, and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
 #include <string.h>
 #include <strings.h>
@@ -7,7 +7,7 @@
 #include "loader/hf_quant_parts.h"
 
 static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",
-                  mixed[] = "mixed-precision";
+                  int_quantized[] = "int-quantized", mixed[] = "mixed-precision";
 
 /* Names before regular expressions before classes, whichever group they are of. */
 typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS, N_TARGET_KINDS } target_kind;
@@ -109,23 +109,27 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
   } presets[] = {{"W4A16", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W4A16_ASYM", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_STORED},
                  {"W8A16", YK_WEIGHT_INT8, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
+                 {"W8A8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
+                 {"INT8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
                  {"FP8", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, -1, -1, YK_ZEROS_NONE},
                  {"FP8_DYNAMIC", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
                  {"FP8_BLOCK", YK_WEIGHT_FP8, YK_PACKING_BLOCKS, 128, 128, YK_ZEROS_NONE}};
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
     if (strcasecmp(name, presets[i].name) != 0) continue;
+    bool is_w8a8 = presets[i].format == YK_WEIGHT_INT8 && presets[i].packing == YK_PACKING_BLOCKS;
     *scheme = (yk_quant_scheme){.format = presets[i].format,
                                 .packing = presets[i].packing,
                                 .group_size = presets[i].group_size,
                                 .may_be_channel = presets[i].format == YK_WEIGHT_INT8,
                                 .group_outputs = presets[i].group_outputs,
                                 .zeros = presets[i].zeros,
+                                .inputs = is_w8a8 ? YK_INPUTS_PER_TOKEN : YK_INPUTS_FLOAT,
                                 .inputs_as_fp8 = presets[i].format == YK_WEIGHT_FP8};
     return YK_OK;
   }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16, FP8, "
-                    "FP8_DYNAMIC, FP8_BLOCK",
+                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16, W8A8, "
+                    "INT8, FP8, FP8_DYNAMIC, FP8_BLOCK",
                     label, name);
 }
 
@@ -150,6 +154,14 @@ static yk_status read_floats(const json_t *group, const char *label, const char 
   return scheme->inputs_as_fp8 ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
 }
 
+/* Whether a group of type "int" has its integers as they are: the inputs tell where no format does, as in the tool. */
+static bool holds_bytes(const json_t *group, const char *format)
+{
+  if (format) return strcmp(format, int_quantized) == 0 || strcmp(format, naive) == 0;
+  const json_t *inputs = json_object_get(group, "input_activations");
+  return inputs && !json_is_null(inputs);
+}
+
 /* A group of its own, or a preset's name with its targets. format: of all groups; NULL where each has its own. */
 static yk_status read_group(const json_t *groups, const char *name, const char *label, const char *format,
                             yk_quant_scheme *scheme, const json_t **targets, yk_err *err)
@@ -170,11 +182,12 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
   YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
   if (json_is_string(type) && strcasecmp(json_string_value(type), "float") == 0)
     return read_floats(group, label, format, scheme, err);
+  if (holds_bytes(group, format)) return yk_hf_read_integers(group, label, scheme, err);
   YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
   if (format && strcmp(format, packed) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s", label, format,
-                      packed);
+                      "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s, %s, %s", label,
+                      format, packed, int_quantized, naive);
   return read_weights(weights, label, scheme, err);
 }
 
@@ -187,9 +200,9 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   const char *format;
   YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
   if (!format || (strcmp(format, packed) != 0 && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0 &&
-                  strcmp(format, mixed) != 0))
+                  strcmp(format, int_quantized) != 0 && strcmp(format, mixed) != 0))
     return yk_hf_refuse_value(object, label, "format",
-                              "pack-quantized, float-quantized, naive-quantized, mixed-precision", err);
+                              "pack-quantized, int-quantized, float-quantized, naive-quantized, mixed-precision", err);
   if (strcmp(format, mixed) == 0) format = NULL;
   YK_TRY(yk_hf_require_unset(object, label, "transform_config", err));
   const json_t *sparsity = json_object_get(object, "sparsity_config");

@@ -18,6 +18,9 @@ yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_confi
 /* yk_hf_read_float_weights - what compressed-tensors says of weights of type "float", of which 8 bits are read. */
 yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err);
 
+/* yk_hf_read_integers - a group of compressed-tensors whose weights are bytes as they are. */
+yk_status yk_hf_read_integers(const json_t *group, const char *label, yk_quant_scheme *scheme, yk_err *err);
+
 /* yk_hf_refuse_value - YK_E_UNSUPPORTED: "LABEL: KEY VALUE is not supported; supported: SUPPORTED". */
 yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char *key, const char *supported,
                              yk_err *err);

@@ -64,10 +64,12 @@ typedef struct yk_quant_scheme {
   yk_packing packing;
   int32_t group_size;    /* 16 to 1024 (FP8: 1 to 65536), or -1 for the whole K of each layer */
   bool may_be_channel;   /* layers whose scales are one for each output have groups of the whole K all the same */
-  int32_t group_outputs; /* FP8: outputs that share a scale, 1 to 65536, or -1 for all of each layer */
+  int32_t group_outputs; /* BLOCKS: outputs that share a scale, 1 to 65536, or -1 for all of each layer */
   yk_quant_zeros zeros;
-  bool inputs_as_fp8; /* FP8: inputs are to be rounded to 8 bits too, which is not done: told as a remark */
-  bool act_order;     /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
+  yk_inputs_kind inputs; /* INT8: how the layer's inputs are quantised */
+  bool has_input_zeros;  /* of STATIC inputs: a tensor holds them */
+  bool inputs_as_fp8;    /* FP8: inputs are to be rounded to 8 bits too, which is not done: told as a remark */
+  bool act_order;        /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
 } yk_quant_scheme;
 
 typedef struct yk_quant_config {

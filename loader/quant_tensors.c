@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "loader/fp8_tensors.h"
 #include "loader/int4_packing.h"
+#include "loader/int8_inputs.h"
 
 /* What k and n must be multiples of, and why. */
 typedef struct grain {
@@ -63,9 +64,9 @@ static grain grain_of(const yk_quant_scheme *scheme)
 
 yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
-  if (scheme->format == YK_WEIGHT_FP8) {
+  if (scheme->packing == YK_PACKING_BLOCKS) {
     yk_fp8_begin(scheme, view);
-    return YK_OK;
+    return yk_int8_inputs_begin(module, scheme, view, err);
   }
   const grain unit = grain_of(scheme);
   view->format = scheme->format;
@@ -165,7 +166,11 @@ static yk_status check_groups(const yk_shards *shards, const char *module, const
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err)
 {
-  if (scheme->format == YK_WEIGHT_FP8) return yk_fp8_read(shards, module, scheme, view, err);
+  if (scheme->packing == YK_PACKING_BLOCKS) {
+    YK_TRY(yk_quant_begin(module, scheme, view, err));
+    YK_TRY(yk_fp8_read(shards, module, scheme, view, err));
+    return yk_int8_inputs_read(shards, module, scheme, view, err);
+  }
   const yk_packing_names *names = yk_packing_names_of(scheme->packing);
   yk_quant_scheme of_module = *scheme;
   const yk_tensor *found = yk_tensors_find(shards, module, names->scales, NULL);

@@ -116,9 +116,9 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
 static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
 {
   const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
-  const char *const suffixes[] = {"weight",           "bias",        names->weight,     names->zeros,
-                                  names->scales,      names->g_idx,  names->shape,      "weight_scale",
-                                  "weight_scale_inv", "input_scale", "activation_scale"};
+  const char *const suffixes[] = {"weight",           "bias",        names->weight,      names->zeros,
+                                  names->scales,      names->g_idx,  names->shape,       "weight_scale",
+                                  "weight_scale_inv", "input_scale", "input_zero_point", "activation_scale"};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
   yk_weight_name(role, layer, module);
   for (size_t i = 0; i < (is_linear ? sizeof suffixes / sizeof *suffixes : 1); i++) {

@@ -8,6 +8,7 @@
 
 typedef enum yk_tensor_kind {
   YK_TENSORS_FLOAT,
+  YK_TENSORS_I8,
   YK_TENSORS_I16,
   YK_TENSORS_I32,
   YK_TENSORS_I64,

@@ -27,7 +27,7 @@ typedef enum yk_packing {
   YK_PACKING_GPTQ,          /* AWQ, INT8: u32 [k b/32, n]; u32 [g, n b/32]; [g, n]; unsigned elements in order */
   YK_PACKING_COMPRESSED,    /* AWQ, INT8: u32 [n, k b/32]; u32 [n b/32, g]; [n, g]; likewise, sizes rounded up */
   YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up */
-  YK_PACKING_BLOCKS,        /* FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
+  YK_PACKING_BLOCKS,        /* INT8, FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
   YK_N_PACKINGS
 } yk_packing;
 

@@ -215,7 +215,7 @@ static void shapes_of_scales(void **state)
               {1, -1, WEIGHT "layer.weight_scale F32 [20] 80;", YK_F32},
               {8, 16, WEIGHT "layer.weight_scale_inv F32 [3,3] 36;", YK_F32}};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-    yk_quant_scheme scheme = {.group_outputs = good[i].outputs, .group_size = good[i].inputs};
+    yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = good[i].outputs, .group_size = good[i].inputs};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
     expect_ok(good[i].header, read_layer(good[i].header, &scheme, &view, &err), &err);
@@ -251,7 +251,7 @@ static void tensors_that_do_not_fit(void **state)
        "layer.weight|F8_E5M2|supported: F8_E4M3"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    yk_quant_scheme scheme = {.group_outputs = bad[i].outputs, .group_size = bad[i].inputs};
+    yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = bad[i].outputs, .group_size = bad[i].inputs};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
     yk_status status = read_layer(bad[i].header, &scheme, &view, &err);

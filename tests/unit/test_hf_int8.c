@@ -1,0 +1,313 @@
+/* Weights that are bytes as they are, and inputs of 8 bits: which configurations of them are read, which tensors they
+ * must have, and what is refused. */
+#include <math.h>
+
+#include "unit/loader_fixture.h"
+
+#include "base/json.h"
+#include "loader/hf_parts.h"
+#include "loader/quant_rules.h"
+#include "loader/quant_tensors.h"
+
+static const char module[] = "model.layers.0.mlp.up_proj";
+
+/* A quantization_config, written with ' for ", which keeps the tables below readable. */
+static yk_status read_config(const char *text, yk_quant_config *quant, yk_err *err)
+{
+  char copy[2048];
+  snprintf(copy, sizeof copy, "{'quantization_config': {'quant_method': 'compressed-tensors', %s}}", text);
+  for (char *c = copy; *c; c++)
+    if (*c == '\'') *c = '"';
+  json_error_t at;
+  json_t *root = json_loads(copy, 0, &at);
+  if (!root) fail_msg("%s: %s", copy, at.text);
+  yk_status status = yk_hf_read_quant(root, NULL, NULL, quant, err);
+  json_decref(root);
+  return status;
+}
+
+#define IN_FORMAT(format, groups)    "'format': '" format "', 'config_groups': {" groups "}"
+#define GROUP(weights, inputs, more) "'a': {'targets': ['Linear'], 'weights': {" weights "}, " inputs more "}"
+#define INTS(weights, inputs)        IN_FORMAT("int-quantized", GROUP(weights, inputs, ""))
+#define CHANNEL                      "'num_bits': 8, 'type': 'int', 'strategy': 'channel'"
+#define NO_INPUTS                    "'input_activations': null"
+#define TOKEN                        "'num_bits': 8, 'type': 'int', 'strategy': 'token', 'dynamic': true"
+#define INPUTS(settings)             "'input_activations': {" settings "}"
+
+static void what_is_read(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    int32_t outputs, group;
+    yk_inputs_kind inputs;
+    bool has_zeros;
+  } cases[] = {
+      {INTS(CHANNEL, INPUTS(TOKEN ", 'symmetric': true, 'group_size': null, 'observer': null")), 1, -1,
+       YK_INPUTS_PER_TOKEN, false},
+      {INTS("'num_bits': 8, 'group_size': -1", INPUTS(TOKEN)), 1, -1, YK_INPUTS_PER_TOKEN, false},
+      {INTS("'num_bits': 8", INPUTS("'num_bits': 8, 'dynamic': false")), -1, -1, YK_INPUTS_STATIC, false},
+      {INTS(CHANNEL, INPUTS("'strategy': 'tensor', 'symmetric': true")), 1, -1, YK_INPUTS_STATIC, false},
+      {INTS(CHANNEL, INPUTS("'strategy': 'tensor', 'symmetric': false")), 1, -1, YK_INPUTS_STATIC, true},
+      {INTS("'strategy': 'tensor', 'actorder': null", INPUTS(TOKEN)), -1, -1, YK_INPUTS_PER_TOKEN, false},
+      {INTS(CHANNEL, NO_INPUTS), 1, -1, YK_INPUTS_FLOAT, false},
+      {INTS("'num_bits': 8, 'strategy': 'group', 'group_size': 32", NO_INPUTS), 1, 32, YK_INPUTS_FLOAT, false},
+      {IN_FORMAT("naive-quantized", GROUP(CHANNEL, INPUTS(TOKEN), "")), 1, -1, YK_INPUTS_PER_TOKEN, false},
+      {IN_FORMAT("mixed-precision", GROUP(CHANNEL, INPUTS(TOKEN), "")), 1, -1, YK_INPUTS_PER_TOKEN, false},
+      {IN_FORMAT("mixed-precision", GROUP(CHANNEL, NO_INPUTS, ", 'format': 'int-quantized'")), 1, -1, YK_INPUTS_FLOAT,
+       false},
+      {IN_FORMAT("int-quantized", "'W8A8': ['Linear']"), 1, -1, YK_INPUTS_PER_TOKEN, false},
+      {IN_FORMAT("int-quantized", "'int8': ['re:.*_proj']"), 1, -1, YK_INPUTS_PER_TOKEN, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_quant_config quant;
+    const yk_quant_scheme *scheme;
+    yk_err err = YK_ERR_INIT;
+    expect_ok(cases[i].text, read_config(cases[i].text, &quant, &err), &err);
+    expect_ok(cases[i].text, yk_quant_scheme_of(&quant, module, &scheme, &err), &err);
+    assert_non_null(scheme);
+    assert_int_equal(scheme->format, YK_WEIGHT_INT8);
+    assert_int_equal(scheme->packing, YK_PACKING_BLOCKS);
+    assert_int_equal(scheme->group_outputs, cases[i].outputs);
+    assert_int_equal(scheme->group_size, cases[i].group);
+    assert_int_equal(scheme->inputs, cases[i].inputs);
+    assert_int_equal(scheme->has_input_zeros, cases[i].has_zeros);
+    yk_quant_rules_free(quant.rules);
+  }
+}
+
+/* A group of its own for some modules, others ignored, and 4 bits beside. */
+static void groups_side_by_side(void **state)
+{
+  (void)state;
+  yk_quant_config quant;
+  yk_err err = YK_ERR_INIT;
+  const char *text = "'format': 'mixed-precision', 'ignore': ['lm_head', 're:.*k_proj'], 'config_groups': {"
+                     "'a': {'targets': ['Linear'], 'weights': {" CHANNEL
+                     "}, " INPUTS(TOKEN) "},"
+                                         " 'b': {'targets': ['re:.*o_proj'], 'weights': {'num_bits': 4, 'type': 'int',"
+                                         " 'strategy': 'group', 'group_size': 32}, 'format': 'pack-quantized'},"
+                                         " 'c': {'targets': ['model.layers.1.mlp.up_proj'], 'weights': {" CHANNEL
+                                         "}, " INPUTS("'strategy': 'tensor', 'symmetric': false") "}}";
+  static const struct {
+    const char *module;
+    int packing; /* -1: not quantised */
+    yk_inputs_kind inputs;
+  } cases[] = {{"lm_head", -1, YK_INPUTS_FLOAT},
+               {"model.layers.0.self_attn.k_proj", -1, YK_INPUTS_FLOAT},
+               {"model.layers.0.self_attn.q_proj", YK_PACKING_BLOCKS, YK_INPUTS_PER_TOKEN},
+               {"model.layers.0.self_attn.o_proj", YK_PACKING_COMPRESSED, YK_INPUTS_FLOAT},
+               {"model.layers.1.mlp.up_proj", YK_PACKING_BLOCKS, YK_INPUTS_STATIC},
+               {"model.layers.1.mlp.gate_proj", YK_PACKING_BLOCKS, YK_INPUTS_PER_TOKEN}};
+  expect_ok("groups", read_config(text, &quant, &err), &err);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const yk_quant_scheme *scheme;
+    expect_ok(cases[i].module, yk_quant_scheme_of(&quant, cases[i].module, &scheme, &err), &err);
+    assert_int_equal(scheme ? (int)scheme->packing : -1, cases[i].packing);
+    if (scheme) assert_int_equal(scheme->inputs, cases[i].inputs);
+  }
+  yk_quant_rules_free(quant.rules);
+}
+
+static void what_is_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    yk_status status;
+    const char *text, *words;
+  } cases[] = {
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS(TOKEN ", 'symmetric': false")),
+       "input_activations: symmetric false|true where dynamic"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'num_bits': 8, 'strategy': 'tensor', 'dynamic': true")),
+       "input_activations: strategy \"tensor\"|supported: token"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'dynamic': true")), "input_activations: strategy (absent)|token"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'strategy': 'token'")), "input_activations: strategy \"token\"|tensor"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'strategy': 'group', 'group_size': 128, 'dynamic': true")),
+       "input_activations: group_size 128"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'dynamic': 'local'")), "input_activations: dynamic \"local\""},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'num_bits': 4")), "input_activations: num_bits 4|supported: 8"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'num_bits': 8.5")), "input_activations: num_bits 8.5"},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'num_bits': 8, 'type': 'float'")), "input_activations: type \"float\""},
+      {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'actorder': 'group'")), "input_activations: actorder \"group\""},
+      {YK_E_FORMAT, INTS(CHANNEL, "'input_activations': 8"), "input_activations|expected an object, found integer"},
+      {YK_E_FORMAT, INTS(CHANNEL, INPUTS("'dynamic': 1")), "input_activations|\"dynamic\"|found integer"},
+      {YK_E_UNSUPPORTED, INTS("'num_bits': 4, 'strategy': 'channel'", INPUTS(TOKEN)), "weights: num_bits 4"},
+      {YK_E_UNSUPPORTED, INTS("'symmetric': false, 'strategy': 'channel'", INPUTS(TOKEN)), "weights: symmetric false"},
+      {YK_E_UNSUPPORTED, INTS("'dynamic': true", INPUTS(TOKEN)), "weights: dynamic true"},
+      {YK_E_UNSUPPORTED, INTS("'actorder': 'group', 'strategy': 'channel'", INPUTS(TOKEN)), "weights: actorder"},
+      {YK_E_UNSUPPORTED, INTS("'strategy': 'group', 'group_size': 32", INPUTS(TOKEN)),
+       "weights: strategy \"group\"|input_activations is null"},
+      {YK_E_UNSUPPORTED, INTS("'strategy': 'block', 'block_structure': [8, 8]", INPUTS(TOKEN)), "block_structure"},
+      {YK_E_UNSUPPORTED, INTS("'strategy': 'group', 'group_size': 48", NO_INPUTS), "group_size 48"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", GROUP(CHANNEL, INPUTS(TOKEN), ", 'output_activations': {'a': 1}")),
+       "output_activations"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("float-quantized", GROUP(CHANNEL, INPUTS(TOKEN), "")), "input_activations"},
+      {YK_E_FORMAT, IN_FORMAT("int-quantized", "'a': {'targets': ['Linear']}"), "weights: expected an object"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A8': ['Linear']"), "preset \"W4A8\"|W8A8, INT8"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_quant_config quant;
+    yk_err err = YK_ERR_INIT;
+    yk_status status = read_config(cases[i].text, &quant, &err);
+    yk_quant_rules_free(quant.rules);
+    expect_error(cases[i].text, cases[i].status, cases[i].words, status, &err);
+  }
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 20, COLUMNS = 36, N_BYTES = 2 * ROWS * COLUMNS };
+
+/* A file of the layer's tensors, each as "NAME DTYPE SHAPE BYTES;", whose bytes come one behind the other. */
+static yk_status read_layer(const char *header, const void *bytes, const yk_quant_scheme *scheme, yk_weight_view *view,
+                            yk_err *err)
+{
+  yk_shards *shards;
+  temp_dir dir = temp_dir_make();
+  yk_strbuf text = YK_STRBUF_INIT;
+  size_t n_bytes = 0;
+  yk_strbuf_append_str(&text, "{");
+  for (const char *entry = header; *entry; entry = strchr(entry, ';') + 1) {
+    char name[64], dtype[16], shape[32];
+    size_t size;
+    assert_int_equal(sscanf(entry, "%63s %15s %31s %zu", name, dtype, shape, &size), 4);
+    yk_strbuf_append_fmt(&text, "%s\"layer.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                         n_bytes ? "," : "", name, dtype, shape, n_bytes, n_bytes + size);
+    n_bytes += size;
+  }
+  yk_strbuf_append_str(&text, "}");
+  assert_true(n_bytes <= N_BYTES);
+  yk_strbuf image = safetensors_image(text.data, bytes, n_bytes);
+  write_file(&dir, "model.safetensors", image.data, image.length);
+  *view = (yk_weight_view){.k = COLUMNS, .n = ROWS};
+  expect_ok("open", yk_shards_open(dir.path, NULL, &shards, err), err);
+  yk_status status = yk_quant_read(shards, "layer", scheme, view, err);
+  yk_shards_close(shards);
+  yk_strbuf_free(&image);
+  yk_strbuf_free(&text);
+  temp_dir_remove(&dir);
+  return status;
+}
+
+static yk_quant_scheme scheme_of(yk_inputs_kind inputs, bool has_zeros)
+{
+  return (yk_quant_scheme){.format = YK_WEIGHT_INT8,
+                           .packing = YK_PACKING_BLOCKS,
+                           .group_size = -1,
+                           .group_outputs = 1,
+                           .zeros = YK_ZEROS_NONE,
+                           .inputs = inputs,
+                           .has_input_zeros = has_zeros};
+}
+
+#define LAYER  "weight I8 [20,36] 720;weight_scale F32 [20,1] 80;"
+#define SCALE  "input_scale F32 [1] 4;"
+#define STATIC YK_INPUTS_STATIC
+
+/* A scale of 0.25 and a zero of -7, in every type and shape that they may have. */
+static void tensors_of_static_inputs(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *header;
+    yk_dtype dtype;
+  } cases[] = {{LAYER "input_scale F32 [1] 4;input_zero_point I8 [1] 1;", YK_F32},
+               {LAYER "input_scale BF16 [] 2;input_zero_point I8 [] 1;", YK_BF16},
+               {LAYER "input_scale F16 [1] 2;input_zero_point I8 [1] 1;", YK_F16}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int has_zeros = 0; has_zeros < 2; has_zeros++) {
+      uint8_t bytes[N_BYTES] = {0};
+      yk_weight_view view;
+      yk_err err = YK_ERR_INIT;
+      yk_quant_scheme scheme = scheme_of(STATIC, has_zeros);
+      yk_dtype_store(cases[i].dtype, bytes + 800, 0, 0.25f);
+      bytes[800 + yk_dtype_bytes(cases[i].dtype)] = (uint8_t)-7;
+      expect_ok(cases[i].header, read_layer(cases[i].header, bytes, &scheme, &view, &err), &err);
+      assert_int_equal(view.format, YK_WEIGHT_INT8);
+      assert_int_equal(view.group, COLUMNS);
+      assert_int_equal(view.group_n, 1);
+      assert_false(view.has_zeros);
+      assert_int_equal(view.inputs.kind, STATIC);
+      assert_true(view.inputs.scale == 0.25f);
+      assert_int_equal(view.inputs.zero, has_zeros ? -7 : 0);
+    }
+}
+
+static void tensors_that_do_not_fit(void **state)
+{
+  (void)state;
+  static const struct {
+    yk_inputs_kind inputs;
+    bool has_zeros;
+    const char *header, *words;
+  } bad[] = {
+      {STATIC, false, LAYER, "layer.input_scale is missing"},
+      {STATIC, false, LAYER "input_scale F32 [20] 80;", "layer.input_scale|expected|[1], found F32 [20]"},
+      {STATIC, false, LAYER "input_scale F32 [1,1] 4;", "layer.input_scale|[1], found F32 [1, 1]"},
+      {STATIC, false, LAYER "input_scale I8 [1] 1;", "layer.input_scale|found I8"},
+      {STATIC, true, LAYER SCALE, "layer.input_zero_point is missing"},
+      {STATIC, true, LAYER SCALE "input_zero_point I32 [1] 4;", "layer.input_zero_point|expected I8 [1], found I32"},
+      {STATIC, true, LAYER SCALE "input_zero_point I8 [2] 2;", "layer.input_zero_point|I8 [1], found I8 [2]"},
+      {YK_INPUTS_PER_TOKEN, false, "weight I8 [20,36] 720;", "layer.weight_scale|missing"},
+      {YK_INPUTS_PER_TOKEN, false, "weight U8 [20,36] 720;weight_scale F32 [20,1] 80;", "I8 [20, 36], found U8"},
+      {YK_INPUTS_PER_TOKEN, false, "weight I8 [36,20] 720;weight_scale F32 [20,1] 80;",
+       "I8 [20, 36], found I8 [36, 20]"},
+      {YK_INPUTS_PER_TOKEN, false, "weight I8 [20,36] 720;weight_scale F32 [1] 4;", "[20], found F32 [1]"},
+      {YK_INPUTS_PER_TOKEN, false, "weight F8_E4M3 [20,36] 720;weight_scale F32 [20,1] 80;", "found F8_E4M3"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    uint8_t bytes[N_BYTES] = {0};
+    yk_weight_view view;
+    yk_err err = YK_ERR_INIT;
+    yk_quant_scheme scheme = scheme_of(bad[i].inputs, bad[i].has_zeros);
+    yk_dtype_store(YK_F32, bytes + 800, 0, 0.25f);
+    yk_status status = read_layer(bad[i].header, bytes, &scheme, &view, &err);
+    expect_error(bad[i].header, YK_E_FORMAT, bad[i].words, status, &err);
+  }
+}
+
+static void scales_that_are_none(void **state)
+{
+  (void)state;
+  static const float scales[] = {0.0f, -0.5f, NAN, INFINITY};
+  for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+    uint8_t bytes[N_BYTES] = {0};
+    yk_weight_view view;
+    yk_err err = YK_ERR_INIT;
+    yk_quant_scheme scheme = scheme_of(STATIC, false);
+    yk_dtype_store(YK_F32, bytes + 800, 0, scales[i]);
+    yk_status status = read_layer(LAYER SCALE, bytes, &scheme, &view, &err);
+    expect_error("scale", YK_E_FORMAT, "layer.input_scale|a finite number above 0", status, &err);
+  }
+}
+
+/* Sums of so many products would not fit; weights whose inputs stay floats may have them. */
+static void too_many_inputs(void **state)
+{
+  (void)state;
+  for (int more = 0; more < 2; more++)
+    for (yk_inputs_kind inputs = YK_INPUTS_FLOAT; inputs <= STATIC; inputs++) {
+      yk_quant_scheme scheme = scheme_of(inputs, false);
+      yk_weight_view view = {.k = YK_MAX_QUANTISED_INPUTS + more, .n = 1};
+      yk_err err = YK_ERR_INIT;
+      yk_status status = yk_quant_begin("layer", &scheme, &view, &err);
+      if (more && inputs != YK_INPUTS_FLOAT)
+        expect_error("begin", YK_E_UNSUPPORTED, "layer: 65537 inputs of 8 bits|up to 65536", status, &err);
+      else
+        expect_ok("begin", status, &err);
+    }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_read),
+      cmocka_unit_test(groups_side_by_side),
+      cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(tensors_of_static_inputs),
+      cmocka_unit_test(tensors_that_do_not_fit),
+      cmocka_unit_test(scales_that_are_none),
+      cmocka_unit_test(too_many_inputs),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
