@@ -77,6 +77,17 @@ class Families(harness.Case):
         """Prompts cut into chunks of a few tokens, and fewer requests at once than there are."""
         self.check_all("--tp", 2, "--max-num-batched-tokens", 13, "--max-num-seqs", 3)
 
+    def test_integers_are_alike_on_any_ranks(self):
+        """Where all of a model's row-parallel layers multiply integers, other rank counts change not one bit."""
+        for name, dtype in (("format_w8a8", "float32"), ("format_w8a8_static", "float16")):
+            with open(os.path.join(harness.FAMILIES, name, "golden.json"), encoding="utf-8") as file:
+                prompts = json.load(file)["prompts"]
+            found = [[(result["token_ids"], result["logprobs"], result["prompt_logprobs"]) for result in
+                      self.generate(os.path.join(harness.FAMILIES, name), prompts, "--tp", n_ranks, "--dtype", dtype)]
+                     for n_ranks in (1, 3, 4)]
+            self.assertEqual(found[1], found[0])
+            self.assertEqual(found[2], found[0])
+
     def test_waiting_for_memory(self):
         """KV for little more than the longest request: the others wait."""
         bytes_per_token = 3 * 2 * 2 * 16 * 4  # layers, K and V, KV heads, head_dim, float32

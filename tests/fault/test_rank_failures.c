@@ -40,6 +40,24 @@ static yk_status faulty_linear(yk_device *dev, const yk_linear *linear, const yk
   return real_ops->linear_forward(dev, linear, args, err);
 }
 
+static yk_status faulty_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->linear_maxima(dev, linear, args, err);
+}
+
+static yk_status faulty_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->linear_sums(dev, linear, args, err);
+}
+
+static yk_status faulty_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->linear_scale(dev, linear, args, err);
+}
+
 static yk_status faulty_attention(yk_device *dev, const yk_attention_args *args, yk_err *err)
 {
   YK_TRY(maybe_fail(dev, err));
@@ -59,6 +77,9 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   real_ops = (*out)->ops;
   faulty_ops = *real_ops;
   faulty_ops.linear_forward = faulty_linear;
+  faulty_ops.linear_maxima = faulty_maxima;
+  faulty_ops.linear_sums = faulty_sums;
+  faulty_ops.linear_scale = faulty_scale;
   faulty_ops.attention = faulty_attention;
   faulty_ops.sample = faulty_sample;
   (*out)->ops = &faulty_ops;
@@ -68,11 +89,11 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 
 enum { N_RANKS = 3, N_LAYERS = 2 };
 
-static yk_engine *open_engine(double step_timeout_s)
+static yk_engine *open_engine_of(const char *model_dir, double step_timeout_s)
 {
   yk_engine_options options;
   yk_engine_options_init(&options);
-  options.model_dir = YOKE_TESTS_DIR "/golden/families/qwen3";
+  options.model_dir = model_dir;
   options.device = YK_DEVICE_CPU;
   options.n_ranks = N_RANKS;
   options.n_cpu_threads = 1;
@@ -85,6 +106,11 @@ static yk_engine *open_engine(double step_timeout_s)
   atomic_store(&n_devices, 0);
   assert_int_equal(yk_engine_create(&options, &engine, NULL), YK_OK);
   return engine;
+}
+
+static yk_engine *open_engine(double step_timeout_s)
+{
+  return open_engine_of(YOKE_TESTS_DIR "/golden/families/qwen3", step_timeout_s);
 }
 
 static yk_request *submit(yk_engine *engine)
@@ -149,6 +175,29 @@ static void every_operation_of_every_layer_may_fail(void **state)
     }
 }
 
+/* Layers that multiply integers go in steps, with exchanges of all ranks between them. */
+static void every_step_of_integer_layers_may_fail(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"qkv_proj",       "attention",       "largest inputs",
+                                      "o_proj",         "scaling of sums", "gate_up_proj",
+                                      "largest inputs", "down_proj",       "scaling of sums"};
+  enum { N_NAMES = sizeof names / sizeof *names };
+  for (int call = 1; call <= N_NAMES; call++) {
+    char expected[96];
+    int rank = call % N_RANKS;
+    yk_engine *engine = open_engine_of(YOKE_TESTS_DIR "/golden/families/format_w8a8", 0);
+    atomic_store(&fail_at_call, call);
+    atomic_store(&stalls, false);
+    atomic_store(&failing_device, rank);
+    yk_err err;
+    assert_int_equal(read_all(submit(engine), &err), YK_FINISH_ERROR);
+    snprintf(expected, sizeof expected, "rank %d, layer 0, %s: made to fail", rank, names[call - 1]);
+    assert_string_equal(err.message, expected);
+    yk_engine_destroy(engine);
+  }
+}
+
 static void a_stalled_rank_is_named_within_the_time_limit(void **state)
 {
   (void)state;
@@ -198,6 +247,7 @@ static void a_failed_engine_lets_go_of_held_sequences(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_of_every_layer_may_fail),
+                                     cmocka_unit_test(every_step_of_integer_layers_may_fail),
                                      cmocka_unit_test(a_stalled_rank_is_named_within_the_time_limit),
                                      cmocka_unit_test(a_new_engine_works_after_a_failed_one),
                                      cmocka_unit_test(a_failed_engine_lets_go_of_held_sequences)};

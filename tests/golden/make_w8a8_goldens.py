@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints of 8-bit weights with 8-bit inputs (W8A8), and what their definition says about them.
+
+Each case becomes families/format_w8a8*/, as make_family_goldens.py describes it. Weights are written by
+compressed_tensors/compressors/naive_quantized/base.py of compressed_tensors 0.20.0, and static inputs are quantised by
+its quantize and calculate_qparams. The reference is the family's model of `transformers` in float32, whose quantised
+layers are
+
+  per token   s = max|x| / 127 of the row, q = round(x / s) to nearest, ties to even
+  static      q = round(x / s + z), within -128 .. 127
+  both        y = (sum over k of (q - z) w_q, exactly) * s * w_scale + bias
+
+An input that comes near the middle between two integers could be rounded either way by arithmetic that differs in the
+last bit: such prompts are drawn again, and so are those where float64 rounds differently. Run with compressed_tensors
+on PYTHONPATH (pip install --no-deps, or unpacked).
+"""
+
+import argparse
+import os
+import sys
+import zlib
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import make_family_goldens as families  # noqa: E402
+import make_format_goldens as formats  # noqa: E402
+
+PROMPT_LENGTHS = (1, 7, 24)
+MIN_TIE = 4e-5  # of the distance between two integers
+INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "group_size": None, "actorder": None, "block_structure": None,
+        "dynamic": False}
+PER_TOKEN = {**INT8, "strategy": "token", "dynamic": True}
+STATIC = {**INT8, "strategy": "tensor"}
+CONFIG = {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+          "kv_cache_scheme": None, "global_compression_ratio": None}
+
+
+def group(inputs, targets=("Linear",), strategy="channel", **more):
+    return {"targets": list(targets), "weights": {**INT8, "strategy": strategy}, "input_activations": inputs,
+            "output_activations": None, **more}
+
+
+def case(name, about, quantization, groups, dtype="float16", family="llama", ignore=("lm_head",), **config):
+    """groups: [(part of a module's name, group of the configuration)]; the first that fits a module is its own."""
+    return {"name": "format_w8a8" + name, "family": family, "about": about, "group": None, "dtype": dtype,
+            "scale_dtype": dtype, "files": 1, "without": None, "skip": [], "style": None, "groups": groups,
+            "ignore": ignore, "quantization": {**CONFIG, "ignore": list(ignore), **quantization}, "config": config}
+
+
+CASES = [
+    case("", "inputs per token; preset, biases, FFN of 100", {"config_groups": {"W8A8": ["Linear"]}},
+         [("", group(PER_TOKEN))], family="qwen2", dtype="bfloat16", num_attention_heads=6, num_key_value_heads=3,
+         hidden_size=96, intermediate_size=100),
+    case("_static", "static symmetric inputs; down_proj with one scale for its weights",
+         {"config_groups": {"group_0": group(STATIC),
+                            "group_1": group(STATIC, [r"re:.*down_proj"], "tensor")}},
+         [("down_proj", group(STATIC, strategy="tensor")), ("", group(STATIC))], family="qwen3", head_dim=24),
+    case("_asym", "static asymmetric inputs, float ones in v_proj of layer 0, per token in o_proj and lm_head",
+         {"config_groups": {"group_0": group({**STATIC, "symmetric": False}),
+                            "group_1": group(PER_TOKEN, [r"re:.*o_proj", "lm_head"], format="int-quantized")}},
+         [("o_proj", group(PER_TOKEN)), ("lm_head", group(PER_TOKEN)),
+          ("", group({**STATIC, "symmetric": False}))], ignore=("model.layers.0.self_attn.v_proj",),
+         dtype="float32", tie_word_embeddings=False, intermediate_size=104),
+]
+
+
+class QuantLinear(torch.nn.Module):
+    """A layer by its definition."""
+
+    nearest_tie = 1.0  # of all layers since the caller put it back
+
+    def __init__(self, tensors, module, inputs):
+        super().__init__()
+        self.weight_q = tensors[module + ".weight"].double()
+        self.weight_scale = tensors[module + ".weight_scale"].float().reshape(-1)
+        self.bias = tensors[module + ".bias"].float() if module + ".bias" in tensors else None
+        self.args = arguments(inputs)
+        self.is_static = not inputs["dynamic"]
+        self.scale = tensors[module + ".input_scale"].float() if self.is_static else None
+        zero = tensors.get(module + ".input_zero_point", torch.zeros(1, dtype=torch.int8))
+        self.zero = zero.to(torch.int8)
+
+    def forward(self, x):
+        if self.is_static:
+            scale, scaled = self.scale.to(x.dtype), x / self.scale.to(x.dtype)
+            quantize = formats.tool("compressed_tensors.quantization.lifecycle.forward").quantize
+            q = quantize(x, scale, self.zero, self.args)
+            inside = scaled[(scaled + self.zero).abs() < 127]
+        else:
+            scale = x.abs().amax(dim=-1, keepdim=True) / 127
+            scaled = x / scale
+            q, inside = torch.round(scaled), scaled
+        ties = ((inside - torch.floor(inside)) - 0.5).abs()
+        QuantLinear.nearest_tie = min(QuantLinear.nearest_tie, ties.min().item())
+        sums = (q.double() - self.zero.double()) @ self.weight_q.T
+        y = sums.to(x.dtype) * scale * self.weight_scale.to(x.dtype)
+        return y if self.bias is None else y + self.bias.to(x.dtype)
+
+
+def arguments(settings):
+    quantization = formats.tool("compressed_tensors.quantization")
+    return quantization.QuantizationArgs(**{key: settings[key] for key in ("num_bits", "type", "symmetric", "strategy",
+                                                                           "dynamic")})
+
+
+def group_of(spec, module):
+    """How a module is quantised, or None."""
+    if module in spec["ignore"]:
+        return None
+    return next(settings for part, settings in spec["groups"] if part in module)
+
+
+def modules_of(spec, config):
+    names = [f"model.layers.{layer}.{name}" for layer in range(config["num_hidden_layers"])
+             for name, _, _, _ in families.projections(config)]
+    names += [] if config["tie_word_embeddings"] else ["lm_head"]
+    return [(name, group_of(spec, name)) for name in names if group_of(spec, name)]
+
+
+def ranges_of(model, modules, config, rng):
+    """Smallest and largest input of each module, of random tokens; a little less than what occurs, so that some inputs
+    are clamped."""
+    found, hooks = {}, []
+    for name, _ in modules:
+        def note(_, args, name=name):
+            found[name] = (args[0].min() * 0.8, args[0].max() * (0.85 if "k_proj" in name else 0.8))
+        hooks.append(model.get_submodule(name).register_forward_pre_hook(note))
+    families.logits_of(model, rng.randint(0, config["vocab_size"], size=100).tolist())
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def compress(weight, settings, limits, dtype):
+    """Tensors of a module as the tool writes them."""
+    quantization = formats.tool("compressed_tensors.quantization")
+    qparams = formats.tool("compressed_tensors.quantization.utils.helpers").calculate_qparams
+    compressor = formats.tool("compressed_tensors.compressors.naive_quantized.base").IntQuantizationCompressor
+    args, inputs = arguments(settings["weights"]), settings["input_activations"]
+    per_output = settings["weights"]["strategy"] == "channel"
+    low, high = (weight.amin(1, True), weight.amax(1, True)) if per_output else (weight.min()[None], weight.max()[None])
+    scale, _ = qparams(low, high, args)
+    state = {"weight": weight, "weight_scale": scale.to(dtype).float()}
+    if not inputs["dynamic"]:
+        state["input_scale"], zero = qparams(limits[0][None], limits[1][None], arguments(inputs))
+        state["input_zero_point"] = torch.round(zero).to(torch.int8)
+    scheme = quantization.QuantizationScheme(targets=["Linear"], weights=args, input_activations=arguments(inputs))
+    state = compressor.compress(state, scheme)
+    return {key: value.to(dtype) if value.is_floating_point() else value for key, value in state.items()}
+
+
+def quantise(spec, config, tensors, rng):
+    """Tensors of the file."""
+    modules, written = modules_of(spec, config), dict(tensors)
+    limits = ranges_of(families.reference_model(config, tensors), modules, config, rng)
+    for name, settings in modules:
+        weight = written.pop(name + ".weight").float()
+        packed = compress(weight, settings, limits[name], families.TORCH_DTYPES[spec["dtype"]])
+        written.update({f"{name}.{key}": value.contiguous() for key, value in packed.items()})
+    return written
+
+
+def reference(spec, config, tensors):
+    modules = modules_of(spec, config)
+    plain = {name: tensor for name, tensor in tensors.items()
+             if not name.endswith(("_scale", "_zero_point")) and tensor.dtype != torch.int8}
+    shapes = {name + ".weight": torch.zeros(tensors[name + ".weight"].shape) for name, _ in modules}
+    model = families.reference_model(config, {**plain, **shapes})
+    for name, settings in modules:
+        parent, _, leaf = name.rpartition(".")
+        layer = QuantLinear(tensors, name, settings["input_activations"])
+        setattr(model.get_submodule(parent), leaf, layer)
+    return model
+
+
+def draw_prompt(model, config, length, rng):
+    while True:
+        ids = rng.randint(0, config["vocab_size"], size=length).tolist()
+        QuantLinear.nearest_tie = 1.0
+        try:
+            prompt = families.golden_prompt(model, ids)
+        except AssertionError:  # float64 rounds an input differently
+            model.float()
+            continue
+        if prompt and QuantLinear.nearest_tie >= MIN_TIE:
+            return prompt
+
+
+def make_case(spec, out):
+    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
+    folder = os.path.join(out, spec["name"])
+    os.makedirs(folder, exist_ok=True)
+    for file in os.listdir(folder):
+        os.remove(os.path.join(folder, file))
+    config = families.make_config(spec)
+    tensors = families.draw_checkpoint(spec, config, rng)
+    families.calibrate(config, tensors, rng)
+    families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
+    model = reference(spec, config, families.read_weights(folder))
+    prompts = [draw_prompt(model, config, length, rng) for length in PROMPT_LENGTHS]
+    used = {token for prompt in prompts for token in prompt["output_ids"]}
+    config["eos_token_id"] = next(token for token in range(2, config["vocab_size"]) if token not in used)
+    config["quantization_config"] = spec["quantization"]
+    families.write_json(os.path.join(folder, "config.json"), config)
+    families.write_golden(os.path.join(folder, "golden.json"), spec, prompts)
+    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    print(f"{spec['name']:28s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
+    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for spec in CASES:
+        if not args.names or spec["name"] in args.names:
+            make_case(spec, args.out)
+
+
+if __name__ == "__main__":
+    main()
