@@ -181,6 +181,15 @@ static void note_unkept(int32_t n_unkept, yk_plan *plan)
              plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
 }
 
+static void note_float_inputs(int32_t n_float_inputs, yk_plan *plan)
+{
+  size_t used = strlen(plan->reason);
+  if (n_float_inputs > 0)
+    snprintf(plan->reason + used, sizeof plan->reason - used,
+             "%sinputs of %d weights stay floats, though the checkpoint means them to be quantised to 8 bits",
+             used ? "; " : "", n_float_inputs);
+}
+
 /* Not one block of KV fits: into what was asked for, or beside what the rank that needs most takes. */
 static void say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int n_ranks,
                         yk_plan *plan)
@@ -254,6 +263,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_kv(options, memory, total, kv_max, settings, plan, err));
   note_idle_ranks(config, options->n_ranks, plan);
   note_unkept(memory[0].n_unkept, plan);
+  note_float_inputs(memory[0].n_float_inputs, plan);
   return YK_OK;
 }
 

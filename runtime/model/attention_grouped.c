@@ -93,10 +93,12 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
-  *out = (yk_sublayer_bytes){.weights = norms + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
-                             .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
-                             .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
-                             .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
+  *out =
+      (yk_sublayer_bytes){.weights = norms + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
+                          .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
+                          .n_float_inputs = yk_bring_n_float_inputs(dev, &p.qkv) + yk_bring_n_float_inputs(dev, &p.o),
+                          .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
+                          .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
   return YK_OK;
 }
 

@@ -222,3 +222,11 @@ int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec
   for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && !keeps(dev, spec, i);
   return n;
 }
+
+int32_t yk_bring_n_float_inputs(const yk_model_device *dev, const yk_linear_spec *spec)
+{
+  int32_t n = 0;
+  for (int i = 0; i < spec->n_parts; i++)
+    n += spec->parts[i].weight.inputs.kind != YK_INPUTS_FLOAT && yk_bring_dequantises(dev, spec, i);
+  return n;
+}

@@ -31,6 +31,10 @@ int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
  *   are asked to (as_16_bits). */
 int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec);
 
+/* yk_bring_n_float_inputs - parts whose inputs the checkpoint quantises, and which multiply floats all the same, since
+ *   they become 16-bit floats themselves. */
+int32_t yk_bring_n_float_inputs(const yk_model_device *dev, const yk_linear_spec *spec);
+
 /* yk_bring_dequantises - whether part i is quantised in the checkpoint and becomes 16-bit floats on its way. */
 bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i);
 

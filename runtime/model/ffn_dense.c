@@ -46,6 +46,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down),
                              .n_unkept = yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down),
+                             .n_float_inputs =
+                                 yk_bring_n_float_inputs(dev, &p.gate_up) + yk_bring_n_float_inputs(dev, &p.down),
                              .scratch = down_offset_bytes(source) + yk_row_parallel_scratch(source, &p.down)};
   return YK_OK;
 }

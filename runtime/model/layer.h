@@ -14,8 +14,9 @@
 /* Bytes that a sublayer takes on its rank's device. */
 typedef struct yk_sublayer_bytes {
   int64_t weights;
-  int32_t n_unkept;     /* weights among them: see yk_bring_n_unkept */
-  int64_t kv_per_token; /* of this layer's cache; an FFN has none */
+  int32_t n_unkept;       /* weights among them: see yk_bring_n_unkept */
+  int32_t n_float_inputs; /* and yk_bring_n_float_inputs */
+  int64_t kv_per_token;   /* of this layer's cache; an FFN has none */
   int64_t
       scratch; /* of a forward of limits->step.max_tokens rows; all layers' sublayers of one role use the same memory */
 } yk_sublayer_bytes;

@@ -16,7 +16,7 @@ typedef struct buffer_sizes {
 typedef struct sizes {
   buffer_sizes buffers;
   int64_t weights, kv_per_token;
-  int32_t n_unkept;
+  int32_t n_unkept, n_float_inputs;
 } sizes;
 
 static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
@@ -60,12 +60,14 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
   *out = (sizes){.buffers = common_buffers(source),
                  .weights = (1 + yk_range_size(source->share.vocab)) * c->hidden_size * element +
                             yk_bring_bytes(&source->dev, &head),
-                 .n_unkept = yk_bring_n_unkept(&source->dev, &head)};
+                 .n_unkept = yk_bring_n_unkept(&source->dev, &head),
+                 .n_float_inputs = yk_bring_n_float_inputs(&source->dev, &head)};
   for (int32_t i = 0; i < c->n_layers; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));
     out->weights += layer.norms + layer.attention.weights + layer.ffn.weights;
     out->n_unkept += layer.attention.n_unkept + layer.ffn.n_unkept;
+    out->n_float_inputs += layer.attention.n_float_inputs + layer.ffn.n_float_inputs;
     out->kv_per_token += layer.attention.kv_per_token + layer.ffn.kv_per_token;
     out->buffers.attention_scratch = larger(out->buffers.attention_scratch, layer.attention.scratch);
     out->buffers.ffn_scratch = larger(out->buffers.ffn_scratch, layer.ffn.scratch);
@@ -93,6 +95,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
   const buffer_sizes *b = &s.buffers;
   *out = (yk_model_memory){.weight_bytes = s.weights,
                            .n_unkept = s.n_unkept,
+                           .n_float_inputs = s.n_float_inputs,
                            .workspace_bytes =
                                (int64_t)(b->words + b->residual + b->normed + b->partial + b->attention_scratch +
                                          b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),

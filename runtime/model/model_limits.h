@@ -15,6 +15,7 @@ typedef struct yk_model_limits {
 /* Bytes that one rank takes on its device. */
 typedef struct yk_model_memory {
   int64_t weight_bytes;       /* linear layers, embedding, norms */
+  int32_t n_float_inputs;     /* linear layers that multiply floats though the checkpoint quantises their inputs */
   int32_t n_unkept;           /* linear layers of a format that the device does not keep: 16-bit floats are counted */
   int64_t workspace_bytes;    /* activations, logits, tables */
   int64_t kv_bytes_per_block; /* all layers; 0 for a rank without attention heads */

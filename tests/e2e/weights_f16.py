@@ -132,6 +132,17 @@ class WeightsF16(harness.Case):
                 self.assertEqual(is_told, "16 bits" in plan["reason"])
 
     @harness.of_the_program
+    def test_plan_of_8_bit_inputs(self):
+        """Where weights become 16 bits, inputs stay floats, which is told."""
+        model = os.path.join(harness.FAMILIES, "format_w8a8")
+        for device in ("cpu", "cuda"):
+            for weights in ("auto", "f16"):
+                plan = self.run_json("plan", "--model", model, "--no-link-test", "--device", device, "--device-memory",
+                                     "8GiB", "--dtype", "float16", "--weights", weights, "--tp", 2)[0]
+                is_told = (device, weights) != ("cpu", "auto")
+                self.assertEqual(is_told, "inputs of 14 weights stay floats" in plan["reason"])
+
+    @harness.of_the_program
     def test_refusals(self):
         self.assert_usage_error(["generate", "--model", MODEL, "--weights", "int8"], "--weights", "auto", "f16", "int8")
 

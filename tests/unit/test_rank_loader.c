@@ -147,9 +147,49 @@ static void what_a_device_does_not_keep_is_floats(void **state)
           for (int j = 0; j < 3; j++) check_8_bits(kept, as_16_bits, dtypes[d], ks[i], ns[j]);
 }
 
+/* Inputs are quantised where weights stay 8 bits; where weights become floats, inputs are floats. */
+static void quantised_inputs_go_with_8_bit_weights(void **state)
+{
+  (void)state;
+  static const uint8_t zeros[4 * K * N];
+  static const yk_range k = {40, 137}, n = {0, N};
+  for (int kept = 0; kept < 2; kept++)
+    for (int as_16_bits = 0; as_16_bits < 2; as_16_bits++) {
+      const yk_model_device dev = {.dtype = YK_F16,
+                                   .linear_bytes = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes,
+                                   .linear_keeps = kept ? yk_cpu_linear_keeps : NULL};
+      yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8}, brought;
+      spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_INT8,
+                                                  .k = K,
+                                                  .n = N,
+                                                  .group = K,
+                                                  .group_n = N,
+                                                  .dtype = YK_BF16,
+                                                  .packing = YK_PACKING_BLOCKS,
+                                                  .qweight = zeros,
+                                                  .scales = zeros,
+                                                  .inputs = {YK_INPUTS_STATIC, 0.5f, 3}},
+                                       .k = k,
+                                       .n = n,
+                                       .group_local = yk_shard_group(k, K),
+                                       .as_16_bits = as_16_bits};
+      yk_rank_buffer buffer = {0};
+      yk_err err = YK_ERR_INIT;
+      bool stays = kept && !as_16_bits;
+      if (yk_bring(&dev, &spec, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
+      const yk_inputs *inputs = &brought.parts[0].weight.inputs;
+      assert_int_equal(yk_linear_has_sums(&brought), stays);
+      assert_int_equal(yk_bring_n_float_inputs(&dev, &spec), stays ? 0 : 1);
+      assert_int_equal(inputs->kind, stays ? YK_INPUTS_STATIC : YK_INPUTS_FLOAT);
+      if (stays) assert_true(inputs->scale == 0.5f && inputs->zero == 3 && brought.parts[0].weight.group == 97);
+      free(buffer.memory);
+    }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken),
-                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats)};
+                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats),
+                                     cmocka_unit_test(quantised_inputs_go_with_8_bit_weights)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
