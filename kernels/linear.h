@@ -50,7 +50,26 @@ typedef struct yk_linear_part {
    * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
   bool is_resident;
   const void *resident;
+  /* Inputs that stand in another order than the columns of x, in every matrix: local input i is multiplied with column
+   * x_order[i] [size of k], or with 0 where that is -1. x_size: columns of x; 0: in order, as many as inputs, and
+   * x_order is NULL. linear_bytes looks at x_size alone. */
+  int64_t x_size;
+  const int32_t *x_order;
+  /* The next three are for whoever brings a part to a device (runtime/model/bringing.h), and unset in what devices get.
+   * k_places: of a weight with act order, places that the inputs k take once they are sorted by group, with padding;
+   * group_local of them share a scale. 0: they are not to be sorted, and the weight is dequantised.
+   * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs as they are.
+   * n_order: the weight's output at each of the part's places [size of n], or NULL: n as it is. */
+  int64_t k_places;
+  bool k_is_sorted;
+  const int32_t *n_order;
 } yk_linear_part;
+
+/* yk_linear_x_size - columns of the x that a part is multiplied with. */
+static inline int64_t yk_linear_x_size(const yk_linear_part *part)
+{
+  return part->x_size ? part->x_size : yk_range_size(part->k);
+}
 
 typedef enum yk_epilogue {
   YK_EPILOGUE_NONE,
@@ -66,9 +85,9 @@ typedef struct yk_linear_spec {
   int32_t max_tokens; /* rows of the largest forward */
 } yk_linear_spec;
 
-/* forward: x act [n_tokens, k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 .. n_local - 1, where
- * n_local is the sum of the parts' n (or one part's, with SILU_MUL). y must not alias x. With an empty k, y is zeros.
- */
+/* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
+ * n_local - 1, where n_local is the sum of the parts' n (or one part's, with SILU_MUL). y must not alias x. With an
+ * empty k, y is zeros. */
 typedef struct yk_linear_args {
   const void *x;
   void *y;
@@ -94,8 +113,8 @@ typedef struct yk_linear_sums_args {
   int32_t n_tokens;
 } yk_linear_sums_args;
 
-/* yk_linear_check - slices inside their weights, equal k, matrices alike, an epilogue that fits: all that holds for
- *   every format. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls it first. */
+/* yk_linear_check - slices inside their weights, x of one size, orders within x, matrices alike, an epilogue that fits:
+ *   all that holds for every format. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls it first. */
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
 
 /* yk_linear_check_awq - part number index, an AWQ weight: whole words, and groups that do not straddle. For the AWQ

@@ -77,6 +77,21 @@ static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *e
   return YK_OK;
 }
 
+static yk_status check_order(const yk_linear_part *part, int index, yk_err *err)
+{
+  if (part->x_size == 0 && !part->x_order) return YK_OK;
+  if (part->x_size < 1 || !part->x_order)
+    return yk_err_set(err, YK_E_INVAL,
+                      "linear part %d: an order of inputs needs the columns of x and their size, found "
+                      "size %lld",
+                      index, (long long)part->x_size);
+  for (int64_t i = 0; i < yk_range_size(part->k); i++)
+    if (part->x_order[i] < -1 || part->x_order[i] >= part->x_size)
+      return yk_err_set(err, YK_E_INVAL, "linear part %d: input %lld: expected a column of x from -1 to %lld, found %d",
+                        index, (long long)i, (long long)part->x_size - 1, part->x_order[i]);
+  return YK_OK;
+}
+
 static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
 {
   const yk_linear_part *part = &spec->parts[index];
@@ -86,9 +101,10 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
     return yk_err_set(err, YK_E_INVAL, "linear part %d: slice k [%lld, %lld) n [%lld, %lld) of a weight k %lld n %lld",
                       index, (long long)part->k.begin, (long long)part->k.end, (long long)part->n.begin,
                       (long long)part->n.end, (long long)weight->k, (long long)weight->n);
-  if (yk_range_size(part->k) != yk_range_size(spec->parts[0].k))
+  if (yk_linear_x_size(part) != yk_linear_x_size(&spec->parts[0]))
     return yk_err_set(err, YK_E_INVAL, "linear part %d: expected %lld inputs as in part 0, found %lld", index,
-                      (long long)yk_range_size(spec->parts[0].k), (long long)yk_range_size(part->k));
+                      (long long)yk_linear_x_size(&spec->parts[0]), (long long)yk_linear_x_size(part));
+  YK_TRY(check_order(part, index, err));
   if (part->use_bias && !weight->bias)
     return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but the weight has no bias", index);
   return check_matrices(spec, index, err);

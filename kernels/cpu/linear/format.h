@@ -7,7 +7,7 @@
  *   linear_create    check -> takes -> lay_out, for every part
  *                    -> load, for every part of every matrix; biases, as float32
  *   linear_forward   for each block of YK_CPU_ROW_BLOCK rows of x:
- *                      rows to float32 -> quantise_row, where a part's format has it
+ *                      rows to float32 -> in each part's order of inputs -> quantise_row, where a format has it
  *                      for each panel of YK_CPU_PANEL output columns, on the threads of the pool:
  *                        multiply_panel -> bias -> SiLU * up -> rounding -> y
  *
@@ -43,6 +43,10 @@ typedef struct yk_cpu_part {
   int64_t bias;           /* likewise, to its biases: f32 [n_panels, PANEL] */
   bool has_bias;
   yk_inputs inputs;  /* of the weight */
+  int64_t x_order; /* likewise, to the order of its inputs: i32 [k], where has_x_order */
+  bool has_x_order;
+  int64_t n_k;       /* k in whole chunks of CHUNK_K */
+  int x_copy;        /* of the block of rows as floats, the one in the part's order; 0: as they are */
   int64_t quantised; /* bytes from the start of the device's buffer to the rows that quantise_row wrote */
 
   int64_t n_bytes;       /* of the weights, with all that belongs to them */

@@ -38,16 +38,35 @@ static int64_t quantised_row_bytes(const yk_cpu_part *part)
 
 static bool have_same_rows(const yk_cpu_part *a, const yk_cpu_part *b)
 {
-  return a->format == b->format && a->inputs.kind == b->inputs.kind && a->inputs.scale == b->inputs.scale &&
-         a->inputs.zero == b->inputs.zero;
+  return a->format == b->format && a->x_copy == b->x_copy && a->inputs.kind == b->inputs.kind &&
+         a->inputs.scale == b->inputs.scale && a->inputs.zero == b->inputs.zero;
 }
 
 /* The first of the layer's parts whose quantised rows are part i's too. */
 static int first_of_rows(const yk_linear *linear, int i)
 {
+  const yk_cpu_part *part = &linear->parts[i];
   int first = 0;
-  while (!have_same_rows(&linear->parts[first], &linear->parts[i])) first++;
+  while (!have_same_rows(&linear->parts[first], part)) first++;
   return first;
+}
+
+static bool is_same_order(const yk_linear_part *a, const yk_linear_part *b)
+{
+  int64_t k = yk_range_size(a->k);
+  return a->x_order && b->x_order && yk_range_size(b->k) == k &&
+         memcmp(a->x_order, b->x_order, (size_t)k * sizeof *a->x_order) == 0;
+}
+
+/* Parts that were quantised together have their inputs in the same order: they are put into it once. */
+static void choose_x_copy(const yk_linear_spec *spec, yk_linear *linear, int i)
+{
+  yk_cpu_part *part = &linear->parts[i];
+  part->has_x_order = spec->parts[i].x_size > 0;
+  if (!part->has_x_order) return;
+  for (int other = 0; other < i && part->x_copy == 0; other++)
+    if (is_same_order(&spec->parts[other], &spec->parts[i])) part->x_copy = linear->parts[other].x_copy;
+  if (part->x_copy == 0) part->x_copy = linear->n_x_copies++;
 }
 
 static void lay_out_quantised(yk_linear *linear, int i)
@@ -60,41 +79,53 @@ static void lay_out_quantised(yk_linear *linear, int i)
     linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * quantised_row_bytes(part);
 }
 
+/* What follows a part's weights in a matrix. */
+static void lay_out_memory(yk_linear *linear, yk_cpu_part *part)
+{
+  part->bias = yk_round_up_i64(part->weights + part->n_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
+  part->x_order = yk_round_up_i64(part->bias + (part->has_bias ? part->n_panels * YK_CPU_PANEL * 4 : 0),
+                                  YK_CPU_PART_ALIGNMENT_BYTES);
+  int64_t order_bytes = part->has_x_order ? part->k * (int64_t)sizeof(int32_t) : 0;
+  linear->matrix_bytes = yk_round_up_i64(part->x_order + order_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
+}
+
 /* All of a layer but its memory. */
 static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *linear, yk_err *err)
 {
-  int64_t k = yk_range_size(spec->parts[0].k), n_k = yk_round_up_i64(k, YK_CPU_CHUNK_K), first_column = 0;
+  int64_t x_size = yk_linear_x_size(&spec->parts[0]), first_column = 0;
   *linear = (yk_linear){.n_parts = spec->n_parts,
                         .n_matrices = spec->n_matrices,
                         .epilogue = spec->epilogue,
                         .f32_output = spec->f32_output,
                         .max_tokens = spec->max_tokens,
-                        .k = k,
-                        .n_k = n_k,
-                        .x_stride = n_k + YK_CPU_LANES};
+                        .x_size = x_size,
+                        .n_k = yk_round_up_i64(x_size, YK_CPU_CHUNK_K),
+                        .n_x_copies = 1};
   for (int i = 0; i < spec->n_parts; i++) {
     const yk_linear_part *source = &spec->parts[i];
     const yk_cpu_format *format = format_of(spec, i);
     if (!format)
       return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: no format of the cpu device takes weight format %d", i,
                         (int)source->weight.format);
-    int64_t n = yk_range_size(source->n);
+    int64_t k = yk_range_size(source->k), n = yk_range_size(source->n);
     yk_cpu_part *part = &linear->parts[i];
     *part = (yk_cpu_part){.format = format,
                           .k = k,
+                          .n_k = yk_round_up_i64(k, YK_CPU_CHUNK_K),
                           .n = n,
                           .n_panels = yk_ceil_div_i64(n, YK_CPU_PANEL),
                           .first_column = first_column,
                           .weights = linear->matrix_bytes,
                           .has_bias = source->use_bias,
                           .inputs = source->weight.inputs};
+    choose_x_copy(spec, linear, i);
     format->lay_out(spec, i, dtype, part);
-    part->bias = yk_round_up_i64(part->weights + part->n_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
-    linear->matrix_bytes = yk_round_up_i64(part->bias + (part->has_bias ? part->n_panels * YK_CPU_PANEL * 4 : 0),
-                                           YK_CPU_PART_ALIGNMENT_BYTES);
+    lay_out_memory(linear, part);
     first_column += n;
+    linear->n_k = yk_max_i64(linear->n_k, part->n_k);
     lay_out_quantised(linear, i);
   }
+  linear->x_stride = linear->n_k + YK_CPU_LANES;
   return YK_OK;
 }
 
@@ -130,6 +161,7 @@ static void load(yk_cpu_device *cpu, const yk_linear_spec *spec, const yk_linear
       const yk_linear_part source = yk_linear_part_of(&spec->parts[i], m);
       char *memory = linear->memory + m * linear->matrix_bytes;
       if (part->has_bias) load_bias(&source, (float *)(void *)(memory + part->bias));
+      if (part->has_x_order) memcpy(memory + part->x_order, source.x_order, (size_t)part->k * sizeof *source.x_order);
       if (part->k == 0 || part->n == 0 || part->is_resident) continue;
       part->format->load(cpu->pool, &source, part, memory + part->weights);
     }
@@ -160,7 +192,8 @@ static yk_status grow_floats(float **floats, int64_t *n_floats, int64_t n_wanted
 static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *err)
 {
   int64_t n_rows = yk_min_i64(yk_max_i64(linear->max_tokens, 1), YK_CPU_ROW_BLOCK);
-  YK_TRY(grow_floats(&cpu->x_f32, &cpu->x_f32_elements, n_rows * linear->x_stride, err));
+  int64_t n_x_rows = linear->n_x_copies * n_rows;
+  YK_TRY(grow_floats(&cpu->x_f32, &cpu->x_f32_elements, n_x_rows * linear->x_stride, err));
   YK_TRY(grow_floats(&cpu->w_f32, &cpu->w_f32_elements, cpu->n_threads * linear->n_k * YK_CPU_STRIP, err));
   return grow(&cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, 1, err);
 }
@@ -214,7 +247,21 @@ static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
   return (char *)c->cpu->x_quantised + part->quantised;
 }
 
-/* Rows of x as float32, padded with zeros to whole chunks, and quantised for each format that wants it. */
+/* Row number row of the block as floats, in an order of its inputs. */
+static float *x_row_of(const forward_context *c, int x_copy, int64_t row)
+{
+  return c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
+}
+
+static void put_in_order(float *to, const float *x, const yk_cpu_part *part, const char *matrix)
+{
+  const int32_t *order = (const int32_t *)(const void *)(matrix + part->x_order);
+  for (int64_t i = 0; i < part->k; i++) to[i] = order[i] < 0 ? 0.0f : x[order[i]];
+  for (int64_t i = part->k; i < part->n_k; i++) to[i] = 0.0f;
+}
+
+/* Rows of x as float32, padded with zeros to whole chunks, in each order that a part wants, and quantised for each
+ * format that wants that. */
 static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -222,13 +269,19 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
   const yk_linear *linear = c->linear;
   yk_dtype dtype = c->cpu->base.dtype;
   for (int64_t row = begin; row < end; row++) {
-    float *out = c->cpu->x_f32 + row * linear->x_stride;
-    c->cpu->simd->to_f32(out, dtype, yk_cpu_at(dtype, c->args->x, (c->first_row + row) * linear->k), (size_t)linear->k);
-    for (int64_t k = linear->k; k < linear->n_k; k++) out[k] = 0.0f;
-    for (int i = 0; i < linear->n_parts; i++) {
+    float *x = x_row_of(c, 0, row);
+    c->cpu->simd->to_f32(x, dtype, yk_cpu_at(dtype, c->args->x, (c->first_row + row) * linear->x_size),
+                         (size_t)linear->x_size);
+    for (int64_t k = linear->x_size; k < linear->n_k; k++) x[k] = 0.0f;
+    for (int i = 0, n_done = 1; i < linear->n_parts; i++) {
       const yk_cpu_part *part = &linear->parts[i];
+      float *in_order = x_row_of(c, part->x_copy, row);
+      if (part->x_copy == n_done) {
+        put_in_order(in_order, x, part, c->matrix);
+        n_done++;
+      }
       if (part->format->quantise_row && first_of_rows(linear, i) == i)
-        part->format->quantise_row(part, quantised_rows(c, part) + row * quantised_row_bytes(part), out,
+        part->format->quantise_row(part, quantised_rows(c, part) + row * quantised_row_bytes(part), in_order,
                                    c->sums ? &c->sums->maxima[c->first_row + row] : NULL);
     }
   }
@@ -238,9 +291,9 @@ static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_p
 {
   yk_cpu_rows rows = {.simd = c->cpu->simd,
                       .n_rows = c->n_rows,
-                      .x = c->cpu->x_f32,
+                      .x = x_row_of(c, part->x_copy, 0),
                       .x_stride = c->linear->x_stride,
-                      .n_k = c->linear->n_k,
+                      .n_k = part->n_k,
                       .strip = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP};
   if (part->format->quantise_row) {
     rows.quantised = quantised_rows(c, part);
@@ -333,9 +386,9 @@ static void forward_rows(forward_context *c)
   int64_t n_panels = 0;
   for (int i = 0; i < (is_silu ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
   if (n_panels == 0) return;
-  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->k, 1)),
+  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->x_size, 1)),
                   convert_rows, c);
-  int64_t panel_multiply_adds = yk_max_i64(linear->k, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
+  int64_t panel_multiply_adds = yk_max_i64(linear->x_size, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
   yk_cpu_task multiply = is_silu ? multiply_silu_panels : multiply_panels;
   yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),
                   c->sums ? sum_panels : multiply, c);

@@ -13,10 +13,12 @@ struct yk_linear {
   yk_epilogue epilogue;
   bool f32_output;
   int32_t max_tokens;
-  int64_t k, n_k, x_stride; /* as in yk_cpu_rows */
-  int64_t quantised_bytes;  /* of a block of rows, for all formats that quantise */
-  int64_t matrix_bytes;     /* from a matrix, with all its parts, to the next */
-  char *memory;             /* [n_matrices, matrix_bytes] */
+  int64_t x_size;          /* columns of x */
+  int64_t n_k, x_stride;   /* as in yk_cpu_rows, of the part with the most inputs */
+  int n_x_copies;          /* of a block of rows as floats, in different orders */
+  int64_t quantised_bytes; /* of a block of rows, for all formats that quantise */
+  int64_t matrix_bytes;    /* from a matrix, with all its parts, to the next */
+  char *memory;            /* [n_matrices, matrix_bytes] */
   yk_cpu_chunk *chunk;
 };
 

@@ -14,7 +14,7 @@ typedef struct sums_context {
 static void find_maxima(void *context, int thread, int64_t begin, int64_t end)
 {
   const sums_context *c = context;
-  int64_t k = c->linear->k;
+  int64_t k = c->linear->x_size;
   yk_dtype dtype = c->cpu->base.dtype;
   float *chunk = c->cpu->scratch[thread].acc[0];
   for (int64_t row = begin; row < end; row++) {
@@ -55,7 +55,7 @@ yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk
 {
   (void)err;
   sums_context context = {yk_cpu_device_of(dev), linear, args};
-  yk_cpu_pool_run(context.cpu->pool, args->n_tokens, min_rows(linear->k), find_maxima, &context);
+  yk_cpu_pool_run(context.cpu->pool, args->n_tokens, min_rows(linear->x_size), find_maxima, &context);
   return YK_OK;
 }
 
