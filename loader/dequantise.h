@@ -7,10 +7,11 @@
 #include "base/status.h"
 #include "base/weight.h"
 
-/* yk_dequantise - a slice of a quantised weight as to f32 [n, stride], k of each row written.
+/* yk_dequantise - a slice of a quantised weight as to f32 [n, stride], k of each row written. Inputs stay where they
+ *   are, whatever groups g_idx says that they are of.
  *   Slices of 128 inputs by 128 outputs, or whole multiples, are read fastest.
  *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite; YK_E_UNSUPPORTED for a
- *   format that is not dequantised. Thread: any. */
+ *   format that is not dequantised; YK_E_NOMEM. Thread: any. */
 yk_status yk_dequantise(const yk_weight_view *weight, const yk_weight_slice *slice, float *to, int64_t stride,
                         yk_err *err);
 

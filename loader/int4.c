@@ -7,12 +7,6 @@
 
 enum { LINE_K = 8, ZERO_OF_NONE = 8, ALIGNMENT = 64, MAX_ZERO = 15 };
 
-static const yk_int4_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_AWQ_GEMM] = &yk_int4_awq_gemm,
-                                                           [YK_PACKING_AWQ_GEMV] = &yk_int4_awq_gemv,
-                                                           [YK_PACKING_AWQ_GEMV_FAST] = &yk_int4_awq_gemv_fast,
-                                                           [YK_PACKING_GPTQ] = &yk_int4_gptq,
-                                                           [YK_PACKING_COMPRESSED] = &yk_int4_compressed};
-
 bool yk_int4_is_ready(const yk_weight_view *weight)
 {
   return weight->packing == YK_PACKING_AWQ_GEMM && weight->qzeros;
@@ -21,42 +15,76 @@ bool yk_int4_is_ready(const yk_weight_view *weight)
 /* ---- What of a weight a slice needs ------------------------------------------------------------------------------ */
 
 /* Rows of inputs are written from k_begin, rounded down to a line, to k_end. Groups are whole, but for a slice within a
- * single one, whose group is then the slice. */
+ * single one, whose group is then the slice. Inputs in another order are written to their places, whatever line of the
+ * checkpoint they are found in. */
 typedef struct extent {
+  const yk_slice_order *order;   /* of inputs, or NULL */
+  const int32_t *outputs;        /* in another order, or NULL */
   int64_t first_k, k, group;     /* of the repacked weight */
   int64_t first_group, n_groups; /* of the checkpoint's */
   int64_t first_n, n, n_there;   /* outputs, rounded up to whole words; how many of them the weight has */
-  int64_t first_line, n_lines;   /* written lines of the checkpoint's weight */
-  size_t zeros_at, scales_at, n_bytes;
+  int64_t first_line, n_lines;   /* lines of the checkpoint's weight that are read */
+  size_t zeros_at, scales_at, places_at, n_bytes; /* places: i32 [k of the checkpoint's], with an order */
 } extent;
 
-static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice)
+static void set_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, extent *e)
 {
   int64_t group = weight->group;
-  extent e = {.first_group = slice->k_begin / group, .first_n = slice->n_begin / 8 * 8};
-  e.n_groups = yk_ceil_div_i64(slice->k_end, group) - e.first_group;
-  e.first_line = slice->k_begin / LINE_K;
-  e.n_lines = yk_ceil_div_i64(slice->k_end, LINE_K) - e.first_line;
-  if (e.n_groups == 1) {
-    e.first_k = e.first_line * LINE_K;
-    e.k = e.group = e.n_lines * LINE_K;
+  e->first_group = slice->k_begin / group;
+  e->n_groups = yk_ceil_div_i64(slice->k_end, group) - e->first_group;
+  e->first_line = slice->k_begin / LINE_K;
+  e->n_lines = yk_ceil_div_i64(slice->k_end, LINE_K) - e->first_line;
+  if (e->n_groups == 1) {
+    e->first_k = e->first_line * LINE_K;
+    e->k = e->group = e->n_lines * LINE_K;
   } else {
-    e.first_k = e.first_group * group;
-    e.k = e.n_groups * group;
-    e.group = group;
+    e->first_k = e->first_group * group;
+    e->k = e->n_groups * group;
+    e->group = group;
   }
+}
+
+static void set_ordered_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, extent *e)
+{
+  e->k = slice->k_end;
+  e->group = e->order->group;
+  e->n_groups = e->k / e->group;
+  e->n_lines = yk_ceil_div_i64(weight->k, LINE_K);
+}
+
+static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
+{
+  extent e = {.order = order && order->inputs ? order : NULL, .outputs = order ? order->outputs : NULL};
+  if (e.order)
+    set_ordered_inputs(weight, slice, &e);
+  else
+    set_inputs(weight, slice, &e);
+  e.first_n = slice->n_begin / 8 * 8;
   e.n = yk_round_up_i64(slice->n_end - e.first_n, 8);
-  e.n_there = yk_min_i64(e.n, weight->n - e.first_n);
+  e.n_there = e.outputs ? slice->n_end : yk_min_i64(e.n, weight->n - e.first_n);
   int64_t row_bytes = e.n / 2;
   e.zeros_at = (size_t)yk_round_up_i64(e.k * row_bytes, ALIGNMENT);
   e.scales_at = e.zeros_at + (size_t)yk_round_up_i64(e.n_groups * row_bytes, ALIGNMENT);
-  e.n_bytes = e.scales_at + (size_t)(e.n_groups * e.n) * yk_dtype_bytes(weight->dtype);
+  int64_t scale_bytes = e.n_groups * e.n * (int64_t)yk_dtype_bytes(weight->dtype);
+  e.places_at = e.scales_at + (size_t)yk_round_up_i64(scale_bytes, ALIGNMENT);
+  e.n_bytes = e.places_at + (e.order ? (size_t)(e.n_lines * LINE_K) * sizeof(int32_t) : 0);
   return e;
 }
 
-size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice)
+/* The weight's output at place i of the repacked one, and its group of local group i. */
+static int64_t output_at(const extent *e, int64_t i)
 {
-  return extent_of(weight, slice).n_bytes;
+  return e->outputs ? e->outputs[i] : e->first_n + i;
+}
+
+static int64_t group_at(const extent *e, int64_t i)
+{
+  return e->order ? e->order->groups[i] : e->first_group + i;
+}
+
+size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
+{
+  return extent_of(weight, slice, order).n_bytes;
 }
 
 /* ---- Integers ---------------------------------------------------------------------------------------------------- */
@@ -86,41 +114,94 @@ static void copy_words(const yk_weight_view *weight, const extent *e, uint32_t *
            (size_t)row_words * 4);
 }
 
-static void repack_block(const yk_weight_view *weight, const yk_int4_block *block, uint32_t *to, int64_t row_words)
+/* Where rows of the repacked weight go: by the input in the checkpoint, or in its order the place of each. */
+typedef struct destination {
+  uint32_t *words;
+  int64_t row_words, first_k;
+  const int32_t *places; /* -1: the input is another rank's; NULL: all, from first_k on */
+} destination;
+
+static inline int64_t row_of(const destination *to, int64_t input)
+{
+  return to->places ? to->places[input] : input - to->first_k;
+}
+
+/* word: of the repacked weight, the first that the block writes. */
+static void repack_block(const yk_weight_view *weight, const yk_int4_block *block, const destination *to, int64_t word)
 {
   yk_int4_lines in;
-  packings[weight->packing]->read(weight, block, in);
+  yk_int4_ops_of(weight->packing)->read(weight, block, in);
   for (int i = 0; i < block->n_lines; i++) {
     transpose_nibbles(in[i]);
-    for (int r = 0; r < LINE_K; r++, to += row_words) {
-      __builtin_prefetch(to + 2 * YK_INT4_BLOCK_WORDS - 1, 1);
+    for (int r = 0; r < LINE_K; r++) {
+      int64_t row = row_of(to, (block->line + i) * LINE_K + r);
+      if (row < 0) continue;
+      uint32_t *words = to->words + row * to->row_words + word;
+      __builtin_prefetch(words + 2 * YK_INT4_BLOCK_WORDS - 1, 1);
       if (block->n_words == YK_INT4_BLOCK_WORDS)
-        memcpy(to, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* of known length, so that no function is called */
+        memcpy(words, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* of known length, so that no function is called */
       else
-        memcpy(to, in[i][r], (size_t)block->n_words * 4);
+        memcpy(words, in[i][r], (size_t)block->n_words * 4);
     }
   }
 }
 
+static bool is_wanted(const destination *to, int64_t line, int64_t n_lines)
+{
+  bool wanted = !to->places;
+  for (int64_t input = line * LINE_K; !wanted && input < (line + n_lines) * LINE_K; input++)
+    wanted = to->places[input] >= 0;
+  return wanted;
+}
+
 /* words [k, n/8] of the repacked weight. Where outputs are rows of the file, CHUNK_WORDS of eight are taken from end to
  * end, so that what was fetched ahead of each is still in the cache when the next lines are read. */
-static void repack_words(const yk_weight_view *weight, const extent *e, uint32_t *words)
+static void repack_words(const yk_weight_view *weight, const extent *e, const destination *to)
 {
   enum { CHUNK_WORDS = 64 };
-  int64_t row_words = e->n / 8, step = packings[weight->packing]->n_lines;
+  int64_t row_words = e->n / 8, step = yk_int4_ops_of(weight->packing)->n_lines;
   int64_t chunk_words = step == 1 ? row_words : CHUNK_WORDS;
-  words += (e->first_line * LINE_K - e->first_k) * row_words;
   for (int64_t chunk = 0; chunk < row_words; chunk += chunk_words) {
     int64_t chunk_end = yk_min_i64(chunk + chunk_words, row_words);
-    for (int64_t line = 0; line < e->n_lines; line += step)
+    for (int64_t line = e->first_line, n_lines; line < e->first_line + e->n_lines; line += n_lines) {
+      n_lines = yk_min_i64(step, e->first_line + e->n_lines - line);
+      if (!is_wanted(to, line, n_lines)) continue;
       for (int64_t word = chunk; word < chunk_end; word += YK_INT4_BLOCK_WORDS) {
-        const yk_int4_block block = {.line = e->first_line + line,
+        const yk_int4_block block = {.line = line,
                                      .word = e->first_n / 8 + word,
-                                     .n_lines = (int)yk_min_i64(step, e->n_lines - line),
-                                     .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, chunk_end - word)};
-        repack_block(weight, &block, words + line * LINE_K * row_words + word, row_words);
+                                     .n_lines = (int)n_lines,
+                                     .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, chunk_end - word),
+                                     .outputs = e->outputs,
+                                     .n_outputs = e->n_there};
+        repack_block(weight, &block, to, word);
       }
+    }
   }
+}
+
+/* The place of each of the checkpoint's inputs; rows of places without an input become zeros. */
+static void find_places(const extent *e, uint32_t *words, int32_t *places)
+{
+  int64_t row_words = e->n / 8;
+  memset(places, 0xFF, (size_t)(e->n_lines * LINE_K) * sizeof *places); /* -1 */
+  for (int64_t place = 0; place < e->k; place++)
+    if (e->order->inputs[place] >= 0)
+      places[e->order->inputs[place]] = (int32_t)place;
+    else
+      memset(words + place * row_words, 0, (size_t)row_words * 4);
+}
+
+static void take_words(const yk_weight_view *weight, const extent *e, char *buffer)
+{
+  destination to = {.words = (uint32_t *)(void *)buffer, .row_words = e->n / 8, .first_k = e->first_k};
+  if (weight->packing == YK_PACKING_AWQ_GEMM && !e->order && !e->outputs) {
+    copy_words(weight, e, to.words);
+    return;
+  }
+  int32_t *places = (int32_t *)(void *)(buffer + e->places_at);
+  if (e->order) find_places(e, to.words, places);
+  if (e->order) to.places = places;
+  repack_words(weight, e, &to);
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
@@ -153,22 +234,39 @@ static bool copy_scales(yk_dtype dtype, const char *from, int64_t stride, int64_
   return all_finite;
 }
 
+static float scale_of(const yk_weight_view *weight, int64_t group, int64_t n)
+{
+  return yk_int4_float(weight->dtype, weight->scales, yk_int4_ops_of(weight->packing)->scale_at(weight, group, n));
+}
+
 /* The first scale of a group that is not finite. */
 static yk_status refuse_scale(const yk_weight_view *weight, const extent *e, int64_t group, yk_err *err)
 {
-  int64_t n = e->first_n;
-  float scale = yk_int4_float(weight->dtype, weight->scales, packings[weight->packing]->scale_at(weight, group, n));
-  while (isfinite(scale) && ++n < e->first_n + e->n_there)
-    scale = yk_int4_float(weight->dtype, weight->scales, packings[weight->packing]->scale_at(weight, group, n));
-  return yk_err_set(err, YK_E_FORMAT,
-                    "%s: its scale of group %" PRId64 ", output %" PRId64 ": expected a finite number, found %g",
-                    name_of(weight), group, n, (double)scale);
+  int64_t i = 0;
+  while (i < e->n_there - 1 && isfinite(scale_of(weight, group, output_at(e, i)))) i++;
+  int64_t n = output_at(e, i);
+  float scale = scale_of(weight, group, n);
+  return yk_int4_refuse_scale(weight, group, n, scale, err);
+}
+
+/* take_scales of outputs in another order. */
+static yk_status gather_scales(const yk_weight_view *weight, const extent *e, int64_t group, char *to, yk_err *err)
+{
+  int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype);
+  for (int64_t i = 0; i < e->n_there; i++, to += element_bytes) {
+    int64_t at = yk_int4_ops_of(weight->packing)->scale_at(weight, group, e->outputs[i]);
+    if (!copy_scales(weight->dtype, (const char *)weight->scales + at * element_bytes, 1, 1, to))
+      return refuse_scale(weight, e, group, err);
+  }
+  memset(to, 0, (size_t)((e->n - e->n_there) * element_bytes));
+  return YK_OK;
 }
 
 /* One group's scales, checked, and copied where to is not NULL. In every packing they stand at equal distances. */
 static yk_status take_scales(const yk_weight_view *weight, const extent *e, int64_t group, char *to, yk_err *err)
 {
-  const yk_int4_ops *ops = packings[weight->packing];
+  if (e->outputs) return gather_scales(weight, e, group, to, err);
+  const yk_int4_ops *ops = yk_int4_ops_of(weight->packing);
   int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype), first = ops->scale_at(weight, group, e->first_n);
   int64_t stride = e->n_there > 1 ? ops->scale_at(weight, group, e->first_n + 1) - first : 1;
   const char *from = (const char *)weight->scales + first * element_bytes;
@@ -179,51 +277,77 @@ static yk_status take_scales(const yk_weight_view *weight, const extent *e, int6
 
 yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_err *err)
 {
-  const extent e = extent_of(weight, slice);
-  for (int64_t i = 0; i < e.n_groups; i++) YK_TRY(take_scales(weight, &e, e.first_group + i, NULL, err));
+  const extent e = extent_of(weight, slice, NULL);
+  for (int64_t i = 0; i < e.n_groups; i++) YK_TRY(take_scales(weight, &e, group_at(&e, i), NULL, err));
   return YK_OK;
 }
 
 /* ---- Zero points ------------------------------------------------------------------------------------------------- */
 
-/* A zero of 16: all q of the group and output, as far as the slice goes, less one. */
-static yk_status lower_column(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e,
-                              int64_t group, int64_t column, uint32_t *words, yk_err *err)
+/* A local group: the weight's group, and rows of the repacked one that are of the slice. */
+typedef struct local_group {
+  int64_t group, begin, end;
+} local_group;
+
+static local_group local_group_of(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e,
+                                  int64_t i)
+{
+  int64_t group = group_at(e, i);
+  if (e->order) return (local_group){group, i * e->group, (i + 1) * e->group};
+  return (local_group){group, yk_max_i64(slice->k_begin, group * weight->group) - e->first_k,
+                       yk_min_i64(slice->k_end, (group + 1) * weight->group) - e->first_k};
+}
+
+/* A zero of 16: all q of a local group and output, as far as the slice goes, less one. */
+static yk_status lower_column(const yk_weight_view *weight, const extent *e, const local_group *group, int64_t column,
+                              uint32_t *words, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   int shift = 4 * nibble_of_column[column % 8];
-  int64_t k_begin = yk_max_i64(slice->k_begin, group * weight->group);
-  int64_t k_end = yk_min_i64(slice->k_end, (group + 1) * weight->group);
-  for (int64_t k = k_begin; k < k_end; k++) {
-    uint32_t *word = words + (k - e->first_k) * (e->n / 8) + column / 8;
+  for (int64_t row = group->begin; row < group->end; row++) {
+    int64_t k = e->order ? e->order->inputs[row] : e->first_k + row;
+    uint32_t *word = words + row * (e->n / 8) + column / 8;
+    if (k < 0) continue;
     if ((*word >> shift & 0xFu) == 0)
       return yk_err_set(err, YK_E_UNSUPPORTED,
                         "%s: group %" PRId64 ", output %" PRId64 " has zero point 16 and, at input %" PRId64
                         ", the integer 0, which is not supported; supported: zero points 0 to 15, or 16 without "
                         "integers of 0",
-                        name_of(weight), group, e->first_n + column, k);
+                        name_of(weight), group->group, output_at(e, column), k);
     *word -= 1u << shift;
   }
   return YK_OK;
 }
 
-static yk_status take_zeros(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e, int64_t group,
-                            uint32_t *words, uint32_t *to, yk_err *err)
+/* Zeros of eight outputs of the repacked weight. */
+static void read_zeros(const yk_weight_view *weight, const extent *e, int64_t group, int64_t first, int n, int zeros[8])
+{
+  const yk_int4_ops *ops = yk_int4_ops_of(weight->packing);
+  for (int i = 0; i < 8; i++) zeros[i] = ZERO_OF_NONE;
+  if (!weight->qzeros) return;
+  if (!e->outputs) {
+    ops->zeros(weight, group, e->first_n + first, n, zeros);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    int64_t output = e->outputs[first + i], word = output / 8 * 8;
+    int eight[8];
+    ops->zeros(weight, group, word, (int)yk_min_i64(8, weight->n - word), eight);
+    zeros[i] = eight[output % 8];
+  }
+}
+
+static yk_status take_zeros(const yk_weight_view *weight, const extent *e, const local_group *group, uint32_t *words,
+                            uint32_t *to, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   for (int64_t first = 0; first < e->n_there; first += 8) {
-    int zeros[8] = {ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE,
-                    ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE, ZERO_OF_NONE};
-    int n = (int)yk_min_i64(8, e->n_there - first);
-    if (weight->qzeros) packings[weight->packing]->zeros(weight, group, e->first_n + first, n, zeros);
+    int zeros[8], n = (int)yk_min_i64(8, e->n_there - first);
+    read_zeros(weight, e, group->group, first, n, zeros);
     uint32_t word = 0;
     for (int i = 0; i < n; i++) {
-      if (zeros[i] == YK_INT4_NO_ZERO)
-        return yk_err_set(err, YK_E_FORMAT,
-                          "%s: its zero point of group %" PRId64 ", output %" PRId64
-                          ": expected a whole number from 0 to 15 times the scale",
-                          name_of(weight), group, e->first_n + first + i);
-      if (zeros[i] > MAX_ZERO) YK_TRY(lower_column(weight, slice, e, group, first + i, words, err));
+      if (zeros[i] == YK_INT4_NO_ZERO) return yk_int4_refuse_zero(weight, group->group, output_at(e, first + i), err);
+      if (zeros[i] > MAX_ZERO) YK_TRY(lower_column(weight, e, group, first + i, words, err));
       word |= (uint32_t)yk_min_i64(zeros[i], MAX_ZERO) << 4 * nibble_of_column[i];
     }
     to[first / 8] = word;
@@ -233,20 +357,18 @@ static yk_status take_zeros(const yk_weight_view *weight, const yk_weight_slice 
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, void *buffer,
-                         yk_int4_repacked *out, yk_err *err)
+yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
+                         void *buffer, yk_int4_repacked *out, yk_err *err)
 {
-  const extent e = extent_of(weight, slice);
+  const extent e = extent_of(weight, slice, order);
   char *base = buffer, *scales = base + e.scales_at;
   uint32_t *words = buffer, *zeros = (uint32_t *)(void *)(base + e.zeros_at);
-  if (packings[weight->packing]->read)
-    repack_words(weight, &e, words);
-  else
-    copy_words(weight, &e, words);
+  take_words(weight, &e, base);
   for (int64_t i = 0; i < e.n_groups; i++) {
     char *to = scales + (size_t)(i * e.n) * yk_dtype_bytes(weight->dtype);
-    YK_TRY(take_scales(weight, &e, e.first_group + i, to, err));
-    YK_TRY(take_zeros(weight, slice, &e, e.first_group + i, words, zeros + i * e.n / 8, err));
+    const local_group group = local_group_of(weight, slice, &e, i);
+    YK_TRY(take_scales(weight, &e, group.group, to, err));
+    YK_TRY(take_zeros(weight, &e, &group, words, zeros + i * e.n / 8, err));
   }
   *out = (yk_int4_repacked){.weight = *weight, .first_k = e.first_k, .first_n = e.first_n};
   yk_weight_view *view = &out->weight;
@@ -258,6 +380,8 @@ yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *sl
   view->qzeros = zeros;
   view->scales = scales;
   view->zeros_less_one = false;
+  view->act_order = false;
+  view->g_idx = NULL;
   if (view->bias) view->bias = (const char *)view->bias + (size_t)e.first_n * yk_dtype_bytes(view->bias_dtype);
   return YK_OK;
 }

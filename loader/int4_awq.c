@@ -4,7 +4,24 @@
 
 #include "loader/int4_packing.h"
 
-/* ---- gemm: what devices take. It is copied only where a file leaves its zeros out. ------------------------------- */
+/* ---- gemm: what devices take. It is copied where a file leaves its zeros out, and read to change its order. ------ */
+
+static void read_gemm(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN, column_of_nibble[8] = YK_AWQ_COLUMN_OF_NIBBLE;
+  for (int line = 0; line < block->n_lines; line++)
+    for (int i = 0; i < 8; i++)
+      for (int word = 0; word < block->n_words; word++) {
+        int64_t n = yk_int4_output(weight, block, 8 * word + column_of_nibble[i]);
+        uint32_t inputs = 0;
+        for (int r = 0; r < 8; r++) {
+          int64_t k = yk_min_i64(8 * (block->line + line) + r, weight->k - 1);
+          uint32_t outputs = yk_int4_word(weight->qweight, (k * weight->n + n) / 8);
+          inputs |= (outputs >> 4 * nibble_of_column[n % 8] & 0xFu) << 4 * r;
+        }
+        in[line][i][word] = inputs;
+      }
+}
 
 static void zeros_gemm(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8])
 {
@@ -18,7 +35,7 @@ static int64_t scale_at_gemm(const yk_weight_view *weight, int64_t group, int64_
   return group * weight->n + n;
 }
 
-const yk_int4_ops yk_int4_awq_gemm = {.zeros = zeros_gemm, .scale_at = scale_at_gemm};
+const yk_int4_ops yk_int4_awq_gemm = {.n_lines = 1, .read = read_gemm, .zeros = zeros_gemm, .scale_at = scale_at_gemm};
 
 /* ---- gemv: words along the inputs, in order ---------------------------------------------------------------------- */
 

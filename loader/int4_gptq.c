@@ -3,8 +3,23 @@
  */
 #include "loader/int4_packing.h"
 
+static void read_outputs(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
+{
+  static const uint8_t column_of_nibble[8] = YK_AWQ_COLUMN_OF_NIBBLE;
+  for (int word = 0; word < block->n_words; word++)
+    for (int i = 0; i < 8; i++) {
+      int64_t n = yk_int4_output(weight, block, 8 * word + column_of_nibble[i]);
+      for (int line = 0; line < block->n_lines; line++)
+        in[line][i][word] = yk_int4_word(weight->qweight, (block->line + line) * weight->n + n);
+    }
+}
+
 static void read_block(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
 {
+  if (block->outputs) {
+    read_outputs(weight, block, in);
+    return;
+  }
   static const uint8_t column_of_nibble[8] = YK_AWQ_COLUMN_OF_NIBBLE;
   for (int line = 0; line < block->n_lines; line++) {
     const char *row = (const char *)weight->qweight + ((block->line + line) * weight->n + 8 * block->word) * 4;

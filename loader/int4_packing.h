@@ -1,13 +1,14 @@
-/* int4_packing.h - the table of 4-bit packings that int4.c walks. Not for use outside the loader.
+/* int4_packing.h - the table of 4-bit packings that int4.c and int4_read.c walk. Not for use outside the loader.
  *
  * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
- * int4.c, and say in quant_tensors.c which tensors it has. */
+ * int4_read.c, and say in quant_tensors.c which tensors it has. */
 #ifndef YK_LOADER_INT4_PACKING_H
 #define YK_LOADER_INT4_PACKING_H
 
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/status.h"
 #include "base/weight.h"
 
 enum {
@@ -20,7 +21,16 @@ enum {
 typedef struct yk_int4_block {
   int64_t line, word;
   int n_lines, n_words;
+  const int32_t *outputs; /* [n_outputs] words are of these outputs of the weight, in this order; NULL: of all */
+  int64_t n_outputs;
 } yk_int4_block;
+
+/* Output i of a block. Those beyond the last read as the last. */
+static inline int64_t yk_int4_output(const yk_weight_view *weight, const yk_int4_block *block, int i)
+{
+  int64_t n = 8 * block->word + i;
+  return block->outputs ? block->outputs[yk_min_i64(n, block->n_outputs - 1)] : yk_min_i64(n, weight->n - 1);
+}
 
 /* q of a block: in[line][i][word] is eight inputs, the first in the lowest nibble, of output 8 * word +
  * YK_AWQ_COLUMN_OF_NIBBLE[i]. Transposing the nibbles of in[line][0..7][word] makes eight AWQ words of it. */
@@ -30,7 +40,7 @@ typedef struct yk_int4_ops {
   /* Lines that are read at once: 1 where a line of all outputs is a row of the file, read from end to end;
    * YK_INT4_BLOCK_LINES where an output is one, so that each read takes a whole line of the cache. */
   int n_lines;
-  /* read - all of a block; inputs and outputs beyond the weight's read as anything. NULL: words are AWQ's already. */
+  /* read - all of a block; inputs and outputs beyond the weight's read as anything. */
   void (*read)(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in);
   /* zeros - of a group and outputs [first, first + n), first a multiple of 8 and n at most 8: 0 .. 16, or
    * YK_INT4_NO_ZERO. Not asked where qzeros is NULL. */
@@ -72,7 +82,7 @@ static inline void yk_int4_swap(uint32_t *a, uint32_t *b, int shift, uint32_t ma
 /* n_lines words of output n from line on, each of eight inputs in order. */
 typedef void (*yk_int4_read_row)(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to);
 
-/* A block of a packing whose outputs are rows. Outputs beyond the weight's read as the last. */
+/* A block of a packing whose outputs are rows. */
 static inline void yk_int4_read_rows(const yk_weight_view *weight, const yk_int4_block *block,
                                      yk_int4_read_row read_row, yk_int4_lines in)
 {
@@ -80,8 +90,8 @@ static inline void yk_int4_read_rows(const yk_weight_view *weight, const yk_int4
   for (int word = 0; word < block->n_words; word++)
     for (int i = 0; i < 8; i++) {
       uint32_t row[YK_INT4_BLOCK_LINES];
-      int64_t n = 8 * (block->word + word) + column_of_nibble[i];
-      read_row(weight, yk_min_i64(n, weight->n - 1), block->line, block->n_lines, row);
+      int64_t n = yk_int4_output(weight, block, 8 * word + column_of_nibble[i]);
+      read_row(weight, n, block->line, block->n_lines, row);
       for (int line = 0; line < block->n_lines; line++) in[line][i][word] = row[line];
     }
 }
@@ -104,6 +114,13 @@ static inline int64_t yk_int4_gemv_zero_words(int64_t k, int64_t group)
   int64_t unit = group >= 128 ? 1 : group == 64 ? 2 : 4;
   return yk_round_up_i64(yk_ceil_div_i64(k / group, 8), unit);
 }
+
+/* yk_int4_ops_of - the row of a packing. */
+const yk_int4_ops *yk_int4_ops_of(yk_packing packing);
+
+/* yk_int4_refuse_scale, yk_int4_refuse_zero - YK_E_FORMAT naming tensor, group and output. */
+yk_status yk_int4_refuse_scale(const yk_weight_view *weight, int64_t group, int64_t n, float scale, yk_err *err);
+yk_status yk_int4_refuse_zero(const yk_weight_view *weight, int64_t group, int64_t n, yk_err *err);
 
 extern const yk_int4_ops yk_int4_awq_gemm, yk_int4_awq_gemv, yk_int4_awq_gemv_fast, yk_int4_gptq, yk_int4_compressed;
 

@@ -15,16 +15,20 @@
 #include "base/status.h"
 #include "base/weight.h"
 
-/* yk_int8_repacked_bytes - what a slice whose inputs share scales by group_local needs of a buffer. */
-size_t yk_int8_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t group_local);
+/* yk_int8_repacked_bytes - what a slice whose inputs share scales by group_local needs of a buffer. order: as below;
+ *   only whether it names inputs, and outputs, matters. */
+size_t yk_int8_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
+                              int64_t group_local);
 
 /* yk_int8_repack - a slice of an 8-bit weight as a weight of its own, in ROWS with float32 scales and zeros; *out
  *   points into the buffer, and at the weight's biases.
- *   group_local: as in yk_linear_part. buffer: yk_int8_repacked_bytes, aligned to 64 bytes.
+ *   order: of the slice's inputs or outputs, or NULL; biases are not put into it.
+ *   group_local: as in yk_linear_part; the order's group where it names inputs.
+ *   buffer: yk_int8_repacked_bytes, aligned to 64 bytes.
  *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or tensor, row
  *   and column of a float8 that is no number. Thread: any. */
-yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t group_local, void *buffer,
-                         yk_weight_view *out, yk_err *err);
+yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
+                         int64_t group_local, void *buffer, yk_weight_view *out, yk_err *err);
 
 /* yk_int8_read - the bytes of a slice as to [n, stride]. Errors: YK_E_FORMAT naming tensor, row and column of a float8
  *   that is no number. Thread: any. */

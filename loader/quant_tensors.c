@@ -1,6 +1,7 @@
 #include "loader/quant_tensors.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -75,6 +76,7 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
   view->group = is_channel ? view->k : scheme->group_size;
   view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
   view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
+  view->act_order = scheme->act_order && view->group < view->k; /* until g_idx says */
   if (view->k % view->group != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
                       view->k, view->group);
@@ -137,19 +139,52 @@ static yk_status check_shape(const yk_shards *shards, const char *module, const 
                     yk_shards_source(shards), tensor->name, view->n, view->k, shape[0], shape[1]);
 }
 
+static int32_t group_at(const yk_tensor *g_idx, int64_t k)
+{
+  return (int32_t)yk_int4_word(g_idx->data, k);
+}
+
+/* compressed-tensors leaves -1 everywhere where no order was chosen: groups are then of neighbouring inputs. */
+static bool is_unset(const yk_tensor *g_idx, const yk_weight_view *view)
+{
+  bool unset = view->packing == YK_PACKING_COMPRESSED;
+  for (int64_t k = 0; unset && k < view->k; k++) unset = group_at(g_idx, k) == -1;
+  return unset;
+}
+
+/* compressed-tensors takes each group_size of the sorted inputs for a group, whatever g_idx calls them: that is the
+ * same where all groups are of that size. */
+static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, const yk_weight_view *view, yk_err *err)
+{
+  int64_t n_groups = view->k / view->group, group = 0;
+  if (view->packing != YK_PACKING_COMPRESSED) return YK_OK;
+  int64_t *sizes = calloc((size_t)n_groups, sizeof *sizes);
+  if (!sizes) return yk_err_set(err, YK_E_NOMEM, "no memory for the sizes of %" PRId64 " groups", n_groups);
+  for (int64_t k = 0; k < view->k; k++) sizes[group_at(g_idx, k)]++;
+  while (group < n_groups && sizes[group] == view->group) group++;
+  int64_t size = group < n_groups ? sizes[group] : 0;
+  free(sizes);
+  if (group == n_groups) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: group %" PRId64 ": expected %" PRId64 " inputs (group_size), found %" PRId64,
+                    yk_shards_source(shards), g_idx->name, group, view->group, size);
+}
+
 /* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
-static yk_status check_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
-                              const yk_weight_view *view, yk_err *err)
+static yk_status read_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
+                             yk_weight_view *view, yk_err *err)
 {
   bool is_there = names->g_idx && yk_tensors_find(shards, module, names->g_idx, NULL);
+  view->act_order = false;
   if (!is_there && (!must_say || view->group == view->k)) return YK_OK;
   const yk_tensor_wish wish = {names->g_idx, YK_TENSORS_I32, 1, {view->k, 0}};
   const yk_tensor *tensor;
   int64_t n_groups = view->k / view->group;
   YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
+  if (is_unset(tensor, view)) return YK_OK;
   bool is_contiguous = true;
   for (int64_t k = 0; k < view->k; k++) {
-    int32_t group = (int32_t)yk_int4_word(tensor->data, k);
+    int32_t group = group_at(tensor, k);
     if (group < 0 || group >= n_groups)
       return yk_err_set(err, YK_E_FORMAT,
                         "%s: tensor %s: input %" PRId64 ": expected a group from 0 to %" PRId64 ", found %d",
@@ -157,10 +192,9 @@ static yk_status check_groups(const yk_shards *shards, const char *module, const
     is_contiguous = is_contiguous && group == k / view->group;
   }
   if (is_contiguous) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: tensor %s: inputs in another order than that of their groups (desc_act true, actorder "
-                    "\"group\") are not supported; supported: groups of neighbouring inputs",
-                    yk_shards_source(shards), tensor->name);
+  view->act_order = true;
+  view->g_idx = tensor->data;
+  return check_sizes(shards, tensor, view, err);
 }
 
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
@@ -189,7 +223,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
                       yk_shards_source(shards), zeros->name, scales->name, yk_dtype_name(view->dtype),
                       yk_dtype_name(zeros_dtype));
   YK_TRY(check_shape(shards, module, names, view, err));
-  YK_TRY(check_groups(shards, module, names, scheme->act_order, view, err));
+  YK_TRY(read_groups(shards, module, names, scheme->act_order, view, err));
   view->tensor = weight->name;
   view->qweight = weight->data;
   view->qzeros = zeros ? zeros->data : NULL;

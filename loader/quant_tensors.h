@@ -20,9 +20,9 @@ const char *yk_quant_suffix(const yk_shards *shards, const char *module);
  *   Errors: YK_E_FORMAT where k or n do not fit group or packing. */
 yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err);
 
-/* yk_quant_read - the rest of the view, from checked tensors. g_idx must say that groups are contiguous, or
- *   be absent where the scheme does not want it.
- *   Errors: YK_E_FORMAT naming file and tensor, expected and found; YK_E_UNSUPPORTED for another g_idx. */
+/* yk_quant_read - the rest of the view, from checked tensors. g_idx may be absent where the scheme does not want it;
+ *   act_order where it says more than that groups are of neighbouring inputs.
+ *   Errors: YK_E_FORMAT naming file and tensor, expected and found; YK_E_NOMEM. */
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err);
 

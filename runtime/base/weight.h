@@ -63,6 +63,8 @@ typedef struct yk_weight_view {
   const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices want them), 0 (INT8) */
   const void *scales;
   bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
+  bool act_order;      /* groups are not simply of neighbouring inputs; not so in what devices take (group_order.h) */
+  const void *g_idx;   /* with act_order: i32 [k], the group of each input, from 0 to k / group - 1 */
   bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
   yk_inputs inputs;    /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
   const char *tensor;  /* quantised: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
@@ -74,6 +76,14 @@ typedef struct yk_weight_view {
 typedef struct yk_weight_slice {
   int64_t k_begin, k_end, n_begin, n_end;
 } yk_weight_slice;
+
+/* Another order than the weight's, in which a slice stands. Its ranges then count places from 0 on. */
+typedef struct yk_slice_order {
+  const int32_t *inputs;  /* [k_end] the weight's input at each place, or -1: none, a zero. NULL: as they are */
+  const int32_t *groups;  /* [k_end / group] with inputs: the weight's group of each local one, of */
+  int64_t group;          /* places that follow each other */
+  const int32_t *outputs; /* [n_end] the weight's output at each place. NULL: as they are */
+} yk_slice_order;
 
 /* AWQ "gemm" packing: column j (0..7) of a word's eight columns sits at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j], so that its
  * nibble i holds column YK_AWQ_COLUMN_OF_NIBBLE[i]. */

@@ -41,7 +41,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[1], err));
   YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[2], err));
-  return yk_rank_row_part(source, &o_proj, q, &out->o.parts[0], err);
+  return yk_rank_row_part(source, &o_proj, q, false, &out->o.parts[0], err);
 }
 
 static yk_head_layout heads_of(const yk_rank_source *source)

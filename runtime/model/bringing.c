@@ -1,10 +1,12 @@
 #include "model/bringing.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
 #include "loader/dequantise.h"
+#include "loader/group_order.h"
 #include "loader/int4.h"
 #include "loader/int8.h"
 
@@ -13,25 +15,32 @@ enum { BLOCK_K = 4096, BLOCK_N = 32, SCRATCH_BYTES = BLOCK_K * BLOCK_N * (int)si
 
 /* ---- What becomes of a part -------------------------------------------------------------------------------------- */
 
-typedef enum way { AS_IT_IS, INT4_CHECKED, INT4_REPACKED, BYTES_REPACKED, DEQUANTISED } way;
+typedef enum way { AS_IT_IS, INT4_CHECKED, INT4_REPACKED, BYTES_REPACKED, FLOATS_REORDERED, DEQUANTISED } way;
 
 static bool keeps(const yk_model_device *dev, const yk_linear_spec *spec, int i)
 {
   if (dev->linear_keeps) return dev->linear_keeps(spec, i);
-  yk_weight_format format = spec->parts[i].weight.format;
-  return format == YK_WEIGHT_PLAIN || format == YK_WEIGHT_AWQ;
+  const yk_weight_view *weight = &spec->parts[i].weight;
+  return weight->format == YK_WEIGHT_PLAIN || (weight->format == YK_WEIGHT_AWQ && !weight->act_order);
+}
+
+static bool is_empty(const yk_linear_part *part)
+{
+  return yk_range_size(part->k) == 0 || yk_range_size(part->n) == 0;
 }
 
 bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   bool is_bytes = part->weight.format == YK_WEIGHT_INT8 || part->weight.format == YK_WEIGHT_FP8;
-  return (is_bytes && part->as_16_bits) || !keeps(dev, spec, i);
+  bool is_unsorted = part->weight.act_order && part->k_places == 0 && !is_empty(part);
+  return (is_bytes && part->as_16_bits) || is_unsorted || !keeps(dev, spec, i);
 }
 
-static bool is_empty(const yk_linear_part *part)
+bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part)
 {
-  return yk_range_size(part->k) == 0 || yk_range_size(part->n) == 0;
+  const yk_linear_spec alone = {.parts = {*part}, .n_parts = 1, .n_matrices = 1};
+  return part->weight.act_order && !part->as_16_bits && !is_empty(part) && keeps(dev, &alone, 0);
 }
 
 static way way_of(const yk_model_device *dev, const yk_linear_spec *spec, int i)
@@ -41,17 +50,26 @@ static way way_of(const yk_model_device *dev, const yk_linear_spec *spec, int i)
   switch (part->weight.format) {
   case YK_WEIGHT_AWQ:
     if (is_empty(part)) return AS_IT_IS;
-    return yk_int4_is_ready(&part->weight) ? INT4_CHECKED : INT4_REPACKED;
+    return yk_int4_is_ready(&part->weight) && !part->n_order ? INT4_CHECKED : INT4_REPACKED;
   case YK_WEIGHT_INT8:
   case YK_WEIGHT_FP8: return BYTES_REPACKED;
   case YK_WEIGHT_PLAIN: break;
   }
-  return AS_IT_IS;
+  return part->n_order ? FLOATS_REORDERED : AS_IT_IS;
 }
 
+/* In places, where inputs or outputs are put into another order. */
 static yk_weight_slice slice_of(const yk_linear_part *part)
 {
-  return (yk_weight_slice){part->k.begin, part->k.end, part->n.begin, part->n.end};
+  yk_weight_slice slice = {part->k.begin, part->k.end, part->n.begin, part->n.end};
+  if (part->k_places > 0) slice.k_begin = 0, slice.k_end = part->k_places;
+  if (part->n_order) slice.n_begin = 0, slice.n_end = yk_range_size(part->n);
+  return slice;
+}
+
+static int64_t float_row_bytes(const yk_linear_part *part)
+{
+  return part->weight.k * (int64_t)yk_dtype_bytes(part->weight.dtype);
 }
 
 static yk_dtype plain_dtype(const yk_model_device *dev)
@@ -65,21 +83,101 @@ static int64_t plain_bytes(const yk_model_device *dev, const yk_linear_part *par
   return yk_round_up_i64(n_elements * (int64_t)yk_dtype_bytes(plain_dtype(dev)), YK_DEVICE_ALIGNMENT_BYTES);
 }
 
-/* What a part takes of the buffer. */
-static int64_t buffer_bytes(const yk_model_device *dev, const yk_linear_spec *spec, int i)
+static int64_t aligned(int64_t n_bytes)
+{
+  return yk_round_up_i64(n_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
+/* Of a part's orders: inputs, groups and columns of x, then biases in the order of outputs. */
+static int64_t order_bytes(const yk_linear_part *part)
+{
+  int64_t n_bias = part->n_order && part->weight.bias ? yk_range_size(part->n) : 0;
+  return aligned(3 * part->k_places * (int64_t)sizeof(int32_t)) +
+         aligned(n_bias * (int64_t)yk_dtype_bytes(part->weight.bias_dtype));
+}
+
+/* What of an order its size follows from. */
+static const yk_slice_order *outline_of(const yk_linear_part *part, yk_slice_order *order)
+{
+  static const int32_t some;
+  *order = (yk_slice_order){
+      .inputs = part->k_places > 0 ? &some : NULL, .group = part->group_local, .outputs = part->n_order};
+  return order->inputs || order->outputs ? order : NULL;
+}
+
+/* What a part takes of the buffer: its weight, and behind it its orders. */
+static int64_t weight_bytes(const yk_model_device *dev, const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   const yk_weight_slice slice = slice_of(part);
+  yk_slice_order outline;
+  const yk_slice_order *order = outline_of(part, &outline);
   int64_t n_bytes = 0;
   if (is_empty(part)) return 0;
   switch (way_of(dev, spec, i)) {
-  case INT4_REPACKED: n_bytes = (int64_t)yk_int4_repacked_bytes(&part->weight, &slice); break;
-  case BYTES_REPACKED: n_bytes = (int64_t)yk_int8_repacked_bytes(&part->weight, &slice, part->group_local); break;
+  case INT4_REPACKED: n_bytes = (int64_t)yk_int4_repacked_bytes(&part->weight, &slice, order); break;
+  case BYTES_REPACKED:
+    n_bytes = (int64_t)yk_int8_repacked_bytes(&part->weight, &slice, order, part->group_local);
+    break;
+  case FLOATS_REORDERED: n_bytes = yk_range_size(part->n) * float_row_bytes(part); break;
   case DEQUANTISED: n_bytes = plain_bytes(dev, part) + SCRATCH_BYTES; break;
   case AS_IT_IS:
   case INT4_CHECKED: break;
   }
-  return yk_round_up_i64(n_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+  return aligned(n_bytes);
+}
+
+/* ---- Orders ------------------------------------------------------------------------------------------------------ */
+
+/* x_size of the part that a sorted one becomes: sorted inputs of a share without padding are x as it is. */
+static int64_t x_size_of(const yk_linear_part *part)
+{
+  int64_t size = yk_range_size(part->k);
+  return part->k_places == 0 || (part->k_is_sorted && part->k_places == size) ? 0 : size;
+}
+
+/* That part, without its data. */
+static void become_sorted(yk_linear_part *part)
+{
+  if (part->k_places == 0) return;
+  part->x_size = x_size_of(part);
+  part->k = (yk_range){0, part->k_places};
+  part->weight.k = part->k_places;
+  part->weight.group = part->group_local;
+  part->weight.act_order = false;
+  part->weight.g_idx = NULL;
+  part->k_places = 0;
+  part->k_is_sorted = false;
+}
+
+/* memory: order_bytes. */
+static void order_biases(yk_linear_part *part, char *memory)
+{
+  if (!part->n_order || !part->weight.bias) return;
+  size_t element = yk_dtype_bytes(part->weight.bias_dtype);
+  char *biases = memory + aligned(3 * part->k_places * (int64_t)sizeof(int32_t));
+  for (int64_t i = 0; i < yk_range_size(part->n); i++)
+    memcpy(biases + (size_t)i * element, (const char *)part->weight.bias + (size_t)part->n_order[i] * element, element);
+  part->weight.bias = biases;
+}
+
+/* memory: order_bytes. *order is what the part's slice stands in, NULL inside where that is as it was. */
+static yk_status make_order(yk_linear_part *part, char *memory, yk_slice_order *order, yk_err *err)
+{
+  const yk_group_share share = {part->k.begin, part->k.end, part->k_is_sorted};
+  const yk_group_places places = {part->k_places, part->group_local};
+  int32_t *inputs = (int32_t *)(void *)memory, *groups = inputs + places.n, *columns = groups + places.n;
+  *order = (yk_slice_order){.group = part->group_local, .outputs = part->n_order};
+  order_biases(part, memory);
+  if (places.n == 0) return YK_OK;
+  YK_TRY(yk_group_order_fill(&part->weight, &share, &places, inputs, groups, err));
+  order->inputs = inputs;
+  order->groups = groups;
+  int32_t next = 0;
+  for (int64_t i = 0; i < places.n; i++)
+    columns[i] = inputs[i] < 0 ? -1 : share.of_sorted ? next++ : inputs[i] - (int32_t)share.begin;
+  part->x_order = columns;
+  return YK_OK;
 }
 
 /* ---- A part that is no longer where the checkpoint has it -------------------------------------------------------- */
@@ -111,15 +209,27 @@ static yk_linear_part plain_part(const yk_model_device *dev, const yk_linear_par
                                   .bias_dtype = weight->bias_dtype};
   plain.group_local = 0;
   plain.as_16_bits = false;
+  plain.n_order = NULL;
   return plain;
 }
 
+/* Outputs from place on that follow each other in the checkpoint too, at most a block. */
+static yk_range outputs_at(const yk_linear_part *part, int64_t place)
+{
+  int64_t first = part->n_order ? part->n_order[place] : part->n.begin + place;
+  int64_t end = part->n_order ? first + 1 : yk_min_i64(yk_round_up_i64(first + 1, BLOCK_N), part->n.end);
+  return (yk_range){first, end};
+}
+
 /* memory: plain_bytes, then SCRATCH_BYTES. */
-static yk_status dequantise(const yk_model_device *dev, yk_linear_part *part, char *memory, yk_err *err)
+static yk_status dequantise(const yk_model_device *dev, yk_linear_part *part, char *memory, char *order_memory,
+                            yk_err *err)
 {
   const yk_cpu_simd *simd = yk_cpu_simd_best();
   const yk_linear_part source = *part;
-  *part = plain_part(dev, &source);
+  order_biases(part, order_memory);
+  if (part->n_order) part->n = (yk_range){0, yk_range_size(part->n)};
+  *part = plain_part(dev, part);
   part->weight.plain = memory;
   yk_dtype dtype = part->weight.dtype;
   float *floats = (float *)(void *)(memory + plain_bytes(dev, &source));
@@ -127,11 +237,12 @@ static yk_status dequantise(const yk_model_device *dev, yk_linear_part *part, ch
   for (block.k_begin = source.k.begin; block.k_begin < source.k.end; block.k_begin = block.k_end) {
     block.k_end = yk_min_i64(yk_round_up_i64(block.k_begin + 1, BLOCK_K), source.k.end);
     int64_t n_k = block.k_end - block.k_begin;
-    for (block.n_begin = source.n.begin; block.n_begin < source.n.end; block.n_begin = block.n_end) {
-      block.n_end = yk_min_i64(yk_round_up_i64(block.n_begin + 1, BLOCK_N), source.n.end);
+    for (int64_t place = 0; place < part->weight.n; place += block.n_end - block.n_begin) {
+      const yk_range outputs = outputs_at(&source, place);
+      block.n_begin = outputs.begin, block.n_end = outputs.end;
       YK_TRY(yk_dequantise(&source.weight, &block, floats, BLOCK_K, err));
       for (int64_t n = block.n_begin; n < block.n_end; n++) {
-        int64_t to = (n - source.n.begin) * part->weight.k + (block.k_begin - source.k.begin);
+        int64_t to = (place + n - block.n_begin) * part->weight.k + (block.k_begin - source.k.begin);
         simd->from_f32(memory + to * (int64_t)yk_dtype_bytes(dtype), dtype, floats + (n - block.n_begin) * BLOCK_K,
                        (size_t)n_k);
       }
@@ -140,28 +251,61 @@ static yk_status dequantise(const yk_model_device *dev, yk_linear_part *part, ch
   return YK_OK;
 }
 
-static yk_status repack_int4(yk_linear_part *part, void *memory, yk_err *err)
+/* order: the slice's, or NULL. memory: weight_bytes. */
+static yk_status repack_int4(yk_linear_part *part, const yk_slice_order *order, void *memory, yk_err *err)
 {
   const yk_weight_slice slice = slice_of(part);
   yk_int4_repacked repacked;
-  YK_TRY(yk_int4_repack(&part->weight, &slice, memory, &repacked, err));
+  YK_TRY(yk_int4_repack(&part->weight, &slice, order, memory, &repacked, err));
   part->weight = repacked.weight;
   part->k = (yk_range){slice.k_begin - repacked.first_k, slice.k_end - repacked.first_k};
   part->n = (yk_range){slice.n_begin - repacked.first_n, slice.n_end - repacked.first_n};
   return YK_OK;
 }
 
-static yk_status repack_bytes(yk_linear_part *part, void *memory, yk_err *err)
+static yk_status repack_bytes(yk_linear_part *part, const yk_slice_order *order, void *memory, yk_err *err)
 {
   const yk_weight_slice slice = slice_of(part);
   yk_weight_view repacked;
-  YK_TRY(yk_int8_repack(&part->weight, &slice, part->group_local, memory, &repacked, err));
-  begin_at_0(part);
+  YK_TRY(yk_int8_repack(&part->weight, &slice, order, part->group_local, memory, &repacked, err));
   part->weight = repacked;
+  part->k = (yk_range){0, repacked.k};
+  part->n = (yk_range){0, repacked.n};
   return YK_OK;
 }
 
+/* Rows of a plain weight, all inputs of each. */
+static void reorder_floats(yk_linear_part *part, char *memory)
+{
+  int64_t row_bytes = float_row_bytes(part), n = yk_range_size(part->n);
+  for (int64_t i = 0; i < n; i++)
+    memcpy(memory + i * row_bytes, (const char *)part->weight.plain + part->n_order[i] * row_bytes, (size_t)row_bytes);
+  part->weight.plain = memory;
+  part->weight.n = n;
+  part->n = (yk_range){0, n};
+}
+
 /* ---- All parts --------------------------------------------------------------------------------------------------- */
+
+static yk_status repack(yk_linear_part *part, way chosen, char *memory, char *order_memory, yk_err *err)
+{
+  yk_slice_order made;
+  bool has_order = part->k_places > 0 || part->n_order;
+  const yk_slice_order *order = has_order ? &made : NULL;
+  if (has_order) YK_TRY(make_order(part, order_memory, &made, err));
+  part->x_size = x_size_of(part);
+  if (part->x_size == 0) part->x_order = NULL;
+  if (chosen == INT4_REPACKED)
+    YK_TRY(repack_int4(part, order, memory, err));
+  else if (chosen == BYTES_REPACKED)
+    YK_TRY(repack_bytes(part, order, memory, err));
+  else
+    reorder_floats(part, memory);
+  part->k_places = 0;
+  part->k_is_sorted = false;
+  part->n_order = NULL;
+  return YK_OK;
+}
 
 static yk_status bring_part(const yk_model_device *dev, const yk_linear_spec *spec, int i, char *memory,
                             yk_linear_part *out, yk_err *err)
@@ -174,12 +318,18 @@ static yk_status bring_part(const yk_model_device *dev, const yk_linear_spec *sp
   }
   switch (chosen) {
   case INT4_CHECKED: return yk_int4_check_scales(&out->weight, &slice, err);
-  case INT4_REPACKED: return repack_int4(out, memory, err);
-  case BYTES_REPACKED: return repack_bytes(out, memory, err);
-  case DEQUANTISED: return dequantise(dev, out, memory, err);
+  case INT4_REPACKED:
+  case BYTES_REPACKED:
+  case FLOATS_REORDERED: return repack(out, chosen, memory, memory + weight_bytes(dev, spec, i), err);
+  case DEQUANTISED: return dequantise(dev, out, memory, memory + weight_bytes(dev, spec, i), err);
   case AS_IT_IS: break;
   }
   return YK_OK;
+}
+
+static int64_t buffer_bytes(const yk_model_device *dev, const yk_linear_spec *spec, int i)
+{
+  return is_empty(&spec->parts[i]) ? 0 : weight_bytes(dev, spec, i) + order_bytes(&spec->parts[i]);
 }
 
 static yk_status reserve(yk_rank_buffer *buffer, size_t n_bytes, yk_err *err)
@@ -212,7 +362,10 @@ int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   yk_linear_spec brought = *spec;
   for (int i = 0; i < spec->n_parts; i++)
-    if (yk_bring_dequantises(dev, spec, i)) brought.parts[i] = plain_part(dev, &spec->parts[i]);
+    if (yk_bring_dequantises(dev, spec, i))
+      brought.parts[i] = plain_part(dev, &spec->parts[i]);
+    else
+      become_sorted(&brought.parts[i]);
   return dev->linear_bytes(&brought);
 }
 

@@ -5,6 +5,9 @@
  *   4-bit integers                               the slice in AWQ's gemm order (loader/int4.h), or itself
  *   8 bits, where the device keeps them          the slice as rows of bytes (loader/int8.h)
  *   8 bits, elsewhere or as_16_bits              the slice as 16-bit floats (loader/dequantise.h): a PLAIN part
+ *   4 or 8 bits with act order           the slice sorted by group (loader/group_order.h) and an order of x,
+ *                                                where the device keeps both, else as 16-bit floats
+ *   any of them with n_order                     the slice with its outputs in that order
  *
  * Which of them is decided by the device alone (yk_model_device), not by data, so that what is planned is what is
  * loaded. A slice that is brought is a weight of its own: it begins at input 0 and output 0, or close behind. */
@@ -23,6 +26,9 @@ typedef struct yk_rank_buffer {
  *   checkpoint. Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */
 yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
                    yk_err *err);
+
+/* yk_bring_sorts - whether a part with act order is to be sorted by group: its k_places are then to be set. */
+bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part);
 
 /* yk_bring_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
 int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec);

@@ -1,9 +1,12 @@
 /* ffn_dense.c - the gated feed-forward network that every token passes: down(silu(gate(x)) * up(x)).
  *
- * gate and up are column-parallel, down row-parallel. */
+ * gate and up are column-parallel, down row-parallel. A rank may hold any of the channels between them: where down's
+ * groups are not of neighbouring inputs, those that its share of the sorted inputs names, in that order, so that down's
+ * x need not be put in order. */
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "loader/group_order.h"
 #include "model/layer.h"
 #include "model/row_parallel.h"
 
@@ -30,7 +33,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
       .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
   YK_TRY(yk_rank_column_part(source, &gate, source->share.ffn, &out->gate_up.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &up, source->share.ffn, &out->gate_up.parts[1], err));
-  return yk_rank_row_part(source, &down, source->share.ffn, &out->down.parts[0], err);
+  return yk_rank_row_part(source, &down, source->share.ffn, true, &out->down.parts[0], err);
 }
 
 static int64_t down_offset_bytes(const yk_rank_source *source)
@@ -52,6 +55,35 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
+/* Outputs of gate, then of up, in the order of down's inputs: *order is malloc'ed, the caller's. */
+static yk_status order_channels(projections *p, int32_t **order, yk_err *err)
+{
+  const yk_linear_part *down = &p->down.parts[0];
+  int64_t width = yk_range_size(down->k);
+  const yk_group_share share = {down->k.begin, down->k.end, true};
+  const yk_group_places unpadded = {width, 1};
+  *order = malloc((size_t)(2 * width) * sizeof **order);
+  if (!*order) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)width);
+  YK_TRY(yk_group_order_fill(&down->weight, &share, &unpadded, *order, NULL, err));
+  for (int i = 1; i >= 0; i--) {
+    yk_linear_part *part = &p->gate_up.parts[i];
+    int64_t first = part->n.begin - down->k.begin; /* of the part's channel 0 among the weight's outputs */
+    int32_t *outputs = *order + i * width;
+    for (int64_t j = 0; j < width; j++) outputs[j] = (int32_t)((*order)[j] + first);
+    part->n_order = outputs;
+  }
+  return YK_OK;
+}
+
+static yk_status load_gate_up(const yk_rank_loader *loader, projections *p, yk_linear **out, yk_err *err)
+{
+  int32_t *order = NULL;
+  yk_status status = p->down.parts[0].k_is_sorted ? order_channels(p, &order, err) : YK_OK;
+  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, out, err);
+  free(order);
+  return status;
+}
+
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   projections p;
@@ -60,7 +92,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   if (!ffn) return yk_err_set(err, YK_E_NOMEM, "no memory for the feed-forward network of a layer");
   ffn->width = (int32_t)yk_range_size(loader->source.share.ffn);
   ffn->down_offset_bytes = down_offset_bytes(&loader->source);
-  YK_TRY(yk_rank_load_linear(loader, &p.gate_up, &ffn->gate_up, err));
+  YK_TRY(load_gate_up(loader, &p, &ffn->gate_up, err));
   return yk_row_parallel_load(loader, &p.down, &ffn->down, err);
 }
 

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "loader/group_order.h"
 #include "loader/quant_rules.h"
+#include "model/bringing.h"
 
 /* The group that the FFN is cut at: the largest of all layers' down_proj; where they differ, the others' groups may be
  * cut inside. A name that takes too long to match counts as not quantised: yk_checkpoint_linear says so. */
@@ -41,6 +43,20 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_l
   return yk_checkpoint_linear(source->checkpoint, name, p->k, p->n, p->has_bias, &part->weight, err);
 }
 
+/* Where the part's inputs are to be sorted by group: how. */
+static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_linear_part *part, yk_err *err)
+{
+  if (!yk_bring_sorts(&source->dev, part)) return YK_OK;
+  part->k_is_sorted = may_choose;
+  const yk_group_share share = {part->k.begin, part->k.end, part->k_is_sorted};
+  yk_group_places places;
+  int element_bits = part->weight.format == YK_WEIGHT_AWQ ? 4 : 8;
+  YK_TRY(yk_group_order_measure(&part->weight, &share, element_bits, &places, err));
+  part->k_places = places.n;
+  part->group_local = places.group;
+  return YK_OK;
+}
+
 yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
                               yk_linear_part *part, yk_err *err)
 {
@@ -49,10 +65,10 @@ yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection 
   part->n = n;
   part->group_local = part->weight.group;
   part->use_bias = projection->has_bias;
-  return YK_OK;
+  return sort_inputs(source, false, part, err);
 }
 
-yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k,
+yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k, bool may_choose,
                            yk_linear_part *part, yk_err *err)
 {
   YK_TRY(find(source, projection, part, err));
@@ -60,7 +76,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   part->n = (yk_range){0, projection->n};
   if (part->weight.group > 0) part->group_local = yk_shard_group(k, part->weight.group);
   part->use_bias = projection->has_bias && source->share.rank == 0;
-  return YK_OK;
+  return sort_inputs(source, may_choose, part, err);
 }
 
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)

@@ -34,10 +34,12 @@ typedef struct yk_projection {
 
 /* yk_rank_column_part - outputs n of a projection, all of K: column-parallel.
  * yk_rank_row_part - inputs k of a projection, all of N: row-parallel, a partial result of which only rank 0's has the
- *   bias. Views point into the checkpoint. Errors: those of yk_checkpoint_linear. */
+ *   bias. may_choose: the rank computes x itself and may do so for any inputs: where groups are not of neighbouring
+ *   inputs and the device sorts them (k_is_sorted), k counts places among all inputs sorted by group.
+ * Views point into the checkpoint. Errors: those of yk_checkpoint_linear; YK_E_NOMEM. */
 yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
                               yk_linear_part *part, yk_err *err);
-yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k,
+yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k, bool may_choose,
                            yk_linear_part *part, yk_err *err);
 
 /* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied

@@ -128,14 +128,28 @@ class Formats(harness.Case):
     def test_groups_of_inputs(self):
         def put(index, value):
             def change(tensors):
-                entry = tensors[LAYER + "mlp.down_proj.g_idx"]
-                entry[2] = entry[2][:4 * index] + struct.pack("<i", value) + entry[2][4 * index + 4:]
+                entry = next(entry for name, entry in tensors.items()
+                             if name.startswith(LAYER + "mlp.down_proj.") and name.endswith("g_idx"))
+                old, = struct.unpack_from("<i", entry[2], 4 * index)
+                new = old ^ 1 if value is None else value  # else a group of its own, with one input too many
+                entry[2] = entry[2][:4 * index] + struct.pack("<i", new) + entry[2][4 * index + 4:]
             return change
-        for value, parts in ((3, ["0 to 2", "found 3"]), (-1, ["found -1"]), (1, ["desc_act"])):
-            with self.subTest(value):
-                self.copy("format_gptq")
+        for name, value, parts in (
+                ("format_gptq", 3, ["input 7", "0 to 2", "found 3"]), ("format_gptq", -1, ["found -1"]),
+                ("format_gptq_act_order", 3, ["input 7", "0 to 2", "found 3"]),
+                ("format_compressed_act_order", -1, ["input 7", "found -1"]),
+                ("format_compressed_act_order", 5, ["0 to 4", "found 5"]),
+                ("format_compressed_act_order", None, ["group_size", "found 33"])):
+            with self.subTest(name, value=value):
+                self.copy(name)
                 self.edit(put(7, value))
-                self.refused(LAYER + "mlp.down_proj.g_idx", *parts)
+                self.refused(LAYER + "mlp.down_proj", "g_idx", *parts)
+
+    def test_an_order_of_another_type_or_shape(self):
+        for change in (lambda entry: entry.__setitem__(0, "F32"), lambda entry: entry.__setitem__(1, [1] + entry[1])):
+            self.copy("format_compressed_act_order")
+            self.edit(lambda tensors: change(tensors[LAYER + "mlp.down_proj.weight_g_idx"]))
+            self.refused(LAYER + "mlp.down_proj.weight_g_idx", "expected", "found")
 
     def test_groups_of_inputs_that_are_not_said(self):
         """Without g_idx groups are of neighbouring inputs, but not where the configuration says otherwise."""
@@ -213,6 +227,21 @@ class Formats(harness.Case):
         self.copy("format_gptq")
         self.edit(change)
         self.refused(LAYER + "mlp.down_proj.qweight", "zero point 16")
+
+    def test_plans_of_act_order(self):
+        """Without weights each group is taken to be spread evenly; a device that keeps no order is given 16 bits."""
+        def planned(*options):
+            return self.run_json("plan", "--model", self.folder, *options)[0]["ranks"][0]["weight_bytes"]
+        self.copy("format_gptq_act_order")
+        cuda, cpu = ("--device", "cuda", "--device-memory", "8GiB", "--tp", 2), ("--device", "cpu", "--tp", 2)
+        with_weights = [planned(*cuda), planned(*cpu)]
+        self.assertEqual(with_weights[0], planned(*cuda, "--weights", "f16"))
+        plan = self.run_json("plan", "--model", self.folder, *cuda)[0]
+        self.assertIn("14 weights are kept as 16 bits", plan["reason"])
+        self.assertLess(with_weights[1], 0.8 * planned(*cpu, "--weights", "f16"))
+        os.remove(os.path.join(self.folder, "model.safetensors"))
+        self.assertEqual(planned(*cuda), with_weights[0])
+        self.assertLess(abs(planned(*cpu) - with_weights[1]), 0.1 * with_weights[1])
 
     def test_plans(self):
         """What is planned without weights is what is planned with them."""

@@ -98,6 +98,17 @@ class WeightsF16(harness.Case):
                 for found, expected in zip(a["prompt_logprobs"][1:], b["prompt_logprobs"][1:], strict=True):
                     self.assertAlmostEqual(found["logprob"], expected["logprob"], delta=0.02)
 
+    @harness.of_the_program
+    def test_close_where_inputs_are_ordered(self):
+        """Dequantised weights keep their order of inputs; others are sorted by group."""
+        model = os.path.join(harness.FAMILIES, "format_gptq_act_order")
+        for n_ranks in (1, 3):
+            options = ("--device", "cpu", "--dtype", "float32", "--tp", n_ranks)
+            for a, b in zip(self.answers(model, "--weights", "f16", *options), self.answers(model, *options),
+                            strict=True):
+                for found, expected in zip(a["prompt_logprobs"][1:], b["prompt_logprobs"][1:], strict=True):
+                    self.assertAlmostEqual(found["logprob"], expected["logprob"], delta=0.02)
+
     def weight_bytes(self, model, *options):
         return sum(rank["weight_bytes"]
                    for rank in self.run_json("plan", "--model", model, "--no-link-test", *options)[0]["ranks"])

@@ -7,7 +7,10 @@ the packing code of the tool itself, from a float weight that rounds to integers
   awq_*              awq/modules/linear/{gemv,gemv_fast}.py of autoawq 0.2.9
   gptq*              auto_gptq/nn_modules/qlinear/qlinear_cuda_old.py of auto_gptq 0.7.1, zeros less one; version 2 is
                      the same with the zeros themselves (gptqmodel/utils/model.py: convert_gptq_v1_to_v2_format_module)
+  gptq_act_order     auto_gptq/nn_modules/qlinear/qlinear_cuda.py of the same: inputs in groups that g_idx names
   compressed_*       compressed_tensors/compressors/pack_quantized/base.py of compressed_tensors 0.20.0
+  compressed_act_*   compressed_tensors/compressors/quantized_compressors/pack_quantized.py of compressed_tensors
+                     0.12.2, which still writes act order
   auto_round*        auto_round_extension/torch/{qlinear_torch,qlinear_torch_zp}.py and
                      auto_round/export/export_to_awq/utils.py of auto_round 0.16.1
 
@@ -33,12 +36,15 @@ sys.path.insert(0, HERE)
 import make_family_goldens as families  # noqa: E402
 
 
-def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), bits=4, **config):
+def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), bits=4, order=None,
+         **config):
     """pack: (q, z, s, group, bits) of numpy -> tensors of a module. override: {part of a module's name: (group, zeros)
     or (group, zeros, bits)}. zeros: "drawn", "with 16" (of 4 bits, beside integers of 1 and more; 256 of 8 bits) or
-    "eight" (the middle). quantization: of config.json."""
+    "eight" (the middle). quantization: of config.json. order: (rng, module, K, group) -> the group of each input, or
+    None; pack then takes it too."""
     return {"name": "format_" + name, "family": config.pop("family", "llama"), "group": group, "pack": pack,
             "quantization": quantization, "override": override or {}, "dtype": dtype, "zeros": zeros, "bits": bits,
+            "order": order,
             "skip": list(skip), "files": config.pop("files", 1), "without": None, "about": config.pop("about"),
             "config": config}
 
@@ -71,9 +77,10 @@ def awq_module(name):
     raise ModuleNotFoundError("awq")
 
 
-def linear_of(q, z, s, group):
+def linear_of(q, z, s, group, g_idx=None):
     """A torch.nn.Linear that rounds to q; scales and zeros [N, K/g] as the tools take them."""
-    weight = np.repeat(s, group, axis=0) * (q.astype(np.float32) - np.repeat(z, group, axis=0))
+    g_idx = np.arange(q.shape[0]) // group if g_idx is None else g_idx
+    weight = s[g_idx] * (q.astype(np.float32) - z[g_idx])
     linear = torch.nn.Linear(q.shape[0], q.shape[1], bias=False)
     linear.weight.data = torch.from_numpy(np.ascontiguousarray(weight.T.astype(np.float32)))
     return linear, torch.from_numpy(s.T.copy()), torch.from_numpy(z.T.astype(np.float32))
@@ -106,6 +113,44 @@ def pack_gptq(version):
         g_idx = torch.arange(q.shape[0], dtype=torch.int32) // group
         return {"qweight": layer.qweight, "qzeros": qzeros, "scales": layer.scales, "g_idx": g_idx}
     return pack
+
+
+def pack_gptq_act_order(q, z, s, group, bits, g_idx):
+    linear, scales, zeros = linear_of(q, z, s, group, g_idx)
+    module = tool("auto_gptq.nn_modules.qlinear.qlinear_cuda")
+    layer = module.QuantLinear(bits, group, q.shape[0], q.shape[1], False, weight_dtype=torch.float32)
+    layer.pack(linear, scales, zeros, torch.from_numpy(g_idx.astype(np.int32)))
+    return {key: getattr(layer, key) for key in ("qweight", "qzeros", "scales", "g_idx")}
+
+
+def pack_compressed_act_order(q, z, s, group, bits, g_idx):
+    """Where g_idx is of neighbouring inputs it is left as modules begin: -1 everywhere."""
+    module = tool("compressed_tensors.compressors.quantized_compressors.pack_quantized")
+    args = tool("compressed_tensors.quantization").QuantizationArgs(
+        num_bits=bits, type="int", symmetric=True, strategy="group", group_size=group, actorder="group")
+    linear, scales, zeros = linear_of(q, z, s, group, g_idx)
+    is_set = (np.arange(len(g_idx)) // group != g_idx).any()
+    index = torch.from_numpy(g_idx.astype(np.int32)) if is_set else torch.full((len(g_idx),), -1, dtype=torch.int32)
+    compressor = module.PackedQuantizationCompressor.__new__(module.PackedQuantizationCompressor)
+    packed = compressor.compress_weight(linear.weight.data, scales, args, torch.zeros_like(scales, dtype=torch.int8),
+                                        index)
+    return {**packed, "weight_scale": scales, "weight_g_idx": index}
+
+
+def orders_of_gptq(rng, module, k, group):
+    """As GPTQ draws them, the same for modules of the same input, but two of their own; down_proj's groups of layer 1
+    are of any size, one empty."""
+    if "layers.1.mlp.down_proj" in module:
+        return np.where((g_idx := rng.randint(0, k // group, size=k)) == 1, 0, g_idx)
+    if "v_proj" not in module and "up_proj" not in module:
+        rng = np.random.RandomState(k)
+    g_idx = np.empty(k, dtype=np.int64)
+    g_idx[rng.permutation(k)] = np.arange(k) // group
+    return g_idx
+
+
+def orders_of_compressed(rng, module, k, group):
+    return np.arange(k) // group if "layers.1.self_attn.q_proj" in module else rng.permutation(k) // group
 
 
 def pack_compressed(symmetric):
@@ -172,6 +217,19 @@ CASES = [
          override={"up_proj": (64, "eight"), "layers.1.mlp.down_proj": (64, "eight")}, hidden_size=128, files=2,
          intermediate_size=192, head_dim=32, about="dynamic: k plain beside quantised q and v, gate and up in "
          "different groups"),
+    case("gptq_act_order", 32, pack_gptq_act_order, {**GPTQ, "desc_act": True, "group_size": 32,
+         "checkpoint_format": "gptq", "dynamic": {r"+:.*layers\.0.*(up_proj|down_proj)": {"bits": 8},
+                                                  r"+:.*layers\.1.*(o_proj|v_proj)": {"bits": 8}}}, zeros="with 16",
+         order=orders_of_gptq, override={name: (32, "with 16", 8) for name in (
+             "layers.0.mlp.up_proj", "layers.0.mlp.down_proj", "layers.1.self_attn.o_proj",
+             "layers.1.self_attn.v_proj")}, head_dim=32, **UNEVEN, about="GPTQ with desc_act, of 4 and 8 bits: an "
+         "order for each input, two of their own, groups of any size"),
+    case("compressed_act_order", 32, pack_compressed_act_order, {**COMPRESSED,
+         "ignore": ["lm_head", r"re:.*layers\.0.*up_proj"], "config_groups": {
+             "group_0": group_of(["Linear"], actorder="group")}}, zeros="eight", skip=["layers.0.mlp.up_proj"],
+         dtype="bfloat16", order=orders_of_compressed, mlp_bias=True, attention_bias=True, intermediate_size=160,
+         head_dim=24, num_attention_heads=8, num_key_value_heads=2, hidden_size=64,
+         about="compressed-tensors, actorder group; up plain beside a gate, biases, an order that was not set"),
     case("compressed", 32, pack_compressed(True), {**COMPRESSED, "ignore": ["lm_head", r"re:.*layers\.1.*v_proj"],
          "config_groups": {"group_0": group_of(["Linear"])}}, zeros="eight", skip=["layers.1.self_attn.v_proj"],
          dtype="bfloat16", family="qwen3", head_dim=20, num_attention_heads=8, num_key_value_heads=2, hidden_size=96,
@@ -223,15 +281,16 @@ CASES = [
 ]
 
 
-def draw_integers(rng, k, n, group, gain, zeros_are, dtype, bits):
-    """q [K, N], z and s [K/g, N]; s of dtype, as float32."""
+def draw_integers(rng, g_idx, n, group, gain, zeros_are, dtype, bits):
+    """q [K, N], z and s [K/g, N]; s of dtype, as float32. g_idx [K]: the group of each input."""
+    k = len(g_idx)
     groups, top = k // group, 2**bits
     spread, low, high = (3.2, 5, 12) if bits == 4 else (35.0, 96, 160)
     zeros = np.full((groups, n), top // 2) if zeros_are == "eight" else rng.randint(low, high, size=(groups, n))
     if zeros_are == "with 16":
         zeros = np.where(rng.random_sample((groups, n)) < 0.05, top, zeros)
-    q = np.rint(np.repeat(zeros, group, axis=0) + rng.standard_normal((k, n)) * spread)
-    q = np.clip(q, np.repeat(zeros, group, axis=0) == top, top - 1).astype(np.uint8)
+    q = np.rint(zeros[g_idx] + rng.standard_normal((k, n)) * spread)
+    q = np.clip(q, zeros[g_idx] == top, top - 1).astype(np.uint8)
     scales = gain / math.sqrt(k) / spread * np.exp(0.25 * rng.standard_normal((groups, n)))
     rounded = torch.from_numpy(scales.astype(np.float32)).to(dtype)
     return q, zeros.astype(np.uint16), rounded.float().numpy()
@@ -257,12 +316,13 @@ def draw(spec, config, rng):
             group, zeros, bits = layout_of(spec, module)
             group = k if group == -1 else group
             gain = families.GAINS[name.split(".")[1]]
-            q, z, s = draw_integers(rng, k, n, group, gain, zeros, dtype, bits)
-            dense[module + ".weight"] = (np.repeat(s, group, axis=0) *
-                                         (q.astype(np.float32) - np.repeat(z, group, axis=0))).T
+            order = (spec["order"](rng, module, k, group),) if spec["order"] else ()
+            g_idx = order[0] if order else np.arange(k) // group
+            q, z, s = draw_integers(rng, g_idx, n, group, gain, zeros, dtype, bits)
+            dense[module + ".weight"] = (s[g_idx] * (q.astype(np.float32) - z[g_idx])).T
             pack = spec["pack"] or pack_compressed(zeros == "eight")
             del tensors[module + ".weight"]
-            for key, value in pack(q, z, s, group, bits).items():
+            for key, value in pack(q, z, s, group, bits, *order).items():
                 value = value.to(dtype) if value.is_floating_point() else value
                 tensors[f"{module}.{key}"] = value.contiguous()
     return tensors, dense

@@ -62,10 +62,10 @@ static layer *draw(int64_t group_n, int64_t group, yk_dtype dtype)
 static yk_status repack(const layer *l, const yk_weight_slice *slice, void **buffer, yk_weight_view *out, yk_err *err)
 {
   int64_t group = yk_shard_group((yk_range){slice->k_begin, slice->k_end}, l->view.group);
-  size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int8_repacked_bytes(&l->view, slice, group), 64);
+  size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int8_repacked_bytes(&l->view, slice, NULL, group), 64);
   *buffer = aligned_alloc(64, n_bytes);
   assert_non_null(*buffer);
-  return yk_int8_repack(&l->view, slice, group, *buffer, out, err);
+  return yk_int8_repack(&l->view, slice, NULL, group, *buffer, out, err);
 }
 
 static void check_slice(const layer *l, const yk_weight_slice *slice)

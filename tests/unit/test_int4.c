@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "loader/awq_layout.h"
+#include "loader/dequantise.h"
 #include "loader/int4.h"
 
 enum { K = 192, N = 40, GROUP = 32, MAX_GROUPS = K / 16, PADDED_GROUPS = 32 };
@@ -162,11 +163,11 @@ static void point(tensors *t, bool has_zeros)
 static yk_status repack(const tensors *t, const yk_weight_slice *slice, void **buffer, yk_int4_repacked *out,
                         yk_err *err)
 {
-  size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int4_repacked_bytes(&t->view, slice), 64);
+  size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int4_repacked_bytes(&t->view, slice, NULL), 64);
   *buffer = aligned_alloc(64, n_bytes);
   assert_non_null(*buffer);
   memset(*buffer, 0xEE, n_bytes);
-  return yk_int4_repack(&t->view, slice, *buffer, out, err);
+  return yk_int4_repack(&t->view, slice, NULL, *buffer, out, err);
 }
 
 static void check_slice(const numbers *x, const tensors *t, const yk_weight_slice *slice, bool has_zeros)
@@ -205,6 +206,83 @@ static void check_all_slices(const numbers *x, const tensors *t, bool has_zeros)
           const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
           check_slice(x, t, &slice, has_zeros);
         }
+}
+
+/* Places with inputs anywhere, groups of any, and some of the outputs. A weight is then what g_idx makes of it. */
+static void check_order(const numbers *x, tensors *t, bool sorts_inputs, bool sorts_outputs, int64_t group)
+{
+  enum { PLACES = 128 };
+  int32_t inputs[PLACES], groups[PLACES], outputs[N];
+  char g_idx[1 + 4 * K];
+  static uint32_t state = 7;
+  for (int i = 0; i < PLACES; i++) {
+    inputs[i] = (int32_t)((i * 37 + 5) % x->k);
+    if ((state = state * 1664525u + 1013904223u) >> 30 == 0) inputs[i] = -1;
+    groups[i] = (int32_t)((state >> 10) % (uint32_t)(x->k / x->group));
+  }
+  for (int i = 0; i < N; i++) outputs[i] = (int32_t)((i * 11 + 3) % x->n);
+  const yk_slice_order order = {.inputs = sorts_inputs ? inputs : NULL,
+                                .groups = groups,
+                                .group = group,
+                                .outputs = sorts_outputs ? outputs : NULL};
+  const yk_weight_slice slice = {0, sorts_inputs ? PLACES : x->k, 0, 29};
+  size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int4_repacked_bytes(&t->view, &slice, &order), 64);
+  char *buffer = aligned_alloc(64, n_bytes + 64);
+  assert_non_null(buffer);
+  memset(buffer, 0xEE, n_bytes + 64);
+  yk_int4_repacked r;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("repack", yk_int4_repack(&t->view, &slice, &order, buffer, &r, &err), &err);
+  assert_true(r.first_k == 0 && r.first_n == 0 && !r.weight.act_order && !r.weight.g_idx);
+  for (int64_t k = 0; k < slice.k_end; k++)
+    for (int64_t n = 0; n < slice.n_end; n++) {
+      int64_t input = sorts_inputs ? inputs[k] : k, output = sorts_outputs ? outputs[n] : n;
+      int64_t from = sorts_inputs ? groups[k / group] : k / x->group, local = k / r.weight.group;
+      int q = yk_awq_get(r.weight.qweight, r.weight.n, k, n), zero = yk_awq_get(r.weight.qzeros, r.weight.n, local, n);
+      uint16_t scale;
+      memcpy(&scale, (const char *)r.weight.scales + 2 * (local * r.weight.n + n), 2);
+      assert_float_equal(yk_f16_to_f32(scale), x->scale[from][output], 0);
+      if (input >= 0) assert_int_equal(q - zero, x->q[input][output] - x->zero[from][output]);
+    }
+  for (size_t i = n_bytes; i < n_bytes + 64; i++) assert_int_equal((uint8_t)buffer[i], 0xEE);
+  free(buffer);
+
+  enum { STRIDE = K + 1 };
+  static float floats[N * STRIDE];
+  const yk_weight_slice inner = {20, 150, 3, 37};
+  int32_t group_of[K];
+  for (int64_t k = 0; k < x->k; k++) group_of[k] = (int32_t)((k * 7 + k / 16) % (x->k / x->group));
+  memcpy(g_idx + 1, group_of, sizeof group_of);
+  t->view.act_order = sorts_inputs;
+  t->view.g_idx = sorts_inputs ? g_idx + 1 : NULL;
+  expect_ok("floats", yk_dequantise(&t->view, &inner, floats, STRIDE, &err), &err);
+  for (int64_t k = inner.k_begin; k < inner.k_end; k++)
+    for (int64_t n = inner.n_begin; n < inner.n_end; n++) {
+      int64_t from = sorts_inputs ? group_of[k] : k / x->group;
+      float w = x->scale[from][n] * (float)(x->q[k][n] - x->zero[from][n]);
+      assert_float_equal(floats[(n - inner.n_begin) * STRIDE + k - inner.k_begin], w, 0);
+    }
+  t->view.act_order = false;
+  t->view.g_idx = NULL;
+}
+
+static void every_packing_and_order(void **state)
+{
+  (void)state;
+  for (yk_packing packing = 0; packing < YK_PACKING_ROWS; packing++) {
+    numbers x = draw(K, N, GROUP);
+    for (int64_t g = 0; g < K / GROUP; g++)
+      for (int64_t n = 0; n < N; n++)
+        if (packing == YK_PACKING_GPTQ && x.zero[g][n] == 0) x.zero[g][n] = 16;
+    for (int64_t k = 0; k < K && packing == YK_PACKING_GPTQ; k++)
+      for (int64_t n = 0; n < N; n++)
+        if (x.q[k][n] == 0) x.q[k][n] = 1;
+    tensors t = pack(&x, packing);
+    point(&t, true);
+    check_order(&x, &t, true, false, 16);
+    check_order(&x, &t, true, true, 32);
+    check_order(&x, &t, false, true, GROUP);
+  }
 }
 
 static void every_packing_and_slice(void **state)
@@ -327,6 +405,7 @@ static void scaled_zeros_must_be_whole(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_packing_and_slice),
+                                     cmocka_unit_test(every_packing_and_order),
                                      cmocka_unit_test(without_zeros_each_is_8),
                                      cmocka_unit_test(odd_sizes_of_compressed_tensors),
                                      cmocka_unit_test(a_zero_of_16),

@@ -134,12 +134,12 @@ static int64_t local_group(const numbers *x, const yk_weight_slice *slice)
 static void *repack(const tensors *t, const numbers *x, const yk_weight_slice *slice, yk_weight_view *out)
 {
   int64_t group = local_group(x, slice);
-  size_t n_bytes = yk_int8_repacked_bytes(&t->view, slice, group);
+  size_t n_bytes = yk_int8_repacked_bytes(&t->view, slice, NULL, group);
   char *buffer = aligned_alloc(64, (size_t)yk_round_up_i64((int64_t)n_bytes + 64, 64));
   yk_err err = YK_ERR_INIT;
   assert_non_null(buffer);
   memset(buffer + n_bytes, 0xEE, 64);
-  expect_ok("repack", yk_int8_repack(&t->view, slice, group, buffer, out, &err), &err);
+  expect_ok("repack", yk_int8_repack(&t->view, slice, NULL, group, buffer, out, &err), &err);
   for (int i = 0; i < 64; i++) assert_int_equal((uint8_t)buffer[n_bytes + (size_t)i], 0xEE);
   return buffer;
 }
@@ -207,6 +207,69 @@ static void every_packing_and_slice(void **state)
     }
 }
 
+/* Places with inputs anywhere, groups of any, and some of the outputs; and the weight as g_idx makes it. */
+static void check_order(bool sorts_inputs, bool sorts_outputs, int64_t group)
+{
+  enum { PLACES = 256, TAKEN_N = 100, STRIDE = K + 3 };
+  static float floats[N * STRIDE];
+  int32_t inputs[PLACES], groups[PLACES], outputs[TAKEN_N], group_of[K];
+  for (int i = 0; i < PLACES; i++) {
+    inputs[i] = i % 5 == 3 ? -1 : (int32_t)((i * 37 + 5) % (K - 20) + 10);
+    groups[i] = (int32_t)((i * 7) % (K / x.group));
+  }
+  for (int i = 0; i < TAKEN_N; i++) outputs[i] = (int32_t)((i * 11 + 3) % N);
+  const yk_slice_order order = {.inputs = sorts_inputs ? inputs : NULL,
+                                .groups = groups,
+                                .group = group,
+                                .outputs = sorts_outputs ? outputs : NULL};
+  yk_weight_slice slice = {0, PLACES, 0, TAKEN_N}, all = {0, K, 0, N};
+  if (!sorts_inputs) slice.k_end = K;
+  size_t n_bytes = yk_int8_repacked_bytes(&t.view, &slice, &order, group);
+  char *buffer = aligned_alloc(64, (size_t)yk_round_up_i64((int64_t)n_bytes + 64, 64));
+  assert_non_null(buffer);
+  memset(buffer + n_bytes, 0xEE, 64);
+  yk_weight_view r;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("repack", yk_int8_repack(&t.view, &slice, &order, group, buffer, &r, &err), &err);
+  for (int i = 0; i < 64; i++) assert_int_equal((uint8_t)buffer[n_bytes + (size_t)i], 0xEE);
+  const int8_t *q = r.qweight;
+  const float *scales = r.scales, *zeros = r.qzeros;
+  for (int64_t n = 0; n < r.n; n++)
+    for (int64_t k = 0; k < r.k; k++) {
+      int64_t input = sorts_inputs ? inputs[k] : k, output = sorts_outputs ? outputs[n] : n;
+      int64_t from = sorts_inputs ? groups[k / group] : k / x.group, at = n * (r.k / group) + k / group;
+      assert_int_equal(q[n * r.k + k], input < 0 ? 0 : x.q[input][output]);
+      assert_float_equal(scales[at], x.scale[from][output], 0);
+      assert_float_equal(zeros[at], (float)x.zero[from][output], 0);
+    }
+  free(buffer);
+  if (!sorts_inputs) return;
+  for (int64_t k = 0; k < K; k++) group_of[k] = (int32_t)((k * 7 + k / 16) % (K / x.group));
+  t.view.act_order = true;
+  t.view.g_idx = group_of;
+  expect_ok("floats", yk_dequantise(&t.view, &all, floats, STRIDE, &err), &err);
+  for (int64_t k = 0; k < K; k++)
+    for (int64_t n = 0; n < N; n++) {
+      float w = x.scale[group_of[k]][n] * ((float)x.q[k][n] - (float)x.zero[group_of[k]][n]);
+      assert_float_equal(floats[n * STRIDE + k], w, 0);
+    }
+}
+
+static void every_packing_and_order(void **state)
+{
+  (void)state;
+  for (packer how = 0; how < N_PACKERS; how++) {
+    draw(K, N, 32, &x);
+    for (int64_t g = 0; g < K / 32; g++)
+      for (int64_t n = 0; n < N; n++)
+        if (x.zero[g][n] == -128) x.zero[g][n] = 5;
+    pack(&x, how, YK_F16, true, &t);
+    check_order(true, false, 16);
+    check_order(true, true, 32);
+    check_order(false, true, 32);
+  }
+}
+
 static void without_zeros_each_is_0(void **state)
 {
   (void)state;
@@ -244,21 +307,21 @@ static void what_is_no_number(void **state)
       memset(x.zero, 0, sizeof x.zero);
       pack(&x, how, YK_F16, how != ROWS, &t);
       const char *words = "layer.weight|scale of group 3, output 21|finite";
-      expect_error("repack", YK_E_FORMAT, words, yk_int8_repack(&t.view, &all, 64, buffer, &out, &err), &err);
+      expect_error("repack", YK_E_FORMAT, words, yk_int8_repack(&t.view, &all, NULL, 64, buffer, &out, &err), &err);
       expect_error("floats", YK_E_FORMAT, words, yk_dequantise(&t.view, &all, floats, K, &err), &err);
-      expect_ok("others", yk_int8_repack(&t.view, &others, 64, buffer, &out, &err), &err);
+      expect_ok("others", yk_int8_repack(&t.view, &others, NULL, 64, buffer, &out, &err), &err);
     }
   draw(K, N, 64, &x);
   pack(&x, ROWS, YK_F16, true, &t);
   put_float(YK_F16, t.zeros + 1, 21 * (K / 64) + 3, NAN);
   expect_error("zero", YK_E_FORMAT, "layer.weight|zero point of group 3, output 21|finite",
-               yk_int8_repack(&t.view, &all, 64, buffer, &out, &err), &err);
+               yk_int8_repack(&t.view, &all, NULL, 64, buffer, &out, &err), &err);
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_packing_and_slice),
-                                     cmocka_unit_test(without_zeros_each_is_0), cmocka_unit_test(odd_sizes),
-                                     cmocka_unit_test(what_is_no_number)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_packing_and_slice), cmocka_unit_test(every_packing_and_order),
+      cmocka_unit_test(without_zeros_each_is_0), cmocka_unit_test(odd_sizes), cmocka_unit_test(what_is_no_number)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-/* The plan of a model says what its weights take: the bytes that CPU ranks ask for, with 4-bit weights and with those
- * that are dequantised at load. */
+/* The plan of a model says what its weights take: the bytes that CPU ranks ask for, with 4-bit weights, with those that
+ * are dequantised at load, and with those that are sorted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -61,8 +62,38 @@ static void planned_is_allocated(void **state)
     }
 }
 
+/* Inputs that are sorted by group, with what their order and padding take. */
+static void planned_is_allocated_in_order(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t norms, embedding; /* elements of 16 bits */
+  } models[] = {{"format_gptq_act_order", 2 * 2 * 96 + 96, 200 * 96},
+                {"format_compressed_act_order", 2 * 2 * 64 + 64, 200 * 64}};
+  for (int m = 0; m < 2; m++)
+    for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
+      yk_engine_options options;
+      yk_engine *engine;
+      yk_err err = YK_ERR_INIT;
+      char dir[512];
+      snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, models[m].name);
+      yk_engine_options_init(&options);
+      options.model_dir = dir;
+      options.device = YK_DEVICE_CPU;
+      options.n_ranks = n_ranks;
+      options.max_model_tokens = 128;
+      atomic_store(&n_allocated, 0);
+      if (yk_engine_create(&options, &engine, &err) != YK_OK) fail_msg("%s", err.message);
+      yk_engine_destroy(engine);
+      assert_int_equal(planned_bytes(&options),
+                       atomic_load(&n_allocated) + (n_ranks * models[m].norms + models[m].embedding) * 2);
+    }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_is_allocated)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_is_allocated),
+                                     cmocka_unit_test(planned_is_allocated_in_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
