@@ -47,7 +47,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   const yk_model_config *config = &checkpoint->config;
   const yk_quant_scheme *scheme;
   char lm_head[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(YK_ROLE_LM_HEAD, 0, lm_head);
+  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, lm_head);
   view->dtype = view->bias_dtype = config->dtype;
   view->format = YK_WEIGHT_PLAIN;
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));

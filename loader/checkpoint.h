@@ -9,10 +9,10 @@
  *   YK_TRY(yk_checkpoint_open(dir, &log, &checkpoint, err));
  *   const yk_model_config *config = yk_checkpoint_config(checkpoint);
  *   char name[YK_WEIGHT_NAME_BYTES];
- *   yk_weight_name(YK_ROLE_DOWN, 3, name);
+ *   yk_weight_name(config->family, YK_ROLE_DOWN, 3, name);
+ *   yk_weight_module m = yk_weight_module_of(config, YK_ROLE_DOWN);
  *   yk_weight_view down;
- *   int64_t k = config->ffn_size, n = config->hidden_size;
- *   YK_TRY(yk_checkpoint_linear(checkpoint, name, k, n, config->mlp_bias, &down, err));
+ *   YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &down, err));
  *
  * Thread: after open the object is constant; any thread may read it. Views live until close.                         */
 #ifndef YK_LOADER_CHECKPOINT_H

@@ -12,7 +12,7 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
 
-static const char *const family_names[] = {"llama", "mistral", "qwen2", "qwen3", "minicpm"};
+static const char *const family_names[] = {"llama", "mistral", "qwen2", "qwen3", "minicpm", "glm", "chatglm"};
 
 /* A class in "architectures" or a "model_type", and the family that it belongs to. */
 typedef struct known_name {
@@ -24,15 +24,17 @@ static const known_name architectures[] = {
     {"LlamaForCausalLM", YK_FAMILY_LLAMA},     {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
     {"MistralForCausalLM", YK_FAMILY_MISTRAL}, {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
     {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
-    {"FM9GForCausalLM", YK_FAMILY_MINICPM},
+    {"FM9GForCausalLM", YK_FAMILY_MINICPM},    {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"ChatGLMModel", YK_FAMILY_CHATGLM},       {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},    {"mistral", YK_FAMILY_MISTRAL}, {"qwen2", YK_FAMILY_QWEN2},
     {"qwen3", YK_FAMILY_QWEN3},    {"minicpm", YK_FAMILY_MINICPM}, {"fm9g", YK_FAMILY_MINICPM},
-    {"fm9g7b", YK_FAMILY_MINICPM},
+    {"fm9g7b", YK_FAMILY_MINICPM}, {"glm", YK_FAMILY_GLM},         {"chatglm", YK_FAMILY_CHATGLM},
 };
 static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-                                              "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM";
+                                              "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
+                                              "ChatGLMModel";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -95,7 +97,7 @@ static yk_status read_head_dim(const json_t *root, yk_model_config *config, yk_e
 {
   const json_t *value = json_object_get(root, "head_dim");
   bool given = value && !json_is_null(value);
-  if (!value && config->family == YK_FAMILY_QWEN3) {
+  if (!value && (config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM)) {
     config->head_dim = 128; /* the class default */
   } else if (!given) {
     if (config->hidden_size % config->n_heads != 0)
@@ -122,7 +124,7 @@ static yk_status read_sizes(const json_t *root, yk_model_config *config, yk_err 
   YK_TRY(read_head_dim(root, config, err));
   YK_TRY(yk_hf_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
                        &config->max_position_embeddings, err));
-  config->rms_norm_eps = 1e-6f;
+  config->rms_norm_eps = config->family == YK_FAMILY_GLM ? 1.5625e-7f : 1e-6f;
   return yk_hf_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
 }
 
@@ -158,7 +160,7 @@ static yk_status read_activation(const json_t *root, yk_err *err)
 /* Which linear layers have a bias, and whether q and k are normed: fixed by the family or asked for by the file. */
 static yk_status read_layer_options(const json_t *root, yk_model_config *config, yk_err *err)
 {
-  bool attention_bias = false;
+  bool attention_bias = config->family == YK_FAMILY_GLM;
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_LLAMA:
@@ -172,6 +174,8 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
     config->qk_norm = true;
     break;
   case YK_FAMILY_MINICPM: config->qkv_bias = config->o_bias = attention_bias; break;
+  case YK_FAMILY_GLM: config->qkv_bias = attention_bias; break;
+  case YK_FAMILY_CHATGLM: break; /* hf_chatglm.c */
   }
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
@@ -200,6 +204,16 @@ static yk_status read_scales(const json_t *root, yk_model_config *config, yk_err
   return YK_OK;
 }
 
+/* The keys that all families have but ChatGLM. */
+static yk_status read_common(const json_t *root, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(read_sizes(root, config, err));
+  YK_TRY(read_activation(root, err));
+  YK_TRY(read_layer_options(root, config, err));
+  YK_TRY(read_scales(root, config, err));
+  return yk_hf_read_rope(root, file, config, err);
+}
+
 static yk_status read_all(const json_t *root, const json_t *generation, const json_t *quantize, const yk_log *log,
                           yk_model_config *config, yk_err *err)
 {
@@ -207,12 +221,11 @@ static yk_status read_all(const json_t *root, const json_t *generation, const js
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
   YK_TRY(read_family(root, config, err));
   YK_TRY(yk_hf_read_quant(root, quantize, quantize_files[0], &config->quant, err));
-  YK_TRY(read_sizes(root, config, err));
+  if (config->family == YK_FAMILY_CHATGLM)
+    YK_TRY(yk_hf_read_chatglm(root, file, config, err));
+  else
+    YK_TRY(read_common(root, config, err));
   YK_TRY(read_dtype(root, config, err));
-  YK_TRY(read_activation(root, err));
-  YK_TRY(read_layer_options(root, config, err));
-  YK_TRY(read_scales(root, config, err));
-  YK_TRY(yk_hf_read_rope(root, file, config, err));
   YK_TRY(yk_hf_read_windows(root, file, config, err));
   return yk_hf_read_generation(root, file, generation, generation_file, log, config, err);
 }

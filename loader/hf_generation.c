@@ -57,7 +57,9 @@ static yk_status read_special_ids(const json_t *root, const char *file, const js
   YK_TRY(add_all_eos(root, file, config, err));
   YK_TRY(add_all_eos(generation, generation_file, config, err));
   /* Class defaults, for the families that have them, where no file says anything. */
-  if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3) return YK_OK;
+  if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM ||
+      config->family == YK_FAMILY_CHATGLM)
+    return YK_OK;
   if (!json_object_get(root, "bos_token_id") && !json_object_get(generation, "bos_token_id") && config->vocab_size > 1)
     config->bos_id = 1;
   if (!json_object_get(root, "eos_token_id") && !json_object_get(generation, "eos_token_id") && config->vocab_size > 2)

@@ -25,9 +25,15 @@ static inline yk_status yk_hf_get_f32(const json_t *object, const char *file, co
   return YK_OK;
 }
 
-/* yk_hf_read_rope - config->rope from rope_scaling, rope_parameters and rope_theta; needs max_position_embeddings.
- *   Also settles max_model_tokens.                                                                                   */
+/* yk_hf_read_rope - config->rope from rope_scaling, rope_parameters and rope_theta; needs family, head_dim and
+ *   max_position_embeddings. Also settles what of a head rotates, and max_model_tokens. */
 yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, whose keys are its own. */
+yk_status yk_hf_read_chatglm(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_rope_default - no scaling, with the defaults of fields that types of scaling use. */
+yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings);
 
 /* yk_hf_read_windows - window_tokens of every layer; needs family and n_layers. */
 yk_status yk_hf_read_windows(const json_t *root, const char *file, yk_model_config *config, yk_err *err);

@@ -73,13 +73,25 @@ static yk_status read_scaling(const json_t *root, const char *file, const json_t
                     "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
 }
 
-static yk_status refuse_partial(const json_t *object, const char *label, yk_err *err)
+/* partial_rotary_factor: the share of each head that rotates. GLM alone has one. */
+static yk_status read_partial(const json_t *object, const char *label, const yk_model_config *config, double *factor,
+                              yk_err *err)
 {
-  double factor = 1;
-  YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, &factor, err));
-  if (factor != 1)
+  YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, factor, err));
+  if (*factor != 1 && config->family != YK_FAMILY_GLM)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; supported: 1", label,
-                      factor);
+                      *factor);
+  return YK_OK;
+}
+
+static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
+{
+  config->rotary_interleaved = config->family == YK_FAMILY_GLM;
+  config->rotary_dim = (int32_t)(config->head_dim * factor);
+  if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: partial_rotary_factor %g: expected an even number of at least 2 of head_dim %d, found %d",
+                      file, factor, config->head_dim, config->rotary_dim);
   return YK_OK;
 }
 
@@ -117,28 +129,34 @@ static int32_t longest_context(const yk_model_config *config)
   return (int32_t)fmin(fmax(extended, config->max_position_embeddings), YK_MAX_POSITIONS);
 }
 
+yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
+{
+  return (yk_rope_config){.type = YK_ROPE_DEFAULT,
+                          .theta = 10000,
+                          .factor = 1,
+                          .original_max_positions = max_position_embeddings,
+                          .low_freq_factor = 1,
+                          .high_freq_factor = 4,
+                          .beta_fast = 32,
+                          .beta_slow = 1,
+                          .truncate = true};
+}
+
 yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
-  *rope = (yk_rope_config){.type = YK_ROPE_DEFAULT,
-                           .theta = 10000,
-                           .factor = 1,
-                           .original_max_positions = config->max_position_embeddings,
-                           .low_freq_factor = 1,
-                           .high_freq_factor = 4,
-                           .beta_fast = 32,
-                           .beta_slow = 1,
-                           .truncate = true};
+  double partial = config->family == YK_FAMILY_GLM ? 0.5 : 1;
+  *rope = yk_hf_rope_default(config->max_position_embeddings);
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
-  YK_TRY(refuse_partial(root, file, err));
+  YK_TRY(read_partial(root, file, config, &partial, err));
   const json_t *object;
   const char *label;
   YK_TRY(find_settings(root, file, &object, &label, err));
   if (object) {
     YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
-    YK_TRY(refuse_partial(object, label, err));
+    YK_TRY(read_partial(object, label, config, &partial, err));
     YK_TRY(read_scaling(root, file, object, label, config, err));
   }
   config->max_model_tokens = longest_context(config);
-  return YK_OK;
+  return set_rotary_dim(file, partial, config, err);
 }

@@ -24,7 +24,9 @@ typedef enum yk_model_family {
   YK_FAMILY_MISTRAL,
   YK_FAMILY_QWEN2,
   YK_FAMILY_QWEN3,
-  YK_FAMILY_MINICPM /* also FM9G, "Jiuge" */
+  YK_FAMILY_MINICPM, /* also FM9G, "Jiuge" */
+  YK_FAMILY_GLM,     /* GLM-4 as transformers names it */
+  YK_FAMILY_CHATGLM  /* ChatGLM2, ChatGLM3, and GLM-4 as its own code names it */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -104,6 +106,8 @@ typedef struct yk_model_config {
   bool qk_norm;   /* per-head RMSNorm of q and k, after projection and before RoPE */
   yk_dtype dtype; /* activations: torch_dtype or dtype; float16 where absent */
   yk_rope_config rope;
+  int32_t rotary_dim;                   /* even; the first elements of a head rotate, the others stay as they are */
+  bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row sees, itself included; 0: all */
   float embed_scale;                    /* embedding rows times this: scale_emb, else 1 */
   float residual_scale; /* each branch times this before it joins the residual: scale_depth / sqrt(layers), else 1 */

@@ -41,17 +41,15 @@ static bool has_nonzero_byte(const yk_tensor *tensor)
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
-  const struct {
-    yk_weight_role role;
-    bool has_bias;
-  } linears[] = {{YK_ROLE_Q, config->qkv_bias},   {YK_ROLE_K, config->qkv_bias},    {YK_ROLE_V, config->qkv_bias},
-                 {YK_ROLE_O, config->o_bias},     {YK_ROLE_GATE, config->mlp_bias}, {YK_ROLE_UP, config->mlp_bias},
-                 {YK_ROLE_DOWN, config->mlp_bias}};
+  static const yk_weight_role linears[] = {YK_ROLE_Q,    YK_ROLE_K,  YK_ROLE_V,   YK_ROLE_O,
+                                           YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN};
   oddity plain = {0}, excluded = {0}, biased = {0}, inputs = {0};
   for (int layer = 0; layer < config->n_layers; layer++) {
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
       char module[YK_WEIGHT_NAME_BYTES];
-      yk_weight_name(linears[i].role, layer, module);
+      const yk_weight_module parts = yk_weight_module_of(config, linears[i]);
+      if (parts.first_n > 0) continue; /* looked at already, under the same name */
+      yk_weight_name(config->family, linears[i], layer, module);
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       bool quantised = yk_quant_suffix(c->shards, module) != NULL;
@@ -61,7 +59,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
         if (scheme && !quantised && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
         if (scheme && quantised && scheme->inputs_as_fp8) note(&inputs, module);
       }
-      if (bias && !linears[i].has_bias && has_nonzero_byte(bias)) note(&biased, module);
+      if (bias && !parts.has_bias && has_nonzero_byte(bias)) note(&biased, module);
     }
   }
   if (plain.n)
@@ -105,7 +103,7 @@ static bool ends_with(const char *text, const char *end)
 
 static stray_kind kind_of(const yk_model_config *config, const char *name)
 {
-  if (yk_weight_layer(name) >= config->n_layers) return STRAY_LAYER;
+  if (yk_weight_layer(config->family, name) >= config->n_layers) return STRAY_LAYER;
   if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
   if (strstr(name, "experts.")) return STRAY_EXPERT;
   if (strstr(name, "lora_")) return STRAY_LORA;
@@ -120,7 +118,7 @@ static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer
                                   names->scales,      names->g_idx,  names->shape,       "weight_scale",
                                   "weight_scale_inv", "input_scale", "input_zero_point", "activation_scale"};
   char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
-  yk_weight_name(role, layer, module);
+  yk_weight_name(c->config->family, role, layer, module);
   for (size_t i = 0; i < (is_linear ? sizeof suffixes / sizeof *suffixes : 1); i++) {
     if (!suffixes[i]) continue;
     snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
@@ -151,7 +149,8 @@ static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
   mark_used(c, used);
   for (size_t i = 0; i < n_tensors; i++) {
     const char *name = yk_shards_at(c->shards, i)->name;
-    if (used[i] || ends_with(name, "rotary_emb.inv_freq")) continue; /* a table that older tools saved */
+    if (used[i] || ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq"))
+      continue; /* a table that older tools saved */
     stray_kind kind = kind_of(c->config, name);
     if (n_of_kind[kind]++ == 0) first[kind] = name;
   }

@@ -1,4 +1,4 @@
-/* weight_names.h - what the modules of each model family are called in a checkpoint. */
+/* weight_names.h - what the modules of each model family are called in a checkpoint, and what they hold. */
 #ifndef YK_LOADER_WEIGHT_NAMES_H
 #define YK_LOADER_WEIGHT_NAMES_H
 
@@ -24,10 +24,21 @@ typedef enum yk_weight_role {
 } yk_weight_role;
 
 /* yk_weight_name - the module's name, without ".weight" or ".qweight": "model.layers.3.self_attn.q_proj".
- *   layer is ignored for the roles that exist once.                                                                  */
-void yk_weight_name(yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
+ *   layer is ignored for the roles that exist once. Roles whose outputs are one tensor (q, k, v; gate, up) share a
+ *   name. */
+void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
+
+/* A linear layer as the checkpoint has it: the outputs of all roles that share its name, in the order of the roles. */
+typedef struct yk_weight_module {
+  int64_t k, n;           /* of the module */
+  int64_t first_n, n_own; /* the role's outputs within those */
+  bool has_bias;
+} yk_weight_module;
+
+/* yk_weight_module_of - of a linear role. */
+yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role);
 
 /* yk_weight_layer - the layer that a tensor of this name belongs to (INT32_MAX for any number above it); -1: none. */
-int32_t yk_weight_layer(const char *tensor);
+int32_t yk_weight_layer(yk_model_family family, const char *tensor);
 
 #endif

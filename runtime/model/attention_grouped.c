@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "model/layer.h"
+#include "model/rope.h"
 #include "model/row_parallel.h"
 
 struct yk_sublayer {
@@ -29,13 +30,9 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
 {
   const yk_model_config *c = source->config;
   const yk_rank_share *share = &source->share;
-  int64_t hidden = c->hidden_size, head_dim = c->head_dim;
-  int64_t q_width = c->n_heads * head_dim, kv_width = c->n_kv_heads * head_dim;
-  yk_range q = yk_range_scaled(share->heads.q, head_dim), kv = yk_range_scaled(share->heads.kv, head_dim);
-  const yk_projection q_proj = {layer, YK_ROLE_Q, hidden, q_width, c->qkv_bias};
-  const yk_projection k_proj = {layer, YK_ROLE_K, hidden, kv_width, c->qkv_bias};
-  const yk_projection v_proj = {layer, YK_ROLE_V, hidden, kv_width, c->qkv_bias};
-  const yk_projection o_proj = {layer, YK_ROLE_O, q_width, hidden, c->o_bias};
+  yk_range q = yk_range_scaled(share->heads.q, c->head_dim), kv = yk_range_scaled(share->heads.kv, c->head_dim);
+  const yk_projection q_proj = {layer, YK_ROLE_Q}, k_proj = {layer, YK_ROLE_K};
+  const yk_projection v_proj = {layer, YK_ROLE_V}, o_proj = {layer, YK_ROLE_O};
   *out = (projections){.qkv = {.n_parts = 3, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
                        .o = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
@@ -102,6 +99,36 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
+/* Where heads of q and k do not rotate as devices have it, their parts get n_orders, which lie at *out, the caller's to
+ * free. */
+static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int32_t **out, yk_err *err)
+{
+  const int32_t head_dim = c->head_dim;
+  int64_t n_outputs = yk_range_size(qkv->parts[0].n) + yk_range_size(qkv->parts[1].n);
+  *out = NULL;
+  if (!c->rotary_interleaved && c->rotary_dim == head_dim) return YK_OK;
+  int32_t *at = malloc((size_t)(n_outputs + 1) * sizeof *at);
+  if (!at) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld outputs", (long long)n_outputs);
+  *out = at;
+  for (int i = 0; i < 2; i++) {
+    yk_linear_part *part = &qkv->parts[i];
+    part->n_order = at;
+    for (int32_t head = (int32_t)part->n.begin; head < part->n.end; head += head_dim)
+      for (int32_t place = 0; place < head_dim; place++)
+        *at++ = head + yk_rotary_element(head_dim, c->rotary_dim, c->rotary_interleaved, place);
+  }
+  return YK_OK;
+}
+
+static yk_status load_qkv(const yk_rank_loader *loader, yk_linear_spec *qkv, yk_linear **out, yk_err *err)
+{
+  int32_t *order;
+  YK_TRY(order_heads(loader->source.config, qkv, &order, err));
+  yk_status status = yk_rank_load_linear(loader, qkv, out, err);
+  free(order);
+  return status;
+}
+
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -119,7 +146,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
     YK_TRY(yk_rank_load_vector(loader, YK_ROLE_Q_NORM, layer, c->head_dim, 1, &a->q_norm_w, err));
     YK_TRY(yk_rank_load_vector(loader, YK_ROLE_K_NORM, layer, c->head_dim, 1, &a->k_norm_w, err));
   }
-  YK_TRY(yk_rank_load_linear(loader, &p.qkv, &a->qkv, err));
+  YK_TRY(load_qkv(loader, &p.qkv, &a->qkv, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
   size_t n_slots = (size_t)source->limits->n_kv_blocks * YK_KV_BLOCK_TOKENS;
   size_t n_bytes = n_slots * (size_t)half_kv_bytes(&a->heads, source->dev.dtype);

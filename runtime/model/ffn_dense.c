@@ -23,11 +23,8 @@ typedef struct projections {
 
 static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
 {
-  const yk_model_config *c = source->config;
   int32_t max_tokens = source->limits->step.max_tokens;
-  const yk_projection gate = {layer, YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias};
-  const yk_projection up = {layer, YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias};
-  const yk_projection down = {layer, YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias};
+  const yk_projection gate = {layer, YK_ROLE_GATE}, up = {layer, YK_ROLE_UP}, down = {layer, YK_ROLE_DOWN};
   *out = (projections){
       .gate_up = {.n_parts = 2, .n_matrices = 1, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
       .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};

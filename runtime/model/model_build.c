@@ -110,7 +110,7 @@ static yk_status build_rope(yk_model *m, const yk_rank_loader *loader, size_t n_
   const yk_model_config *c = loader->source.config;
   float *table = malloc(n_bytes);
   if (!table) return yk_err_set(err, YK_E_NOMEM, "no memory for the rotary table of %zu bytes", n_bytes);
-  yk_rope_table_fill(&c->rope, c->head_dim, loader->source.limits->step.max_model_tokens, table);
+  yk_rope_table_fill(&c->rope, c->head_dim, c->rotary_dim, loader->source.limits->step.max_model_tokens, table);
   void *device_table = NULL;
   yk_status status = yk_rank_alloc(loader, n_bytes, &device_table, err);
   m->rope = device_table;

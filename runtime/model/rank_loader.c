@@ -55,7 +55,7 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
-  yk_weight_name(role, layer, name);
+  yk_weight_name(loader->source.config->family, role, layer, name);
   YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, name, n, &view, err));
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
   YK_TRY(upload_converted(loader, *out, view.dtype, view.data, n, scale, err));
@@ -72,7 +72,7 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
   int64_t hidden = c->hidden_size, n = yk_range_size(vocab) * hidden;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
   if (n == 0) return YK_OK;
-  yk_weight_name(YK_ROLE_EMBEDDING, 0, name);
+  yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
   YK_TRY(yk_checkpoint_matrix(loader->source.checkpoint, name, c->vocab_size, hidden, &view, err));
   const char *first = (const char *)view.plain + (size_t)(vocab.begin * hidden) * yk_dtype_bytes(view.dtype);
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));

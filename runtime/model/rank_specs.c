@@ -16,7 +16,7 @@ static int64_t ffn_group(const yk_model_config *config)
     char name[YK_WEIGHT_NAME_BYTES];
     const yk_quant_scheme *scheme;
     yk_err refusal = YK_ERR_INIT;
-    yk_weight_name(YK_ROLE_DOWN, layer, name);
+    yk_weight_name(config->family, YK_ROLE_DOWN, layer, name);
     if (yk_quant_scheme_of(&config->quant, name, &scheme, &refusal) != YK_OK || !scheme) continue;
     int64_t group = scheme->group_size > 0 ? scheme->group_size : config->ffn_size;
     largest = yk_max_i64(largest, group);
@@ -34,13 +34,15 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
                          .vocab = yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks)};
 }
 
-static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_linear_part *part, yk_err *err)
+static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_weight_module *module,
+                      yk_linear_part *part, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
+  *module = yk_weight_module_of(source->config, p->role);
   memset(part, 0, sizeof *part);
   part->as_16_bits = source->limits->as_16_bits;
-  yk_weight_name(p->role, p->layer, name);
-  return yk_checkpoint_linear(source->checkpoint, name, p->k, p->n, p->has_bias, &part->weight, err);
+  yk_weight_name(source->config->family, p->role, p->layer, name);
+  return yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err);
 }
 
 /* Where the part's inputs are to be sorted by group: how. */
@@ -60,22 +62,24 @@ static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_l
 yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
                               yk_linear_part *part, yk_err *err)
 {
-  YK_TRY(find(source, projection, part, err));
-  part->k = (yk_range){0, projection->k};
-  part->n = n;
+  yk_weight_module module;
+  YK_TRY(find(source, projection, &module, part, err));
+  part->k = (yk_range){0, module.k};
+  part->n = (yk_range){module.first_n + n.begin, module.first_n + n.end};
   part->group_local = part->weight.group;
-  part->use_bias = projection->has_bias;
+  part->use_bias = module.has_bias;
   return sort_inputs(source, false, part, err);
 }
 
 yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k, bool may_choose,
                            yk_linear_part *part, yk_err *err)
 {
-  YK_TRY(find(source, projection, part, err));
+  yk_weight_module module;
+  YK_TRY(find(source, projection, &module, part, err));
   part->k = k;
-  part->n = (yk_range){0, projection->n};
+  part->n = (yk_range){module.first_n, module.first_n + module.n_own};
   if (part->weight.group > 0) part->group_local = yk_shard_group(k, part->weight.group);
-  part->use_bias = projection->has_bias && source->share.rank == 0;
+  part->use_bias = module.has_bias && source->share.rank == 0;
   return sort_inputs(source, may_choose, part, err);
 }
 
@@ -85,11 +89,11 @@ yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out
   *out =
       (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   if (!c->tie_word_embeddings) {
-    const yk_projection head = {0, YK_ROLE_LM_HEAD, c->hidden_size, c->vocab_size, false};
+    const yk_projection head = {0, YK_ROLE_LM_HEAD};
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
   }
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(YK_ROLE_EMBEDDING, 0, name);
+  yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
   YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
   out->parts[0].k = (yk_range){0, c->hidden_size};
   out->parts[0].n = source->share.vocab;

@@ -28,11 +28,10 @@ typedef struct yk_rank_source {
 typedef struct yk_projection {
   int32_t layer;
   yk_weight_role role;
-  int64_t k, n; /* inputs and outputs of the whole layer */
-  bool has_bias;
 } yk_projection;
 
-/* yk_rank_column_part - outputs n of a projection, all of K: column-parallel.
+/* yk_rank_column_part - outputs n of a projection, all of K: column-parallel. Where the checkpoint has several roles in
+ *   one module, they are that many outputs further on.
  * yk_rank_row_part - inputs k of a projection, all of N: row-parallel, a partial result of which only rank 0's has the
  *   bias. may_choose: the rank computes x itself and may do so for any inputs: where groups are not of neighbouring
  *   inputs and the device sorts them (k_is_sorted), k counts places among all inputs sorted by group.

@@ -19,23 +19,23 @@ static float yarn_attention_factor(const yk_rope_config *rope)
 }
 
 /* The (real-valued) pair that turns `turns` times over the original context. */
-static double yarn_dimension(const yk_rope_config *rope, double turns, double head_dim)
+static double yarn_dimension(const yk_rope_config *rope, double turns, double rotary_dim)
 {
-  return head_dim * log(rope->original_max_positions / (turns * 2 * pi)) / (2 * log(rope->theta));
+  return rotary_dim * log(rope->original_max_positions / (turns * 2 * pi)) / (2 * log(rope->theta));
 }
 
 /* Pairs below lo keep their frequency, pairs above hi are divided by factor, a ramp runs between. */
-static void scale_yarn(const yk_rope_config *rope, int32_t head_dim, const float *theta_power, float *inv_freq)
+static void scale_yarn(const yk_rope_config *rope, int32_t rotary_dim, const float *theta_power, float *inv_freq)
 {
-  double lo = yarn_dimension(rope, rope->beta_fast, head_dim), hi = yarn_dimension(rope, rope->beta_slow, head_dim);
+  double lo = yarn_dimension(rope, rope->beta_fast, rotary_dim), hi = yarn_dimension(rope, rope->beta_slow, rotary_dim);
   if (rope->truncate) {
     lo = floor(lo);
     hi = ceil(hi);
   }
   lo = fmax(lo, 0);
-  hi = fmin(hi, head_dim - 1);
+  hi = fmin(hi, rotary_dim - 1);
   if (lo == hi) hi += 0.001;
-  for (int32_t i = 0; i < head_dim / 2; i++) {
+  for (int32_t i = 0; i < rotary_dim / 2; i++) {
     float ramp = fminf(fmaxf(((float)i - (float)lo) / (float)(hi - lo), 0), 1);
     float keep = 1 - ramp;
     float interpolated = 1 / ((float)rope->factor * theta_power[i]);
@@ -44,13 +44,13 @@ static void scale_yarn(const yk_rope_config *rope, int32_t head_dim, const float
 }
 
 /* Llama 3.1: by wavelength, keep, divide by factor, or blend between. */
-static void scale_llama3(const yk_rope_config *rope, int32_t head_dim, float *inv_freq)
+static void scale_llama3(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq)
 {
   float factor = (float)rope->factor, context = (float)rope->original_max_positions;
   float low = (float)rope->low_freq_factor, width = (float)(rope->high_freq_factor - rope->low_freq_factor);
   float longest = (float)(rope->original_max_positions / rope->low_freq_factor);
   float shortest = (float)(rope->original_max_positions / rope->high_freq_factor);
-  for (int32_t i = 0; i < head_dim / 2; i++) {
+  for (int32_t i = 0; i < rotary_dim / 2; i++) {
     float wavelength = 1 / inv_freq[i] * (float)(2 * pi);
     if (wavelength < shortest) continue;
     if (wavelength > longest) {
@@ -62,37 +62,49 @@ static void scale_llama3(const yk_rope_config *rope, int32_t head_dim, float *in
   }
 }
 
-float yk_rope_frequencies(const yk_rope_config *rope, int32_t head_dim, float *inv_freq)
+float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq)
 {
   float theta_power[YK_MAX_HEAD_DIM / 2];
-  for (int32_t i = 0; i < head_dim / 2; i++) {
+  for (int32_t i = 0; i < rotary_dim / 2; i++) {
     /* In double and rounded once: nearest to any good powf, so independent of the C library's. */
-    double exponent = (float)(2 * i) / (float)head_dim;
+    double exponent = (float)(2 * i) / (float)rotary_dim;
     theta_power[i] = (float)pow((float)rope->theta, exponent);
     inv_freq[i] = 1 / theta_power[i];
   }
   switch (rope->type) {
   case YK_ROPE_DEFAULT: return 1;
   case YK_ROPE_LINEAR:
-    for (int32_t i = 0; i < head_dim / 2; i++) inv_freq[i] /= (float)rope->factor;
+    for (int32_t i = 0; i < rotary_dim / 2; i++) inv_freq[i] /= (float)rope->factor;
     return 1;
-  case YK_ROPE_LLAMA3: scale_llama3(rope, head_dim, inv_freq); return 1;
-  case YK_ROPE_YARN: scale_yarn(rope, head_dim, theta_power, inv_freq); return yarn_attention_factor(rope);
+  case YK_ROPE_LLAMA3: scale_llama3(rope, rotary_dim, inv_freq); return 1;
+  case YK_ROPE_YARN: scale_yarn(rope, rotary_dim, theta_power, inv_freq); return yarn_attention_factor(rope);
   }
   return 1;
 }
 
-void yk_rope_table_fill(const yk_rope_config *rope, int32_t head_dim, int32_t n_positions, float *table)
+void yk_rope_table_fill(const yk_rope_config *rope, int32_t head_dim, int32_t rotary_dim, int32_t n_positions,
+                        float *table)
 {
   float inv_freq[YK_MAX_HEAD_DIM / 2];
-  float scale = yk_rope_frequencies(rope, head_dim, inv_freq);
-  int32_t half = head_dim / 2;
+  float scale = yk_rope_frequencies(rope, rotary_dim, inv_freq);
+  int32_t half = head_dim / 2, n_rotating = rotary_dim / 2;
   for (int32_t position = 0; position < n_positions; position++) {
     float *cosines = table + (size_t)position * (size_t)head_dim, *sines = cosines + half;
-    for (int32_t i = 0; i < half; i++) {
+    for (int32_t i = 0; i < n_rotating; i++) {
       float angle = (float)position * inv_freq[i];
       cosines[i] = cosf(angle) * scale;
       sines[i] = sinf(angle) * scale;
     }
+    for (int32_t i = n_rotating; i < half; i++) {
+      cosines[i] = 1;
+      sines[i] = 0;
+    }
   }
+}
+
+int32_t yk_rotary_element(int32_t head_dim, int32_t rotary_dim, bool interleaved, int32_t place)
+{
+  int32_t half = head_dim / 2, n_rotating = rotary_dim / 2, second = place >= half, pair = place - second * half;
+  if (pair < n_rotating) return interleaved ? 2 * pair + second : pair + second * n_rotating;
+  return rotary_dim + (pair - n_rotating) + second * (half - n_rotating);
 }

@@ -1,8 +1,15 @@
 /* rope.h - rotary position embedding: frequencies and the table of cosines and sines that every device reads.
  *
  * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn) with the same float32
- * rounding at each step, so that long positions turn by the same angle. The first half of a head rotates with its
- * second half. */
+ * rounding at each step, so that long positions turn by the same angle.
+ *
+ * Devices rotate the first half of a head with its second half: place i is a pair with place i + head_dim / 2. What a
+ * family has otherwise is brought into that form while q and k are loaded: outputs change places within their head
+ * (yk_rotary_element), the same for q and k, so that no product of q and k changes; pairs that do not rotate have
+ * cosine 1 and sine 0. Of a head of 8 whose first 4 elements rotate as neighbours:
+ *
+ *   element in the checkpoint   0 2 4 5 1 3 6 7
+ *   place                       0 1 2 3 4 5 6 7      0 with 4 and 1 with 5 rotate, 2 with 6 and 3 with 7 do not */
 #ifndef YK_MODEL_ROPE_H
 #define YK_MODEL_ROPE_H
 
@@ -12,9 +19,10 @@
 #include "loader/hf_config.h"
 
 /* yk_rope_frequencies - angle per position of each pair, after scaling.
- *   head_dim: even, at most YK_MAX_HEAD_DIM. inv_freq: [head_dim / 2], written.
+ *   rotary_dim: how many elements of a head rotate; even, at most YK_MAX_HEAD_DIM.
+ *   inv_freq: [rotary_dim / 2], written.
  *   Returns the factor that cosines and sines are multiplied by (1 except for yarn).                                 */
-float yk_rope_frequencies(const yk_rope_config *rope, int32_t head_dim, float *inv_freq);
+float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq);
 
 /* yk_rope_table_floats - floats in a table. */
 static inline size_t yk_rope_table_floats(int32_t n_positions, int32_t head_dim)
@@ -23,7 +31,14 @@ static inline size_t yk_rope_table_floats(int32_t n_positions, int32_t head_dim)
 }
 
 /* yk_rope_table_fill - table[n_positions][2][head_dim / 2]: per position a row of cosines, then a row of sines, of
- *   float32(position) * inv_freq. Never fails, never allocates. Thread: any.                                         */
-void yk_rope_table_fill(const yk_rope_config *rope, int32_t head_dim, int32_t n_positions, float *table);
+ *   float32(position) * inv_freq, for the pairs up to rotary_dim / 2; then 1 and 0. Never fails, never allocates.
+ *   Thread: any. */
+void yk_rope_table_fill(const yk_rope_config *rope, int32_t head_dim, int32_t rotary_dim, int32_t n_positions,
+                        float *table);
+
+/* yk_rotary_element - the element of a head in the checkpoint that devices have at a place of 0 to head_dim - 1.
+ *   interleaved: elements 2i and 2i + 1 are a pair, else i and i + rotary_dim / 2. rotary_dim: even, at most
+ *   head_dim, which is even. Thread: any. */
+int32_t yk_rotary_element(int32_t head_dim, int32_t rotary_dim, bool interleaved, int32_t place);
 
 #endif

@@ -40,6 +40,7 @@ static void check_config(const yk_model_config *config)
   require(config->n_heads >= 1 && config->n_heads <= YK_MAX_HEADS && config->n_kv_heads >= 1);
   require(config->n_heads % config->n_kv_heads == 0);
   require(config->head_dim >= 2 && config->head_dim <= YK_MAX_HEAD_DIM && config->head_dim % 2 == 0);
+  require(config->rotary_dim >= 2 && config->rotary_dim <= config->head_dim && config->rotary_dim % 2 == 0);
   require(config->max_position_embeddings >= 1 && config->max_model_tokens >= config->max_position_embeddings);
   require(config->max_model_tokens <= YK_MAX_POSITIONS);
   for (int i = 0; i < config->n_layers; i++) require(config->window_tokens[i] >= 0);
@@ -62,7 +63,7 @@ static void check_config(const yk_model_config *config)
             (scheme->group_size == -1 || scheme->group_size >= (scheme->format == YK_WEIGHT_FP8 ? 1 : 16)));
 
   float table[2 * YK_MAX_HEAD_DIM];
-  yk_rope_table_fill(&config->rope, config->head_dim, 2, table);
+  yk_rope_table_fill(&config->rope, config->head_dim, config->rotary_dim, 2, table);
   for (int i = 0; i < 2 * config->head_dim; i++) require(isfinite(table[i]));
 }
 

@@ -143,34 +143,25 @@ static void keep_line(void *user, yk_log_level level, const char *message)
 
 static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *err)
 {
+  static const yk_weight_role linears[] = {YK_ROLE_Q,    YK_ROLE_K,  YK_ROLE_V,   YK_ROLE_O,
+                                           YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN};
   const yk_model_config *c = yk_checkpoint_config(checkpoint);
-  int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
-  const struct {
-    yk_weight_role role;
-    int64_t k, n;
-    bool bias;
-  } linears[] = {{YK_ROLE_Q, c->hidden_size, q, c->qkv_bias},
-                 {YK_ROLE_K, c->hidden_size, kv, c->qkv_bias},
-                 {YK_ROLE_V, c->hidden_size, kv, c->qkv_bias},
-                 {YK_ROLE_O, q, c->hidden_size, c->o_bias},
-                 {YK_ROLE_GATE, c->hidden_size, c->ffn_size, c->mlp_bias},
-                 {YK_ROLE_UP, c->hidden_size, c->ffn_size, c->mlp_bias},
-                 {YK_ROLE_DOWN, c->ffn_size, c->hidden_size, c->mlp_bias}};
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view vector;
-  yk_weight_name(YK_ROLE_ATTENTION_NORM, layer, name);
+  yk_weight_name(c->family, YK_ROLE_ATTENTION_NORM, layer, name);
   YK_TRY(yk_checkpoint_vector(checkpoint, name, c->hidden_size, &vector, err));
   for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
     yk_weight_view view;
-    yk_weight_name(linears[i].role, layer, name);
-    YK_TRY(yk_checkpoint_linear(checkpoint, name, linears[i].k, linears[i].n, linears[i].bias, &view, err));
-    assert_int_equal(view.k, linears[i].k);
-    assert_int_equal(view.n, linears[i].n);
-    assert_int_equal(view.bias != NULL, linears[i].bias);
+    const yk_weight_module m = yk_weight_module_of(c, linears[i]);
+    yk_weight_name(c->family, linears[i], layer, name);
+    YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, err));
+    assert_int_equal(view.k, m.k);
+    assert_int_equal(view.n, m.n);
+    assert_int_equal(view.bias != NULL, m.has_bias);
     yk_checkpoint_prefetch(&view);
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
-    yk_weight_name(role, layer, name);
+    yk_weight_name(c->family, role, layer, name);
     YK_TRY(yk_checkpoint_vector(checkpoint, name, c->head_dim, &vector, err));
   }
   return YK_OK;
@@ -185,11 +176,14 @@ static yk_status read_model(const char *dir, log_lines *lines, yk_err *err)
   const yk_model_config *config = yk_checkpoint_config(checkpoint);
   yk_weight_view view;
   yk_vector_view vector;
-  yk_status status =
-      yk_checkpoint_matrix(checkpoint, "model.embed_tokens", config->vocab_size, config->hidden_size, &view, err);
-  if (status == YK_OK) status = yk_checkpoint_vector(checkpoint, "model.norm", config->hidden_size, &vector, err);
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, name);
+  yk_status status = yk_checkpoint_matrix(checkpoint, name, config->vocab_size, config->hidden_size, &view, err);
+  yk_weight_name(config->family, YK_ROLE_FINAL_NORM, 0, name);
+  if (status == YK_OK) status = yk_checkpoint_vector(checkpoint, name, config->hidden_size, &vector, err);
+  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, name);
   if (status == YK_OK && !config->tie_word_embeddings)
-    status = yk_checkpoint_linear(checkpoint, "lm_head", config->hidden_size, config->vocab_size, false, &view, err);
+    status = yk_checkpoint_linear(checkpoint, name, config->hidden_size, config->vocab_size, false, &view, err);
   for (int layer = 0; status == YK_OK && layer < config->n_layers; layer++) status = read_layer(checkpoint, layer, err);
   yk_checkpoint_close(checkpoint);
   return status;

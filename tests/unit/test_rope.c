@@ -56,7 +56,7 @@ static void tables_match(void **state)
     int half = golden->head_dim / 2;
     float *table = malloc(yk_rope_table_floats(n_positions, golden->head_dim) * sizeof *table);
     assert_non_null(table);
-    yk_rope_table_fill(&golden->rope, golden->head_dim, n_positions, table);
+    yk_rope_table_fill(&golden->rope, golden->head_dim, golden->head_dim, n_positions, table);
     for (int p = 0; p < N_POSITIONS; p++) {
       int position = rope_golden_positions[p];
       const float *row = table + (size_t)position * (size_t)golden->head_dim, *expected = golden->table + p * 2 * half;
@@ -77,11 +77,46 @@ static void position_zero_is_the_identity(void **state)
   (void)state;
   yk_rope_config rope = {.type = YK_ROPE_DEFAULT, .theta = 10000, .factor = 1};
   float table[8];
-  yk_rope_table_fill(&rope, 8, 1, table);
+  yk_rope_table_fill(&rope, 8, 8, 1, table);
   for (int i = 0; i < 4; i++) {
     assert_true(table[i] == 1);
     assert_true(table[4 + i] == 0);
   }
+}
+
+/* Of a head of 8 whose first 4 elements rotate: the picture in rope.h. Frequencies are those of a head of 4. */
+static void a_part_of_a_head_rotates(void **state)
+{
+  (void)state;
+  static const int32_t neighbours[8] = {0, 2, 4, 5, 1, 3, 6, 7}, halves[8] = {0, 1, 4, 5, 2, 3, 6, 7};
+  yk_rope_config rope = {.type = YK_ROPE_DEFAULT, .theta = 10000, .factor = 1};
+  float part[3 * 8], whole[3 * 4];
+  for (int place = 0; place < 8; place++) {
+    assert_int_equal(yk_rotary_element(8, 4, true, place), neighbours[place]);
+    assert_int_equal(yk_rotary_element(8, 4, false, place), halves[place]);
+    assert_int_equal(yk_rotary_element(8, 8, false, place), place);
+  }
+  yk_rope_table_fill(&rope, 8, 4, 3, part);
+  yk_rope_table_fill(&rope, 4, 4, 3, whole);
+  for (int position = 0; position < 3; position++)
+    for (int i = 0; i < 4; i++) {
+      assert_true(part[8 * position + i] == (i < 2 ? whole[4 * position + i] : 1));
+      assert_true(part[8 * position + 4 + i] == (i < 2 ? whole[4 * position + 2 + i] : 0));
+    }
+}
+
+/* Every element of a head has one place, whatever rotates. */
+static void places_are_a_permutation(void **state)
+{
+  (void)state;
+  for (int head_dim = 2; head_dim <= 40; head_dim += 2)
+    for (int rotary_dim = 2; rotary_dim <= head_dim; rotary_dim += 2)
+      for (int interleaved = 0; interleaved < 2; interleaved++) {
+        uint64_t seen = 0;
+        for (int place = 0; place < head_dim; place++)
+          seen |= UINT64_C(1) << yk_rotary_element(head_dim, rotary_dim, interleaved, place);
+        assert_true(seen == (UINT64_C(1) << head_dim) - 1);
+      }
 }
 
 int main(void)
@@ -91,6 +126,8 @@ int main(void)
       cmocka_unit_test(most_frequencies_are_bit_equal),
       cmocka_unit_test(tables_match),
       cmocka_unit_test(position_zero_is_the_identity),
+      cmocka_unit_test(a_part_of_a_head_rotates),
+      cmocka_unit_test(places_are_a_permutation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
