@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "loader/description_check.h"
 #include "loader/dir.h"
+#include "loader/msmodelslim_tensors.h"
 #include "loader/other_formats.h"
 #include "loader/quant_rules.h"
 #include "loader/quant_tensors.h"
@@ -52,6 +54,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   view->format = YK_WEIGHT_PLAIN;
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
   if (!scheme || (strcmp(module, lm_head) == 0 && !config->quant.only_named)) return YK_OK;
+  if (config->quant.method == YK_QUANT_MSMODELSLIM) return yk_msmodelslim_begin(module, scheme, view, err);
   return yk_quant_begin(module, scheme, view, err);
 }
 
@@ -80,12 +83,36 @@ static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *mod
   return yk_quant_read(checkpoint->shards, module, scheme, view, err);
 }
 
+static yk_status read_bias(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
+{
+  const yk_tensor_wish bias = {"bias", YK_TENSORS_FLOAT, 1, {view->n, 0}};
+  return require_floats(checkpoint, module, &bias, &view->bias_dtype, &view->bias, err);
+}
+
+/* The description names every tensor: nothing is to be found out. */
+static yk_status read_described(const yk_checkpoint *checkpoint, const char *module, bool has_bias,
+                                yk_weight_view *view, yk_err *err)
+{
+  const yk_quant_scheme *scheme;
+  YK_TRY(yk_quant_scheme_of(&checkpoint->config.quant, module, &scheme, err));
+  if (scheme)
+    YK_TRY(yk_msmodelslim_read(checkpoint->shards, module, scheme, view, err));
+  else
+    YK_TRY(yk_checkpoint_matrix(checkpoint, module, view->n, view->k, view, err));
+  return has_bias && !view->product_bias ? read_bias(checkpoint, module, view, err) : YK_OK;
+}
+
 yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *module, int64_t k, int64_t n, bool has_bias,
                                yk_weight_view *out, yk_err *err)
 {
   yk_weight_view view = {.k = k, .n = n};
   if (!checkpoint->shards) {
     YK_TRY(assume_linear(checkpoint, module, &view, err));
+    *out = view;
+    return YK_OK;
+  }
+  if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM) {
+    YK_TRY(read_described(checkpoint, module, has_bias, &view, err));
     *out = view;
     return YK_OK;
   }
@@ -104,8 +131,7 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
     YK_TRY(read_quantised(checkpoint, module, quantised, &view, err));
   else
     YK_TRY(yk_checkpoint_matrix(checkpoint, module, n, k, &view, err));
-  const yk_tensor_wish bias = {"bias", YK_TENSORS_FLOAT, 1, {n, 0}};
-  if (has_bias) YK_TRY(require_floats(checkpoint, module, &bias, &view.bias_dtype, &view.bias, err));
+  if (has_bias) YK_TRY(read_bias(checkpoint, module, &view, err));
   *out = view;
   return YK_OK;
 }
@@ -117,6 +143,52 @@ yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, const char *modu
   const yk_tensor_wish wish = {"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
   if (checkpoint->shards) YK_TRY(require_floats(checkpoint, module, &wish, &view.dtype, &view.data, err));
   *out = view;
+  return YK_OK;
+}
+
+/* The names of a norm's tensors. */
+static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
+                           yk_msmodelslim_norm *out, yk_err *err)
+{
+  bool may_differ = role == YK_ROLE_ATTENTION_NORM || role == YK_ROLE_FFN_NORM || role == YK_ROLE_FINAL_NORM;
+  *out = (yk_msmodelslim_norm){"weight", NULL};
+  if (!may_differ || !checkpoint->shards || checkpoint->config.quant.method != YK_QUANT_MSMODELSLIM) return YK_OK;
+  return yk_msmodelslim_norm_of(&checkpoint->config, checkpoint->shards, role, layer, out, err);
+}
+
+yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                             yk_vector_view *out, yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_msmodelslim_norm norm;
+  yk_vector_view view = {.n = n, .dtype = checkpoint->config.dtype};
+  yk_weight_name(checkpoint->config.family, role, layer, name);
+  YK_TRY(find_norm(checkpoint, role, layer, &norm, err));
+  if (norm.offset && role == YK_ROLE_FINAL_NORM)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: tensor %s.%s: an offset of this norm is not supported; supported: of layers' norms",
+                      yk_shards_source(checkpoint->shards), name, norm.offset);
+  const yk_tensor_wish wish = {norm.weight, YK_TENSORS_FLOAT, 1, {n, 0}};
+  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+  *out = view;
+  return YK_OK;
+}
+
+yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
+                                   yk_weight_view *weight, yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_msmodelslim_norm norm;
+  bool after_attention_norm = role == YK_ROLE_Q || role == YK_ROLE_K || role == YK_ROLE_V;
+  yk_weight_role before = after_attention_norm ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
+  if (!after_attention_norm && role != YK_ROLE_GATE && role != YK_ROLE_UP) return YK_OK;
+  YK_TRY(find_norm(checkpoint, before, layer, &norm, err));
+  if (!norm.offset) return YK_OK;
+  yk_weight_name(checkpoint->config.family, before, layer, name);
+  const yk_tensor_wish wish = {norm.offset, YK_TENSORS_FLOAT, 1, {weight->k, 0}};
+  YK_TRY(require_floats(checkpoint, name, &wish, &weight->x_offset_dtype, &weight->x_offset, err));
+  weight->folds_bias = true;
+  weight->inputs.kind = YK_INPUTS_FLOAT;
   return YK_OK;
 }
 
@@ -142,6 +214,8 @@ static yk_status read_config(const char *dir, const yk_log *log, yk_checkpoint *
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM)
+    YK_TRY(yk_description_check(dir, checkpoint->shards, log, err));
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 

@@ -76,6 +76,18 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, const char *module, int64_t n, yk_vector_view *out,
                                yk_err *err);
 
+/* yk_checkpoint_norm - the weights of a layer's norm or the final one, [n]: what the layers that read it want.
+ *   Errors: as above; YK_E_UNSUPPORTED where they want different ones, or for an offset of another norm than those of
+ *   yk_checkpoint_add_offset. */
+yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                             yk_vector_view *out, yk_err *err);
+
+/* yk_checkpoint_add_offset - where the norm before a linear role has an offset: into the role's weight, as x_offset.
+ *   Its inputs are then floats: with the offset in them they cannot be rounded as the checkpoint wants it. Errors: as
+ *   above. */
+yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
+                                   yk_weight_view *weight, yk_err *err);
+
 /* yk_checkpoint_prefetch - tell the operating system that a view's tensors will be read soon. A hint: never fails. */
 void yk_checkpoint_prefetch(const yk_weight_view *weight);
 

@@ -46,3 +46,22 @@ bool yk_dir_find_suffix(const char *dir, const char *suffix, char out[256])
   closedir(stream);
   return found;
 }
+
+int yk_dir_find_all(const char *dir, const char *prefix, const char *suffix, char first[256], char last[256])
+{
+  DIR *stream = opendir(dir);
+  int n = 0;
+  first[0] = last[0] = '\0';
+  if (!stream) return 0;
+  for (struct dirent *entry; (entry = readdir(stream));) {
+    size_t length = strlen(entry->d_name), n_prefix = strlen(prefix), n_suffix = strlen(suffix);
+    if (length < n_prefix + n_suffix || strncmp(entry->d_name, prefix, n_prefix) != 0 ||
+        strcmp(entry->d_name + length - n_suffix, suffix) != 0)
+      continue;
+    if (n == 0 || strcmp(entry->d_name, first) < 0) snprintf(first, 256, "%s", entry->d_name);
+    if (n == 0 || strcmp(entry->d_name, last) > 0) snprintf(last, 256, "%s", entry->d_name);
+    n++;
+  }
+  closedir(stream);
+  return n;
+}

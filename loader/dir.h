@@ -9,6 +9,10 @@
 
 enum { YK_PATH_BYTES = 4096 };
 
+/* msmodelslim's description of what is quantised is called so, with whatever between. */
+#define YK_DESCRIPTION_PREFIX "quant_model_description"
+#define YK_DESCRIPTION_SUFFIX ".json"
+
 /* yk_dir_path - "dir/name". YK_E_INVAL where that is longer than a path may be. */
 yk_status yk_dir_path(const char *dir, const char *name, char out[YK_PATH_BYTES], yk_err *err);
 
@@ -21,5 +25,8 @@ yk_status yk_dir_read(const char *dir, const char *name, bool required, char **t
 
 /* yk_dir_find_suffix - the name of some file that ends so, in out. False where there is none or dir cannot be read. */
 bool yk_dir_find_suffix(const char *dir, const char *suffix, char out[256]);
+
+/* yk_dir_find_all - how many files begin with prefix and end with suffix; the first and the last of them by name. */
+int yk_dir_find_all(const char *dir, const char *prefix, const char *suffix, char first[256], char last[256]);
 
 #endif

@@ -214,20 +214,27 @@ static yk_status read_common(const json_t *root, yk_model_config *config, yk_err
   return yk_hf_read_rope(root, file, config, err);
 }
 
-static yk_status read_all(const json_t *root, const json_t *generation, const json_t *quantize, const yk_log *log,
-                          yk_model_config *config, yk_err *err)
+typedef struct documents {
+  json_t *root, *generation, *quantize, *description;
+  const char *description_file;
+} documents;
+
+static yk_status read_all(const documents *d, const yk_log *log, yk_model_config *config, yk_err *err)
 {
+  const json_t *root = d->root;
   if (!json_is_object(root))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
   YK_TRY(read_family(root, config, err));
-  YK_TRY(yk_hf_read_quant(root, quantize, quantize_files[0], &config->quant, err));
+  YK_TRY(yk_hf_read_quant(root, d->quantize, quantize_files[0], &config->quant, err));
+  if (config->quant.method == YK_QUANT_NONE && d->description)
+    YK_TRY(yk_hf_read_msmodelslim(d->description, d->description_file, &config->quant, err));
   if (config->family == YK_FAMILY_CHATGLM)
     YK_TRY(yk_hf_read_chatglm(root, file, config, err));
   else
     YK_TRY(read_common(root, config, err));
   YK_TRY(read_dtype(root, config, err));
   YK_TRY(yk_hf_read_windows(root, file, config, err));
-  return yk_hf_read_generation(root, file, generation, generation_file, log, config, err);
+  return yk_hf_read_generation(root, file, d->generation, generation_file, log, config, err);
 }
 
 static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err)
@@ -238,17 +245,20 @@ static yk_status parse_optional(const char *name, const char *text, size_t n_byt
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
-  json_t *root = NULL, *generation = NULL, *quantize = NULL;
+  documents d = {.description_file = texts->description_file};
   yk_model_config config = {0};
-  yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, &root, err);
+  yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, &d.root, err);
   if (status == YK_OK)
-    status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &generation, err);
+    status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
   if (status == YK_OK)
-    status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &quantize, err);
-  if (status == YK_OK) status = read_all(root, generation, quantize, log, &config, err);
-  json_decref(root);
-  json_decref(generation);
-  json_decref(quantize);
+    status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &d.quantize, err);
+  if (status == YK_OK)
+    status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
+  if (status == YK_OK) status = read_all(&d, log, &config, err);
+  json_decref(d.root);
+  json_decref(d.generation);
+  json_decref(d.quantize);
+  json_decref(d.description);
   if (status == YK_OK)
     *out = config;
   else
@@ -256,21 +266,36 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
   return status;
 }
 
+/* msmodelslim's description of what is quantised: name is empty where there is none. */
+static yk_status read_description(const char *dir, char name[256], char **text, size_t *n_bytes, yk_err *err)
+{
+  char last[256];
+  int n = yk_dir_find_all(dir, YK_DESCRIPTION_PREFIX, YK_DESCRIPTION_SUFFIX, name, last);
+  if (n > 1)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: expected one file " YK_DESCRIPTION_PREFIX "*" YK_DESCRIPTION_SUFFIX ", found %s and %s", dir,
+                      name, last);
+  return n == 1 ? yk_dir_read(dir, name, true, text, n_bytes, err) : YK_OK;
+}
+
 yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err)
 {
-  char *config = NULL, *generation = NULL, *quantize = NULL;
-  yk_config_texts texts = {0};
+  char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
+  yk_config_texts texts = {.description_file = description_name};
   yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
   if (status == YK_OK) status = yk_dir_read(dir, generation_file, false, &generation, &texts.generation_bytes, err);
   for (int i = 0; i < 2 && status == YK_OK && !quantize; i++)
     status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
+  if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
   texts.config = config;
   texts.generation = generation;
   texts.quantize = quantize;
+  texts.description = description;
   if (status == YK_OK) status = yk_model_config_parse(&texts, log, out, err);
   free(config);
   free(generation);
   free(quantize);
+  free(description);
   return status;
 }
 

@@ -1,9 +1,9 @@
 /* hf_config.h - what a Hugging Face checkpoint directory says about its model, read and validated once.
  *
  * Sources: config.json; generation_config.json where there is one; the quantisation settings in config.json, else in
- * quantize_config.json or quant_config.json. Every number is range-checked, so that sizes computed from them (products
- * of any three, times 4 bytes) cannot overflow int64. Defaults of absent keys are those of the transformers
- * configuration classes; keys that decide shapes are required.
+ * quantize_config.json or quant_config.json, else in msmodelslim's quant_model_description*.json. Every number is
+ * range-checked, so that sizes computed from them (products of any three, times 4 bytes) cannot overflow int64.
+ * Defaults of absent keys are those of the transformers configuration classes; keys that decide shapes are required.
  *
  * Errors name file and key, what was expected and what was found. Keys that Yoke does not know are ignored.          */
 #ifndef YK_LOADER_HF_CONFIG_H
@@ -29,7 +29,8 @@ yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_conf
 /* The same from memory; a NULL text is a file that does not exist (config must be there). */
 typedef struct yk_config_texts {
   const char *config, *generation, *quantize; /* config.json, generation_config.json, quantize_config.json */
-  size_t config_bytes, generation_bytes, quantize_bytes;
+  const char *description, *description_file; /* quant_model_description*.json, and its name */
+  size_t config_bytes, generation_bytes, quantize_bytes, description_bytes;
 } yk_config_texts;
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err);

@@ -43,6 +43,9 @@ yk_status yk_hf_read_windows(const json_t *root, const char *file, yk_model_conf
 yk_status yk_hf_read_quant(const json_t *root, const json_t *separate, const char *separate_file,
                            yk_quant_config *quant, yk_err *err);
 
+/* yk_hf_read_msmodelslim - what msmodelslim's description says of every tensor, as rules. file: its name. */
+yk_status yk_hf_read_msmodelslim(const json_t *object, const char *file, yk_quant_config *quant, yk_err *err);
+
 /* yk_hf_read_generation - bos and eos ids, sampling defaults; generation is NULL where there is no such file. A default
  *   out of its range is taken as the nearest in it, with a warning to log.                                           */
 yk_status yk_hf_read_generation(const json_t *root, const char *file, const json_t *generation,

@@ -11,6 +11,8 @@ enum { ALIGNMENT = 64, ORDERED_N = 64 /* outputs that are read at once to be put
 static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &yk_int8_gptq,
                                                            [YK_PACKING_COMPRESSED] = &yk_int8_compressed,
                                                            [YK_PACKING_ROWS] = &yk_int8_rows,
+                                                           [YK_PACKING_PRODUCTS] = &yk_int8_products,
+                                                           [YK_PACKING_PRODUCTS_I64] = &yk_int8_products_i64,
                                                            [YK_PACKING_BLOCKS] = &yk_int8_blocks};
 
 /* Where the parts of a repacked slice lie in its buffer. What the last three hold serves to put it in order. */

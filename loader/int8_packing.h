@@ -58,6 +58,7 @@ static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const 
   yk_int8_floats(weight->dtype, weight->scales, first, 1, groups->n, to);
 }
 
-extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows, yk_int8_blocks;
+extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows, yk_int8_blocks, yk_int8_products,
+    yk_int8_products_i64;
 
 #endif

@@ -50,7 +50,8 @@ typedef enum yk_quant_method {
   YK_QUANT_GPTQ,
   YK_QUANT_COMPRESSED_TENSORS,
   YK_QUANT_AUTO_ROUND,
-  YK_QUANT_FP8
+  YK_QUANT_FP8,
+  YK_QUANT_MSMODELSLIM
 } yk_quant_method;
 
 typedef enum yk_quant_zeros {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/msmodelslim_tensors.h"
 #include "loader/quant_rules.h"
 #include "loader/quant_tensors.h"
 #include "loader/weight_names.h"
@@ -82,6 +83,34 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   return YK_OK;
 }
 
+/* Inputs that the checkpoint rounds to 8 bits after an offset of the norm was added: the offset goes into the bias. */
+static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
+{
+  static const yk_weight_role readers[] = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_GATE, YK_ROLE_UP};
+  const yk_model_config *config = c->config;
+  oddity offsets = {0};
+  for (int layer = 0; config->quant.method == YK_QUANT_MSMODELSLIM && layer < config->n_layers; layer++) {
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+      char module[YK_WEIGHT_NAME_BYTES];
+      const yk_quant_scheme *scheme;
+      yk_msmodelslim_norm norm;
+      yk_weight_role before = i < 3 ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
+      yk_weight_name(config->family, readers[i], layer, module);
+      YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
+      YK_TRY(yk_msmodelslim_norm_of(config, c->shards, before, layer, &norm, err));
+      bool is_first = yk_weight_module_of(config, readers[i]).first_n == 0;
+      if (norm.offset && scheme && scheme->inputs != YK_INPUTS_FLOAT && is_first) note(&offsets, module);
+    }
+  }
+  if (offsets.n)
+    yk_log_write(
+        c->log, YK_LOG_INFO,
+        "inputs of %d layers stay floats, though they are to be rounded to 8 bits: the norm before them has an "
+        "offset, which is kept exactly; the first is %s",
+        offsets.n, offsets.first);
+  return YK_OK;
+}
+
 /* ---- Tensors without a use --------------------------------------------------------------------------------------- */
 
 /* In this order: a tensor is of the first kind that it fits. */
@@ -110,33 +139,53 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
   return STRAY_OTHER;
 }
 
-/* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
-static void mark_module(const checkpoint_view *c, yk_weight_role role, int layer, bool is_linear, bool *used)
+static void mark(const checkpoint_view *c, const char *module, const char *suffix, bool *used)
 {
+  char name[NAME_BYTES];
+  snprintf(name, sizeof name, "%s.%s", module, suffix);
+  size_t position = yk_shards_position(c->shards, name);
+  if (position < yk_shards_count(c->shards)) used[position] = true;
+}
+
+/* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
+static void mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
+{
+  static const char *const suffixes[] = {"weight",        "bias",         "weight_scale",     "weight_scale_inv",
+                                         "input_scale",   "input_offset", "input_zero_point", "activation_scale",
+                                         "weight_offset", "quant_bias",   "deq_scale"};
   const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
-  const char *const suffixes[] = {"weight",           "bias",        names->weight,      names->zeros,
-                                  names->scales,      names->g_idx,  names->shape,       "weight_scale",
-                                  "weight_scale_inv", "input_scale", "input_zero_point", "activation_scale"};
-  char module[YK_WEIGHT_NAME_BYTES], name[NAME_BYTES];
+  const char *const of_packing[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
+  char module[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(c->config->family, role, layer, module);
-  for (size_t i = 0; i < (is_linear ? sizeof suffixes / sizeof *suffixes : 1); i++) {
-    if (!suffixes[i]) continue;
-    snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
-    size_t position = yk_shards_position(c->shards, name);
-    if (position < yk_shards_count(c->shards)) used[position] = true;
-  }
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) mark(c, module, suffixes[i], used);
+  for (size_t i = 0; i < sizeof of_packing / sizeof *of_packing; i++)
+    if (of_packing[i]) mark(c, module, of_packing[i], used);
+}
+
+/* msmodelslim may write two norms, of which each layer reads one. */
+static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
+{
+  static const char *const suffixes[] = {"weight", "bias", "module.weight", "module.bias"};
+  char module[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name(c->config->family, role, layer, module);
+  size_t n = c->config->quant.method == YK_QUANT_MSMODELSLIM ? sizeof suffixes / sizeof *suffixes : 1;
+  for (size_t i = 0; i < n; i++) mark(c, module, suffixes[i], used);
 }
 
 static void mark_used(const checkpoint_view *c, bool *used)
 {
-  mark_module(c, YK_ROLE_EMBEDDING, 0, false, used);
-  mark_module(c, YK_ROLE_FINAL_NORM, 0, false, used);
-  mark_module(c, YK_ROLE_LM_HEAD, 0, true, used); /* where it is tied, files may still hold it */
+  mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight alone, as norms have it */
+  mark_norm(c, YK_ROLE_FINAL_NORM, 0, used);
+  mark_linear(c, YK_ROLE_LM_HEAD, 0, used); /* where it is tied, files may still hold it */
   for (int layer = 0; layer < c->config->n_layers; layer++)
     for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role <= YK_ROLE_DOWN; role++) {
       bool is_qk_norm = role == YK_ROLE_Q_NORM || role == YK_ROLE_K_NORM;
       bool is_norm = is_qk_norm || role == YK_ROLE_ATTENTION_NORM || role == YK_ROLE_FFN_NORM;
-      if (!is_qk_norm || c->config->qk_norm) mark_module(c, role, layer, !is_norm, used);
+      if (is_qk_norm && !c->config->qk_norm) continue;
+      if (is_norm)
+        mark_norm(c, role, layer, used);
+      else
+        mark_linear(c, role, layer, used);
     }
 }
 
@@ -166,5 +215,6 @@ yk_status yk_remarks_write(const yk_model_config *config, const yk_shards *shard
 {
   const checkpoint_view view = {config, shards, log};
   YK_TRY(warn_contradictions(&view, err));
+  YK_TRY(tell_offsets(&view, err));
   return warn_strays(&view, err);
 }

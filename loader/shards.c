@@ -1,5 +1,6 @@
 #include "loader/shards.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +8,14 @@
 #include "loader/dir.h"
 #include "loader/other_formats.h"
 
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
+static const char single_default[] = "model.safetensors";
+static const char index_default[] = "model.safetensors.index.json";
+
+/* msmodelslim's files: the prefix and whatever follows it, w8a8 for instance. */
+static const char prefix_msmodelslim[] = "quant_model_weight", single_suffix[] = ".safetensors",
+                  index_suffix[] = ".safetensors.index.json";
+
+enum { NAME_BYTES = 256 };
 
 typedef struct located {
   const yk_tensor *tensor;
@@ -16,8 +23,9 @@ typedef struct located {
 } located;
 
 struct yk_shards {
-  const char *source;
-  char **names; /* [n_files], sorted */
+  char single_name[NAME_BYTES], index_name[NAME_BYTES]; /* what each is called in this directory */
+  const char *source;                                   /* one of them */
+  char **names;                                         /* [n_files], sorted */
   yk_safetensors **files;
   size_t n_files;
   located *table; /* sorted by tensor name */
@@ -88,13 +96,14 @@ static yk_status explain_missing(const char *dir, yk_err *err)
 {
   char found[256];
   if (yk_dir_find_suffix(dir, ".safetensors", found))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected %s or %s, found only %s", dir, single_name, index_name, found);
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected %s or %s, found only %s", dir, single_default, index_default,
+                      found);
   YK_TRY(yk_other_formats_check_dir(dir, err));
-  return yk_err_set(err, YK_E_IO, "%s: expected %s or %s, found neither", dir, single_name, index_name);
+  return yk_err_set(err, YK_E_IO, "%s: expected %s or %s, found neither", dir, single_default, index_default);
 }
 
 /* A file name out of the index may not lead anywhere else. */
-static yk_status check_shard_name(const json_t *value, const char *tensor, yk_err *err)
+static yk_status check_shard_name(const char *index_name, const json_t *value, const char *tensor, yk_err *err)
 {
   const char *name = json_string_value(value);
   if (!name)
@@ -113,13 +122,13 @@ static yk_status collect_names(const json_t *weight_map, yk_shards *shards, yk_e
   size_t n = 0, n_entries = json_object_size(weight_map);
   const char **all = calloc(n_entries + 1, sizeof *all);
   shards->names = calloc(n_entries + 1, sizeof *shards->names);
-  yk_status status = all && shards->names ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory", index_name);
+  yk_status status = all && shards->names ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory", shards->index_name);
   const char *tensor;
   json_t *value;
   if (status == YK_OK) {
     json_object_foreach((json_t *)weight_map, tensor, value)
     {
-      status = check_shard_name(value, tensor, err);
+      status = check_shard_name(shards->index_name, value, tensor, err);
       if (status != YK_OK) break;
       all[n++] = json_string_value(value);
     }
@@ -131,7 +140,7 @@ static yk_status collect_names(const json_t *weight_map, yk_shards *shards, yk_e
     if (copy)
       shards->names[shards->n_files++] = copy;
     else
-      status = yk_err_set(err, YK_E_NOMEM, "%s: no memory", index_name);
+      status = yk_err_set(err, YK_E_NOMEM, "%s: no memory", shards->index_name);
   }
   free(all);
   return status;
@@ -164,7 +173,7 @@ static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_sha
       const char *listed = json_string_value(json_object_get(weight_map, tensor->name));
       if (listed && strcmp(listed, shards->names[i]) != 0) continue;
       if (weight_map && !listed && n_unlisted++ == 0)
-        yk_log_write(log, YK_LOG_WARN, "%s: tensor %s of %s is not in the index", index_name, tensor->name,
+        yk_log_write(log, YK_LOG_WARN, "%s: tensor %s of %s is not in the index", shards->index_name, tensor->name,
                      shards->names[i]);
       shards->table[shards->n_tensors++] = (located){tensor, shards->names[i]};
     }
@@ -184,7 +193,7 @@ static yk_status check_index(const json_t *weight_map, const yk_shards *shards, 
   json_object_foreach((json_t *)weight_map, tensor, value)
   {
     if (!yk_shards_find(shards, tensor, NULL))
-      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected in %s, not found there", index_name, tensor,
+      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected in %s, not found there", shards->index_name, tensor,
                         json_string_value(value));
   }
   return YK_OK;
@@ -192,12 +201,12 @@ static yk_status check_index(const json_t *weight_map, const yk_shards *shards, 
 
 static yk_status open_single(const char *dir, const yk_log *log, yk_shards *shards, yk_err *err)
 {
-  shards->source = single_name;
+  shards->source = shards->single_name;
   shards->names = calloc(1, sizeof *shards->names);
-  char *name = strdup(single_name);
+  char *name = strdup(shards->single_name);
   if (!shards->names || !name) {
     free(name);
-    return yk_err_set(err, YK_E_NOMEM, "%s: no memory", single_name);
+    return yk_err_set(err, YK_E_NOMEM, "%s: no memory", shards->single_name);
   }
   shards->names[shards->n_files++] = name;
   YK_TRY(open_files(dir, shards, err));
@@ -206,10 +215,10 @@ static yk_status open_single(const char *dir, const yk_log *log, yk_shards *shar
 
 static yk_status open_indexed(const char *dir, const json_t *index, const yk_log *log, yk_shards *shards, yk_err *err)
 {
-  shards->source = index_name;
+  shards->source = shards->index_name;
   const json_t *weight_map = json_object_get(index, "weight_map");
   if (!json_is_object(weight_map))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"weight_map\": expected an object, found %s", index_name,
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"weight_map\": expected an object, found %s", shards->index_name,
                       yk_json_type_name(weight_map));
   YK_TRY(collect_names(weight_map, shards, err));
   YK_TRY(open_files(dir, shards, err));
@@ -217,31 +226,56 @@ static yk_status open_indexed(const char *dir, const json_t *index, const yk_log
   return check_index(weight_map, shards, err);
 }
 
-static yk_status read_index(const char *dir, json_t **index, yk_err *err)
+static yk_status read_index(const char *dir, const yk_shards *shards, json_t **index, yk_err *err)
 {
   char *text;
   size_t n_bytes;
-  YK_TRY(yk_dir_read(dir, index_name, true, &text, &n_bytes, err));
-  yk_status status = yk_json_parse(index_name, text, n_bytes, index, err);
+  YK_TRY(yk_dir_read(dir, shards->index_name, true, &text, &n_bytes, err));
+  yk_status status = yk_json_parse(shards->index_name, text, n_bytes, index, err);
   free(text);
+  return status;
+}
+
+/* How the files are called that are to be read: those of msmodelslim, where there are any, go first. *is_single: one
+ * file, without an index. */
+static yk_status find_names(const char *dir, yk_shards *shards, bool *is_single, yk_err *err)
+{
+  char last[NAME_BYTES];
+  int n_indices = yk_dir_find_all(dir, prefix_msmodelslim, index_suffix, shards->index_name, last);
+  if (n_indices > 1)
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected one index %s*%s, found %s and %s", dir, prefix_msmodelslim,
+                      index_suffix, shards->index_name, last);
+  *is_single = false;
+  if (n_indices == 1) return YK_OK;
+  int n_singles = yk_dir_find_all(dir, prefix_msmodelslim, single_suffix, shards->single_name, last);
+  if (n_singles > 1)
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected one file %s*%s or an index, found %s and %s", dir,
+                      prefix_msmodelslim, single_suffix, shards->single_name, last);
+  *is_single = true;
+  if (n_singles == 1) return YK_OK;
+  snprintf(shards->single_name, sizeof shards->single_name, "%s", single_default);
+  snprintf(shards->index_name, sizeof shards->index_name, "%s", index_default);
+  *is_single = yk_dir_has(dir, single_default);
+  return *is_single || yk_dir_has(dir, index_default) ? YK_OK : explain_missing(dir, err);
+}
+
+static yk_status open_found(const char *dir, const yk_log *log, yk_shards *shards, yk_err *err)
+{
+  bool is_single;
+  json_t *index = NULL;
+  YK_TRY(find_names(dir, shards, &is_single, err));
+  if (is_single) return open_single(dir, log, shards, err);
+  YK_TRY(read_index(dir, shards, &index, err));
+  yk_status status = open_indexed(dir, index, log, shards, err);
+  json_decref(index);
   return status;
 }
 
 yk_status yk_shards_open(const char *dir, const yk_log *log, yk_shards **out, yk_err *err)
 {
-  bool single = yk_dir_has(dir, single_name);
-  if (!single && !yk_dir_has(dir, index_name)) return explain_missing(dir, err);
-  json_t *index = NULL;
-  if (!single) YK_TRY(read_index(dir, &index, err));
   yk_shards *shards = calloc(1, sizeof *shards);
-  yk_status status;
-  if (!shards)
-    status = yk_err_set(err, YK_E_NOMEM, "%s: no memory", dir);
-  else if (single)
-    status = open_single(dir, log, shards, err);
-  else
-    status = open_indexed(dir, index, log, shards, err);
-  json_decref(index);
+  if (!shards) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", dir);
+  yk_status status = open_found(dir, log, shards, err);
   if (status == YK_OK)
     *out = shards;
   else

@@ -7,7 +7,8 @@
 
 typedef struct yk_shards yk_shards;
 
-/* yk_shards_open - model.safetensors, else all files that model.safetensors.index.json names.
+/* yk_shards_open - msmodelslim's quant_model_weight*.safetensors, or its files with an index; where there are none,
+ *   model.safetensors, else all files that model.safetensors.index.json names.
  *   The index and the files must agree: a shard or a tensor that is only in the index is an error; one that is only in
  *   a file is used and logged. Errors: see yk_checkpoint_open. Constant afterwards.                                  */
 yk_status yk_shards_open(const char *dir, const yk_log *log, yk_shards **out, yk_err *err);
@@ -22,7 +23,7 @@ size_t yk_shards_count(const yk_shards *shards);
 const yk_tensor *yk_shards_at(const yk_shards *shards, size_t i);
 size_t yk_shards_position(const yk_shards *shards, const char *name);
 
-/* yk_shards_source - "model.safetensors" or the index: where a missing tensor was looked for. */
+/* yk_shards_source - the one file or the index: where a missing tensor was looked for. */
 const char *yk_shards_source(const yk_shards *shards);
 
 #endif

@@ -28,6 +28,8 @@ typedef enum yk_packing {
   YK_PACKING_COMPRESSED,    /* AWQ, INT8: u32 [n, k b/32]; u32 [n b/32, g]; [n, g]; likewise, sizes rounded up */
   YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up */
   YK_PACKING_BLOCKS,        /* INT8, FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
+  YK_PACKING_PRODUCTS,      /* INT8, STATIC inputs: bytes [n, k]; no zeros; scales f32 [n] of sums of products */
+  YK_PACKING_PRODUCTS_I64,  /* likewise, but each scale is the lower half of an i64 */
   YK_N_PACKINGS
 } yk_packing;
 
@@ -70,6 +72,12 @@ typedef struct yk_weight_view {
   const char *tensor;  /* quantised: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
+  /* What becomes a part of the bias when the layer is brought (loader/folded_bias.h); devices see none of it.
+   * folds_bias: there is something, also where the data is not there. */
+  bool folds_bias;
+  const void *product_bias; /* i32 [n] or NULL: of STATIC inputs, added to sums of integer products, zeros included */
+  const void *x_offset;     /* [k] of x_offset_dtype, or NULL: added to every row of x */
+  yk_dtype x_offset_dtype;
 } yk_weight_view;
 
 /* A rank's slice of a weight: inputs [k_begin, k_end), outputs [n_begin, n_end), neither empty. */

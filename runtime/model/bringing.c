@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
 #include "loader/dequantise.h"
+#include "loader/folded_bias.h"
 #include "loader/group_order.h"
 #include "loader/int4.h"
 #include "loader/int8.h"
@@ -342,18 +343,57 @@ static yk_status reserve(yk_rank_buffer *buffer, size_t n_bytes, yk_err *err)
   return YK_OK;
 }
 
+static char *aligned_memory(const yk_rank_buffer *buffer)
+{
+  uintptr_t unaligned = (uintptr_t)buffer->memory % YK_DEVICE_ALIGNMENT_BYTES;
+  return (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
+}
+
 yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
                    yk_err *err)
 {
   int64_t n_bytes = 0;
   for (int i = 0; i < spec->n_parts; i++) n_bytes += buffer_bytes(dev, spec, i);
   YK_TRY(reserve(buffer, (size_t)n_bytes, err));
-  uintptr_t unaligned = (uintptr_t)buffer->memory % YK_DEVICE_ALIGNMENT_BYTES;
-  char *memory = (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
+  char *memory = aligned_memory(buffer);
   *out = *spec;
   for (int i = 0; i < spec->n_parts; i++) {
     YK_TRY(bring_part(dev, spec, i, memory, &out->parts[i], err));
     memory += buffer_bytes(dev, spec, i);
+  }
+  return YK_OK;
+}
+
+/* Biases stand where the outputs of the brought weight do, so there may be room before them. */
+static int64_t folded_bytes(const yk_linear_part *source, const yk_linear_part *brought)
+{
+  bool folds = source->use_bias && source->weight.folds_bias && yk_range_size(source->n) > 0;
+  return folds ? aligned(brought->n.end * (int64_t)sizeof(float)) : 0;
+}
+
+static yk_status fold_biases(const yk_linear_part *source, float *to, yk_err *err)
+{
+  if (!source->n_order) return yk_folded_bias(&source->weight, source->n.begin, source->n.end, to, err);
+  for (int64_t i = 0; i < yk_range_size(source->n); i++)
+    YK_TRY(yk_folded_bias(&source->weight, source->n_order[i], source->n_order[i] + 1, to + i, err));
+  return YK_OK;
+}
+
+yk_status yk_bring_biases(const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *brought, yk_err *err)
+{
+  int64_t n_bytes = 0, at = 0;
+  for (int i = 0; i < spec->n_parts; i++) n_bytes += folded_bytes(&spec->parts[i], &brought->parts[i]);
+  if (n_bytes == 0) return YK_OK;
+  YK_TRY(reserve(buffer, (size_t)n_bytes, err));
+  for (int i = 0; i < spec->n_parts; i++) {
+    yk_linear_part *part = &brought->parts[i];
+    int64_t taken = folded_bytes(&spec->parts[i], part);
+    if (taken == 0) continue;
+    float *bias = (float *)(void *)(aligned_memory(buffer) + at);
+    YK_TRY(fold_biases(&spec->parts[i], bias + part->n.begin, err));
+    part->weight.bias = bias;
+    part->weight.bias_dtype = YK_F32;
+    at += taken;
   }
   return YK_OK;
 }

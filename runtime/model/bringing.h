@@ -27,6 +27,10 @@ typedef struct yk_rank_buffer {
 yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
                    yk_err *err);
 
+/* yk_bring_biases - biases of brought parts, where spec's have more to add than the checkpoint's own (folds_bias), as
+ *   float32. They point into buffer, which grows. Errors: those of yk_folded_bias. Thread: any. */
+yk_status yk_bring_biases(const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *brought, yk_err *err);
+
 /* yk_bring_sorts - whether a part with act order is to be sorted by group: its k_places are then to be set. */
 bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part);
 

@@ -186,18 +186,20 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   if (!m) return yk_err_set(err, YK_E_NOMEM, "no memory for a model");
   yk_model_device sizes_on = {
       .dtype = dev->dtype, .linear_bytes = dev->ops->linear_bytes, .linear_keeps = dev->ops->linear_keeps};
-  yk_rank_buffer brought = {0};
+  yk_rank_buffer brought = {0}, biases = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,
                            .on_bytes = on_bytes,
                            .user = user,
-                           .brought = &brought};
+                           .brought = &brought,
+                           .biases = &biases};
   m->dev = dev;
   m->comm = comm;
   m->operations.rank = comm->rank;
   m->operations.dev = dev;
   yk_status status = build(m, &loader, err);
   free(brought.memory);
+  free(biases.memory);
   if (status != YK_OK) {
     yk_model_destroy(m);
     return status;

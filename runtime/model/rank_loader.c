@@ -52,11 +52,9 @@ static yk_status upload_converted(const yk_rank_loader *loader, void *dst, yk_dt
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err)
 {
-  char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
-  yk_weight_name(loader->source.config->family, role, layer, name);
-  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, name, n, &view, err));
+  YK_TRY(yk_checkpoint_norm(loader->source.checkpoint, role, layer, n, &view, err));
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
   YK_TRY(upload_converted(loader, *out, view.dtype, view.data, n, scale, err));
   report(loader, (int64_t)n_bytes);
@@ -86,6 +84,7 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
   yk_linear_spec brought;
   for (int i = 0; i < spec->n_parts; i++) yk_checkpoint_prefetch(&spec->parts[i].weight);
   YK_TRY(yk_bring(&loader->source.dev, spec, loader->brought, &brought, err));
+  YK_TRY(yk_bring_biases(spec, loader->biases, &brought, err));
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
   report(loader, loader->dev->ops->linear_bytes(&brought));
   return YK_OK;

@@ -12,6 +12,7 @@ typedef struct yk_rank_loader {
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
   yk_rank_buffer *brought; /* for weights that are not as the device takes them; the caller frees its memory */
+  yk_rank_buffer *biases;  /* likewise, for biases that something is folded into */
 } yk_rank_loader;
 
 /* yk_rank_alloc - zeroed device memory; *out stays NULL where n_bytes is 0. Errors: YK_E_CAPACITY. */

@@ -42,7 +42,8 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_w
   memset(part, 0, sizeof *part);
   part->as_16_bits = source->limits->as_16_bits;
   yk_weight_name(source->config->family, p->role, p->layer, name);
-  return yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err);
+  YK_TRY(yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err));
+  return yk_checkpoint_add_offset(source->checkpoint, p->role, p->layer, &part->weight, err);
 }
 
 /* Where the part's inputs are to be sorted by group: how. */
@@ -67,7 +68,7 @@ yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection 
   part->k = (yk_range){0, module.k};
   part->n = (yk_range){module.first_n + n.begin, module.first_n + n.end};
   part->group_local = part->weight.group;
-  part->use_bias = module.has_bias;
+  part->use_bias = module.has_bias || (part->weight.folds_bias && yk_range_size(n) > 0);
   return sort_inputs(source, false, part, err);
 }
 
@@ -79,7 +80,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   part->k = k;
   part->n = (yk_range){module.first_n, module.first_n + module.n_own};
   if (part->weight.group > 0) part->group_local = yk_shard_group(k, part->weight.group);
-  part->use_bias = module.has_bias && source->share.rank == 0;
+  part->use_bias = (module.has_bias || part->weight.folds_bias) && source->share.rank == 0;
   return sort_inputs(source, may_choose, part, err);
 }
 
