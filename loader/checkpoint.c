@@ -136,16 +136,6 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
   return YK_OK;
 }
 
-yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, const char *module, int64_t n, yk_vector_view *out,
-                               yk_err *err)
-{
-  yk_vector_view view = {.n = n, .dtype = checkpoint->config.dtype};
-  const yk_tensor_wish wish = {"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
-  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, module, &wish, &view.dtype, &view.data, err));
-  *out = view;
-  return YK_OK;
-}
-
 /* The names of a norm's tensors. */
 static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
                            yk_msmodelslim_norm *out, yk_err *err)

@@ -72,13 +72,9 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
 yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *module, int64_t n_rows, int64_t n_columns,
                                yk_weight_view *out, yk_err *err);
 
-/* yk_checkpoint_vector - module.weight as float16, bfloat16 or float32 [n] (norms). Errors as above. */
-yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, const char *module, int64_t n, yk_vector_view *out,
-                               yk_err *err);
-
-/* yk_checkpoint_norm - the weights of a layer's norm or the final one, [n]: what the layers that read it want.
- *   Errors: as above; YK_E_UNSUPPORTED where they want different ones, or for an offset of another norm than those of
- *   yk_checkpoint_add_offset. */
+/* yk_checkpoint_norm - the weights of a norm as float16, bfloat16 or float32 [n]: those that the layers that read it
+ *   want. layer is ignored for the final norm. Errors: as above; YK_E_UNSUPPORTED where these layers want different
+ *   ones, or for an offset of the final norm (those of the layers': yk_checkpoint_add_offset). */
 yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                              yk_vector_view *out, yk_err *err);
 

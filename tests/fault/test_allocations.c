@@ -142,9 +142,9 @@ static void any_allocation_may_fail(void **state)
 static void any_allocation_of_loading_may_fail(void **state)
 {
   (void)state;
-  static const char *const dirs[] = {YOKE_TESTS_DIR "/golden/families/format_compressed_mixed",
-                                     YOKE_TESTS_DIR "/golden/families/format_gptq_dynamic",
-                                     YOKE_TESTS_DIR "/golden/families/chatglm3_awq"};
+  static const char *const dirs[] = {
+      YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YOKE_TESTS_DIR "/golden/families/format_gptq_dynamic",
+      YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16"};
   for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
     yk_engine_options options = options_of(dirs[i]);
     yk_engine *engine;

@@ -148,8 +148,7 @@ static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *
   const yk_model_config *c = yk_checkpoint_config(checkpoint);
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view vector;
-  yk_weight_name(c->family, YK_ROLE_ATTENTION_NORM, layer, name);
-  YK_TRY(yk_checkpoint_vector(checkpoint, name, c->hidden_size, &vector, err));
+  YK_TRY(yk_checkpoint_norm(checkpoint, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, &vector, err));
   for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
     yk_weight_view view;
     const yk_weight_module m = yk_weight_module_of(c, linears[i]);
@@ -157,12 +156,11 @@ static yk_status read_layer(const yk_checkpoint *checkpoint, int layer, yk_err *
     YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, err));
     assert_int_equal(view.k, m.k);
     assert_int_equal(view.n, m.n);
-    assert_int_equal(view.bias != NULL, m.has_bias);
+    assert_int_equal(view.bias != NULL, m.has_bias && !view.product_bias); /* which holds it */
     yk_checkpoint_prefetch(&view);
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
-    yk_weight_name(c->family, role, layer, name);
-    YK_TRY(yk_checkpoint_vector(checkpoint, name, c->head_dim, &vector, err));
+    YK_TRY(yk_checkpoint_norm(checkpoint, role, layer, c->head_dim, &vector, err));
   }
   return YK_OK;
 }
@@ -179,8 +177,8 @@ static yk_status read_model(const char *dir, log_lines *lines, yk_err *err)
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, name);
   yk_status status = yk_checkpoint_matrix(checkpoint, name, config->vocab_size, config->hidden_size, &view, err);
-  yk_weight_name(config->family, YK_ROLE_FINAL_NORM, 0, name);
-  if (status == YK_OK) status = yk_checkpoint_vector(checkpoint, name, config->hidden_size, &vector, err);
+  if (status == YK_OK)
+    status = yk_checkpoint_norm(checkpoint, YK_ROLE_FINAL_NORM, 0, config->hidden_size, &vector, err);
   yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, name);
   if (status == YK_OK && !config->tie_word_embeddings)
     status = yk_checkpoint_linear(checkpoint, name, config->hidden_size, config->vocab_size, false, &view, err);
@@ -222,7 +220,7 @@ static void single_file(void **state)
   assert_int_equal(view.k, HIDDEN);
   assert_int_equal(view.n, VOCAB);
   yk_vector_view vector;
-  expect_ok("norm", yk_checkpoint_vector(checkpoint, "model.norm", HIDDEN, &vector, &err), &err);
+  expect_ok("norm", yk_checkpoint_norm(checkpoint, YK_ROLE_FINAL_NORM, 0, HIDDEN, &vector, &err), &err);
   assert_int_equal(vector.dtype, YK_F32);
   assert_int_equal(vector.n, HIDDEN);
   assert_int_equal(*(const uint8_t *)vector.data, 1);
