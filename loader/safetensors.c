@@ -12,8 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 
-enum { LENGTH_BYTES = 8, HEADER_MAX_BYTES = 100000000 };
-
 struct yk_safetensors {
   void *map; /* NULL where the bytes are the caller's */
   size_t map_bytes;
@@ -92,8 +90,7 @@ static yk_status read_offsets(const char *file, const json_t *info, entry *out, 
   return YK_OK;
 }
 
-/* The bytes that dtype and shape need. False on overflow or where they are not whole bytes. */
-static bool tensor_size(const yk_tensor *tensor, uint64_t *n_bytes)
+bool yk_tensor_bytes(const yk_tensor *tensor, uint64_t *n_bytes)
 {
   uint64_t bits = dtypes[tensor->dtype].bits;
   for (int32_t i = 0; i < tensor->n_dims; i++)
@@ -159,7 +156,7 @@ static yk_status check_layout(const char *file, entry *entries, size_t n, uint64
                         "%s: tensor %s: expected to end at offset %" PRIu64 " to %" PRIu64 ", found %" PRIu64, file,
                         name, e->begin, data_bytes, e->end);
     uint64_t n_bytes;
-    if (!tensor_size(&e->tensor, &n_bytes))
+    if (!yk_tensor_bytes(&e->tensor, &n_bytes))
       return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: its shape is not a whole number of bytes below 2^61", file,
                         name);
     if (n_bytes != e->end - e->begin)
@@ -202,18 +199,19 @@ static yk_status read_table(const char *file, json_t *header, const uint8_t *dat
 static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_bytes, json_t **header,
                              uint64_t *data_begin, yk_err *err)
 {
-  if (n_bytes < LENGTH_BYTES)
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %" PRIu64, file, LENGTH_BYTES, n_bytes);
+  if (n_bytes < YK_SAFETENSORS_LENGTH_BYTES)
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %" PRIu64, file,
+                      YK_SAFETENSORS_LENGTH_BYTES, n_bytes);
   uint64_t length = 0;
-  for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
-  if (length > HEADER_MAX_BYTES)
+  for (int i = YK_SAFETENSORS_LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
+  if (length > YK_SAFETENSORS_HEADER_MAX_BYTES)
     return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes, expected at most %d", file, length,
-                      HEADER_MAX_BYTES);
-  if (length > n_bytes - LENGTH_BYTES)
+                      YK_SAFETENSORS_HEADER_MAX_BYTES);
+  if (length > n_bytes - YK_SAFETENSORS_LENGTH_BYTES)
     return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes in a file of %" PRIu64 " bytes", file, length,
                       n_bytes);
-  YK_TRY(yk_json_parse(file, (const char *)bytes + LENGTH_BYTES, (size_t)length, header, err));
-  *data_begin = LENGTH_BYTES + length;
+  YK_TRY(yk_json_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, header, err));
+  *data_begin = YK_SAFETENSORS_LENGTH_BYTES + length;
   if (json_is_object(*header)) return YK_OK;
   yk_err_set(err, YK_E_FORMAT, "%s: header: expected an object, found %s", file, yk_json_type_name(*header));
   json_decref(*header);
@@ -253,8 +251,9 @@ static yk_status map_file(const char *path, void **map, size_t *n_bytes, yk_err 
   int fd;
   yk_status status = YK_OK;
   YK_TRY(yk_file_open(path, &fd, n_bytes, err));
-  if (*n_bytes < LENGTH_BYTES) {
-    status = yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %zu", path, LENGTH_BYTES, *n_bytes);
+  if (*n_bytes < YK_SAFETENSORS_LENGTH_BYTES) {
+    status = yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %zu", path,
+                        YK_SAFETENSORS_LENGTH_BYTES, *n_bytes);
   } else {
     *map = mmap(NULL, *n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*map == MAP_FAILED) status = yk_err_set(err, YK_E_IO, "%s: mmap: %s", path, strerror(errno));

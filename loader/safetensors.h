@@ -8,12 +8,17 @@
 #ifndef YK_LOADER_SAFETENSORS_H
 #define YK_LOADER_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
-enum { YK_TENSOR_MAX_DIMS = 8 };
+enum { YK_TENSOR_MAX_DIMS = 8, YK_SAFETENSORS_LENGTH_BYTES = 8, YK_SAFETENSORS_HEADER_MAX_BYTES = 100000000 };
+
+/* What the files of a directory are called: a single one, or the table of several. */
+#define YK_SAFETENSORS_SINGLE "model.safetensors"
+#define YK_SAFETENSORS_INDEX  "model.safetensors.index.json"
 
 typedef enum yk_tensor_dtype {
   YK_TENSOR_BOOL,
@@ -67,5 +72,8 @@ const yk_tensor *yk_safetensors_at(const yk_safetensors *file, size_t i);
 
 /* yk_tensor_dtype_name - "F16", "I32", ... as the format writes it. */
 const char *yk_tensor_dtype_name(yk_tensor_dtype dtype);
+
+/* yk_tensor_bytes - the bytes that dtype and shape need. False where they are not whole bytes below 2^61. */
+bool yk_tensor_bytes(const yk_tensor *tensor, uint64_t *n_bytes);
 
 #endif

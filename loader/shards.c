@@ -8,8 +8,8 @@
 #include "loader/dir.h"
 #include "loader/other_formats.h"
 
-static const char single_default[] = "model.safetensors";
-static const char index_default[] = "model.safetensors.index.json";
+static const char single_default[] = YK_SAFETENSORS_SINGLE;
+static const char index_default[] = YK_SAFETENSORS_INDEX;
 
 /* msmodelslim's files: the prefix and whatever follows it, w8a8 for instance. */
 static const char prefix_msmodelslim[] = "quant_model_weight", single_suffix[] = ".safetensors",

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/strbuf.h"
+#include "base/file_part.h"
 
 static const char *kind_of(mode_t mode)
 {
@@ -85,25 +84,13 @@ yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n
   return YK_OK;
 }
 
-static yk_status write_all(const char *path, const void *bytes, size_t n_bytes, yk_err *err)
-{
-  FILE *file = fopen(path, "wbe");
-  if (!file) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
-  bool is_written = fwrite(bytes, 1, n_bytes, file) == n_bytes && fflush(file) == 0 && fsync(fileno(file)) == 0;
-  int failed = errno;
-  if (fclose(file) == 0 && is_written) return YK_OK;
-  return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(is_written ? errno : failed));
-}
-
 yk_status yk_file_replace(const char *path, const void *bytes, size_t n_bytes, yk_err *err)
 {
-  yk_strbuf part = YK_STRBUF_INIT;
-  yk_strbuf_append_fmt(&part, "%s.part", path);
-  if (part.failed) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a name", path);
-  yk_status status = write_all(part.data, bytes, n_bytes, err);
-  if (status == YK_OK && rename(part.data, path) != 0)
-    status = yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
-  if (status != YK_OK) unlink(part.data);
-  yk_strbuf_free(&part);
+  yk_file_part part;
+  YK_TRY(yk_file_part_open(path, &part, err));
+  yk_status status = yk_file_part_write(&part, bytes, n_bytes, err);
+  if (status == YK_OK) status = yk_file_part_sync(&part, err);
+  if (status == YK_OK) status = yk_file_part_rename(&part, err);
+  yk_file_part_free(&part);
   return status;
 }
