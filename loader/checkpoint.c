@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/model_path.h"
 #include "loader/description_check.h"
 #include "loader/dir.h"
+#include "loader/kuiper_config.h"
 #include "loader/msmodelslim_tensors.h"
 #include "loader/other_formats.h"
 #include "loader/quant_rules.h"
@@ -19,6 +21,7 @@
 
 struct yk_checkpoint {
   yk_model_config config;
+  yk_kuiper *kuiper; /* the weights' file where that is no safetensors file; shards are views into it */
   yk_shards *shards; /* NULL where there are no weights, for sizes alone */
 };
 
@@ -209,16 +212,33 @@ static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint 
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 
-static yk_status open_dir(const char *dir, const yk_log *log, bool weights_may_lack, yk_checkpoint **out, yk_err *err)
+static yk_status read_kuiper(const char *path, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
+{
+  char dir[YK_MODEL_PATH_BYTES];
+  YK_TRY(yk_model_path_dir(path, dir, err));
+  YK_TRY(yk_kuiper_open(path, &checkpoint->kuiper, err));
+  YK_TRY(yk_kuiper_config_load(checkpoint->kuiper, dir, log, &checkpoint->config, err));
+  YK_TRY(yk_kuiper_shards(checkpoint->kuiper, &checkpoint->shards, err));
+  return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
+}
+
+static yk_status read_dir(const char *dir, const yk_log *log, bool weights_may_lack, yk_checkpoint *checkpoint,
+                          yk_err *err)
 {
   char found[256];
+  YK_TRY(read_config(dir, log, checkpoint, err));
+  bool lacks = weights_may_lack && !yk_dir_find_suffix(dir, ".safetensors", found);
+  return lacks ? yk_other_formats_check_dir(dir, err) : read_weights(dir, log, checkpoint, err);
+}
+
+static yk_status open_path(const char *path, const yk_log *log, bool weights_may_lack, yk_checkpoint **out, yk_err *err)
+{
+  char kuiper_path[YK_PATH_BYTES];
+  YK_TRY(yk_kuiper_find(path, kuiper_path, err));
   yk_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
-  if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", dir);
-  yk_status status = read_config(dir, log, checkpoint, err);
-  if (status == YK_OK) {
-    bool lacks = weights_may_lack && !yk_dir_find_suffix(dir, ".safetensors", found);
-    status = lacks ? yk_other_formats_check_dir(dir, err) : read_weights(dir, log, checkpoint, err);
-  }
+  if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  yk_status status = kuiper_path[0] ? read_kuiper(kuiper_path, log, checkpoint, err)
+                                    : read_dir(path, log, weights_may_lack, checkpoint, err);
   if (status != YK_OK) {
     yk_checkpoint_close(checkpoint);
     return status;
@@ -227,14 +247,14 @@ static yk_status open_dir(const char *dir, const yk_log *log, bool weights_may_l
   return YK_OK;
 }
 
-yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err)
+yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err)
 {
-  return open_dir(dir, log, false, out, err);
+  return open_path(path, log, false, out, err);
 }
 
-yk_status yk_checkpoint_open_for_sizes(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err)
+yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err)
 {
-  return open_dir(dir, log, true, out, err);
+  return open_path(path, log, true, out, err);
 }
 
 void yk_checkpoint_close(yk_checkpoint *checkpoint)
@@ -242,6 +262,7 @@ void yk_checkpoint_close(yk_checkpoint *checkpoint)
   if (!checkpoint) return;
   yk_model_config_free(&checkpoint->config);
   yk_shards_close(checkpoint->shards);
+  yk_kuiper_close(checkpoint->kuiper);
   free(checkpoint);
 }
 

@@ -1,4 +1,4 @@
-/* checkpoint.h - a Hugging Face directory: validated configuration and views of its weights.
+/* checkpoint.h - a Hugging Face directory, or a KuiperLLama file: validated configuration and views of its weights.
  *
  * Opening reads the configuration and every safetensors header, not the weights: those stay in the mapped files and are
  * paged in by whoever reads a view. (But for biases that the model has no use for: one that is not zero is worth a
@@ -36,18 +36,19 @@ typedef struct yk_vector_view {
   const void *data; /* [n], maybe unaligned */
 } yk_vector_view;
 
-/* yk_checkpoint_open - configuration, index and headers of a directory.
+/* yk_checkpoint_open - configuration, index and headers of a directory; or a KuiperLLama file (kuiper_layout.h), named
+ *   or the only one in a directory without safetensors files.
  *   Warnings (a layer whose format contradicts modules_to_not_convert, a bias that the model does not use, tensors
  *   missing from the index or without a use) go to log, which may be NULL.
  *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A configuration that is
  *   not supported comes before anything about weights. A directory that holds only PyTorch .bin, GGUF or other weights,
  *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them.                                   */
-yk_status yk_checkpoint_open(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
+yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_open_for_sizes - the same, but where the directory holds no weights of any format the configuration
  *   alone decides the format and type of each: quantised but for lm_head and what it leaves out, or the model's dtype.
  *   The data of such views is NULL.                                                                                  */
-yk_status yk_checkpoint_open_for_sizes(const char *dir, const yk_log *log, yk_checkpoint **out, yk_err *err);
+yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_has_weights - false where formats are assumed. */
 bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);

@@ -10,7 +10,7 @@ yk_status yk_other_formats_check_path(const char *path, yk_err *err)
   struct stat info;
   if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return YK_OK;
   if (yk_gguf_is_file(path)) return yk_gguf_refuse(path, err);
-  return yk_err_set(err, YK_E_IO, "%s: expected a local checkpoint directory", path);
+  return yk_err_set(err, YK_E_IO, "%s: expected a local checkpoint directory or a KuiperLLama file", path);
 }
 
 yk_status yk_other_formats_check_dir(const char *dir, yk_err *err)

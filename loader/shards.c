@@ -226,6 +226,22 @@ static yk_status open_indexed(const char *dir, const json_t *index, const yk_log
   return check_index(weight_map, shards, err);
 }
 
+yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, yk_shards **out, yk_err *err)
+{
+  yk_shards *shards = calloc(1, sizeof *shards);
+  located *table = calloc(n + 1, sizeof *table);
+  if (!shards || !table) {
+    free(shards);
+    free(table);
+    return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu tensors", source, n);
+  }
+  for (size_t i = 0; i < n; i++) table[i] = (located){&tensors[i], source};
+  qsort(table, n, sizeof *table, by_tensor_name);
+  *shards = (yk_shards){.source = source, .table = table, .n_tensors = n};
+  *out = shards;
+  return YK_OK;
+}
+
 static yk_status read_index(const char *dir, const yk_shards *shards, json_t **index, yk_err *err)
 {
   char *text;

@@ -13,6 +13,10 @@ typedef struct yk_shards yk_shards;
  *   a file is used and logged. Errors: see yk_checkpoint_open. Constant afterwards.                                  */
 yk_status yk_shards_open(const char *dir, const yk_log *log, yk_shards **out, yk_err *err);
 
+/* yk_shards_of - a table of tensors [n] that lie in one file of another format. source: the file's name. Both, and the
+ *   tensors' names, must outlive the table. Errors: YK_E_NOMEM. */
+yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, yk_shards **out, yk_err *err);
+
 void yk_shards_close(yk_shards *shards); /* NULL is allowed */
 
 /* yk_shards_find - the tensor and the name of its file, or NULL. file may be NULL. */

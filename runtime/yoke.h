@@ -50,7 +50,8 @@ typedef enum yk_weights_choice { YK_WEIGHTS_AUTO, YK_WEIGHTS_F16 } yk_weights_ch
 enum { YOKE_MAX_RANKS = 8 };
 
 typedef struct yk_engine_options {
-  const char *model_dir; /* a Hugging Face checkpoint directory */
+  const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
+  const char *tokenizer; /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it does */
   yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
   int n_ranks;           /* 1 .. YOKE_MAX_RANKS; default 1 */
   const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */

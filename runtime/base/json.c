@@ -37,6 +37,20 @@ yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err)
   return status;
 }
 
+char *yk_json_dump_same(const json_t *value)
+{
+  enum { FEWEST_DIGITS = 15, MOST_DIGITS = 17 }; /* of doubles */
+  for (int digits = FEWEST_DIGITS;; digits++) {
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY | (int)JSON_REAL_PRECISION(digits));
+    if (!text || digits == MOST_DIGITS) return text;
+    json_t *again = json_loads(text, JSON_FLAGS, NULL);
+    bool is_same = again && json_equal(again, value);
+    json_decref(again);
+    if (is_same) return text;
+    free(text);
+  }
+}
+
 const char *yk_json_type_name(const json_t *value)
 {
   if (!value) return "nothing";

@@ -11,10 +11,11 @@ typedef struct yk_checkpoint_template {
   yk_chat_renderer *renderer;
 } yk_checkpoint_template;
 
-/* yk_checkpoint_template_open - chat_template: as in yk_chat_options; NULL takes the checkpoint's. Where it is given,
+/* yk_checkpoint_template_open - path: of the tokenizer, as yk_tokenizer_load takes it; the template lies in the same
+ *   directory. chat_template: as in yk_chat_options; NULL takes the checkpoint's. Where it is given,
  *   messages begin with the option. Close with yk_checkpoint_template_close whatever is returned.
  *   Errors: those of yk_tokenizer_load and yk_chat_renderer_create. */
-yk_status yk_checkpoint_template_open(const char *model_dir, const char *chat_template, yk_checkpoint_template *out,
+yk_status yk_checkpoint_template_open(const char *path, const char *chat_template, yk_checkpoint_template *out,
                                       yk_err *err);
 void yk_checkpoint_template_close(yk_checkpoint_template *open);
 

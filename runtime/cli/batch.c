@@ -72,8 +72,7 @@ static yk_status run_session(const batch_options *options, yk_batch_run *run, yk
                              yk_err *err)
 {
   yk_engine_options engine_options;
-  YK_TRY(yk_batch_identity(options->model.model_dir, &options->sampling, &options->chat, options->model.dtype,
-                           options->model.seed, &run->files->hash_start, err));
+  YK_TRY(yk_batch_identity(&options->model, &options->sampling, &options->chat, &run->files->hash_start, err));
   YK_TRY(yk_batch_files_open(run->files, err));
   if (options->chat.chat_template) YK_TRY(yk_batch_chat_open(run->chat, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
@@ -103,7 +102,8 @@ static int run_batch(const batch_options *options)
   yk_err err = YK_ERR_INIT;
   yk_batch_files files = {
       .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
-  yk_batch_chat chat = {.model_dir = options->model.model_dir, .chat_template = options->chat.chat_template};
+  yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
+                        .chat_template = options->chat.chat_template};
   yk_batch_run run = {.model_dir = options->model.model_dir,
                       .sampling = &options->sampling,
                       .chat = &chat,

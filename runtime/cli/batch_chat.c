@@ -4,7 +4,7 @@
 
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err)
 {
-  if (!chat->is_tried) yk_checkpoint_template_open(chat->model_dir, chat->chat_template, &chat->template, &chat->why);
+  if (!chat->is_tried) yk_checkpoint_template_open(chat->tokenizer, chat->chat_template, &chat->template, &chat->why);
   chat->is_tried = true;
   if (chat->why.code == YK_OK) return YK_OK;
   return yk_err_set(err, chat->why.code, "%s", chat->why.message);

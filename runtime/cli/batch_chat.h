@@ -9,7 +9,7 @@
 #include "openai/request.h"
 
 typedef struct yk_batch_chat {
-  const char *model_dir, *chat_template; /* the caller's; see yk_checkpoint_template_open */
+  const char *tokenizer, *chat_template; /* the caller's; see yk_checkpoint_template_open */
   /* Its own, zero at first. */
   yk_checkpoint_template template;
   bool is_tried; /* opened, or failed to */

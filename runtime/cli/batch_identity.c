@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/model_path.h"
 #include "cli/model_identity.h"
 
 /* Of a template its text, wherever the file lies; nothing where no option is given. */
@@ -21,14 +22,17 @@ static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_e
   return status;
 }
 
-yk_status yk_batch_identity(const char *model_dir, const yk_sampling_options *sampling, const yk_template_options *chat,
-                            int dtype, uint64_t seed, uint32_t *out, yk_err *err)
+yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_options *sampling,
+                            const yk_template_options *chat, uint32_t *out, yk_err *err)
 {
+  char templates[YK_MODEL_PATH_BYTES];
   uint32_t hash = yk_sampling_options_hash(sampling, YK_HASH_START);
-  hash = yk_hash(hash, &dtype, sizeof dtype);
-  hash = yk_hash(hash, &seed, sizeof seed);
-  YK_TRY(yk_model_identity(model_dir, &hash, err));
-  YK_TRY(yk_model_file_identity(model_dir, "additional_chat_templates/tool_use.jinja", &hash, err));
+  hash = yk_hash(hash, &model->dtype, sizeof model->dtype);
+  hash = yk_hash(hash, &model->seed, sizeof model->seed);
+  YK_TRY(yk_model_identity(model->model_dir, &hash, err));
+  if (model->tokenizer) YK_TRY(yk_model_identity(model->tokenizer, &hash, err));
+  YK_TRY(yk_model_path_dir(yk_model_options_tokenizer(model), templates, err));
+  YK_TRY(yk_model_file_identity(templates, "additional_chat_templates/tool_use.jinja", &hash, err));
   YK_TRY(hash_chat(chat, &hash, err));
   *out = hash;
   return YK_OK;

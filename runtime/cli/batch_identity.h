@@ -5,16 +5,16 @@
 
 #include <stdint.h>
 
+#include "cli/model_options.h"
 #include "cli/sampling_options.h"
 #include "cli/template_options.h"
 
-/* yk_batch_identity - a hash of the model, the options of sampling and of chats (the contents of a template's file),
- *   the type of activations and the seed. Of the model:
- *   its JSON files and chat templates (*.jinja), and of its weight files names, sizes and a fingerprint of their
- *   contents, which does not read all of a large file. Neither where the model lies nor how many devices run it is part
- *   of it.
+/* yk_batch_identity - a hash of the model and its tokenizer, the options of sampling and of chats (the contents of a
+ *   template's file), the type of activations and the seed. Of the model: its JSON files and chat templates (*.jinja),
+ *   and of its weight files names, sizes and a fingerprint of their contents, which does not read all of a large file.
+ *   Neither where the model lies nor how many devices run it is part of it.
  *   Errors: YK_E_IO where the directory or a file cannot be read, YK_E_NOMEM. */
-yk_status yk_batch_identity(const char *model_dir, const yk_sampling_options *sampling, const yk_template_options *chat,
-                            int dtype, uint64_t seed, uint32_t *out, yk_err *err);
+yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_options *sampling,
+                            const yk_template_options *chat, uint32_t *out, yk_err *err);
 
 #endif

@@ -68,7 +68,8 @@ static yk_status open_session(yk_chat_session *session, const chat_options *opti
   yk_status status = yk_chat_history_set_system(&session->history, system, strlen(system), err);
   if (status != YK_OK) yk_err_prefix(err, "--system");
   YK_TRY(status);
-  YK_TRY(yk_checkpoint_template_open(options->model.model_dir, options->chat.chat_template, &session->template, err));
+  YK_TRY(yk_checkpoint_template_open(yk_model_options_tokenizer(&options->model), options->chat.chat_template,
+                                     &session->template, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
   engine_options.log = session->console->log;
   engine_options.progress = yk_console_loading;

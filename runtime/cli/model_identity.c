@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/model_path.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -68,7 +69,7 @@ yk_status yk_model_file_identity(const char *dir, const char *name, uint32_t *ha
 {
   char path[4096];
   struct stat info;
-  bool is_weights = ends_with(name, ".safetensors");
+  bool is_weights = ends_with(name, ".safetensors") || ends_with(name, ".bin");
   if (!is_weights && !ends_with(name, ".json") && !ends_with(name, ".jinja")) return YK_OK;
   snprintf(path, sizeof path, "%s/%s", dir, name);
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return YK_OK; /* the loader says what it misses */
@@ -78,15 +79,26 @@ yk_status yk_model_file_identity(const char *dir, const char *name, uint32_t *ha
   return hash_blocks(path, is_weights ? stride_of_weights(n_bytes) : BLOCK_BYTES, hash, err);
 }
 
-yk_status yk_model_identity(const char *dir, uint32_t *hash, yk_err *err)
+/* Of the other files beside a file of weights none is its. */
+static bool belongs(const char *name, const char *only)
+{
+  return !only || strcmp(name, only) == 0 || ends_with(name, ".json") || ends_with(name, ".jinja");
+}
+
+yk_status yk_model_identity(const char *path, uint32_t *hash, yk_err *err)
 {
   struct dirent **entries;
+  char dir[YK_MODEL_PATH_BYTES];
+  const char *slash = strrchr(path, '/');
+  const char *only = yk_model_path_is_dir(path) ? NULL : slash ? slash + 1 : path;
+  if (access(path, F_OK) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
+  YK_TRY(yk_model_path_dir(path, dir, err));
   int n = scandir(dir, &entries, NULL, alphasort);
-  if (n < 0 && errno == ENOTDIR) return YK_OK; /* the loader says what it is */
   if (n < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
   yk_status status = YK_OK;
   for (int i = 0; i < n; i++) {
-    if (status == YK_OK) status = yk_model_file_identity(dir, entries[i]->d_name, hash, err);
+    if (status == YK_OK && belongs(entries[i]->d_name, only))
+      status = yk_model_file_identity(dir, entries[i]->d_name, hash, err);
     free(entries[i]);
   }
   free(entries);

@@ -7,8 +7,9 @@
 #include "base/status.h"
 
 /* yk_model_identity - add the configuration, the tokenizer, the templates and samples of the weights in a checkpoint's
- *   directory to *hash, which is YK_HASH_START or of what comes before. Errors: YK_E_IO. Thread: any. */
-yk_status yk_model_identity(const char *dir, uint32_t *hash, yk_err *err);
+ *   directory to *hash, which is YK_HASH_START or of what comes before. path: the directory, or a file of weights or a
+ *   tokenizer, which counts with the texts beside it. Errors: YK_E_IO. Thread: any. */
+yk_status yk_model_identity(const char *path, uint32_t *hash, yk_err *err);
 
 /* yk_model_file_identity - the same of one file of the directory. What is neither text nor weights, or no file, does
  *   not count. */

@@ -15,7 +15,10 @@ static void fill_table(yk_model_options *options)
 {
   const yk_option table[] = {
       {"model", "m", YK_OPTION_STRING, &options->model_dir, "DIR",
-       .help = "a Hugging Face checkpoint directory; required"},
+       .help = "a Hugging Face checkpoint directory, or a KuiperLLama .bin; required"},
+      {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer, "PATH",
+       .help = "a tokenizer.json or the directory of one, and of the chat template",
+       .fallback = "the model's directory"},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
        .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YOKE_MAX_RANKS,
        .given = &options->ranks_given},
@@ -91,10 +94,15 @@ yk_option_group yk_model_options_group(const yk_model_options *options)
   return (yk_option_group){"Model and devices", options->table, n};
 }
 
+const char *yk_model_options_tokenizer(const yk_model_options *options)
+{
+  return options->tokenizer ? options->tokenizer : options->model_dir;
+}
+
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
 {
   if (!options->model_dir || !options->model_dir[0])
-    return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory, found nothing");
+    return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory or a KuiperLLama .bin, found nothing");
   if (options->devices.n) {
     if (options->ranks_given && (size_t)options->n_ranks != options->devices.n)
       return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as --tensor-parallel-size says, found %zu",
@@ -104,6 +112,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   }
   yk_engine_options_init(engine);
   engine->model_dir = options->model_dir;
+  engine->tokenizer = options->tokenizer;
   engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
   engine->device = (yk_device_kind)options->device;
   engine->device_ids = options->devices.n ? options->devices.ids : NULL;

@@ -6,10 +6,10 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_MODEL_OPTIONS = 16 };
+enum { YK_MODEL_OPTIONS = 17 };
 
 typedef struct yk_model_options {
-  const char *model_dir;
+  const char *model_dir, *tokenizer;
   int32_t n_ranks;
   bool ranks_given, seqs_given;
   int device, dtype, weights, log_level;
@@ -33,6 +33,9 @@ void yk_model_options_copy(const yk_model_options *options, yk_model_options *ou
 
 /* yk_model_options_group - the table for yk_command.groups. */
 yk_option_group yk_model_options_group(const yk_model_options *options);
+
+/* yk_model_options_tokenizer - where tokenizer and chat template are looked for: --tokenizer, else --model. */
+const char *yk_model_options_tokenizer(const yk_model_options *options);
 
 /* yk_model_options_apply - what was parsed, checked and put into *engine, which points into *options afterwards.
  *   Errors: YK_E_INVAL where no model is given, or --devices and --tensor-parallel-size disagree. */

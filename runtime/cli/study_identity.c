@@ -48,7 +48,7 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
     case YK_OPTION_NUMBER: value = json_real(*(const double *)option->value); break;
     case YK_OPTION_BYTES: value = json_integer((json_int_t) * (const int64_t *)option->value); break;
     case YK_OPTION_CHOICE: value = json_string(option->choices[*(const int *)option->value]); break;
-    case YK_OPTION_STRING:         /* the model, which is known by its files, wherever they lie */
+    case YK_OPTION_STRING:         /* model and tokenizer, which are known by their files, wherever they lie */
     case YK_OPTION_CALL: continue; /* the devices, below */
     }
     if (option->value != &model->log_level)
@@ -77,6 +77,7 @@ yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t *
 {
   uint32_t hash = YK_HASH_START;
   YK_TRY(yk_model_identity(settings->model.model_dir, &hash, err));
+  if (settings->model.tokenizer) YK_TRY(yk_model_identity(settings->model.tokenizer, &hash, err));
   json_t *identity = json_object();
   int failed = identity == NULL || json_object_set_new(identity, "model", json_integer(hash)) != 0;
   failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));

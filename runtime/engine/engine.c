@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/model_path.h"
 #include "base/units.h"
 #include "engine/engine_internal.h"
 #include "engine/engine_loop.h"
@@ -25,9 +26,12 @@ void yk_engine_options_init(yk_engine_options *options)
 
 /* A checkpoint may come without a tokenizer, or with one that cannot be read: token ids do without, and text is refused
  * with the cause.                                                                                                    */
-static yk_status load_tokenizer(yk_engine *e, const char *dir, yk_err *err)
+static yk_status load_tokenizer(yk_engine *e, const yk_engine_options *options, yk_err *err)
 {
+  char dir[YK_MODEL_PATH_BYTES];
   yk_err cause = YK_ERR_INIT;
+  if (options->tokenizer) return yk_tokenizer_load(options->tokenizer, &e->tokenizer, err); /* it was asked for */
+  YK_TRY(yk_model_path_dir(options->model_dir, dir, err));
   if (yk_tokenizer_load(dir, &e->tokenizer, &cause) == YK_OK) return YK_OK;
   if (cause.code == YK_E_NOMEM) return yk_err_set(err, cause.code, "%s", cause.message);
   bool is_there = yk_dir_has(dir, "tokenizer.json") || yk_dir_has(dir, "tokenizer.model");
@@ -114,7 +118,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
 {
   yk_plan plan;
   YK_TRY(yk_settings_resolve(options, checkpoint, 0, &e->settings, &plan, err));
-  YK_TRY(load_tokenizer(e, options->model_dir, err));
+  YK_TRY(load_tokenizer(e, options, err));
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
   log_plan(e, &plan);
   YK_TRY(load_ranks(e, options, checkpoint, &plan, err));

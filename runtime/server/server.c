@@ -91,8 +91,10 @@ static void open_chat(yk_job *job)
 {
   yk_server *server = (yk_server *)((char *)job - offsetof(yk_server, open_chat));
   server->chat_failure = YK_ERR_INIT;
-  yk_status status = yk_chat_open(server->options.engine.model_dir, server->options.chat_template, server->log,
-                                  &server->chat, &server->chat_failure);
+  const yk_engine_options *engine = &server->options.engine;
+  const char *tokenizer = engine->tokenizer ? engine->tokenizer : engine->model_dir;
+  yk_status status =
+      yk_chat_open(tokenizer, server->options.chat_template, server->log, &server->chat, &server->chat_failure);
   atomic_store(status == YK_OK ? &server->has_chat : &server->has_no_chat, true);
   yk_ready_wake(&server->ready);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/model_path.h"
 
 enum { SIZE_MAX_VALUE = 1 << 30 };
 
@@ -43,10 +44,11 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
 
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err)
 {
-  char path[4096];
+  char dir[YK_MODEL_PATH_BYTES], path[YK_MODEL_PATH_BYTES + sizeof "/config.json"];
   json_t *config;
   *out = (yk_model_shapes){0};
-  snprintf(path, sizeof path, "%s/config.json", model_dir);
+  YK_TRY(yk_model_path_dir(model_dir, dir, err));
+  snprintf(path, sizeof path, "%s/config.json", dir);
   YK_TRY(yk_json_parse_file(path, &config, err));
   yk_status status = YK_OK;
   if (!json_is_object(config))

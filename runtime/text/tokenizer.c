@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/gguf.h"
+#include "base/model_path.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
@@ -62,10 +63,23 @@ static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
   return create(path, root, out, err);
 }
 
+/* A file of weights, which may have the tokenizer beside it. */
+static bool is_model_file(const char *path)
+{
+  size_t n = strlen(path);
+  struct stat info;
+  return n > 4 && strcmp(path + n - 4, ".bin") == 0 && stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
 yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err)
 {
   struct stat info;
   if (yk_gguf_is_file(path)) return yk_gguf_refuse(path, err);
+  if (is_model_file(path)) {
+    char dir[YK_MODEL_PATH_BYTES];
+    YK_TRY(yk_model_path_dir(path, dir, err));
+    return yk_tokenizer_load(dir, out, err);
+  }
   if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return load_file(path, out, err);
   if (!exists(path, "tokenizer.json") && exists(path, "tokenizer.model"))
     return yk_err_set(

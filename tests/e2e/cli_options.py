@@ -34,9 +34,9 @@ class Help(harness.Case):
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
-        model = ["model", "tensor-parallel-size", "device", "devices", "dtype", "max-model-len", "max-num-seqs",
-                 "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes", "no-prefix-reuse", "seed",
-                 "step-timeout", "log-level"]
+        model = ["model", "tokenizer", "tensor-parallel-size", "device", "devices", "dtype", "max-model-len",
+                 "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
+                 "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
         names["chat"] += model
