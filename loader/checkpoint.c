@@ -190,6 +190,15 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint)
   return &checkpoint->config;
 }
 
+yk_status yk_checkpoint_config_text(const yk_checkpoint *checkpoint, const char *path, char **text, yk_err *err)
+{
+  char dir[YK_MODEL_PATH_BYTES];
+  size_t n_bytes;
+  YK_TRY(yk_model_path_dir(path, dir, err));
+  if (checkpoint->kuiper) return yk_kuiper_config_text(checkpoint->kuiper, dir, text, err);
+  return yk_dir_read(dir, "config.json", true, text, &n_bytes, err);
+}
+
 bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
 {
   return checkpoint->shards != NULL;

@@ -56,6 +56,10 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);
 /* yk_checkpoint_close - unmap everything; views are then gone. NULL is allowed. */
 void yk_checkpoint_close(yk_checkpoint *checkpoint);
 
+/* yk_checkpoint_config_text - the model's config.json, malloc'd and the caller's: that of the directory, or what stands
+ *   for it beside or in a KuiperLLama file. path: what was opened. Errors: YK_E_IO, YK_E_FORMAT, YK_E_NOMEM. */
+yk_status yk_checkpoint_config_text(const yk_checkpoint *checkpoint, const char *path, char **text, yk_err *err);
+
 const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);
 
 /* yk_checkpoint_linear - the weight of one linear layer with k inputs and n outputs.

@@ -1,6 +1,8 @@
 #include "loader/dir.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +33,16 @@ yk_status yk_dir_read(const char *dir, const char *name, bool required, char **t
   char path[YK_PATH_BYTES];
   YK_TRY(yk_dir_path(dir, name, path, err));
   return yk_file_read(path, TEXT_MAX_BYTES, text, n_bytes, err);
+}
+
+yk_status yk_dir_sync(const char *dir, yk_err *err)
+{
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  int failed = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (failed == 0 || failed == EINVAL) return YK_OK; /* a file system that cannot synchronise directories */
+  return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(failed));
 }
 
 bool yk_dir_find_suffix(const char *dir, const char *suffix, char out[256])

@@ -23,6 +23,9 @@ bool yk_dir_has(const char *dir, const char *name);
  *   *text is NULL and the call succeeds.                                                                             */
 yk_status yk_dir_read(const char *dir, const char *name, bool required, char **text, size_t *n_bytes, yk_err *err);
 
+/* yk_dir_sync - bring the names in a directory to the disk, as far as its file system can. Errors: YK_E_IO. */
+yk_status yk_dir_sync(const char *dir, yk_err *err);
+
 /* yk_dir_find_suffix - the name of some file that ends so, in out. False where there is none or dir cannot be read. */
 bool yk_dir_find_suffix(const char *dir, const char *suffix, char out[256]);
 

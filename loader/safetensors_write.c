@@ -1,7 +1,6 @@
 #include "loader/safetensors_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,17 +257,6 @@ static yk_status write_index(const yk_safetensors_writer *writer, yk_err *err)
   return status;
 }
 
-/* Names are on the disk when the directory is. */
-static yk_status sync_dir(const char *dir, yk_err *err)
-{
-  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
-  int failed = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  if (failed == 0 || failed == EINVAL) return YK_OK; /* a file system that cannot synchronise directories */
-  return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(failed));
-}
-
 yk_status yk_safetensors_writer_finish(yk_safetensors_writer *writer, yk_err *err)
 {
   if (writer->tensor < writer->n_tensors) {
@@ -280,7 +268,7 @@ yk_status yk_safetensors_writer_finish(yk_safetensors_writer *writer, yk_err *er
   for (size_t i = 0; i < writer->n_shards; i++) YK_TRY(yk_file_part_rename(&writer->shards[i].file, err));
   if (writer->n_shards > 1) YK_TRY(write_index(writer, err));
   writer->is_finished = true; /* the files are whole; only a loss of power could still take them */
-  return sync_dir(writer->dir, err);
+  return yk_dir_sync(writer->dir, err);
 }
 
 void yk_safetensors_writer_close(yk_safetensors_writer *writer)

@@ -555,6 +555,34 @@ void yk_machine_report_free(yk_machine_report *report);
 /* yk_machine_kind_name - "memory", "gemm", "link", "latency", "all_reduce"; "unknown" for any other value. */
 const char *yk_machine_kind_name(yk_machine_kind kind);
 
+/* ---- Converting -------------------------------------------------------------------------------------------------- */
+
+typedef enum yk_convert_format {
+  YK_CONVERT_AWQ,   /* a Hugging Face directory in AWQ's "gemm" format */
+  YK_CONVERT_KUIPER /* a file of KuiperLLama (magic "ak48", version 5) */
+} yk_convert_format;
+
+typedef struct yk_convert_options {
+  const char *model_dir; /* as of yk_engine_options; of 4-bit integers in any format that it may have */
+  const char *out;       /* AWQ: a directory that is not there, or empty; KuiperLLama: a file that is not there */
+  yk_convert_format to;
+  int64_t shard_bytes; /* AWQ: most data of a file, unless one tensor is more; default 5 GB */
+  yk_log log;
+  /* Called from the calling thread; false stops. May be NULL. */
+  bool (*progress)(void *user, int64_t done_bytes, int64_t total_bytes);
+  void *progress_user;
+} yk_convert_options;
+
+/* yk_convert_options_init - every default above. Call it first, so that new fields keep working. */
+void yk_convert_options_init(yk_convert_options *options);
+
+/* yk_convert - write a quantised model in another format, every number of it exactly as it was. Needs no GPU. Memory
+ *   beside mapped files: some 20 MB and the scales of one layer. What is not finished, for whatever reason, leaves
+ *   nothing at out.
+ *   Errors: YK_E_INVAL (an option), those of reading the model, YK_E_UNSUPPORTED (what the other format cannot say,
+ *   naming the tensor), YK_E_IO (out is taken; the disk is full), YK_E_CANCELLED (progress said so), YK_E_NOMEM. */
+yk_status yk_convert(const yk_convert_options *options, yk_err *err);
+
 /* yk_version - "0.2.0". */
 const char *yk_version(void);
 

@@ -38,6 +38,7 @@ MAY_INCLUDE = {
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],
+    "runtime/convert/": ["runtime/yoke.h", "runtime/base/", "loader/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/trace/": ["runtime/yoke.h", "runtime/base/"],

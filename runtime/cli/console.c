@@ -49,15 +49,25 @@ static bool moves(yk_console *console, int64_t done, int64_t total)
   return has_moved;
 }
 
-void yk_console_loading(void *user, int64_t done_bytes, int64_t total_bytes)
+static void draw_bytes(yk_console *console, const char *what, int64_t done_bytes, int64_t total_bytes)
 {
   char done[YK_BYTES_TEXT], total[YK_BYTES_TEXT], detail[2 * YK_BYTES_TEXT + 8];
   if (done_bytes == total_bytes)
-    yk_console_clear(user);
-  else if (moves(user, done_bytes, total_bytes)) {
+    yk_console_clear(console);
+  else if (moves(console, done_bytes, total_bytes)) {
     snprintf(detail, sizeof detail, "%s of %s", yk_bytes_format(done_bytes, done), yk_bytes_format(total_bytes, total));
-    yk_console_bar(user, "loading", (double)done_bytes / (double)total_bytes, detail);
+    yk_console_bar(console, what, (double)done_bytes / (double)total_bytes, detail);
   }
+}
+
+void yk_console_loading(void *user, int64_t done_bytes, int64_t total_bytes)
+{
+  draw_bytes(user, "loading", done_bytes, total_bytes);
+}
+
+void yk_console_converting(yk_console *console, int64_t done_bytes, int64_t total_bytes)
+{
+  draw_bytes(console, "converting", done_bytes, total_bytes);
 }
 
 void yk_console_scoring(void *user, int64_t done_tokens, int64_t total_tokens)

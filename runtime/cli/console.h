@@ -25,6 +25,9 @@ void yk_console_bar(yk_console *console, const char *what, double share, const c
 /* yk_console_loading - for yk_engine_options.progress, with the console as its user. Erases the bar at the end. */
 void yk_console_loading(void *console, int64_t done_bytes, int64_t total_bytes);
 
+/* yk_console_converting - the same while a model is written in another format. */
+void yk_console_converting(yk_console *console, int64_t done_bytes, int64_t total_bytes);
+
 /* yk_console_scoring - the same for yk_score_tokens. */
 void yk_console_scoring(void *console, int64_t done_tokens, int64_t total_tokens);
 

@@ -19,6 +19,7 @@ static const struct {
     {"bench", "speed of one load; bench machine: of the machine", yk_cli_bench},
     {"study", "how a model scales over ranks, with error bars", yk_cli_study},
     {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},
+    {"convert", "a quantised model in another format, exactly", yk_cli_convert},
     {"tokenize", "text to token ids", yk_cli_tokenize},
     {"detokenize", "token ids to text", yk_cli_detokenize},
 };

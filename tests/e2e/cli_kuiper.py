@@ -66,7 +66,7 @@ class Kuiper(harness.Case):
     def test_answers_are_those_of_the_same_model_in_safetensors(self):
         for name in ("tied", "untied"):
             twin = make_twin(name, os.path.join(self.scratch, name))
-            for n_ranks in (1, 2, 3, 4):
+            for n_ranks in (3,) if harness.is_sanitized(self.yoke) else (1, 2, 3, 4):
                 with self.subTest(name, n_ranks=n_ranks):
                     self.assertEqual(self.answers(os.path.join(KUIPER, name + ".bin"), "--tp", n_ranks),
                                      self.answers(twin, "--tp", n_ranks))

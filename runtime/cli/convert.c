@@ -1,0 +1,117 @@
+/* yoke convert - a quantised model in another format, every number exactly as it was. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
+
+/* In the order of yk_convert_format. */
+static const char *const format_names[] = {"awq", "kuiper", NULL};
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+
+typedef struct convert_command {
+  yk_convert_options options;
+  int to, log_level;
+  bool to_given;
+  yk_console *console;
+  yk_interrupt *interrupt;
+  int64_t written_bytes;
+} convert_command;
+
+static const char examples[] = "  yoke convert -m Qwen3-8B-GPTQ-Int4 --to awq -o Qwen3-8B-AWQ\n"
+                               "  yoke convert -m Qwen3-8B-AWQ --to kuiper -o Qwen3-8B-awq.bin\n"
+                               "  yoke convert -m Qwen3-8B-awq.bin --to awq -o Qwen3-8B-AWQ --shard-size 2GB\n";
+
+static yk_status check(const convert_command *c, yk_err *err)
+{
+  const yk_convert_options *options = &c->options;
+  if (!options->model_dir || !options->model_dir[0])
+    return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory or a KuiperLLama .bin, found nothing");
+  if (!c->to_given) return yk_err_set(err, YK_E_INVAL, "--to: expected awq or kuiper, found nothing");
+  if (!options->out || !options->out[0])
+    return yk_err_set(err, YK_E_INVAL, "--output: expected a new directory (awq) or file (kuiper), found nothing");
+  if (options->shard_bytes < 1)
+    return yk_err_set(err, YK_E_INVAL, "--shard-size: expected at least 1, found %lld",
+                      (long long)options->shard_bytes);
+  return YK_OK;
+}
+
+/* True: go on. */
+static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
+{
+  yk_convert_options *options = &c->options;
+  const yk_option own[] = {
+      {"model", "m", YK_OPTION_STRING, &options->model_dir, "DIR",
+       .help = "a Hugging Face checkpoint directory, or a KuiperLLama .bin; required"},
+      {"to", NULL, YK_OPTION_CHOICE, &c->to, NULL,
+       .help = "awq: a Hugging Face directory in AWQ's gemm format; kuiper: a KuiperLLama file; required",
+       .fallback = "", .choices = format_names, .given = &c->to_given},
+      {"output", "o", YK_OPTION_STRING, &options->out, "PATH",
+       .help = "the directory or file to make; nothing is written over; required"},
+      {"shard-size", NULL, YK_OPTION_BYTES, &options->shard_bytes, "SIZE", .help = "awq: most data of a weight file",
+       .fallback = "5GB"},
+      {"log-level", NULL, YK_OPTION_CHOICE, &c->log_level, NULL, .help = "messages on stderr; info also shows progress",
+       .choices = level_names},
+  };
+  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
+  const yk_command command = {
+      "yoke convert",
+      "--model DIR --to FORMAT -o PATH",
+      "Write a model of 4-bit integers, in any format that can be loaded, in another one. Every number stays exactly "
+      "what it was: what the other format cannot say is refused, with the tensor that it is about. Needs no GPU, and "
+      "little memory. Tokenizer, templates and settings of generation are copied into a directory. What is made takes "
+      "its name once it is whole: a run that fails or is stopped leaves nothing.",
+      examples,
+      groups,
+      .n_groups = 1};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  if (check(c, &err) == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+static bool progress(void *user, int64_t done_bytes, int64_t total_bytes)
+{
+  convert_command *c = user;
+  c->written_bytes = done_bytes;
+  yk_console_converting(c->console, done_bytes, total_bytes);
+  return yk_interrupt_caught(c->interrupt) == 0;
+}
+
+static yk_status run(convert_command *c, yk_err *err)
+{
+  char text[YK_BYTES_TEXT];
+  yk_request *const none = NULL;
+  c->options.to = (yk_convert_format)c->to;
+  c->options.log = c->console->log;
+  c->options.progress = progress;
+  c->options.progress_user = c;
+  yk_interrupt_watch(c->interrupt, &none, 0); /* a signal ends the conversion, which then clears up */
+  yk_status status = yk_convert(&c->options, err);
+  yk_interrupt_watch(c->interrupt, NULL, 0);
+  yk_console_clear(c->console);
+  if (status == YK_OK)
+    yk_log_write(&c->console->log, YK_LOG_INFO, "%s: %s of weights", c->options.out,
+                 yk_bytes_format(c->written_bytes, text));
+  return status;
+}
+
+int yk_cli_convert(int argc, char **argv)
+{
+  yk_console console;
+  yk_interrupt interrupt;
+  convert_command command = {.log_level = YK_LOG_INFO, .console = &console, .interrupt = &interrupt};
+  int exit_code;
+  yk_err err = YK_ERR_INIT;
+  yk_convert_options_init(&command.options);
+  if (!parse(&command, argc, argv, &exit_code)) return exit_code;
+  yk_console_init(&console, (yk_log_level)command.log_level);
+  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
+  exit_code = run(&command, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  int caught = yk_interrupt_stop(&interrupt);
+  return caught && err.code == YK_E_CANCELLED ? YK_EXIT_SIGNAL + caught : exit_code;
+}

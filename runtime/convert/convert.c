@@ -1,0 +1,90 @@
+/* convert.c - yk_convert: what goes in and where it comes out. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "convert/formats.h"
+#include "loader/dir.h"
+#include "loader/safetensors_write.h"
+
+void yk_convert_options_init(yk_convert_options *options)
+{
+  *options = (yk_convert_options){.to = YK_CONVERT_AWQ, .shard_bytes = YK_SHARD_BYTES, .log = {.level = YK_LOG_WARN}};
+}
+
+/* ---- A directory that appears whole ------------------------------------------------------------------------------ */
+
+/* A folder and all in it, which this call has made. */
+static void remove_folder(const char *folder)
+{
+  DIR *stream = opendir(folder);
+  if (!stream) return;
+  for (struct dirent *entry; (entry = readdir(stream));) {
+    char path[YK_PATH_BYTES];
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (yk_dir_path(folder, entry->d_name, path, NULL) != YK_OK) continue;
+    if (unlink(path) != 0) remove_folder(path);
+  }
+  closedir(stream);
+  rmdir(folder);
+}
+
+/* DIR as given without slashes at its end, and the folder beside it that takes its name in the end. */
+static yk_status name_folders(const char *out, char dir[YK_PATH_BYTES], char part[YK_PATH_BYTES], yk_err *err)
+{
+  size_t n = strlen(out);
+  while (n > 1 && out[n - 1] == '/') n--;
+  if (n + sizeof ".part" > YK_PATH_BYTES)
+    return yk_err_set(err, YK_E_INVAL, "%.80s: the path is longer than a path can be", out);
+  snprintf(dir, YK_PATH_BYTES, "%.*s", (int)n, out);
+  snprintf(part, YK_PATH_BYTES, "%.*s.part", (int)n, out);
+  return YK_OK;
+}
+
+static yk_status check_free(const char *dir, yk_err *err)
+{
+  DIR *stream = opendir(dir);
+  if (!stream && errno == ENOENT) return YK_OK;
+  if (!stream) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  size_t n = 0;
+  while (readdir(stream)) n++;
+  closedir(stream);
+  if (n <= 2) return YK_OK; /* "." and ".." */
+  return yk_err_set(err, YK_E_IO, "%s: expected a new or empty directory, found files in it", dir);
+}
+
+static yk_status make_awq_dir(const yk_convert_source *source, const yk_convert_options *options, yk_err *err)
+{
+  char dir[YK_PATH_BYTES], part[YK_PATH_BYTES];
+  YK_TRY(name_folders(options->out, dir, part, err));
+  YK_TRY(check_free(dir, err));
+  if (mkdir(part, 0777) != 0)
+    return yk_err_set(err, YK_E_IO, "%s: %s%s", part, strerror(errno),
+                      errno == EEXIST ? "; what is left of a run that was killed can be removed" : "");
+  yk_status status = yk_convert_write_awq(source, options, part, err);
+  if (status == YK_OK) status = yk_dir_sync(part, err);
+  if (status == YK_OK && rename(part, dir) != 0) status = yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  if (status != YK_OK) remove_folder(part);
+  return status;
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
+
+yk_status yk_convert(const yk_convert_options *options, yk_err *err)
+{
+  if (!options->model_dir || !options->out)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected a path, found nothing", options->model_dir ? "out" : "model_dir");
+  if (options->to != YK_CONVERT_AWQ && options->to != YK_CONVERT_KUIPER)
+    return yk_err_set(err, YK_E_INVAL, "to: expected YK_CONVERT_AWQ or YK_CONVERT_KUIPER, found %d", (int)options->to);
+  yk_convert_source source;
+  yk_status status = yk_convert_source_open(options->model_dir, &options->log, &source, err);
+  if (status == YK_OK)
+    status = options->to == YK_CONVERT_AWQ ? make_awq_dir(&source, options, err)
+                                           : yk_convert_write_kuiper(&source, options, err);
+  yk_convert_source_close(&source);
+  return status;
+}

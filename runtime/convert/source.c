@@ -1,0 +1,148 @@
+#include "convert/source.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, PER_LAYER = 11, OTHERS = 3 };
+
+/* ---- Weights ----------------------------------------------------------------------------------------------------- */
+
+static yk_convert_item *next(yk_convert_source *s, yk_convert_kind kind, yk_weight_role role, int32_t layer)
+{
+  yk_convert_item *item = &s->items[s->n_items++];
+  *item = (yk_convert_item){.kind = kind, .role = role, .layer = layer};
+  yk_weight_name(s->config->family, role, layer, item->module);
+  return item;
+}
+
+static yk_status add_norm(yk_convert_source *s, yk_weight_role role, int32_t layer, int64_t n, yk_err *err)
+{
+  yk_convert_item *item = next(s, YK_CONVERT_VECTOR, role, layer);
+  return yk_checkpoint_norm(s->checkpoint, role, layer, n, &item->vector, err);
+}
+
+/* AWQ packs eight outputs into a word, and has nothing but 4 bits in groups of neighbouring inputs. */
+static yk_status check_linear(const yk_convert_item *item, yk_err *err)
+{
+  const yk_weight_view *weight = &item->weight;
+  if (weight->format == YK_WEIGHT_PLAIN) return YK_OK;
+  if (weight->format != YK_WEIGHT_AWQ)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: its weights are not exact in 4 bits; supported: 4-bit integers of any packing, and floats",
+                      item->module);
+  if (weight->act_order)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: its groups are not of neighbouring inputs (desc_act, actorder), which AWQ cannot say",
+                      item->module);
+  if (weight->n % PACKED == 0) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %" PRId64 " outputs: expected a multiple of %d (AWQ packs 8 columns)",
+                    item->module, weight->n, PACKED);
+}
+
+static yk_status add_linear(yk_convert_source *s, yk_weight_role role, int32_t layer, yk_err *err)
+{
+  const yk_weight_module m = yk_weight_module_of(s->config, role);
+  yk_convert_item *item = next(s, YK_CONVERT_MATRIX, role, layer);
+  if (m.n != m.n_own)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: a module of several projections: such families are not converted; supported: those that "
+                      "name modules as Llama does",
+                      item->module);
+  YK_TRY(yk_checkpoint_linear(s->checkpoint, item->module, m.k, m.n, m.has_bias, &item->weight, err));
+  YK_TRY(check_linear(item, err));
+  s->n_quantised += yk_convert_is_quantised(item);
+  return YK_OK;
+}
+
+static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
+{
+  const yk_model_config *c = s->config;
+  YK_TRY(add_norm(s, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, err));
+  for (yk_weight_role role = YK_ROLE_Q; role <= YK_ROLE_V; role++) YK_TRY(add_linear(s, role, layer, err));
+  for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++)
+    YK_TRY(add_norm(s, role, layer, c->head_dim, err));
+  YK_TRY(add_linear(s, YK_ROLE_O, layer, err));
+  YK_TRY(add_norm(s, YK_ROLE_FFN_NORM, layer, c->hidden_size, err));
+  for (yk_weight_role role = YK_ROLE_GATE; role <= YK_ROLE_DOWN; role++) YK_TRY(add_linear(s, role, layer, err));
+  return YK_OK;
+}
+
+static yk_status add_all(yk_convert_source *s, yk_err *err)
+{
+  const yk_model_config *c = s->config;
+  s->items = calloc((size_t)c->n_layers * PER_LAYER + OTHERS, sizeof *s->items);
+  if (!s->items) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of the weights of %d layers", c->n_layers);
+  yk_convert_item *embedding = next(s, YK_CONVERT_MATRIX, YK_ROLE_EMBEDDING, 0);
+  YK_TRY(
+      yk_checkpoint_matrix(s->checkpoint, embedding->module, c->vocab_size, c->hidden_size, &embedding->weight, err));
+  for (int32_t layer = 0; layer < c->n_layers; layer++) YK_TRY(add_layer(s, layer, err));
+  YK_TRY(add_norm(s, YK_ROLE_FINAL_NORM, 0, c->hidden_size, err));
+  if (c->tie_word_embeddings) return YK_OK;
+  return add_linear(s, YK_ROLE_LM_HEAD, 0, err);
+}
+
+/* ---- The common group -------------------------------------------------------------------------------------------- */
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+static yk_status find_group(yk_convert_source *s, yk_err *err)
+{
+  int64_t group = 0;
+  bool all_whole = true, same = true;
+  const yk_convert_item *last = NULL;
+  for (size_t i = 0; i < s->n_items; i++) {
+    const yk_convert_item *item = &s->items[i];
+    if (!yk_convert_is_quantised(item)) continue;
+    all_whole = all_whole && item->weight.group == item->weight.k;
+    same = same && (group == 0 || item->weight.group == group);
+    group = gcd(item->weight.group, group);
+    last = item;
+  }
+  bool is_legal = group >= MIN_GROUP && group <= MAX_GROUP && (group & (group - 1)) == 0;
+  if (all_whole && (!same || !is_legal || s->config->quant.scheme.group_size == -1)) {
+    s->group_size = -1;
+    return YK_OK;
+  }
+  s->group_size = (int32_t)group;
+  if (is_legal) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: groups of %" PRId64 " inputs: AWQ has one group size for all layers, and none from %d to %d "
+                    "divides those of this layer and the others",
+                    last->module, last->weight.group, MIN_GROUP, MAX_GROUP);
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
+
+yk_status yk_convert_source_open(const char *path, const yk_log *log, yk_convert_source *out, yk_err *err)
+{
+  *out = (yk_convert_source){0};
+  YK_TRY(yk_checkpoint_open(path, log, &out->checkpoint, err));
+  out->config = yk_checkpoint_config(out->checkpoint);
+  YK_TRY(add_all(out, err));
+  if (out->n_quantised == 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%.150s: none of its layers is quantised: there is nothing to convert",
+                      path);
+  return find_group(out, err);
+}
+
+void yk_convert_source_close(yk_convert_source *source)
+{
+  yk_checkpoint_close(source->checkpoint);
+  free(source->items);
+  *source = (yk_convert_source){0};
+}
+
+const yk_convert_item *yk_convert_source_find(const yk_convert_source *source, yk_weight_role role, int32_t layer)
+{
+  for (size_t i = 0; i < source->n_items; i++)
+    if (source->items[i].role == role && source->items[i].layer == layer) return &source->items[i];
+  return NULL;
+}

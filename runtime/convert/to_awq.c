@@ -1,0 +1,171 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/model_path.h"
+#include "convert/formats.h"
+#include "convert/stream.h"
+#include "loader/dir.h"
+#include "loader/safetensors_write.h"
+#include "loader/side_files.h"
+
+enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16, MAX_PER_ITEM = 4 };
+
+/* The list of what is written. */
+typedef struct tensors {
+  yk_tensor *list;
+  char (*names)[NAME_BYTES];
+  size_t n;
+  int64_t n_bytes;
+} tensors;
+
+/* ---- The list ---------------------------------------------------------------------------------------------------- */
+
+static yk_tensor_dtype dtype_of(yk_dtype dtype)
+{
+  return dtype == YK_F16 ? YK_TENSOR_F16 : dtype == YK_BF16 ? YK_TENSOR_BF16 : YK_TENSOR_F32;
+}
+
+/* n_rows 0: one dimension. */
+static void add(tensors *t, const char *module, const char *suffix, yk_tensor_dtype dtype, int64_t n_rows,
+                int64_t n_columns)
+{
+  yk_tensor *tensor = &t->list[t->n];
+  snprintf(t->names[t->n], NAME_BYTES, "%s.%s", module, suffix);
+  *tensor = (yk_tensor){.name = t->names[t->n], .dtype = dtype, .n_dims = n_rows ? 2 : 1};
+  tensor->shape[0] = n_rows ? n_rows : n_columns;
+  tensor->shape[1] = n_rows ? n_columns : 0;
+  yk_tensor_bytes(tensor, &tensor->n_bytes);
+  t->n_bytes += (int64_t)tensor->n_bytes;
+  t->n++;
+}
+
+static void add_item(tensors *t, const yk_convert_item *item, int32_t group_size)
+{
+  const yk_weight_view *w = &item->weight;
+  if (item->kind == YK_CONVERT_VECTOR) {
+    add(t, item->module, "weight", dtype_of(item->vector.dtype), 0, item->vector.n);
+    return;
+  }
+  if (yk_convert_is_quantised(item)) {
+    int64_t n_groups = group_size == -1 ? 1 : w->k / group_size;
+    add(t, item->module, "qweight", YK_TENSOR_I32, w->k, w->n / 8);
+    add(t, item->module, "qzeros", YK_TENSOR_I32, n_groups, w->n / 8);
+    add(t, item->module, "scales", dtype_of(w->dtype), n_groups, w->n);
+  } else {
+    add(t, item->module, "weight", dtype_of(w->dtype), w->n, w->k);
+  }
+  if (w->bias) add(t, item->module, "bias", dtype_of(w->bias_dtype), 0, w->n);
+}
+
+static yk_status make_list(const yk_convert_source *source, tensors *t, yk_err *err)
+{
+  size_t n_max = source->n_items * MAX_PER_ITEM;
+  t->list = calloc(n_max, sizeof *t->list);
+  t->names = calloc(n_max, sizeof *t->names);
+  if (!t->list || !t->names) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n_max);
+  for (size_t i = 0; i < source->n_items; i++) add_item(t, &source->items[i], source->group_size);
+  return YK_OK;
+}
+
+/* ---- Weights ----------------------------------------------------------------------------------------------------- */
+
+static yk_status put_to_writer(void *file, const void *bytes, size_t n_bytes, yk_err *err)
+{
+  return yk_safetensors_writer_put(file, bytes, n_bytes, err);
+}
+
+static yk_status put_item(yk_convert_stream *stream, const yk_convert_item *item, int32_t group_size, yk_err *err)
+{
+  const yk_weight_view *w = &item->weight;
+  const yk_vector_view *v = &item->vector;
+  if (item->kind == YK_CONVERT_VECTOR)
+    return yk_convert_put(stream, v->data, v->n * (int64_t)yk_dtype_bytes(v->dtype), err);
+  if (yk_convert_is_quantised(item))
+    YK_TRY(yk_convert_put_int4(stream, w, group_size, NULL, err));
+  else
+    YK_TRY(yk_convert_put(stream, w->plain, w->n * w->k * (int64_t)yk_dtype_bytes(w->dtype), err));
+  return w->bias ? yk_convert_put(stream, w->bias, w->n * (int64_t)yk_dtype_bytes(w->bias_dtype), err) : YK_OK;
+}
+
+static yk_status write_weights(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
+                               const tensors *t, yk_err *err)
+{
+  yk_safetensors_writer *writer;
+  YK_TRY(yk_safetensors_writer_open(dir, t->list, t->n, options->shard_bytes, &writer, err));
+  yk_convert_stream stream = {.put = put_to_writer,
+                              .file = writer,
+                              .progress = options->progress,
+                              .progress_user = options->progress_user,
+                              .total_bytes = t->n_bytes};
+  yk_status status = YK_OK;
+  for (size_t i = 0; i < source->n_items && status == YK_OK; i++)
+    status = put_item(&stream, &source->items[i], source->group_size, err);
+  if (status == YK_OK) status = yk_safetensors_writer_finish(writer, err);
+  yk_safetensors_writer_close(writer);
+  return status;
+}
+
+/* ---- config.json ------------------------------------------------------------------------------------------------- */
+
+/* The linear layers that stay as they are. lm_head does in every AWQ model, which need not be said. */
+static json_t *kept_modules(const yk_convert_source *source)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < source->n_items; i++) {
+    const yk_convert_item *item = &source->items[i];
+    bool is_linear = item->kind == YK_CONVERT_MATRIX && item->role != YK_ROLE_EMBEDDING;
+    if (is_linear && item->role != YK_ROLE_LM_HEAD && !yk_convert_is_quantised(item) &&
+        json_array_append_new(list, json_string(item->module)) != 0) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  if (json_array_size(list) > 0) return list;
+  json_decref(list);
+  return json_null();
+}
+
+static int set_quantization(const yk_convert_source *source, json_t *config)
+{
+  json_object_del(config, "compression_config");
+  json_t *quantization = json_pack("{s:s, s:i, s:i, s:b, s:s}", "quant_method", "awq", "bits", 4, "group_size",
+                                   source->group_size, "zero_point", 1, "version", "gemm");
+  int failed = json_object_set_new(quantization, "modules_to_not_convert", kept_modules(source));
+  return json_object_set_new(config, "quantization_config", quantization) | failed;
+}
+
+static yk_status write_config(const yk_convert_source *source, const char *model, const char *dir, yk_err *err)
+{
+  char path[YK_PATH_BYTES], *text;
+  json_t *config;
+  YK_TRY(yk_dir_path(dir, "config.json", path, err));
+  YK_TRY(yk_checkpoint_config_text(source->checkpoint, model, &text, err));
+  yk_status status = yk_json_parse("config.json", text, strlen(text), &config, err);
+  free(text);
+  if (status != YK_OK) return status;
+  text = set_quantization(source, config) ? NULL : yk_json_dump_same(config);
+  json_decref(config);
+  status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  free(text);
+  return status;
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
+
+yk_status yk_convert_write_awq(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
+                               yk_err *err)
+{
+  char from[YK_MODEL_PATH_BYTES];
+  tensors t = {0};
+  YK_TRY(yk_model_path_dir(options->model_dir, from, err));
+  yk_status status = make_list(source, &t, err);
+  if (status == YK_OK) status = write_weights(source, options, dir, &t, err);
+  if (status == YK_OK) status = yk_side_files_copy(from, dir, err);
+  if (status == YK_OK) status = write_config(source, options->model_dir, dir, err);
+  free(t.list);
+  free(t.names);
+  return status;
+}

@@ -1,0 +1,149 @@
+"""yoke convert: every 4-bit format that is read gives the same answers as AWQ; what cannot be said is refused by name;
+who is stopped leaves nothing."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import harness
+
+# What AWQ cannot hold is refused for one of these reasons: format_compressed_mixed has 100 outputs.
+NOT_EXACT = "not exact in 4 bits"
+REASONS = {"format_compressed_mixed": "100 outputs", "format_compressed_act_order": "not of neighbouring inputs",
+           "format_gptq_act_order": "not of neighbouring inputs", "chatglm3_awq": "a module of several projections",
+           "format_msmodelslim_w8a8_chatglm": "a module of several projections",
+           "format_msmodelslim_w8a16_group": "a module of several projections"}
+FORMATS = sorted(name for name in os.listdir(harness.FAMILIES)
+                 if name.startswith("format_") and "8" not in name and name not in REASONS)
+REFUSED = {**{name: NOT_EXACT for name in os.listdir(harness.FAMILIES) if name.startswith("format_") and "8" in name},
+           **REASONS}
+TOLERANCE = 1e-3  # of e2e/families.py
+
+
+class Convert(harness.Case):
+    def setUp(self):
+        self.scratch = harness.scratch_folder(self.addCleanup)
+        self.out = os.path.join(self.scratch, "out")
+
+    def convert(self, model, *options, to="awq", out=None):
+        return self.run_yoke("convert", "--model", model, "--to", to, "-o", out or self.out, *options)
+
+    def refused(self, model, *parts, to="awq"):
+        self.assert_error(["convert", "--model", model, "--to", to, "-o", self.out], *parts)
+        self.assertEqual([name for name in os.listdir(self.scratch) if name.startswith("out")], [])
+
+    def test_every_format_answers_as_before(self):
+        for name in FORMATS[::3] if harness.is_sanitized(self.yoke) else FORMATS:  # all are converted in test_convert.c
+            with self.subTest(name):
+                folder, out = os.path.join(harness.FAMILIES, name), os.path.join(self.scratch, name)
+                self.convert(folder, "--shard-size", "30KB", out=out)
+                with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
+                    config = json.load(file)
+                with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+                    before = json.load(file)
+                quantization = config.pop("quantization_config")
+                before.pop("quantization_config")
+                self.assertEqual(config, before)
+                self.assertEqual([quantization[key] for key in ("quant_method", "version", "bits", "zero_point")],
+                                 ["awq", "gemm", 4, True])
+                if name == "format_auto_round_awq":
+                    self.assertEqual(quantization["modules_to_not_convert"], ["model.layers.1.mlp.gate_proj"])
+                self.check_golden(folder, out)
+
+    def check_golden(self, folder, out):
+        with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
+            prompts = json.load(file)["prompts"]
+        prompt = max(prompts, key=lambda prompt: len(prompt["prompt_ids"]))
+        result = self.run_json("generate", "--model", out, "--device", "cpu", "--dtype", "float32", "--temperature", 0,
+                               "-n", len(prompt["output_ids"]), "--ignore-eos", "--logprobs", 4, "--tp", 2,
+                               "--token-ids", ",".join(map(str, prompt["prompt_ids"])))[0]
+        for step, token in enumerate(prompt["output_ids"]):
+            if result["token_ids"][step] != token:
+                self.assertLessEqual(prompt["margins"][step], TOLERANCE, f"step {step}: another token")
+                return
+            self.assertAlmostEqual(result["logprobs"][step]["logprob"], prompt["top"][step][0][1], delta=TOLERANCE)
+
+    def test_the_files_beside_the_weights_come_along(self):
+        model = harness.make_text_model(os.path.join(self.scratch, "text"))
+        os.mkdir(os.path.join(model, "additional_chat_templates"))
+        files = {"generation_config.json": '{"top_k": 3}', "chat_template.jinja": "{{ messages }}",
+                 "additional_chat_templates/tool_use.jinja": "{{ tools }}", "tokenizer_config.json": "{}"}
+        for name, text in {**files, "notes.txt": "mine", "quantize_config.json": "{}"}.items():
+            with open(os.path.join(model, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        shown = self.run_on_terminal("convert", "--model", model, "--to", "awq", "-o", self.out)
+        self.assertIn("converting [###", shown)
+        self.assertIn("KiB of weights", shown)
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         sorted(["additional_chat_templates", "chat_template.jinja", "config.json", "tokenizer.json",
+                                 "generation_config.json", "model.safetensors", "tokenizer_config.json"]))
+        for name, text in files.items():
+            with open(os.path.join(self.out, name), encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+        ask = ("--device", "cpu", "--prompt", "the and", "-n", 6, "--seed", 1)
+        self.assertEqual(self.run_yoke("generate", "--model", self.out, *ask).out,
+                         self.run_yoke("generate", "--model", model, *ask).out)
+
+    def test_a_zero_point_that_awq_does_not_have(self):
+        """16 beside an integer of 0 (GPTQ) cannot be said in AWQ's four bits."""
+        model = os.path.join(self.scratch, "gptq")
+        shutil.copytree(os.path.join(harness.FAMILIES, "format_gptq"), model)
+        path = os.path.join(model, "model.safetensors")
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(bytes(data[8:8 + length]))
+        for part, value in (("qzeros", 0xff), ("qweight", 0)):
+            begin, end = header["model.layers.1.mlp.down_proj." + part]["data_offsets"]
+            data[8 + length + begin:8 + length + end] = bytes([value]) * (end - begin)
+        with open(path, "wb") as file:
+            file.write(data)
+        self.refused(model, "model.layers.1.mlp.down_proj.qweight", "zero point 16", "input 0")
+
+    def test_refusals(self):
+        family = lambda name: os.path.join(harness.FAMILIES, name)  # noqa: E731
+        for name, reason in REFUSED.items():
+            with self.subTest(name):
+                self.refused(family(name), "layers.0.", reason)
+        self.refused(family("qwen3_f32"), "none of its layers is quantised")
+        self.refused(family("qwen3"), "rope_theta 10000", "1e6", to="kuiper")
+        self.refused(os.path.join(self.scratch, "absent"), "expected a local checkpoint directory")
+
+    def test_options(self):
+        model = os.path.join(harness.FAMILIES, "qwen3")
+        for arguments, part in (([], "--model"), (["-m", model], "--to: expected awq or kuiper"),
+                                (["-m", model, "--to", "awq"], "--output"),
+                                (["-m", model, "--to", "awq", "-o", ""], "--output"),
+                                (["-m", model, "--to", "gguf", "-o", self.out], "awq, kuiper"),
+                                (["-m", model, "--to", "awq", "-o", self.out, "--shard-size", "0"], "--shard-size"),
+                                (["-m", model, "--to", "awq", "-o", self.out, "more"], "more")):
+            self.assert_error(["convert", *arguments], part, expect=2)
+
+    def test_a_full_disk_is_named(self):
+        """By the limit on the size of a file."""
+        done = subprocess.run(["sh", "-c", 'ulimit -f 20; trap "" XFSZ; exec "$@"', "sh", self.yoke, "convert", "-m",
+                               os.path.join(harness.FAMILIES, "qwen3"), "--to", "awq", "-o", self.out],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("model.safetensors: File too large", done.stderr)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_a_signal_leaves_nothing(self):
+        """A pipe stands where the file begins, so that writing waits until the signal has been seen."""
+        model = os.path.join(harness.TESTS_DIR, "golden", "kuiper", "untied.bin")
+        os.mkfifo(self.out + ".part")
+        with subprocess.Popen([self.yoke, "convert", "-m", model, "--to", "kuiper", "-o", self.out],
+                              stderr=subprocess.PIPE, text=True) as program:
+            with open(self.out + ".part", "rb") as pipe:
+                program.send_signal(signal.SIGINT)
+                self.assertIn("stopping; once more", program.stderr.readline())
+                self.assertLess(len(pipe.read()), os.path.getsize(model))
+            self.assertIn("stopped; nothing is left", program.stderr.read())
+        self.assertEqual(program.returncode, 128 + signal.SIGINT)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+
+if __name__ == "__main__":
+    harness.main()
