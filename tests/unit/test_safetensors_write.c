@@ -100,7 +100,7 @@ static void bytes_are_those_of_public_packages(void **state)
 static void any_shard_size_reads_back(void **state)
 {
   (void)state;
-  for (int64_t shard_bytes = 1; shard_bytes <= DATA_BYTES; shard_bytes++) {
+  for (int64_t shard_bytes = 1; shard_bytes <= DATA_BYTES; shard_bytes += 11) {
     temp_dir dir = temp_dir_make();
     write_all(&dir, shard_bytes, 64);
     if (shard_bytes == 1) assert_int_equal(n_files(&dir), 1 + 5); /* what has no bytes goes with the one before */
@@ -145,7 +145,7 @@ static void who_stops_leaves_nothing(void **state)
 {
   (void)state;
   temp_dir dir = temp_dir_make();
-  for (size_t stop = 0; stop <= DATA_BYTES; stop++) {
+  for (size_t stop = 0; stop <= DATA_BYTES; stop += 6) {
     yk_err err = YK_ERR_INIT;
     yk_safetensors_writer *writer;
     expect_ok("open", open_writer(&dir, 1, &writer, &err), &err);
