@@ -27,9 +27,11 @@ static json_t *config_of(const yk_kuiper_header *h)
       "num_attention_heads", h->n_heads, "num_hidden_layers", h->n_layers, "num_key_value_heads", h->n_kv_heads,
       "rms_norm_eps", YK_KUIPER_RMS_NORM_EPS, "rope_scaling", "rope_theta", YK_KUIPER_ROPE_THETA, "tie_word_embeddings",
       h->shared_classifier, "torch_dtype", "float16", "vocab_size", h->vocab_size);
-  if (config && h->vocab_size > QWEN3_TURN_END)
-    json_object_set_new(config, "eos_token_id", json_pack("[i, i]", QWEN3_TURN_END, QWEN3_TEXT_END));
-  return config;
+  if (h->vocab_size <= QWEN3_TURN_END) return config;
+  json_t *ends = json_pack("[i, i]", QWEN3_TURN_END, QWEN3_TEXT_END);
+  if (json_object_set_new(config, "eos_token_id", ends) == 0) return config;
+  json_decref(config);
+  return NULL;
 }
 
 static yk_status read_beside(const char *dir, json_t **out, yk_err *err)
