@@ -99,8 +99,9 @@ static void expect_tensor(void *user, const char *name, size_t at, size_t n_byte
 {
   const view *v = user;
   const yk_tensor *tensor = yk_shards_find(v->shards, name, NULL);
-  if (!tensor) fail_msg("%s is missing", name);
-  if (tensor->data != v->bytes + at || tensor->n_bytes != n_bytes)
+  if (!tensor)
+    fail_msg("%s is missing", name);
+  else if (tensor->data != v->bytes + at || tensor->n_bytes != n_bytes)
     fail_msg("%s: expected %zu bytes at %zu, found %llu at %td", name, n_bytes, at, (unsigned long long)tensor->n_bytes,
              (const char *)tensor->data - v->bytes);
 }
