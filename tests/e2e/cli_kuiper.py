@@ -7,6 +7,7 @@ import shutil
 import struct
 
 import harness
+from server_case import Server
 
 KUIPER = os.path.join(harness.TESTS_DIR, "golden", "kuiper")
 QWEN3_ROPE_THETA = 1e6  # what the format implies
@@ -98,6 +99,13 @@ class Kuiper(harness.Case):
         chat = ("chat", "--model", model, "--device", "cpu", "--max-tokens", 4)
         self.assertNotEqual(self.run_yoke(*chat, "--tokenizer", text, stdin="the\n").out, "")
         self.run_yoke(*chat, stdin="the\n", expect=1)
+        server = Server(self.yoke, "--tokenizer", text, model=model)
+        self.addCleanup(server.stop)
+        server.wait_for()
+        body = {"messages": [{"role": "user", "content": "the"}], "max_tokens": 2}
+        answer = server.post("/v1/chat/completions", body)
+        self.assertEqual(answer.status, 200, answer.text)
+        self.assertEqual(answer.value["usage"]["completion_tokens"], 2)
 
     def test_a_batch_knows_the_file_and_the_tokenizer(self):
         """A run may go on after another's results only with the same weights and tokenizer."""
