@@ -151,7 +151,10 @@ void yk_bench_report_print(const yk_bench_report *report)
   print_times(&report->median);
   print_memory(&report->info);
   print_gpus(&report->median);
-  if (report->has_times) yk_bench_times_print(&report->times);
+  if (!report->has_times) return;
+  yk_bench_times_print(&report->times);
+  printf("%-20s %9.1f   (%.1f in the other runs)\n", "output, tokens/s", report->timed.output_throughput,
+         report->median.output_throughput);
 }
 
 /* ---- JSON */
@@ -237,6 +240,15 @@ static yk_status add_runs(const yk_bench_report *report, json_t *object, yk_err 
   return status;
 }
 
+static yk_status add_times(const yk_bench_report *report, json_t *object, yk_err *err)
+{
+  json_t *timed = json_object();
+  YK_TRY(yk_bench_times_add(&report->times, object, err));
+  yk_status status = yk_bench_figures_json(&report->timed, timed, err);
+  json_object_set_new(object, "timed_run", timed);
+  return status;
+}
+
 yk_status yk_bench_report_write(const yk_bench_report *report, FILE *file, yk_err *err)
 {
   json_t *object = json_object();
@@ -244,7 +256,7 @@ yk_status yk_bench_report_write(const yk_bench_report *report, FILE *file, yk_er
   add_engine(report, object);
   add_load(report->options, object);
   yk_status status = add_runs(report, object, err);
-  if (status == YK_OK && report->has_times) status = yk_bench_times_add(&report->times, object, err);
+  if (status == YK_OK && report->has_times) status = add_times(report, object, err);
   errno = 0;
   bool ok = status != YK_OK || (json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
                                 fputc('\n', file) != EOF && fflush(file) == 0);

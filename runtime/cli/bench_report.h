@@ -15,8 +15,9 @@ typedef struct yk_bench_report {
   int n_runs;
   yk_bench_figures median, spread; /* of n_runs > 0 */
   bool is_interrupted;
-  bool has_times; /* times holds */
+  bool has_times; /* times and timed hold */
   yk_profile times;
+  yk_bench_figures timed; /* of the run whose steps were timed, beside the others: what timestamps cost */
 } yk_bench_report;
 
 /* yk_bench_report_print_head - one line: model, ranks and load. */
@@ -26,7 +27,8 @@ void yk_bench_report_print_head(const yk_bench_report *report);
 void yk_bench_report_print(const yk_bench_report *report);
 
 /* yk_bench_report_write - everything as one JSON object: what was asked, each figure's median under its name, "spread",
- *   "runs". Errors: YK_E_NOMEM, YK_E_IO. */
+ *   "runs", the times of steps and "timed_run", the figures of the run in which they were taken.
+ *   Errors: YK_E_NOMEM, YK_E_IO. */
 yk_status yk_bench_report_write(const yk_bench_report *report, FILE *file, yk_err *err);
 
 #endif

@@ -19,19 +19,9 @@ class Refused(harness.Case):
             self.assertIn(part, done.stderr)
 
     def test_operands(self):
-        for name in ("bench_clients", "bench_model", "dump_logits"):
+        for name in ("bench_clients", "dump_logits"):
             with self.subTest(name):
                 self.refused(name, ["model"], 'unexpected argument "model"', f"{name} --help")
-
-    def test_bench_model(self):
-        for arguments, parts in ((["--top-p", "0"], ["--top-p", "above 0 and at most 1", '"0"']),
-                                 (["--temperature", "-1"], ["--temperature", "from 0 to 100", '"-1"']),
-                                 (["--top-k", "-3"], ["--top-k", "from 0", '"-3"']),
-                                 (["--batch", "1,0"], ["--batch", "1 to 65536", "found 0"])):
-            with self.subTest(arguments):
-                self.refused("bench_model", ["--model", "m", *arguments], *parts)
-        self.refused("bench_model", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file",
-                     code=1)
 
     def test_bench_clients(self):
         for arguments, parts in ((["--clients", "0"], ["--clients", "an integer from 1", '"0"']),

@@ -83,6 +83,10 @@ class Figures(Bench):
         self.assertAlmostEqual(sum(times[part] for part in PARTS) / times["step"], 1, delta=0.02)
         self.assertEqual(len(figures["time_us_by_rank"]), figures["ranks"])
         self.assertGreater(figures["time_us_prefill"]["step"], 0)
+        timed = figures["timed_run"]
+        self.check_run(timed, 2, 32, 32)
+        self.assertNotEqual(timed["duration"], figures["runs"][0]["duration"])
+        self.assertIn(f"{timed['output_throughput']:.1f}   ({figures['output_throughput']:.1f} in", self.done.out)
         for part in PARTS:
             self.assertRegex(self.done.out, rf"(?m)^{part} +\d")
         with open(trace, encoding="utf-8") as file:
