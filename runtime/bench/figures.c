@@ -27,6 +27,7 @@ static const yk_bench_metric metrics[] = {
     TIME("tpot", YK_BENCH_TPOT),
     TIME("itl", YK_BENCH_ITL),
     TIME("e2el", YK_BENCH_E2EL),
+    FIGURE("running", running),
     FIGURE("kv_use", kv_use),
     FIGURE("prefix_reuse", prefix_reuse),
     FIGURE("preemptions", preemptions),

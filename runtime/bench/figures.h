@@ -27,6 +27,7 @@ typedef struct yk_bench_figures {
    * first one ends. NaN where there is no such moment. */
   double prefill_throughput, decode_throughput;
   yk_bench_statistics times_ms[YK_BENCH_TIMES];
+  double running;                    /* requests that the engine had begun and not ended, mean over the run */
   double kv_use;                     /* largest share of KV blocks in use that was seen, every few milliseconds */
   double prefix_reuse;               /* share of prompt tokens that were found computed */
   double preemptions;                /* sequences that gave their KV blocks back and were computed again */
@@ -47,7 +48,7 @@ typedef struct yk_bench_metric {
   size_t offset;    /* of the double in yk_bench_figures */
 } yk_bench_metric;
 
-enum { YK_BENCH_METRICS = 45 };
+enum { YK_BENCH_METRICS = 46 };
 
 /* yk_bench_metrics - [YK_BENCH_METRICS] all figures that are numbers, in the order of tables and files. */
 const yk_bench_metric *yk_bench_metrics(void);

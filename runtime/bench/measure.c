@@ -100,13 +100,14 @@ static void set_unknown(yk_bench_figures *out)
   for (int i = 0; i < YK_BENCH_METRICS; i++) *(double *)(void *)((char *)out + yk_bench_metrics()[i].offset) = NAN;
 }
 
-static void set_rates(yk_bench_figures *out, double n_good, bool has_slo)
+static void set_rates(yk_bench_figures *out, double n_good, bool has_slo, double running_s)
 {
   double seconds = out->duration_s;
   if (!(seconds > 0)) return;
   out->request_throughput = out->completed / seconds;
   out->output_throughput = out->total_output_tokens / seconds;
   out->total_token_throughput = (out->total_input_tokens + out->total_output_tokens) / seconds;
+  out->running = running_s / seconds;
   if (has_slo) out->request_goodput = n_good / seconds;
 }
 
@@ -116,7 +117,7 @@ yk_status yk_bench_measure(const yk_bench_load *load, const yk_bench_record *rec
   samples s = {0};
   size_t n_tokens = 0;
   int64_t end_ns = start_ns;
-  double n_good = 0;
+  double n_good = 0, running_s = 0;
   bool has_slo = false;
   set_unknown(out);
   for (size_t i = 0; i < n; i++) n_tokens += (size_t)records[i].n_tokens;
@@ -130,11 +131,12 @@ yk_status yk_bench_measure(const yk_bench_load *load, const yk_bench_record *rec
     out->total_input_tokens += r->n_input;
     out->total_output_tokens += r->n_tokens;
     n_good += add_request(&s, load, r);
+    running_s += r->running_s;
     if (r->times_ns[r->n_tokens - 1] > end_ns) end_ns = r->times_ns[r->n_tokens - 1];
   }
   if (status == YK_OK) {
     out->duration_s = ms_between(start_ns, end_ns) * 1e-3;
-    set_rates(out, n_good, has_slo);
+    set_rates(out, n_good, has_slo, running_s);
     for (int i = 0; i < YK_BENCH_TIMES; i++) out->times_ms[i] = yk_bench_statistics_of(s.values_ms[i], s.n[i]);
     if (load->batch > 0) measure_batch(records, n, start_ns, out);
   }

@@ -11,6 +11,7 @@ typedef struct yk_bench_record {
   int64_t *times_ns; /* [n_tokens] of each token */
   int32_t n_tokens, n_input, n_reused;
   bool is_done;
+  double running_s; /* from when the engine first scheduled the request until its end */
 } yk_bench_record;
 
 /* yk_bench_measure - the figures that follow from records [n]: counts, rates, times, goodput and, of a fixed batch,

@@ -107,6 +107,7 @@ static void take_end(yk_bench_requests *all, yk_bench_request *r)
   yk_request_free(r->request);
   r->request = NULL;
   record->n_reused = usage.reused_tokens;
+  record->running_s = usage.ttft_s - usage.queue_s + usage.decode_s;
   record->is_done = true;
   all->n_running--;
   all->n_done++;

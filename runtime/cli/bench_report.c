@@ -81,6 +81,7 @@ static const row rows[] = {
     ROW("requests completed", completed),
     ROW("input tokens", total_input_tokens),
     ROW("output tokens", total_output_tokens),
+    ROW("requests running, mean", running),
     ROW("KV blocks in use, peak share", kv_use),
     ROW("prompt tokens reused, share", prefix_reuse),
     ROW("preemptions", preemptions),

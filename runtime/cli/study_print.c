@@ -102,9 +102,12 @@ static void print_row(const json_t *point)
          with_interval(json_object_get(point, "efficiency"), json_object_get(point, "efficiency_interval"), 2,
                        efficiency));
   if (limit)
-    printf("  %5.1f %% (%s)\n", 100 * number_of(limit, "share"), json_string_value(json_object_get(limit, "bound")));
+    printf("  %5.1f %% (%s)", 100 * number_of(limit, "share"), json_string_value(json_object_get(limit, "bound")));
   else
-    printf("  -\n");
+    printf("  -");
+  if (json_object_get(limit, "offered_share"))
+    printf(", %.1f %% of what was offered", 100 * number_of(limit, "offered_share"));
+  printf("\n");
   free(key);
 }
 

@@ -104,6 +104,18 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one of the embedding */
 }
 
+/* K and V of a token in one layer. */
+static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load)
+{
+  return 2 * (double)(shapes->n_kv_heads * shapes->head_dim) * load->element_bytes;
+}
+
+/* Of a head's query over n pairs of a row and a position that it sees: a product with K and one with V. */
+static double attention_flops(const yk_model_shapes *shapes, double pairs)
+{
+  return 4 * (double)(shapes->n_heads * shapes->head_dim) * pairs;
+}
+
 static double total_of(const sum *added)
 {
   return added->bound_s[YK_BOUND_MEMORY] + added->bound_s[YK_BOUND_GEMM] + added->bound_s[YK_BOUND_LINK];
@@ -113,20 +125,37 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
                       yk_limit *out)
 {
   sum prefill = {machine, machine->is_shared ? 1 : load->ranks, {0}}, decode = prefill;
-  double q_size = (double)(shapes->n_heads * shapes->head_dim),
-         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
-  double kv_bytes = 2 * kv_size * load->element_bytes, context = load->input_len + load->output_len / 2;
+  double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
   double n_decodes = load->output_len - 1;
   double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
   double rows = load->batch * own + prefix;
-  double pairs = load->batch * (load->input_len * load->input_len - prefix * prefix) + prefix * prefix;
-  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, 2 * q_size * pairs);
+  double pairs = (load->batch * (load->input_len * load->input_len - prefix * prefix) + prefix * prefix) / 2;
+  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, attention_flops(shapes, pairs));
   add_step(&decode, shapes, load, load->batch, load->batch, load->batch * context * kv_bytes,
-           4 * q_size * context * load->batch);
+           attention_flops(shapes, load->batch * context));
   *out = (yk_limit){.prefill_s = total_of(&prefill), .decode_step_s = total_of(&decode)};
   out->total_s = out->prefill_s + n_decodes * out->decode_step_s;
   for (int i = 0; i < YK_BOUNDS; i++) {
     out->bound_s[i] = prefill.bound_s[i] + n_decodes * decode.bound_s[i];
+    if (out->bound_s[i] > out->bound_s[out->bound]) out->bound = (yk_limit_bound)i;
+  }
+}
+
+void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
+                           yk_limit *out)
+{
+  sum step = {machine, machine->is_shared ? 1 : load->ranks, {0}};
+  double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
+  double n_steps = load->output_len, n_decodes = n_steps - 1;
+  double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
+  double rows = load->batch / n_steps * (own + n_decodes);
+  double read_tokens = load->batch / n_steps * (own + n_decodes * context);
+  double pairs =
+      load->batch / n_steps * ((load->input_len * load->input_len - prefix * prefix) / 2 + n_decodes * context);
+  add_step(&step, shapes, load, rows, load->batch, read_tokens * kv_bytes, attention_flops(shapes, pairs));
+  *out = (yk_limit){.decode_step_s = total_of(&step), .total_s = n_steps * total_of(&step)};
+  for (int i = 0; i < YK_BOUNDS; i++) {
+    out->bound_s[i] = n_steps * step.bound_s[i];
     if (out->bound_s[i] > out->bound_s[out->bound]) out->bound = (yk_limit_bound)i;
   }
 }

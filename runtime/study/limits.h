@@ -8,7 +8,14 @@
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
  *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a
  *   sequence (causal).
- * A run of a batch takes its prefill and output - 1 decode steps: the prefill gives the first token.               */
+ * A run of a batch takes its prefill and output - 1 decode steps: the prefill gives the first token.
+ *
+ * Where requests come and go (clients, a request rate) steps mix prompts with decodes. With n requests running, as many
+ * as really were, a step gives n tokens at most, since each request takes part in at least `output` steps: one gives
+ * its first token and its prompt is spread over any of them, output - 1 are decodes. The mean step therefore has
+ *   n (own input + output - 1) / output rows, n of them lm_head's, and attention's bytes and flops in the same
+ * proportion, and its roofline is the limit: a time that is convex in rows is never shorter in the mean than at the
+ * mean. A shared prefix counts as nothing: once for any number of requests.                                         */
 #ifndef YK_STUDY_LIMITS_H
 #define YK_STUDY_LIMITS_H
 
@@ -40,9 +47,9 @@ typedef struct yk_limit_load {
 typedef enum yk_limit_bound { YK_BOUND_MEMORY, YK_BOUND_GEMM, YK_BOUND_LINK, YK_BOUNDS } yk_limit_bound;
 
 typedef struct yk_limit {
-  double prefill_s, decode_step_s, total_s;
-  double bound_s[YK_BOUNDS]; /* of the total: operations that memory, the GEMM rate, the links bound */
-  yk_limit_bound bound;      /* the largest of them */
+  double prefill_s, decode_step_s, total_s; /* of a batch; where requests come and go: 0, a step, `output` steps */
+  double bound_s[YK_BOUNDS];                /* of the total: operations that memory, the GEMM rate, the links bound */
+  yk_limit_bound bound;                     /* the largest of them */
 } yk_limit;
 
 /* yk_machine_rates_read - from the object "machine" of a study: memory_bytes_per_s, gemm_flops, link_bytes_per_s, and
@@ -61,6 +68,11 @@ bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks);
 /* yk_limit_compute - see above. Where the machine knows nothing of all-reduces they count as nothing. Thread: any. */
 void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
                       yk_limit *out);
+
+/* yk_limit_compute_flow - where requests come and go; load->batch is the mean number of those that run, a fraction too.
+ *   The output tokens that load->batch requests have take total_s; there is no prefill apart. Thread: any. */
+void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
+                           yk_limit *out);
 
 /* yk_limit_bound_name - "memory", "gemm", "link". */
 const char *yk_limit_bound_name(yk_limit_bound bound);

@@ -89,27 +89,39 @@ static double number_of(const json_t *object, const char *key)
   return json_number_value(json_object_get(object, key));
 }
 
+/* Of a point whose requests come and go: what really ran, and under a rate what was offered. */
+static int add_flow(json_t *point, json_t *limit, double running)
+{
+  double offered = number_of(point, "request_rate") * number_of(point, "output_len");
+  int failed = json_object_set_new(limit, "running", json_real(running));
+  if (!(offered > 0)) return failed;
+  failed |= json_object_set_new(limit, "offered_throughput", json_real(offered));
+  return failed |
+         json_object_set_new(limit, "offered_share", json_real(number_of(point, "output_throughput") / offered));
+}
+
 static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machine_rates *machine, const json_t *info)
 {
   const char *dtype = json_string_value(json_object_get(info, "dtype"));
   const char *weights = json_string_value(json_object_get(info, "weights"));
-  double batch = number_of(point, "batch") + number_of(point, "clients");
+  bool is_batch = json_object_get(point, "batch") != NULL;
   yk_limit_load load = {.ranks = (int)number_of(point, "ranks"),
-                        .batch = batch,
+                        .batch = number_of(point, is_batch ? "batch" : "running"),
                         .input_len = number_of(point, "input_len"),
                         .output_len = number_of(point, "output_len"),
                         .shared_prefix = frame->shared_prefix,
                         .element_bytes = yk_study_element_bytes(dtype),
                         .no_quantisation = weights && strcmp(weights, "f16") == 0};
   yk_limit limit;
-  if (batch <= 0) return 0; /* an offered load is bound by what is offered */
-  yk_limit_compute(frame->shapes, machine, &load, &limit);
-  double throughput = batch * load.output_len / limit.total_s;
-  return json_object_set_new(point, "limit",
-                             json_pack("{s:f, s:f, s:f, s:s}", "output_throughput", throughput, "decode_throughput",
-                                       batch / limit.decode_step_s, "share",
-                                       number_of(point, "output_throughput") / throughput, "bound",
-                                       yk_limit_bound_name(limit.bound)));
+  if (!(load.batch > 0)) return 0; /* no run tells how many were running */
+  (is_batch ? yk_limit_compute : yk_limit_compute_flow)(frame->shapes, machine, &load, &limit);
+  double throughput = load.batch * load.output_len / limit.total_s;
+  json_t *object =
+      json_pack("{s:f, s:f, s:s}", "output_throughput", throughput, "share",
+                number_of(point, "output_throughput") / throughput, "bound", yk_limit_bound_name(limit.bound));
+  int failed = is_batch ? json_object_set_new(object, "decode_throughput", json_real(load.batch / limit.decode_step_s))
+                        : add_flow(point, object, load.batch);
+  return failed | json_object_set_new(point, "limit", object);
 }
 
 static yk_status make_point(const yk_study_frame *frame, const yk_study_records *records, size_t i, json_t **out,

@@ -3,14 +3,17 @@
  * { "yoke_study": 1, "version", "created", "command", "machine": {...}, "model": {...}, "repeats", "starts",
  *   "points": [{"ranks", "batch" (or "request_rate", "clients"), "input_len", "output_len", "options": {}, "n_runs",
  *     every metric of the runs (the median), "intervals": {metric: [low, high]}, "speedup", "speedup_interval",
- *     "efficiency", "efficiency_interval", "limit": {"output_throughput", "decode_throughput", "share", "bound"},
+ *     "efficiency", "efficiency_interval", "limit": {"output_throughput", "share", "bound"; of a batch
+ *     "decode_throughput"; else "running", and under a request rate "offered_throughput", "offered_share"},
  *     "losses": {...} (parts.h), "time_us": {"step", "n_steps", a part: us a step, ...} (decode steps, mean over
  *     ranks), "time_us_by_rank": [...], "slowest": [...], "time_us_prefill": {...}, "warnings": [...],
  *     "runs": [{"start", "repeat", metrics}]}],
  *   "skipped": [{"ranks", ..., "reason"}] }
  *
- * What is not known is left out: the limit of a model or a machine without figures and of an offered load, times where
- * an engine has none.                                                                                              */
+ * What is not known is left out: the limit of a model or a machine without figures, times where an engine has none.
+ * Where requests come and go the limit is what the machine can do with as many requests as were running (limits.h). Of
+ * what a request rate offers, rate times output_len, a run of n requests reaches less than all: its time lasts until
+ * the last request has ended.                                                                                      */
 #ifndef YK_STUDY_SUMMARY_H
 #define YK_STUDY_SUMMARY_H
 

@@ -156,13 +156,30 @@ class Whole(Base):
         self.assertEqual(sorted(started), [1] * 4 + [2] * 4)
 
     def test_request_rate(self):
-        self.run_yoke(*self.arguments("--request-rate", "50", "--num-requests", "3", "--slo", "ttft:60000",
-                                      model=TINY))
+        done = self.run_yoke(*self.arguments("--request-rate", "50", "--num-requests", "3", "--slo", "ttft:60000",
+                                             model=TINY))
         point, = self.study()["points"]
         self.assertEqual((point["request_rate"], point["completed"]), (50, 3))
         self.assertGreater(point["request_goodput"], 0)
         self.assertNotIn("losses", point)
-        self.assertNotIn("limit", point)
+        limit = point["limit"]
+        self.assertEqual(limit["offered_throughput"], 50 * 6)
+        self.assertAlmostEqual(limit["offered_share"], point["output_throughput"] / 300)
+        self.check_flow(point)
+        self.assertIn(f"{100 * limit['offered_share']:.1f} % of what was offered", done.out)
+
+    def check_flow(self, point):
+        limit = point["limit"]
+        self.assertIn(limit["bound"], ("memory", "gemm", "link"))
+        self.assertAlmostEqual(limit["share"], point["output_throughput"] / limit["output_throughput"])
+        self.assertGreater(limit["running"], 0)
+        self.assertEqual(limit["running"], point["running"])
+
+    def test_clients(self):
+        self.run_yoke(*self.arguments("--clients", "2", "--num-requests", "6", model=TINY))
+        point, = self.study()["points"]
+        self.check_flow(point)
+        self.assertNotIn("offered_share", point["limit"])
 
     def test_dry_run(self):
         done = self.run_yoke(*self.arguments("--tp", "1,9", "--dry-run"))

@@ -275,9 +275,10 @@ class Report(page_case.Case):
         study = make_synthetic_study.make_study(ranks=(1, 2), batches=(8,), lengths=((512, 128),))
         for point in study["points"]:
             point["request_rate"] = point.pop("batch")
-            del point["limit"]
+            point["limit"].update(running=7.5, offered_share=0.875)
         self.open(study)
-        self.assertEqual(self.ids(), ["speedup", "efficiency", "latency", "time", "losses"])
+        self.assertEqual(self.ids(), FIGURES)
+        self.assertRegex(self.text("main"), r"Requests runningOf the offered load.*7\.50087\.5\s%")
         self.assertIn("with 8 requests/s", self.text("#summary"))
 
     def test_all_skipped(self):

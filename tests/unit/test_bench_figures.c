@@ -49,7 +49,8 @@ static void test_counts_and_times(void **state)
 {
   (void)state;
   int64_t first[] = {20 * MS, 30 * MS, 50 * MS}, second[] = {30 * MS, 70 * MS};
-  yk_bench_record records[] = {{0, first, 3, 7, 0, true}, {10 * MS, second, 2, 5, 0, true}, {.n_input = 100}};
+  yk_bench_record records[] = {
+      {0, first, 3, 7, 0, true, 0.045}, {10 * MS, second, 2, 5, 0, true, 0.06}, {.n_input = 100, .running_s = 1}};
   yk_bench_load load;
   yk_bench_figures f;
   yk_bench_load_init(&load);
@@ -61,6 +62,7 @@ static void test_counts_and_times(void **state)
   assert_near(figure(&f, "total_input_tokens"), 12);
   assert_near(figure(&f, "total_output_tokens"), 5);
   assert_near(figure(&f, "request_throughput"), 2 / 0.07);
+  assert_near(figure(&f, "running"), 0.105 / 0.07);
   assert_near(figure(&f, "output_throughput"), 5 / 0.07);
   assert_near(figure(&f, "total_token_throughput"), 17 / 0.07);
   assert_near(figure(&f, "mean_ttft_ms"), 20);
@@ -84,7 +86,7 @@ static void test_goodput(void **state)
                {0, 40, 0, 0, 2}, {0, 0, 20, 0, 1},   {0, 0, 19.9, 0, 0}, {0, 0, 0, 50, 1},
                {0, 0, 0, 60, 2}, {20, 40, 0, 55, 1}, {20, 14, 0, 99, 0}};
   int64_t first[] = {20 * MS, 30 * MS, 50 * MS}, second[] = {30 * MS, 70 * MS};
-  yk_bench_record records[] = {{0, first, 3, 7, 0, true}, {10 * MS, second, 2, 5, 0, true}};
+  yk_bench_record records[] = {{0, first, 3, 7, 0, true, 0}, {10 * MS, second, 2, 5, 0, true, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     yk_bench_load load;
     yk_bench_figures f;
@@ -106,7 +108,7 @@ static void test_decode_window(void **state)
   int64_t a[] = {100 * MS, 200 * MS, 300 * MS, 310 * MS, 320 * MS, 330 * MS};
   int64_t b[] = {201 * MS, 301 * MS, 311 * MS, 321 * MS, 331 * MS, 381 * MS};
   int64_t c[] = {302 * MS, 312 * MS, 322 * MS, 332 * MS, 382 * MS, 432 * MS};
-  yk_bench_record records[] = {{0, a, 6, 10, 0, true}, {0, b, 6, 20, 0, true}, {0, c, 6, 30, 0, true}};
+  yk_bench_record records[] = {{0, a, 6, 10, 0, true, 0}, {0, b, 6, 20, 0, true, 0}, {0, c, 6, 30, 0, true, 0}};
   yk_bench_load load;
   yk_bench_figures f;
   yk_bench_load_init(&load);

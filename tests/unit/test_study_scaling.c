@@ -77,6 +77,41 @@ static void test_limits(void **state)
   near(two.decode_step_s, plain.decode_step_s, 1e-12);
 }
 
+/* Requests that come and go, on one rank and on two whose all-reduces count. */
+static void test_flow_limits(void **state)
+{
+  (void)state;
+  yk_machine_rates machine = {.memory_bytes_per_s = 4.35e12, .gemm_flops = 6.4e14, .link_bytes_per_s = 3e11};
+  for (int ranks = 1; ranks <= 2; ranks++) {
+    yk_limit flow, batch, more;
+    yk_limit_load load = {.ranks = ranks, .batch = 8, .input_len = 1024, .output_len = 1, .element_bytes = 2};
+    yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
+    near(flow.total_s, batch.prefill_s, 1e-9); /* one token each: all is prefill */
+    load.input_len = 1;                        /* prompts that are next to nothing: all is decode */
+    load.output_len = 1000;
+    yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
+    near(flow.decode_step_s, batch.decode_step_s, 1e-3);
+    near(flow.total_s, flow.bound_s[0] + flow.bound_s[1] + flow.bound_s[2], 1e-12);
+    assert_int_equal(flow.bound, YK_BOUND_MEMORY);
+    load.input_len = 1024; /* steps that mix are never slower than those that do not, which read the weights apart */
+    load.output_len = 64;
+    yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
+    assert_true(flow.total_s < 0.99 * batch.total_s && flow.total_s > 0.6 * batch.total_s);
+    load.shared_prefix = 1000; /* found computed: only 24 tokens of each prompt are rows */
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &more);
+    assert_true(more.total_s < 0.5 * flow.total_s);
+    load.shared_prefix = 0;
+    load.batch = 0.5; /* half the time nothing runs: no more than half of what one request gets */
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
+    load.batch = 1;
+    yk_limit_compute_flow(&qwen3_8b, &machine, &load, &more);
+    assert_true(0.5 / flow.total_s > 0.5 / more.total_s && 0.5 / flow.total_s < 0.6 / more.total_s);
+  }
+}
+
 static void test_machine(void **state)
 {
   (void)state;
@@ -321,9 +356,10 @@ static void test_csv(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_limits),        cmocka_unit_test(test_machine), cmocka_unit_test(test_losses),
-      cmocka_unit_test(test_losses_add_up), cmocka_unit_test(test_times),   cmocka_unit_test(test_compare),
-      cmocka_unit_test(test_pieces),        cmocka_unit_test(test_predict), cmocka_unit_test(test_csv)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),        cmocka_unit_test(test_flow_limits),
+                                     cmocka_unit_test(test_machine),       cmocka_unit_test(test_losses),
+                                     cmocka_unit_test(test_losses_add_up), cmocka_unit_test(test_times),
+                                     cmocka_unit_test(test_compare),       cmocka_unit_test(test_pieces),
+                                     cmocka_unit_test(test_predict),       cmocka_unit_test(test_csv)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,8 +171,8 @@ function limitFigure(points) {
   const limitOf = (point) => finite(object(point.raw.limit).output_throughput);
   const some = points.filter((point) => limitOf(point) > 0 && metric(point, "output_throughput") > 0 &&
                                         point.load.value > 0);
-  if (!some.length) return {id, title, missing: "The study has no limit: it needs the machine's measured rates, the " +
-                                                "shapes of the model, and a fixed batch."};
+  if (!some.length) return {id, title, missing: "The study has no limit: it needs the machine's measured rates and " +
+                                                "the shapes of the model."};
   const groups = byRanks(some);
   const measured = groups.map(({key, points: members}, i) => (
     {name: `${rankWord(key)}, ${wholePercent(share(members.at(-1)) ?? 0)}`, looks: looksOf(i, groups.length),

@@ -33,6 +33,8 @@ function pointsTable(points) {
     ["Speed-up", measure("speedup", times)],
     ["Efficiency", measure("efficiency", percent)],
     ["Of the limit", (point) => cell(share(point), percent)],
+    ["Requests running", (point) => cell(finite(object(point.raw.limit).running))],
+    ["Of the offered load", (point) => cell(finite(object(point.raw.limit).offered_share), percent)],
     ["TTFT, median (ms)", measure("median_ttft_ms")],
     ["TPOT, median (ms)", measure("median_tpot_ms")],
     ["TPOT, p99 (ms)", measure("p99_tpot_ms")],
@@ -101,7 +103,8 @@ const METHOD = [
     "measured. The efficiency is the speed-up divided by the ratio of the two rank counts.",
   "TTFT is the time to the first token, TPOT the time per output token after it.",
   "The limit is the shortest time in which this machine could do the point's reads, multiplications and all-reduces, " +
-    "from its own measured memory bandwidth, GEMM rate and links (roofline).",
+    "from its own measured memory bandwidth, GEMM rate and links (roofline). Where requests come and go it is that " +
+    "of as many requests as were running; a request rate offers the rate times the output tokens of a request.",
   "Under ideal scaling every part of a step takes a share of its time that falls with the rank count. What a part " +
     "takes beyond that is its loss, as a share of the time; all losses together are 100\u00a0% less the efficiency. " +
     "Waiting in all-reduces counts as imbalance; GEMMs, lm_head and attention as smaller GEMMs; norms, sampling, " +
