@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/bench/": ["runtime/yoke.h", "runtime/base/"],
-    "runtime/study/": ["runtime/yoke.h", "runtime/base/", "runtime/bench/"],
+    "runtime/study/": ["runtime/yoke.h", "runtime/base/", "runtime/bench/", "parallel/shard.h"],
     "runtime/cli/": [
         "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
         "runtime/server/server.h", "runtime/bench/", "runtime/study/"

@@ -18,9 +18,9 @@ typedef struct predict_options {
 
 static const char about[] =
     "Predict the points of a study on rank counts that it has not measured, from measured pieces: products and "
-    "attention as they shrink with their shards, all-reduces as this machine does them, waiting and what does not "
-    "split as they are. The error is found by leaving out: each measured rank count but the fewest is predicted from "
-    "the others.";
+    "attention as the slowest rank's shard shrinks (heads and FFN columns may not divide evenly), all-reduces as this "
+    "machine does them, waiting and what does not split as they are. The error is found by leaving out: each measured "
+    "rank count but the fewest is predicted from the others.";
 
 static const char examples[] = "  yoke study predict scaling/study.json --ranks 8\n"
                                "  yoke study predict scaling/study.json --ranks 4,8 --output-dir predicted\n";

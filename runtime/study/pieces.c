@@ -4,15 +4,22 @@
 
 double yk_pieces_total(const yk_pieces *pieces)
 {
-  return pieces->gemm_s + pieces->transfer_s + pieces->wait_s + pieces->rest_s;
+  double total_s = pieces->transfer_s + pieces->wait_s + pieces->rest_s;
+  for (int part = 0; part < YK_SPLIT_PARTS; part++) total_s += pieces->split_s[part];
+  return total_s;
 }
 
-/* a + b / ranks with neither below 0. Relative residuals, so that no rank count outweighs the others. */
-static double fit_gemm(const yk_pieces *measured, size_t n, int ranks)
+/* A part's time by the ranks' mean share of it: fixed_s + whole_s * share. */
+typedef struct line {
+  double fixed_s, whole_s;
+} line;
+
+/* Neither below 0. Relative residuals, so that no rank count outweighs the others. shares [n]. */
+static line fit_line(const yk_pieces *measured, size_t n, const double *shares, int part)
 {
   double s11 = 0, s1x = 0, sxx = 0, s1 = 0, sx = 0;
   for (size_t i = 0; i < n; i++) {
-    double x = 1.0 / measured[i].ranks, y = measured[i].gemm_s;
+    double x = shares[i], y = measured[i].split_s[part];
     if (!(y > 0)) continue;
     s11 += 1 / (y * y);
     s1x += x / (y * y);
@@ -20,16 +27,46 @@ static double fit_gemm(const yk_pieces *measured, size_t n, int ranks)
     s1 += 1 / y;
     sx += x / y;
   }
-  if (!(sxx > 0)) return 0;
+  if (!(sxx > 0)) return (line){0, 0};
   double determinant = s11 * sxx - s1x * s1x;
   double a = determinant > 1e-12 * s11 * sxx ? (s1 * sxx - sx * s1x) / determinant : 0;
   double b = a > 0 ? (sx - a * s1x) / sxx : sx / sxx;
   if (a < 0) a = 0;
-  if (b < 0) {
-    b = 0;
-    a = s1 / s11;
+  return b < 0 ? (line){s1 / s11, 0} : (line){a, b};
+}
+
+/* What the slowest ranks take beyond the mean: the others wait for that long. */
+static double imbalance(const yk_split *split, int ranks, const double whole_s[YK_SPLIT_PARTS])
+{
+  double shares[YK_SPLIT_PARTS], mean_s = 0;
+  yk_split_mean(split, ranks, shares);
+  for (int part = 0; part < YK_SPLIT_PARTS; part++) mean_s += whole_s[part] * shares[part];
+  return yk_split_slowest(split, ranks, whole_s) - mean_s;
+}
+
+/* Products, attention, and waiting for the rank that has the most of them. */
+static void fit_split(const yk_split *split, const yk_pieces *measured, size_t n, yk_pieces *fitted)
+{
+  double shares[YK_PIECES_MAX], all[YK_SPLIT_PARTS], whole_s[YK_SPLIT_PARTS];
+  size_t n_several = 0;
+  for (int part = 0; part < YK_SPLIT_PARTS; part++) {
+    for (size_t i = 0; i < n; i++) {
+      yk_split_mean(split, measured[i].ranks, all);
+      shares[i] = all[part];
+    }
+    line by_share = fit_line(measured, n, shares, part);
+    yk_split_mean(split, fitted->ranks, all);
+    whole_s[part] = by_share.whole_s;
+    fitted->split_s[part] = by_share.fixed_s + by_share.whole_s * all[part];
   }
-  return a + b / ranks;
+  fitted->wait_s = 0;
+  for (size_t i = 0; i < n && fitted->ranks > 1; i++) {
+    if (measured[i].ranks < 2) continue;
+    fitted->wait_s += fmax(measured[i].wait_s - imbalance(split, measured[i].ranks, whole_s), 0);
+    n_several++;
+  }
+  if (n_several > 0) fitted->wait_s /= (double)n_several;
+  fitted->wait_s += imbalance(split, fitted->ranks, whole_s);
 }
 
 /* A link's rate knows nothing of latency, so it says nothing about a ratio: bytes do then. */
@@ -50,17 +87,10 @@ static double fit_transfer(const yk_pieces *measured, size_t n, const yk_pieces 
                      : seconds / by_bytes * (1 - 1.0 / fitted->ranks);
 }
 
-void yk_pieces_fit(const yk_pieces *measured, size_t n, yk_pieces *fitted)
+void yk_pieces_fit(const yk_split *split, const yk_pieces *measured, size_t n, yk_pieces *fitted)
 {
-  size_t n_several = 0;
-  fitted->wait_s = fitted->rest_s = 0;
-  for (size_t i = 0; i < n; i++) {
-    fitted->rest_s += measured[i].rest_s / (double)n;
-    if (measured[i].ranks < 2) continue;
-    fitted->wait_s += measured[i].wait_s;
-    n_several++;
-  }
-  fitted->wait_s = fitted->ranks > 1 && n_several ? fitted->wait_s / (double)n_several : 0;
-  fitted->gemm_s = fit_gemm(measured, n, fitted->ranks);
+  fitted->rest_s = 0;
+  for (size_t i = 0; i < n; i++) fitted->rest_s += measured[i].rest_s / (double)n;
+  fit_split(split, measured, n, fitted);
   fitted->transfer_s = fit_transfer(measured, n, fitted);
 }

@@ -19,6 +19,7 @@ typedef struct family {
 
 typedef struct prediction {
   const json_t *model;
+  yk_split split;
   yk_machine_rates machine;
   const int *ranks;
   size_t n_ranks;
@@ -48,15 +49,20 @@ static yk_pieces machine_pieces(const prediction *made, const json_t *point, int
   return pieces;
 }
 
+/* A point without times is one product. */
 static yk_pieces pieces_of(const prediction *made, const json_t *point)
 {
   double shares[YK_TIME_PARTS], token_s = 1 / number_of(point, "output_throughput");
   yk_pieces pieces = machine_pieces(made, point, (int)number_of(point, "ranks"));
-  double *const sums[YK_LOSSES] = {&pieces.transfer_s, &pieces.wait_s, &pieces.gemm_s, &pieces.rest_s};
-  if (yk_study_shares_read(json_object_get(point, "time_us"), json_object_get(point, "time_us_prefill"), shares))
-    for (int i = 0; i < YK_TIME_PARTS; i++) *sums[yk_study_part_loss((yk_time_part)i)] += token_s * shares[i];
-  else
-    pieces.gemm_s = token_s;
+  if (!yk_study_shares_read(json_object_get(point, "time_us"), json_object_get(point, "time_us_prefill"), shares)) {
+    pieces.split_s[YK_TIME_LM_HEAD] = token_s;
+    return pieces;
+  }
+  for (int i = 0; i < YK_SPLIT_PARTS; i++) pieces.split_s[i] = token_s * shares[i];
+  for (int i = YK_SPLIT_PARTS; i < YK_TIME_PARTS; i++)
+    *(i == YK_TIME_ALL_REDUCE_TRANSFER ? &pieces.transfer_s
+      : i == YK_TIME_ALL_REDUCE_WAIT   ? &pieces.wait_s
+                                       : &pieces.rest_s) += token_s * shares[i];
   return pieces;
 }
 
@@ -70,7 +76,7 @@ static bool fit(const prediction *made, const family *from, size_t without, int 
     if (i != without && from->pieces[i].ranks != ranks) others[n++] = from->pieces[i];
   if (n == 0) return false;
   yk_pieces fitted = machine_pieces(made, from->points[0], ranks);
-  yk_pieces_fit(others, n, &fitted);
+  yk_pieces_fit(&made->split, others, n, &fitted);
   double token_s = yk_pieces_total(&fitted);
   *throughput = 1 / token_s;
   return token_s > 0;
@@ -150,6 +156,7 @@ yk_status yk_study_predict(const json_t *study, const int *ranks, size_t n_ranks
   const json_t *points = json_object_get(study, "points");
   size_t n = json_array_size(points);
   prediction made = {.model = json_object_get(study, "model"),
+                     .split = yk_split_read(json_object_get(study, "model")),
                      .ranks = ranks,
                      .n_ranks = n_ranks,
                      .predictions = json_array(),

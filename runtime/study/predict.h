@@ -2,12 +2,15 @@
  *
  * The time of a token of output is put together from its pieces (parts.h), each carried over in its own way from the
  * rank counts N that were measured:
- *   products and attention    a + b / N, least squares, neither below 0: b is what splits, a what a shard's kernels
- *                             cost however small it is; one measured count gives b alone
+ *   products and attention    each part a + b s, least squares, neither below 0, where s is the ranks' mean share of
+ *                             that part (split.h; 1 / N where the study does not tell the model's heads and FFN): b is
+ *                             what splits, a what a shard's kernels cost however small it is; one measured count gives
+ *                             b alone
  *   transfer of all-reduces   in proportion to what the machine takes for all-reduces of these sizes over that many
  *                             ranks, where it has been measured, else to (N - 1) / N, the bytes that a rank receives;
  *                             where one rank alone was measured, the machine's own time
- *   waiting                   as measured, mean over N > 1
+ *   waiting                   what the slowest rank's share takes beyond the mean by these b: with 8 KV heads over 3
+ *                             ranks one reads 4 of them; and what was measured beyond that, mean over N > 1
  *   the rest                  as measured, mean: no rank takes it off another
  * Points without times are carried over by a + b / N as a whole (Amdahl).
  *

@@ -8,16 +8,16 @@
 enum { SIZE_MAX_VALUE = 1 << 30 };
 
 /* Of b bits in groups of g: the weights, a scale of 16 bits and a zero point of b bits a group. */
-static yk_status read_quantisation(const json_t *config, const char *path, double *element_bytes, yk_err *err)
+static yk_status read_quantisation(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
 {
   int64_t bits = 4, group_size = 128;
   const json_t *quantisation = json_object_get(config, "quantization_config");
-  *element_bytes = 0;
   if (!json_is_object(quantisation)) return YK_OK;
   YK_TRY(yk_json_get_i64(quantisation, path, "bits", false, 1, 16, &bits, err));
   YK_TRY(yk_json_get_i64(quantisation, path, "group_size", false, -1, SIZE_MAX_VALUE, &group_size, err));
   double per_group = group_size > 0 ? (16.0 + (double)bits) / (double)group_size : 0;
-  *element_bytes = ((double)bits + per_group) / 8;
+  out->linear_element_bytes = ((double)bits + per_group) / 8;
+  out->group_size = group_size > 0 ? group_size : out->intermediate_size; /* else one group is all of K */
   return YK_OK;
 }
 
@@ -39,7 +39,7 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
   YK_TRY(yk_json_get_i64(config, path, "head_dim", false, 1, SIZE_MAX_VALUE, &out->head_dim, err));
   YK_TRY(
       yk_json_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens, err));
-  return read_quantisation(config, path, &out->linear_element_bytes, err);
+  return read_quantisation(config, path, out, err);
 }
 
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err)

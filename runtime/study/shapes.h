@@ -9,6 +9,7 @@
 
 typedef struct yk_model_shapes {
   int64_t n_layers, hidden_size, intermediate_size, n_heads, n_kv_heads, head_dim, vocab_size;
+  int64_t group_size;          /* of quantised linear layers along K; 0: not quantised */
   int64_t max_model_tokens;    /* 0: the configuration does not say */
   double linear_element_bytes; /* of a weight in a linear layer, with its share of scales and zeros; 0: not quantised */
 } yk_model_shapes;

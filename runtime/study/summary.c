@@ -169,6 +169,15 @@ static yk_status add_points(const yk_study_frame *frame, const yk_study_records 
   return yk_scaling_add(points, err);
 }
 
+/* What decides how ranks cut the model. */
+static void add_shapes(json_t *model, const yk_model_shapes *shapes)
+{
+  json_object_set_new(model, "n_heads", json_integer(shapes->n_heads));
+  json_object_set_new(model, "n_kv_heads", json_integer(shapes->n_kv_heads));
+  json_object_set_new(model, "intermediate_size", json_integer(shapes->intermediate_size));
+  json_object_set_new(model, "group_size", json_integer(shapes->group_size));
+}
+
 /* What the engines told; of weights the bytes of the fewest ranks, which repeat the least. */
 static json_t *make_model(const yk_study_frame *frame, const yk_study_records *records)
 {
@@ -181,6 +190,7 @@ static json_t *make_model(const yk_study_frame *frame, const yk_study_records *r
       ranks = records->grid->configs[i].ranks;
     }
   json_t *model = json_pack("{s:s}", "name", frame->model_name);
+  if (frame->shapes && model) add_shapes(model, frame->shapes);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (json_object_get(info, keys[i])) json_object_set(model, keys[i], json_object_get(info, keys[i]));
   return model;

@@ -89,6 +89,10 @@ class Whole(Base):
         self.assertRegex(study["created"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertTrue(study["command"].startswith("yoke study --model "))
         self.assertEqual((study["model"]["name"], study["model"]["family"]), ("demo", "qwen3"))
+        config = read_json(harness.DEMO, "config.json")
+        self.assertEqual([study["model"][key] for key in ("n_heads", "n_kv_heads", "intermediate_size", "group_size")],
+                         [config["num_attention_heads"], config["num_key_value_heads"], config["intermediate_size"],
+                          config["quantization_config"]["group_size"]])
         self.assertEqual(study["machine"]["device"], "cpu")
         for key in ("memory_bytes_per_s", "gemm_flops", "link_bytes_per_s", "all_reduce"):
             self.assertEqual(study["machine"][key], MACHINE[key])
