@@ -14,6 +14,11 @@ void yk_log_write(const yk_log *log, yk_log_level level, const char *fmt, ...)
   log->write(log->user, level, message);
 }
 
+void yk_log_text(const yk_log *log, yk_log_level level, const char *text)
+{
+  if (log && log->write && level <= log->level) log->write(log->user, level, text);
+}
+
 static void write_stderr(void *user, yk_log_level level, const char *message)
 {
   (void)user;

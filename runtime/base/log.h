@@ -11,13 +11,16 @@ extern "C" {
 typedef enum yk_log_level { YK_LOG_ERROR, YK_LOG_WARN, YK_LOG_INFO, YK_LOG_DEBUG } yk_log_level;
 
 typedef struct yk_log {
-  yk_log_level level; /* messages above it are dropped */
+  yk_log_level level;                                                 /* messages above it are dropped */
   void (*write)(void *user, yk_log_level level, const char *message); /* any thread; NULL drops everything */
   void *user;
 } yk_log;
 
 /* yk_log_write - format and hand over one line (no newline at its end), at most 511 bytes. */
 void yk_log_write(const yk_log *log, yk_log_level level, const char *fmt, ...) YK_PRINTF(3, 4);
+
+/* yk_log_text - hand over one line as it is, however long. */
+void yk_log_text(const yk_log *log, yk_log_level level, const char *text);
 
 /* yk_log_stderr - a log that writes "yoke: message" to stderr. */
 yk_log yk_log_stderr(yk_log_level level);

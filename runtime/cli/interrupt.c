@@ -13,6 +13,10 @@ static bool handle(yk_interrupt *interrupt, int number)
   if (!stopping && number != SIGUSR2) {
     if (!interrupt->requests || interrupt->caught) {
       yk_console_clear(interrupt->console);
+      if (interrupt->goes_on) {
+        yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopped; this goes on:");
+        yk_log_text(&interrupt->console->log, YK_LOG_WARN, interrupt->goes_on);
+      }
       _exit(YK_EXIT_SIGNAL + number); /* at once: the other threads may be busy */
     }
     interrupt->caught = number;
@@ -85,6 +89,13 @@ void yk_interrupt_be_quiet(yk_interrupt *interrupt)
 {
   pthread_mutex_lock(&interrupt->mutex);
   interrupt->is_quiet = true;
+  pthread_mutex_unlock(&interrupt->mutex);
+}
+
+void yk_interrupt_tell(yk_interrupt *interrupt, const char *command)
+{
+  pthread_mutex_lock(&interrupt->mutex);
+  interrupt->goes_on = command;
   pthread_mutex_unlock(&interrupt->mutex);
 }
 

@@ -109,6 +109,7 @@ static yk_status open_journal(session *s, yk_err *err)
   YK_TRY(yk_study_settings_identity(s->settings, &identity, err));
   yk_status status = yk_study_journal_open(&s->journal, s->settings->output_dir, identity, &records, err);
   if (status == YK_OK) status = take_records(s, records, err);
+  yk_interrupt_tell(&s->interrupt, s->settings->command);
   if (status == YK_OK) status = add_machine(s, err);
   json_decref(identity);
   json_decref(records);
@@ -141,8 +142,9 @@ static void tell_plan(session *s)
   for (size_t i = 0; i < s->n_items; i++) n_done += is_done(&s->records, &s->items[i]);
   for (size_t i = 0; i < s->grid.n_points; i++) n_possible += !s->grid.points[i].reason[0];
   double left_s = yk_study_estimate_left_s(&s->estimate, &s->grid, s->items, s->n_items, is_done, &s->records);
-  yk_log_write(&s->console.log, YK_LOG_INFO, "%zu points, %zu runs, of which %zu are done; about %s left", n_possible,
-               s->n_items, n_done, yk_study_format_seconds(left_s, text));
+  yk_log_write(&s->console.log, YK_LOG_INFO, "%zu point%s, %zu run%s, of which %zu %s done; about %s left", n_possible,
+               n_possible == 1 ? "" : "s", s->n_items, s->n_items == 1 ? "" : "s", n_done, n_done == 1 ? "is" : "are",
+               yk_study_format_seconds(left_s, text));
 }
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
@@ -193,7 +195,7 @@ static void tell_left(session *s)
   for (size_t i = 0; i < s->n_items; i++) n_done += is_done(&s->records, &s->items[i]);
   yk_console_clear(&s->console);
   yk_log_write(&s->console.log, YK_LOG_WARN, "stopped with %zu of %zu runs done; this goes on:", n_done, s->n_items);
-  yk_log_write(&s->console.log, YK_LOG_WARN, "%s", s->settings->command);
+  yk_log_text(&s->console.log, YK_LOG_WARN, s->settings->command);
 }
 
 static yk_status run_session(session *s, yk_err *err)

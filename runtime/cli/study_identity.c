@@ -9,7 +9,11 @@ static int set_values(json_t *identity, const char *name, const yk_values *value
 {
   json_t *list = json_array();
   int failed = list == NULL;
-  for (size_t i = 0; i < values->n; i++) failed |= json_array_append_new(list, json_real(values->at[i]));
+  for (size_t i = 0; i < values->n; i++) {
+    json_int_t whole = (json_int_t)values->at[i];
+    bool is_whole = (double)whole == values->at[i];
+    failed |= json_array_append_new(list, is_whole ? json_integer(whole) : json_real(values->at[i]));
+  }
   return failed | json_object_set_new(identity, name, list);
 }
 

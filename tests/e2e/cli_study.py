@@ -188,7 +188,7 @@ class Whole(Base):
     def test_dry_run(self):
         done = self.run_yoke(*self.arguments("--tp", "1,9", "--dry-run"))
         self.assertIn("left out: 9 ranks", done.err)
-        self.assertRegex(done.err, r"1 points, 3 runs, .* left")
+        self.assertRegex(done.err, r"1 point, 3 runs, of which 0 are done; about .* left")
         self.assertFalse(os.path.exists(self.dir))
         done = self.run_yoke(*self.arguments("--batch", "1,65", "--max-num-batched-tokens", "64", "--dry-run"))
         self.assertIn("left out: 1 rank, batch 65, 8 in, 6 out: --batch: expected at most 64, as --max-num-seqs and "
@@ -246,6 +246,22 @@ class Stopped(Base):
             self.assertTrue(file.read().startswith(journal))
         self.check_complete()
 
+    def test_interrupted_while_the_machine_is_measured(self):
+        """Before anything is measured that could be lost, and at once, with a command that no line is too long for."""
+        arguments = self.arguments("--batch", ",".join(str(n) for n in range(1, 201)), model=TINY)
+        at = arguments.index("--machine")
+        del arguments[at:at + 2]
+        with subprocess.Popen([self.yoke, *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as program:
+            for line in program.stderr:
+                if "measuring the machine" in line:
+                    break
+            program.send_signal(signal.SIGINT)
+            err = program.communicate(timeout=harness.TIMEOUT_S)[1]
+        self.assertEqual(program.returncode, 130, err)
+        self.assertIn("stopped; this goes on:", err)
+        self.assertEqual(shlex.split(re.findall(r"(?m)yoke study .*$", err)[-1])[1:], arguments)
+
     def test_killed(self):
         """At once, and the last line cut in its middle."""
         code, _, journal = self.stop_after(6, signal.SIGKILL)
@@ -262,7 +278,7 @@ class Stopped(Base):
         with open(path, "rb") as file:
             journal = file.read()
         for options, name in ([["--repeats", "4"], "--repeats: expected 3, found 4"],
-                              [["--batch", "1,3"], "--batch: expected [1.0,2.0], found [1.0,3.0]"],
+                              [["--batch", "1,3"], "--batch: expected [1,2], found [1,3]"],
                               [["--dtype", "float32"], "--dtype"], [["--max-num-seqs", "7"], "--max-num-seqs"],
                               [["--sweep", "max-num-seqs=8,9"], "--sweep max-num-seqs: expected nothing"],
                               [["--seed", "7"], "--seed"], [["--model", harness.DEMO], "another model"],
