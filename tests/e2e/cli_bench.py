@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -70,7 +71,12 @@ class Figures(Bench):
         self.assertAlmostEqual(figures["spread"]["duration"], durations[2] - durations[0])
         for part in ("prefill (pp), tokens/s", "decode (tg), tokens/s", "over 3 runs after a warm-up", "TTFT, ms"):
             self.assertIn(part, self.done.out)
-        self.assertIn("warm-up, not counted", self.done.err)
+        # The warm-up is the first run and in no figure: those of the file are the others, in their order.
+        told = re.findall(r"(warm-up, not counted,|run) (\d) of \d: ([\d.]+) output tokens/s", self.done.err)
+        self.assertEqual([(kind[:3], number) for kind, number, _ in told],
+                         [("war", "1"), ("run", "1"), ("run", "2"), ("run", "3")])
+        self.assertEqual([rate for *_, rate in told[1:]],
+                         [f"{run['output_throughput']:.1f}" for run in figures["runs"]])
         memory = [sum(rank.values()) for rank in figures["memory"]]
         self.assertEqual((len(memory), max(memory)), (figures["ranks"], figures["memory_bytes"]))
 
