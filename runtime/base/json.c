@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/strbuf.h"
 
 enum { JSON_FILE_MAX_BYTES = 256 << 20 }; /* the largest public tokenizer.json is about 35 MB */
 
@@ -13,6 +14,7 @@ yk_status yk_json_parse_line(const char *text, size_t n_bytes, json_t **out, yk_
 {
   json_error_t at;
   json_t *value = json_loadb(text, n_bytes, JSON_FLAGS, &at);
+  if (!value && !at.text[0]) return yk_err_set(err, YK_E_NOMEM, "JSON: no memory for %zu bytes", n_bytes);
   if (!value) return yk_err_set(err, YK_E_FORMAT, "JSON: column %d: %s", at.column, at.text);
   *out = value;
   return YK_OK;
@@ -22,9 +24,25 @@ yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json
 {
   json_error_t at;
   json_t *value = json_loadb(text, n_bytes, JSON_FLAGS, &at);
+  if (!value && !at.text[0]) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu bytes", name, n_bytes);
   if (!value) return yk_err_set(err, YK_E_FORMAT, "%s: line %d column %d: %s", name, at.line, at.column, at.text);
   *out = value;
   return YK_OK;
+}
+
+static int append(const char *bytes, size_t n_bytes, void *text)
+{
+  yk_strbuf_append(text, bytes, n_bytes);
+  return ((yk_strbuf *)text)->failed ? -1 : 0;
+}
+
+char *yk_json_text(const json_t *value, size_t flags)
+{
+  yk_strbuf text = YK_STRBUF_INIT;
+  int failed = json_dump_callback(value, append, &text, flags | JSON_ENCODE_ANY);
+  if (!failed && !text.failed) return text.data;
+  yk_strbuf_free(&text);
+  return NULL;
 }
 
 yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err)

@@ -18,6 +18,10 @@ yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err);
  *   line. */
 yk_status yk_json_parse_line(const char *text, size_t n_bytes, json_t **out, yk_err *err);
 
+/* yk_json_text - a value of any type as JSON text, NUL-terminated; flags: jansson's, of json_dumps, which may leave out
+ *   what it has no memory for. NULL where memory is short. The caller frees it. */
+char *yk_json_text(const json_t *value, size_t flags);
+
 /* Typed readers of object keys. Missing or null: *out keeps the default already in it, unless required. A value of the
  * wrong type or outside [min, max] is YK_E_FORMAT and names file, key, the legal range and what was found. */
 yk_status yk_json_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min,

@@ -29,12 +29,22 @@ static json_t *kind_json(const yk_step_times *times, int n_ranks)
   return NULL;
 }
 
+/* The list, or NULL where it could not be filled. */
+static json_t *whole_list(json_t *list, int failed)
+{
+  if (!failed) return list;
+  json_decref(list);
+  return NULL;
+}
+
 static json_t *by_rank_json(const yk_step_times *times, int n_ranks)
 {
   if (times->n_steps == 0) return json_null();
   json_t *list = json_array();
-  for (int rank = 0; rank < n_ranks; rank++) json_array_append_new(list, parts_json(times, rank, rank + 1));
-  return list;
+  int failed = 0;
+  for (int rank = 0; rank < n_ranks; rank++)
+    failed |= json_array_append_new(list, parts_json(times, rank, rank + 1));
+  return whole_list(list, failed);
 }
 
 static json_t *slowest_json(const yk_profile *profile)
@@ -42,10 +52,12 @@ static json_t *slowest_json(const yk_profile *profile)
   double n = (double)(profile->prefill.n_all_reduces + profile->decode.n_all_reduces);
   if (!(n > 0)) return json_null();
   json_t *list = json_array();
-  for (int rank = 0; rank < profile->n_ranks; rank++)
-    json_array_append_new(list,
-                          json_real((double)(profile->prefill.slowest[rank] + profile->decode.slowest[rank]) / n));
-  return list;
+  int failed = 0;
+  for (int rank = 0; rank < profile->n_ranks; rank++) {
+    double share = (double)(profile->prefill.slowest[rank] + profile->decode.slowest[rank]) / n;
+    failed |= json_array_append_new(list, json_real(share));
+  }
+  return whole_list(list, failed);
 }
 
 json_t *yk_bench_times_json(const yk_profile *profile)

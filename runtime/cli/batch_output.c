@@ -58,8 +58,9 @@ static json_t *response_object(const yk_batch_ticket *ticket, int status_code, j
 static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const char *needed, yk_strbuf *out, yk_err *err)
 {
   json_object_set_new(object, "input_hash", json_sprintf("%08x", (unsigned)ticket->hash));
-  char *text =
-      json_object_get(object, needed) && json_object_get(object, "input_hash") ? json_dumps(object, JSON_FLAGS) : NULL;
+  char *text = json_object_get(object, needed) && json_object_get(object, "input_hash")
+                   ? yk_json_text(object, JSON_FLAGS)
+                   : NULL;
   json_decref(object);
   if (text) yk_strbuf_append_str(out, text);
   yk_strbuf_append_str(out, "\n");

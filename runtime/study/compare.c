@@ -30,20 +30,21 @@ static char *name_of(const json_t *point)
   return NULL;
 }
 
-static void find_ratio(yk_compared *pair, const char *metric)
+static yk_status find_ratio(yk_compared *pair, const char *metric, yk_err *err)
 {
   yk_figure a = {0}, b = {0};
-  bool has_both = yk_figure_make(json_object_get(pair->a, "runs"), metric, &a) &&
-                  yk_figure_make(json_object_get(pair->b, "runs"), metric, &b);
+  yk_status status = yk_figure_make(json_object_get(pair->a, "runs"), metric, &a, err);
+  if (status == YK_OK) status = yk_figure_make(json_object_get(pair->b, "runs"), metric, &b, err);
   pair->value_a = a.median;
   pair->value_b = b.median;
-  if (has_both && yk_figure_ratio(&b, &a, &pair->ratio, &pair->has_interval, &pair->interval)) {
+  if (status == YK_OK && yk_figure_ratio(&b, &a, &pair->ratio, &pair->has_interval, &pair->interval)) {
     bool is_less = pair->interval.high<1, is_more = pair->interval.low> 1;
     pair->is_significant = pair->has_interval && (is_less || is_more);
     pair->slowdown_percent = 100 * (is_better_small(metric) ? pair->ratio - 1 : 1 - pair->ratio);
   }
   yk_figure_free(&a);
   yk_figure_free(&b);
+  return status;
 }
 
 /* Points of A, or, beside them, of B. A point of B is put beside that of A. */
@@ -87,7 +88,7 @@ yk_status yk_study_compare(const json_t *study_a, const json_t *study_b, const c
   yk_status status = add_points(study_a, false, all, n, err);
   if (status == YK_OK) status = add_points(study_b, true, all, n, err);
   for (size_t i = 0; status == YK_OK && i < *n; i++) {
-    if (all[i].a && all[i].b) find_ratio(&all[i], metric);
+    if (all[i].a && all[i].b) status = find_ratio(&all[i], metric, err);
     has_ratio |= all[i].ratio > 0;
   }
   if (status == YK_OK && !has_ratio)

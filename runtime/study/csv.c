@@ -111,13 +111,17 @@ static void append_rows(yk_strbuf *out, const json_t *rows, const json_t *column
 
 yk_status yk_study_csv(const json_t *study, yk_strbuf *out, yk_err *err)
 {
-  json_t *rows = json_array(), *columns = json_object(), *point;
+  json_t *rows = json_array(), *columns = json_object(), *point, *value;
+  const char *name;
   size_t i;
   int failed = !rows || !columns;
   json_array_foreach(json_object_get(study, "points"), i, point)
   {
     json_t *row = flatten(point);
-    failed |= json_object_update_missing(columns, row);
+    json_object_foreach(row, name, value)
+    {
+      if (!json_object_get(columns, name)) failed |= json_object_set(columns, name, value);
+    }
     failed |= json_array_append_new(rows, row);
   }
   if (!failed) append_rows(out, rows, columns);

@@ -29,13 +29,14 @@ static size_t collect(const json_t *runs, const char *metric, double *values, in
   return n;
 }
 
-bool yk_figure_make(const json_t *runs, const char *metric, yk_figure *out)
+yk_status yk_figure_make(const json_t *runs, const char *metric, yk_figure *out, yk_err *err)
 {
   size_t n_max = json_array_size(runs) + 1;
   double *values = calloc(n_max, 2 * sizeof *values);
   int *starts = calloc(n_max, sizeof *starts);
   *out = (yk_figure){.start_medians = calloc(n_max, sizeof *out->start_medians)};
-  size_t n = values && starts && out->start_medians ? collect(runs, metric, values, starts) : 0;
+  bool has_memory = values && starts && out->start_medians;
+  size_t n = has_memory ? collect(runs, metric, values, starts) : 0;
   if (n > 0) {
     out->n_starts = yk_stats_start_medians(values, starts, n, out->start_medians, values + n_max);
     out->median = yk_stats_median(values, n);
@@ -44,8 +45,9 @@ bool yk_figure_make(const json_t *runs, const char *metric, yk_figure *out)
   }
   free(values);
   free(starts);
-  if (n == 0) yk_figure_free(out);
-  return n > 0;
+  if (has_memory) return YK_OK;
+  yk_figure_free(out);
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the figures of a point");
 }
 
 void yk_figure_free(yk_figure *figure)
@@ -56,7 +58,7 @@ void yk_figure_free(yk_figure *figure)
 
 bool yk_figure_ratio(const yk_figure *a, const yk_figure *b, double *ratio, bool *has_interval, yk_interval *interval)
 {
-  if (!(b->median > 0)) return false;
+  if (!(b->median > 0) || a->n_starts == 0) return false;
   *ratio = a->median / b->median;
   *has_interval = yk_stats_ratio_interval(a->start_medians, a->n_starts, b->start_medians, b->n_starts, interval);
   if (*has_interval) yk_interval_include(interval, *ratio);
@@ -66,7 +68,8 @@ bool yk_figure_ratio(const yk_figure *a, const yk_figure *b, double *ratio, bool
 static int add_metric(json_t *point, json_t *intervals, const json_t *runs, const char *metric)
 {
   yk_figure figure;
-  if (json_object_get(point, metric) || !yk_figure_make(runs, metric, &figure)) return 0;
+  if (json_object_get(point, metric)) return 0;
+  if (yk_figure_make(runs, metric, &figure, NULL) != YK_OK) return -1;
   int failed = json_object_set_new(point, metric, json_real(figure.median));
   if (figure.has_interval) failed |= json_object_set_new(intervals, metric, yk_interval_json(figure.interval, 1));
   yk_figure_free(&figure);

@@ -15,9 +15,9 @@ typedef struct yk_figure {
   size_t n_starts;
 } yk_figure;
 
-/* yk_figure_make - of an array of runs {"start", metric, ...}. False: no run has the metric, or memory is short. Free
- *   with yk_figure_free. */
-bool yk_figure_make(const json_t *runs, const char *metric, yk_figure *out);
+/* yk_figure_make - of an array of runs {"start", metric, ...}; without starts where no run has the metric. Free with
+ *   yk_figure_free. Errors: YK_E_NOMEM, with nothing to free. */
+yk_status yk_figure_make(const json_t *runs, const char *metric, yk_figure *out, yk_err *err);
 void yk_figure_free(yk_figure *figure);
 
 /* yk_figure_is_metric - whether a member of a run is a metric: a number, and neither "start" nor "repeat". */
@@ -26,7 +26,7 @@ bool yk_figure_is_metric(const char *name, const json_t *value);
 /* yk_figures_add - put the median of every metric of the runs into point, and "intervals". Errors: YK_E_NOMEM. */
 yk_status yk_figures_add(json_t *point, const json_t *runs, yk_err *err);
 
-/* yk_figure_ratio - a / b of the medians, and its interval. False: b is 0. has_interval: see
+/* yk_figure_ratio - a / b of the medians, and its interval. False: b is 0, or one has no starts. has_interval: see
  *   yk_stats_ratio_interval. */
 bool yk_figure_ratio(const yk_figure *a, const yk_figure *b, double *ratio, bool *has_interval, yk_interval *interval);
 

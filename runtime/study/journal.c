@@ -43,7 +43,7 @@ static yk_status open_file(yk_study_journal *journal, const char *dir, yk_err *e
 
 static void value_text(const json_t *value, char text[VALUE_TEXT_BYTES])
 {
-  char *dumped = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+  char *dumped = value ? yk_json_text(value, JSON_COMPACT) : NULL;
   snprintf(text, VALUE_TEXT_BYTES, "%s", dumped ? dumped : "nothing");
   free(dumped);
 }
@@ -160,7 +160,7 @@ yk_status yk_study_journal_open(yk_study_journal *journal, const char *dir, cons
 
 yk_status yk_study_journal_append(yk_study_journal *journal, const json_t *record, yk_err *err)
 {
-  char *line = json_dumps(record, JSON_COMPACT);
+  char *line = yk_json_text(record, JSON_COMPACT);
   if (!line) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a record", journal->path);
   size_t n_bytes = strlen(line);
   line[n_bytes] = '\n'; /* where the NUL was: one write() for the whole line */

@@ -31,7 +31,7 @@ static yk_status write_csv(const char *dir, const json_t *study, yk_err *err)
 yk_status yk_study_write(const char *dir, const json_t *study, yk_err *err)
 {
   YK_TRY(yk_study_make_folder(dir, err));
-  char *text = json_dumps(study, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+  char *text = yk_json_text(study, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory to write a study");
   size_t n_bytes = strlen(text);
   yk_status status = write_whole(dir, "study.json", text, n_bytes, err);

@@ -24,6 +24,7 @@ typedef struct prediction {
   const int *ranks;
   size_t n_ranks;
   json_t *predictions, *left_out;
+  int failed; /* not 0: memory ran out for either */
 } prediction;
 
 static double number_of(const json_t *object, const char *key)
@@ -82,14 +83,19 @@ static bool fit(const prediction *made, const family *from, size_t without, int 
   return token_s > 0;
 }
 
+static void set_real(prediction *made, json_t *row, const char *key, double value)
+{
+  made->failed |= json_object_set_new(row, key, json_real(value));
+}
+
 /* The point's place on other ranks, with a throughput. */
-static json_t *make_row(const json_t *point, int ranks, double throughput)
+static json_t *make_row(prediction *made, const json_t *point, int ranks, double throughput)
 {
   static const char *const keys[] = {"batch", "request_rate", "clients", "input_len", "output_len", "options"};
   json_t *row = json_pack("{s:i}", "ranks", ranks);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (json_object_get(point, keys[i])) json_object_set(row, keys[i], json_object_get(point, keys[i]));
-  json_object_set_new(row, "output_throughput", json_real(throughput));
+    if (json_object_get(point, keys[i])) made->failed |= json_object_set(row, keys[i], json_object_get(point, keys[i]));
+  set_real(made, row, "output_throughput", throughput);
   return row;
 }
 
@@ -102,10 +108,10 @@ static double leave_out(prediction *made, const family *from, size_t base)
     if (i == base) continue; /* predictions go to more ranks */
     double measured = number_of(from->points[i], "output_throughput");
     if (!fit(made, from, i, from->pieces[i].ranks, &throughput)) continue;
-    json_t *row = make_row(from->points[i], from->pieces[i].ranks, throughput);
-    json_object_set_new(row, "measured", json_real(measured));
-    json_object_set_new(row, "error", json_real(throughput / measured - 1));
-    json_array_append_new(made->left_out, row);
+    json_t *row = make_row(made, from->points[i], from->pieces[i].ranks, throughput);
+    set_real(made, row, "measured", measured);
+    set_real(made, row, "error", throughput / measured - 1);
+    made->failed |= json_array_append_new(made->left_out, row);
     sum += fabs(throughput / measured - 1);
     n++;
   }
@@ -121,11 +127,11 @@ static void predict_family(prediction *made, const family *from)
   double error = leave_out(made, from, base);
   for (size_t i = 0; i < made->n_ranks; i++) {
     if (!fit(made, from, SIZE_MAX, made->ranks[i], &throughput)) continue;
-    json_t *row = make_row(from->points[0], made->ranks[i], throughput);
+    json_t *row = make_row(made, from->points[0], made->ranks[i], throughput);
     double base_throughput = number_of(from->points[base], "output_throughput");
-    json_object_set_new(row, "speedup", json_real(throughput / base_throughput));
-    json_object_set_new(row, "error", error < 0 ? json_null() : json_real(error));
-    json_array_append_new(made->predictions, row);
+    set_real(made, row, "speedup", throughput / base_throughput);
+    made->failed |= json_object_set_new(row, "error", error < 0 ? json_null() : json_real(error));
+    made->failed |= json_array_append_new(made->predictions, row);
   }
 }
 
@@ -167,6 +173,7 @@ yk_status yk_study_predict(const json_t *study, const int *ranks, size_t n_ranks
   for (size_t i = 0; has_memory && i < n; i++)
     has_memory = (keys[i] = yk_scaling_key(json_array_get(points, i))) != NULL;
   if (has_memory) predict_all(&made, points, keys);
+  has_memory &= !made.failed;
   for (size_t i = 0; keys && i < n; i++) free(keys[i]);
   free(keys);
   *predictions = made.predictions;

@@ -82,18 +82,14 @@ static int add_ratio(json_t *point, double speedup, bool has_interval, yk_interv
 
 static int add_speedup(json_t *point, const json_t *base)
 {
-  yk_figure own, other;
+  yk_figure own, other = {0};
   double speedup = 1, scale = (double)ranks_of(base) / ranks_of(point);
   bool has_interval = true;
   yk_interval interval = {1, 1};
   if (point == base) return add_ratio(point, 1, true, interval, 1);
-  if (!yk_figure_make(json_object_get(point, "runs"), "output_throughput", &own)) return 0;
-  if (!yk_figure_make(json_object_get(base, "runs"), "output_throughput", &other)) {
-    yk_figure_free(&own);
-    return 0;
-  }
-  int failed = 0;
-  if (yk_figure_ratio(&own, &other, &speedup, &has_interval, &interval))
+  int failed = yk_figure_make(json_object_get(point, "runs"), "output_throughput", &own, NULL) ||
+               yk_figure_make(json_object_get(base, "runs"), "output_throughput", &other, NULL);
+  if (!failed && yk_figure_ratio(&own, &other, &speedup, &has_interval, &interval))
     failed = add_ratio(point, speedup, has_interval, interval, scale);
   yk_figure_free(&own);
   yk_figure_free(&other);

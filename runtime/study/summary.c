@@ -170,12 +170,12 @@ static yk_status add_points(const yk_study_frame *frame, const yk_study_records 
 }
 
 /* What decides how ranks cut the model. */
-static void add_shapes(json_t *model, const yk_model_shapes *shapes)
+static int add_shapes(json_t *model, const yk_model_shapes *shapes)
 {
-  json_object_set_new(model, "n_heads", json_integer(shapes->n_heads));
-  json_object_set_new(model, "n_kv_heads", json_integer(shapes->n_kv_heads));
-  json_object_set_new(model, "intermediate_size", json_integer(shapes->intermediate_size));
-  json_object_set_new(model, "group_size", json_integer(shapes->group_size));
+  return json_object_set_new(model, "n_heads", json_integer(shapes->n_heads)) |
+         json_object_set_new(model, "n_kv_heads", json_integer(shapes->n_kv_heads)) |
+         json_object_set_new(model, "intermediate_size", json_integer(shapes->intermediate_size)) |
+         json_object_set_new(model, "group_size", json_integer(shapes->group_size));
 }
 
 /* What the engines told; of weights the bytes of the fewest ranks, which repeat the least. */
@@ -190,10 +190,12 @@ static json_t *make_model(const yk_study_frame *frame, const yk_study_records *r
       ranks = records->grid->configs[i].ranks;
     }
   json_t *model = json_pack("{s:s}", "name", frame->model_name);
-  if (frame->shapes && model) add_shapes(model, frame->shapes);
+  int failed = frame->shapes ? add_shapes(model, frame->shapes) : 0;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (json_object_get(info, keys[i])) json_object_set(model, keys[i], json_object_get(info, keys[i]));
-  return model;
+    if (json_object_get(info, keys[i])) failed |= json_object_set(model, keys[i], json_object_get(info, keys[i]));
+  if (!failed) return model;
+  json_decref(model);
+  return NULL;
 }
 
 yk_status yk_study_summarise(const yk_study_frame *frame, const yk_study_records *records, json_t **out, yk_err *err)
