@@ -115,17 +115,18 @@ static void step(bench *b, double seconds[PARTS], uint32_t *state)
   at[PLAN] = thread_seconds();
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
   at[SCHEDULED] = thread_seconds();
-  for (int32_t i = 0; i < n_items; i++) items[i].seq->owner->scheduled(items[i].seq);
+  for (int32_t i = 0; i < n_items; i++)
+    if (items[i].enters) items[i].seq->owner->scheduled(items[i].seq);
   at[BUILD] = thread_seconds();
   const yk_step *built = yk_step_builder_build(e->builder, items, n_items, false);
   at[COUNT] = thread_seconds();
   double deliver_s = at[COUNT];
   yk_requests_deliver(e);
+  int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
   deliver_s = thread_seconds() - deliver_s;
   sample(built, state);
   empty_caches(b);
   double counting_s = thread_seconds();
-  int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
   yk_engine_count_step(e, built, n_prompt, 0);
   at[COMMIT] = thread_seconds();
   yk_scheduler_commit(e->scheduler);

@@ -72,17 +72,18 @@ static void run_step(yk_engine *e, yk_err *err)
   int64_t planning_ns = yk_clock_now_ns();
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
   if (n_items == 0) return; /* and nothing is undelivered: what has undelivered tokens runs or waits */
-  for (int32_t i = 0; i < n_items; i++) items[i].seq->owner->scheduled(items[i].seq);
+  for (int32_t i = 0; i < n_items; i++)
+    if (items[i].enters) items[i].seq->owner->scheduled(items[i].seq);
   bool is_timed = yk_profiler_step_begin(e, planning_ns);
   const yk_step *step = yk_step_builder_build(e->builder, items, n_items, is_timed);
   yk_engine_times times = {.ranks_ns = yk_clock_now_ns()};
   yk_ranks_begin(e->ranks, step);
   times.deliver_ns = yk_clock_now_ns();
   yk_requests_deliver(e);
+  int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
   times.delivered_ns = yk_clock_now_ns();
   if (yk_ranks_wait(e->ranks, e->settings.step_timeout_s, err) != YK_OK) return;
   times.hand_out_ns = yk_clock_now_ns();
-  int32_t n_prompt = yk_engine_prompt_rows(items, n_items);
   times.is_prefill = n_prompt > 0;
   yk_engine_count_step(e, step, n_prompt, (double)(times.hand_out_ns - times.ranks_ns) * 1e-9);
   yk_profiler_step_ran(e, step, &times);

@@ -71,18 +71,6 @@ static bool is_unsound(const item_results *r)
   return has_failed(r) && !is_sound(r->results[r->n_sampled].state);
 }
 
-/* Several sequences, and none with finite logits: the fault is hardly that of one of them. */
-static bool all_are_unsound(const yk_scheduled *items, int32_t n_items, const yk_step *step)
-{
-  int32_t n_unsound = 0, n_with_results = 0;
-  for (int32_t i = 0, next = 0; i < n_items; i++) {
-    item_results r = results_of(items, i, step, &next);
-    n_with_results += r.n > 0;
-    n_unsound += is_unsound(&r);
-  }
-  return n_unsound > 1 && n_unsound == n_with_results;
-}
-
 static void fail(yk_engine *e, const item_results *r, bool all_unsound)
 {
   yk_err err = YK_ERR_INIT;
@@ -91,22 +79,30 @@ static void fail(yk_engine *e, const item_results *r, bool all_unsound)
   r->seq->owner->finish(e, r->seq, YK_FINISH_ERROR, &err);
 }
 
+/* Only when every block that is sound is known to be, and no reader of a block that will be withdrawn has results left
+ * to take. */
+static void fail_items(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, bool all_unsound)
+{
+  if (all_unsound) yk_log_write(&e->log, YK_LOG_ERROR, "%s", SUSPICION);
+  for (int32_t i = 0, next = 0; i < n_items; i++) {
+    item_results r = results_of(items, i, step, &next);
+    if (has_failed(&r)) fail(e, &r, all_unsound);
+  }
+}
+
 void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, const yk_step *step)
 {
-  bool all_unsound = all_are_unsound(items, n_items, step);
-  if (all_unsound) yk_log_write(&engine->log, YK_LOG_ERROR, "%s", SUSPICION);
-  /* First every block that is sound is known to be, then no reader of a withdrawn block has results left to take. */
+  int32_t n_failed = 0, n_unsound = 0, n_with_results = 0;
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
     mark_sound(engine, &r);
-  }
-  for (int32_t i = 0, next = 0; i < n_items; i++) {
-    item_results r = results_of(items, i, step, &next);
     yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, r.results, r.n_sampled);
     if (reason != YK_FINISH_NONE && !has_failed(&r)) r.seq->owner->finish(engine, r.seq, reason, NULL);
+    n_failed += has_failed(&r);
+    n_unsound += is_unsound(&r);
+    n_with_results += r.n > 0;
   }
-  for (int32_t i = 0, next = 0; i < n_items; i++) {
-    item_results r = results_of(items, i, step, &next);
-    if (has_failed(&r)) fail(engine, &r, all_unsound);
-  }
+  /* Several sequences, and none with finite logits: the fault is hardly that of one of them. */
+  bool all_unsound = n_unsound > 1 && n_unsound == n_with_results;
+  if (n_failed > 0) fail_items(engine, items, n_items, step, all_unsound);
 }

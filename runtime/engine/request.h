@@ -16,23 +16,23 @@
 #include "yoke.h"
 
 struct yk_request {
-  /* Set by submit, then the engine thread's. */
-  yk_sequence seq;      /* first, so that its owner's functions find the request */
-  yk_sampling sampling; /* without the arrays that the caller's parameters point to */
-  int32_t *end_ids;     /* [n_end_ids] ids that end the output */
+  /* Set by submit, then the engine thread's. What every step touches stands together. */
+  yk_sequence seq;  /* first, so that its owner's functions find the request */
+  int32_t *end_ids; /* [n_end_ids] ids that end the output */
   size_t n_end_ids;
+  yk_stop_strings *stops;        /* NULL without stop strings */
+  const yk_sampled *undelivered; /* while listed in engine.undelivered: the token that its reader has yet to get */
+  yk_request *next_undelivered;
+  yk_sampling sampling;        /* without the arrays that the caller's parameters point to */
   yk_logit_bias *biases;       /* [n_biases] logit_bias */
   yk_logit_bias *early_biases; /* [n_early_biases] the same with the bans that hold until min_tokens */
   int32_t n_biases, n_early_biases;
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
-  yk_stop_strings *stops;      /* NULL without stop strings */
   yk_strbuf decoded;           /* text of the token at hand */
   yk_strbuf piece;             /* what of it may be given out */
   bool stopped_by_string;
   bool lost_output; /* memory ran out for tokens or text: the request ends with an error */
   yk_request *next_submitted;
-  const yk_sampled *undelivered; /* while listed in engine.undelivered: the token that its reader has yet to get */
-  yk_request *next_undelivered;
 
   atomic_uint *n_cancels; /* the engine's; valid while unfinished */
 

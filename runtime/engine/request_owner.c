@@ -19,36 +19,47 @@ static bool needs_counts(const yk_sequence *seq)
   return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
 }
 
-/* A row before the last token reports on the token that follows it, the last one draws. */
-static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
+/* Every field is named, so that the compiler clears none of them first: a step has a row of each sequence. */
+static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
 {
   const yk_request *request = const_request_of(seq);
   const yk_sampling *s = &request->sampling;
   int32_t n_output = seq->n_tokens - seq->n_prompt;
-  bool draws = position == seq->n_tokens - 1 && s->max_tokens != 0;
-  int32_t n_logprobs = draws ? s->n_logprobs : s->n_prompt_logprobs;
-  *row =
-      (yk_sample_row){.top_p = 1, .n_top_logprobs = n_logprobs > 0 ? n_logprobs : 0, .want_logprob = n_logprobs >= 0};
-  if (!draws) {
-    row->is_forced = true;
-    row->forced_id = position + 1 < seq->n_tokens ? seq->tokens[position + 1] : 0;
+  bool early = n_output < s->min_tokens;
+  *row = (yk_sample_row){.temperature = s->temperature,
+                         .top_p = s->top_p,
+                         .min_p = s->min_p,
+                         .top_k = s->top_k,
+                         .seed = s->seed,
+                         .stream = (uint32_t)s->sample_index,
+                         .position = (uint32_t)n_output,
+                         .n_top_logprobs = s->n_logprobs > 0 ? s->n_logprobs : 0,
+                         .want_logprob = s->n_logprobs >= 0,
+                         .is_forced = false,
+                         .forced_id = 0,
+                         .has_penalties = needs_counts(seq),
+                         .repetition_penalty = s->repetition_penalty,
+                         .frequency_penalty = s->frequency_penalty,
+                         .presence_penalty = s->presence_penalty,
+                         .penalty_slot = seq->slot,
+                         .biases = early ? request->early_biases : request->biases,
+                         .n_biases = early ? request->n_early_biases : request->n_biases,
+                         .logits_out = NULL};
+}
+
+/* A row before the last token reports on the token that follows it, the last one draws. */
+static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
+{
+  const yk_sampling *s = &const_request_of(seq)->sampling;
+  if (position == seq->n_tokens - 1 && s->max_tokens != 0) {
+    describe_draw(seq, row);
     return;
   }
-  bool early = n_output < s->min_tokens;
-  row->temperature = s->temperature;
-  row->top_p = s->top_p;
-  row->min_p = s->min_p;
-  row->top_k = s->top_k;
-  row->seed = s->seed;
-  row->stream = (uint32_t)s->sample_index;
-  row->position = (uint32_t)n_output;
-  row->has_penalties = needs_counts(seq);
-  row->repetition_penalty = s->repetition_penalty;
-  row->frequency_penalty = s->frequency_penalty;
-  row->presence_penalty = s->presence_penalty;
-  row->penalty_slot = seq->slot;
-  row->biases = early ? request->early_biases : request->biases;
-  row->n_biases = early ? request->n_early_biases : request->n_biases;
+  *row = (yk_sample_row){.top_p = 1,
+                         .n_top_logprobs = s->n_prompt_logprobs > 0 ? s->n_prompt_logprobs : 0,
+                         .want_logprob = s->n_prompt_logprobs >= 0,
+                         .is_forced = true,
+                         .forced_id = position + 1 < seq->n_tokens ? seq->tokens[position + 1] : 0};
 }
 
 static bool is_cancelled(yk_sequence *seq)

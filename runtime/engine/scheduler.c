@@ -168,9 +168,9 @@ static void preempt_youngest(yk_scheduler *s)
   preempt(s, s->n_running - 1);
 }
 
-static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, int32_t *budget)
+static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, int32_t *budget)
 {
-  s->items[s->n_items++] = (yk_scheduled){seq, n_rows};
+  s->items[s->n_items++] = (yk_scheduled){seq, n_rows, enters};
   if (s->rules.reuses_prefixes) yk_sequence_publish(seq, s->blocks, seq->n_computed + n_rows);
   *budget -= n_rows;
 }
@@ -194,7 +194,7 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
       preempted = true;
       if (i >= s->n_running) return true; /* it was the youngest itself */
     }
-    plan_rows(s, seq, n_rows, budget);
+    plan_rows(s, seq, n_rows, false, budget);
   }
   return preempted;
 }
@@ -225,7 +225,7 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
     s->counts.reused_tokens += (uint64_t)reused;
     int32_t n_rows = rows_within(seq, *budget);
     yk_sequence_reserve(seq, s->blocks, seq->n_computed + n_rows);
-    plan_rows(s, seq, n_rows, budget);
+    plan_rows(s, seq, n_rows, true, budget);
   }
 }
 

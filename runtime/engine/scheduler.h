@@ -26,6 +26,7 @@ typedef struct yk_scheduler_rules {
 typedef struct yk_scheduled {
   yk_sequence *seq;
   int32_t n_rows;
+  bool enters; /* it was waiting until this step */
 } yk_scheduled;
 
 /* Counters since creation. */

@@ -15,7 +15,7 @@ typedef struct yk_sequence_owner {
   /* Whether drawing needs the sequence's slot of the table of token counts. */
   bool (*needs_counts)(const struct yk_sequence *seq);
   bool (*is_cancelled)(struct yk_sequence *seq);
-  /* The sequence has rows in the step to come. */
+  /* The sequence runs from the step to come on; again after it was preempted. */
   void (*scheduled)(struct yk_sequence *seq);
   /* Take the results of n rows of a step that were sampled, from this position on; 0 where no row was wanted. Returns
    * YK_FINISH_NONE where there is more to compute, else the reason to finish with. results stay until the step after

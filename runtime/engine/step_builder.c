@@ -1,6 +1,9 @@
 #include "engine/step_builder.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
 
 struct yk_step_builder {
   yk_step step;
@@ -74,7 +77,9 @@ static void fill_rows(const yk_scheduled *item, int32_t seq_index, int32_t *toke
  * not read. */
 static void fill_table(const yk_sequence *seq, int32_t *table, int32_t stride)
 {
-  for (int32_t i = 0; i < stride; i++) table[i] = i < seq->n_blocks ? seq->blocks[i] : 0;
+  int32_t n = (int32_t)yk_min_i64(seq->n_blocks, stride);
+  memcpy(table, seq->blocks, (size_t)n * sizeof *table);
+  memset(table + n, 0, (size_t)(stride - n) * sizeof *table);
   for (int32_t i = 0; i < seq->n_left_behind; i++) table[i] = seq->blocks[seq->n_left_behind];
 }
 

@@ -19,6 +19,7 @@ typedef struct client {
   yk_sequence seq;
   int32_t output_wanted;
   bool active, done;
+  bool was_running; /* before the plan at hand */
 } client;
 
 typedef struct scheduler_limits {
@@ -128,6 +129,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
     const yk_sequence *seq = items[i].seq;
     rows += items[i].n_rows;
     assert_true(items[i].n_rows >= 1);
+    assert_int_equal(items[i].enters, !((const client *)seq)->was_running);
     assert_true(seq->n_computed + items[i].n_rows <= seq->n_tokens);
     assert_true(seq->n_blocks >= yk_sequence_blocks_for(seq->n_computed + items[i].n_rows));
     if (i > 0 && !d->some_fail)
@@ -150,6 +152,7 @@ static void fail_one(driver *d, client *failed)
 static void step(driver *d)
 {
   const yk_scheduled *items;
+  for (int i = 0; i < N_SEQS; i++) d->clients[i].was_running = d->clients[i].active && d->clients[i].seq.slot >= 0;
   int32_t n_items = yk_scheduler_plan(d->scheduler, &items);
   if (!oldest(d)) {
     assert_int_equal(n_items, 0);
