@@ -129,6 +129,63 @@ bool yk_jsonl_is_blank(const char *text, size_t n_bytes)
   return true;
 }
 
+/* ---- What was written before ------------------------------------------------------------------------------------- */
+
+typedef enum stored_kind {
+  STORED_WHOLE,
+  STORED_BLANK,
+  STORED_LOST, /* the last thing written, in part */
+  STORED_OTHER
+} stored_kind;
+
+static stored_kind kind_of(const yk_jsonl_stored *stored, const yk_jsonl_line *line)
+{
+  if (yk_jsonl_is_blank(line->text, line->n_bytes)) return STORED_BLANK;
+  const char *zero = memchr(line->text, '\0', line->n_bytes);
+  if (!zero && !line->is_torn) return STORED_WHOLE;
+  size_t n_begun = zero ? (size_t)(zero - line->text) : line->n_bytes;
+  for (size_t i = n_begun; i < line->n_bytes; i++)
+    if (line->text[i] != '\0') return STORED_OTHER;
+  return stored->begins(line->text, n_begun) ? STORED_LOST : STORED_OTHER;
+}
+
+static yk_status read_stored(yk_jsonl_reader *reader, const yk_jsonl_stored *stored, int64_t *whole_bytes, yk_err *err)
+{
+  yk_jsonl_event event;
+  yk_jsonl_line line;
+  bool lost = false;
+  *whole_bytes = 0;
+  for (;;) {
+    YK_TRY(yk_jsonl_read(reader, -1, &event, &line, err));
+    if (event == YK_JSONL_END) return YK_OK;
+    stored_kind kind = kind_of(stored, &line);
+    yk_status status = YK_OK;
+    if (kind == STORED_OTHER)
+      status = yk_err_set(err, YK_E_FORMAT, "not the beginning of what is written here");
+    else if (kind == STORED_WHOLE && lost)
+      status = yk_err_set(err, YK_E_FORMAT, "follows a line that ends in bytes of zero");
+    else if (kind == STORED_WHOLE)
+      status = stored->take(stored->user, &line, err);
+    if (status != YK_OK) {
+      yk_err_prefix(err, "%s: %s%sline %lld", reader->name, stored->doubt ? stored->doubt : "",
+                    stored->doubt ? ": " : "", (long long)line.number);
+      return status;
+    }
+    lost |= kind == STORED_LOST;
+    if (kind == STORED_WHOLE) *whole_bytes = reader->position;
+  }
+}
+
+yk_status yk_jsonl_read_stored(int fd, const char *name, const yk_jsonl_stored *stored, int64_t *whole_bytes,
+                               yk_err *err)
+{
+  yk_jsonl_reader reader;
+  yk_jsonl_reader_init(&reader, fd, name, stored->max_line_bytes);
+  yk_status status = read_stored(&reader, stored, whole_bytes, err);
+  yk_jsonl_reader_free(&reader);
+  return status;
+}
+
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 void yk_jsonl_writer_init(yk_jsonl_writer *writer, int fd, const char *name)

@@ -50,6 +50,23 @@ yk_status yk_jsonl_read(yk_jsonl_reader *reader, int timeout_ms, yk_jsonl_event 
 /* yk_jsonl_is_blank - nothing but JSON's white space. */
 bool yk_jsonl_is_blank(const char *text, size_t n_bytes);
 
+/* What is known of a file that this program has written line by line, maybe until a crash or a power cut: the last line
+ * may be there in part, with bytes of zero in place of the rest. */
+typedef struct yk_jsonl_stored {
+  const char *doubt; /* in errors, between the file's name and the line's number; NULL: nothing */
+  size_t max_line_bytes;
+  bool (*begins)(const char *text, size_t n_bytes); /* whether a line may begin so; of no bytes too */
+  yk_status (*take)(void *user, const yk_jsonl_line *line, yk_err *err); /* a line that is there whole */
+  void *user;
+} yk_jsonl_stored;
+
+/* yk_jsonl_read_stored - take every whole line of fd, from where it stands; blank ones are passed over.
+ *   *whole_bytes: how far the file reaches with the last line taken; what follows may be cut off.
+ *   Errors: YK_E_IO, YK_E_NOMEM; YK_E_FORMAT where a line is neither whole nor the beginning of the last one, take's:
+ *   with the number of the line. */
+yk_status yk_jsonl_read_stored(int fd, const char *name, const yk_jsonl_stored *stored, int64_t *whole_bytes,
+                               yk_err *err);
+
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct yk_jsonl_writer {

@@ -88,8 +88,9 @@ static yk_status open_output(yk_batch_files *files, struct stat *info, yk_err *e
 }
 
 /* One stored result: tick its line off. */
-static yk_status take_result(yk_batch_files *files, const yk_jsonl_line *line, yk_err *err)
+static yk_status take_result(void *user, const yk_jsonl_line *line, yk_err *err)
 {
+  yk_batch_files *files = user;
   int64_t number;
   uint32_t hash;
   bool has_error;
@@ -109,72 +110,20 @@ static yk_status take_result(yk_batch_files *files, const yk_jsonl_line *line, y
   return YK_OK;
 }
 
-typedef enum stored_kind {
-  STORED_RESULT, /* perhaps: take_result says */
-  STORED_BLANK,
-  STORED_LOST, /* the last thing written, in part: begun, or bytes of zero, which a power cut leaves at a file's end */
-  STORED_OTHER
-} stored_kind;
-
-static stored_kind kind_of(const yk_jsonl_line *line)
-{
-  if (yk_jsonl_is_blank(line->text, line->n_bytes)) return STORED_BLANK;
-  const char *zero = memchr(line->text, '\0', line->n_bytes);
-  if (!zero && !line->is_torn) return STORED_RESULT;
-  size_t n_begun = zero ? (size_t)(zero - line->text) : line->n_bytes;
-  for (size_t i = n_begun; i < line->n_bytes; i++)
-    if (line->text[i] != '\0') return STORED_OTHER;
-  return yk_batch_output_begins(line->text, n_begun) ? STORED_LOST : STORED_OTHER;
-}
-
-/* One stored line, with *lost telling whether one before it was. */
-static yk_status take_stored(yk_batch_files *files, const yk_jsonl_line *line, bool *lost, yk_err *err)
-{
-  switch (kind_of(line)) {
-  case STORED_BLANK: return YK_OK;
-  case STORED_LOST: *lost = true; return YK_OK;
-  case STORED_RESULT:
-    if (*lost) return yk_err_set(err, YK_E_FORMAT, "follows a line that ends in bytes of zero");
-    return take_result(files, line, err);
-  case STORED_OTHER: break;
-  }
-  return yk_err_set(err, YK_E_FORMAT, "not the beginning of a result");
-}
-
-/* Read the stored results. *whole_bytes: how far the output reaches with the last of them. */
-static yk_status read_results(yk_batch_files *files, yk_jsonl_reader *reader, int64_t *whole_bytes, yk_err *err)
-{
-  yk_jsonl_event event;
-  yk_jsonl_line line;
-  bool lost = false;
-  *whole_bytes = 0;
-  for (;;) {
-    YK_TRY(yk_jsonl_read(reader, -1, &event, &line, err));
-    if (event == YK_JSONL_END) return YK_OK;
-    int64_t n_done = files->n_done;
-    yk_status status = take_stored(files, &line, &lost, err);
-    if (status != YK_OK) {
-      yk_err_prefix(err, "%s: does not belong to this run (--overwrite starts anew): line %lld", files->output_path,
-                    (long long)line.number);
-      return status;
-    }
-    if (files->n_done > n_done) *whole_bytes = reader->position;
-  }
-}
-
 static yk_status resume(yk_batch_files *files, int64_t output_bytes, yk_err *err)
 {
+  const yk_jsonl_stored stored = {.doubt = "does not belong to this run (--overwrite starts anew)",
+                                  .max_line_bytes = SIZE_MAX / 2,
+                                  .begins = yk_batch_output_begins,
+                                  .take = take_result,
+                                  .user = files};
   int64_t whole_bytes;
-  yk_jsonl_reader reader;
   if (!files->is_indexed)
     return yk_err_set(err, YK_E_INVAL, "%s: is not empty, and only a run that reads a file can be resumed",
                       files->output_path);
-  yk_jsonl_reader_init(&reader, files->output_fd, files->output_path, SIZE_MAX / 2);
-  yk_status status = read_results(files, &reader, &whole_bytes, err);
-  yk_jsonl_reader_free(&reader);
-  if (status == YK_OK && whole_bytes < output_bytes && ftruncate(files->output_fd, whole_bytes) != 0)
-    return failed(files->output_path, err);
-  return status;
+  YK_TRY(yk_jsonl_read_stored(files->output_fd, files->output_path, &stored, &whole_bytes, err));
+  bool is_cut = whole_bytes >= output_bytes || ftruncate(files->output_fd, whole_bytes) == 0;
+  return is_cut ? YK_OK : failed(files->output_path, err);
 }
 
 yk_status yk_batch_files_open(yk_batch_files *files, yk_err *err)

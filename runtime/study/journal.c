@@ -71,54 +71,33 @@ static yk_status compare_identity(const json_t *head, const json_t *identity, yk
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a line is what a crash leaves of the last one: the beginning of a record, or bytes of zero in its place. */
-static bool is_lost(const yk_jsonl_line *line)
+typedef struct reading {
+  const json_t *identity;
+  json_t *records;
+  bool has_head;
+} reading;
+
+static bool begins(const char *text, size_t n_bytes)
 {
-  bool is_begun = line->n_bytes == 0 || line->text[0] == '{' || line->text[0] == '\0';
-  return is_begun && (line->is_torn || memchr(line->text, '\0', line->n_bytes));
+  return n_bytes == 0 || text[0] == '{';
 }
 
-static yk_status take_line(const yk_jsonl_line *line, const json_t *identity, bool is_first, json_t *records,
-                           yk_err *err)
+static yk_status take_line(void *user, const yk_jsonl_line *line, yk_err *err)
 {
+  reading *into = user;
   json_t *record;
   if (line->too_long) return yk_err_set(err, YK_E_FORMAT, "is longer than %d bytes", RECORD_MAX_BYTES);
   YK_TRY(yk_json_parse_line(line->text, line->n_bytes, &record, err));
   yk_status status = YK_OK;
   if (!json_is_object(record))
     status = yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(record));
-  else if (is_first)
-    status = compare_identity(record, identity, err);
-  else if (json_array_append(records, record) != 0)
+  else if (!into->has_head)
+    status = compare_identity(record, into->identity, err);
+  else if (json_array_append(into->records, record) != 0)
     status = yk_err_set(err, YK_E_NOMEM, "no memory for a record");
+  into->has_head = true;
   json_decref(record);
   return status;
-}
-
-/* All whole lines; *whole_bytes: how far they reach. */
-static yk_status read_lines(yk_study_journal *journal, yk_jsonl_reader *reader, const json_t *identity, json_t *records,
-                            int64_t *whole_bytes, yk_err *err)
-{
-  yk_jsonl_event event;
-  yk_jsonl_line line;
-  bool lost = false;
-  *whole_bytes = 0;
-  for (;;) {
-    YK_TRY(yk_jsonl_read(reader, -1, &event, &line, err));
-    if (event == YK_JSONL_END) return YK_OK;
-    yk_status status = YK_OK;
-    if (lost)
-      status = yk_err_set(err, YK_E_FORMAT, "follows a line that ends in bytes of zero");
-    else if (is_lost(&line))
-      lost = true;
-    else
-      status = take_line(&line, identity, *whole_bytes == 0, records, err);
-    if (status != YK_OK) {
-      yk_err_prefix(err, "%s: line %lld", journal->path, (long long)line.number);
-      return status;
-    }
-    if (!lost) *whole_bytes = reader->position;
-  }
 }
 
 static yk_status write_head(yk_study_journal *journal, const json_t *identity, yk_err *err)
@@ -132,14 +111,13 @@ static yk_status write_head(yk_study_journal *journal, const json_t *identity, y
 
 static yk_status read_journal(yk_study_journal *journal, const json_t *identity, json_t *records, yk_err *err)
 {
-  yk_jsonl_reader reader;
+  reading into = {identity, records, false};
+  const yk_jsonl_stored stored = {
+      .max_line_bytes = RECORD_MAX_BYTES, .begins = begins, .take = take_line, .user = &into};
   int64_t whole_bytes;
-  yk_jsonl_reader_init(&reader, journal->fd, journal->path, RECORD_MAX_BYTES);
-  yk_status status = read_lines(journal, &reader, identity, records, &whole_bytes, err);
-  yk_jsonl_reader_free(&reader);
-  if (status != YK_OK) return status;
+  YK_TRY(yk_jsonl_read_stored(journal->fd, journal->path, &stored, &whole_bytes, err));
   if (ftruncate(journal->fd, whole_bytes) != 0) return failed(journal->path, err);
-  return whole_bytes ? YK_OK : write_head(journal, identity, err);
+  return into.has_head ? YK_OK : write_head(journal, identity, err);
 }
 
 yk_status yk_study_journal_open(yk_study_journal *journal, const char *dir, const json_t *identity, json_t **records,

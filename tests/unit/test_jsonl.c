@@ -1,4 +1,5 @@
 /* Lines out of a stream however it is cut, in bounded memory; whole lines in. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,6 +163,78 @@ static void test_errors(void **state)
   assert_non_null(strstr(err.message, "gone too"));
 }
 
+static bool begins_with_a(const char *text, size_t n_bytes)
+{
+  return n_bytes == 0 || text[0] == 'a';
+}
+
+static yk_status collect(void *user, const yk_jsonl_line *line, yk_err *err)
+{
+  char *all = user;
+  if (line->text[0] != 'a') return yk_err_set(err, YK_E_FORMAT, "not of this file");
+  strncat(all, line->text, line->n_bytes);
+  strcat(all, ";");
+  return YK_OK;
+}
+
+/* What a crash may leave of the last line is passed over, anything else is an error. */
+static void test_stored(void **state)
+{
+  (void)state;
+#define TEXT(text) text, sizeof text - 1
+  static const struct {
+    const char *text;
+    size_t n_bytes;
+    const char *taken; /* NULL: an error */
+    int64_t whole_bytes;
+    const char *message;
+  } cases[] = {
+      {TEXT(""), "", 0, NULL},
+      {TEXT("a1\na2\n"), "a1;a2;", 6, NULL},
+      {TEXT("a1\n \n\na2\n\n"), "a1;a2;", 9, NULL},
+      {TEXT("a1\na2"), "a1;", 3, NULL},
+      {TEXT("a1\na2\0\0\0"), "a1;", 3, NULL},
+      {TEXT("a1\n\0\0\0"), "a1;", 3, NULL},
+      {TEXT("a1\na2\0\0\n"), "a1;", 3, NULL},
+      {TEXT("a1\na2\0\n\0\0"), "a1;", 3, NULL},
+      {TEXT("a1\na2\0\na3\n"), NULL, 0, "file: line 3: follows a line that ends in bytes of zero"},
+      {TEXT("a1\na2\0x\n"), NULL, 0, "file: line 2: not the beginning"},
+      {TEXT("a1\nb"), NULL, 0, "file: line 2: not the beginning"},
+      {TEXT("a1\n\nb\n"), NULL, 0, "file: line 3: not of this file"},
+  };
+#undef TEXT
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char taken[64] = "";
+    int64_t whole_bytes = -1;
+    yk_err err = YK_ERR_INIT;
+    yk_jsonl_stored stored = {.max_line_bytes = 100, .begins = begins_with_a, .take = collect, .user = taken};
+    int fd = file_of(cases[i].text, cases[i].n_bytes);
+    yk_status status = yk_jsonl_read_stored(fd, "file", &stored, &whole_bytes, &err);
+    close(fd);
+    if (cases[i].taken) {
+      assert_int_equal(status, YK_OK);
+      assert_string_equal(taken, cases[i].taken);
+      assert_int_equal(whole_bytes, cases[i].whole_bytes);
+      continue;
+    }
+    assert_int_equal(status, YK_E_FORMAT);
+    assert_ptr_equal(strstr(err.message, cases[i].message), err.message);
+  }
+  yk_err err = YK_ERR_INIT;
+  int64_t whole_bytes;
+  char taken[64] = "";
+  int fd = file_of("b\n", 2);
+  yk_jsonl_stored stored = {"no file of ours", 100, begins_with_a, collect, taken};
+  assert_int_equal(yk_jsonl_read_stored(fd, "file", &stored, &whole_bytes, &err), YK_E_FORMAT);
+  assert_string_equal(err.message, "file: no file of ours: line 1: not of this file");
+  close(fd);
+  yk_err_clear(&err);
+  fd = open("/tmp", O_RDONLY | O_DIRECTORY);
+  assert_int_equal(yk_jsonl_read_stored(fd, "file", &stored, &whole_bytes, &err), YK_E_IO);
+  assert_ptr_equal(strstr(err.message, "file: Is a directory"), err.message);
+  close(fd);
+}
+
 static void test_small_things(void **state)
 {
   (void)state;
@@ -200,7 +273,7 @@ int main(void)
       cmocka_unit_test(test_lines),      cmocka_unit_test(test_pipe),
       cmocka_unit_test(test_long_lines), cmocka_unit_test(test_a_line_of_many_reads),
       cmocka_unit_test(test_errors),     cmocka_unit_test(test_small_things),
-      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_writer),     cmocka_unit_test(test_stored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

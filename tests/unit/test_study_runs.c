@@ -334,7 +334,7 @@ static void test_damaged(void **state)
   } cases[] = {
       {{"{\"foo\":1}\n"}, "line 1: expected the head"},
       {{"some text\n"}, "line 1: JSON"},
-      {{"some text"}, "line 1: JSON"},
+      {{"some text"}, "line 1: not the beginning"},
       {{head, "nonsense\n"}, "line 2: JSON"},
       {{head, "[1]\n"}, "line 2: expected an object, found array"},
       {{head, "{\"type\":\"x\"}\n"}, "type: expected machine"},
