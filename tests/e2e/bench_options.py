@@ -19,7 +19,7 @@ class Refused(harness.Case):
             self.assertIn(part, done.stderr)
 
     def test_operands(self):
-        for name in ("bench_clients", "dump_logits"):
+        for name in ("bench_clients", "bench_engine_step", "dump_logits"):
             with self.subTest(name):
                 self.refused(name, ["model"], 'unexpected argument "model"', f"{name} --help")
 
