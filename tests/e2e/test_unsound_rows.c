@@ -167,7 +167,8 @@ static void sound_requests_do_not_notice(void **state)
     }
 }
 
-/* The id is drawn: the output up to that token is delivered. */
+/* The id is drawn: the output up to that token is delivered, and blocks of the prompt that have given finite logits
+ * stay for others. */
 static void a_request_may_fail_after_some_tokens(void **state)
 {
   (void)state;
@@ -176,8 +177,10 @@ static void a_request_may_fail_after_some_tokens(void **state)
   yk_engine *engine = open_model(&model, 2);
   int32_t prompt[PROMPT];
   make_prompt(3, -1, 0, prompt);
-  yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
+  yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT), sound = request;
   yk_logit_bias bias = {NAN_ID, 100};
+  fixture_answer(engine, &sound, &found);
+  assert_int_equal(found.usage.reused_tokens, 0);
   request.sampling.biases = &bias;
   request.sampling.n_biases = 1;
   fixture_answer(engine, &request, &found);
@@ -187,7 +190,9 @@ static void a_request_may_fail_after_some_tokens(void **state)
   yk_engine_stats stats;
   yk_engine_get_stats(engine, &stats);
   assert_int_equal(stats.requests_failed, 1);
-  assert_int_equal(stats.output_tokens, 1);
+  assert_int_equal(stats.output_tokens, OUTPUT + 1);
+  fixture_answer(engine, &sound, &found);
+  assert_true(found.usage.reused_tokens >= PROMPT / 2);
   fixture_close(engine);
   remove_model(&model);
 }
