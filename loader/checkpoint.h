@@ -64,7 +64,8 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);
 
 /* yk_checkpoint_linear - the weight of one linear layer with k inputs and n outputs.
  *   module: its name, without a suffix. Which tensors exist decides the format: module.qweight or .weight_packed with
- *   what belongs to it (packed as the configuration says), or module.weight; both or neither is an error.
+ *   what belongs to it (packed as the configuration says), or module.weight: floats, or 8 bits with their scale. Both
+ *   or neither is an error.
  *   has_bias: module.bias must exist; otherwise it is not used.
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found: dtype, shape, missing tensor, g_idx out of range,
  *   k not a multiple of the group, n not a multiple of what the packing packs; YK_E_UNSUPPORTED for quantised tensors

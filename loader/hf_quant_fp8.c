@@ -79,6 +79,7 @@ yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_
   YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
   if (!symmetric) return yk_hf_refuse_value(weights, label, "symmetric", "true of type float", err);
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
+  YK_TRY(require_either(weights, label, "actorder", "weight", "static", "null, weight", err));
   YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
   if (!strategy) strategy = strategy_of(weights);
   if (strcasecmp(strategy, "block") == 0) return read_block(weights, label, "block_structure", scheme, err);
