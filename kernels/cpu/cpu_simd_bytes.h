@@ -35,7 +35,7 @@ ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_b
                              int column, const int n_alike, const byte_kind kind)
 {
   const uint8_t *bytes = panel->bytes + line * BYTE_LINE + column * YK_CPU_CHUNK_K;
-#pragma GCC unroll 8
+#pragma GCC unroll 1
   for (int begin = 0; begin < LINE_VECTORS; begin += n_alike) {
     int64_t at = byte_group_of(panel, line * YK_CPU_CHUNK_K + begin * YK_CPU_LANES) * YK_CPU_PANEL + column;
     wide scale = wide_set1(byte_scale(panel, at, kind));
@@ -59,7 +59,8 @@ ALWAYS_INLINE void prefetch_byte_line(const yk_cpu_byte_panel *panel, int64_t li
   for (int i = 0; i < BYTE_LINE; i += CACHE_LINE_BYTES) prefetch_after(panel->bytes + line * BYTE_LINE + i);
 }
 
-/* Loops over columns are not unrolled: sums that wait in memory for a line cost nothing, and code is much shorter. */
+/* Loops over columns and groups are not unrolled: sums that wait in memory for a line cost nothing, and code is much
+ * shorter. */
 ALWAYS_INLINE void byte_row_alike(float *y, const float *x, const yk_cpu_byte_panel *panel, const int n_alike,
                                   const byte_kind kind)
 {
