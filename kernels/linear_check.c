@@ -56,7 +56,8 @@ yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *e
 
 static bool is_alike(const yk_weight_view *a, const yk_weight_view *b)
 {
-  return a->format == b->format && a->k == b->k && a->n == b->n && a->group == b->group && a->dtype == b->dtype;
+  return a->format == b->format && a->k == b->k && a->n == b->n && a->group == b->group && a->dtype == b->dtype &&
+         yk_inputs_are_alike(&a->inputs, &b->inputs);
 }
 
 /* The matrices after the first are laid out as the first is. */
@@ -68,7 +69,7 @@ static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *e
     if (!is_alike(weight, &part->weight))
       return yk_err_set(err, YK_E_INVAL,
                         "linear part %d: expected matrix %d as matrix 0 (k %lld, n %lld, group %lld), found k %lld, "
-                        "n %lld, group %lld, or another format or type",
+                        "n %lld, group %lld, or another format, type or way of inputs",
                         index, i, (long long)part->weight.k, (long long)part->weight.n, (long long)part->weight.group,
                         (long long)weight->k, (long long)weight->n, (long long)weight->group);
     if (part->use_bias && !weight->bias)

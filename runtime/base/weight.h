@@ -47,6 +47,11 @@ typedef struct yk_inputs {
   int32_t zero; /* STATIC: -128 .. 127 */
 } yk_inputs;
 
+static inline bool yk_inputs_are_alike(const yk_inputs *a, const yk_inputs *b)
+{
+  return a->kind == b->kind && a->scale == b->scale && a->zero == b->zero;
+}
+
 /* Of a layer with quantised inputs, on all ranks: so that no sum of products leaves 32 bits. */
 enum { YK_MAX_QUANTISED_INPUTS = 1 << 16 };
 

@@ -388,6 +388,15 @@ static void check_refusals(const op_target *target)
     assert_non_null(strstr(err.message, "linear part 0: 8-bit inputs need"));
     assert_null(linear);
   }
+  yk_err err = YK_ERR_INIT;
+  yk_linear *linear = NULL;
+  yk_weight_view other = run.weights[0].view;
+  yk_linear_spec two = {.n_parts = 1, .n_matrices = 2, .max_tokens = 1};
+  other.inputs = (yk_inputs)STATIC(0.5f, 0);
+  two.parts[0] = (yk_linear_part){
+      .weight = run.weights[0].view, .more_weights = &other, .k = {0, 100}, .n = {0, 37}, .group_local = 100};
+  assert_int_equal(dev->ops->linear_create(dev, &two, &linear, &err), YK_E_INVAL);
+  assert_non_null(strstr(err.message, "linear part 0: expected matrix 1 as matrix 0"));
   run_free(dev, &run);
   dev->ops->destroy(dev);
 }

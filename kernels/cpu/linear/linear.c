@@ -38,8 +38,7 @@ static int64_t quantised_row_bytes(const yk_cpu_part *part)
 
 static bool have_same_rows(const yk_cpu_part *a, const yk_cpu_part *b)
 {
-  return a->format == b->format && a->x_copy == b->x_copy && a->inputs.kind == b->inputs.kind &&
-         a->inputs.scale == b->inputs.scale && a->inputs.zero == b->inputs.zero;
+  return a->format == b->format && a->x_copy == b->x_copy && yk_inputs_are_alike(&a->inputs, &b->inputs);
 }
 
 /* The first of the layer's parts whose quantised rows are part i's too. */
