@@ -138,15 +138,21 @@ static void any_allocation_may_fail(void **state)
   assert_int_equal(live(&options), 0);
 }
 
-/* Loading alone, of weights that are repacked and of configurations with rules. */
+/* Loading alone, of weights that are repacked, sorted or dequantised, and of configurations with rules. */
 static void any_allocation_of_loading_may_fail(void **state)
 {
   (void)state;
-  static const char *const dirs[] = {
-      YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YOKE_TESTS_DIR "/golden/families/format_gptq_dynamic",
-      YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16"};
-  for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
-    yk_engine_options options = options_of(dirs[i]);
+  static const struct {
+    const char *dir;
+    yk_weights_choice weights;
+  } models[] = {{YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YK_WEIGHTS_AUTO},
+                {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO},
+                {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16},
+                {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO},
+                {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO}};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    yk_engine_options options = options_of(models[i].dir);
+    options.weights = models[i].weights;
     yk_engine *engine;
     int64_t n_allocations = 1;
     for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at++) {
@@ -157,7 +163,7 @@ static void any_allocation_of_loading_may_fail(void **state)
       if (status == YK_OK) {
         bool was_made_to_fail = fail_at > 0 && counted_alloc_count() >= fail_at;
         yk_engine_destroy(engine);
-        if (was_made_to_fail) fail_msg("%s: allocation %d failed unnoticed", dirs[i], (int)fail_at);
+        if (was_made_to_fail) fail_msg("%s: allocation %d failed unnoticed", models[i].dir, (int)fail_at);
       } else {
         assert_true(fail_at > 0 && err.message[0] != '\0');
       }
