@@ -66,7 +66,7 @@ static bool ends_with(const char *text, const char *end)
 
 yk_weight_kind yk_weight_kind_of(const char *tensor)
 {
-  if (yk_weight_layer(tensor) < 0) return YK_KIND_OTHER;
+  if (yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0) return YK_KIND_OTHER; /* whose prefix the families here share */
   const char *name = strchr(tensor + strlen("model.layers."), '.');
   if (!name++) return YK_KIND_OTHER;
   if (fits_any(name, linear_names, sizeof linear_names / sizeof *linear_names)) return YK_KIND_LINEAR;

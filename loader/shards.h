@@ -1,4 +1,5 @@
-/* shards.h - the weight files of one directory as a single table of tensors. Not for use outside the loader. */
+/* shards.h - the weight files of one directory as a single table of tensors: for the loader, and for who
+ * rewrites checkpoints. */
 #ifndef YK_LOADER_SHARDS_H
 #define YK_LOADER_SHARDS_H
 

@@ -41,6 +41,7 @@ MAY_INCLUDE = {
     "runtime/convert/": ["runtime/yoke.h", "runtime/base/", "loader/"],
     "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
+    "runtime/quantize/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/trace/": ["runtime/yoke.h", "runtime/base/"],
     "runtime/tools/": ["runtime/", "kernels/", "loader/", "parallel/"],
     "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
@@ -59,6 +60,7 @@ MAY_INCLUDE = {
 NEVER = {
     "runtime/engine/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
     "runtime/tools/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
+    "runtime/quantize/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
     "runtime/model/": ["runtime/cli/", "runtime/server/", "runtime/openai/", "runtime/engine/"],
 }
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/model_identity.h"
 #include "base/model_path.h"
-#include "cli/model_identity.h"
 
 /* Of a template its text, wherever the file lies; nothing where no option is given. */
 static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_err *err)

@@ -21,6 +21,7 @@ int yk_cli_tokenize(int argc, char **argv);
 int yk_cli_detokenize(int argc, char **argv);
 int yk_cli_convert(int argc, char **argv);
 int yk_cli_plan(int argc, char **argv);
+int yk_cli_quantize(int argc, char **argv);
 int yk_cli_batch(int argc, char **argv);
 int yk_cli_score(int argc, char **argv);
 int yk_cli_bench(int argc, char **argv);

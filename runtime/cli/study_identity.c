@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "cli/model_identity.h"
+#include "base/model_identity.h"
 #include "cli/study_options.h"
 
 static int set_values(json_t *identity, const char *name, const yk_values *values)

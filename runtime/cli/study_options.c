@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "cli/command_text.h"
 
 enum { RANKS_MAX = 1024, REPEATS_MAX = 1000 };
 
@@ -135,25 +136,6 @@ static yk_status check_sweep(const yk_study_settings *settings, yk_err *err)
 
 /* ---- The command line -------------------------------------------------------------------------------------------- */
 
-/* "yoke study ..." as a shell takes it. */
-static char *join_command(int argc, char **argv)
-{
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,*%@";
-  yk_strbuf text = YK_STRBUF_INIT;
-  yk_strbuf_append_str(&text, "yoke study");
-  for (int i = 0; i < argc; i++) {
-    size_t length = strlen(argv[i]);
-    if (length > 0 && strspn(argv[i], plain) == length && !strchr(argv[i], '*')) {
-      yk_strbuf_append_fmt(&text, " %s", argv[i]);
-      continue;
-    }
-    yk_strbuf_append_str(&text, " '");
-    for (const char *at = argv[i]; *at; at++) yk_strbuf_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
-    yk_strbuf_append_str(&text, "'");
-  }
-  return text.data;
-}
-
 static yk_status fill_default(yk_values *values, const char *text, yk_err *err)
 {
   return values->n ? YK_OK : yk_values_parse(text, 1, INT32_MAX, true, values, err);
@@ -200,7 +182,7 @@ static void init(yk_study_settings *settings, int argc, char **argv)
   settings->n_repeats = 5;
   settings->n_starts = 3;
   settings->n_requests = 256;
-  settings->command = join_command(argc, argv);
+  settings->command = yk_command_text("yoke study", argc, argv);
 }
 
 /* The model's options but --tensor-parallel-size, which --ranks stands for. */

@@ -1,4 +1,4 @@
-#include "cli/model_identity.h"
+#include "base/model_identity.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* model_identity.h - a number that tells whether a model is the one that an interrupted run began with. */
-#ifndef YK_CLI_MODEL_IDENTITY_H
-#define YK_CLI_MODEL_IDENTITY_H
+#ifndef YK_BASE_MODEL_IDENTITY_H
+#define YK_BASE_MODEL_IDENTITY_H
 
 #include <stdint.h>
 

@@ -1,0 +1,186 @@
+/* yoke quantize - a checkpoint of 16-bit weights to one of 4-bit weights, in AWQ's gemm format. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/command_text.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
+#include "yoke.h"
+
+enum { MAX_KEPT = 256 };
+#define CALIBRATION_MAX_BYTES ((size_t)1 << 30)
+
+static const char *const method_names[] = {"rtn", "awq", NULL}; /* as in yk_quantize_method */
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+
+typedef struct quantize_options {
+  yk_quantize_options quantize;
+  int method, log_level;
+  const char *calibration_path;
+  char *calibration, *command; /* owned */
+  const char *keep[MAX_KEPT];
+} quantize_options;
+
+static const char about[] =
+    "Write a Hugging Face checkpoint of 16- or 32-bit weights as one of 4-bit weights in AWQ's gemm format, which "
+    "yoke, vLLM and transformers load. Embedding, lm_head, norms and router gates stay as they are; so do layers whose "
+    "inputs the group size does not divide, with a warning. rtn rounds each weight to the nearest of its group's 16 "
+    "values. awq runs the model over --calibration first and scales channels and cuts groups as its activations say is "
+    "best; it takes the architectures that yoke runs. A run that was stopped goes on by the same command after the "
+    "weight files that are finished. No GPU is needed.";
+
+static const char examples[] =
+    "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
+    "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ --method awq --calibration text.txt\n"
+    "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0. --keep layers.31.\n";
+
+static yk_status add_kept(void *value, const char *text, yk_err *err)
+{
+  quantize_options *options = value;
+  if (options->quantize.n_keep == MAX_KEPT)
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d patterns", MAX_KEPT);
+  if (!text[0]) return yk_err_set(err, YK_E_INVAL, "expected a part of a module's name, found \"\"");
+  options->keep[options->quantize.n_keep++] = text;
+  return YK_OK;
+}
+
+/* What the options may not say together. */
+static void check(quantize_options *options, yk_err *err)
+{
+  yk_quantize_options *q = &options->quantize;
+  q->method = (yk_quantize_method)options->method;
+  q->keep = options->keep;
+  if (!q->model_dir)
+    yk_err_set(err, YK_E_INVAL, "--model: expected the directory of a checkpoint, found none");
+  else if (!q->out_dir)
+    yk_err_set(err, YK_E_INVAL, "--output: expected a directory, found none");
+  else if (q->group_size != 32 && q->group_size != 64 && q->group_size != 128 && q->group_size != -1)
+    yk_err_set(err, YK_E_INVAL, "--group-size: expected 32, 64, 128 or -1, found %d", (int)q->group_size);
+  else if (q->method == YK_QUANTIZE_AWQ && !options->calibration_path)
+    yk_err_set(err, YK_E_INVAL, "--method awq: expected --calibration FILE with it, found none");
+  else if (q->method == YK_QUANTIZE_RTN && options->calibration_path)
+    yk_err_set(err, YK_E_INVAL, "--calibration: expected --method awq with it, found --method rtn");
+}
+
+/* True: go on. */
+static bool parse(quantize_options *options, int argc, char **argv, int *exit_code)
+{
+  yk_quantize_options *q = &options->quantize;
+  const yk_option own[] = {
+      {"model", "m", YK_OPTION_STRING, &q->model_dir, "DIR", .help = "the checkpoint"},
+      {"output", "o", YK_OPTION_STRING, &q->out_dir, "DIR",
+       .help = "made where it is not there; must be empty, or of the same command that was stopped"},
+      {"method", NULL, YK_OPTION_CHOICE, &options->method, .help = "see above", .choices = method_names},
+      {"group-size", NULL, YK_OPTION_INT, &q->group_size, "N",
+       .help = "inputs that share a scale: 32, 64, 128, or -1 for all of a layer's", .min = -1, .max = 128},
+      {"keep", NULL, YK_OPTION_CALL, options, "NAME",
+       .help = "modules with NAME in their names stay as they are (may be repeated; modules_to_not_convert of the new "
+               "config.json). vLLM wants q, k and v alike, and gate and up",
+       .parse = add_kept},
+      {"calibration", NULL, YK_OPTION_STRING, &options->calibration_path, "FILE",
+       .help = "with --method awq: text such as the model will read; - is standard input"},
+      {"calibration-tokens", NULL, YK_OPTION_INT, &q->calibration_tokens, "N",
+       .help = "how many tokens of its beginning the model reads, 512 at a time", .min = 16, .max = 1 << 20},
+      {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "CPU threads", .fallback = "every core",
+       .min = 1, .max = 4096},
+      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr", .choices = level_names},
+  };
+  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
+  const yk_command command = {"yoke quantize",
+                              "--model DIR --output DIR [options]",
+                              about,
+                              examples,
+                              groups,
+                              1,
+                              .instead = "directories follow --model and --output"};
+  yk_arguments arguments;
+  yk_err err = YK_ERR_INIT;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  check(options, &err);
+  if (err.code == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+typedef struct session {
+  yk_console console;
+  yk_interrupt interrupt;
+} session;
+
+static bool on_progress(void *user, const char *what, int64_t done, int64_t total)
+{
+  session *s = user;
+  yk_console_bar(&s->console, what, (double)done / (double)(total > 0 ? total : 1), "");
+  return yk_interrupt_caught(&s->interrupt) == 0;
+}
+
+static void tell(session *s, const quantize_options *options, const yk_quantize_report *r)
+{
+  char read[YK_BYTES_TEXT], written[YK_BYTES_TEXT];
+  double rate = r->elapsed_s > 0 ? (double)r->read_bytes / r->elapsed_s / 1e9 : 0;
+  if (r->n_shards_before)
+    yk_log_write(&s->console.log, YK_LOG_INFO, "%d of %d weight files were there already", (int)r->n_shards_before,
+                 (int)r->n_shards);
+  yk_log_write(&s->console.log, YK_LOG_INFO,
+               "%s: %d layers at 4 bits in groups of %d, %d kept; %s from %s in %.1f s, %.2f GB/s",
+               options->quantize.out_dir, (int)r->n_quantised, (int)options->quantize.group_size, (int)r->n_kept,
+               yk_bytes_format(r->written_bytes, written), yk_bytes_format(r->read_bytes, read), r->elapsed_s, rate);
+}
+
+static int run_session(session *s, quantize_options *options, yk_err *err)
+{
+  yk_quantize_options *q = &options->quantize;
+  yk_request *const none = NULL;
+  yk_quantize_report report;
+  if (options->calibration_path)
+    if (yk_cli_read_text(options->calibration_path, CALIBRATION_MAX_BYTES, &options->calibration, &q->calibration_bytes,
+                         err) != YK_OK)
+      return yk_cli_failure(err);
+  q->calibration = options->calibration;
+  q->log = s->console.log;
+  q->progress = on_progress;
+  q->progress_user = s;
+  yk_interrupt_watch(&s->interrupt, &none, 0);
+  yk_status status = yk_quantize(q, &report, err);
+  yk_console_clear(&s->console);
+  int caught = yk_interrupt_caught(&s->interrupt);
+  if (status == YK_E_CANCELLED && caught) {
+    yk_log_write(&s->console.log, YK_LOG_WARN,
+                 "stopped with %d of %d weight files done; this goes on:", (int)report.n_shards_done,
+                 (int)report.n_shards);
+    yk_log_write(&s->console.log, YK_LOG_WARN, "%s", options->command ? options->command : "the same command");
+    return YK_EXIT_SIGNAL + caught;
+  }
+  if (status != YK_OK) return yk_cli_failure(err);
+  tell(s, options, &report);
+  return YK_EXIT_OK;
+}
+
+static int run(session *s, quantize_options *options, yk_err *err)
+{
+  if (yk_interrupt_start(&s->interrupt, &s->console, err) != YK_OK) return yk_cli_failure(err);
+  yk_interrupt_be_quiet(&s->interrupt);
+  int exit_code = run_session(s, options, err);
+  yk_interrupt_stop(&s->interrupt);
+  return exit_code;
+}
+
+int yk_cli_quantize(int argc, char **argv)
+{
+  quantize_options options = {.method = YK_QUANTIZE_RTN, .log_level = YK_LOG_INFO};
+  session s;
+  yk_err err = YK_ERR_INIT;
+  int exit_code;
+  yk_quantize_options_init(&options.quantize);
+  options.command = yk_command_text("yoke quantize", argc, argv);
+  if (parse(&options, argc, argv, &exit_code)) {
+    yk_console_init(&s.console, (yk_log_level)options.log_level);
+    exit_code = run(&s, &options, &err);
+  }
+  free(options.command);
+  free(options.calibration);
+  return exit_code;
+}

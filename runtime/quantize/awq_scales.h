@@ -1,0 +1,39 @@
+/* awq_scales.h - activation-aware quantising of the layers that Yoke's model runs.
+ *
+ * AWQ: Activation-aware Weight Quantization, Lin et al., 2023 (arXiv 2306.00978), and its public code AutoAWQ
+ * (awq/quantize/quantizer.py, scale.py). Inputs that are large in the mean matter more: input channel i of the layers
+ * that read x is multiplied by s_i before rounding, and what writes x divides by s_i, so that the model computes what
+ * it did before. s = m^a, m_i the mean of |x_i| over a text's tokens (at least 1e-4 after the power), divided by
+ * sqrt(max s * min s); a of 0, 1/20, ... 19/20 is the one with which rounding changes the layers' outputs least, in the
+ * mean square over sampled tokens. Then each group of weights is cut where that is best for its part of the output
+ * (kernels/awq_quantize.h), but for q and k, whose product cutting hurts, and groups of more than 1024.
+ *
+ *   what writes x                   what reads x       scaled where
+ *   input norm                      q, k, v            all are quantised
+ *   v                               o                  there is a KV head for each query head, and both are quantised
+ *   norm after attention            gate, up           both are quantised
+ *   up                              down               both are quantised
+ *
+ * A norm that is divided by s is rounded to its type; s is then the quotient of the old norm and the new one, so that
+ * rounding costs nothing. */
+#ifndef YK_QUANTIZE_AWQ_SCALES_H
+#define YK_QUANTIZE_AWQ_SCALES_H
+
+#include "quantize/run.h"
+
+/* yk_awq_scales_create - run the model over the calibration text and keep what its layers read. Scales are searched
+ *   when a layer is asked for. run must outlive it.
+ *   Errors: those of opening and loading a checkpoint, YK_E_INVAL (a text of fewer than 16 tokens), YK_E_CANCELLED. */
+yk_status yk_awq_scales_create(const yk_quantize_run *run, yk_awq_scales **out, yk_err *err);
+void yk_awq_scales_free(yk_awq_scales *scales); /* NULL is allowed */
+
+/* yk_awq_scales_apply - a quantised layer's weight with its scales and limits, which are the object's and hold until
+ *   the next call. Errors: YK_E_FORMAT (weights that cannot be quantised), YK_E_CANCELLED, YK_E_NOMEM. */
+yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_floats *weight, yk_err *err);
+
+/* yk_awq_scales_fold - a tensor that is not quantised, of a module (NULL: of none), as scaling leaves it: a norm or a
+ *   bias. *out: the tensor's elements, the object's, until the next call; NULL: it stays as it is. Errors as above. */
+yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, const char *module, const void **out,
+                             yk_err *err);
+
+#endif

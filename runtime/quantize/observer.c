@@ -1,0 +1,38 @@
+#include "quantize/observer.h"
+
+static const yk_observer *observer_of(const yk_device *dev)
+{
+  return (const yk_observer *)dev->ops;
+}
+
+static yk_status linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
+{
+  const yk_observer *observer = observer_of(dev);
+  YK_TRY(observer->inner->linear_create(dev, spec, out, err));
+  yk_status status = observer->on_create(observer->user, spec, *out, err);
+  if (status == YK_OK) return YK_OK;
+  observer->inner->linear_destroy(dev, *out);
+  *out = NULL;
+  return status;
+}
+
+static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
+{
+  const yk_observer *observer = observer_of(dev);
+  observer->on_forward(observer->user, linear, args);
+  return observer->inner->linear_forward(dev, linear, args, err);
+}
+
+void yk_observer_attach(yk_observer *observer, yk_device *dev)
+{
+  observer->inner = dev->ops;
+  observer->ops = *dev->ops;
+  observer->ops.linear_create = linear_create;
+  observer->ops.linear_forward = linear_forward;
+  dev->ops = &observer->ops;
+}
+
+void yk_observer_detach(const yk_observer *observer, yk_device *dev)
+{
+  dev->ops = observer->inner;
+}

@@ -1,0 +1,232 @@
+#include "quantize/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/dir.h"
+#include "loader/linear_names.h"
+#include "loader/other_formats.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), n_end = strlen(end);
+  return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* ---- The source -------------------------------------------------------------------------------------------------- */
+
+static yk_status refuse_quantised(const char *dir, const char *file, const char *what, yk_err *err)
+{
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s: expected 16- or 32-bit weights, found a quantised checkpoint (%s)",
+                    dir, file, what);
+}
+
+/* By the configuration and by files of their own; tensors are looked at one by one. */
+static yk_status check_not_quantised(const char *dir, const json_t *config, yk_err *err)
+{
+  static const char *const keys[] = {"quantization_config", "compression_config"};
+  static const char *const files[] = {"quantize_config.json", "quant_config.json", "quant_model_description.json"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const json_t *object = json_object_get(config, keys[i]);
+    if (!object || json_is_null(object)) continue;
+    const char *method = json_string_value(json_object_get(object, "quant_method"));
+    return refuse_quantised(dir, "config.json", method ? method : keys[i], err);
+  }
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    if (yk_dir_has(dir, files[i])) return refuse_quantised(dir, files[i], "settings of a quantiser", err);
+  return YK_OK;
+}
+
+static yk_status read_config(const char *dir, json_t **out, yk_err *err)
+{
+  char *text;
+  size_t n_bytes;
+  YK_TRY(yk_other_formats_check_path(dir, err));
+  if (!yk_dir_has(dir, "config.json")) YK_TRY(yk_other_formats_check_dir(dir, err));
+  YK_TRY(yk_dir_read(dir, "config.json", true, &text, &n_bytes, err));
+  yk_status status = yk_json_parse("config.json", text, n_bytes, out, err);
+  free(text);
+  YK_TRY(status);
+  if (!json_is_object(*out))
+    return yk_err_set(err, YK_E_FORMAT, "config.json: expected an object, found %s", yk_json_type_name(*out));
+  return check_not_quantised(dir, *out, err);
+}
+
+static yk_status check_tensor(const yk_quantize_options *options, const yk_planned_tensor *tensor, yk_err *err)
+{
+  static const char *const suffixes[] = {".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv",
+                                         ".weight_offset"};
+  const yk_tensor *source = tensor->source;
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+    if (ends_with(source->name, suffixes[i]))
+      return refuse_quantised(options->model_dir, tensor->file, source->name, err);
+  bool is_float = source->dtype == YK_TENSOR_F16 || source->dtype == YK_TENSOR_BF16 || source->dtype == YK_TENSOR_F32;
+  if (yk_weight_kind_of(source->name) == YK_KIND_LINEAR && !is_float)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected F16, BF16 or F32, found %s", tensor->file,
+                      source->name, yk_tensor_dtype_name(source->dtype));
+  return YK_OK;
+}
+
+/* ---- Decisions --------------------------------------------------------------------------------------------------- */
+
+/* Layers that stay as they are although nobody asked for that: how many of a kind, and the first. */
+typedef struct remark {
+  int n;
+  const char *first;
+} remark;
+
+typedef struct decisions {
+  const yk_quantize_options *options;
+  yk_quantize_plan *plan;
+  bool *keep_used; /* [options->n_keep] */
+  remark by_shape, by_name;
+} decisions;
+
+static bool is_asked_to_stay(decisions *d, const char *name)
+{
+  bool stays = false;
+  for (size_t i = 0; i < d->options->n_keep; i++) {
+    if (!strstr(name, d->options->keep[i])) continue;
+    d->keep_used[i] = stays = true;
+  }
+  return stays;
+}
+
+static bool fits(const decisions *d, const yk_tensor *tensor)
+{
+  if (tensor->n_dims != 2 || tensor->shape[0] < 8 || tensor->shape[1] < 1) return false;
+  return tensor->shape[0] % 8 == 0 && tensor->shape[1] % yk_quantize_group(d->plan->group_size, tensor->shape[1]) == 0;
+}
+
+/* A linear layer that stays as it is for itself, by its whole name. */
+static yk_status keep(decisions *d, const yk_planned_tensor *tensor, remark *why, yk_err *err)
+{
+  if (why && why->n++ == 0) why->first = tensor->source->name;
+  d->plan->n_kept++;
+  if (json_array_append_new(d->plan->kept, json_string(tensor->module)) == 0) return YK_OK;
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+}
+
+static yk_status decide(decisions *d, yk_planned_tensor *tensor, yk_err *err)
+{
+  const yk_tensor *source = tensor->source;
+  yk_weight_kind kind = yk_weight_kind_of(source->name);
+  bool stays = is_asked_to_stay(d, source->name);
+  YK_TRY(check_tensor(d->options, tensor, err));
+  if (kind == YK_KIND_OTHER || (kind == YK_KIND_UNKNOWN && source->n_dims < 2)) return YK_OK;
+  if (stays) {
+    d->plan->n_kept++;
+    return YK_OK;
+  }
+  if (kind == YK_KIND_GATE) return keep(d, tensor, NULL, err);
+  if (kind == YK_KIND_UNKNOWN) return keep(d, tensor, &d->by_name, err);
+  if (!fits(d, source)) return keep(d, tensor, &d->by_shape, err);
+  tensor->is_quantised = true;
+  d->plan->n_quantised++;
+  return YK_OK;
+}
+
+static yk_status tell_decisions(const decisions *d, yk_err *err)
+{
+  const yk_quantize_options *options = d->options;
+  for (size_t i = 0; i < options->n_keep; i++)
+    if (!d->keep_used[i])
+      return yk_err_set(err, YK_E_INVAL, "keep \"%s\": no tensor of %s has that in its name", options->keep[i],
+                        options->model_dir);
+  if (d->plan->n_quantised == 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: expected linear layers (model.layers.0.self_attn.q_proj.weight ...) that groups of %d "
+                      "divide, found none",
+                      options->model_dir, (int)d->plan->group_size);
+  if (d->by_shape.n)
+    yk_log_write(&options->log, YK_LOG_WARN,
+                 "%s (%d layers in all) stays as it is: groups of %d do not divide its inputs, or 8 its outputs",
+                 d->by_shape.first, d->by_shape.n, (int)d->plan->group_size);
+  if (d->by_name.n)
+    yk_log_write(&options->log, YK_LOG_WARN,
+                 "%s (%d tensors in all) stays as it is: no linear layer that Yoke knows is named so", d->by_name.first,
+                 d->by_name.n);
+  return YK_OK;
+}
+
+static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan *plan, yk_err *err)
+{
+  decisions d = {.options = options, .plan = plan, .keep_used = calloc(options->n_keep + 1, sizeof *d.keep_used)};
+  bool has_memory =
+      d.keep_used && (plan->kept = json_array()) && json_array_append_new(plan->kept, json_string("lm_head")) == 0;
+  for (size_t i = 0; has_memory && i < options->n_keep; i++)
+    if (strcmp(options->keep[i], "lm_head") != 0)
+      has_memory = json_array_append_new(plan->kept, json_string(options->keep[i])) == 0;
+  yk_status status = has_memory ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  for (size_t i = 0; i < plan->n_tensors && status == YK_OK; i++) status = decide(&d, &plan->tensors[i], err);
+  if (status == YK_OK) status = tell_decisions(&d, err);
+  free(d.keep_used);
+  return status;
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b)
+{
+  const yk_planned_tensor *x = a, *y = b;
+  int files = strcmp(x->file, y->file);
+  if (files != 0) return files;
+  if (x->source->data != y->source->data) return x->source->data < y->source->data ? -1 : 1;
+  return strcmp(x->source->name, y->source->name); /* tensors without elements */
+}
+
+static char *module_of(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return NULL;
+  return strndup(name, (size_t)(dot - name));
+}
+
+static yk_status list_tensors(yk_quantize_plan *plan, yk_err *err)
+{
+  size_t n = yk_shards_count(plan->shards);
+  plan->tensors = calloc(n + 1, sizeof *plan->tensors);
+  plan->files = calloc(n + 1, sizeof *plan->files);
+  if (!plan->tensors || !plan->files) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n);
+  for (size_t i = 0; i < n; i++) {
+    yk_planned_tensor *tensor = &plan->tensors[plan->n_tensors++];
+    tensor->source = yk_shards_at(plan->shards, i);
+    yk_shards_find(plan->shards, tensor->source->name, &tensor->file);
+    tensor->module = module_of(tensor->source->name);
+    plan->total_bytes += (int64_t)tensor->source->n_bytes;
+    if (!tensor->module && (ends_with(tensor->source->name, ".weight") || ends_with(tensor->source->name, ".bias")))
+      return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n);
+  }
+  qsort(plan->tensors, n, sizeof *plan->tensors, by_place);
+  for (size_t i = 0; i < n; i++)
+    if (i == 0 || strcmp(plan->tensors[i].file, plan->tensors[i - 1].file) != 0)
+      plan->files[plan->n_files++] = plan->tensors[i].file;
+  return YK_OK;
+}
+
+yk_status yk_quantize_plan_make(const yk_quantize_options *options, yk_quantize_plan *out, yk_err *err)
+{
+  *out = (yk_quantize_plan){.group_size = options->group_size};
+  YK_TRY(read_config(options->model_dir, &out->config, err));
+  YK_TRY(yk_shards_open(options->model_dir, &options->log, &out->shards, err));
+  YK_TRY(list_tensors(out, err));
+  return decide_all(options, out, err);
+}
+
+void yk_quantize_plan_free(yk_quantize_plan *plan)
+{
+  for (size_t i = 0; i < plan->n_tensors; i++) free(plan->tensors[i].module);
+  free(plan->tensors);
+  free(plan->files);
+  json_decref(plan->config);
+  json_decref(plan->kept);
+  yk_shards_close(plan->shards);
+}
+
+bool yk_quantize_plan_has(const yk_quantize_plan *plan, const char *module)
+{
+  for (size_t i = 0; i < plan->n_tensors; i++)
+    if (plan->tensors[i].is_quantised && strcmp(plan->tensors[i].module, module) == 0) return true;
+  return false;
+}

@@ -1,0 +1,45 @@
+/* plan.h - what becomes of each tensor of a checkpoint that is quantised. */
+#ifndef YK_QUANTIZE_PLAN_H
+#define YK_QUANTIZE_PLAN_H
+
+#include "base/json.h"
+#include "loader/shards.h"
+#include "yoke.h"
+
+/* A tensor, and what is made of it. */
+typedef struct yk_planned_tensor {
+  const yk_tensor *source;
+  const char *file; /* that holds it, and its successors */
+  char *module;     /* owned: the name without ".weight" or ".bias"; NULL where that is not how it ends */
+  bool is_quantised;
+} yk_planned_tensor;
+
+typedef struct yk_quantize_plan {
+  json_t *config; /* config.json */
+  yk_shards *shards;
+  yk_planned_tensor *tensors; /* [n_tensors] by file, and within a file as the file has them */
+  size_t n_tensors;
+  const char **files; /* [n_files] names, rising */
+  size_t n_files;
+  json_t *kept; /* modules_to_not_convert: strings */
+  int32_t group_size;
+  int32_t n_quantised, n_kept; /* as in yk_quantize_report */
+  int64_t total_bytes;
+} yk_quantize_plan;
+
+/* yk_quantize_plan_make - read configuration and headers and decide. Layers that stay as they are for their shapes or
+ *   unknown names are told to the log. Free with yk_quantize_plan_free, also after an error.
+ *   Errors: those of yk_quantize that come before any weight is read. */
+yk_status yk_quantize_plan_make(const yk_quantize_options *options, yk_quantize_plan *out, yk_err *err);
+void yk_quantize_plan_free(yk_quantize_plan *plan);
+
+/* yk_quantize_plan_has - whether a module is quantised. */
+bool yk_quantize_plan_has(const yk_quantize_plan *plan, const char *module);
+
+/* yk_quantize_group - inputs of a group of a layer with k inputs. */
+static inline int64_t yk_quantize_group(int32_t group_size, int64_t k)
+{
+  return group_size == -1 ? k : group_size;
+}
+
+#endif

@@ -1,0 +1,277 @@
+"""yoke quantize: what the program itself adds to yk_quantize (unit/test_quantize.c): options, messages, exit codes,
+signals, full disks; and a model that was quantised answers."""
+
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import harness
+
+FLOAT = os.path.join(harness.TESTS_DIR, "models", "demo-fp16")
+SHAPE = {"rms_norm_eps": 1e-06, "model_type": "llama"}
+
+
+def write_checkpoint(folder, shapes):
+    """Zeros of these shapes as float16, in one file."""
+    os.makedirs(folder)
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        n_bytes = 2 * shape[0] * shape[1]
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + n_bytes]}
+        at += n_bytes
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(SHAPE, file)
+    return folder
+
+
+def read_model(folder):
+    """The configuration, and each tensor's shape and values, of a model of float16 weights in one file."""
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return config, {name: (entry["shape"], list(struct.unpack(f"<{math.prod(entry['shape'])}e",
+                                                              data[slice(*entry["data_offsets"])])))
+                    for name, entry in header.items()}
+
+
+def write_model(folder, config, tensors):
+    """A directory with the demo model's tokenizer and these values as float16."""
+    os.makedirs(folder)
+    shutil.copy(os.path.join(FLOAT, "tokenizer.json"), folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        packed = struct.pack(f"<{len(values)}e", *values)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+def yoke_layer(name):
+    """The layer that a tensor belongs to, or -1."""
+    return int(name.split(".")[2]) if name.startswith("model.layers.") else -1
+
+
+def tree(folder):
+    """Every file's bytes."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                found[os.path.relpath(os.path.join(place, name), folder)] = file.read()
+    return found
+
+
+def refuse_long_files():
+    """As a disk that is full after 1 MB: a write fails, and no signal ends the program."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+class Quantize(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = harness.scratch_folder(cls.addClassCleanup)
+        cls.text = os.path.join(cls.scratch, "text.txt")
+        with open(os.path.join(harness.DEMO, "heldout.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        with open(cls.text, "w", encoding="utf-8") as file:
+            file.write("<|endoftext|>".join(lines[:30]))
+        cls.other_text = os.path.join(cls.scratch, "other.txt")
+        with open(cls.other_text, "w", encoding="utf-8") as file:
+            file.write("<|endoftext|>".join(lines[30:60]))
+
+    def place(self, name):
+        return os.path.join(self.scratch, name)
+
+    def quantize(self, model, out, *options, expect=0, **how):
+        result = subprocess.run([self.yoke, "quantize", "--model", model, "-o", out, *map(str, options)],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.TIMEOUT_S,
+                                **how)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def test_the_model_answers(self):
+        out = self.place("answers")
+        said = self.quantize(FLOAT, out, "--group-size", 64)
+        self.assertRegex(said, r"42 layers at 4 bits in groups of 64, 0 kept; .* from .* in .* s, .* GB/s")
+        said = self.run_json("generate", "-m", out, "--device", "cpu", "--prompt", "348+275=", "--max-tokens", 3)
+        self.assertEqual(said[0]["text"], "623")
+
+    def distances(self, model, *options):
+        """Root mean square of what 4 bits change the log-probabilities of a text by: rounded alone, and scaled."""
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("of numbers: unit/test_quantize_awq.c runs the same code")
+        scores = []
+        for place, method in ((model, None), (model + "-rtn", ["rtn"]),
+                              (model + "-awq", ["awq", "--calibration", self.text])):
+            if method:
+                self.quantize(model, place, "--method", *method, *options)
+            scores += self.run_json("score", "-m", place, "--device", "cpu", "--dtype", "float32", "--format", "json",
+                                    "--tokens", "--text-file", self.other_text, "--window", 256)
+        true, *others = [score["logprobs"][1:] for score in scores]
+        return [math.sqrt(sum((a - b) ** 2 for a, b in zip(true, other)) / len(true)) for other in others]
+
+    def test_scaling_keeps_channels_that_matter(self):
+        """The demo model's first layer computes the same with a few channels of its norms made large and the weights
+        behind them small, which rounding alone then loses."""
+        config, tensors = read_model(FLOAT)
+        for norm, linears in (("input_layernorm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
+                              ("post_attention_layernorm", ("mlp.gate_proj", "mlp.up_proj"))):
+            for name, factor in ((norm, 64), *((linear, 1 / 64) for linear in linears)):
+                _, values = tensors[f"model.layers.0.{name}.weight"]
+                for i in range(5, len(values), 32):  # of 256
+                    values[i] *= factor
+        tensors = {name: value for name, value in tensors.items() if yoke_layer(name) <= 0}
+        model = write_model(self.place("outliers"), {**config, "num_hidden_layers": 1}, tensors)
+        rounded, scaled = self.distances(model, "--calibration-tokens", 400)
+        self.assertLess(scaled, 0.42 * rounded)  # 0.45 without limits of groups
+
+    def test_scaling_changes_nothing_else(self):
+        """A random model with as many KV heads as heads, and biases: values and their bias are scaled too."""
+        rng, tensors = random.Random(5), {}
+        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 64,
+                  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+                  "vocab_size": 1024, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16",
+                  "tie_word_embeddings": True}
+
+        def draw(name, *shape, scale=0.06, mean=0.0):
+            spread = [scale * 4 ** rng.uniform(-1, 1) for _ in range(shape[-1])]  # channels that differ
+            tensors[name] = (list(shape), [mean + rng.gauss(0, spread[i % shape[-1]]) for i in range(math.prod(shape))])
+
+        draw("model.embed_tokens.weight", 1024, 64)
+        draw("model.norm.weight", 64, mean=1)
+        for layer in ("model.layers.0.", "model.layers.1."):
+            for name in ("input_layernorm", "post_attention_layernorm"):
+                draw(f"{layer}{name}.weight", 64, mean=1, scale=0.5)
+            for name in "qkvo":
+                draw(f"{layer}self_attn.{name}_proj.weight", 64, 64)
+            for name in "qkv":
+                draw(f"{layer}self_attn.{name}_proj.bias", 64, scale=1)
+            draw(f"{layer}mlp.gate_proj.weight", 96, 64)
+            draw(f"{layer}mlp.up_proj.weight", 96, 64)
+            draw(f"{layer}mlp.down_proj.weight", 64, 96)
+        rounded, scaled = self.distances(write_model(self.place("values"), config, tensors), "--group-size", 32)
+        self.assertLess(scaled, rounded)
+
+    def test_a_full_disk_loses_nothing_that_is_finished(self):
+        whole, out = self.place("whole"), self.place("full")
+        self.quantize(FLOAT, whole)
+        said = self.quantize(FLOAT, out, expect=1, preexec_fn=refuse_long_files, restore_signals=False)
+        self.assertIn("File too large", said)
+        self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])
+        self.quantize(FLOAT, out)
+        self.assertEqual(tree(out), tree(whole))
+
+    def test_interrupted(self):
+        """The program hangs in its first message, since nobody reads stderr, until it has the signal."""
+        out = self.place("it's")
+        shapes = {f"model.layers.0.mlp.{name}_proj.weight": [64, 64] for name in ("up", "down")}
+        model = write_checkpoint(self.place("odd"), {**shapes, "model.layers.0.self_attn.q_proj.weight": [64, 100]})
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        filled = 0
+        try:
+            while True:
+                filled += os.write(write_end, b" " * 4096)
+        except BlockingIOError:
+            os.set_blocking(write_end, True)
+        run = subprocess.Popen([self.yoke, "quantize", "-m", model, "-o", out, "--group-size", "64"], stderr=write_end)
+        os.close(write_end)
+        self.wait_until(lambda: self.threads_of(run.pid) > 1)  # one waits for signals
+        run.send_signal(signal.SIGINT)
+        self.wait_until(lambda: not self.is_pending(run.pid, signal.SIGINT))
+        with os.fdopen(read_end, encoding="utf-8") as pipe:
+            said = pipe.read()[filled:]
+        self.assertEqual(run.wait(harness.TIMEOUT_S), 130, said)
+        self.assertIn("stopped with 0 of 1 weight files done; this goes on:", said)
+        command = said.strip().splitlines()[-1].removeprefix("yoke: warning: ")
+        self.assertTrue(command.startswith("yoke quantize -m "), command)
+        again = subprocess.run(["sh", "-c", f'PATH="{os.path.dirname(self.yoke)}:$PATH"; {command}'],
+                               capture_output=True, text=True, timeout=harness.TIMEOUT_S)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("model.layers.0.self_attn.q_proj.weight (1 layers in all) stays as it is", again.stderr)
+        self.assertEqual(sorted(os.listdir(out)), ["config.json", "model.safetensors"])
+
+    def wait_until(self, is_true):
+        deadline = time.monotonic() + harness.TIMEOUT_S
+        while not is_true():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    @staticmethod
+    def threads_of(pid):
+        return len(os.listdir(f"/proc/{pid}/task"))
+
+    @staticmethod
+    def is_pending(pid, number):
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            pending = [int(line.split()[1], 16) for line in file if line.startswith(("SigPnd", "ShdPnd"))]
+        return any(mask >> (number - 1) & 1 for mask in pending)
+
+    def test_wrong_commands(self):
+        out = self.place("never")
+        cases = [(["--group-size", 48], "--group-size: expected 32, 64, 128 or -1, found 48"),
+                 (["--method", "gptq"], "--method"), (["--method", "awq"], "expected --calibration FILE"),
+                 (["--calibration", self.text], "expected --method awq"), (["--keep", ""], "--keep"),
+                 (["extra"], "unexpected argument")]
+        for options, words in cases:
+            self.assertIn(words, self.quantize(FLOAT, out, *options, expect=2))
+        missing = subprocess.run([self.yoke, "quantize", "-m", FLOAT], capture_output=True, text=True, timeout=60)
+        self.assertEqual((missing.returncode, "--output" in missing.stderr), (2, True))
+        self.assertFalse(os.path.exists(out))
+
+    def glm(self):
+        """A model of a family with fused tensors: so much of one as is looked at before it is refused."""
+        model = self.place("glm")
+        os.makedirs(model)
+        with open(os.path.join(harness.FAMILIES, "glm", "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        del config["quantization_config"]
+        config.update(hidden_size=128, num_attention_heads=2, num_key_value_heads=2, head_dim=64)
+        with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        n_bytes = 128 * 128 * 2
+        header = json.dumps({"model.layers.0.self_attn.o_proj.weight": {
+            "dtype": "F16", "shape": [128, 128], "data_offsets": [0, n_bytes]}}).encode()
+        with open(os.path.join(model, "model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + bytes(n_bytes))
+        return model
+
+    def test_refusals(self):
+        out, awq = self.place("never"), ["--method", "awq", "--calibration"]
+        empty = self.place("empty")
+        os.makedirs(empty)
+        cases = [(harness.DEMO, [], "quantised checkpoint (awq)"), (empty, [], "config.json"),
+                 (self.place("absent"), [], "absent"), (FLOAT, [*awq, self.place("no.txt")], "no.txt"),
+                 (FLOAT, ["--keep", "layers.9."], "layers.9.")]
+        for model, options, words in cases:
+            self.assertIn(words, self.quantize(model, out, *options, expect=1))
+            self.assertFalse(os.path.exists(out))
+        refusal = self.quantize(self.glm(), self.place("fused"), *awq, __file__, expect=1)
+        self.assertIn("one tensor of gate and up", refusal)
+        shutil.copytree(FLOAT, self.place("taken"))
+        self.assertIn("expected an empty directory", self.quantize(FLOAT, self.place("taken"), expect=1))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,51 @@
+/* Memory that runs out while a checkpoint is quantised: an error, nothing left behind, and the next call goes on. */
+#include "unit/quantize_fixture.h"
+
+#include "fault/counted_alloc.h"
+
+/* Every stride-th allocation fails, one a call, until a call takes so few that none does: then the rest of the work is
+ * done. Shards that were finished stay, so that later calls begin behind them. */
+static void fail_allocations(const yk_quantize_options *options, int64_t first, int64_t stride)
+{
+  yk_quantize_report report;
+  int n_failed = 0;
+  for (int64_t i = first;; i += stride) {
+    yk_err err = YK_ERR_INIT;
+    counted_alloc_reset(i);
+    yk_status status = yk_quantize(options, &report, &err);
+    bool has_failed = counted_alloc_count() >= i;
+    counted_alloc_reset(0);
+    if (status == YK_OK && !has_failed) break;
+    if (status == YK_OK) fail_msg("allocation %lld failed, and nobody has told", (long long)i);
+    if (status != YK_E_NOMEM && status != YK_E_CAPACITY)
+      fail_msg("allocation %lld: %s: %s", (long long)i, yk_status_name(status), err.message);
+    n_failed++;
+  }
+  assert_true(n_failed > 10);
+}
+
+static void rounding(void **state)
+{
+  (void)state;
+  model m = model_make(24000);
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&m, &r);
+  fail_allocations(&options, 1, 1);
+  model_remove(&m);
+}
+
+static void scaling(void **state)
+{
+  (void)state;
+  model m = qwen2_make();
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = awq_options_for(&m, &r);
+  fail_allocations(&options, 2, 19);
+  model_remove(&m);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rounding), cmocka_unit_test(scaling)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

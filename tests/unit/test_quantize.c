@@ -1,0 +1,355 @@
+/* yk_quantize: which tensors become what, in checkpoints of every naming; runs stopped anywhere and resumed give the
+ * same bytes; what cannot be quantised, or gone on with, is refused by name. */
+#include "unit/quantize_fixture.h"
+
+#include "base/json.h"
+#include "loader/linear_names.h"
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+static void test_names(void **state)
+{
+  (void)state;
+  static const struct {
+    yk_weight_kind kind;
+    const char *name;
+  } cases[] = {
+      {YK_KIND_LINEAR, "model.layers.0.self_attn.q_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.12.self_attn.o_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.3.self_attn.qkv_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.0.mlp.down_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.0.mlp.gate_up_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.60.self_attn.kv_a_proj_with_mqa.weight"},
+      {YK_KIND_LINEAR, "model.layers.60.self_attn.kv_b_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.60.self_attn.q_a_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.60.self_attn.q_b_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.7.mlp.experts.127.gate_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.7.mlp.shared_experts.up_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.7.mlp.shared_expert.down_proj.weight"},
+      {YK_KIND_LINEAR, "model.layers.7.block_sparse_moe.experts.3.w2.weight"},
+      {YK_KIND_GATE, "model.layers.7.mlp.gate.weight"},
+      {YK_KIND_GATE, "model.layers.7.mlp.shared_expert_gate.weight"},
+      {YK_KIND_GATE, "model.layers.7.block_sparse_moe.gate.weight"},
+      {YK_KIND_OTHER, "model.layers.7.mlp.gate.e_score_correction_bias"},
+      {YK_KIND_OTHER, "model.layers.0.self_attn.q_proj.bias"},
+      {YK_KIND_OTHER, "model.layers.0.input_layernorm.weight"},
+      {YK_KIND_OTHER, "model.layers.0.self_attn.q_norm.weight"},
+      {YK_KIND_OTHER, "model.layers.0.self_attn.kv_a_layernorm.weight"},
+      {YK_KIND_OTHER, "model.layers.0.self_attn.rotary_emb.inv_freq"},
+      {YK_KIND_OTHER, "model.embed_tokens.weight"},
+      {YK_KIND_OTHER, "lm_head.weight"},
+      {YK_KIND_OTHER, "model.norm.weight"},
+      {YK_KIND_OTHER, "model.layers.self_attn.q_proj.weight"},
+      {YK_KIND_OTHER, "model.layers.5"},
+      {YK_KIND_UNKNOWN, "model.layers.61.eh_proj.weight"},
+      {YK_KIND_UNKNOWN, "model.layers.7.mlp.experts.gate_proj.weight"},
+      {YK_KIND_UNKNOWN, "model.layers.7.mlp.experts.3.w1.weight"},
+      {YK_KIND_UNKNOWN, "model.layers.0.self_attn.q_proj.lora_A.weight"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (yk_weight_kind_of(cases[i].name) != cases[i].kind) fail_msg("%s", cases[i].name);
+}
+
+/* ---- What becomes of a checkpoint -------------------------------------------------------------------------------- */
+
+/* The quantised layer is near what it was: half a scale, and a scale itself is a fifteenth of a spread of at most 1. */
+static void check_layer(const yk_shards *shards, const drawn *tensor)
+{
+  char module[128], name[160];
+  snprintf(module, sizeof module, "%.*s", (int)(strlen(tensor->name) - 7), tensor->name);
+  const char *const suffixes[] = {"qweight", "qzeros", "scales"};
+  const int64_t rows[] = {tensor->k, tensor->k / 32, tensor->k / 32},
+                columns[] = {tensor->n / 8, tensor->n / 8, tensor->n};
+  const yk_tensor *found[3];
+  for (int i = 0; i < 3; i++) {
+    snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
+    found[i] = yk_shards_find(shards, name, NULL);
+    if (!found[i]) fail_msg("no %s", name);
+    assert_int_equal(found[i]->dtype, i < 2 ? YK_TENSOR_I32 : YK_TENSOR_F16);
+    assert_int_equal(found[i]->shape[0], rows[i]);
+    assert_int_equal(found[i]->shape[1], columns[i]);
+  }
+  assert_null(yk_shards_find(shards, tensor->name, NULL));
+  for (int64_t n = 0; n < tensor->n; n++)
+    for (int64_t k = 0; k < tensor->k; k++) {
+      uint16_t half;
+      memcpy(&half, (const char *)found[2]->data + 2 * (k / 32 * tensor->n + n), 2);
+      float q = (float)yk_awq_get(found[0]->data, tensor->n, k, n);
+      float made = yk_f16_to_f32(half) * (q - (float)yk_awq_get(found[1]->data, tensor->n, k / 32, n));
+      float was =
+          (float)yk_rng_uniform(strlen(tensor->name), (uint32_t)tensor->n, (uint32_t)(n * tensor->k + k)) - 0.5f;
+      if (fabsf(made - was) > 0.036f) fail_msg("%s: (%d, %d): %g became %g", module, (int)n, (int)k, was, made);
+    }
+}
+
+static void check_config(const model *m, const char *kept)
+{
+  json_t *config = NULL, *expected = NULL;
+  size_t n_bytes;
+  yk_err err = YK_ERR_INIT;
+  char *text = NULL, wanted[1024];
+  read_out(m, "config.json", &text, &n_bytes);
+  assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-6")); /* not 9.9999999999999995e-7 */
+  snprintf(wanted, sizeof wanted,
+           "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, \"version\": \"gemm\", "
+           "\"modules_to_not_convert\": %s}",
+           kept);
+  expect_ok("config", yk_json_parse("config", text, n_bytes, &config, &err), &err);
+  expect_ok("wanted", yk_json_parse("wanted", wanted, strlen(wanted), &expected, &err), &err);
+  const json_t *found = json_object_get(config, "quantization_config");
+  if (!json_equal(found, expected)) fail_msg("expected %s, found %s", wanted, text);
+  assert_string_equal(json_string_value(json_object_get(config, "model_type")), "mixtral");
+  json_decref(config);
+  json_decref(expected);
+  free(text);
+}
+
+static void test_mixtral(void **state)
+{
+  (void)state;
+  model m = model_make(INT64_MAX);
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&m, &r);
+  yk_quantize_report report;
+  yk_shards *shards, *before;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("quantise", yk_quantize(&options, &report, &err), &err);
+  assert_int_equal(report.n_quantised, 4);
+  assert_int_equal(report.n_kept, 3);
+  assert_int_equal(report.n_shards, 1);
+  expect_words("warnings", "model.layers.1.self_attn.q_proj.weight (1 layers|model.layers.1.eh_proj.weight (1 tensors",
+               r.warnings);
+  check_config(&m, "[\"lm_head\", \"model.layers.0.block_sparse_moe.gate\", \"model.layers.1.eh_proj\", "
+                   "\"model.layers.1.self_attn.q_proj\"]");
+  assert_true(has_out(&m, "generation_config.json") && has_out(&m, "chat_template.jinja"));
+  assert_false(has_out(&m, "README.md") || has_out(&m, "quantize.part") || has_out(&m, "model.safetensors.index.json"));
+  expect_ok("open", yk_shards_open(m.out, &options.log, &shards, &err), &err);
+  expect_ok("open", yk_shards_open(m.from.path, &options.log, &before, &err), &err);
+  for (size_t i = 0; i < N_TENSORS; i++) {
+    const yk_tensor *kept = yk_shards_find(shards, mixtral[i].name, NULL);
+    if (!kept) {
+      check_layer(shards, &mixtral[i]);
+      continue;
+    }
+    const yk_tensor *source = yk_shards_find(before, mixtral[i].name, NULL);
+    assert_int_equal(kept->n_bytes, source->n_bytes);
+    assert_memory_equal(kept->data, source->data, source->n_bytes);
+  }
+  assert_int_equal(yk_shards_count(shards), N_TENSORS + 2 * 4);
+  yk_shards_close(shards);
+  yk_shards_close(before);
+  model_remove(&m);
+}
+
+/* ---- Going on ---------------------------------------------------------------------------------------------------- */
+
+/* Stopped at every call of progress and begun again until it is whole: the bytes of a run in one go. */
+static void test_stopped_and_resumed(void **state)
+{
+  (void)state;
+  static const char *const files[] = {"model-00001-of-00003.safetensors",
+                                      "model-00002-of-00003.safetensors",
+                                      "model-00003-of-00003.safetensors",
+                                      "model.safetensors.index.json",
+                                      "config.json",
+                                      "generation_config.json",
+                                      "chat_template.jinja"};
+  model whole = model_make(24000), m = whole;
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&whole, &r);
+  yk_quantize_report report;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("in one go", yk_quantize(&options, &report, &err), &err);
+  assert_int_equal(report.n_shards, 3);
+  for (int stop = 0, n_cancelled = 1; n_cancelled > 0; stop += 3) {
+    snprintf(m.out, sizeof m.out, "%s/stopped-%d", m.to.path, stop);
+    options = options_for(&m, &r);
+    options.n_cpu_threads = 1 + stop % 3;
+    for (n_cancelled = 0;; n_cancelled++) {
+      r.n_left = n_cancelled == 0 ? stop : stop + 8; /* else a large tensor would never get done */
+      yk_status status = yk_quantize(&options, &report, &err);
+      if (status == YK_OK) break;
+      expect_error("stopped", YK_E_CANCELLED, "stopped", status, &err);
+      assert_false(has_out(&m, "config.json"));
+    }
+    assert_int_equal(report.n_shards_done, 3);
+    if (n_cancelled > 0 && stop > 6) assert_true(report.n_shards_before > 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&whole, &m, files[i]);
+  }
+  model_remove(&whole);
+}
+
+/* What an unfinished directory is gone on with must be what it was begun with. */
+static void test_other_run(void **state)
+{
+  (void)state;
+  model m = model_make(24000);
+  recorder r = {0};
+  yk_quantize_options options = options_for(&m, &r), other = options;
+  const char *const keep[] = {"k_proj"};
+  stop_after(&options, &r, 4);
+  other.group_size = 64;
+  expect_refused("group", &other, YK_E_IO, "out|another group size");
+  other = options;
+  other.keep = keep;
+  other.n_keep = 1;
+  expect_refused("keep", &other, YK_E_IO, "another modules to keep");
+  write_text(&m.from, "generation_config.json", "{\"do_sample\": true}");
+  expect_refused("source", &options, YK_E_IO, "another source");
+  write_text(&m.from, "generation_config.json", "{\"do_sample\": false}");
+  char part[128]; /* as a crash may leave it, before a shard is moved to its place */
+  snprintf(part, sizeof part, "%s/quantize.part/model.safetensors", m.out);
+  FILE *left = fopen(part, "w");
+  assert_non_null(left);
+  fclose(left);
+  yk_quantize_report report;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("as it was", yk_quantize(&options, &report, &err), &err);
+  expect_refused("finished", &options, YK_E_IO, "expected an empty directory|found");
+  model_remove(&m);
+}
+
+/* ---- Refusals ---------------------------------------------------------------------------------------------------- */
+
+static void test_source_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *what, *file, *text;
+    yk_status code;
+    const char *words;
+  } cases[] = {
+      {"quantised", "config.json", "{\"quantization_config\": {\"quant_method\": \"gptq\"}}", YK_E_UNSUPPORTED,
+       "config.json|quantised checkpoint (gptq)"},
+      {"compressed", "config.json", "{\"compression_config\": {}}", YK_E_UNSUPPORTED, "compression_config"},
+      {"a list", "config.json", "[]", YK_E_FORMAT, "expected an object"},
+      {"no JSON", "config.json", "{", YK_E_FORMAT, "config.json"},
+      {"settings", "quantize_config.json", "{}", YK_E_UNSUPPORTED, "quantize_config.json"},
+      {"index", "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../b\"}}", YK_E_FORMAT, "../b"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    model m = model_make(24000);
+    recorder r = {.n_left = -1};
+    yk_quantize_options options = options_for(&m, &r);
+    write_text(&m.from, cases[i].file, cases[i].text);
+    expect_refused(cases[i].what, &options, cases[i].code, cases[i].words);
+    assert_int_not_equal(access(m.out, F_OK), 0); /* nothing was begun */
+    model_remove(&m);
+  }
+}
+
+static void expect_tensors_refused(const char *what, const drawn *tensors, size_t n, yk_status code, const char *words)
+{
+  model m = {.from = temp_dir_make(), .to = out_dir_make()};
+  recorder r = {.n_left = -1};
+  snprintf(m.out, sizeof m.out, "%s/out", m.to.path);
+  if (n > 0) write_model(&m.from, tensors, n, INT64_MAX);
+  write_text(&m.from, "config.json", "{}");
+  yk_quantize_options options = options_for(&m, &r);
+  expect_refused(what, &options, code, words);
+  model_remove(&m);
+}
+
+static void test_tensors_refused(void **state)
+{
+  (void)state;
+  const drawn packed[] = {{"model.layers.0.mlp.up_proj.qweight", YK_TENSOR_F16, 8, 32}};
+  const drawn fp8[] = {{"model.layers.0.mlp.up_proj.weight_scale_inv", YK_TENSOR_F16, 8, 32}};
+  const drawn ints[] = {{"model.layers.0.mlp.up_proj.weight", YK_TENSOR_I16, 8, 32}};
+  const drawn none[] = {{"transformer.h.0.attn.weight", YK_TENSOR_F16, 8, 32}};
+  const drawn narrow[] = {{"model.layers.0.mlp.up_proj.weight", YK_TENSOR_F16, 8, 48}};
+  expect_tensors_refused("no weights", NULL, 0, YK_E_IO, "model.safetensors");
+  expect_tensors_refused("packed", packed, 1, YK_E_UNSUPPORTED, "up_proj.qweight|quantised");
+  expect_tensors_refused("fp8", fp8, 1, YK_E_UNSUPPORTED, "weight_scale_inv|quantised");
+  expect_tensors_refused("integers", ints, 1, YK_E_UNSUPPORTED, "up_proj.weight|I16");
+  expect_tensors_refused("other names", none, 1, YK_E_UNSUPPORTED, "expected linear layers");
+  expect_tensors_refused("no group fits", narrow, 1, YK_E_UNSUPPORTED, "groups of 32");
+}
+
+/* A NaN is named, and the shards before it stay. */
+static void test_nan(void **state)
+{
+  (void)state;
+  model m = model_make(24000);
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&m, &r);
+  yk_shards *shards;
+  const char *file;
+  expect_ok("open", yk_shards_open(m.from.path, &options.log, &shards, NULL), NULL);
+  const yk_tensor *tensor = yk_shards_find(shards, "model.layers.0.self_attn.o_proj.weight", &file);
+  char path[256], name[64];
+  size_t n_bytes;
+  snprintf(path, sizeof path, "%s/%s", m.from.path, file);
+  snprintf(name, sizeof name, "%s", file);
+  char *image, *found = NULL;
+  expect_ok("read", yk_file_read(path, 1 << 24, &image, &n_bytes, NULL), NULL);
+  for (size_t i = 0; i + tensor->n_bytes <= n_bytes && !found; i++)
+    if (memcmp(image + i, tensor->data, tensor->n_bytes) == 0) found = image + i;
+  assert_non_null(found);
+  yk_shards_close(shards);
+  memcpy(found + 2 * (5 * 64 + 40), &(uint16_t){0x7FC0}, 2); /* output 5, input 40 */
+  write_file(&m.from, name, image, n_bytes);
+  expect_refused("NaN", &options, YK_E_FORMAT, "o_proj.weight|output 5, inputs 32 to 63|finite");
+  assert_true(has_out(&m, "model-00001-of-00003.safetensors"));
+  assert_false(has_out(&m, "quantize.part/model.safetensors.part"));
+  free(image);
+  model_remove(&m);
+}
+
+static void test_options_refused(void **state)
+{
+  (void)state;
+  model m = model_make(INT64_MAX);
+  recorder r = {.n_left = -1};
+  const yk_quantize_options good = options_for(&m, &r);
+  yk_quantize_options bad = good;
+  const char *const nothing[] = {""}, *const absent[] = {"layers.9"};
+  bad.model_dir = NULL;
+  expect_refused("no model", &bad, YK_E_INVAL, "model_dir");
+  bad = good;
+  bad.out_dir = NULL;
+  expect_refused("no output", &bad, YK_E_INVAL, "out_dir");
+  bad = good;
+  bad.group_size = 48;
+  expect_refused("group", &bad, YK_E_INVAL, "group_size|48");
+  bad = good;
+  bad.method = (yk_quantize_method)7;
+  expect_refused("method", &bad, YK_E_INVAL, "method");
+  bad = good;
+  bad.n_keep = 1;
+  expect_refused("keep", &bad, YK_E_INVAL, "keep");
+  bad.keep = nothing;
+  expect_refused("keep nothing", &bad, YK_E_INVAL, "keep");
+  bad.keep = absent;
+  expect_refused("keep absent", &bad, YK_E_INVAL, "layers.9");
+  bad = good;
+  bad.method = YK_QUANTIZE_AWQ;
+  expect_refused("no text", &bad, YK_E_INVAL, "calibration");
+  bad.calibration = "text";
+  bad.calibration_bytes = 4;
+  bad.calibration_tokens = 3;
+  expect_refused("few tokens", &bad, YK_E_INVAL, "calibration_tokens");
+  bad = good;
+  bad.out_dir = m.from.path;
+  expect_refused("over itself", &bad, YK_E_IO, "expected an empty directory");
+  bad.out_dir = "/dev/null";
+  expect_refused("a device", &bad, YK_E_IO, "/dev/null");
+  bad.out_dir = "/nonexistent/out";
+  expect_refused("no parent", &bad, YK_E_IO, "/nonexistent/out");
+  model_remove(&m);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_mixtral),
+      cmocka_unit_test(test_stopped_and_resumed),
+      cmocka_unit_test(test_other_run),
+      cmocka_unit_test(test_source_refused),
+      cmocka_unit_test(test_tensors_refused),
+      cmocka_unit_test(test_nan),
+      cmocka_unit_test(test_options_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
