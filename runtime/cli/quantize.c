@@ -35,7 +35,7 @@ static const char about[] =
 static const char examples[] =
     "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
     "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ --method awq --calibration text.txt\n"
-    "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0. --keep layers.31.\n";
+    "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0.\n";
 
 static yk_status add_kept(void *value, const char *text, yk_err *err)
 {

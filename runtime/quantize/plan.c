@@ -131,7 +131,7 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
 {
   const yk_quantize_options *options = d->options;
   for (size_t i = 0; i < options->n_keep; i++)
-    if (!d->keep_used[i])
+    if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* which stays in any case, or is tied */
       return yk_err_set(err, YK_E_INVAL, "keep \"%s\": no tensor of %s has that in its name", options->keep[i],
                         options->model_dir);
   if (d->plan->n_quantised == 0)

@@ -8,7 +8,7 @@ import harness
 class Help(harness.Case):
     def test_program(self):
         out = self.run_yoke("--help").out
-        for command in ("generate", "chat", "plan", "convert", "tokenize", "detokenize"):
+        for command in ("generate", "chat", "plan", "convert", "quantize", "tokenize", "detokenize"):
             self.assertIn(command, out)
         self.assertEqual(self.run_yoke("-h").out, out)
         self.assertEqual(self.run_yoke("help").out, out)
@@ -32,6 +32,8 @@ class Help(harness.Case):
                       "starts", "output-dir", "machine", "dry-run"],
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "convert": ["model", "to", "output", "shard-size", "log-level"],
+            "quantize": ["model", "output", "method", "group-size", "keep", "calibration", "calibration-tokens",
+                         "threads", "log-level"],
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }

@@ -141,6 +141,31 @@ static void test_mixtral(void **state)
   model_remove(&m);
 }
 
+/* Names to keep are written as they were given; lm_head need not be there. */
+static void test_keep(void **state)
+{
+  (void)state;
+  static const drawn tied[] = {{"model.layers.0.mlp.down_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.0.mlp.gate_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.0.mlp.up_proj.weight", YK_TENSOR_F16, 64, 64}};
+  static const char *const keep[] = {"lm_head", "0.mlp.gate_p", "up_proj"};
+  model m = {.from = temp_dir_make(), .to = out_dir_make()};
+  recorder r = {.n_left = -1};
+  snprintf(m.out, sizeof m.out, "%s/out", m.to.path);
+  write_model(&m.from, tied, 3, INT64_MAX);
+  write_text(&m.from, "config.json", "{\"model_type\": \"mixtral\", \"rms_norm_eps\": 1e-06}");
+  yk_quantize_options options = options_for(&m, &r);
+  yk_quantize_report report;
+  yk_err err = YK_ERR_INIT;
+  options.keep = keep;
+  options.n_keep = 3;
+  expect_ok("quantise", yk_quantize(&options, &report, &err), &err);
+  assert_int_equal(report.n_quantised, 1);
+  assert_int_equal(report.n_kept, 2);
+  check_config(&m, "[\"lm_head\", \"0.mlp.gate_p\", \"up_proj\"]");
+  model_remove(&m);
+}
+
 /* ---- Going on ---------------------------------------------------------------------------------------------------- */
 
 /* Stopped at every call of progress and begun again until it is whole: the bytes of a run in one go. */
@@ -344,6 +369,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names),
       cmocka_unit_test(test_mixtral),
+      cmocka_unit_test(test_keep),
       cmocka_unit_test(test_stopped_and_resumed),
       cmocka_unit_test(test_other_run),
       cmocka_unit_test(test_source_refused),
