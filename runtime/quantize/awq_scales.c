@@ -274,11 +274,6 @@ yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_
   return status;
 }
 
-static yk_dtype dtype_of(const yk_tensor *tensor)
-{
-  return tensor->dtype == YK_TENSOR_F16 ? YK_F16 : tensor->dtype == YK_TENSOR_BF16 ? YK_BF16 : YK_F32;
-}
-
 yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, const char *module, const void **out,
                              yk_err *err)
 {
@@ -296,7 +291,7 @@ yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, con
   }
   YK_TRY(yk_quantize_reserve(&scales->bias, tensor->n_bytes, err)); /* a linear layer's bias */
   memcpy(scales->bias.memory, tensor->data, tensor->n_bytes);
-  yk_dtype dtype = dtype_of(tensor);
+  yk_dtype dtype = yk_quantize_dtype(tensor);
   for (size_t i = 0; i < tensor->n_bytes / yk_dtype_bytes(dtype); i++)
     yk_dtype_store(dtype, scales->bias.memory, i, yk_dtype_load(dtype, scales->bias.memory, i) * f->inverses[i]);
   *out = scales->bias.memory;

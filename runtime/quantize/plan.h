@@ -2,6 +2,7 @@
 #ifndef YK_QUANTIZE_PLAN_H
 #define YK_QUANTIZE_PLAN_H
 
+#include "base/dtype.h"
 #include "base/json.h"
 #include "loader/shards.h"
 #include "yoke.h"
@@ -35,6 +36,12 @@ void yk_quantize_plan_free(yk_quantize_plan *plan);
 
 /* yk_quantize_plan_has - whether a module is quantised. */
 bool yk_quantize_plan_has(const yk_quantize_plan *plan, const char *module);
+
+/* yk_quantize_dtype - of a tensor of 16- or 32-bit floats. */
+static inline yk_dtype yk_quantize_dtype(const yk_tensor *tensor)
+{
+  return tensor->dtype == YK_TENSOR_F16 ? YK_F16 : tensor->dtype == YK_TENSOR_BF16 ? YK_BF16 : YK_F32;
+}
 
 /* yk_quantize_group - inputs of a group of a layer with k inputs. */
 static inline int64_t yk_quantize_group(int32_t group_size, int64_t k)

@@ -12,11 +12,6 @@
 
 enum { PIECE_BYTES = 16 << 20, ALIGNMENT_BYTES = 64 };
 
-static yk_dtype dtype_of(const yk_tensor *tensor)
-{
-  return tensor->dtype == YK_TENSOR_F16 ? YK_F16 : tensor->dtype == YK_TENSOR_BF16 ? YK_BF16 : YK_F32;
-}
-
 /* Pages of the source that will not be read again do not count as this process's memory any more. */
 static void release(const void *data, uint64_t n_bytes)
 {
@@ -51,7 +46,7 @@ static yk_status quantise(yk_quantize_run *run, const yk_planned_tensor *tensor,
 {
   const yk_tensor *source = tensor->source;
   yk_awq_floats weight = {.w = source->data,
-                          .dtype = dtype_of(source),
+                          .dtype = yk_quantize_dtype(source),
                           .n = source->shape[0],
                           .k = source->shape[1],
                           .group = yk_quantize_group(run->plan.group_size, source->shape[1])};
