@@ -14,6 +14,7 @@ rms: root of the mean square of the differences. Everything runs on the CPU in f
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -64,7 +65,7 @@ def write_outliers(folder):
             values[i::entry["shape"][-1]] = [value * factor for value in values[i::entry["shape"][-1]]]
         struct.pack_into(f"<{count}e", data, at, *values)
 
-    for name in [name for name in header if name.split(".")[-2] in BEHIND]:
+    for name in [name for name in header if f".{name}".rsplit(".", 2)[-2] in BEHIND]:
         layer, norm = name.rsplit(".", 2)[:2]
         scale(name, FACTOR)
         for linear in BEHIND[norm]:
@@ -112,15 +113,17 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(os.path.abspath(arguments.yoke), folder)
-        rows = [*bench.rows("demo-fp16", FLOAT, (32, 64, 128, -1)),
-                *bench.rows("outliers", write_outliers(os.path.join(folder, "outliers")), (128,))]
-    command = f"python3 bench/bench_quantize.py {arguments.yoke} --json {arguments.json}"
-    with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump({"command": command, "text": "tests/models/demo/heldout.txt, windows of 512 every 256",
-                   "calibration": "8192 tokens, 512 rows", "rows": rows}, file, indent=1)
-        file.write("\n")
-    for row in rows:
-        print(row)
+        command = f"python3 bench/bench_quantize.py {arguments.yoke} --json {arguments.json}"
+        result = {"command": command, "text": "tests/models/demo/heldout.txt, windows of 512 every 256",
+                  "calibration": "8192 tokens, 512 rows", "rows": []}
+        for row in itertools.chain(
+                bench.rows("outliers", write_outliers(os.path.join(folder, "outliers")), (128,)),
+                bench.rows("demo-fp16", FLOAT, (128, -1, 64))):
+            print(row, flush=True)
+            result["rows"].append(row)
+            with open(arguments.json, "w", encoding="utf-8") as file:
+                json.dump(result, file, indent=1)
+                file.write("\n")
 
 
 if __name__ == "__main__":
