@@ -29,19 +29,9 @@ yk_range yk_shard_ffn_of(int64_t ffn_size, int64_t group, int rank, int n_ranks)
   return yk_shard_range(ffn_size, unit, rank, n_ranks);
 }
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 int64_t yk_shard_group(yk_range k, int64_t group)
 {
   int64_t offset = k.begin % group;
   if (offset + yk_range_size(k) <= group) return yk_range_size(k);
-  return greatest_common_divisor(group, offset);
+  return yk_gcd_i64(group, offset);
 }

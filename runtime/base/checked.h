@@ -37,6 +37,17 @@ static inline int64_t yk_ceil_div_i64(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
+/* The greatest common divisor of two numbers that are not negative. */
+static inline int64_t yk_gcd_i64(int64_t a, int64_t b)
+{
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 static inline int64_t yk_round_up_i64(int64_t a, int64_t multiple)
 {
   return yk_ceil_div_i64(a, multiple) * multiple;

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/checked.h"
+
 enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, PER_LAYER = 11, OTHERS = 3 };
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
@@ -83,16 +85,6 @@ static yk_status add_all(yk_convert_source *s, yk_err *err)
 
 /* ---- The common group -------------------------------------------------------------------------------------------- */
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 static yk_status find_group(yk_convert_source *s, yk_err *err)
 {
   int64_t group = 0;
@@ -103,7 +95,7 @@ static yk_status find_group(yk_convert_source *s, yk_err *err)
     if (!yk_convert_is_quantised(item)) continue;
     all_whole = all_whole && item->weight.group == item->weight.k;
     same = same && (group == 0 || item->weight.group == group);
-    group = gcd(item->weight.group, group);
+    group = yk_gcd_i64(item->weight.group, group);
     last = item;
   }
   bool is_legal = group >= MIN_GROUP && group <= MAX_GROUP && (group & (group - 1)) == 0;

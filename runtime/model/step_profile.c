@@ -44,16 +44,6 @@ static yk_status run_chain(yk_step_profile *profile, yk_device *dev, yk_err *err
   return status;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* A thread that is put aside in a chain makes that chain longer, and none shorter: the shortest chain counts. */
 static yk_status calibrate(yk_step_profile *profile, yk_device *dev, yk_err *err)
 {
@@ -64,7 +54,7 @@ static yk_status calibrate(yk_step_profile *profile, yk_device *dev, yk_err *err
     YK_TRY(run_chain(profile, dev, err));
     YK_TRY(dev->ops->download(dev, profile->begin_ns, profile->table, N_CALIBRATING * sizeof *at, err));
     for (int i = 1; i < N_CALIBRATING; i++)
-      profile->resolution_ns = common_divisor(at[i] - at[i - 1], profile->resolution_ns);
+      profile->resolution_ns = yk_gcd_i64(at[i] - at[i - 1], profile->resolution_ns);
     shortest_ns = yk_min_i64(shortest_ns, at[N_CALIBRATING - 1] - at[0]);
   }
   profile->stamp_ns = (double)shortest_ns / (N_CALIBRATING - 1);

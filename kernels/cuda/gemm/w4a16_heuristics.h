@@ -11,7 +11,7 @@
  *
  * The first command also prints how much slower a shape gets when a tile is left out: a tile stays while that is 2 %
  * at a number of tokens that a user meets. The second prints a table such as the one below; its file keeps the plans
- * within 30 % of the fastest. Constants are to be judged in a model (bench_model), not by that search alone: the best
+ * within 30 % of the fastest. Constants are to be judged in a model (yoke bench), not by that search alone: the best
  * plan of a row of equal GEMMs can lose where other kernels stand between. So did the constants that the search finds
  * now: in isolation they choose plans closer to the fastest by 0.4 % on average, and prefill in steps of 2,048 tokens
  * is 2.7 % slower, for stream-K at the down projection (bench/LOG.md). */
