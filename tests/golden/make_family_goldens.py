@@ -453,12 +453,41 @@ def read_weights(folder):
     return tensors
 
 
-def make_case(spec, out):
-    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
+def begin_case(spec, out):
+    """The case's own random numbers, and its folder, empty."""
     folder = os.path.join(out, spec["name"])
     os.makedirs(folder, exist_ok=True)
     for file in os.listdir(folder):
         os.remove(os.path.join(folder, file))
+    return np.random.RandomState(zlib.crc32(spec["name"].encode())), folder
+
+
+def draw_prompts(model, vocab, rng):
+    prompts = []
+    for length in PROMPT_LENGTHS:
+        prompt = None
+        while prompt is None:
+            prompt = golden_prompt(model, rng.randint(0, vocab, size=length).tolist())
+        prompts.append(prompt)
+    return prompts
+
+
+def end_case(spec, folder, config, prompts, quantization=None, note=""):
+    """Writes configuration and answers; the end of a sequence is a token that no answer has. The tokens that have."""
+    used = {token for prompt in prompts for token in prompt["output_ids"]}
+    vocab = config.get("padded_vocab_size") or config["vocab_size"]
+    config["eos_token_id"] = next(token for token in range(2, vocab) if token not in used)
+    if quantization:
+        config["quantization_config"] = quantization
+    write_json(os.path.join(folder, "config.json"), config)
+    write_golden(os.path.join(folder, "golden.json"), spec, prompts)
+    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    print(f"{spec['name']:34s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens   {note}".rstrip())
+    return used
+
+
+def make_case(spec, out):
+    rng, folder = begin_case(spec, out)
     config = make_config(spec)
     tensors = draw_checkpoint(spec, config, rng)
     calibrate(config, tensors, rng)
@@ -467,47 +496,36 @@ def make_case(spec, out):
     tensors = read_weights(folder)
     model = reference_model(config, tensors)
     check_rotary(config, model)
-    prompts = []
-    for length in PROMPT_LENGTHS:
-        prompt = None
-        while prompt is None:
-            prompt = golden_prompt(model, rng.randint(0, config["vocab_size"], size=length).tolist())
-        prompts.append(prompt)
+    prompts = draw_prompts(model, config["vocab_size"], rng)
     check_feature(spec, config, tensors, model, prompts)
 
-    used = {token for prompt in prompts for token in prompt["output_ids"]}
-    config["eos_token_id"] = next(token for token in range(2, config["vocab_size"]) if token not in used)
     quant, quantize_config = quantization_config(spec)
-    if quant:
-        config["quantization_config"] = quant
     if quantize_config:
         write_json(os.path.join(folder, "quantize_config.json"), quantize_config)
-    write_json(os.path.join(folder, "config.json"), config)
-    write_golden(os.path.join(folder, "golden.json"), spec, prompts)
     best = [math.exp(step[0][1]) for prompt in prompts for step in prompt["top"]]
-    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{spec['name']:24s} {size / 1000:7.1f} kB   best p {min(best):.2f} {np.median(best):.2f} {max(best):.2f}   "
-          f"{len(used):3d} distinct tokens")
+    used = end_case(spec, folder, config, prompts, quant,
+                    f"best p {min(best):.2f} {np.median(best):.2f} {max(best):.2f}")
     if not (min(best) < 0.3 and max(best) > 0.5 and len(used) > 24):
         raise AssertionError("log-probabilities are not spread well enough to test with")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_cases(description, cases, make):
+    """What every script of such goldens does: make(case, folder to write) for the cases that are asked for."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases to make (default: all)")
     parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     args = parser.parse_args()
-    unknown = set(args.names) - {spec["name"] for spec in CASES}
+    unknown = set(args.names) - {spec["name"] for spec in cases}
     if unknown:
         parser.error(f"unknown case {', '.join(sorted(unknown))}; see --list")
     torch.set_num_threads(1)  # one summation order, so that a run repeats
-    for spec in CASES:
+    for spec in cases:
         if args.list:
-            print(f"{spec['name']:24s} {spec['about']}")
+            print(f"{spec['name']:34s} {spec['about']}")
         elif not args.names or spec["name"] in args.names:
-            make_case(spec, args.out)
+            make(spec, args.out)
 
 
 if __name__ == "__main__":
-    main()
+    make_cases(__doc__, CASES, make_case)

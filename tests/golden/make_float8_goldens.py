@@ -12,7 +12,6 @@ Each case becomes families/format_NAME/, as make_family_goldens.py describes it.
 The reference is float32 with code * scale of the codes and scales in the file. Run as make_format_goldens.py.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -165,16 +164,5 @@ CASES = [
 ]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
-    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for spec in CASES:
-        if not args.names or spec["name"] in args.names:
-            formats.make_case(spec, args.out)
-
-
 if __name__ == "__main__":
-    main()
+    families.make_cases(__doc__, CASES, formats.make_case)

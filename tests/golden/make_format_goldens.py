@@ -19,13 +19,11 @@ this project and a tool understand differently shows. Run with these packages on
 unpacked); packages that they import and packing does not need are stood in for.
 """
 
-import argparse
 import importlib
 import math
 import os
 import sys
 import types
-import zlib
 from unittest import mock
 
 import numpy as np
@@ -338,11 +336,7 @@ def reference(config, tensors, dense):
 
 
 def make_case(spec, out):
-    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
-    folder = os.path.join(out, spec["name"])
-    os.makedirs(folder, exist_ok=True)
-    for file in os.listdir(folder):
-        os.remove(os.path.join(folder, file))
+    rng, folder = families.begin_case(spec, out)
     config = families.make_config(spec)
     tensors, dense = spec.get("draw", draw)(spec, config, rng)
     model = reference(config, tensors, dense)
@@ -352,31 +346,9 @@ def make_case(spec, out):
     tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
     families.write_weights(folder, tensors, spec["files"])
     model = reference(config, families.read_weights(folder), dense)
-    prompts = []
-    for length in families.PROMPT_LENGTHS:
-        prompt = None
-        while prompt is None:
-            prompt = families.golden_prompt(model, rng.randint(0, config["vocab_size"], size=length).tolist())
-        prompts.append(prompt)
-    used = {token for prompt in prompts for token in prompt["output_ids"]}
-    config["eos_token_id"] = next(token for token in range(2, config["vocab_size"]) if token not in used)
-    config["quantization_config"] = spec["quantization"]
-    families.write_json(os.path.join(folder, "config.json"), config)
-    families.write_golden(os.path.join(folder, "golden.json"), spec, prompts)
-    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{spec['name']:28s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
-    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for spec in CASES:
-        if not args.names or spec["name"] in args.names:
-            make_case(spec, args.out)
+    prompts = families.draw_prompts(model, config["vocab_size"], rng)
+    families.end_case(spec, folder, config, prompts, spec["quantization"])
 
 
 if __name__ == "__main__":
-    main()
+    families.make_cases(__doc__, CASES, make_case)

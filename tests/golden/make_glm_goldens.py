@@ -7,12 +7,10 @@ beside their weights (huggingface.co/THUDM/chatglm3-6b), and must say what trans
 under its own names, which are those of transformers' conversion of GLM-4 (convert_glm_weights_to_hf.py).
 """
 
-import argparse
 import math
 import os
 import sys
 import types
-import zlib
 
 import numpy as np
 import torch
@@ -207,11 +205,7 @@ def check_against_glm(config, tensors, ids):
 
 
 def make_case(spec, out):
-    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
-    folder = os.path.join(out, spec["name"])
-    os.makedirs(folder, exist_ok=True)
-    for file in os.listdir(folder):
-        os.remove(os.path.join(folder, file))
+    rng, folder = families.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors = draw(spec, config, rng)
     vocab = config.get("padded_vocab_size") or config["vocab_size"]
@@ -224,38 +218,18 @@ def make_case(spec, out):
     model = reference(config, tensors)
     if config["model_type"] == "chatglm":
         check_against_glm(config, tensors, ids)
-    prompts = []
-    for length in families.PROMPT_LENGTHS:
-        prompt = None
-        while prompt is None:
-            prompt = families.golden_prompt(model, rng.randint(0, vocab, size=length).tolist())
-        prompts.append(prompt)
+    prompts = families.draw_prompts(model, vocab, rng)
     have = torch.log_softmax(families.logits_of(model, ids), -1)
     dropped = reference({**config, **spec["without"]}, tensors)
     change = (torch.log_softmax(families.logits_of(dropped, ids), -1) - have).abs().max().item()
     if change < 0.02:
         raise AssertionError(f"the feature moves log-probabilities by {change} only")
-    used = {token for prompt in prompts for token in prompt["output_ids"]}
-    config["eos_token_id"] = next(token for token in range(2, vocab) if token not in used)
+    quantization = None
     if spec["group"] is not None:
-        config["quantization_config"] = {"quant_method": "awq", "bits": 4, "group_size": spec["group"],
-                                         "zero_point": True, "version": "gemm", "modules_to_not_convert": None}
-    families.write_json(os.path.join(folder, "config.json"), config)
-    families.write_golden(os.path.join(folder, "golden.json"), spec, prompts)
-    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{spec['name']:24s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens   feature {change:.2f}")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
-    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for spec in CASES:
-        if not args.names or spec["name"] in args.names:
-            make_case(spec, args.out)
+        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
+                        "version": "gemm", "modules_to_not_convert": None}
+    families.end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    families.make_cases(__doc__, CASES, make_case)

@@ -15,10 +15,8 @@ last bit: such prompts are drawn again, and so are those where float64 rounds di
 on PYTHONPATH (pip install --no-deps, or unpacked).
 """
 
-import argparse
 import os
 import sys
-import zlib
 
 import numpy as np
 import torch
@@ -190,36 +188,15 @@ def draw_prompt(model, config, length, rng):
 
 
 def make_case(spec, out):
-    rng = np.random.RandomState(zlib.crc32(spec["name"].encode()))
-    folder = os.path.join(out, spec["name"])
-    os.makedirs(folder, exist_ok=True)
-    for file in os.listdir(folder):
-        os.remove(os.path.join(folder, file))
+    rng, folder = families.begin_case(spec, out)
     config = families.make_config(spec)
     tensors = families.draw_checkpoint(spec, config, rng)
     families.calibrate(config, tensors, rng)
     families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
     model = reference(spec, config, families.read_weights(folder))
     prompts = [draw_prompt(model, config, length, rng) for length in PROMPT_LENGTHS]
-    used = {token for prompt in prompts for token in prompt["output_ids"]}
-    config["eos_token_id"] = next(token for token in range(2, config["vocab_size"]) if token not in used)
-    config["quantization_config"] = spec["quantization"]
-    families.write_json(os.path.join(folder, "config.json"), config)
-    families.write_golden(os.path.join(folder, "golden.json"), spec, prompts)
-    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{spec['name']:28s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
-    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for spec in CASES:
-        if not args.names or spec["name"] in args.names:
-            make_case(spec, args.out)
+    families.end_case(spec, folder, config, prompts, spec["quantization"])
 
 
 if __name__ == "__main__":
-    main()
+    families.make_cases(__doc__, CASES, make_case)
