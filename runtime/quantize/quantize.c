@@ -1,6 +1,5 @@
 /* quantize.c - yk_quantize: plan, calibrate where that is asked for, and make the shards that are not there yet. */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -8,7 +7,7 @@
 #include "engine/arguments.h"
 #include "kernels/cpu/cpu_pool.h"
 #include "quantize/awq_scales.h"
-#include "quantize/run.h"
+#include "quantize/shard.h"
 
 void yk_quantize_options_init(yk_quantize_options *options)
 {
@@ -33,23 +32,6 @@ static yk_status check(const yk_quantize_options *o, yk_err *err)
   if (o->calibration_bytes == 0)
     return yk_err_set(err, YK_E_INVAL, "calibration: expected a text for activation-aware quantising, found none");
   return yk_check_i64("calibration_tokens", o->calibration_tokens, 16, 1 << 20, err);
-}
-
-yk_status yk_quantize_progress(const yk_quantize_run *run, const char *what, int64_t done, int64_t total, yk_err *err)
-{
-  const yk_quantize_options *o = run->options;
-  if (!o->progress || o->progress(o->progress_user, what, done, total)) return YK_OK;
-  return yk_err_set(err, YK_E_CANCELLED, "quantising was stopped");
-}
-
-yk_status yk_quantize_reserve(yk_quantize_buffer *buffer, size_t n_bytes, yk_err *err)
-{
-  if (buffer->n_bytes >= n_bytes) return YK_OK;
-  free(buffer->memory);
-  *buffer = (yk_quantize_buffer){.memory = malloc(n_bytes), .n_bytes = n_bytes};
-  if (buffer->memory) return YK_OK;
-  buffer->n_bytes = 0;
-  return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of a layer", n_bytes);
 }
 
 static int64_t bytes_of_file(const yk_quantize_plan *plan, const char *file)

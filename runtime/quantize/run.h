@@ -29,10 +29,6 @@ typedef struct yk_quantize_run {
 /* yk_quantize_progress - tell the caller, who may stop the run. Errors: YK_E_CANCELLED. */
 yk_status yk_quantize_progress(const yk_quantize_run *run, const char *what, int64_t done, int64_t total, yk_err *err);
 
-/* yk_quantize_shard - make one file of the plan and put it in its place.
- *   Errors: YK_E_FORMAT naming the tensor, YK_E_IO, YK_E_CANCELLED, YK_E_NOMEM. */
-yk_status yk_quantize_shard(yk_quantize_run *run, const char *file, yk_err *err);
-
 /* yk_quantize_reserve - at least n_bytes. Errors: YK_E_NOMEM. */
 yk_status yk_quantize_reserve(yk_quantize_buffer *buffer, size_t n_bytes, yk_err *err);
 

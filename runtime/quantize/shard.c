@@ -1,5 +1,7 @@
 /* shard.c - one weight file: each tensor copied, or quantised, in the order of the source, of which no more is in
  * memory than one tensor. */
+#include "quantize/shard.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include "loader/safetensors_write.h"
 #include "quantize/awq_scales.h"
 #include "quantize/output_files.h"
-#include "quantize/run.h"
 
 enum { PIECE_BYTES = 16 << 20, ALIGNMENT_BYTES = 64 };
 

@@ -1,0 +1,11 @@
+/* shard.h - one weight file of a quantised checkpoint. */
+#ifndef YK_QUANTIZE_SHARD_H
+#define YK_QUANTIZE_SHARD_H
+
+#include "quantize/run.h"
+
+/* yk_quantize_shard - make one file of the plan and put it in its place.
+ *   Errors: YK_E_FORMAT naming the tensor, YK_E_IO, YK_E_CANCELLED, YK_E_NOMEM. */
+yk_status yk_quantize_shard(yk_quantize_run *run, const char *file, yk_err *err);
+
+#endif
