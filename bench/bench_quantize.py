@@ -116,7 +116,8 @@ def main():
         command = f"python3 bench/bench_quantize.py {arguments.yoke} --json {arguments.json}"
         commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], check=True, text=True,
                                 stdout=subprocess.PIPE).stdout.strip()
-        result = {"command": command, "commit": commit, "text": "tests/models/demo/heldout.txt, windows of 512 every 256",
+        result = {"command": command, "commit": commit,
+                  "text": "tests/models/demo/heldout.txt, windows of 512 every 256",
                   "calibration": "8192 tokens, 512 rows", "rows": []}
         for row in itertools.chain(
                 bench.rows("outliers", write_outliers(os.path.join(folder, "outliers")), (128,)),
