@@ -59,7 +59,7 @@ char *yk_json_dump_same(const json_t *value)
 {
   enum { FEWEST_DIGITS = 15, MOST_DIGITS = 17 }; /* of doubles */
   for (int digits = FEWEST_DIGITS;; digits++) {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY | (int)JSON_REAL_PRECISION(digits));
+    char *text = yk_json_text(value, JSON_INDENT(2) | (size_t)JSON_REAL_PRECISION(digits));
     if (!text || digits == MOST_DIGITS) return text;
     json_t *again = json_loads(text, JSON_FLAGS, NULL);
     bool is_same = again && json_equal(again, value);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "loader/dir.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -52,13 +53,13 @@ static int add_to_index(const yk_quantize_plan *plan, const yk_planned_tensor *t
   return failed;
 }
 
-static yk_status write_json(const char *dir, const char *name, const json_t *value, size_t flags, yk_err *err)
+/* text: taken over; NULL where memory was short. */
+static yk_status write_text(const char *dir, const char *name, char *text, yk_err *err)
 {
   char path[YK_PATH_BYTES];
-  YK_TRY(yk_dir_path(dir, name, path, err));
-  char *text = json_dumps(value, JSON_INDENT(2) | flags);
-  if (!text) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
-  yk_status status = yk_file_replace(path, text, strlen(text), err);
+  yk_status status = yk_dir_path(dir, name, path, err);
+  if (status == YK_OK)
+    status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   free(text);
   return status;
 }
@@ -73,27 +74,14 @@ yk_status yk_quantize_write_index(const char *dir, const yk_quantize_plan *plan,
   failed |= json_object_set_new(metadata, "total_size", json_integer(total_bytes));
   failed |= json_object_set_new(index, "metadata", metadata);
   failed |= json_object_set_new(index, "weight_map", weight_map);
-  yk_status status = failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for an index", dir)
-                            : write_json(dir, YK_SAFETENSORS_INDEX, index, JSON_SORT_KEYS, err);
+  yk_status status =
+      failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for an index", dir)
+             : write_text(dir, YK_SAFETENSORS_INDEX, yk_json_text(index, JSON_INDENT(2) | JSON_SORT_KEYS), err);
   json_decref(index);
   return status;
 }
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
-
-/* The fewest digits of 15 to 17 with which every number is read as it was: 1e-06 rather than 9.9999999999999995e-07. */
-static size_t digits_for(const json_t *value)
-{
-  for (size_t digits = 15; digits < 17; digits++) {
-    char *text = json_dumps(value, JSON_REAL_PRECISION(digits));
-    json_t *read = text ? json_loads(text, 0, NULL) : NULL;
-    bool is_same = read && json_equal(read, (json_t *)value);
-    json_decref(read);
-    free(text);
-    if (is_same) return digits;
-  }
-  return 17;
-}
 
 yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan, yk_err *err)
 {
@@ -107,7 +95,7 @@ yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan
   failed |= json_object_set(quant, "modules_to_not_convert", plan->kept);
   failed |= json_object_set_new(config, "quantization_config", quant);
   yk_status status = failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for config.json", dir)
-                            : write_json(dir, "config.json", config, JSON_REAL_PRECISION(digits_for(config)), err);
+                            : write_text(dir, "config.json", yk_json_dump_same(config), err);
   json_decref(config);
   return status;
 }
