@@ -12,7 +12,7 @@ yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char
                              yk_err *err)
 {
   enum { SHOWN_BYTES = 80 };
-  char *text = json_dumps(json_object_get(object, key), JSON_ENCODE_ANY | JSON_COMPACT);
+  char *text = yk_json_text(json_object_get(object, key), JSON_ENCODE_ANY | JSON_COMPACT);
   yk_status status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s %.*s is not supported; supported: %s", label, key,
                                 SHOWN_BYTES, text ? text : "(absent)", supported);
   free(text);

@@ -1,4 +1,4 @@
-/* yoke.h - run INT4 language models split over several devices. The one public header.
+/* yoke.h - run quantised language models split over several devices. The one public header.
  *
  * An engine holds one model on N ranks (one worker thread and one device each) and keeps many requests busy at once.
  * Any thread may call any function here on any object, except that a request or an engine must not be used during or

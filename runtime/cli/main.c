@@ -29,7 +29,7 @@ enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int print_help(void)
 {
-  printf("Usage: yoke COMMAND [options]\n\nRuns INT4 language models split over several devices.\n\nCommands:\n");
+  printf("Usage: yoke COMMAND [options]\n\nRuns quantised language models split over several devices.\n\nCommands:\n");
   for (size_t i = 0; i < N_COMMANDS; i++) printf("  %-12s %s\n", commands[i].name, commands[i].about);
   printf("\n  yoke COMMAND --help   its options and examples\n  yoke --version        the version\n\n"
          "Example:\n  yoke generate --model Qwen3-8B-AWQ --tp 2 --prompt \"Once upon a time\"\n\n"

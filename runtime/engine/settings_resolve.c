@@ -166,10 +166,14 @@ static void fill_plan(const yk_model_memory *memory, const yk_settings *s, int64
 static void note_idle_ranks(const yk_model_config *config, int n_ranks, yk_plan *plan)
 {
   size_t used = strlen(plan->reason);
-  if (n_ranks > config->n_heads)
+  const char *separator = used ? "; " : "";
+  if (n_ranks == config->n_heads + 1)
+    snprintf(plan->reason + used, sizeof plan->reason - used, "%srank %d holds no attention head (the model has %d)",
+             separator, config->n_heads, config->n_heads);
+  else if (n_ranks > config->n_heads)
     snprintf(plan->reason + used, sizeof plan->reason - used,
-             "%sranks %d to %d hold no attention head (the model has %d)", used ? "; " : "", config->n_heads,
-             n_ranks - 1, config->n_heads);
+             "%sranks %d to %d hold no attention head (the model has %d)", separator, config->n_heads, n_ranks - 1,
+             config->n_heads);
 }
 
 static void note_unkept(int32_t n_unkept, yk_plan *plan)

@@ -59,7 +59,7 @@ class Plan(harness.Case):
         self.assertLess(two - one, config["vocab_size"] * config["hidden_size"] * 4 / 2)
 
     def test_idle_ranks_are_named(self):
-        self.assertIn("no attention head", self.plan("--tp", 7, model=GROUP_CUT)[0]["reason"])
+        self.assertIn("rank 6 holds no attention head", self.plan("--tp", 7, model=GROUP_CUT)[0]["reason"])
 
     def test_matches_what_the_engine_takes(self):
         for n_ranks in (1, 3):
