@@ -148,8 +148,12 @@ static const yk_cuda_gemm_kind other_gemm = {.name = "other", .weight_bytes = ot
 static const yk_cuda_format other_format = {
     .name = "other", .weight_format = (yk_weight_format)100, .takes = takes_small_parts, .gemm = &other_gemm};
 
-const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq, &yk_cuda_format_awq_as_16_bits,
-                                                 &yk_cuda_format_plain, &other_format, NULL};
+/* One that is loaded as 16 bits alone. */
+static const yk_cuda_format third_format = {
+    .name = "third as 16 bits", .weight_format = (yk_weight_format)101, .gemm = &yk_cuda_gemm_16_bits};
+
+const yk_cuda_format *const yk_cuda_formats[] = {
+    &yk_cuda_format_awq, &yk_cuda_format_awq_as_16_bits, &yk_cuda_format_plain, &other_format, &third_format, NULL};
 
 static void what_no_row_takes_is_refused(void **state)
 {
@@ -192,6 +196,40 @@ static void other_slices_stay_plain(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
 }
 
+/* What no row multiplies as it is would only take memory twice: it is brought as 16 bits. */
+static void what_is_kept(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_PLAIN, 256, 64, 0), part_of(YK_WEIGHT_AWQ, 256, 64, 128),
+                                   part_of((yk_weight_format)100, 256, 64, 0)},
+                         .n_parts = 3,
+                         .n_matrices = 1};
+  for (int i = 0; i < 3; i++) assert_true(yk_cuda_linear_keeps(&spec, i));
+  spec.parts[1].as_16_bits = true; /* the row of 16 bits rounds such weights itself */
+  assert_true(yk_cuda_linear_keeps(&spec, 1));
+  spec.parts[1].weight.act_order = spec.parts[2].weight.act_order = true;
+  assert_false(yk_cuda_linear_keeps(&spec, 1) || yk_cuda_linear_keeps(&spec, 2));
+  spec.parts[2] = part_of((yk_weight_format)100, 256, 72, 0); /* too many columns for its row */
+  assert_false(yk_cuda_linear_keeps(&spec, 2));
+  spec.parts[2] = part_of((yk_weight_format)101, 256, 64, 0);
+  assert_string_equal(layout_of(&spec).formats[2]->name, "third as 16 bits");
+  assert_false(yk_cuda_linear_keeps(&spec, 2));
+}
+
+static void gate_and_up_are_kept_together(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {
+      .parts = {part_of((yk_weight_format)100, 256, 64, 0), part_of((yk_weight_format)100, 256, 64, 0)},
+      .n_parts = 2,
+      .n_matrices = 1,
+      .epilogue = YK_EPILOGUE_SILU_MUL};
+  assert_true(yk_cuda_linear_keeps(&spec, 0) && yk_cuda_linear_keeps(&spec, 1));
+  spec.parts[1] = part_of(YK_WEIGHT_AWQ, 256, 64, 128);
+  assert_false(yk_cuda_linear_keeps(&spec, 0));
+  assert_true(yk_cuda_linear_keeps(&spec, 1));
+}
+
 static void a_tied_lm_head_takes_nothing(void **state)
 {
   (void)state;
@@ -212,6 +250,8 @@ int main(void)
       cmocka_unit_test(gate_and_up_are_one_gemm),
       cmocka_unit_test(what_no_row_takes_is_refused),
       cmocka_unit_test(other_slices_stay_plain),
+      cmocka_unit_test(what_is_kept),
+      cmocka_unit_test(gate_and_up_are_kept_together),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,6 +135,7 @@ static const yk_device_ops *device_ops(void)
       .linear_destroy = yk_cuda_linear_destroy,
       .linear_forward = yk_cuda_linear_forward,
       .linear_bytes = yk_cuda_linear_bytes,
+      .linear_keeps = yk_cuda_linear_keeps,
       .embed = embed,
       .rms_norm = rms_norm,
       .add_norm = add_norm,

@@ -33,6 +33,21 @@ static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, i
   return NULL;
 }
 
+/* The row that part i of a layer gets, or NULL. */
+static const yk_cuda_format *format_of(const yk_linear_spec *spec, int i)
+{
+  return spec->epilogue == YK_EPILOGUE_SILU_MUL ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
+}
+
+bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
+{
+  const yk_weight_view *weight = &spec->parts[i].weight;
+  if (weight->act_order) return false;
+  if (weight->format == YK_WEIGHT_PLAIN || weight->format == YK_WEIGHT_AWQ) return true;
+  const yk_cuda_format *format = format_of(spec, i);
+  return format && format->gemm != &yk_cuda_gemm_16_bits;
+}
+
 /* ---- What lies where --------------------------------------------------------------------------------------------- */
 
 /* Part i joins the GEMM before it, or begins one. */
@@ -64,7 +79,7 @@ yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_
   *out = (yk_cuda_linear_layout){0};
   bool is_pair = spec->epilogue == YK_EPILOGUE_SILU_MUL;
   for (int i = 0; i < spec->n_parts; i++) {
-    const yk_cuda_format *format = is_pair ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
+    const yk_cuda_format *format = format_of(spec, i);
     if (!format)
       return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: no format of the cuda device takes weight format %d%s",
                         i, (int)spec->parts[i].weight.format, is_pair ? " in one GEMM of gate and up" : "");
