@@ -48,7 +48,7 @@ ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | 
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
 
-cp scripts/gpu_package.sh scripts/gpu_tests.sh scripts/gpu_sanitize.sh scripts/make_random_model.py "$root/scripts/"
+cp scripts/gpu_package.sh scripts/gpu_tests.sh scripts/gpu_sanitize.sh scripts/*random_model*.py "$root/scripts/"
 cp -r tests/e2e tests/reference "$root/tests/"
 cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
