@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cpu_pool.h"
 #include "base/dtype.h"
 #include "base/logit_bias.h"
 #include "base/status.h"
@@ -259,6 +260,9 @@ typedef struct yk_device_ops {
 struct yk_device {
   const yk_device_ops *ops;
   yk_dtype dtype; /* activations and KV cache */
+  /* Host threads that share what is to be done on the host for this device: operations, where the device is the host's
+   * cores; elsewhere uploads while weights are loaded. NULL: the caller's thread does that alone. */
+  yk_cpu_pool *pool;
 };
 
 /* What a device must be able to hold at once: workspace is sized for it when the device is created. */

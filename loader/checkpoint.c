@@ -275,6 +275,14 @@ void yk_checkpoint_close(yk_checkpoint *checkpoint)
   free(checkpoint);
 }
 
+int64_t yk_checkpoint_bytes(const yk_checkpoint *checkpoint)
+{
+  int64_t n_bytes = 0;
+  for (size_t i = 0; i < yk_shards_count(checkpoint->shards); i++)
+    n_bytes += (int64_t)yk_shards_at(checkpoint->shards, i)->n_bytes;
+  return n_bytes;
+}
+
 static void prefetch(const void *data, int64_t n_bytes)
 {
   if (!data || n_bytes <= 0) return;

@@ -53,6 +53,9 @@ yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_c
 /* yk_checkpoint_has_weights - false where formats are assumed. */
 bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);
 
+/* yk_checkpoint_bytes - of all tensors in its files, whether or not the model uses them. */
+int64_t yk_checkpoint_bytes(const yk_checkpoint *checkpoint);
+
 /* yk_checkpoint_close - unmap everything; views are then gone. NULL is allowed. */
 void yk_checkpoint_close(yk_checkpoint *checkpoint);
 

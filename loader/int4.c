@@ -5,7 +5,14 @@
 
 #include "loader/int4_packing.h"
 
-enum { LINE_K = 8, ZERO_OF_NONE = 8, ALIGNMENT = 64, MAX_ZERO = 15 };
+enum {
+  LINE_K = 8,
+  ZERO_OF_NONE = 8,
+  ALIGNMENT = 64,
+  MAX_ZERO = 15,
+  MIN_THREAD_BYTES = 1 << 17,  /* of a thread's words, and */
+  MIN_THREAD_OUTPUTS = 1 << 13 /* of its groups: less costs more than it saves */
+};
 
 bool yk_int4_is_ready(const yk_weight_view *weight)
 {
@@ -104,22 +111,35 @@ static inline void transpose_nibbles(uint32_t w[8][YK_INT4_BLOCK_WORDS])
   for (int i = 0; i < 8; i += 2) swap_nibbles(w[i], w[i + 1], 4, 0x0F0F0F0Fu);
 }
 
-/* Words that are in AWQ's order already. */
-static void copy_words(const yk_weight_view *weight, const extent *e, uint32_t *words)
-{
-  int64_t row_words = e->n / 8, first_k = e->first_line * LINE_K;
-  int64_t end_k = yk_min_i64(weight->k, first_k + e->n_lines * LINE_K);
-  for (int64_t k = first_k; k < end_k; k++)
-    memcpy(words + (k - e->first_k) * row_words, (const char *)weight->qweight + (k * weight->n + e->first_n) / 2,
-           (size_t)row_words * 4);
-}
-
 /* Where rows of the repacked weight go: by the input in the checkpoint, or in its order the place of each. */
 typedef struct destination {
   uint32_t *words;
   int64_t row_words, first_k;
   const int32_t *places; /* -1: the input is another rank's; NULL: all, from first_k on */
 } destination;
+
+/* What threads share that repack one slice. An item of the words is a tile of the checkpoint's. */
+typedef struct repacking {
+  const yk_weight_view *weight;
+  const yk_weight_slice *slice;
+  const extent *e;
+  destination to;
+  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines; the next ones are further outputs */
+  uint32_t *zeros;
+  char *scales; /* NULL: they are only checked */
+} repacking;
+
+/* Lines of words that are in AWQ's order already. */
+static void copy_lines(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const repacking *r = context;
+  const extent *e = r->e;
+  int64_t row_words = r->to.row_words, end_k = yk_min_i64(r->weight->k, (e->first_line + end) * LINE_K);
+  for (int64_t k = (e->first_line + begin) * LINE_K; k < end_k; k++)
+    memcpy(r->to.words + (k - e->first_k) * row_words,
+           (const char *)r->weight->qweight + (k * r->weight->n + e->first_n) / 2, (size_t)row_words * 4);
+}
 
 static inline int64_t row_of(const destination *to, int64_t input)
 {
@@ -154,29 +174,48 @@ static bool is_wanted(const destination *to, int64_t line, int64_t n_lines)
   return wanted;
 }
 
-/* words [k, n/8] of the repacked weight. Where outputs are rows of the file, CHUNK_WORDS of eight are taken from end to
- * end, so that what was fetched ahead of each is still in the cache when the next lines are read. */
-static void repack_words(const yk_weight_view *weight, const extent *e, const destination *to)
+/* Lines [line, line_end) by words [word, word_end) of the repacked weight. */
+static void repack_tile(const repacking *r, int64_t line, int64_t line_end, int64_t first_word, int64_t word_end)
 {
-  enum { CHUNK_WORDS = 64 };
-  int64_t row_words = e->n / 8, step = yk_int4_ops_of(weight->packing)->n_lines;
-  int64_t chunk_words = step == 1 ? row_words : CHUNK_WORDS;
-  for (int64_t chunk = 0; chunk < row_words; chunk += chunk_words) {
-    int64_t chunk_end = yk_min_i64(chunk + chunk_words, row_words);
-    for (int64_t line = e->first_line, n_lines; line < e->first_line + e->n_lines; line += n_lines) {
-      n_lines = yk_min_i64(step, e->first_line + e->n_lines - line);
-      if (!is_wanted(to, line, n_lines)) continue;
-      for (int64_t word = chunk; word < chunk_end; word += YK_INT4_BLOCK_WORDS) {
-        const yk_int4_block block = {.line = line,
-                                     .word = e->first_n / 8 + word,
-                                     .n_lines = (int)n_lines,
-                                     .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, chunk_end - word),
-                                     .outputs = e->outputs,
-                                     .n_outputs = e->n_there};
-        repack_block(weight, &block, to, word);
-      }
+  int64_t step = yk_int4_ops_of(r->weight->packing)->n_lines;
+  for (int64_t n_lines; line < line_end; line += n_lines) {
+    n_lines = yk_min_i64(step, line_end - line);
+    if (!is_wanted(&r->to, line, n_lines)) continue;
+    for (int64_t word = first_word; word < word_end; word += YK_INT4_BLOCK_WORDS) {
+      const yk_int4_block block = {.line = line,
+                                   .word = r->e->first_n / 8 + word,
+                                   .n_lines = (int)n_lines,
+                                   .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, word_end - word),
+                                   .outputs = r->e->outputs,
+                                   .n_outputs = r->e->n_there};
+      repack_block(r->weight, &block, &r->to, word);
     }
   }
+}
+
+static void repack_tiles(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const repacking *r = context;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t line = i % r->n_tiles_k * r->tile_lines, word = i / r->n_tiles_k * r->tile_words;
+    repack_tile(r, r->e->first_line + line, r->e->first_line + yk_min_i64(line + r->tile_lines, r->e->n_lines), word,
+                yk_min_i64(word + r->tile_words, r->to.row_words));
+  }
+}
+
+/* Where lines of all outputs are rows of the file, a tile is a line. Where outputs are rows, it is TILE_WORDS of eight
+ * and so many lines that what was fetched ahead of each is still in the cache when the next lines are read. */
+static void repack_words(repacking *r, yk_cpu_pool *pool)
+{
+  enum { TILE_WORDS = 64, TILE_LINES = 128 };
+  bool has_row_lines = yk_int4_ops_of(r->weight->packing)->n_lines == 1;
+  r->tile_lines = has_row_lines ? 1 : TILE_LINES;
+  r->tile_words = has_row_lines ? r->to.row_words : TILE_WORDS;
+  r->n_tiles_k = yk_ceil_div_i64(r->e->n_lines, r->tile_lines);
+  int64_t tile_bytes = r->tile_lines * LINE_K * r->tile_words * 4;
+  yk_cpu_pool_run(pool, r->n_tiles_k * yk_ceil_div_i64(r->to.row_words, r->tile_words),
+                  yk_ceil_div_i64(MIN_THREAD_BYTES, tile_bytes), repack_tiles, r);
 }
 
 /* The place of each of the checkpoint's inputs; rows of places without an input become zeros. */
@@ -191,17 +230,18 @@ static void find_places(const extent *e, uint32_t *words, int32_t *places)
       memset(words + place * row_words, 0, (size_t)row_words * 4);
 }
 
-static void take_words(const yk_weight_view *weight, const extent *e, char *buffer)
+static void take_words(repacking *r, yk_cpu_pool *pool, char *buffer)
 {
-  destination to = {.words = (uint32_t *)(void *)buffer, .row_words = e->n / 8, .first_k = e->first_k};
-  if (weight->packing == YK_PACKING_AWQ_GEMM && !e->order && !e->outputs) {
-    copy_words(weight, e, to.words);
+  const extent *e = r->e;
+  r->to = (destination){.words = (uint32_t *)(void *)buffer, .row_words = e->n / 8, .first_k = e->first_k};
+  if (r->weight->packing == YK_PACKING_AWQ_GEMM && !e->order && !e->outputs) {
+    yk_cpu_pool_run(pool, e->n_lines, yk_ceil_div_i64(MIN_THREAD_BYTES, r->to.row_words * LINE_K * 4), copy_lines, r);
     return;
   }
   int32_t *places = (int32_t *)(void *)(buffer + e->places_at);
-  if (e->order) find_places(e, to.words, places);
-  if (e->order) to.places = places;
-  repack_words(weight, e, &to);
+  if (e->order) find_places(e, r->to.words, places);
+  if (e->order) r->to.places = places;
+  repack_words(r, pool);
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
@@ -272,13 +312,6 @@ static yk_status take_scales(const yk_weight_view *weight, const extent *e, int6
   const char *from = (const char *)weight->scales + first * element_bytes;
   if (!copy_scales(weight->dtype, from, stride, e->n_there, to)) return refuse_scale(weight, e, group, err);
   if (to) memset(to + e->n_there * element_bytes, 0, (size_t)((e->n - e->n_there) * element_bytes));
-  return YK_OK;
-}
-
-yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_err *err)
-{
-  const extent e = extent_of(weight, slice, NULL);
-  for (int64_t i = 0; i < e.n_groups; i++) YK_TRY(take_scales(weight, &e, group_at(&e, i), NULL, err));
   return YK_OK;
 }
 
@@ -357,28 +390,55 @@ static yk_status take_zeros(const yk_weight_view *weight, const extent *e, const
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
+/* Local groups' scales, and zeros unless the scales are only checked. */
+static yk_status take_groups(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const repacking *r = context;
+  const extent *e = r->e;
+  for (int64_t i = begin; i < end; i++) {
+    char *scales = r->scales ? r->scales + (size_t)(i * e->n) * yk_dtype_bytes(r->weight->dtype) : NULL;
+    const local_group group = local_group_of(r->weight, r->slice, e, i);
+    YK_TRY(take_scales(r->weight, e, group.group, scales, err));
+    if (scales) YK_TRY(take_zeros(r->weight, e, &group, r->to.words, r->zeros + i * e->n / 8, err));
+  }
+  return YK_OK;
+}
+
+static yk_status take_all_groups(repacking *r, yk_cpu_pool *pool, yk_err *err)
+{
+  int64_t min_groups = yk_ceil_div_i64(MIN_THREAD_OUTPUTS, yk_max_i64(r->e->n, 1));
+  return yk_cpu_pool_try(pool, r->e->n_groups, min_groups, take_groups, r, err);
+}
+
+yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_cpu_pool *pool,
+                               yk_err *err)
+{
+  const extent e = extent_of(weight, slice, NULL);
+  repacking r = {.weight = weight, .slice = slice, .e = &e};
+  return take_all_groups(&r, pool, err);
+}
+
 yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
-                         void *buffer, yk_int4_repacked *out, yk_err *err)
+                         yk_cpu_pool *pool, void *buffer, yk_int4_repacked *out, yk_err *err)
 {
   const extent e = extent_of(weight, slice, order);
-  char *base = buffer, *scales = base + e.scales_at;
-  uint32_t *words = buffer, *zeros = (uint32_t *)(void *)(base + e.zeros_at);
-  take_words(weight, &e, base);
-  for (int64_t i = 0; i < e.n_groups; i++) {
-    char *to = scales + (size_t)(i * e.n) * yk_dtype_bytes(weight->dtype);
-    const local_group group = local_group_of(weight, slice, &e, i);
-    YK_TRY(take_scales(weight, &e, group.group, to, err));
-    YK_TRY(take_zeros(weight, &e, &group, words, zeros + i * e.n / 8, err));
-  }
+  char *base = buffer;
+  repacking r = {.weight = weight,
+                 .slice = slice,
+                 .e = &e,
+                 .zeros = (uint32_t *)(void *)(base + e.zeros_at),
+                 .scales = base + e.scales_at};
+  take_words(&r, pool, base);
+  YK_TRY(take_all_groups(&r, pool, err));
   *out = (yk_int4_repacked){.weight = *weight, .first_k = e.first_k, .first_n = e.first_n};
   yk_weight_view *view = &out->weight;
   view->packing = YK_PACKING_AWQ_GEMM;
   view->k = e.k;
   view->n = e.n;
   view->group = e.group;
-  view->qweight = words;
-  view->qzeros = zeros;
-  view->scales = scales;
+  view->qweight = r.to.words;
+  view->qzeros = r.zeros;
+  view->scales = r.scales;
   view->zeros_less_one = false;
   view->act_order = false;
   view->g_idx = NULL;

@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 
+#include "base/cpu_pool.h"
 #include "base/status.h"
 #include "base/weight.h"
 
@@ -32,15 +33,18 @@ size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slic
 
 /* yk_int4_repack - a slice of a 4-bit weight in AWQ "gemm" order. buffer: yk_int4_repacked_bytes, aligned to 64 bytes.
  *   order: of the slice's inputs or outputs, or NULL. Biases are not put into it.
+ *   pool: threads that share the work, or NULL; what comes out and which error does not depend on them.
  *   A zero point of 16, which GPTQ can say and AWQ cannot, becomes 15 with every q of its group and output less one;
  *   exact, unless one of them is 0 (then the file is refused).
  *   Errors: YK_E_FORMAT naming tensor, group and output: a scale that is not finite, a zero that is not a whole number
  *   of 0 to 15; YK_E_UNSUPPORTED for a zero of 16 beside a q of 0. Thread: any. */
 yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
-                         void *buffer, yk_int4_repacked *out, yk_err *err);
+                         yk_cpu_pool *pool, void *buffer, yk_int4_repacked *out, yk_err *err);
 
-/* yk_int4_check_scales - all scales of the slice are finite. Errors: YK_E_FORMAT naming tensor, group and output. */
-yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_err *err);
+/* yk_int4_check_scales - all scales of the slice are finite. Errors: YK_E_FORMAT naming tensor, group and output.
+ *   pool: as above. */
+yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_cpu_pool *pool,
+                               yk_err *err);
 
 /* yk_int4_read - the integers of a slice, 0 to 15, as to [n, stride]. Thread: any. */
 void yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);

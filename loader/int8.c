@@ -2,11 +2,17 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/float8.h"
 #include "loader/int8_packing.h"
 
-enum { ALIGNMENT = 64, ORDERED_N = 64 /* outputs that are read at once to be put in order */ };
+enum {
+  ALIGNMENT = 64,
+  BLOCK_N = 64,               /* outputs whose bytes are one piece of work */
+  MIN_THREAD_BYTES = 1 << 17, /* of a thread's bytes, and */
+  MIN_THREAD_GROUPS = 1 << 13 /* of its scales: less costs more than it saves */
+};
 
 static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &yk_int8_gptq,
                                                            [YK_PACKING_COMPRESSED] = &yk_int8_compressed,
@@ -15,29 +21,25 @@ static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &
                                                            [YK_PACKING_PRODUCTS_I64] = &yk_int8_products_i64,
                                                            [YK_PACKING_BLOCKS] = &yk_int8_blocks};
 
-/* Where the parts of a repacked slice lie in its buffer. What the last three hold serves to put it in order. */
+/* Where the parts of a repacked slice lie in its buffer. */
 typedef struct extent {
   int64_t k, n, n_groups;
   size_t scales_at, zeros_at;
-  size_t bytes_at;   /* [ORDERED_N, k of the weight], where inputs or outputs change their order */
-  size_t places_at;  /* i32 [n of the weight], where outputs do */
-  size_t numbers_at; /* f32 [2, groups of the weight], where inputs do */
+  size_t places_at; /* i32 [n of the weight], where outputs change their order */
   size_t n_bytes;
 } extent;
 
 static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
                         int64_t group_local)
 {
-  bool inputs = order && order->inputs, outputs = order && order->outputs;
+  bool outputs = order && order->outputs;
   extent e = {.k = slice->k_end - slice->k_begin, .n = slice->n_end - slice->n_begin};
   e.n_groups = yk_ceil_div_i64(e.k, group_local);
   int64_t scale_bytes = yk_round_up_i64(e.n * e.n_groups * (int64_t)sizeof(float), ALIGNMENT);
   e.scales_at = (size_t)yk_round_up_i64(e.k * e.n, ALIGNMENT);
   e.zeros_at = e.scales_at + (size_t)scale_bytes;
-  e.bytes_at = e.zeros_at + (weight->has_zeros ? (size_t)scale_bytes : 0);
-  e.places_at = e.bytes_at + (inputs || outputs ? (size_t)yk_round_up_i64(weight->k * ORDERED_N, ALIGNMENT) : 0);
-  e.numbers_at = e.places_at + (outputs ? (size_t)yk_round_up_i64(weight->n * (int64_t)sizeof(int32_t), ALIGNMENT) : 0);
-  e.n_bytes = e.numbers_at + (inputs ? (size_t)(2 * yk_int8_n_groups(weight)) * sizeof(float) : 0);
+  e.places_at = e.zeros_at + (weight->has_zeros ? (size_t)scale_bytes : 0);
+  e.n_bytes = e.places_at + (outputs ? (size_t)weight->n * sizeof(int32_t) : 0);
   return e;
 }
 
@@ -120,7 +122,30 @@ static void repeat(const yk_weight_view *weight, const yk_weight_slice *slice, i
     numbers[i] = numbers[(slice->k_begin + i * group_local) / weight->group - first];
 }
 
-/* ---- In another order -------------------------------------------------------------------------------------------- */
+/* What threads share that repack one slice. */
+typedef struct repacking {
+  const yk_weight_view *weight;
+  const yk_weight_slice *slice;
+  const yk_slice_order *order; /* or NULL */
+  const extent *e;
+  int64_t group_local;
+  yk_weight_slice taken; /* with an order: what of the weight may be of the slice */
+  int8_t *bytes;         /* [n, k] */
+  int32_t *places;       /* of the weight's outputs, where they change their order; -1: not of the slice */
+  float *scales, *zeros; /* [n, groups]; zeros may be NULL */
+} repacking;
+
+/* ---- Bytes ------------------------------------------------------------------------------------------------------- */
+
+/* Blocks of BLOCK_N outputs as they stand in the weight. */
+static yk_status read_blocks(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const repacking *r = context;
+  yk_weight_slice outputs = *r->slice;
+  outputs.n_begin = r->slice->n_begin + begin * BLOCK_N;
+  outputs.n_end = yk_min_i64(r->slice->n_begin + end * BLOCK_N, r->slice->n_end);
+  return yk_int8_read(r->weight, &outputs, r->bytes + begin * BLOCK_N * r->e->k, r->e->k, err);
+}
 
 /* What the slice takes of the weight: its inputs as they stand there, and all outputs that may be of it. */
 static yk_weight_slice taken_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
@@ -150,29 +175,48 @@ static void put_inputs(const yk_slice_order *order, const int8_t *from, int64_t 
     for (int64_t i = 0; i < k; i++) to[i] = order->inputs[i] < 0 ? 0 : from[order->inputs[i] - first];
 }
 
-/* Bytes of a slice in another order, read as they stand in the weight. */
-static yk_status read_in_order(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
-                               const extent *e, char *buffer, yk_err *err)
+/* One block of the outputs that are taken, through bytes [BLOCK_N, inputs that are taken]. */
+static yk_status read_in_order(const repacking *r, int64_t index, int8_t *bytes, yk_err *err)
 {
-  const yk_weight_slice taken = taken_of(weight, slice, order);
-  int8_t *bytes = (int8_t *)buffer + e->bytes_at;
-  int32_t *places = (int32_t *)(void *)(buffer + e->places_at); /* of outputs; -1: not of the slice */
-  int64_t stride = taken.k_end - taken.k_begin;
-  if (order->outputs) memset(places, 0xFF, (size_t)weight->n * sizeof *places);
-  for (int64_t i = 0; order->outputs && i < e->n; i++) places[order->outputs[i]] = (int32_t)i;
-  yk_weight_slice block = taken;
-  for (; block.n_begin < taken.n_end; block.n_begin = block.n_end) {
-    block.n_end = yk_min_i64(block.n_begin + ORDERED_N, taken.n_end);
-    YK_TRY(yk_int8_read(weight, &block, bytes, stride, err));
-    for (int64_t n = block.n_begin; n < block.n_end; n++) {
-      int64_t place = order->outputs ? places[n] : n - slice->n_begin;
-      if (place < 0) continue;
-      int8_t *to = (int8_t *)buffer + place * e->k;
-      put_inputs(order, bytes + (n - block.n_begin) * stride, taken.k_begin, e->k, to);
-    }
+  yk_weight_slice block = r->taken;
+  int64_t stride = r->taken.k_end - r->taken.k_begin;
+  block.n_begin = r->taken.n_begin + index * BLOCK_N;
+  block.n_end = yk_min_i64(block.n_begin + BLOCK_N, r->taken.n_end);
+  YK_TRY(yk_int8_read(r->weight, &block, bytes, stride, err));
+  for (int64_t n = block.n_begin; n < block.n_end; n++) {
+    int64_t place = r->places ? r->places[n] : n - r->slice->n_begin;
+    if (place < 0) continue;
+    put_inputs(r->order, bytes + (n - block.n_begin) * stride, r->taken.k_begin, r->e->k, r->bytes + place * r->e->k);
   }
   return YK_OK;
 }
+
+static yk_status read_blocks_in_order(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const repacking *r = context;
+  yk_status status = YK_OK;
+  size_t n_bytes = (size_t)(BLOCK_N * yk_max_i64(r->taken.k_end - r->taken.k_begin, 1));
+  int8_t *bytes = malloc(n_bytes);
+  if (!bytes) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of weights in another order", n_bytes);
+  for (int64_t i = begin; i < end && status == YK_OK; i++) status = read_in_order(r, i, bytes, err);
+  free(bytes);
+  return status;
+}
+
+static yk_status take_bytes(repacking *r, yk_cpu_pool *pool, yk_err *err)
+{
+  int64_t min_blocks = yk_ceil_div_i64(MIN_THREAD_BYTES, BLOCK_N * yk_max_i64(r->e->k, 1));
+  if (!r->order) return yk_cpu_pool_try(pool, yk_ceil_div_i64(r->e->n, BLOCK_N), min_blocks, read_blocks, r, err);
+  r->taken = taken_of(r->weight, r->slice, r->order);
+  if (r->places) {
+    memset(r->places, 0xFF, (size_t)r->weight->n * sizeof *r->places);
+    for (int64_t i = 0; i < r->e->n; i++) r->places[r->order->outputs[i]] = (int32_t)i;
+  }
+  int64_t n_blocks = yk_ceil_div_i64(r->taken.n_end - r->taken.n_begin, BLOCK_N);
+  return yk_cpu_pool_try(pool, n_blocks, min_blocks, read_blocks_in_order, r, err);
+}
+
+/* ---- Scales and zeros -------------------------------------------------------------------------------------------- */
 
 /* Scales and zeros of output n by local groups. numbers: f32 [2, groups of the weight]. */
 static yk_status gather_scales(const yk_weight_view *weight, const yk_slice_order *order, int64_t n, int64_t n_groups,
@@ -186,36 +230,59 @@ static yk_status gather_scales(const yk_weight_view *weight, const yk_slice_orde
   return YK_OK;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
-
-static yk_status read_scales(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t group_local, int64_t n,
-                             int64_t n_groups, float *scales, float *zeros, yk_err *err)
+static yk_status read_scales(const repacking *r, int64_t n, float *scales, float *zeros, yk_err *err)
 {
-  YK_TRY(yk_int8_read_scales(weight, slice, n, scales, zeros, err));
-  repeat(weight, slice, group_local, n_groups, scales);
-  if (zeros) repeat(weight, slice, group_local, n_groups, zeros);
+  YK_TRY(yk_int8_read_scales(r->weight, r->slice, n, scales, zeros, err));
+  repeat(r->weight, r->slice, r->group_local, r->e->n_groups, scales);
+  if (zeros) repeat(r->weight, r->slice, r->group_local, r->e->n_groups, zeros);
   return YK_OK;
 }
 
+/* Of outputs [begin, end) of the repacked weight. numbers: as of gather_scales, or NULL: inputs are as they were. */
+static yk_status take_outputs(const repacking *r, int64_t begin, int64_t end, float *numbers, yk_err *err)
+{
+  int64_t n_groups = r->e->n_groups;
+  for (int64_t i = begin; i < end; i++) {
+    float *scales = r->scales + i * n_groups, *zeros = r->zeros ? r->zeros + i * n_groups : NULL;
+    int64_t n = r->places ? r->order->outputs[i] : r->slice->n_begin + i;
+    if (numbers)
+      YK_TRY(gather_scales(r->weight, r->order, n, n_groups, numbers, scales, zeros, err));
+    else
+      YK_TRY(read_scales(r, n, scales, zeros, err));
+  }
+  return YK_OK;
+}
+
+static yk_status take_scales(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const repacking *r = context;
+  if (!r->order || !r->order->inputs) return take_outputs(r, begin, end, NULL, err);
+  float *numbers = malloc((size_t)(2 * yk_int8_n_groups(r->weight)) * sizeof *numbers);
+  if (!numbers) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of a weight's groups");
+  yk_status status = take_outputs(r, begin, end, numbers, err);
+  free(numbers);
+  return status;
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
+
 yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
-                         int64_t group_local, void *buffer, yk_weight_view *out, yk_err *err)
+                         int64_t group_local, yk_cpu_pool *pool, void *buffer, yk_weight_view *out, yk_err *err)
 {
   const extent e = extent_of(weight, slice, order, group_local);
   char *base = buffer;
-  float *scales = (float *)(void *)(base + e.scales_at), *numbers = (float *)(void *)(base + e.numbers_at);
-  float *zeros = weight->has_zeros ? (float *)(void *)(base + e.zeros_at) : NULL;
-  if (order)
-    YK_TRY(read_in_order(weight, slice, order, &e, base, err));
-  else
-    YK_TRY(yk_int8_read(weight, slice, buffer, e.k, err));
-  for (int64_t i = 0; i < e.n; i++) {
-    float *to = scales + i * e.n_groups, *to_zeros = zeros ? zeros + i * e.n_groups : NULL;
-    int64_t n = order && order->outputs ? order->outputs[i] : slice->n_begin + i;
-    if (order && order->inputs)
-      YK_TRY(gather_scales(weight, order, n, e.n_groups, numbers, to, to_zeros, err));
-    else
-      YK_TRY(read_scales(weight, slice, group_local, n, e.n_groups, to, to_zeros, err));
-  }
+  repacking r = {.weight = weight,
+                 .slice = slice,
+                 .order = order,
+                 .e = &e,
+                 .group_local = group_local,
+                 .bytes = buffer,
+                 .scales = (float *)(void *)(base + e.scales_at)};
+  if (weight->has_zeros) r.zeros = (float *)(void *)(base + e.zeros_at);
+  if (order && order->outputs) r.places = (int32_t *)(void *)(base + e.places_at);
+  YK_TRY(take_bytes(&r, pool, err));
+  YK_TRY(
+      yk_cpu_pool_try(pool, e.n, yk_ceil_div_i64(MIN_THREAD_GROUPS, yk_max_i64(e.n_groups, 1)), take_scales, &r, err));
   *out = *weight;
   out->packing = YK_PACKING_ROWS;
   out->k = e.k;
@@ -223,8 +290,8 @@ yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *sl
   out->group = group_local;
   out->dtype = YK_F32;
   out->qweight = buffer;
-  out->scales = scales;
-  out->qzeros = zeros;
+  out->scales = r.scales;
+  out->qzeros = r.zeros;
   out->zeros_less_one = false;
   out->act_order = false;
   out->g_idx = NULL;

@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 
+#include "base/cpu_pool.h"
 #include "base/status.h"
 #include "base/weight.h"
 
@@ -24,11 +25,12 @@ size_t yk_int8_repacked_bytes(const yk_weight_view *weight, const yk_weight_slic
  *   points into the buffer, and at the weight's biases.
  *   order: of the slice's inputs or outputs, or NULL; biases are not put into it.
  *   group_local: as in yk_linear_part; the order's group where it names inputs.
+ *   pool: threads that share the work, or NULL; what comes out and which error does not depend on them.
  *   buffer: yk_int8_repacked_bytes, aligned to 64 bytes.
  *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or tensor, row
- *   and column of a float8 that is no number. Thread: any. */
+ *   and column of a float8 that is no number; YK_E_NOMEM. Thread: any. */
 yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
-                         int64_t group_local, void *buffer, yk_weight_view *out, yk_err *err);
+                         int64_t group_local, yk_cpu_pool *pool, void *buffer, yk_weight_view *out, yk_err *err);
 
 /* yk_int8_read - the bytes of a slice as to [n, stride]. Errors: YK_E_FORMAT naming tensor, row and column of a float8
  *   that is no number. Thread: any. */

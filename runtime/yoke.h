@@ -66,7 +66,7 @@ typedef struct yk_engine_options {
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
   /* KV bytes per rank; 0: what the share above leaves (CPU: at most min(4 GiB, RAM/4) over all ranks). */
   int64_t kv_cache_bytes;
-  int n_cpu_threads;    /* CPU: threads over all ranks; 0: every core */
+  int n_cpu_threads;    /* threads over all ranks, on GPUs while weights are loaded; 0: every core */
   bool no_prefix_reuse; /* compute every prompt from its start */
   uint64_t seed;        /* for requests that bring none */
   /* A step that takes longer fails, naming the ranks that stall; 0: 60 s on CUDA, no limit on CPU. */
@@ -116,7 +116,9 @@ typedef struct yk_engine_info {
   size_t n_eos_ids;
   int64_t kv_capacity_tokens; /* what the smallest rank can hold */
   bool has_tokenizer;
-  double load_s;
+  double load_s;            /* all of yk_engine_create */
+  double weights_s;         /* of it, from the first byte of the weights read to the last layer prepared */
+  int64_t checkpoint_bytes; /* of all weights in the checkpoint's files */
   yk_rank_memory memory[YOKE_MAX_RANKS];
 } yk_engine_info;
 

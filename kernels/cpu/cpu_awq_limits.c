@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/awq_rounding.h"
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 
 enum { GRID = 20, CANDIDATES = 10 }; /* limits of 1 - i / GRID */
 

@@ -106,6 +106,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
     destroy(&cpu->base);
     return status;
   }
+  cpu->base.pool = cpu->pool;
   *out = &cpu->base;
   return YK_OK;
 }

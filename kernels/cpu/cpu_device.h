@@ -2,8 +2,8 @@
 #ifndef YK_KERNELS_CPU_DEVICE_H
 #define YK_KERNELS_CPU_DEVICE_H
 
+#include "base/cpu_pool.h"
 #include "kernels/cpu/cpu_memory.h"
-#include "kernels/cpu/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
 #include "kernels/device.h"
 
@@ -29,7 +29,7 @@ typedef struct yk_cpu_scratch {
 typedef struct yk_cpu_device {
   yk_device base; /* first: a yk_device * is a yk_cpu_device * */
   const yk_cpu_simd *simd;
-  yk_cpu_pool *pool;
+  yk_cpu_pool *pool; /* base.pool */
   int n_threads;
   yk_device_limits limits;
   yk_cpu_scratch *scratch;  /* [n_threads] */

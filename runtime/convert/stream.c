@@ -85,7 +85,7 @@ static yk_status put_integers(yk_convert_stream *stream, int4_stream *s, yk_err 
     const yk_weight_slice slice = {.k_begin = k, .k_end = end, .n_begin = 0, .n_end = weight->n};
     yk_int4_repacked repacked;
     YK_TRY(reserve(s, yk_int4_repacked_bytes(weight, &slice, NULL), err));
-    YK_TRY(yk_int4_repack(weight, &slice, NULL, s->buffer, &repacked, err));
+    YK_TRY(yk_int4_repack(weight, &slice, NULL, NULL, s->buffer, &repacked, err));
     int64_t row_bytes = weight->n / 2;
     const char *rows = (const char *)repacked.weight.qweight + (k - repacked.first_k) * row_bytes;
     YK_TRY(yk_convert_put(stream, rows, (end - k) * row_bytes, err));

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,13 +90,25 @@ static void report_progress(void *user, int64_t done_bytes)
   if (done_bytes < p->total_bytes) p->options->progress(p->options->progress_user, done_bytes, p->total_bytes);
 }
 
+static void log_loading(yk_engine *e, double open_s)
+{
+  const yk_engine_info *info = &e->info;
+  yk_log_write(&e->log, YK_LOG_INFO, "opened devices in %.2f s; loaded %.2f GB of weights in %.2f s, %.1f GB/s", open_s,
+               (double)info->checkpoint_bytes / 1e9, info->weights_s,
+               (double)info->checkpoint_bytes / 1e9 / fmax(info->weights_s, 1e-9));
+}
+
 static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, const yk_checkpoint *checkpoint,
                             const yk_plan *plan, yk_err *err)
 {
   load_progress progress = {options, 0};
   for (int rank = 0; rank < plan->n_ranks; rank++) progress.total_bytes += plan->memory[rank].weight_bytes;
+  int64_t start_ns = yk_clock_now_ns();
   YK_TRY(yk_ranks_create(&e->settings, &e->ranks, err));
+  int64_t created_ns = yk_clock_now_ns();
   YK_TRY(yk_ranks_load(e->ranks, checkpoint, options->progress ? report_progress : NULL, &progress, err));
+  e->info.weights_s = yk_clock_seconds_since(created_ns);
+  log_loading(e, (double)(created_ns - start_ns) / 1e9);
   if (options->progress) options->progress(options->progress_user, progress.total_bytes, progress.total_bytes);
   return YK_OK;
 }
@@ -120,6 +133,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   YK_TRY(yk_settings_resolve(options, checkpoint, 0, &e->settings, &plan, err));
   YK_TRY(load_tokenizer(e, options, err));
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
+  e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
   log_plan(e, &plan);
   YK_TRY(load_ranks(e, options, checkpoint, &plan, err));
   return start_thread(e, err);

@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/checked.h"
+#include "base/cpu_pool.h"
 #include "engine/rank_devices.h"
 #include "parallel/rank_group.h"
+
+enum { MAX_LOAD_THREADS = 32 /* of a rank: by then memory is the limit */ };
 
 /* What all ranks do next: load the checkpoint, or run the step. The other pointer is NULL. */
 typedef struct command {
@@ -39,16 +43,30 @@ static void count_loaded(void *user, int64_t n_bytes)
   if (counter->reports && counter->ranks->progress) counter->ranks->progress(counter->ranks->progress_user, done);
 }
 
+/* A rank with a device that leaves the host's cores free loads with its share of them. */
+static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint, yk_err *err)
+{
+  yk_device *dev = ranks->devices.devs[rank];
+  load_counter counter = {ranks, rank == 0};
+  yk_cpu_pool *lent = NULL;
+  if (!dev->pool) {
+    YK_TRY(yk_cpu_pool_create((int)yk_min_i64(ranks->settings.n_threads_per_rank, MAX_LOAD_THREADS), &lent, err));
+    dev->pool = lent;
+  }
+  yk_status status = yk_model_create(checkpoint, &ranks->settings.limits, dev, ranks->devices.comms[rank], count_loaded,
+                                     &counter, &ranks->models[rank], err);
+  if (lent) dev->pool = NULL;
+  yk_cpu_pool_destroy(lent);
+  if (status == YK_E_DEVICE || status == YK_E_CAPACITY) yk_err_prefix(err, "rank %d, loading", rank);
+  return status;
+}
+
 static yk_status run_command(void *context, int rank, const void *command_ptr, yk_err *err)
 {
   yk_ranks *ranks = context;
   const command *c = command_ptr;
   if (c->step) return yk_model_forward(ranks->models[rank], c->step, err);
-  load_counter counter = {ranks, rank == 0};
-  yk_status status = yk_model_create(c->checkpoint, &ranks->settings.limits, ranks->devices.devs[rank],
-                                     ranks->devices.comms[rank], count_loaded, &counter, &ranks->models[rank], err);
-  if (status == YK_E_DEVICE || status == YK_E_CAPACITY) yk_err_prefix(err, "rank %d, loading", rank);
-  return status;
+  return load(ranks, rank, c->checkpoint, err);
 }
 
 static void stop_models(void *context)

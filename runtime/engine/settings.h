@@ -14,7 +14,7 @@ typedef struct yk_settings {
   yk_dtype dtype;
   int n_ranks;
   int device_ids[YK_MAX_RANKS];
-  int n_threads_per_rank; /* CPU */
+  int n_threads_per_rank; /* of the host */
   int32_t hidden_size;    /* of the model: the rows of an all-reduce */
   double step_timeout_s;  /* 0: none */
   yk_model_limits limits;

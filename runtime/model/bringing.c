@@ -4,15 +4,13 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cpu/cpu_simd.h"
-#include "loader/dequantise.h"
 #include "loader/folded_bias.h"
 #include "loader/group_order.h"
 #include "loader/int4.h"
 #include "loader/int8.h"
+#include "model/bringing_floats.h"
 
-/* Of a slice that is dequantised: a block is floats in a cache before it is rounded. */
-enum { BLOCK_K = 4096, BLOCK_N = 32, SCRATCH_BYTES = BLOCK_K * BLOCK_N * (int)sizeof(float) };
+enum { FOLDED_N = 128 /* biases that are folded as one piece of work */ };
 
 /* ---- What becomes of a part -------------------------------------------------------------------------------------- */
 
@@ -121,7 +119,7 @@ static int64_t weight_bytes(const yk_model_device *dev, const yk_linear_spec *sp
     n_bytes = (int64_t)yk_int8_repacked_bytes(&part->weight, &slice, order, part->group_local);
     break;
   case FLOATS_REORDERED: n_bytes = yk_range_size(part->n) * float_row_bytes(part); break;
-  case DEQUANTISED: n_bytes = plain_bytes(dev, part) + SCRATCH_BYTES; break;
+  case DEQUANTISED: n_bytes = plain_bytes(dev, part); break;
   case AS_IT_IS:
   case INT4_CHECKED: break;
   }
@@ -214,61 +212,37 @@ static yk_linear_part plain_part(const yk_model_device *dev, const yk_linear_par
   return plain;
 }
 
-/* Outputs from place on that follow each other in the checkpoint too, at most a block. */
-static yk_range outputs_at(const yk_linear_part *part, int64_t place)
+/* memory: plain_bytes. */
+static yk_status dequantise(const yk_model_device *dev, yk_cpu_pool *pool, yk_linear_part *part, char *memory,
+                            char *order_memory, yk_err *err)
 {
-  int64_t first = part->n_order ? part->n_order[place] : part->n.begin + place;
-  int64_t end = part->n_order ? first + 1 : yk_min_i64(yk_round_up_i64(first + 1, BLOCK_N), part->n.end);
-  return (yk_range){first, end};
-}
-
-/* memory: plain_bytes, then SCRATCH_BYTES. */
-static yk_status dequantise(const yk_model_device *dev, yk_linear_part *part, char *memory, char *order_memory,
-                            yk_err *err)
-{
-  const yk_cpu_simd *simd = yk_cpu_simd_best();
   const yk_linear_part source = *part;
   order_biases(part, order_memory);
   if (part->n_order) part->n = (yk_range){0, yk_range_size(part->n)};
   *part = plain_part(dev, part);
   part->weight.plain = memory;
-  yk_dtype dtype = part->weight.dtype;
-  float *floats = (float *)(void *)(memory + plain_bytes(dev, &source));
-  yk_weight_slice block;
-  for (block.k_begin = source.k.begin; block.k_begin < source.k.end; block.k_begin = block.k_end) {
-    block.k_end = yk_min_i64(yk_round_up_i64(block.k_begin + 1, BLOCK_K), source.k.end);
-    int64_t n_k = block.k_end - block.k_begin;
-    for (int64_t place = 0; place < part->weight.n; place += block.n_end - block.n_begin) {
-      const yk_range outputs = outputs_at(&source, place);
-      block.n_begin = outputs.begin, block.n_end = outputs.end;
-      YK_TRY(yk_dequantise(&source.weight, &block, floats, BLOCK_K, err));
-      for (int64_t n = block.n_begin; n < block.n_end; n++) {
-        int64_t to = (place + n - block.n_begin) * part->weight.k + (block.k_begin - source.k.begin);
-        simd->from_f32(memory + to * (int64_t)yk_dtype_bytes(dtype), dtype, floats + (n - block.n_begin) * BLOCK_K,
-                       (size_t)n_k);
-      }
-    }
-  }
-  return YK_OK;
+  return yk_bring_dequantised(pool, &source, part->weight.dtype, memory, err);
 }
 
 /* order: the slice's, or NULL. memory: weight_bytes. */
-static yk_status repack_int4(yk_linear_part *part, const yk_slice_order *order, void *memory, yk_err *err)
+static yk_status repack_int4(yk_cpu_pool *pool, yk_linear_part *part, const yk_slice_order *order, void *memory,
+                             yk_err *err)
 {
   const yk_weight_slice slice = slice_of(part);
   yk_int4_repacked repacked;
-  YK_TRY(yk_int4_repack(&part->weight, &slice, order, memory, &repacked, err));
+  YK_TRY(yk_int4_repack(&part->weight, &slice, order, pool, memory, &repacked, err));
   part->weight = repacked.weight;
   part->k = (yk_range){slice.k_begin - repacked.first_k, slice.k_end - repacked.first_k};
   part->n = (yk_range){slice.n_begin - repacked.first_n, slice.n_end - repacked.first_n};
   return YK_OK;
 }
 
-static yk_status repack_bytes(yk_linear_part *part, const yk_slice_order *order, void *memory, yk_err *err)
+static yk_status repack_bytes(yk_cpu_pool *pool, yk_linear_part *part, const yk_slice_order *order, void *memory,
+                              yk_err *err)
 {
   const yk_weight_slice slice = slice_of(part);
   yk_weight_view repacked;
-  YK_TRY(yk_int8_repack(&part->weight, &slice, order, part->group_local, memory, &repacked, err));
+  YK_TRY(yk_int8_repack(&part->weight, &slice, order, part->group_local, pool, memory, &repacked, err));
   part->weight = repacked;
   part->k = (yk_range){0, repacked.k};
   part->n = (yk_range){0, repacked.n};
@@ -276,11 +250,10 @@ static yk_status repack_bytes(yk_linear_part *part, const yk_slice_order *order,
 }
 
 /* Rows of a plain weight, all inputs of each. */
-static void reorder_floats(yk_linear_part *part, char *memory)
+static void reorder_floats(yk_cpu_pool *pool, yk_linear_part *part, char *memory)
 {
-  int64_t row_bytes = float_row_bytes(part), n = yk_range_size(part->n);
-  for (int64_t i = 0; i < n; i++)
-    memcpy(memory + i * row_bytes, (const char *)part->weight.plain + part->n_order[i] * row_bytes, (size_t)row_bytes);
+  int64_t n = yk_range_size(part->n);
+  yk_bring_rows(pool, part, memory);
   part->weight.plain = memory;
   part->weight.n = n;
   part->n = (yk_range){0, n};
@@ -288,7 +261,8 @@ static void reorder_floats(yk_linear_part *part, char *memory)
 
 /* ---- All parts --------------------------------------------------------------------------------------------------- */
 
-static yk_status repack(yk_linear_part *part, way chosen, char *memory, char *order_memory, yk_err *err)
+static yk_status repack(yk_cpu_pool *pool, yk_linear_part *part, way chosen, char *memory, char *order_memory,
+                        yk_err *err)
 {
   yk_slice_order made;
   bool has_order = part->k_places > 0 || part->n_order;
@@ -297,19 +271,19 @@ static yk_status repack(yk_linear_part *part, way chosen, char *memory, char *or
   part->x_size = x_size_of(part);
   if (part->x_size == 0) part->x_order = NULL;
   if (chosen == INT4_REPACKED)
-    YK_TRY(repack_int4(part, order, memory, err));
+    YK_TRY(repack_int4(pool, part, order, memory, err));
   else if (chosen == BYTES_REPACKED)
-    YK_TRY(repack_bytes(part, order, memory, err));
+    YK_TRY(repack_bytes(pool, part, order, memory, err));
   else
-    reorder_floats(part, memory);
+    reorder_floats(pool, part, memory);
   part->k_places = 0;
   part->k_is_sorted = false;
   part->n_order = NULL;
   return YK_OK;
 }
 
-static yk_status bring_part(const yk_model_device *dev, const yk_linear_spec *spec, int i, char *memory,
-                            yk_linear_part *out, yk_err *err)
+static yk_status bring_part(const yk_model_device *dev, const yk_linear_spec *spec, int i, yk_cpu_pool *pool,
+                            char *memory, yk_linear_part *out, yk_err *err)
 {
   const yk_weight_slice slice = slice_of(out);
   way chosen = way_of(dev, spec, i);
@@ -318,11 +292,11 @@ static yk_status bring_part(const yk_model_device *dev, const yk_linear_spec *sp
     return YK_OK;
   }
   switch (chosen) {
-  case INT4_CHECKED: return yk_int4_check_scales(&out->weight, &slice, err);
+  case INT4_CHECKED: return yk_int4_check_scales(&out->weight, &slice, pool, err);
   case INT4_REPACKED:
   case BYTES_REPACKED:
-  case FLOATS_REORDERED: return repack(out, chosen, memory, memory + weight_bytes(dev, spec, i), err);
-  case DEQUANTISED: return dequantise(dev, out, memory, memory + weight_bytes(dev, spec, i), err);
+  case FLOATS_REORDERED: return repack(pool, out, chosen, memory, memory + weight_bytes(dev, spec, i), err);
+  case DEQUANTISED: return dequantise(dev, pool, out, memory, memory + weight_bytes(dev, spec, i), err);
   case AS_IT_IS: break;
   }
   return YK_OK;
@@ -349,8 +323,8 @@ static char *aligned_memory(const yk_rank_buffer *buffer)
   return (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
 }
 
-yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
-                   yk_err *err)
+yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
+                   yk_linear_spec *out, yk_err *err)
 {
   int64_t n_bytes = 0;
   for (int i = 0; i < spec->n_parts; i++) n_bytes += buffer_bytes(dev, spec, i);
@@ -358,7 +332,7 @@ yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_ra
   char *memory = aligned_memory(buffer);
   *out = *spec;
   for (int i = 0; i < spec->n_parts; i++) {
-    YK_TRY(bring_part(dev, spec, i, memory, &out->parts[i], err));
+    YK_TRY(bring_part(dev, spec, i, pool, memory, &out->parts[i], err));
     memory += buffer_bytes(dev, spec, i);
   }
   return YK_OK;
@@ -371,15 +345,32 @@ static int64_t folded_bytes(const yk_linear_part *source, const yk_linear_part *
   return folds ? aligned(brought->n.end * (int64_t)sizeof(float)) : 0;
 }
 
-static yk_status fold_biases(const yk_linear_part *source, float *to, yk_err *err)
+typedef struct folding {
+  const yk_linear_part *source;
+  float *to;
+} folding;
+
+static yk_status fold_blocks(void *context, int64_t begin, int64_t end, yk_err *err)
 {
-  if (!source->n_order) return yk_folded_bias(&source->weight, source->n.begin, source->n.end, to, err);
-  for (int64_t i = 0; i < yk_range_size(source->n); i++)
-    YK_TRY(yk_folded_bias(&source->weight, source->n_order[i], source->n_order[i] + 1, to + i, err));
+  const folding *f = context;
+  const yk_linear_part *source = f->source;
+  end = yk_min_i64(end * FOLDED_N, yk_range_size(source->n));
+  begin *= FOLDED_N;
+  if (!source->n_order)
+    return yk_folded_bias(&source->weight, source->n.begin + begin, source->n.begin + end, f->to + begin, err);
+  for (int64_t i = begin; i < end; i++)
+    YK_TRY(yk_folded_bias(&source->weight, source->n_order[i], source->n_order[i] + 1, f->to + i, err));
   return YK_OK;
 }
 
-yk_status yk_bring_biases(const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *brought, yk_err *err)
+static yk_status fold_biases(yk_cpu_pool *pool, const yk_linear_part *source, float *to, yk_err *err)
+{
+  folding f = {source, to};
+  return yk_cpu_pool_try(pool, yk_ceil_div_i64(yk_range_size(source->n), FOLDED_N), 1, fold_blocks, &f, err);
+}
+
+yk_status yk_bring_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
+                          yk_linear_spec *brought, yk_err *err)
 {
   int64_t n_bytes = 0, at = 0;
   for (int i = 0; i < spec->n_parts; i++) n_bytes += folded_bytes(&spec->parts[i], &brought->parts[i]);
@@ -390,7 +381,7 @@ yk_status yk_bring_biases(const yk_linear_spec *spec, yk_rank_buffer *buffer, yk
     int64_t taken = folded_bytes(&spec->parts[i], part);
     if (taken == 0) continue;
     float *bias = (float *)(void *)(aligned_memory(buffer) + at);
-    YK_TRY(fold_biases(&spec->parts[i], bias + part->n.begin, err));
+    YK_TRY(fold_biases(pool, &spec->parts[i], bias + part->n.begin, err));
     part->weight.bias = bias;
     part->weight.bias_dtype = YK_F32;
     at += taken;

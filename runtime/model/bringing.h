@@ -14,6 +14,7 @@
 #ifndef YK_MODEL_BRINGING_H
 #define YK_MODEL_BRINGING_H
 
+#include "base/cpu_pool.h"
 #include "model/model_limits.h"
 
 /* Host memory that lives from layer to layer: malloc'ed once, as large as the largest layer wanted. */
@@ -23,13 +24,17 @@ typedef struct yk_rank_buffer {
 } yk_rank_buffer;
 
 /* yk_bring - all parts of matrix 0 as the device takes them; views of *out point into buffer, which grows, and into the
- *   checkpoint. Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */
-yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *out,
-                   yk_err *err);
+ *   checkpoint.
+ *   pool: threads that share the work, or NULL; what comes out does not depend on them, and of several errors that of
+ *   the first part, and in it of the first outputs or groups, is returned.
+ *   Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */
+yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
+                   yk_linear_spec *out, yk_err *err);
 
 /* yk_bring_biases - biases of brought parts, where spec's have more to add than the checkpoint's own (folds_bias), as
- *   float32. They point into buffer, which grows. Errors: those of yk_folded_bias. Thread: any. */
-yk_status yk_bring_biases(const yk_linear_spec *spec, yk_rank_buffer *buffer, yk_linear_spec *brought, yk_err *err);
+ *   float32. They point into buffer, which grows. pool: as above. Errors: those of yk_folded_bias. Thread: any. */
+yk_status yk_bring_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
+                          yk_linear_spec *brought, yk_err *err);
 
 /* yk_bring_sorts - whether a part with act order is to be sorted by group: its k_places are then to be set. */
 bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cpu_pool.h"
+#include "kernels/cpu/cpu_simd.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)
 {
@@ -16,34 +18,51 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
   return loader->dev->ops->alloc(loader->dev, n_bytes, out, err);
 }
 
+/* Elements on their way to the device's activation type. */
+typedef struct conversion {
+  const char *from; /* may be unaligned */
+  yk_dtype from_dtype, dtype;
+  float scale;
+  char *to;
+} conversion;
+
+static void convert(void *context, int thread, int64_t begin, int64_t end)
+{
+  enum { STRIP = 1024 }; /* floats that stay in a cache */
+  (void)thread;
+  const conversion *c = context;
+  const yk_cpu_simd *simd = yk_cpu_simd_best();
+  size_t from_bytes = yk_dtype_bytes(c->from_dtype), to_bytes = yk_dtype_bytes(c->dtype);
+  for (int64_t i = begin; i < end; i += STRIP) {
+    size_t n = (size_t)yk_min_i64(STRIP, end - i);
+    float aligned[STRIP], floats[STRIP];
+    memcpy(aligned, c->from + (size_t)i * from_bytes, n * from_bytes);
+    simd->to_f32(floats, c->from_dtype, aligned, n);
+    for (size_t j = 0; j < n; j++) floats[j] *= c->scale;
+    simd->from_f32(c->to + (size_t)i * to_bytes, c->dtype, floats, n);
+  }
+}
+
 /* Copy n elements to the device, converted to its activation type and multiplied by scale, through a small buffer. */
 static yk_status upload_converted(const yk_rank_loader *loader, void *dst, yk_dtype dtype, const void *src, int64_t n,
                                   float scale, yk_err *err)
 {
-  enum { CHUNK = 1 << 16 };
+  enum { CHUNK = 1 << 20, MIN_THREAD_ELEMENTS = 1 << 14 };
   yk_device *dev = loader->dev;
   if (dtype == dev->dtype && scale == 1) return dev->ops->upload(dev, dst, src, (size_t)n * yk_dtype_bytes(dtype), err);
-  char *chunk = malloc(CHUNK * sizeof(float));
+  size_t from_bytes = yk_dtype_bytes(dtype), to_bytes = yk_dtype_bytes(dev->dtype);
+  char *chunk = malloc((size_t)yk_min_i64(CHUNK, n) * to_bytes);
   if (!chunk) return yk_err_set(err, YK_E_NOMEM, "no memory for a conversion buffer");
   yk_status status = YK_OK;
-  size_t from_bytes = yk_dtype_bytes(dtype), to_bytes = yk_dtype_bytes(dev->dtype);
   for (int64_t done = 0; done < n && status == YK_OK; done += CHUNK) {
-    size_t count = (size_t)yk_min_i64(CHUNK, n - done);
-    const char *from = (const char *)src + (size_t)done * from_bytes;
-    for (size_t i = 0; i < count; i++) {
-      char element[sizeof(float)] = {0}; /* the source may be unaligned */
-      memcpy(element, from + i * from_bytes, from_bytes);
-      float value;
-      if (dtype == YK_F32)
-        memcpy(&value, element, sizeof value);
-      else {
-        uint16_t half;
-        memcpy(&half, element, sizeof half);
-        value = dtype == YK_F16 ? yk_f16_to_f32(half) : yk_bf16_to_f32(half);
-      }
-      yk_dtype_store(dev->dtype, chunk, i, value * scale);
-    }
-    status = dev->ops->upload(dev, (char *)dst + (size_t)done * to_bytes, chunk, count * to_bytes, err);
+    int64_t count = yk_min_i64(CHUNK, n - done);
+    conversion c = {.from = (const char *)src + (size_t)done * from_bytes,
+                    .from_dtype = dtype,
+                    .dtype = dev->dtype,
+                    .scale = scale,
+                    .to = chunk};
+    yk_cpu_pool_run(dev->pool, count, MIN_THREAD_ELEMENTS, convert, &c);
+    status = dev->ops->upload(dev, (char *)dst + (size_t)done * to_bytes, chunk, (size_t)count * to_bytes, err);
   }
   free(chunk);
   return status;
@@ -83,8 +102,8 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
 {
   yk_linear_spec brought;
   for (int i = 0; i < spec->n_parts; i++) yk_checkpoint_prefetch(&spec->parts[i].weight);
-  YK_TRY(yk_bring(&loader->source.dev, spec, loader->brought, &brought, err));
-  YK_TRY(yk_bring_biases(spec, loader->biases, &brought, err));
+  YK_TRY(yk_bring(&loader->source.dev, spec, loader->dev->pool, loader->brought, &brought, err));
+  YK_TRY(yk_bring_biases(spec, loader->dev->pool, loader->biases, &brought, err));
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
   report(loader, loader->dev->ops->linear_bytes(&brought));
   return YK_OK;

@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "engine/arguments.h"
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 #include "quantize/awq_scales.h"
 #include "quantize/shard.h"
 

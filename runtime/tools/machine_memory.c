@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "engine/gpus.h"
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 #include "tools/machine_run.h"
 
 enum { LANES = 32, LINE_BYTES = LANES * 8, MAX_THREADS = 1024 };

@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "kernels/awq_quantize.h"
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 #include "loader/awq_layout.h"
 #include "loader/safetensors.h"
 

@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 #include "op/op_harness.h"
 
 enum { MAX_ITEMS = 1000, MAX_THREADS = 9 };
@@ -62,11 +62,43 @@ static void test_short_loops_stay_on_the_caller(void **state)
   yk_cpu_pool_destroy(pool);
 }
 
+typedef struct failing {
+  int64_t first, second; /* items that fail */
+} failing;
+
+static yk_status fail_at(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const failing *f = context;
+  for (int64_t i = begin; i < end; i++)
+    if (i == f->first || i == f->second) return yk_err_set(err, YK_E_FORMAT, "item %lld", (long long)i);
+  return YK_OK;
+}
+
+static void test_the_lowest_item_that_fails_is_named(void **state)
+{
+  (void)state;
+  for (int n_threads = 0; n_threads <= MAX_THREADS; n_threads += 3) { /* 0: no pool */
+    yk_cpu_pool *pool = NULL;
+    if (n_threads) op_ok(yk_cpu_pool_create(n_threads, &pool, &err));
+    for (int64_t first = 0; first < MAX_ITEMS; first += 37) {
+      failing f = {first, MAX_ITEMS - 1};
+      yk_err err = YK_ERR_INIT;
+      char expected[32];
+      snprintf(expected, sizeof expected, "item %d", (int)first);
+      assert_int_equal(yk_cpu_pool_try(pool, MAX_ITEMS, 1, fail_at, &f, &err), YK_E_FORMAT);
+      assert_string_equal(err.message, expected);
+      assert_int_equal(yk_cpu_pool_try(pool, first, 1, fail_at, &f, NULL), YK_OK);
+    }
+    yk_cpu_pool_destroy(pool);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_item_once),
       cmocka_unit_test(test_short_loops_stay_on_the_caller),
+      cmocka_unit_test(test_the_lowest_item_that_fails_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

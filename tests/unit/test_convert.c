@@ -139,8 +139,8 @@ static void expect_same_layer(const yk_weight_view *a, const yk_weight_view *b)
   yk_err err = YK_ERR_INIT;
   void *first = aligned_alloc(64, (yk_int4_repacked_bytes(a, &whole, NULL) + 63) / 64 * 64);
   void *second = aligned_alloc(64, (yk_int4_repacked_bytes(b, &whole, NULL) + 63) / 64 * 64);
-  expect_ok("a", yk_int4_repack(a, &whole, NULL, first, &x, &err), &err);
-  expect_ok("b", yk_int4_repack(b, &whole, NULL, second, &y, &err), &err);
+  expect_ok("a", yk_int4_repack(a, &whole, NULL, NULL, first, &x, &err), &err);
+  expect_ok("b", yk_int4_repack(b, &whole, NULL, NULL, second, &y, &err), &err);
   assert_int_equal(a->dtype, b->dtype);
   assert_memory_equal(x.weight.qweight, y.weight.qweight, a->k * a->n / 2);
   assert_true(a->group % b->group == 0);

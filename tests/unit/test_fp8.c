@@ -65,7 +65,7 @@ static yk_status repack(const layer *l, const yk_weight_slice *slice, void **buf
   size_t n_bytes = (size_t)yk_round_up_i64((int64_t)yk_int8_repacked_bytes(&l->view, slice, NULL, group), 64);
   *buffer = aligned_alloc(64, n_bytes);
   assert_non_null(*buffer);
-  return yk_int8_repack(&l->view, slice, NULL, group, *buffer, out, err);
+  return yk_int8_repack(&l->view, slice, NULL, group, NULL, *buffer, out, err);
 }
 
 static void check_slice(const layer *l, const yk_weight_slice *slice)

@@ -167,7 +167,7 @@ static yk_status repack(const tensors *t, const yk_weight_slice *slice, void **b
   *buffer = aligned_alloc(64, n_bytes);
   assert_non_null(*buffer);
   memset(*buffer, 0xEE, n_bytes);
-  return yk_int4_repack(&t->view, slice, NULL, *buffer, out, err);
+  return yk_int4_repack(&t->view, slice, NULL, NULL, *buffer, out, err);
 }
 
 static void check_slice(const numbers *x, const tensors *t, const yk_weight_slice *slice, bool has_zeros)
@@ -232,7 +232,7 @@ static void check_order(const numbers *x, tensors *t, bool sorts_inputs, bool so
   memset(buffer, 0xEE, n_bytes + 64);
   yk_int4_repacked r;
   yk_err err = YK_ERR_INIT;
-  expect_ok("repack", yk_int4_repack(&t->view, &slice, &order, buffer, &r, &err), &err);
+  expect_ok("repack", yk_int4_repack(&t->view, &slice, &order, NULL, buffer, &r, &err), &err);
   assert_true(r.first_k == 0 && r.first_n == 0 && !r.weight.act_order && !r.weight.g_idx);
   for (int64_t k = 0; k < slice.k_end; k++)
     for (int64_t n = 0; n < slice.n_end; n++) {
@@ -373,8 +373,8 @@ static void what_is_no_number(void **state)
                    repack(&t, &all, &buffer, &r, &err), &err);
       free(buffer);
       expect_error("check", YK_E_FORMAT, "layer.weight|scale of group 3, output 21|finite",
-                   yk_int4_check_scales(&t.view, &all, &err), &err);
-      expect_ok("other outputs", yk_int4_check_scales(&t.view, &others, &err), &err);
+                   yk_int4_check_scales(&t.view, &all, NULL, &err), &err);
+      expect_ok("other outputs", yk_int4_check_scales(&t.view, &others, NULL, &err), &err);
     }
 }
 

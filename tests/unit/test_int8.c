@@ -139,7 +139,7 @@ static void *repack(const tensors *t, const numbers *x, const yk_weight_slice *s
   yk_err err = YK_ERR_INIT;
   assert_non_null(buffer);
   memset(buffer + n_bytes, 0xEE, 64);
-  expect_ok("repack", yk_int8_repack(&t->view, slice, NULL, group, buffer, out, &err), &err);
+  expect_ok("repack", yk_int8_repack(&t->view, slice, NULL, group, NULL, buffer, out, &err), &err);
   for (int i = 0; i < 64; i++) assert_int_equal((uint8_t)buffer[n_bytes + (size_t)i], 0xEE);
   return buffer;
 }
@@ -230,7 +230,7 @@ static void check_order(bool sorts_inputs, bool sorts_outputs, int64_t group)
   memset(buffer + n_bytes, 0xEE, 64);
   yk_weight_view r;
   yk_err err = YK_ERR_INIT;
-  expect_ok("repack", yk_int8_repack(&t.view, &slice, &order, group, buffer, &r, &err), &err);
+  expect_ok("repack", yk_int8_repack(&t.view, &slice, &order, group, NULL, buffer, &r, &err), &err);
   for (int i = 0; i < 64; i++) assert_int_equal((uint8_t)buffer[n_bytes + (size_t)i], 0xEE);
   const int8_t *q = r.qweight;
   const float *scales = r.scales, *zeros = r.qzeros;
@@ -307,15 +307,16 @@ static void what_is_no_number(void **state)
       memset(x.zero, 0, sizeof x.zero);
       pack(&x, how, YK_F16, how != ROWS, &t);
       const char *words = "layer.weight|scale of group 3, output 21|finite";
-      expect_error("repack", YK_E_FORMAT, words, yk_int8_repack(&t.view, &all, NULL, 64, buffer, &out, &err), &err);
+      expect_error("repack", YK_E_FORMAT, words, yk_int8_repack(&t.view, &all, NULL, 64, NULL, buffer, &out, &err),
+                   &err);
       expect_error("floats", YK_E_FORMAT, words, yk_dequantise(&t.view, &all, floats, K, &err), &err);
-      expect_ok("others", yk_int8_repack(&t.view, &others, NULL, 64, buffer, &out, &err), &err);
+      expect_ok("others", yk_int8_repack(&t.view, &others, NULL, 64, NULL, buffer, &out, &err), &err);
     }
   draw(K, N, 64, &x);
   pack(&x, ROWS, YK_F16, true, &t);
   put_float(YK_F16, t.zeros + 1, 21 * (K / 64) + 3, NAN);
   expect_error("zero", YK_E_FORMAT, "layer.weight|zero point of group 3, output 21|finite",
-               yk_int8_repack(&t.view, &all, NULL, 64, buffer, &out, &err), &err);
+               yk_int8_repack(&t.view, &all, NULL, 64, NULL, buffer, &out, &err), &err);
 }
 
 int main(void)

@@ -178,7 +178,7 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
       yk_rank_buffer buffer = {0};
       yk_err err = YK_ERR_INIT;
       bool stays = kept && !as_16_bits;
-      if (yk_bring(&dev, &spec, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
+      if (yk_bring(&dev, &spec, NULL, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
       const yk_inputs *inputs = &brought.parts[0].weight.inputs;
       assert_int_equal(yk_linear_has_sums(&brought), stays);
       assert_int_equal(yk_bring_n_float_inputs(&dev, &spec), stays ? 0 : 1);

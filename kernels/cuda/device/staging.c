@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_SLOTS = 4, SLOT_BYTES = 4 << 20 };
+enum {
+  N_SLOTS = 4,
+  SLOT_BYTES = 4 << 20,
+  PAGE_BYTES = 4096,
+  MIN_THREAD_BYTES = 1 << 17 /* of a slot that a thread fills: less costs more than it saves */
+};
 
 typedef struct yk_cuda_staging {
   char *slots[N_SLOTS];
@@ -51,14 +56,42 @@ static yk_status send_slot(yk_cuda_device *cuda, int slot, void *dst, size_t n_b
   return yk_cuda_check(cuda, error, "upload", err);
 }
 
+/* Rows of n_bytes in all, the last of which may be short. */
+typedef struct filling {
+  char *to;
+  const char *from;
+  size_t row_bytes, stride, n_bytes;
+} filling;
+
+static void fill_rows(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const filling *f = context;
+  size_t row = f->row_bytes == f->stride ? (size_t)(end - begin) * f->row_bytes : f->row_bytes,
+         last = (size_t)end * f->row_bytes;
+  if (last > f->n_bytes) last = f->n_bytes;
+  const char *from = f->from + (size_t)begin * f->stride;
+  for (size_t at = (size_t)begin * f->row_bytes; at < last; at += row, from += f->stride)
+    memcpy(f->to + at, from, last - at < row ? last - at : row);
+}
+
+/* Fill the next slot, by all of the device's host threads, and send it. */
+static yk_status upload_slot(yk_cuda_device *cuda, char *dst, filling f, yk_err *err)
+{
+  int slot;
+  YK_TRY(take_slot(cuda, &slot, err));
+  f.to = cuda->staging->slots[slot];
+  int64_t n_rows = (int64_t)((f.n_bytes + f.row_bytes - 1) / f.row_bytes);
+  yk_cpu_pool_run(cuda->base.pool, n_rows, (int64_t)(MIN_THREAD_BYTES / f.row_bytes), fill_rows, &f);
+  return send_slot(cuda, slot, dst, f.n_bytes, err);
+}
+
 static yk_status upload_bytes(yk_cuda_device *cuda, char *dst, const char *src, size_t n_bytes, yk_err *err)
 {
   for (size_t done = 0; done < n_bytes;) {
     size_t n = n_bytes - done < SLOT_BYTES ? n_bytes - done : SLOT_BYTES;
-    int slot;
-    YK_TRY(take_slot(cuda, &slot, err));
-    memcpy(cuda->staging->slots[slot], src + done, n);
-    YK_TRY(send_slot(cuda, slot, dst + done, n, err));
+    filling f = {.from = src + done, .row_bytes = PAGE_BYTES, .stride = PAGE_BYTES, .n_bytes = n};
+    YK_TRY(upload_slot(cuda, dst + done, f, err));
     done += n;
   }
   return YK_OK;
@@ -79,11 +112,9 @@ yk_status yk_cuda_upload_rows(yk_cuda_device *cuda, void *dst, const void *src, 
       continue;
     }
     size_t n = n_rows - row < rows_per_slot ? n_rows - row : rows_per_slot;
-    int slot;
-    YK_TRY(take_slot(cuda, &slot, err));
-    for (size_t i = 0; i < n; i++)
-      memcpy(cuda->staging->slots[slot] + i * row_bytes, from + (row + i) * src_stride, row_bytes);
-    YK_TRY(send_slot(cuda, slot, to + row * row_bytes, n * row_bytes, err));
+    filling f = {
+        .from = from + row * src_stride, .row_bytes = row_bytes, .stride = src_stride, .n_bytes = n * row_bytes};
+    YK_TRY(upload_slot(cuda, to + row * row_bytes, f, err));
     row += n;
   }
   return YK_OK;

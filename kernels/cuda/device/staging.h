@@ -1,9 +1,10 @@
 /* staging.h - copies from host memory to the GPU, through pinned slots:
  *
- *   source --(memcpy by the caller's thread)--> next slot --(cudaMemcpyAsync on the stream)--> device memory
+ *   source --(memcpy by the device's pool)--> next slot --(cudaMemcpyAsync on the stream)--> device memory
  *
  * The source may be reused as soon as the call returns, and one slot is filled while the copy of another one runs. A
- * slot is filled again once the event behind its copy has completed. */
+ * slot is filled again once the event behind its copy has completed. One thread alone would fill slots slower than the
+ * link takes them, the more so from pages of a mapped file that are met for the first time. */
 #ifndef YK_KERNELS_CUDA_DEVICE_STAGING_H
 #define YK_KERNELS_CUDA_DEVICE_STAGING_H
 

@@ -4,7 +4,7 @@
  * the task. Workers and caller look for a while first, because a forward calls thousands of short loops a second and
  * steps follow each other, and then sleep on a condition variable. Who raises the generation wakes only sleepers: both
  * sides write their own flag before they read the other's (sequentially consistent), so that none is missed.        */
-#include "kernels/cpu/cpu_pool.h"
+#include "base/cpu_pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -99,7 +99,7 @@ static void wait_for_workers(yk_cpu_pool *pool)
 void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context)
 {
   if (n_items <= 0) return;
-  int64_t n_parts = yk_min_i64(pool->n_threads, yk_ceil_div_i64(n_items, yk_max_i64(min_items, 1)));
+  int64_t n_parts = yk_min_i64(pool ? pool->n_threads : 1, yk_ceil_div_i64(n_items, yk_max_i64(min_items, 1)));
   if (n_parts <= 1) {
     task(context, 0, 0, n_items);
     return;
@@ -113,11 +113,48 @@ void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_c
   wait_for_workers(pool);
 }
 
+/* What the ranges of a task that can fail share. */
+typedef struct attempts {
+  yk_cpu_attempt task;
+  void *context;
+  pthread_mutex_t mutex; /* guards the next two */
+  int64_t first_failed;  /* begin of the first range that has failed; -1: none */
+  yk_err err;            /* that range's */
+} attempts;
+
+static void attempt(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  attempts *a = context;
+  yk_err err = YK_ERR_INIT;
+  yk_status status = a->task(a->context, begin, end, &err);
+  if (status == YK_OK) return;
+  yk_err_set(&err, status, "%s", yk_status_name(status)); /* where the task has not said more */
+  pthread_mutex_lock(&a->mutex);
+  if (a->first_failed < 0 || begin < a->first_failed) {
+    a->first_failed = begin;
+    a->err = err;
+  }
+  pthread_mutex_unlock(&a->mutex);
+}
+
+yk_status yk_cpu_pool_try(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_attempt task, void *context,
+                          yk_err *err)
+{
+  attempts a = {.task = task, .context = context, .first_failed = -1};
+  pthread_mutex_init(&a.mutex, NULL);
+  yk_cpu_pool_run(pool, n_items, min_items, attempt, &a);
+  pthread_mutex_destroy(&a.mutex);
+  if (a.first_failed < 0) return YK_OK;
+  if (err && err->code == YK_OK) *err = a.err;
+  return a.err.code;
+}
+
 yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err)
 {
   size_t n_workers = (size_t)n_threads - 1;
   yk_cpu_pool *pool = calloc(1, sizeof *pool + n_workers * sizeof(worker));
-  if (!pool) return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for a pool of %d threads", n_threads);
+  if (!pool) return yk_err_set(err, YK_E_NOMEM, "no memory for a pool of %d threads", n_threads);
   pool->n_threads = n_threads;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->start, NULL);
@@ -126,7 +163,7 @@ yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err)
     pool->workers[i] = (worker){.pool = pool, .index = (int)i + 1};
     int error = pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]);
     if (error) {
-      yk_err_set(err, YK_E_NOMEM, "cpu device: thread %zu of %d did not start: %s", i + 1, n_threads, strerror(error));
+      yk_err_set(err, YK_E_NOMEM, "thread %zu of %d did not start: %s", i + 1, n_threads, strerror(error));
       yk_cpu_pool_destroy(pool);
       return YK_E_NOMEM;
     }
