@@ -1,8 +1,10 @@
 #include "cli/console.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/units.h"
 
 enum { BAR_CHARS = 30 };
@@ -19,6 +21,7 @@ void yk_console_init(yk_console *console, yk_log_level level)
   console->has_bar = level >= YK_LOG_INFO && isatty(STDERR_FILENO);
   atomic_init(&console->bar_drawn, false);
   console->percent = -1;
+  console->began_bytes = -1;
   console->log = (yk_log){level, write_line, console};
 }
 
@@ -49,15 +52,30 @@ static bool moves(yk_console *console, int64_t done, int64_t total)
   return has_moved;
 }
 
+/* Bytes a second since the first report, 0 at that report. */
+static double rate_of(yk_console *console, int64_t done_bytes)
+{
+  if (console->began_bytes < 0) {
+    console->began_bytes = done_bytes;
+    console->began_ns = yk_clock_now_ns();
+    return 0;
+  }
+  return (double)(done_bytes - console->began_bytes) / fmax(yk_clock_seconds_since(console->began_ns), 1e-6);
+}
+
 static void draw_bytes(yk_console *console, const char *what, int64_t done_bytes, int64_t total_bytes)
 {
-  char done[YK_BYTES_TEXT], total[YK_BYTES_TEXT], detail[2 * YK_BYTES_TEXT + 8];
-  if (done_bytes == total_bytes)
+  char done[YK_BYTES_TEXT], total[YK_BYTES_TEXT], detail[2 * YK_BYTES_TEXT + 32];
+  if (done_bytes == total_bytes) {
     yk_console_clear(console);
-  else if (moves(console, done_bytes, total_bytes)) {
-    snprintf(detail, sizeof detail, "%s of %s", yk_bytes_format(done_bytes, done), yk_bytes_format(total_bytes, total));
-    yk_console_bar(console, what, (double)done_bytes / (double)total_bytes, detail);
+    console->began_bytes = -1;
+    return;
   }
+  double rate = rate_of(console, done_bytes);
+  if (!moves(console, done_bytes, total_bytes)) return;
+  snprintf(detail, sizeof detail, "%s of %s, %.1f GB/s", yk_bytes_format(done_bytes, done),
+           yk_bytes_format(total_bytes, total), rate / 1e9);
+  yk_console_bar(console, what, (double)done_bytes / (double)total_bytes, detail);
 }
 
 void yk_console_loading(void *user, int64_t done_bytes, int64_t total_bytes)

@@ -12,6 +12,8 @@ typedef struct yk_console {
   bool has_bar;          /* stderr is a terminal and the level lets progress through */
   atomic_bool bar_drawn; /* the cursor stands behind a bar, which the next message must erase */
   int percent;           /* last drawn */
+  int64_t began_ns;      /* when bytes were first reported, and */
+  int64_t began_bytes;   /* how many: what a rate is of; -1: none since the last end */
   yk_log log;            /* writes to this console; any thread */
 } yk_console;
 
@@ -22,7 +24,8 @@ void yk_console_init(yk_console *console, yk_log_level level);
  *   the work that is done; negative draws the words alone. */
 void yk_console_bar(yk_console *console, const char *what, double share, const char *detail);
 
-/* yk_console_loading - for yk_engine_options.progress, with the console as its user. Erases the bar at the end. */
+/* yk_console_loading - for yk_engine_options.progress, with the console as its user: bytes of all, and bytes a second.
+ *   Erases the bar at the end. */
 void yk_console_loading(void *console, int64_t done_bytes, int64_t total_bytes);
 
 /* yk_console_converting - the same while a model is written in another format. */

@@ -352,6 +352,8 @@ class Terminal(Base):
         shown = b"".join(chunks).decode()
         self.assertIn("One day Mia the fox", shown.replace("\r\n", "\n"))
         self.assertIn("tokens/s", shown)
+        self.assertRegex(shown, r"loading \[#*\.*\] +\d+%  \S+ \w+ of \S+ \w+, \d+\.\d GB/s")
+        self.assertRegex(shown, r"opened devices in [\d.]+ s; loaded [\d.]+ GB of weights in [\d.]+ s, [\d.]+ GB/s")
         self.assertGreater(len(chunks), 1)  # a busy machine hands over several writes at once
 
 
