@@ -4,9 +4,9 @@
 #include <math.h>
 
 #include "loader/int4_packing.h"
+#include "loader/int4_slice.h"
 
 enum {
-  LINE_K = 8,
   ZERO_OF_NONE = 8,
   ALIGNMENT = 64,
   MAX_ZERO = 15,
@@ -21,29 +21,16 @@ bool yk_int4_is_ready(const yk_weight_view *weight)
 
 /* ---- What of a weight a slice needs ------------------------------------------------------------------------------ */
 
-/* Rows of inputs are written from k_begin, rounded down to a line, to k_end. Groups are whole, but for a slice within a
- * single one, whose group is then the slice. Inputs in another order are written to their places, whatever line of the
- * checkpoint they are found in. */
-typedef struct extent {
-  const yk_slice_order *order;   /* of inputs, or NULL */
-  const int32_t *outputs;        /* in another order, or NULL */
-  int64_t first_k, k, group;     /* of the repacked weight */
-  int64_t first_group, n_groups; /* of the checkpoint's */
-  int64_t first_n, n, n_there;   /* outputs, rounded up to whole words; how many of them the weight has */
-  int64_t first_line, n_lines;   /* lines of the checkpoint's weight that are read */
-  size_t zeros_at, scales_at, places_at, n_bytes; /* places: i32 [k of the checkpoint's], with an order */
-} extent;
-
-static void set_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, extent *e)
+static void set_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, yk_int4_extent *e)
 {
   int64_t group = weight->group;
   e->first_group = slice->k_begin / group;
   e->n_groups = yk_ceil_div_i64(slice->k_end, group) - e->first_group;
-  e->first_line = slice->k_begin / LINE_K;
-  e->n_lines = yk_ceil_div_i64(slice->k_end, LINE_K) - e->first_line;
+  e->first_line = slice->k_begin / YK_INT4_LINE_K;
+  e->n_lines = yk_ceil_div_i64(slice->k_end, YK_INT4_LINE_K) - e->first_line;
   if (e->n_groups == 1) {
-    e->first_k = e->first_line * LINE_K;
-    e->k = e->group = e->n_lines * LINE_K;
+    e->first_k = e->first_line * YK_INT4_LINE_K;
+    e->k = e->group = e->n_lines * YK_INT4_LINE_K;
   } else {
     e->first_k = e->first_group * group;
     e->k = e->n_groups * group;
@@ -51,17 +38,17 @@ static void set_inputs(const yk_weight_view *weight, const yk_weight_slice *slic
   }
 }
 
-static void set_ordered_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, extent *e)
+static void set_ordered_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, yk_int4_extent *e)
 {
   e->k = slice->k_end;
   e->group = e->order->group;
   e->n_groups = e->k / e->group;
-  e->n_lines = yk_ceil_div_i64(weight->k, LINE_K);
+  e->n_lines = yk_ceil_div_i64(weight->k, YK_INT4_LINE_K);
 }
 
-static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
+static yk_int4_extent extent_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
 {
-  extent e = {.order = order && order->inputs ? order : NULL, .outputs = order ? order->outputs : NULL};
+  yk_int4_extent e = {.order = order && order->inputs ? order : NULL, .outputs = order ? order->outputs : NULL};
   if (e.order)
     set_ordered_inputs(weight, slice, &e);
   else
@@ -74,17 +61,17 @@ static extent extent_of(const yk_weight_view *weight, const yk_weight_slice *sli
   e.scales_at = e.zeros_at + (size_t)yk_round_up_i64(e.n_groups * row_bytes, ALIGNMENT);
   int64_t scale_bytes = e.n_groups * e.n * (int64_t)yk_dtype_bytes(weight->dtype);
   e.places_at = e.scales_at + (size_t)yk_round_up_i64(scale_bytes, ALIGNMENT);
-  e.n_bytes = e.places_at + (e.order ? (size_t)(e.n_lines * LINE_K) * sizeof(int32_t) : 0);
+  e.n_bytes = e.places_at + (e.order ? (size_t)(e.n_lines * YK_INT4_LINE_K) * sizeof(int32_t) : 0);
   return e;
 }
 
 /* The weight's output at place i of the repacked one, and its group of local group i. */
-static int64_t output_at(const extent *e, int64_t i)
+static int64_t output_at(const yk_int4_extent *e, int64_t i)
 {
   return e->outputs ? e->outputs[i] : e->first_n + i;
 }
 
-static int64_t group_at(const extent *e, int64_t i)
+static int64_t group_at(const yk_int4_extent *e, int64_t i)
 {
   return e->order ? e->order->groups[i] : e->first_group + i;
 }
@@ -92,156 +79,6 @@ static int64_t group_at(const extent *e, int64_t i)
 size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
 {
   return extent_of(weight, slice, order).n_bytes;
-}
-
-/* ---- Integers ---------------------------------------------------------------------------------------------------- */
-
-/* Nibble j of word i with nibble i of word j, for all words of a block's line at once. The loop over words is what
- * compilers make vectors of. */
-static inline void swap_nibbles(uint32_t *restrict a, uint32_t *restrict b, int shift, uint32_t mask)
-{
-  for (int word = 0; word < YK_INT4_BLOCK_WORDS; word++) yk_int4_swap(&a[word], &b[word], shift, mask);
-}
-
-static inline void transpose_nibbles(uint32_t w[8][YK_INT4_BLOCK_WORDS])
-{
-  for (int i = 0; i < 4; i++) swap_nibbles(w[i], w[i + 4], 16, 0x0000FFFFu);
-  for (int i = 0; i < 8; i += 4)
-    for (int j = 0; j < 2; j++) swap_nibbles(w[i + j], w[i + j + 2], 8, 0x00FF00FFu);
-  for (int i = 0; i < 8; i += 2) swap_nibbles(w[i], w[i + 1], 4, 0x0F0F0F0Fu);
-}
-
-/* Where rows of the repacked weight go: by the input in the checkpoint, or in its order the place of each. */
-typedef struct destination {
-  uint32_t *words;
-  int64_t row_words, first_k;
-  const int32_t *places; /* -1: the input is another rank's; NULL: all, from first_k on */
-} destination;
-
-/* What threads share that repack one slice. An item of the words is a tile of the checkpoint's. */
-typedef struct repacking {
-  const yk_weight_view *weight;
-  const yk_weight_slice *slice;
-  const extent *e;
-  destination to;
-  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines; the next ones are further outputs */
-  uint32_t *zeros;
-  char *scales; /* NULL: they are only checked */
-} repacking;
-
-/* Lines of words that are in AWQ's order already. */
-static void copy_lines(void *context, int thread, int64_t begin, int64_t end)
-{
-  (void)thread;
-  const repacking *r = context;
-  const extent *e = r->e;
-  int64_t row_words = r->to.row_words, end_k = yk_min_i64(r->weight->k, (e->first_line + end) * LINE_K);
-  for (int64_t k = (e->first_line + begin) * LINE_K; k < end_k; k++)
-    memcpy(r->to.words + (k - e->first_k) * row_words,
-           (const char *)r->weight->qweight + (k * r->weight->n + e->first_n) / 2, (size_t)row_words * 4);
-}
-
-static inline int64_t row_of(const destination *to, int64_t input)
-{
-  return to->places ? to->places[input] : input - to->first_k;
-}
-
-/* word: of the repacked weight, the first that the block writes. */
-static void repack_block(const yk_weight_view *weight, const yk_int4_block *block, const destination *to, int64_t word)
-{
-  yk_int4_lines in;
-  yk_int4_ops_of(weight->packing)->read(weight, block, in);
-  for (int i = 0; i < block->n_lines; i++) {
-    transpose_nibbles(in[i]);
-    for (int r = 0; r < LINE_K; r++) {
-      int64_t row = row_of(to, (block->line + i) * LINE_K + r);
-      if (row < 0) continue;
-      uint32_t *words = to->words + row * to->row_words + word;
-      __builtin_prefetch(words + 2 * YK_INT4_BLOCK_WORDS - 1, 1);
-      if (block->n_words == YK_INT4_BLOCK_WORDS)
-        memcpy(words, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* of known length, so that no function is called */
-      else
-        memcpy(words, in[i][r], (size_t)block->n_words * 4);
-    }
-  }
-}
-
-static bool is_wanted(const destination *to, int64_t line, int64_t n_lines)
-{
-  bool wanted = !to->places;
-  for (int64_t input = line * LINE_K; !wanted && input < (line + n_lines) * LINE_K; input++)
-    wanted = to->places[input] >= 0;
-  return wanted;
-}
-
-/* Lines [line, line_end) by words [word, word_end) of the repacked weight. */
-static void repack_tile(const repacking *r, int64_t line, int64_t line_end, int64_t first_word, int64_t word_end)
-{
-  int64_t step = yk_int4_ops_of(r->weight->packing)->n_lines;
-  for (int64_t n_lines; line < line_end; line += n_lines) {
-    n_lines = yk_min_i64(step, line_end - line);
-    if (!is_wanted(&r->to, line, n_lines)) continue;
-    for (int64_t word = first_word; word < word_end; word += YK_INT4_BLOCK_WORDS) {
-      const yk_int4_block block = {.line = line,
-                                   .word = r->e->first_n / 8 + word,
-                                   .n_lines = (int)n_lines,
-                                   .n_words = (int)yk_min_i64(YK_INT4_BLOCK_WORDS, word_end - word),
-                                   .outputs = r->e->outputs,
-                                   .n_outputs = r->e->n_there};
-      repack_block(r->weight, &block, &r->to, word);
-    }
-  }
-}
-
-static void repack_tiles(void *context, int thread, int64_t begin, int64_t end)
-{
-  (void)thread;
-  const repacking *r = context;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t line = i % r->n_tiles_k * r->tile_lines, word = i / r->n_tiles_k * r->tile_words;
-    repack_tile(r, r->e->first_line + line, r->e->first_line + yk_min_i64(line + r->tile_lines, r->e->n_lines), word,
-                yk_min_i64(word + r->tile_words, r->to.row_words));
-  }
-}
-
-/* Where lines of all outputs are rows of the file, a tile is a line. Where outputs are rows, it is TILE_WORDS of eight
- * and so many lines that what was fetched ahead of each is still in the cache when the next lines are read. */
-static void repack_words(repacking *r, yk_cpu_pool *pool)
-{
-  enum { TILE_WORDS = 64, TILE_LINES = 128 };
-  bool has_row_lines = yk_int4_ops_of(r->weight->packing)->n_lines == 1;
-  r->tile_lines = has_row_lines ? 1 : TILE_LINES;
-  r->tile_words = has_row_lines ? r->to.row_words : TILE_WORDS;
-  r->n_tiles_k = yk_ceil_div_i64(r->e->n_lines, r->tile_lines);
-  int64_t tile_bytes = r->tile_lines * LINE_K * r->tile_words * 4;
-  yk_cpu_pool_run(pool, r->n_tiles_k * yk_ceil_div_i64(r->to.row_words, r->tile_words),
-                  yk_ceil_div_i64(MIN_THREAD_BYTES, tile_bytes), repack_tiles, r);
-}
-
-/* The place of each of the checkpoint's inputs; rows of places without an input become zeros. */
-static void find_places(const extent *e, uint32_t *words, int32_t *places)
-{
-  int64_t row_words = e->n / 8;
-  memset(places, 0xFF, (size_t)(e->n_lines * LINE_K) * sizeof *places); /* -1 */
-  for (int64_t place = 0; place < e->k; place++)
-    if (e->order->inputs[place] >= 0)
-      places[e->order->inputs[place]] = (int32_t)place;
-    else
-      memset(words + place * row_words, 0, (size_t)row_words * 4);
-}
-
-static void take_words(repacking *r, yk_cpu_pool *pool, char *buffer)
-{
-  const extent *e = r->e;
-  r->to = (destination){.words = (uint32_t *)(void *)buffer, .row_words = e->n / 8, .first_k = e->first_k};
-  if (r->weight->packing == YK_PACKING_AWQ_GEMM && !e->order && !e->outputs) {
-    yk_cpu_pool_run(pool, e->n_lines, yk_ceil_div_i64(MIN_THREAD_BYTES, r->to.row_words * LINE_K * 4), copy_lines, r);
-    return;
-  }
-  int32_t *places = (int32_t *)(void *)(buffer + e->places_at);
-  if (e->order) find_places(e, r->to.words, places);
-  if (e->order) r->to.places = places;
-  repack_words(r, pool);
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
@@ -280,7 +117,7 @@ static float scale_of(const yk_weight_view *weight, int64_t group, int64_t n)
 }
 
 /* The first scale of a group that is not finite. */
-static yk_status refuse_scale(const yk_weight_view *weight, const extent *e, int64_t group, yk_err *err)
+static yk_status refuse_scale(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, yk_err *err)
 {
   int64_t i = 0;
   while (i < e->n_there - 1 && isfinite(scale_of(weight, group, output_at(e, i)))) i++;
@@ -290,7 +127,8 @@ static yk_status refuse_scale(const yk_weight_view *weight, const extent *e, int
 }
 
 /* take_scales of outputs in another order. */
-static yk_status gather_scales(const yk_weight_view *weight, const extent *e, int64_t group, char *to, yk_err *err)
+static yk_status gather_scales(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, char *to,
+                               yk_err *err)
 {
   int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype);
   for (int64_t i = 0; i < e->n_there; i++, to += element_bytes) {
@@ -303,7 +141,8 @@ static yk_status gather_scales(const yk_weight_view *weight, const extent *e, in
 }
 
 /* One group's scales, checked, and copied where to is not NULL. In every packing they stand at equal distances. */
-static yk_status take_scales(const yk_weight_view *weight, const extent *e, int64_t group, char *to, yk_err *err)
+static yk_status take_scales(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, char *to,
+                             yk_err *err)
 {
   if (e->outputs) return gather_scales(weight, e, group, to, err);
   const yk_int4_ops *ops = yk_int4_ops_of(weight->packing);
@@ -322,7 +161,7 @@ typedef struct local_group {
   int64_t group, begin, end;
 } local_group;
 
-static local_group local_group_of(const yk_weight_view *weight, const yk_weight_slice *slice, const extent *e,
+static local_group local_group_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_int4_extent *e,
                                   int64_t i)
 {
   int64_t group = group_at(e, i);
@@ -332,8 +171,8 @@ static local_group local_group_of(const yk_weight_view *weight, const yk_weight_
 }
 
 /* A zero of 16: all q of a local group and output, as far as the slice goes, less one. */
-static yk_status lower_column(const yk_weight_view *weight, const extent *e, const local_group *group, int64_t column,
-                              uint32_t *words, yk_err *err)
+static yk_status lower_column(const yk_weight_view *weight, const yk_int4_extent *e, const local_group *group,
+                              int64_t column, uint32_t *words, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   int shift = 4 * nibble_of_column[column % 8];
@@ -353,7 +192,8 @@ static yk_status lower_column(const yk_weight_view *weight, const extent *e, con
 }
 
 /* Zeros of eight outputs of the repacked weight. */
-static void read_zeros(const yk_weight_view *weight, const extent *e, int64_t group, int64_t first, int n, int zeros[8])
+static void read_zeros(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, int64_t first, int n,
+                       int zeros[8])
 {
   const yk_int4_ops *ops = yk_int4_ops_of(weight->packing);
   for (int i = 0; i < 8; i++) zeros[i] = ZERO_OF_NONE;
@@ -370,8 +210,8 @@ static void read_zeros(const yk_weight_view *weight, const extent *e, int64_t gr
   }
 }
 
-static yk_status take_zeros(const yk_weight_view *weight, const extent *e, const local_group *group, uint32_t *words,
-                            uint32_t *to, yk_err *err)
+static yk_status take_zeros(const yk_weight_view *weight, const yk_int4_extent *e, const local_group *group,
+                            uint32_t *words, uint32_t *to, yk_err *err)
 {
   static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   for (int64_t first = 0; first < e->n_there; first += 8) {
@@ -390,55 +230,65 @@ static yk_status take_zeros(const yk_weight_view *weight, const extent *e, const
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
+/* What threads share that take the groups of one slice. */
+typedef struct taking {
+  const yk_weight_view *weight;
+  const yk_weight_slice *slice;
+  const yk_int4_extent *e;
+  uint32_t *words, *zeros;
+  char *scales; /* NULL: they are only checked */
+} taking;
+
 /* Local groups' scales, and zeros unless the scales are only checked. */
 static yk_status take_groups(void *context, int64_t begin, int64_t end, yk_err *err)
 {
-  const repacking *r = context;
-  const extent *e = r->e;
+  const taking *t = context;
+  const yk_int4_extent *e = t->e;
   for (int64_t i = begin; i < end; i++) {
-    char *scales = r->scales ? r->scales + (size_t)(i * e->n) * yk_dtype_bytes(r->weight->dtype) : NULL;
-    const local_group group = local_group_of(r->weight, r->slice, e, i);
-    YK_TRY(take_scales(r->weight, e, group.group, scales, err));
-    if (scales) YK_TRY(take_zeros(r->weight, e, &group, r->to.words, r->zeros + i * e->n / 8, err));
+    char *scales = t->scales ? t->scales + (size_t)(i * e->n) * yk_dtype_bytes(t->weight->dtype) : NULL;
+    const local_group group = local_group_of(t->weight, t->slice, e, i);
+    YK_TRY(take_scales(t->weight, e, group.group, scales, err));
+    if (scales) YK_TRY(take_zeros(t->weight, e, &group, t->words, t->zeros + i * e->n / 8, err));
   }
   return YK_OK;
 }
 
-static yk_status take_all_groups(repacking *r, yk_cpu_pool *pool, yk_err *err)
+static yk_status take_all_groups(taking *t, yk_cpu_pool *pool, yk_err *err)
 {
-  int64_t min_groups = yk_ceil_div_i64(MIN_THREAD_OUTPUTS, yk_max_i64(r->e->n, 1));
-  return yk_cpu_pool_try(pool, r->e->n_groups, min_groups, take_groups, r, err);
+  int64_t min_groups = yk_ceil_div_i64(MIN_THREAD_OUTPUTS, yk_max_i64(t->e->n, 1));
+  return yk_cpu_pool_try(pool, t->e->n_groups, min_groups, take_groups, t, err);
 }
 
 yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_cpu_pool *pool,
                                yk_err *err)
 {
-  const extent e = extent_of(weight, slice, NULL);
-  repacking r = {.weight = weight, .slice = slice, .e = &e};
-  return take_all_groups(&r, pool, err);
+  const yk_int4_extent e = extent_of(weight, slice, NULL);
+  taking t = {.weight = weight, .slice = slice, .e = &e};
+  return take_all_groups(&t, pool, err);
 }
 
 yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
                          yk_cpu_pool *pool, void *buffer, yk_int4_repacked *out, yk_err *err)
 {
-  const extent e = extent_of(weight, slice, order);
+  const yk_int4_extent e = extent_of(weight, slice, order);
   char *base = buffer;
-  repacking r = {.weight = weight,
-                 .slice = slice,
-                 .e = &e,
-                 .zeros = (uint32_t *)(void *)(base + e.zeros_at),
-                 .scales = base + e.scales_at};
-  take_words(&r, pool, base);
-  YK_TRY(take_all_groups(&r, pool, err));
+  taking t = {.weight = weight,
+              .slice = slice,
+              .e = &e,
+              .words = buffer,
+              .zeros = (uint32_t *)(void *)(base + e.zeros_at),
+              .scales = base + e.scales_at};
+  yk_int4_take_words(weight, &e, pool, base);
+  YK_TRY(take_all_groups(&t, pool, err));
   *out = (yk_int4_repacked){.weight = *weight, .first_k = e.first_k, .first_n = e.first_n};
   yk_weight_view *view = &out->weight;
   view->packing = YK_PACKING_AWQ_GEMM;
   view->k = e.k;
   view->n = e.n;
   view->group = e.group;
-  view->qweight = r.to.words;
-  view->qzeros = r.zeros;
-  view->scales = r.scales;
+  view->qweight = t.words;
+  view->qzeros = t.zeros;
+  view->scales = t.scales;
   view->zeros_less_one = false;
   view->act_order = false;
   view->g_idx = NULL;
