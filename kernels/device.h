@@ -22,6 +22,7 @@
 #include "base/dtype.h"
 #include "base/logit_bias.h"
 #include "base/status.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 
 #ifdef __cplusplus
@@ -227,6 +228,13 @@ typedef struct yk_device_ops {
   yk_status (*linear_maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_sums)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+
+  /* Mixtures of experts, all three or none (NULL): a model with experts is then refused when it is built. See experts.h
+   * and yk_linear_grouped_args. */
+  yk_status (*route)(yk_device *dev, const yk_route_args *args, yk_err *err);
+  yk_status (*linear_forward_grouped)(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                      yk_err *err);
+  yk_status (*combine)(yk_device *dev, const yk_combine_args *args, yk_err *err);
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);

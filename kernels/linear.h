@@ -9,7 +9,8 @@
  * the caller owes one all-reduce; only rank 0's part may carry the bias.
  *
  * Many matrices of one shape may be one layer (the experts of a mixture): the device keeps them side by side, at one
- * stride, and a forward names the matrix that its rows are multiplied with. */
+ * stride. A forward names the matrix that its rows are multiplied with; a grouped forward multiplies each row with a
+ * matrix of its own. */
 #ifndef YK_KERNELS_LINEAR_H
 #define YK_KERNELS_LINEAR_H
 
@@ -82,7 +83,8 @@ typedef struct yk_linear_spec {
   int32_t n_matrices; /* at least 1: matrices of this shape side by side, each with all the parts */
   yk_epilogue epilogue;
   bool f32_output;    /* lm_head: y is float32 whatever the activation type */
-  int32_t max_tokens; /* rows of the largest forward */
+  bool is_grouped;    /* multiplied by linear_forward_grouped alone, never by linear_forward */
+  int32_t max_tokens; /* rows of the largest forward; of a grouped one: slots */
 } yk_linear_spec;
 
 /* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
@@ -95,6 +97,21 @@ typedef struct yk_linear_args {
   int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
+
+/* grouped forward: y[slot] = x[row_of_slot[slot]] times matrix m, for the slots starts[m] .. starts[m + 1] - 1 of each
+ * matrix m, with bias and epilogue as in a forward. How many slots a matrix has is known to the device alone: the call
+ * waits for nobody, and reads no weights of matrices without slots. Slots at starts[n_matrices] and beyond are neither
+ * read nor written. A row's result depends neither on the slot nor on the other rows where the device says that of
+ * linear_forward. y must alias neither x nor the arrays. */
+typedef struct yk_linear_grouped_args {
+  const void *x; /* act [n_rows, x_size or k_local] */
+  int32_t n_rows;
+  const int32_t *row_of_slot; /* device [max_slots], or NULL: the row of a slot is the slot, and n_rows is max_slots */
+  const int32_t *starts;      /* device [n_matrices + 1], rising from 0 to at most max_slots */
+  int32_t max_slots;          /* at most the layer's max_tokens */
+  void *y;                    /* [max_slots, y_stride] act (or f32) */
+  int64_t y_stride;
+} yk_linear_grouped_args;
 
 /* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
  * share the row's scale, and add up integers. Instead of a forward there are then three steps, with an exchange of all
@@ -127,6 +144,10 @@ yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *e
 
 /* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
+
+/* yk_linear_check_grouped_args - a grouped layer, and slots within its own. Errors: YK_E_INVAL. Thread: any. */
+yk_status yk_linear_check_grouped_args(const yk_linear_grouped_args *args, bool is_grouped, int32_t max_tokens,
+                                       yk_err *err);
 
 /* yk_linear_has_sums - whether a device that keeps such parts as they are multiplies integers for a layer: it is then
  *   to be forwarded in steps where it is row-parallel. */
