@@ -67,6 +67,10 @@ bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i);
 yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                        yk_err *err);
+yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err);
+yk_status yk_cpu_combine(yk_device *dev, const yk_combine_args *args, yk_err *err);
 yk_status yk_cpu_embed(yk_device *dev, const yk_embed_args *args, yk_err *err);
 yk_status yk_cpu_rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);
 yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err);

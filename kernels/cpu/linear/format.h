@@ -42,8 +42,8 @@ typedef struct yk_cpu_part {
   int64_t weights;        /* bytes from the start of a matrix to the part's weights, a multiple of the alignment */
   int64_t bias;           /* likewise, to its biases: f32 [n_panels, PANEL] */
   bool has_bias;
-  yk_inputs inputs;  /* of the weight */
-  int64_t x_order; /* likewise, to the order of its inputs: i32 [k], where has_x_order */
+  yk_inputs inputs; /* of the weight */
+  int64_t x_order;  /* likewise, to the order of its inputs: i32 [k], where has_x_order */
   bool has_x_order;
   int64_t n_k;       /* k in whole chunks of CHUNK_K */
   int x_copy;        /* of the block of rows as floats, the one in the part's order; 0: as they are */

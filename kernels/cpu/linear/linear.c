@@ -1,18 +1,12 @@
 /* linear.c - linear layers on the CPU device, for every row of the table of formats (format.h): preparing a list of
- * parts, and multiplying rows with them. */
+ * parts. multiply.c multiplies rows with them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cpu/linear/prepared.h"
 
-enum {
-  BLOCK_PANELS = YK_CPU_BLOCK_COLUMNS / YK_CPU_PANEL,
-  QUANTISED_ROW_ALIGNMENT_BYTES = 64,
-  MIN_THREAD_MULTIPLY_ADDS = 1 << 16 /* below which a thread costs more than it saves */
-};
-
-/* ---- Preparing --------------------------------------------------------------------------------------------------- */
+enum { QUANTISED_ROW_ALIGNMENT_BYTES = 64 };
 
 static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
 {
@@ -31,7 +25,7 @@ static const yk_cpu_format *format_of(const yk_linear_spec *spec, int i)
   return NULL;
 }
 
-static int64_t quantised_row_bytes(const yk_cpu_part *part)
+int64_t yk_cpu_quantised_row_bytes(const yk_cpu_part *part)
 {
   return yk_round_up_i64(part->format->quantised_row_bytes(part->k), QUANTISED_ROW_ALIGNMENT_BYTES);
 }
@@ -41,8 +35,7 @@ static bool have_same_rows(const yk_cpu_part *a, const yk_cpu_part *b)
   return a->format == b->format && a->x_copy == b->x_copy && yk_inputs_are_alike(&a->inputs, &b->inputs);
 }
 
-/* The first of the layer's parts whose quantised rows are part i's too. */
-static int first_of_rows(const yk_linear *linear, int i)
+int yk_cpu_first_of_rows(const yk_linear *linear, int i)
 {
   const yk_cpu_part *part = &linear->parts[i];
   int first = 0;
@@ -72,10 +65,10 @@ static void lay_out_quantised(yk_linear *linear, int i)
 {
   yk_cpu_part *part = &linear->parts[i];
   if (!part->format->quantise_row) return;
-  int first = first_of_rows(linear, i);
+  int first = yk_cpu_first_of_rows(linear, i);
   part->quantised = first == i ? linear->quantised_bytes : linear->parts[first].quantised;
   if (first == i)
-    linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * quantised_row_bytes(part);
+    linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * yk_cpu_quantised_row_bytes(part);
 }
 
 /* What follows a part's weights in a matrix. */
@@ -96,6 +89,7 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
                         .n_matrices = spec->n_matrices,
                         .epilogue = spec->epilogue,
                         .f32_output = spec->f32_output,
+                        .is_grouped = spec->is_grouped,
                         .max_tokens = spec->max_tokens,
                         .x_size = x_size,
                         .n_k = yk_round_up_i64(x_size, YK_CPU_CHUNK_K),
@@ -226,200 +220,4 @@ void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear)
   if (!linear) return;
   yk_cpu_weights_free(&yk_cpu_device_of(dev)->chunk, linear->chunk, linear->memory);
   free(linear);
-}
-
-/* ---- Multiplying ------------------------------------------------------------------------------------------------- */
-
-/* One block of at most YK_CPU_ROW_BLOCK rows of a forward. */
-typedef struct forward_context {
-  yk_cpu_device *cpu;
-  const yk_linear *linear;
-  const yk_linear_args *args;
-  const yk_linear_sums_args *sums; /* NULL in a forward */
-  const char *matrix;              /* the memory of the matrix that the rows are multiplied with */
-  int64_t first_row;
-  int n_rows;
-} forward_context;
-
-static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
-{
-  return (char *)c->cpu->x_quantised + part->quantised;
-}
-
-/* Row number row of the block as floats, in an order of its inputs. */
-static float *x_row_of(const forward_context *c, int x_copy, int64_t row)
-{
-  return c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
-}
-
-static void put_in_order(float *to, const float *x, const yk_cpu_part *part, const char *matrix)
-{
-  const int32_t *order = (const int32_t *)(const void *)(matrix + part->x_order);
-  for (int64_t i = 0; i < part->k; i++) to[i] = order[i] < 0 ? 0.0f : x[order[i]];
-  for (int64_t i = part->k; i < part->n_k; i++) to[i] = 0.0f;
-}
-
-/* Rows of x as float32, padded with zeros to whole chunks, in each order that a part wants, and quantised for each
- * format that wants that. */
-static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
-{
-  (void)thread;
-  const forward_context *c = context;
-  const yk_linear *linear = c->linear;
-  yk_dtype dtype = c->cpu->base.dtype;
-  for (int64_t row = begin; row < end; row++) {
-    float *x = x_row_of(c, 0, row);
-    c->cpu->simd->to_f32(x, dtype, yk_cpu_at(dtype, c->args->x, (c->first_row + row) * linear->x_size),
-                         (size_t)linear->x_size);
-    for (int64_t k = linear->x_size; k < linear->n_k; k++) x[k] = 0.0f;
-    for (int i = 0, n_done = 1; i < linear->n_parts; i++) {
-      const yk_cpu_part *part = &linear->parts[i];
-      float *in_order = x_row_of(c, part->x_copy, row);
-      if (part->x_copy == n_done) {
-        put_in_order(in_order, x, part, c->matrix);
-        n_done++;
-      }
-      if (part->format->quantise_row && first_of_rows(linear, i) == i)
-        part->format->quantise_row(part, quantised_rows(c, part) + row * quantised_row_bytes(part), in_order,
-                                   c->sums ? &c->sums->maxima[c->first_row + row] : NULL);
-    }
-  }
-}
-
-static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_part *part)
-{
-  yk_cpu_rows rows = {.simd = c->cpu->simd,
-                      .n_rows = c->n_rows,
-                      .x = x_row_of(c, part->x_copy, 0),
-                      .x_stride = c->linear->x_stride,
-                      .n_k = part->n_k,
-                      .strip = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP};
-  if (part->format->quantise_row) {
-    rows.quantised = quantised_rows(c, part);
-    rows.quantised_stride = quantised_row_bytes(part);
-  }
-  return rows;
-}
-
-/* Panels first .. end - 1 of a part, at most BLOCK_PANELS, with its bias. */
-static void multiply_block(const forward_context *c, int thread, const yk_cpu_part *part, int64_t first, int64_t end,
-                           float *acc)
-{
-  const yk_cpu_rows rows = rows_for(c, thread, part);
-  const char *weights = part->is_resident ? part->resident : c->matrix + part->weights;
-  for (int64_t i = first; i < end; i++) {
-    float *columns = acc + (i - first) * YK_CPU_PANEL;
-    if (part->k > 0)
-      part->format->multiply_panel(&rows, part, weights, i, columns);
-    else
-      for (int row = 0; row < c->n_rows; row++) memset(columns + row * YK_CPU_BLOCK_COLUMNS, 0, YK_CPU_PANEL * 4);
-  }
-  if (!part->has_bias) return;
-  const float *bias = (const float *)(const void *)(c->matrix + part->bias) + first * YK_CPU_PANEL;
-  int n = (int)(end - first) * YK_CPU_PANEL;
-  for (int row = 0; row < c->n_rows; row++)
-    for (int i = 0; i < n; i++) acc[row * YK_CPU_BLOCK_COLUMNS + i] += bias[i];
-}
-
-static void store_block(const forward_context *c, const yk_cpu_part *part, int64_t first, int64_t end, const float *acc)
-{
-  yk_dtype dtype = c->linear->f32_output ? YK_F32 : c->cpu->base.dtype;
-  int64_t n_columns = yk_min_i64(end * YK_CPU_PANEL, part->n) - first * YK_CPU_PANEL;
-  for (int row = 0; row < c->n_rows; row++) {
-    int64_t to = (c->first_row + row) * c->args->y_stride + part->first_column + first * YK_CPU_PANEL;
-    c->cpu->simd->from_f32(yk_cpu_at(dtype, c->args->y, to), dtype, acc + row * YK_CPU_BLOCK_COLUMNS,
-                           (size_t)n_columns);
-  }
-}
-
-static void multiply_silu_panels(void *context, int thread, int64_t begin, int64_t end)
-{
-  const forward_context *c = context;
-  const yk_cpu_part *parts = c->linear->parts;
-  float *gate = c->cpu->scratch[thread].acc[0], *up = c->cpu->scratch[thread].acc[1];
-  for (int64_t first = begin, block_end; first < end; first = block_end) {
-    block_end = yk_min_i64(first + BLOCK_PANELS, end);
-    multiply_block(c, thread, &parts[0], first, block_end, gate);
-    multiply_block(c, thread, &parts[1], first, block_end, up);
-    c->cpu->simd->silu_mul(gate, up, (size_t)c->n_rows * YK_CPU_BLOCK_COLUMNS);
-    store_block(c, &parts[0], first, block_end, gate);
-  }
-}
-
-static void multiply_panels(void *context, int thread, int64_t begin, int64_t end)
-{
-  const forward_context *c = context;
-  float *acc = c->cpu->scratch[thread].acc[0];
-  int64_t part_first = 0; /* of the part's panels among all */
-  for (int p = 0; p < c->linear->n_parts; p++) {
-    const yk_cpu_part *part = &c->linear->parts[p];
-    int64_t part_end = yk_min_i64(end - part_first, part->n_panels);
-    for (int64_t first = yk_max_i64(begin - part_first, 0), block_end; first < part_end; first = block_end) {
-      block_end = yk_min_i64(first + BLOCK_PANELS, part_end);
-      multiply_block(c, thread, part, first, block_end, acc);
-      store_block(c, part, first, block_end, acc);
-    }
-    part_first += part->n_panels;
-  }
-}
-
-/* Panels of a layer of one part, as sums. */
-static void sum_panels(void *context, int thread, int64_t begin, int64_t end)
-{
-  const forward_context *c = context;
-  const yk_cpu_part *part = &c->linear->parts[0];
-  const yk_cpu_rows rows = rows_for(c, thread, part);
-  int32_t sums[YK_CPU_ROW_BLOCK * YK_CPU_PANEL] = {0};
-  for (int64_t i = begin; i < end; i++) {
-    int64_t first = i * YK_CPU_PANEL, n_columns = yk_min_i64(YK_CPU_PANEL, part->n - first);
-    if (part->k > 0) part->format->sum_panel(&rows, part, c->matrix + part->weights, i, sums);
-    for (int row = 0; row < c->n_rows; row++)
-      memcpy(c->sums->sums + (c->first_row + row) * part->n + first, sums + row * YK_CPU_PANEL, (size_t)n_columns * 4);
-  }
-}
-
-static void forward_rows(forward_context *c)
-{
-  const yk_linear *linear = c->linear;
-  bool is_silu = linear->epilogue == YK_EPILOGUE_SILU_MUL;
-  int64_t n_panels = 0;
-  for (int i = 0; i < (is_silu ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
-  if (n_panels == 0) return;
-  yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->x_size, 1)),
-                  convert_rows, c);
-  int64_t panel_multiply_adds = yk_max_i64(linear->x_size, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
-  yk_cpu_task multiply = is_silu ? multiply_silu_panels : multiply_panels;
-  yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),
-                  c->sums ? sum_panels : multiply, c);
-}
-
-static void forward_blocks(forward_context *c)
-{
-  for (int64_t row = 0; row < c->args->n_tokens; row += YK_CPU_ROW_BLOCK) {
-    c->first_row = row;
-    c->n_rows = (int)yk_min_i64(YK_CPU_ROW_BLOCK, c->args->n_tokens - row);
-    forward_rows(c);
-  }
-}
-
-yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
-{
-  YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
-  forward_context context = {.cpu = yk_cpu_device_of(dev),
-                             .linear = linear,
-                             .args = args,
-                             .matrix = linear->memory + args->matrix * linear->matrix_bytes};
-  forward_blocks(&context);
-  return YK_OK;
-}
-
-/* The middle one of the steps of sums.c. */
-yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
-{
-  const yk_linear_args rows = {.x = args->x, .n_tokens = args->n_tokens};
-  YK_TRY(yk_linear_check_args(&rows, linear->max_tokens, linear->n_matrices, err));
-  forward_context context = {
-      .cpu = yk_cpu_device_of(dev), .linear = linear, .args = &rows, .sums = args, .matrix = linear->memory};
-  forward_blocks(&context);
-  return YK_OK;
 }

@@ -1,4 +1,4 @@
-/* prepared.h - a linear layer of the CPU device, as linear.c prepares and multiplies it. */
+/* prepared.h - a linear layer of the CPU device, as linear.c prepares it and multiply.c multiplies with it. */
 #ifndef YK_KERNELS_CPU_LINEAR_PREPARED_H
 #define YK_KERNELS_CPU_LINEAR_PREPARED_H
 
@@ -11,7 +11,7 @@ struct yk_linear {
   int n_parts;
   int32_t n_matrices;
   yk_epilogue epilogue;
-  bool f32_output;
+  bool f32_output, is_grouped;
   int32_t max_tokens;
   int64_t x_size;          /* columns of x */
   int64_t n_k, x_stride;   /* as in yk_cpu_rows, of the part with the most inputs */
@@ -21,5 +21,11 @@ struct yk_linear {
   char *memory;            /* [n_matrices, matrix_bytes] */
   yk_cpu_chunk *chunk;
 };
+
+/* yk_cpu_quantised_row_bytes - from a quantised row of a part to the next. */
+int64_t yk_cpu_quantised_row_bytes(const yk_cpu_part *part);
+
+/* yk_cpu_first_of_rows - the first of the layer's parts whose quantised rows are part i's too. */
+int yk_cpu_first_of_rows(const yk_linear *linear, int i);
 
 #endif
