@@ -57,6 +57,7 @@ yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *e
 static bool is_alike(const yk_weight_view *a, const yk_weight_view *b)
 {
   return a->format == b->format && a->k == b->k && a->n == b->n && a->group == b->group && a->dtype == b->dtype &&
+         a->act_order == b->act_order && (a->format != YK_WEIGHT_INT8 || a->has_zeros == b->has_zeros) &&
          yk_inputs_are_alike(&a->inputs, &b->inputs);
 }
 

@@ -167,6 +167,34 @@ yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role rol
   return YK_OK;
 }
 
+yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
+                                    yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_vector_view view = {.n = n, .dtype = YK_F32};
+  yk_weight_name(checkpoint->config.family, YK_ROLE_ROUTER, layer, name);
+  const yk_tensor_wish wish = {YK_CHOICE_BIAS_SUFFIX, YK_TENSORS_FLOAT, 1, {n, 0}};
+  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+  *out = view;
+  return YK_OK;
+}
+
+/* Whether the norm before the FFN is what a role reads. */
+static bool reads_ffn_norm(yk_weight_role role)
+{
+  switch (role) {
+  case YK_ROLE_GATE:
+  case YK_ROLE_UP:
+  case YK_ROLE_ROUTER:
+  case YK_ROLE_SHARED_SCORE:
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP:
+  case YK_ROLE_EXPERT_GATE:
+  case YK_ROLE_EXPERT_UP: return true;
+  default: return false;
+  }
+}
+
 yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
                                    yk_weight_view *weight, yk_err *err)
 {
@@ -174,7 +202,7 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
   yk_msmodelslim_norm norm;
   bool after_attention_norm = role == YK_ROLE_Q || role == YK_ROLE_K || role == YK_ROLE_V;
   yk_weight_role before = after_attention_norm ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
-  if (!after_attention_norm && role != YK_ROLE_GATE && role != YK_ROLE_UP) return YK_OK;
+  if (!after_attention_norm && !reads_ffn_norm(role)) return YK_OK;
   YK_TRY(find_norm(checkpoint, before, layer, &norm, err));
   if (!norm.offset) return YK_OK;
   yk_weight_name(checkpoint->config.family, before, layer, name);

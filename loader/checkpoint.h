@@ -87,6 +87,11 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
 yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                              yk_vector_view *out, yk_err *err);
 
+/* yk_checkpoint_choice_bias - the router's e_score_correction_bias of a layer, a number for each of n experts. Errors:
+ *   as above. */
+yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
+                                    yk_err *err);
+
 /* yk_checkpoint_add_offset - where the norm before a linear role has an offset: into the role's weight, as x_offset.
  *   Its inputs are then floats: with the offset in them they cannot be rounded as the checkpoint wants it. Errors: as
  *   above. */

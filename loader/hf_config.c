@@ -12,7 +12,8 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
 
-static const char *const family_names[] = {"llama", "mistral", "qwen2", "qwen3", "minicpm", "glm", "chatglm"};
+static const char *const family_names[] = {"llama",   "mistral", "qwen2",     "qwen3",     "minicpm", "glm",
+                                           "chatglm", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe"};
 
 /* A class in "architectures" or a "model_type", and the family that it belongs to. */
 typedef struct known_name {
@@ -21,20 +22,27 @@ typedef struct known_name {
 } known_name;
 
 static const known_name architectures[] = {
-    {"LlamaForCausalLM", YK_FAMILY_LLAMA},     {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
-    {"MistralForCausalLM", YK_FAMILY_MISTRAL}, {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
-    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
-    {"FM9GForCausalLM", YK_FAMILY_MINICPM},    {"GlmForCausalLM", YK_FAMILY_GLM},
-    {"ChatGLMModel", YK_FAMILY_CHATGLM},       {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
+    {"LlamaForCausalLM", YK_FAMILY_LLAMA},        {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
+    {"MistralForCausalLM", YK_FAMILY_MISTRAL},    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
+    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},        {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
+    {"FM9GForCausalLM", YK_FAMILY_MINICPM},       {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"ChatGLMModel", YK_FAMILY_CHATGLM},          {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
+    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
+    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE}, {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
 };
 static const known_name model_types[] = {
-    {"llama", YK_FAMILY_LLAMA},    {"mistral", YK_FAMILY_MISTRAL}, {"qwen2", YK_FAMILY_QWEN2},
-    {"qwen3", YK_FAMILY_QWEN3},    {"minicpm", YK_FAMILY_MINICPM}, {"fm9g", YK_FAMILY_MINICPM},
-    {"fm9g7b", YK_FAMILY_MINICPM}, {"glm", YK_FAMILY_GLM},         {"chatglm", YK_FAMILY_CHATGLM},
+    {"llama", YK_FAMILY_LLAMA},         {"mistral", YK_FAMILY_MISTRAL},
+    {"qwen2", YK_FAMILY_QWEN2},         {"qwen3", YK_FAMILY_QWEN3},
+    {"minicpm", YK_FAMILY_MINICPM},     {"fm9g", YK_FAMILY_MINICPM},
+    {"fm9g7b", YK_FAMILY_MINICPM},      {"glm", YK_FAMILY_GLM},
+    {"chatglm", YK_FAMILY_CHATGLM},     {"mixtral", YK_FAMILY_MIXTRAL},
+    {"qwen2_moe", YK_FAMILY_QWEN2_MOE}, {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
+    {"glm4_moe", YK_FAMILY_GLM4_MOE},
 };
 static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
                                               "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
-                                              "ChatGLMModel";
+                                              "ChatGLMModel, MixtralForCausalLM, Qwen2MoeForCausalLM, "
+                                              "Qwen3MoeForCausalLM, Glm4MoeForCausalLM";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -124,7 +132,8 @@ static yk_status read_sizes(const json_t *root, yk_model_config *config, yk_err 
   YK_TRY(read_head_dim(root, config, err));
   YK_TRY(yk_hf_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
                        &config->max_position_embeddings, err));
-  config->rms_norm_eps = config->family == YK_FAMILY_GLM ? 1.5625e-7f : 1e-6f;
+  bool has_1e5 = config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_GLM4_MOE;
+  config->rms_norm_eps = config->family == YK_FAMILY_GLM ? 1.5625e-7f : has_1e5 ? 1e-5f : 1e-6f;
   return yk_hf_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
 }
 
@@ -176,6 +185,19 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
   case YK_FAMILY_MINICPM: config->qkv_bias = config->o_bias = attention_bias; break;
   case YK_FAMILY_GLM: config->qkv_bias = attention_bias; break;
   case YK_FAMILY_CHATGLM: break; /* hf_chatglm.c */
+  case YK_FAMILY_MIXTRAL: break;
+  case YK_FAMILY_QWEN2_MOE:
+    config->qkv_bias = true;
+    YK_TRY(yk_json_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err));
+    break;
+  case YK_FAMILY_QWEN3_MOE:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->qk_norm = true;
+    break;
+  case YK_FAMILY_GLM4_MOE:
+    config->qkv_bias = attention_bias;
+    YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
+    break;
   }
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
@@ -211,6 +233,7 @@ static yk_status read_common(const json_t *root, yk_model_config *config, yk_err
   YK_TRY(read_activation(root, err));
   YK_TRY(read_layer_options(root, config, err));
   YK_TRY(read_scales(root, config, err));
+  YK_TRY(yk_hf_read_experts(root, file, config, err));
   return yk_hf_read_rope(root, file, config, err);
 }
 

@@ -38,7 +38,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
 /* yk_model_config_free - what load or parse allocated; the struct itself is the caller's. */
 void yk_model_config_free(yk_model_config *config);
 
-/* yk_model_family_name - "llama", "mistral", "qwen2", "qwen3", "minicpm", "glm", "chatglm". */
+/* yk_model_family_name - as transformers' model_type: "llama", "qwen3_moe". */
 const char *yk_model_family_name(yk_model_family family);
 
 #endif

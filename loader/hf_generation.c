@@ -58,7 +58,8 @@ static yk_status read_special_ids(const json_t *root, const char *file, const js
   YK_TRY(add_all_eos(generation, generation_file, config, err));
   /* Class defaults, for the families that have them, where no file says anything. */
   if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM ||
-      config->family == YK_FAMILY_CHATGLM)
+      config->family == YK_FAMILY_CHATGLM || config->family == YK_FAMILY_QWEN2_MOE ||
+      config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_GLM4_MOE)
     return YK_OK;
   if (!json_object_get(root, "bos_token_id") && !json_object_get(generation, "bos_token_id") && config->vocab_size > 1)
     config->bos_id = 1;

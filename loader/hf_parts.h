@@ -29,6 +29,9 @@ static inline yk_status yk_hf_get_f32(const json_t *object, const char *file, co
  *   max_position_embeddings. Also settles what of a head rotates, and max_model_tokens. */
 yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
+yk_status yk_hf_read_experts(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, whose keys are its own. */
 yk_status yk_hf_read_chatglm(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
 

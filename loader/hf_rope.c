@@ -73,12 +73,18 @@ static yk_status read_scaling(const json_t *root, const char *file, const json_t
                     "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
 }
 
-/* partial_rotary_factor: the share of each head that rotates. GLM alone has one. */
+/* The families whose heads may rotate in part. */
+static bool rotates_in_part(const yk_model_config *config)
+{
+  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
+}
+
+/* partial_rotary_factor: the share of each head that rotates. */
 static yk_status read_partial(const json_t *object, const char *label, const yk_model_config *config, double *factor,
                               yk_err *err)
 {
   YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, factor, err));
-  if (*factor != 1 && config->family != YK_FAMILY_GLM)
+  if (*factor != 1 && !rotates_in_part(config))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; supported: 1", label,
                       *factor);
   return YK_OK;
@@ -145,8 +151,9 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
 yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
-  double partial = config->family == YK_FAMILY_GLM ? 0.5 : 1;
+  double partial = rotates_in_part(config) ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
+  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default */
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
   YK_TRY(read_partial(root, file, config, &partial, err));
   const json_t *object;

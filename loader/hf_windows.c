@@ -42,12 +42,18 @@ static yk_status apply_layer_types(const json_t *types, const char *file, int32_
 yk_status yk_hf_read_windows(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   int32_t window = 0, first_layer = 0;
+  const bool is_qwen_moe = config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_QWEN2_MOE;
   if (config->family == YK_FAMILY_MISTRAL) {
     YK_TRY(read_window(root, file, &window, err));
-  } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3) {
+  } else if (config->family == YK_FAMILY_MIXTRAL) { /* without the key it has no window */
+    YK_TRY(yk_hf_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
+  } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || is_qwen_moe) {
     bool use_window = false;
     YK_TRY(yk_json_get_bool(root, file, "use_sliding_window", false, &use_window, err));
     if (use_window) YK_TRY(read_window(root, file, &window, err));
+  }
+  if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 ||
+      config->family == YK_FAMILY_QWEN2_MOE) { /* in Qwen3-MoE every layer slides */
     first_layer = DEFAULT_MAX_WINDOW_LAYERS;
     YK_TRY(yk_hf_get_i32(root, file, "max_window_layers", false, 0, INT32_MAX, &first_layer, err));
   }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/experts.h"
 #include "base/weight.h"
 
 enum {
@@ -26,7 +27,11 @@ typedef enum yk_model_family {
   YK_FAMILY_QWEN3,
   YK_FAMILY_MINICPM, /* also FM9G, "Jiuge" */
   YK_FAMILY_GLM,     /* GLM-4 as transformers names it */
-  YK_FAMILY_CHATGLM  /* ChatGLM2, ChatGLM3, and GLM-4 as its own code names it */
+  YK_FAMILY_CHATGLM, /* ChatGLM2, ChatGLM3, and GLM-4 as its own code names it */
+  YK_FAMILY_MIXTRAL,
+  YK_FAMILY_QWEN2_MOE,
+  YK_FAMILY_QWEN3_MOE,
+  YK_FAMILY_GLM4_MOE /* GLM-4.5 */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -93,9 +98,26 @@ typedef struct yk_generation_defaults {
   int32_t max_new_tokens;   /* 0: no default */
 } yk_generation_defaults;
 
+/* A mixture of experts in place of the feed-forward network of some layers: kernels/experts.h has the arithmetic. */
+typedef struct yk_experts_config {
+  int32_t n_experts;       /* 0: every layer is dense */
+  int32_t top_k;           /* experts of a row */
+  int32_t ffn_size;        /* of one expert */
+  int32_t shared_ffn_size; /* of the shared expert, which serves every row; 0: there is none */
+  bool has_shared_gate;    /* what the shared expert gives is multiplied by the sigmoid of a linear layer's output */
+  bool has_choice_bias;    /* the choice, but not the weight, adds a correction to the scores */
+  yk_expert_scoring scoring;
+  int32_t n_groups, top_groups;
+  yk_expert_group_score group_score;
+  bool normalise;
+  float scale;
+  bool layers[YK_MAX_LAYERS]; /* [n_layers] which of them have experts */
+} yk_experts_config;
+
 typedef struct yk_model_config {
   yk_model_family family;
-  int32_t vocab_size, hidden_size, ffn_size;
+  int32_t vocab_size, hidden_size;
+  int32_t ffn_size; /* of layers without experts */
   int32_t n_layers;
   int32_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
   int32_t head_dim;            /* even; not always hidden_size / n_heads */
@@ -116,6 +138,7 @@ typedef struct yk_model_config {
   int32_t bos_id;       /* -1: none */
   int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] of config.json and generation_config.json together */
   int32_t n_eos_ids;
+  yk_experts_config experts;
   yk_quant_config quant;
   yk_generation_defaults generation;
 } yk_model_config;

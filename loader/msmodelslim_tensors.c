@@ -151,12 +151,15 @@ typedef struct readers {
 static yk_status find_readers(const yk_model_config *config, yk_weight_role norm, int layer, readers *out, yk_err *err)
 {
   static const yk_weight_role of_attention[] = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V}, of_ffn[] = {YK_ROLE_GATE, YK_ROLE_UP};
+  static const yk_weight_role of_experts[] = {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP, YK_ROLE_ROUTER};
   static const yk_weight_role of_final[] = {YK_ROLE_LM_HEAD};
+  bool before_experts = norm == YK_ROLE_FFN_NORM && config->experts.layers[layer];
   const yk_weight_role *roles = norm == YK_ROLE_ATTENTION_NORM ? of_attention
+                                : before_experts               ? of_experts
                                 : norm == YK_ROLE_FFN_NORM     ? of_ffn
                                                                : of_final;
   memset(out, 0, sizeof *out);
-  out->n = norm == YK_ROLE_ATTENTION_NORM ? 3 : norm == YK_ROLE_FFN_NORM ? 2 : 1;
+  out->n = norm == YK_ROLE_ATTENTION_NORM || before_experts ? 3 : norm == YK_ROLE_FFN_NORM ? 2 : 1;
   for (int i = 0; i < out->n; i++) {
     const yk_quant_scheme *scheme;
     char name[YK_WEIGHT_NAME_BYTES];

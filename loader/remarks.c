@@ -42,15 +42,15 @@ static bool has_nonzero_byte(const yk_tensor *tensor)
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
-  static const yk_weight_role linears[] = {YK_ROLE_Q,    YK_ROLE_K,  YK_ROLE_V,   YK_ROLE_O,
-                                           YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN};
   oddity plain = {0}, excluded = {0}, biased = {0}, inputs = {0};
   for (int layer = 0; layer < config->n_layers; layer++) {
-    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
+    for (yk_weight_role role = YK_ROLE_Q; role < YK_N_ROLES; role++) {
       char module[YK_WEIGHT_NAME_BYTES];
-      const yk_weight_module parts = yk_weight_module_of(config, linears[i]);
-      if (parts.first_n > 0) continue; /* looked at already, under the same name */
-      yk_weight_name(config->family, linears[i], layer, module);
+      if (!yk_weight_is_linear(role) || yk_weight_is_float(role) || !yk_weight_is_in_layer(config, role, layer))
+        continue;
+      const yk_weight_module parts = yk_weight_module_of(config, role);
+      if (parts.first_n > 0) continue;                     /* looked at already, under the same name */
+      yk_weight_name(config->family, role, layer, module); /* of experts the first stands for all */
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       bool quantised = yk_quant_suffix(c->shards, module) != NULL;
@@ -98,6 +98,7 @@ static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
       yk_weight_name(config->family, readers[i], layer, module);
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       YK_TRY(yk_msmodelslim_norm_of(config, c->shards, before, layer, &norm, err));
+      if (!yk_weight_is_in_layer(config, readers[i], layer)) continue;
       bool is_first = yk_weight_module_of(config, readers[i]).first_n == 0;
       if (norm.offset && scheme && scheme->inputs != YK_INPUTS_FLOAT && is_first) note(&offsets, module);
     }
@@ -148,7 +149,7 @@ static void mark(const checkpoint_view *c, const char *module, const char *suffi
 }
 
 /* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
-static void mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
+static void mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, int expert, bool *used)
 {
   static const char *const suffixes[] = {"weight",        "bias",         "weight_scale",     "weight_scale_inv",
                                          "input_scale",   "input_offset", "input_zero_point", "activation_scale",
@@ -156,7 +157,7 @@ static void mark_linear(const checkpoint_view *c, yk_weight_role role, int layer
   const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
   const char *const of_packing[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
   char module[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(c->config->family, role, layer, module);
+  yk_weight_name_of_expert(c->config->family, role, layer, expert, module);
   for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) mark(c, module, suffixes[i], used);
   for (size_t i = 0; i < sizeof of_packing / sizeof *of_packing; i++)
     if (of_packing[i]) mark(c, module, of_packing[i], used);
@@ -172,20 +173,25 @@ static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, 
   for (size_t i = 0; i < n; i++) mark(c, module, suffixes[i], used);
 }
 
+static void mark_choice_bias(const checkpoint_view *c, int layer, bool *used)
+{
+  char module[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name(c->config->family, YK_ROLE_ROUTER, layer, module);
+  mark(c, module, YK_CHOICE_BIAS_SUFFIX, used);
+}
+
 static void mark_used(const checkpoint_view *c, bool *used)
 {
   mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight alone, as norms have it */
   mark_norm(c, YK_ROLE_FINAL_NORM, 0, used);
-  mark_linear(c, YK_ROLE_LM_HEAD, 0, used); /* where it is tied, files may still hold it */
+  mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used); /* where it is tied, files may still hold it */
   for (int layer = 0; layer < c->config->n_layers; layer++)
-    for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role <= YK_ROLE_DOWN; role++) {
-      bool is_qk_norm = role == YK_ROLE_Q_NORM || role == YK_ROLE_K_NORM;
-      bool is_norm = is_qk_norm || role == YK_ROLE_ATTENTION_NORM || role == YK_ROLE_FFN_NORM;
-      if (is_qk_norm && !c->config->qk_norm) continue;
-      if (is_norm)
-        mark_norm(c, role, layer, used);
-      else
-        mark_linear(c, role, layer, used);
+    for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
+      if (!yk_weight_is_in_layer(c->config, role, layer)) continue;
+      if (!yk_weight_is_linear(role)) mark_norm(c, role, layer, used);
+      for (int i = 0; yk_weight_is_linear(role) && i < yk_weight_count(c->config, role, layer); i++)
+        mark_linear(c, role, layer, i, used);
+      if (role == YK_ROLE_ROUTER && c->config->experts.has_choice_bias) mark_choice_bias(c, layer, used);
     }
 }
 

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How a family names its modules: those that exist once wholly, the others after the prefix, the layer and a dot. NULL:
- * as Llama does. */
+/* How a family names its modules: those that exist once wholly, the others after the prefix, the layer and a dot. #
+ * stands for the expert. NULL: as Llama's table says. */
 typedef struct name_table {
   const char *layer_prefix;
-  const char *names[YK_ROLE_DOWN + 1];
+  const char *names[YK_N_ROLES];
 } name_table;
 
 static const name_table llama_table = {
@@ -26,7 +26,30 @@ static const name_table llama_table = {
               [YK_ROLE_K_NORM] = "self_attn.k_norm",
               [YK_ROLE_GATE] = "mlp.gate_proj",
               [YK_ROLE_UP] = "mlp.up_proj",
-              [YK_ROLE_DOWN] = "mlp.down_proj"},
+              [YK_ROLE_DOWN] = "mlp.down_proj",
+              [YK_ROLE_ROUTER] = "mlp.gate",
+              [YK_ROLE_SHARED_GATE] = "mlp.shared_experts.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_experts.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+              [YK_ROLE_SHARED_SCORE] = "mlp.shared_expert_gate",
+              [YK_ROLE_EXPERT_GATE] = "mlp.experts.#.gate_proj",
+              [YK_ROLE_EXPERT_UP] = "mlp.experts.#.up_proj",
+              [YK_ROLE_EXPERT_DOWN] = "mlp.experts.#.down_proj"},
+};
+
+static const name_table qwen2_moe_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_expert.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
+};
+
+static const name_table mixtral_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ROUTER] = "block_sparse_moe.gate",
+              [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
+              [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
+              [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
 };
 
 static const name_table glm_table = {
@@ -55,6 +78,8 @@ static const name_table *table_of(yk_model_family family)
   switch (family) {
   case YK_FAMILY_GLM: return &glm_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
+  case YK_FAMILY_MIXTRAL: return &mixtral_table;
+  case YK_FAMILY_QWEN2_MOE: return &qwen2_moe_table;
   default: return &llama_table;
   }
 }
@@ -65,13 +90,62 @@ static const char *name_of(yk_model_family family, yk_weight_role role)
   return name ? name : llama_table.names[role];
 }
 
-void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int layer, int expert,
+                              char out[YK_WEIGHT_NAME_BYTES])
 {
-  const char *name = name_of(family, role);
+  const char *name = name_of(family, role), *number = strchr(name, '#');
+  const char *prefix = table_of(family)->layer_prefix;
   if (role < YK_ROLE_ATTENTION_NORM)
     snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", name);
+  else if (number)
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%.*s%d%s", prefix, layer, (int)(number - name), name, expert, number + 1);
   else
-    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", table_of(family)->layer_prefix, layer, name);
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", prefix, layer, name);
+}
+
+void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+{
+  yk_weight_name_of_expert(family, role, layer, 0, out);
+}
+
+bool yk_weight_is_linear(yk_weight_role role)
+{
+  switch (role) {
+  case YK_ROLE_EMBEDDING:
+  case YK_ROLE_FINAL_NORM:
+  case YK_ROLE_ATTENTION_NORM:
+  case YK_ROLE_FFN_NORM:
+  case YK_ROLE_Q_NORM:
+  case YK_ROLE_K_NORM: return false;
+  default: return true;
+  }
+}
+
+bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  bool has_experts = config->experts.layers[layer];
+  switch (role) {
+  case YK_ROLE_Q_NORM:
+  case YK_ROLE_K_NORM: return config->qk_norm;
+  case YK_ROLE_GATE:
+  case YK_ROLE_UP:
+  case YK_ROLE_DOWN: return !has_experts;
+  case YK_ROLE_ROUTER:
+  case YK_ROLE_EXPERT_GATE:
+  case YK_ROLE_EXPERT_UP:
+  case YK_ROLE_EXPERT_DOWN: return has_experts;
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP:
+  case YK_ROLE_SHARED_DOWN: return has_experts && config->experts.shared_ffn_size > 0;
+  case YK_ROLE_SHARED_SCORE: return has_experts && config->experts.has_shared_gate;
+  default: return role >= YK_ROLE_ATTENTION_NORM;
+  }
+}
+
+int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  if (!yk_weight_is_in_layer(config, role, layer)) return 0;
+  return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
 }
 
 /* A linear role by itself. */
@@ -87,6 +161,14 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   case YK_ROLE_GATE:
   case YK_ROLE_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->ffn_size, .has_bias = c->mlp_bias};
   case YK_ROLE_DOWN: return (yk_weight_module){.k = c->ffn_size, .n_own = c->hidden_size, .has_bias = c->mlp_bias};
+  case YK_ROLE_ROUTER: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.n_experts};
+  case YK_ROLE_SHARED_SCORE: return (yk_weight_module){.k = c->hidden_size, .n_own = 1};
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.shared_ffn_size};
+  case YK_ROLE_SHARED_DOWN: return (yk_weight_module){.k = c->experts.shared_ffn_size, .n_own = c->hidden_size};
+  case YK_ROLE_EXPERT_GATE:
+  case YK_ROLE_EXPERT_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size};
+  case YK_ROLE_EXPERT_DOWN: return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size};
   default: return (yk_weight_module){0};
   }
 }
@@ -95,7 +177,7 @@ yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_ro
 {
   const char *name = name_of(config->family, role);
   yk_weight_module module = own_of(config, role);
-  for (yk_weight_role other = YK_ROLE_EMBEDDING; other <= YK_ROLE_DOWN; other++) {
+  for (yk_weight_role other = YK_ROLE_EMBEDDING; other < YK_N_ROLES; other++) {
     if (strcmp(name_of(config->family, other), name) != 0) continue;
     int64_t n = own_of(config, other).n_own;
     module.n += n;

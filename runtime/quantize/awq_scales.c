@@ -307,6 +307,10 @@ static yk_status prepare(yk_awq_scales *s, yk_err *err)
       .max_tokens = YOKE_CALIBRATION_ROWS, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
   YK_TRY(yk_checkpoint_open(o->model_dir, &o->log, &s->checkpoint, err));
   s->config = yk_checkpoint_config(s->checkpoint);
+  if (s->config->experts.n_experts > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: method awq: %d experts are not supported; supported: method rtn, and models without experts",
+                      o->model_dir, s->config->experts.n_experts);
   const yk_weight_module gate = yk_weight_module_of(s->config, YK_ROLE_GATE);
   if (gate.n != gate.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,

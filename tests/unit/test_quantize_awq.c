@@ -148,7 +148,13 @@ static void test_awq_refused(void **state)
   options = awq_options_for(&other, &r);
   options.group_size = 64;
   snprintf(other.out, sizeof other.out, "%s/third", other.to.path);
-  expect_refused("architecture", &options, YK_E_UNSUPPORTED, "architecture|mixtral");
+  write_text(&other.from, "config.json", "{\"model_type\": \"phimoe\"}");
+  expect_refused("architecture", &options, YK_E_UNSUPPORTED, "architecture|phimoe");
+  write_text(&other.from, "config.json",
+             "{\"model_type\": \"mixtral\", \"vocab_size\": 64, \"hidden_size\": 64, \"intermediate_size\": 64,"
+             "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
+             "\"max_position_embeddings\": 64, \"num_local_experts\": 2, \"num_experts_per_tok\": 1}");
+  expect_refused("experts", &options, YK_E_UNSUPPORTED, "method awq|2 experts|rtn");
   model_remove(&m);
   model_remove(&other);
 }

@@ -1,0 +1,14 @@
+/* experts.h - how a mixture of experts chooses: what configurations name and devices do. */
+#ifndef YK_BASE_EXPERTS_H
+#define YK_BASE_EXPERTS_H
+
+enum { YK_MAX_EXPERTS = 1024, YK_MAX_TOP_K = 32, YK_MAX_EXPERT_GROUPS = 64 };
+
+typedef enum yk_expert_scoring { YK_SCORE_SOFTMAX, YK_SCORE_SIGMOID } yk_expert_scoring;
+
+typedef enum yk_expert_group_score {
+  YK_GROUP_SCORE_MAXIMUM,    /* of the group's choice scores */
+  YK_GROUP_SCORE_LARGEST_TWO /* sum of the two largest; needs at least two experts a group */
+} yk_expert_group_score;
+
+#endif
