@@ -66,7 +66,10 @@ typedef struct yk_engine_options {
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
   /* KV bytes per rank; 0: what the share above leaves (CPU: at most min(4 GiB, RAM/4) over all ranks). */
   int64_t kv_cache_bytes;
-  int n_cpu_threads;    /* threads over all ranks, on GPUs while weights are loaded; 0: every core */
+  int n_cpu_threads; /* threads over all ranks, on GPUs while weights are loaded; 0: every core */
+  /* Of a mixture of experts: deal whole experts to ranks, in ranges that differ by one at most, instead of giving every
+   * rank a share of each. Other models do not change. */
+  bool expert_parallel;
   bool no_prefix_reuse; /* compute every prompt from its start */
   uint64_t seed;        /* for requests that bring none */
   /* A step that takes longer fails, naming the ranks that stall; 0: 60 s on CUDA, no limit on CPU. */
@@ -417,7 +420,12 @@ typedef struct yk_plan {
   char reason[YK_ERR_MESSAGE_BYTES];     /* why not, or a remark ("ranks 6, 7 hold no attention head") */
   yk_rank_memory memory[YOKE_MAX_RANKS]; /* kv_bytes: of kv_tokens */
   int64_t kv_bytes_per_token[YOKE_MAX_RANKS];
-  int64_t kv_tokens; /* of KV that the smallest rank can hold beside weights and workspace */
+  int64_t kv_tokens;                    /* of KV that the smallest rank can hold beside weights and workspace */
+  int32_t n_experts;                    /* of each layer that has some; 0: the model has none, and what follows is 0 */
+  bool expert_parallel;                 /* ranks hold whole experts, else a share of each */
+  int32_t rank_experts[YOKE_MAX_RANKS]; /* of n_experts, that the rank holds wholly or in part */
+  int64_t expert_bytes[YOKE_MAX_RANKS]; /* of weight_bytes: the experts that rows choose among */
+  int64_t active_bytes[YOKE_MAX_RANKS]; /* of weight_bytes that one token uses, on average over its choices */
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.

@@ -22,6 +22,8 @@ static void fill_table(yk_model_options *options)
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
        .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YOKE_MAX_RANKS,
        .given = &options->ranks_given},
+      {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
+       .help = "deal whole experts to ranks, not a share of each; no effect on models without experts"},
       {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto takes CUDA where there is a device",
        .choices = device_names},
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
@@ -127,6 +129,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->n_cpu_threads = options->n_threads;
   engine->step_timeout_s = options->step_timeout_s;
   engine->seed = options->seed;
+  engine->expert_parallel = options->expert_parallel;
   engine->no_prefix_reuse = options->no_prefix_reuse;
   return YK_OK;
 }

@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_MODEL_OPTIONS = 17 };
+enum { YK_MODEL_OPTIONS = 18 };
 
 typedef struct yk_model_options {
   const char *model_dir, *tokenizer;
@@ -18,7 +18,7 @@ typedef struct yk_model_options {
   double gpu_memory_utilization, step_timeout_s;
   int64_t kv_cache_bytes;
   uint64_t seed;
-  bool no_prefix_reuse;
+  bool expert_parallel, no_prefix_reuse;
   yk_option table[YK_MODEL_OPTIONS];
 } yk_model_options;
 

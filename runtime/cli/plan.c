@@ -15,6 +15,7 @@ static const char *const format_names[] = {"text", "json", NULL};
 /* Of the options of commands that open a model, those that sizes depend on. */
 static const char *const model_option_names[] = {"model",
                                                  "tensor-parallel-size",
+                                                 "enable-expert-parallel",
                                                  "device",
                                                  "devices",
                                                  "dtype",
@@ -114,6 +115,35 @@ static void print_head(const plan_options *options, const yk_plan *plan)
   printf("%5s  %-4s  %10s  %10s  %10s  %10s\n", "ranks", "fits", "weights", "KV", "workspace", "KV tokens");
 }
 
+/* Of the rank that holds most. */
+static int64_t largest_of(const int64_t *bytes, int n_ranks)
+{
+  int64_t most = 0;
+  for (int rank = 0; rank < n_ranks; rank++)
+    if (bytes[rank] > most) most = bytes[rank];
+  return most;
+}
+
+static void print_experts(const yk_plan *plan)
+{
+  char experts[YK_BYTES_TEXT], active[YK_BYTES_TEXT];
+  int32_t least = plan->n_experts, most = 0;
+  for (int rank = 0; rank < plan->n_ranks; rank++) {
+    int32_t n = plan->rank_experts[rank];
+    least = n < least ? n : least;
+    most = n > most ? n : most;
+  }
+  printf("%5s  experts take %s of the weights, and a token uses %s of all weights; ", "",
+         yk_bytes_format(largest_of(plan->expert_bytes, plan->n_ranks), experts),
+         yk_bytes_format(largest_of(plan->active_bytes, plan->n_ranks), active));
+  if (!plan->expert_parallel)
+    printf("a rank holds a share of each of %d experts\n", plan->n_experts);
+  else if (least == most)
+    printf("a rank holds %d of %d experts\n", most, plan->n_experts);
+  else
+    printf("a rank holds %d or %d of %d experts\n", least, most, plan->n_experts);
+}
+
 static void print_row(const yk_plan *plan)
 {
   yk_rank_memory memory = largest(plan);
@@ -122,6 +152,7 @@ static void print_row(const yk_plan *plan)
          yk_bytes_format(memory.weight_bytes, weights), yk_bytes_format(memory.kv_bytes, kv),
          yk_bytes_format(memory.workspace_bytes, workspace), (long long)plan->kv_tokens, plan->reason[0] ? "  " : "",
          plan->reason);
+  if (plan->n_experts > 0) print_experts(plan);
 }
 
 static yk_status print_json(const yk_plan *plan, yk_err *err)
@@ -129,15 +160,19 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
   json_t *ranks = json_array();
   for (int rank = 0; rank < plan->n_ranks; rank++) {
     const yk_rank_memory *memory = &plan->memory[rank];
-    json_array_append_new(ranks, json_pack("{s:I, s:I, s:I, s:I}", "weight_bytes", (json_int_t)memory->weight_bytes,
-                                           "kv_bytes", (json_int_t)memory->kv_bytes, "workspace_bytes",
-                                           (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
-                                           (json_int_t)plan->kv_bytes_per_token[rank]));
+    json_array_append_new(ranks,
+                          json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "weight_bytes",
+                                    (json_int_t)memory->weight_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
+                                    "workspace_bytes", (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
+                                    (json_int_t)plan->kv_bytes_per_token[rank], "n_experts", plan->rank_experts[rank],
+                                    "expert_bytes", (json_int_t)plan->expert_bytes[rank], "active_bytes",
+                                    (json_int_t)plan->active_bytes[rank]));
   }
   json_t *object =
-      json_pack("{s:s, s:i, s:b, s:s, s:b, s:I, s:o}", "device", plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu",
-                "n_ranks", plan->n_ranks, "fits", plan->fits, "reason", plan->reason, "assumes_formats",
-                plan->assumes_formats, "kv_tokens", (json_int_t)plan->kv_tokens, "ranks", ranks);
+      json_pack("{s:s, s:i, s:b, s:s, s:b, s:I, s:i, s:b, s:o}", "device",
+                plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "fits", plan->fits, "reason",
+                plan->reason, "assumes_formats", plan->assumes_formats, "kv_tokens", (json_int_t)plan->kv_tokens,
+                "n_experts", plan->n_experts, "expert_parallel", plan->expert_parallel, "ranks", ranks);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a plan");

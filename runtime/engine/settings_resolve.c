@@ -163,6 +163,20 @@ static void fill_plan(const yk_model_memory *memory, const yk_settings *s, int64
   }
 }
 
+static void fill_experts(const yk_model_memory *memory, const yk_settings *s, const yk_experts_config *experts,
+                         yk_plan *plan)
+{
+  plan->n_experts = experts->n_experts;
+  plan->expert_parallel = experts->n_experts > 0 && s->limits.expert_parallel;
+  for (int rank = 0; rank < s->n_ranks && experts->n_experts > 0; rank++) {
+    int64_t of_experts = memory[rank].expert_bytes;
+    plan->rank_experts[rank] = memory[rank].n_experts;
+    plan->expert_bytes[rank] = of_experts;
+    plan->active_bytes[rank] =
+        memory[rank].weight_bytes - of_experts + of_experts / experts->n_experts * experts->top_k;
+  }
+}
+
 static void note_idle_ranks(const yk_model_config *config, int n_ranks, yk_plan *plan)
 {
   size_t used = strlen(plan->reason);
@@ -262,9 +276,12 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
                                          .reuses_prefixes = !options->no_prefix_reuse};
   YK_TRY(choose_lengths(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
+  settings->limits.expert_parallel = options->expert_parallel;
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));
   YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
-  YK_TRY(choose_kv(options, memory, total, kv_max, settings, plan, err));
+  yk_status status = choose_kv(options, memory, total, kv_max, settings, plan, err);
+  fill_experts(memory, settings, &config->experts, plan);
+  YK_TRY(status);
   note_idle_ranks(config, options->n_ranks, plan);
   note_unkept(memory[0].n_unkept, plan);
   note_float_inputs(memory[0].n_float_inputs, plan);

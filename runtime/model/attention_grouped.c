@@ -31,8 +31,8 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_model_config *c = source->config;
   const yk_rank_share *share = &source->share;
   yk_range q = yk_range_scaled(share->heads.q, c->head_dim), kv = yk_range_scaled(share->heads.kv, c->head_dim);
-  const yk_projection q_proj = {layer, YK_ROLE_Q}, k_proj = {layer, YK_ROLE_K};
-  const yk_projection v_proj = {layer, YK_ROLE_V}, o_proj = {layer, YK_ROLE_O};
+  const yk_projection q_proj = {layer, YK_ROLE_Q, 0}, k_proj = {layer, YK_ROLE_K, 0};
+  const yk_projection v_proj = {layer, YK_ROLE_V, 0}, o_proj = {layer, YK_ROLE_O, 0};
   *out = (projections){.qkv = {.n_parts = 3, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
                        .o = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
@@ -143,8 +143,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);
   if (c->qk_norm) {
-    YK_TRY(yk_rank_load_vector(loader, YK_ROLE_Q_NORM, layer, c->head_dim, 1, &a->q_norm_w, err));
-    YK_TRY(yk_rank_load_vector(loader, YK_ROLE_K_NORM, layer, c->head_dim, 1, &a->k_norm_w, err));
+    YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
+    YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
   }
   YK_TRY(load_qkv(loader, &p.qkv, &a->qkv, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));

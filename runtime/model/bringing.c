@@ -323,19 +323,65 @@ static char *aligned_memory(const yk_rank_buffer *buffer)
   return (char *)buffer->memory + (unaligned ? YK_DEVICE_ALIGNMENT_BYTES - unaligned : 0);
 }
 
+/* The layer with the weights of one of its matrices. */
+static yk_linear_spec spec_of(const yk_linear_spec *spec, int32_t matrix)
+{
+  yk_linear_spec of_matrix = *spec;
+  for (int i = 0; i < spec->n_parts; i++) of_matrix.parts[i] = yk_linear_part_of(&spec->parts[i], matrix);
+  return of_matrix;
+}
+
+static int64_t matrix_buffer_bytes(const yk_model_device *dev, const yk_linear_spec *of_matrix)
+{
+  int64_t n_bytes = 0;
+  for (int i = 0; i < of_matrix->n_parts; i++) n_bytes += buffer_bytes(dev, of_matrix, i);
+  return n_bytes;
+}
+
+/* memory: matrix_buffer_bytes. */
+static yk_status bring_matrix(const yk_model_device *dev, const yk_linear_spec *of_matrix, yk_cpu_pool *pool,
+                              char *memory, yk_linear_part *out, yk_err *err)
+{
+  for (int i = 0; i < of_matrix->n_parts; i++) {
+    out[i] = of_matrix->parts[i];
+    YK_TRY(bring_part(dev, of_matrix, i, pool, memory, &out[i], err));
+    memory += buffer_bytes(dev, of_matrix, i);
+  }
+  return YK_OK;
+}
+
+/* views: [n_parts, n_matrices - 1]. Matrices that are alike in the checkpoint are alike when they are brought. */
+static yk_status bring_more(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
+                            yk_weight_view *views, char *memory, yk_linear_spec *out, yk_err *err)
+{
+  yk_linear_part parts[YK_MAX_LINEAR_PARTS];
+  int32_t n_more = spec->n_matrices - 1;
+  for (int32_t m = 1; m <= n_more; m++) {
+    const yk_linear_spec of_matrix = spec_of(spec, m);
+    YK_TRY(bring_matrix(dev, &of_matrix, pool, memory, parts, err));
+    memory += matrix_buffer_bytes(dev, &of_matrix);
+    for (int i = 0; i < spec->n_parts; i++) views[i * n_more + m - 1] = parts[i].weight;
+  }
+  for (int i = 0; n_more > 0 && i < spec->n_parts; i++) out->parts[i].more_weights = views + i * n_more;
+  return YK_OK;
+}
+
 yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
                    yk_linear_spec *out, yk_err *err)
 {
-  int64_t n_bytes = 0;
-  for (int i = 0; i < spec->n_parts; i++) n_bytes += buffer_bytes(dev, spec, i);
-  YK_TRY(reserve(buffer, (size_t)n_bytes, err));
-  char *memory = aligned_memory(buffer);
-  *out = *spec;
-  for (int i = 0; i < spec->n_parts; i++) {
-    YK_TRY(bring_part(dev, spec, i, pool, memory, &out->parts[i], err));
-    memory += buffer_bytes(dev, spec, i);
+  int64_t n_views = (int64_t)(spec->n_matrices - 1) * spec->n_parts, n_bytes = 0;
+  int64_t views_bytes = aligned(n_views * (int64_t)sizeof(yk_weight_view));
+  if (spec->n_matrices > 1) YK_TRY(yk_linear_check(spec, err));
+  for (int32_t m = 0; m < spec->n_matrices; m++) {
+    const yk_linear_spec of_matrix = spec_of(spec, m);
+    n_bytes += matrix_buffer_bytes(dev, &of_matrix);
   }
-  return YK_OK;
+  YK_TRY(reserve(buffer, (size_t)(views_bytes + n_bytes), err));
+  char *views = aligned_memory(buffer), *memory = views + views_bytes;
+  *out = *spec;
+  YK_TRY(bring_matrix(dev, spec, pool, memory, out->parts, err));
+  return bring_more(dev, spec, pool, (yk_weight_view *)(void *)views, memory + matrix_buffer_bytes(dev, spec), out,
+                    err);
 }
 
 /* Biases stand where the outputs of the brought weight do, so there may be room before them. */

@@ -23,8 +23,8 @@ typedef struct yk_rank_buffer {
   size_t n_bytes;
 } yk_rank_buffer;
 
-/* yk_bring - all parts of matrix 0 as the device takes them; views of *out point into buffer, which grows, and into the
- *   checkpoint.
+/* yk_bring - all parts of every matrix as the device takes them; views of *out point into buffer, which grows, and into
+ *   the checkpoint.
  *   pool: threads that share the work, or NULL; what comes out does not depend on them, and of several errors that of
  *   the first part, and in it of the first outputs or groups, is returned.
  *   Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */

@@ -1,115 +1,41 @@
-/* ffn_dense.c - the gated feed-forward network that every token passes: down(silu(gate(x)) * up(x)).
- *
- * gate and up are column-parallel, down row-parallel. A rank may hold any of the channels between them: where down's
- * groups are not of neighbouring inputs, those that its share of the sorted inputs names, in that order, so that down's
- * x need not be put in order. */
+/* ffn_dense.c - layers with one feed-forward network, which every row passes. */
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "loader/group_order.h"
-#include "model/layer.h"
-#include "model/row_parallel.h"
+#include "model/ffn_gated.h"
 
 struct yk_sublayer {
-  yk_linear *gate_up;
-  yk_row_parallel down;
-  int32_t width;             /* this rank's share of the intermediate size */
-  int64_t down_offset_bytes; /* of down's own scratch, behind the rows between gate, up and down */
+  yk_gated_ffn ffn;
 };
 
-typedef struct projections {
-  yk_linear_spec gate_up, down;
-} projections;
-
-static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
+static yk_gated_ffn_spec spec_of(const yk_rank_source *source, int32_t layer)
 {
-  int32_t max_tokens = source->limits->step.max_tokens;
-  const yk_projection gate = {layer, YK_ROLE_GATE}, up = {layer, YK_ROLE_UP}, down = {layer, YK_ROLE_DOWN};
-  *out = (projections){
-      .gate_up = {.n_parts = 2, .n_matrices = 1, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
-      .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
-  YK_TRY(yk_rank_column_part(source, &gate, source->share.ffn, &out->gate_up.parts[0], err));
-  YK_TRY(yk_rank_column_part(source, &up, source->share.ffn, &out->gate_up.parts[1], err));
-  return yk_rank_row_part(source, &down, source->share.ffn, true, &out->down.parts[0], err);
-}
-
-static int64_t down_offset_bytes(const yk_rank_source *source)
-{
-  int64_t row_bytes = yk_range_size(source->share.ffn) * (int64_t)yk_dtype_bytes(source->dev.dtype);
-  return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+  return (yk_gated_ffn_spec){layer, YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN, source->share.ffn};
 }
 
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
-  const yk_model_device *dev = &source->dev;
-  projections p;
-  YK_TRY(specify(source, layer, &p, err));
-  *out = (yk_sublayer_bytes){.weights = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down),
-                             .n_unkept = yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down),
-                             .n_float_inputs =
-                                 yk_bring_n_float_inputs(dev, &p.gate_up) + yk_bring_n_float_inputs(dev, &p.down),
-                             .scratch = down_offset_bytes(source) + yk_row_parallel_scratch(source, &p.down)};
-  return YK_OK;
-}
-
-/* Outputs of gate, then of up, in the order of down's inputs: *order is malloc'ed, the caller's. */
-static yk_status order_channels(projections *p, int32_t **order, yk_err *err)
-{
-  const yk_linear_part *down = &p->down.parts[0];
-  int64_t width = yk_range_size(down->k);
-  const yk_group_share share = {down->k.begin, down->k.end, true};
-  const yk_group_places unpadded = {width, 1};
-  *order = malloc((size_t)(2 * width) * sizeof **order);
-  if (!*order) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)width);
-  YK_TRY(yk_group_order_fill(&down->weight, &share, &unpadded, *order, NULL, err));
-  for (int i = 1; i >= 0; i--) {
-    yk_linear_part *part = &p->gate_up.parts[i];
-    int64_t first = part->n.begin - down->k.begin; /* of the part's channel 0 among the weight's outputs */
-    int32_t *outputs = *order + i * width;
-    for (int64_t j = 0; j < width; j++) outputs[j] = (int32_t)((*order)[j] + first);
-    part->n_order = outputs;
-  }
-  return YK_OK;
-}
-
-static yk_status load_gate_up(const yk_rank_loader *loader, projections *p, yk_linear **out, yk_err *err)
-{
-  int32_t *order = NULL;
-  yk_status status = p->down.parts[0].k_is_sorted ? order_channels(p, &order, err) : YK_OK;
-  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, out, err);
-  free(order);
-  return status;
+  const yk_gated_ffn_spec spec = spec_of(source, layer);
+  *out = (yk_sublayer_bytes){0};
+  return yk_gated_ffn_measure(source, &spec, out, err);
 }
 
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
-  projections p;
-  YK_TRY(specify(&loader->source, layer, &p, err));
-  yk_sublayer *ffn = *out = calloc(1, sizeof *ffn);
-  if (!ffn) return yk_err_set(err, YK_E_NOMEM, "no memory for the feed-forward network of a layer");
-  ffn->width = (int32_t)yk_range_size(loader->source.share.ffn);
-  ffn->down_offset_bytes = down_offset_bytes(&loader->source);
-  YK_TRY(load_gate_up(loader, &p, &ffn->gate_up, err));
-  return yk_row_parallel_load(loader, &p.down, &ffn->down, err);
+  const yk_gated_ffn_spec spec = spec_of(&loader->source, layer);
+  yk_sublayer *dense = *out = calloc(1, sizeof *dense);
+  if (!dense) return yk_err_set(err, YK_E_NOMEM, "no memory for the feed-forward network of a layer");
+  return yk_gated_ffn_load(loader, &spec, &dense->ffn, err);
 }
 
-static yk_status forward(const yk_sublayer *ffn, const yk_sublayer_step *s, yk_err *err)
+static yk_status forward(const yk_sublayer *dense, const yk_sublayer_step *s, yk_err *err)
 {
-  int32_t n = s->batch->n_tokens;
-  yk_linear_args to_inner = {.x = s->x, .y = s->scratch, .n_tokens = n, .y_stride = ffn->width};
-  yk_row_parallel_args to_y = {.x = s->scratch, .y = s->y, .scratch = (char *)s->scratch + ffn->down_offset_bytes};
-  YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
-         s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
-  YK_TRY(yk_row_parallel_begin(&ffn->down, s, &to_y, err));
-  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", yk_row_parallel_multiply(&ffn->down, s, &to_y, err));
-  return yk_row_parallel_end(&ffn->down, s, &to_y, err);
+  return yk_gated_ffn_forward(&dense->ffn, s, s->scratch, err);
 }
 
-static void destroy(yk_device *dev, yk_sublayer *ffn)
+static void destroy(yk_device *dev, yk_sublayer *dense)
 {
-  dev->ops->linear_destroy(dev, ffn->gate_up);
-  dev->ops->linear_destroy(dev, ffn->down.linear);
-  free(ffn);
+  yk_gated_ffn_destroy(dev, &dense->ffn);
+  free(dense);
 }
 
 const yk_sublayer_kind yk_ffn_dense = {

@@ -14,6 +14,7 @@
 /* Bytes that a sublayer takes on its rank's device. */
 typedef struct yk_sublayer_bytes {
   int64_t weights;
+  int64_t experts;        /* of weights: what a mixture's routed experts take */
   int32_t n_unkept;       /* weights among them: see yk_bring_n_unkept */
   int32_t n_float_inputs; /* and yk_bring_n_float_inputs */
   int64_t kv_per_token;   /* of this layer's cache; an FFN has none */
@@ -51,12 +52,16 @@ typedef struct yk_sublayer_kind {
   yk_status (*load)(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err);
   /* Asynchronous on the device's stream. Errors name the operation. */
   yk_status (*forward)(const yk_sublayer *sublayer, const yk_sublayer_step *step, yk_err *err);
+  /* Of a mixture of experts, on rank 0: rows [n_experts] that each expert of the model was chosen for since the start.
+   * NULL for other kinds. Errors: the device's. */
+  yk_status (*read_expert_rows)(const yk_sublayer *sublayer, yk_device *dev, int64_t *rows, yk_err *err);
   void (*destroy)(yk_device *dev, yk_sublayer *sublayer);
 } yk_sublayer_kind;
 
 /* The kinds there are. */
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
+extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 
 typedef struct yk_layer {
   void *input_norm_w, *post_norm_w; /* act [hidden] */

@@ -15,13 +15,13 @@ typedef struct buffer_sizes {
 
 typedef struct sizes {
   buffer_sizes buffers;
-  int64_t weights, kv_per_token;
+  int64_t weights, experts, kv_per_token;
   int32_t n_unkept, n_float_inputs;
 } sizes;
 
 static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
 {
-  return yk_range_size(yk_rank_share_of(config, 0, n_ranks).vocab); /* rank 0's share is never the smaller one */
+  return yk_range_size(yk_rank_vocab_of(config, 0, n_ranks)); /* rank 0's share is never the smaller one */
 }
 
 /* Buffers that do not depend on what the layers are made of. */
@@ -66,6 +66,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));
     out->weights += layer.norms + layer.attention.weights + layer.ffn.weights;
+    out->experts += layer.ffn.experts;
     out->n_unkept += layer.attention.n_unkept + layer.ffn.n_unkept;
     out->n_float_inputs += layer.attention.n_float_inputs + layer.ffn.n_float_inputs;
     out->kv_per_token += layer.attention.kv_per_token + layer.ffn.kv_per_token;
@@ -82,7 +83,7 @@ static yk_rank_source source_of(const yk_checkpoint *checkpoint, const yk_model_
   return (yk_rank_source){.checkpoint = checkpoint,
                           .config = config,
                           .limits = limits,
-                          .share = yk_rank_share_of(config, rank, n_ranks),
+                          .share = yk_rank_share_of(config, rank, n_ranks, limits->expert_parallel),
                           .dev = *dev};
 }
 
@@ -94,6 +95,8 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
   YK_TRY(measure(&source, &s, err));
   const buffer_sizes *b = &s.buffers;
   *out = (yk_model_memory){.weight_bytes = s.weights,
+                           .expert_bytes = s.experts,
+                           .n_experts = (int32_t)yk_range_size(source.share.experts),
                            .n_unkept = s.n_unkept,
                            .n_float_inputs = s.n_float_inputs,
                            .workspace_bytes =
@@ -152,7 +155,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   m->residual_scale = c->residual_scale;
   m->shard_stride = (int32_t)shard_stride_of(c, source->share.n_ranks);
   for (int rank = 0; rank < source->share.n_ranks; rank++)
-    m->shard_first[rank] = (int32_t)yk_rank_share_of(c, rank, source->share.n_ranks).vocab.begin;
+    m->shard_first[rank] = (int32_t)yk_rank_vocab_of(c, rank, source->share.n_ranks).begin;
   m->shard_first[source->share.n_ranks] = c->vocab_size;
 }
 

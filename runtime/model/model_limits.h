@@ -8,13 +8,16 @@
 /* What one rank must be able to hold at once. */
 typedef struct yk_model_limits {
   yk_device_limits step;
-  int32_t n_kv_blocks; /* physical KV blocks, alike on all ranks */
-  bool as_16_bits;     /* quantised weights are dequantised at load: see yk_linear_part */
+  int32_t n_kv_blocks;  /* physical KV blocks, alike on all ranks */
+  bool as_16_bits;      /* quantised weights are dequantised at load: see yk_linear_part */
+  bool expert_parallel; /* ranks hold whole experts, else a share of each */
 } yk_model_limits;
 
 /* Bytes that one rank takes on its device. */
 typedef struct yk_model_memory {
   int64_t weight_bytes;       /* linear layers, embedding, norms */
+  int64_t expert_bytes;       /* of them: the experts that rows choose among */
+  int32_t n_experts;          /* of each layer that has some, held wholly or in part */
   int32_t n_float_inputs;     /* linear layers that multiply floats though the checkpoint quantises their inputs */
   int32_t n_unkept;           /* linear layers of a format that the device does not keep: 16-bit floats are counted */
   int64_t workspace_bytes;    /* activations, logits, tables */

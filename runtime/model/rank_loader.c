@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
+#include "model/rope.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)
 {
@@ -80,6 +81,47 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
   return YK_OK;
 }
 
+yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
+                                 yk_err *err)
+{
+  const yk_model_config *c = loader->source.config;
+  const int32_t n = c->head_dim;
+  yk_vector_view view;
+  size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
+  YK_TRY(yk_checkpoint_norm(loader->source.checkpoint, role, layer, n, &view, err));
+  size_t element_bytes = yk_dtype_bytes(view.dtype);
+  char ordered[YK_MAX_HEAD_DIM * sizeof(float)];
+  for (int32_t place = 0; place < n; place++)
+    memcpy(ordered + (size_t)place * element_bytes,
+           (const char *)view.data +
+               (size_t)yk_rotary_element(n, c->rotary_dim, c->rotary_interleaved, place) * element_bytes,
+           element_bytes);
+  YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
+  YK_TRY(upload_converted(loader, *out, view.dtype, ordered, n, 1, err));
+  report(loader, (int64_t)n_bytes);
+  return YK_OK;
+}
+
+yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view *view, float **out, yk_err *err)
+{
+  void *memory = NULL;
+  size_t n_bytes = (size_t)view->n * sizeof(float);
+  float *floats = malloc(n_bytes);
+  if (!floats) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld numbers", (long long)view->n);
+  for (int64_t i = 0; i < view->n; i++) {
+    uint32_t element = 0; /* the source may be unaligned */
+    size_t element_bytes = yk_dtype_bytes(view->dtype);
+    memcpy(&element, (const char *)view->data + (size_t)i * element_bytes, element_bytes);
+    floats[i] = yk_dtype_load(view->dtype, &element, 0);
+  }
+  yk_status status = yk_rank_alloc(loader, n_bytes, &memory, err);
+  *out = memory;
+  if (status == YK_OK) status = loader->dev->ops->upload(loader->dev, memory, floats, n_bytes, err);
+  free(floats);
+  if (status == YK_OK) report(loader, (int64_t)n_bytes);
+  return status;
+}
+
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
@@ -101,7 +143,10 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   yk_linear_spec brought;
-  for (int i = 0; i < spec->n_parts; i++) yk_checkpoint_prefetch(&spec->parts[i].weight);
+  for (int i = 0; i < spec->n_parts; i++) {
+    yk_checkpoint_prefetch(&spec->parts[i].weight);
+    for (int32_t m = 1; m < spec->n_matrices; m++) yk_checkpoint_prefetch(&spec->parts[i].more_weights[m - 1]);
+  }
   YK_TRY(yk_bring(&loader->source.dev, spec, loader->dev->pool, loader->brought, &brought, err));
   YK_TRY(yk_bring_biases(spec, loader->dev->pool, loader->biases, &brought, err));
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));

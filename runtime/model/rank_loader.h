@@ -22,6 +22,14 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err);
 
+/* yk_rank_load_head_norm - the norm of q's or k's heads, as act [head_dim] in the order in which devices have the
+ *   elements of a head (rope.h). Errors: as above. */
+yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
+                                 yk_err *err);
+
+/* yk_rank_load_floats - a vector as float32 [view->n]. Errors: YK_E_NOMEM, those of the device. */
+yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view *view, float **out, yk_err *err);
+
 /* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL where there are
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);

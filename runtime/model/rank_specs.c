@@ -7,31 +7,59 @@
 #include "loader/quant_rules.h"
 #include "model/bringing.h"
 
-/* The group that the FFN is cut at: the largest of all layers' down_proj; where they differ, the others' groups may be
- * cut inside. A name that takes too long to match counts as not quantised: yk_checkpoint_linear says so. */
-static int64_t ffn_group(const yk_model_config *config)
+/* The group that an FFN of so many channels is cut at, by its role of down_proj: the largest of all layers'; where they
+ * differ, the others' groups may be cut inside. Experts of a layer are alike: the first stands for them. A name that
+ * takes too long to match counts as not quantised: yk_checkpoint_linear says so. */
+static int64_t ffn_group(const yk_model_config *config, yk_weight_role down, int64_t n_channels)
 {
   int64_t largest = 0;
   for (int32_t layer = 0; layer < config->n_layers; layer++) {
     char name[YK_WEIGHT_NAME_BYTES];
     const yk_quant_scheme *scheme;
     yk_err refusal = YK_ERR_INIT;
-    yk_weight_name(config->family, YK_ROLE_DOWN, layer, name);
+    if (!yk_weight_is_in_layer(config, down, layer)) continue;
+    yk_weight_name(config->family, down, layer, name);
     if (yk_quant_scheme_of(&config->quant, name, &scheme, &refusal) != YK_OK || !scheme) continue;
-    int64_t group = scheme->group_size > 0 ? scheme->group_size : config->ffn_size;
+    int64_t group = scheme->group_size > 0 ? scheme->group_size : n_channels;
     largest = yk_max_i64(largest, group);
   }
   return largest;
 }
 
-yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks)
+static yk_range ffn_share(const yk_model_config *config, yk_weight_role down, int64_t n_channels, int rank, int n_ranks)
+{
+  return yk_shard_ffn_of(n_channels, ffn_group(config, down, n_channels), rank, n_ranks);
+}
+
+static void share_experts(const yk_model_config *config, bool expert_parallel, yk_rank_share *share)
+{
+  const yk_experts_config *x = &config->experts;
+  if (x->n_experts == 0) return;
+  share->shared_ffn = ffn_share(config, YK_ROLE_SHARED_DOWN, x->shared_ffn_size, share->rank, share->n_ranks);
+  share->experts = (yk_range){0, x->n_experts};
+  share->expert_ffn = (yk_range){0, x->ffn_size};
+  if (expert_parallel)
+    share->experts = yk_shard_range(x->n_experts, 1, share->rank, share->n_ranks);
+  else
+    share->expert_ffn = ffn_share(config, YK_ROLE_EXPERT_DOWN, x->ffn_size, share->rank, share->n_ranks);
+  if (yk_range_size(share->expert_ffn) == 0) share->experts = (yk_range){0, 0};
+}
+
+yk_range yk_rank_vocab_of(const yk_model_config *config, int rank, int n_ranks)
 {
   enum { VOCAB_UNIT = 8 }; /* whole words of a quantised head, aligned rows of a plain one */
-  return (yk_rank_share){.rank = rank,
+  return yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks);
+}
+
+yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks, bool expert_parallel)
+{
+  yk_rank_share share = {.rank = rank,
                          .n_ranks = n_ranks,
                          .heads = yk_shard_heads_of(config->n_heads, config->n_kv_heads, rank, n_ranks),
-                         .ffn = yk_shard_ffn_of(config->ffn_size, ffn_group(config), rank, n_ranks),
-                         .vocab = yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks)};
+                         .ffn = ffn_share(config, YK_ROLE_DOWN, config->ffn_size, rank, n_ranks),
+                         .vocab = yk_rank_vocab_of(config, rank, n_ranks)};
+  share_experts(config, expert_parallel, &share);
+  return share;
 }
 
 static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_weight_module *module,
@@ -41,8 +69,11 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_w
   *module = yk_weight_module_of(source->config, p->role);
   memset(part, 0, sizeof *part);
   part->as_16_bits = source->limits->as_16_bits;
-  yk_weight_name(source->config->family, p->role, p->layer, name);
-  YK_TRY(yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err));
+  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
+  if (yk_weight_is_float(p->role))
+    YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, module->n, module->k, &part->weight, err));
+  else
+    YK_TRY(yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err));
   return yk_checkpoint_add_offset(source->checkpoint, p->role, p->layer, &part->weight, err);
 }
 
@@ -84,13 +115,51 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   return sort_inputs(source, may_choose, part, err);
 }
 
+/* A matrix of a grouped layer, whose devices know no steps between ranks and no biases of their own. */
+static yk_status simplify(const yk_rank_source *source, const yk_projection *p, yk_weight_view *weight, yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
+  if (weight->folds_bias)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: an offset before the layer, or static inputs with a bias, are not supported for experts",
+                      name);
+  weight->inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
+  return YK_OK;
+}
+
+yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
+                               yk_weight_view *views, yk_linear_part *part, yk_err *err)
+{
+  const yk_range *experts = &source->share.experts;
+  bool is_row_parallel = projection->role == YK_ROLE_EXPERT_DOWN;
+  yk_projection of_expert = *projection;
+  for (int64_t i = experts->begin; i < (views ? experts->end : experts->begin + 1); i++) {
+    yk_weight_module module;
+    yk_linear_part found;
+    of_expert.expert = (int32_t)i;
+    YK_TRY(find(source, &of_expert, &module, &found, err));
+    YK_TRY(simplify(source, &of_expert, &found.weight, err));
+    if (i > experts->begin) {
+      views[i - experts->begin - 1] = found.weight;
+      continue;
+    }
+    *part = found;
+    part->k = is_row_parallel ? range : (yk_range){0, module.k};
+    part->n = is_row_parallel ? (yk_range){0, module.n} : range;
+    if (part->weight.group > 0) part->group_local = yk_shard_group(part->k, part->weight.group);
+  }
+  part->more_weights = views;
+  return YK_OK;
+}
+
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
   *out =
       (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   if (!c->tie_word_embeddings) {
-    const yk_projection head = {0, YK_ROLE_LM_HEAD};
+    const yk_projection head = {0, YK_ROLE_LM_HEAD, 0};
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
   }
   char name[YK_WEIGHT_NAME_BYTES];

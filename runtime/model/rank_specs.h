@@ -9,11 +9,18 @@
 typedef struct yk_rank_share {
   int rank, n_ranks;
   yk_shard_heads heads;
-  yk_range ffn;   /* columns of gate and up, rows of down's K */
-  yk_range vocab; /* rows of lm_head and of the embedding */
+  yk_range ffn;        /* columns of gate and up, rows of down's K */
+  yk_range shared_ffn; /* the same of a shared expert */
+  yk_range experts;    /* of each layer that has some; empty also where expert_ffn is */
+  yk_range expert_ffn; /* columns and rows of each of these experts */
+  yk_range vocab;      /* rows of lm_head and of the embedding */
 } yk_rank_share;
 
-yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks);
+/* yk_rank_share_of - expert_parallel: whole experts are dealt to ranks, else every rank has a share of each. */
+yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks, bool expert_parallel);
+
+/* yk_rank_vocab_of - the share's vocab. */
+yk_range yk_rank_vocab_of(const yk_model_config *config, int rank, int n_ranks);
 
 /* What a rank loads from, and how much it must hold: enough to plan, and with a device to load. */
 typedef struct yk_rank_source {
@@ -28,6 +35,7 @@ typedef struct yk_rank_source {
 typedef struct yk_projection {
   int32_t layer;
   yk_weight_role role;
+  int32_t expert; /* of roles that each expert has */
 } yk_projection;
 
 /* yk_rank_column_part - outputs n of a projection, all of K: column-parallel. Where the checkpoint has several roles in
@@ -40,6 +48,13 @@ yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection 
                               yk_linear_part *part, yk_err *err);
 yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k, bool may_choose,
                            yk_linear_part *part, yk_err *err);
+
+/* yk_rank_experts_part - one part of a layer whose matrices are the rank's experts, of which there is at least one:
+ *   projection's role of each, range of its outputs (column-parallel) or of its inputs. views: [experts - 1], where
+ *   more_weights go; NULL: for sizes alone. Inputs stay floats, and groups are as they are: what has act order is to be
+ *   dequantised. Errors: as above; YK_E_UNSUPPORTED where something is folded into biases. */
+yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
+                               yk_weight_view *views, yk_linear_part *part, yk_err *err);
 
 /* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied
  *   one is resident: whoever loads it says where the embedding is. */

@@ -1,0 +1,99 @@
+#include "model/ffn_gated.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "loader/group_order.h"
+
+typedef struct projections {
+  yk_linear_spec gate_up, down;
+} projections;
+
+static yk_status specify(const yk_rank_source *source, const yk_gated_ffn_spec *spec, projections *out, yk_err *err)
+{
+  int32_t max_tokens = source->limits->step.max_tokens;
+  const yk_projection gate = {.layer = spec->layer, .role = spec->gate}, up = {.layer = spec->layer, .role = spec->up};
+  const yk_projection down = {.layer = spec->layer, .role = spec->down};
+  *out = (projections){
+      .gate_up = {.n_parts = 2, .n_matrices = 1, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
+      .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
+  YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
+  YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[1], err));
+  return yk_rank_row_part(source, &down, spec->channels, true, &out->down.parts[0], err);
+}
+
+static int64_t down_offset_bytes(const yk_rank_source *source, const yk_gated_ffn_spec *spec)
+{
+  int64_t row_bytes = yk_range_size(spec->channels) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
+yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_spec *spec, yk_sublayer_bytes *out,
+                               yk_err *err)
+{
+  const yk_model_device *dev = &source->dev;
+  projections p;
+  YK_TRY(specify(source, spec, &p, err));
+  out->weights += yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down);
+  out->n_unkept += yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down);
+  out->n_float_inputs += yk_bring_n_float_inputs(dev, &p.gate_up) + yk_bring_n_float_inputs(dev, &p.down);
+  out->scratch += down_offset_bytes(source, spec) + yk_row_parallel_scratch(source, &p.down);
+  return YK_OK;
+}
+
+/* Outputs of gate, then of up, in the order of down's inputs: *order is malloc'ed, the caller's. */
+static yk_status order_channels(projections *p, int32_t **order, yk_err *err)
+{
+  const yk_linear_part *down = &p->down.parts[0];
+  int64_t width = yk_range_size(down->k);
+  const yk_group_share share = {down->k.begin, down->k.end, true};
+  const yk_group_places unpadded = {width, 1};
+  *order = malloc((size_t)(2 * width) * sizeof **order);
+  if (!*order) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)width);
+  YK_TRY(yk_group_order_fill(&down->weight, &share, &unpadded, *order, NULL, err));
+  for (int i = 1; i >= 0; i--) {
+    yk_linear_part *part = &p->gate_up.parts[i];
+    int64_t first = part->n.begin - down->k.begin; /* of the part's channel 0 among the weight's outputs */
+    int32_t *outputs = *order + i * width;
+    for (int64_t j = 0; j < width; j++) outputs[j] = (int32_t)((*order)[j] + first);
+    part->n_order = outputs;
+  }
+  return YK_OK;
+}
+
+static yk_status load_gate_up(const yk_rank_loader *loader, projections *p, yk_linear **out, yk_err *err)
+{
+  int32_t *order = NULL;
+  yk_status status = p->down.parts[0].k_is_sorted ? order_channels(p, &order, err) : YK_OK;
+  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, out, err);
+  free(order);
+  return status;
+}
+
+yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, yk_gated_ffn *out, yk_err *err)
+{
+  projections p;
+  YK_TRY(specify(&loader->source, spec, &p, err));
+  out->width = (int32_t)yk_range_size(spec->channels);
+  out->down_offset_bytes = down_offset_bytes(&loader->source, spec);
+  YK_TRY(load_gate_up(loader, &p, &out->gate_up, err));
+  return yk_row_parallel_load(loader, &p.down, &out->down, err);
+}
+
+yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *scratch, yk_err *err)
+{
+  int32_t n = s->batch->n_tokens;
+  yk_linear_args to_inner = {.x = s->x, .y = scratch, .n_tokens = n, .y_stride = ffn->width};
+  yk_row_parallel_args to_y = {.x = scratch, .y = s->y, .scratch = (char *)scratch + ffn->down_offset_bytes};
+  YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
+         s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
+  YK_TRY(yk_row_parallel_begin(&ffn->down, s, &to_y, err));
+  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", yk_row_parallel_multiply(&ffn->down, s, &to_y, err));
+  return yk_row_parallel_end(&ffn->down, s, &to_y, err);
+}
+
+void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn)
+{
+  dev->ops->linear_destroy(dev, ffn->gate_up);
+  dev->ops->linear_destroy(dev, ffn->down.linear);
+}
