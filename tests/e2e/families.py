@@ -88,6 +88,11 @@ class Families(harness.Case):
             self.assertEqual(found[1], found[0])
             self.assertEqual(found[2], found[0])
 
+    def test_whole_experts(self):
+        """Experts dealt to ranks: 3 and 2, 2 each, and some to 4 of 6 ranks."""
+        for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6)):
+            self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
+
     def test_waiting_for_memory(self):
         """KV for little more than the longest request: the others wait."""
         bytes_per_token = 3 * 2 * 2 * 16 * 4  # layers, K and V, KV heads, head_dim, float32

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Makes tiny random mixtures of experts, and what the public `transformers` says about them.
+
+Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class. No
+row of a prompt or an answer comes near a tie between the last expert that it chooses and the first that it does not.
+"""
+
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import make_family_goldens as families  # noqa: E402
+
+families.PROMPT_LENGTHS = (7, 40)
+families.ARCHITECTURES.update(qwen2_moe="Qwen2MoeForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
+                              mixtral="MixtralForCausalLM", glm4_moe="Glm4MoeForCausalLM")
+MIN_CHOICE_MARGIN = 5e-5
+
+
+def case(name, about, group, dtype, without, model_type, **config):
+    """group: of AWQ gemm words, None: plain. without: changes of config.json that drop the feature of the case."""
+    common = {"architectures": [families.ARCHITECTURES[model_type]], "model_type": model_type, "hidden_act": "silu",
+              "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+              "vocab_size": 200, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+              "tie_word_embeddings": False, "bos_token_id": 1}
+    return {"name": name, "about": about, "group": group, "dtype": dtype, "without": without, "files": 1,
+            "config": {**common, **config}}
+
+
+CASES = [
+    case("moe_qwen3", "Qwen3-MoE, AWQ: 5 experts of 3 groups, 3 a token, normalised; one dense layer between two", 32,
+         "float16", {"norm_topk_prob": False}, "qwen3_moe", num_hidden_layers=3, head_dim=24, intermediate_size=96,
+         num_experts=5, num_experts_per_tok=3, moe_intermediate_size=96, norm_topk_prob=True, decoder_sparse_step=1,
+         mlp_only_layers=[1]),
+    case("moe_qwen2", "Qwen2-MoE: a shared expert with a gate, 7 experts of 40 in every second layer, not normalised",
+         None, "bfloat16", {"norm_topk_prob": True}, "qwen2_moe", intermediate_size=72, num_experts=7,
+         num_experts_per_tok=2, moe_intermediate_size=40, shared_expert_intermediate_size=56, norm_topk_prob=False,
+         decoder_sparse_step=2, mlp_only_layers=[]),
+    case("moe_mixtral", "Mixtral, AWQ with a group of the whole K: 4 experts, 2 a token", -1, "float16",
+         {"num_experts_per_tok": 1}, "mixtral", intermediate_size=72, num_local_experts=4, num_experts_per_tok=2,
+         sliding_window=None),
+    case("moe_glm4", "GLM-4.5: sigmoid scores with a correction that always chooses one expert and never another, "
+         "2 of 3 groups, a shared expert, a dense first layer; half of each normed head rotates", None, "float16",
+         {"topk_group": 3}, "glm4_moe", num_hidden_layers=3, head_dim=16, intermediate_size=80, attention_bias=True,
+         use_qk_norm=True, partial_rotary_factor=0.5, moe_intermediate_size=24, n_routed_experts=6,
+         num_experts_per_tok=3, n_shared_experts=1, routed_scaling_factor=1.7, n_group=3, topk_group=2,
+         first_k_dense_replace=1, norm_topk_prob=True),
+]
+
+
+def has_experts(config, layer):
+    if config["model_type"] == "glm4_moe":
+        return layer >= config["first_k_dense_replace"]
+    return layer not in config.get("mlp_only_layers", []) and (layer + 1) % config.get("decoder_sparse_step", 1) == 0
+
+
+def ffn_modules(config, layer):
+    """(name within a layer, K, N) of the linear layers of a layer's FFN that may be quantised; (name, N) of others."""
+    hidden, family = config["hidden_size"], config["model_type"]
+    if not has_experts(config, layer):
+        ffn = config["intermediate_size"]
+        return [("mlp.gate_proj", hidden, ffn), ("mlp.up_proj", hidden, ffn), ("mlp.down_proj", ffn, hidden)], []
+    mixtral = family == "mixtral"
+    n_experts = config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts")
+    ffn = config["intermediate_size"] if mixtral else config["moe_intermediate_size"]
+    block = "block_sparse_moe" if mixtral else "mlp"
+    names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    networks = [(f"{block}.experts.{e}", ffn) for e in range(n_experts)]
+    floats = [(f"{block}.gate", n_experts)]
+    if family == "qwen2_moe":
+        networks.append(("mlp.shared_expert", config["shared_expert_intermediate_size"]))
+        floats.append(("mlp.shared_expert_gate", 1))
+    if family == "glm4_moe":
+        networks.append(("mlp.shared_experts", ffn * config["n_shared_experts"]))
+    modules = []
+    for network, size in networks:
+        gate, up, down = (f"{network}.{name}" for name in names)
+        modules += [(gate, hidden, size), (up, hidden, size), (down, size, hidden)]
+    return modules, floats
+
+
+def attention_modules(config):
+    """(name within a layer, K, N, has bias) of attention's linear layers."""
+    hidden, head = config["hidden_size"], families.head_dim_of(config)
+    q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
+    bias = config["model_type"] == "qwen2_moe" or config.get("attention_bias", False)
+    return [("self_attn.q_proj", hidden, q, bias), ("self_attn.k_proj", hidden, kv, bias),
+            ("self_attn.v_proj", hidden, kv, bias), ("self_attn.o_proj", q, hidden, False)]
+
+
+def gain_of(name):
+    last = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}.get(name.split(".")[-1], name.split(".")[-1])
+    return families.GAINS[last]
+
+
+def draw(spec, config, rng):
+    """All tensors of the checkpoint, by name, as they are written."""
+    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
+
+    def normal(shape, std, mean=0.0):
+        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
+
+    tensors = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0),
+               "model.norm.weight": normal((hidden,), 0.15, 1.0),
+               "lm_head.weight": normal((vocab, hidden), 1.0 / math.sqrt(hidden))}
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{prefix}{norm}.weight"] = normal((hidden,), 0.2, 1.0)
+        if config["model_type"] == "qwen3_moe" or config.get("use_qk_norm"):
+            for norm in ("q_norm", "k_norm"):
+                tensors[f"{prefix}self_attn.{norm}.weight"] = normal((families.head_dim_of(config),), 0.2, 1.3)
+        modules, floats = ffn_modules(config, layer)
+        for name, k, n, bias in attention_modules(config) + [(*module, False) for module in modules]:
+            if spec["group"] is None:
+                tensors[f"{prefix}{name}.weight"] = normal((n, k), gain_of(name) / math.sqrt(k))
+            else:
+                for key, value in families.draw_awq(rng, k, n, spec["group"], gain_of(name), dtype).items():
+                    tensors[f"{prefix}{name}.{key}"] = value
+            if bias:
+                tensors[f"{prefix}{name}.bias"] = normal((n,), 0.3)
+        for name, n in floats:
+            tensors[f"{prefix}{name}.weight"] = normal((n, hidden), 1.2 / math.sqrt(hidden))
+        if config["model_type"] == "glm4_moe" and floats:
+            correction = rng.random_sample(config["n_routed_experts"]).astype(np.float32) * 0.2
+            correction[1], correction[4] = 10, -10
+            tensors[f"{prefix}mlp.gate.e_score_correction_bias"] = torch.from_numpy(correction)
+    if config["model_type"] == "glm4_moe":  # of a layer that predicts a further token: not the model's
+        tensors[f"model.layers.{config['num_hidden_layers']}.input_layernorm.weight"] = normal((hidden,), 0.2)
+    return tensors
+
+
+def reference(config, tensors):
+    past = f"model.layers.{config['num_hidden_layers']}."
+    model = families.reference_model(config, {k: v for k, v in tensors.items() if not k.startswith(past)})
+    if config["model_type"] == "glm4_moe":
+        model.double = lambda: model  # the class routes in float32 whatever its weights are, and cannot mix the two
+    return model
+
+
+@torch.no_grad()
+def choice_margin(config, model, ids):
+    """The smallest difference between the last score that is chosen and the first that is not."""
+    margins, hooks = [], []
+
+    def note(module, args, out):
+        x = args[0].reshape(-1, config["hidden_size"])
+        scores = torch.nn.functional.linear(x.float(), module.weight.float())
+        if config["model_type"] == "glm4_moe":
+            scores = scores.sigmoid() + module.e_score_correction_bias
+            groups = scores.view(len(scores), config["n_group"], -1)
+            best = groups.topk(2, -1).values.sum(-1).sort(-1, descending=True).values
+            margins.append((best[:, config["topk_group"] - 1] - best[:, config["topk_group"]]).min().item())
+            kept = groups.topk(2, -1).values.sum(-1).topk(config["topk_group"], -1).indices
+            mask = torch.full_like(groups, -100.0).scatter_(1, kept[..., None].expand(-1, -1, groups.shape[-1]), 0.0)
+            scores = (groups + mask).view(len(scores), -1)
+        else:
+            scores = scores.softmax(-1)
+        k = config["num_experts_per_tok"]
+        ordered = scores.sort(-1, descending=True).values
+        margins.append((ordered[:, k - 1] - ordered[:, k]).min().item())
+
+    for name, module in model.named_modules():
+        if name.endswith(("mlp.gate", "block_sparse_moe.gate")):
+            hooks.append(module.register_forward_hook(note))
+    families.logits_of(model, ids)
+    for hook in hooks:
+        hook.remove()
+    return min(margins)
+
+
+def draw_prompts(config, model, rng):
+    prompts = []
+    while len(prompts) < len(families.PROMPT_LENGTHS):
+        ids = rng.randint(0, config["vocab_size"], size=families.PROMPT_LENGTHS[len(prompts)]).tolist()
+        prompt = families.golden_prompt(model, ids)
+        if prompt and choice_margin(config, model, ids + prompt["output_ids"]) > MIN_CHOICE_MARGIN:
+            prompts.append(prompt)
+    return prompts
+
+
+def make_case(spec, out):
+    rng, folder = families.begin_case(spec, out)
+    config = dict(spec["config"], torch_dtype=spec["dtype"])
+    tensors = draw(spec, config, rng)
+    ids = rng.randint(0, config["vocab_size"], size=100).tolist()
+    std = families.logits_of(reference(config, tensors), ids)[20:].std(dim=-1).mean().item()
+    norm = tensors["model.norm.weight"]
+    tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
+    families.write_weights(folder, tensors, spec["files"])
+    tensors = families.read_weights(folder)
+    model = reference(config, tensors)
+    prompts = draw_prompts(config, model, rng)
+    have = torch.log_softmax(families.logits_of(model, ids), -1)
+    dropped = reference({**config, **spec["without"]}, tensors)
+    change = (torch.log_softmax(families.logits_of(dropped, ids), -1) - have).abs().max().item()
+    if change < 0.02:
+        raise AssertionError(f"the feature moves log-probabilities by {change} only")
+    quantization = None
+    if spec["group"] is not None:
+        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
+                        "version": "gemm", "modules_to_not_convert": None}
+    families.end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
+
+
+if __name__ == "__main__":
+    families.make_cases(__doc__, CASES, make_case)
