@@ -1,0 +1,44 @@
+/* test_op_cpu_experts.c - a mixture of experts' operations on the CPU device, every instruction set. */
+#include "op/op_cases_experts.h"
+#include "op/op_cpu_target.h"
+
+static void test_routing(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_routes);
+}
+
+static void check_all_combines(const op_target *target)
+{
+  check_combines(target, 3);
+}
+
+static void test_combination(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_all_combines);
+}
+
+/* Rows do not depend on their company: to the bit. */
+static void check_grouped(const op_target *target)
+{
+  static const int shapes[] = {2, 4, 9, 11, 15, 17};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    check_linear_grouped(target, op_dtypes[s % 3], &linear_cases[shapes[s]], s % 2 == 0, 0.0);
+}
+
+static void test_grouped_layers(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_grouped);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_routing),
+      cmocka_unit_test(test_combination),
+      cmocka_unit_test(test_grouped_layers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
