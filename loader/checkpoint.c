@@ -10,6 +10,7 @@
 #include "base/model_path.h"
 #include "loader/description_check.h"
 #include "loader/dir.h"
+#include "loader/fused_experts.h"
 #include "loader/kuiper_config.h"
 #include "loader/msmodelslim_tensors.h"
 #include "loader/other_formats.h"
@@ -244,6 +245,7 @@ static yk_status read_config(const char *dir, const yk_log *log, yk_checkpoint *
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
   if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM)
     YK_TRY(yk_description_check(dir, checkpoint->shards, log, err));
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);

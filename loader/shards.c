@@ -30,6 +30,7 @@ struct yk_shards {
   size_t n_files;
   located *table; /* sorted by tensor name */
   size_t n_tensors;
+  yk_tensor *views; /* in the place of others; NULL: none */
 };
 
 static int by_string(const void *a, const void *b)
@@ -88,6 +89,7 @@ void yk_shards_close(yk_shards *shards)
   free(shards->names);
   free(shards->files);
   free(shards->table);
+  free(shards->views);
   free(shards);
 }
 
@@ -160,6 +162,38 @@ static yk_status open_files(const char *dir, yk_shards *shards, yk_err *err)
   return YK_OK;
 }
 
+static yk_status sort_table(yk_shards *shards, yk_err *err)
+{
+  qsort(shards->table, shards->n_tensors, sizeof *shards->table, by_tensor_name);
+  for (size_t i = 1; i < shards->n_tensors; i++)
+    if (by_tensor_name(&shards->table[i - 1], &shards->table[i]) == 0)
+      return yk_err_set(err, YK_E_FORMAT, "tensor %s is both in %s and in %s", shards->table[i].tensor->name,
+                        shards->table[i - 1].file, shards->table[i].file);
+  return YK_OK;
+}
+
+yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t *origins, size_t n, yk_err *err)
+{
+  size_t n_kept = 0;
+  shards->views = tensors;
+  located *table = calloc(shards->n_tensors + n + 1, sizeof *table);
+  bool *goes = calloc(shards->n_tensors + 1, sizeof *goes);
+  if (!table || !goes) {
+    free(table);
+    free(goes);
+    return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu tensors", shards->source, n);
+  }
+  for (size_t i = 0; i < n; i++) goes[origins[i]] = true;
+  for (size_t i = 0; i < shards->n_tensors; i++)
+    if (!goes[i]) table[n_kept++] = shards->table[i];
+  for (size_t i = 0; i < n; i++) table[n_kept + i] = (located){&tensors[i], shards->table[origins[i]].file};
+  free(goes);
+  free(shards->table);
+  shards->table = table;
+  shards->n_tensors = n_kept + n;
+  return sort_table(shards, err);
+}
+
 /* One table over all files. Where the index (NULL: none) places a tensor in another file, that other one counts. */
 static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_shards *shards, yk_err *err)
 {
@@ -178,12 +212,7 @@ static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_sha
       shards->table[shards->n_tensors++] = (located){tensor, shards->names[i]};
     }
   }
-  qsort(shards->table, shards->n_tensors, sizeof *shards->table, by_tensor_name);
-  for (size_t i = 1; i < shards->n_tensors; i++)
-    if (by_tensor_name(&shards->table[i - 1], &shards->table[i]) == 0)
-      return yk_err_set(err, YK_E_FORMAT, "tensor %s is both in %s and in %s", shards->table[i].tensor->name,
-                        shards->table[i - 1].file, shards->table[i].file);
-  return YK_OK;
+  return sort_table(shards, err);
 }
 
 static yk_status check_index(const json_t *weight_map, const yk_shards *shards, yk_err *err)

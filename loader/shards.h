@@ -18,6 +18,11 @@ yk_status yk_shards_open(const char *dir, const yk_log *log, yk_shards **out, yk
  *   tensors' names, must outlive the table. Errors: YK_E_NOMEM. */
 yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, yk_shards **out, yk_err *err);
 
+/* yk_shards_replace - put tensors [n], views of others, in the place of those. origins [n]: the position of the tensor
+ *   that each is a view of, which goes. tensors: a block that malloc gave, the table's from now on, also on failure.
+ *   Errors: YK_E_FORMAT where a name is there already; YK_E_NOMEM. Before anybody else has the table. */
+yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t *origins, size_t n, yk_err *err);
+
 void yk_shards_close(yk_shards *shards); /* NULL is allowed */
 
 /* yk_shards_find - the tensor and the name of its file, or NULL. file may be NULL. */

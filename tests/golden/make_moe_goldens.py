@@ -22,14 +22,15 @@ families.ARCHITECTURES.update(qwen2_moe="Qwen2MoeForCausalLM", qwen3_moe="Qwen3M
 MIN_CHOICE_MARGIN = 5e-5
 
 
-def case(name, about, group, dtype, without, model_type, **config):
-    """group: of AWQ gemm words, None: plain. without: changes of config.json that drop the feature of the case."""
+def case(name, about, group, dtype, without, model_type, fused=False, **config):
+    """group: of AWQ gemm words, None: plain. without: changes of config.json that drop the feature of the case.
+    fused: the file holds all experts of a layer as one tensor of gate and up and one of down."""
     common = {"architectures": [families.ARCHITECTURES[model_type]], "model_type": model_type, "hidden_act": "silu",
               "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
               "vocab_size": 200, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
               "tie_word_embeddings": False, "bos_token_id": 1}
     return {"name": name, "about": about, "group": group, "dtype": dtype, "without": without, "files": 1,
-            "config": {**common, **config}}
+            "fused": fused, "config": {**common, **config}}
 
 
 CASES = [
@@ -45,11 +46,11 @@ CASES = [
          {"num_experts_per_tok": 1}, "mixtral", intermediate_size=72, num_local_experts=4, num_experts_per_tok=2,
          sliding_window=None),
     case("moe_glm4", "GLM-4.5: sigmoid scores with a correction that always chooses one expert and never another, "
-         "2 of 3 groups, a shared expert, a dense first layer; half of each normed head rotates", None, "float16",
-         {"topk_group": 3}, "glm4_moe", num_hidden_layers=3, head_dim=16, intermediate_size=80, attention_bias=True,
-         use_qk_norm=True, partial_rotary_factor=0.5, moe_intermediate_size=24, n_routed_experts=6,
-         num_experts_per_tok=3, n_shared_experts=1, routed_scaling_factor=1.7, n_group=3, topk_group=2,
-         first_k_dense_replace=1, norm_topk_prob=True),
+         "2 of 3 groups, a shared expert, a dense first layer; half of each normed head rotates; one tensor for all "
+         "experts", None, "float16", {"topk_group": 3}, "glm4_moe", fused=True, num_hidden_layers=3, head_dim=16,
+         intermediate_size=80, attention_bias=True, use_qk_norm=True, partial_rotary_factor=0.5,
+         moe_intermediate_size=24, n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=1,
+         routed_scaling_factor=1.7, n_group=3, topk_group=2, first_k_dense_replace=1, norm_topk_prob=True),
 ]
 
 
@@ -136,6 +137,20 @@ def draw(spec, config, rng):
     return tensors
 
 
+def fuse(config, tensors):
+    """The experts of a layer in one tensor [experts, rows, columns]: gate and up, rows one behind the other; down."""
+    tensors = dict(tensors)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}.mlp.experts."
+        experts = [f"{prefix}{e}." for e in range(config["n_routed_experts"])]
+        experts = [e for e in experts if e + "up_proj.weight" in tensors]
+        if experts:
+            gate_up = [torch.cat([tensors.pop(e + f"{name}_proj.weight") for name in ("gate", "up")]) for e in experts]
+            tensors[prefix + "gate_up_proj"] = torch.stack(gate_up)
+            tensors[prefix + "down_proj"] = torch.stack([tensors.pop(e + "down_proj.weight") for e in experts])
+    return tensors
+
+
 def reference(config, tensors):
     past = f"model.layers.{config['num_hidden_layers']}."
     model = families.reference_model(config, {k: v for k, v in tensors.items() if not k.startswith(past)})
@@ -193,8 +208,7 @@ def make_case(spec, out):
     std = families.logits_of(reference(config, tensors), ids)[20:].std(dim=-1).mean().item()
     norm = tensors["model.norm.weight"]
     tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
-    families.write_weights(folder, tensors, spec["files"])
-    tensors = families.read_weights(folder)
+    families.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
     model = reference(config, tensors)
     prompts = draw_prompts(config, model, rng)
     have = torch.log_softmax(families.logits_of(model, ids), -1)

@@ -1,7 +1,6 @@
 /* The ChatGLM2 family and GLM-4: their configurations, names, fused modules, and what of them is refused. */
-#include "unit/loader_fixture.h"
+#include "unit/config_fixture.h"
 
-#include "base/json.h"
 #include "loader/checkpoint.h"
 #include "loader/weight_names.h"
 
@@ -14,52 +13,10 @@ static const char glm[] =
     " 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 200,"
     " 'max_position_embeddings': 256, 'head_dim': 16}";
 
-static json_t *parse(const char *text)
-{
-  char copy[2048];
-  snprintf(copy, sizeof copy, "%s", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
-  json_error_t at;
-  json_t *value = json_loads(copy, 0, &at);
-  if (!value) fail_msg("%s: %s", copy, at.text);
-  return value;
-}
-
-/* A configuration with the keys of changes put over it; a value of "-" deletes. */
-static yk_status load(const char *base, const char *changes, yk_model_config *out, yk_err *err)
-{
-  json_t *root = parse(base), *over = parse(changes), *value;
-  const char *key;
-  json_object_foreach(over, key, value)
-  {
-    const char *text = json_string_value(value);
-    if (text && strcmp(text, "-") == 0)
-      json_object_del(root, key);
-    else
-      json_object_set(root, key, value);
-  }
-  char *text = json_dumps(root, 0);
-  const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
-  yk_status status = yk_model_config_parse(&texts, NULL, out, err);
-  free(text);
-  json_decref(root);
-  json_decref(over);
-  return status;
-}
-
-static yk_model_config good(const char *base, const char *changes)
-{
-  yk_model_config config;
-  yk_err err = YK_ERR_INIT;
-  expect_ok(changes, load(base, changes, &config, &err), &err);
-  return config;
-}
-
 static void chatglm_values_and_defaults(void **state)
 {
   (void)state;
-  yk_model_config c = good(chatglm, "{}");
+  yk_model_config c = config_good(chatglm, "{}");
   assert_int_equal(c.family, YK_FAMILY_CHATGLM);
   assert_string_equal(yk_model_family_name(c.family), "chatglm");
   assert_int_equal(c.vocab_size, 200);
@@ -75,17 +32,18 @@ static void chatglm_values_and_defaults(void **state)
   assert_int_equal(c.bos_id, -1);
   assert_int_equal(c.n_eos_ids, 0);
 
-  c = good(chatglm, "{'architectures': ['ChatGLMForConditionalGeneration'], 'add_bias_linear': true,"
-                    " 'add_qkv_bias': false, 'kv_channels': null, 'rope_ratio': 50, 'layernorm_epsilon': 1e-6,"
-                    " 'quantization_bit': 0, 'pre_seq_len': null, 'tie_word_embeddings': true, 'eos_token_id': 2}");
+  c = config_good(chatglm,
+                  "{'architectures': ['ChatGLMForConditionalGeneration'], 'add_bias_linear': true,"
+                  " 'add_qkv_bias': false, 'kv_channels': null, 'rope_ratio': 50, 'layernorm_epsilon': 1e-6,"
+                  " 'quantization_bit': 0, 'pre_seq_len': null, 'tie_word_embeddings': true, 'eos_token_id': 2}");
   assert_true(c.qkv_bias && c.o_bias && c.mlp_bias && c.tie_word_embeddings);
   assert_int_equal(c.head_dim, 16);
   assert_true(c.rope.theta == 500000 && c.rms_norm_eps == 1e-6f);
   assert_int_equal(c.n_eos_ids, 1);
 
-  c = good(chatglm, "{'kv_channels': '-'}");
+  c = config_good(chatglm, "{'kv_channels': '-'}");
   assert_int_equal(c.head_dim, 128);
-  c = good(chatglm, "{'_name_or_path': 'THUDM/chatglm2-6b-32k', 'rope_ratio': 4}"); /* positions are divided */
+  c = config_good(chatglm, "{'_name_or_path': 'THUDM/chatglm2-6b-32k', 'rope_ratio': 4}"); /* positions are divided */
   assert_true(c.rope.type == YK_ROPE_LINEAR && c.rope.factor == 4 && c.rope.theta == 10000);
   assert_int_equal(c.max_model_tokens, 256);
 }
@@ -93,15 +51,15 @@ static void chatglm_values_and_defaults(void **state)
 static void glm_values_and_defaults(void **state)
 {
   (void)state;
-  yk_model_config c = good(glm, "{}");
+  yk_model_config c = config_good(glm, "{}");
   assert_int_equal(c.family, YK_FAMILY_GLM);
   assert_true(c.rotary_dim == 8 && c.rotary_interleaved && c.qkv_bias && !c.o_bias && !c.mlp_bias);
   assert_true(c.rms_norm_eps == 1.5625e-7f && !c.tie_word_embeddings);
   assert_int_equal(c.bos_id, -1);
-  assert_int_equal(good(glm, "{'head_dim': '-'}").head_dim, 128);
-  assert_false(good(glm, "{'attention_bias': false}").qkv_bias);
-  assert_int_equal(good(glm, "{'partial_rotary_factor': 0.25}").rotary_dim, 4);
-  c = good(glm, "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'partial_rotary_factor': 1.0}}");
+  assert_int_equal(config_good(glm, "{'head_dim': '-'}").head_dim, 128);
+  assert_false(config_good(glm, "{'attention_bias': false}").qkv_bias);
+  assert_int_equal(config_good(glm, "{'partial_rotary_factor': 0.25}").rotary_dim, 4);
+  c = config_good(glm, "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'partial_rotary_factor': 1.0}}");
   assert_true(c.rotary_dim == 16 && c.rope.type == YK_ROPE_LINEAR);
 }
 
@@ -145,7 +103,7 @@ static void what_differs_is_refused(void **state)
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     expect_error(cases[i].changes, cases[i].status, cases[i].words,
-                 load(cases[i].base, cases[i].changes, &config, &err), &err);
+                 config_load(cases[i].base, cases[i].changes, &config, &err), &err);
   }
 }
 
@@ -164,7 +122,7 @@ static void expect_module(const yk_model_config *config, yk_weight_role role, co
 static void fused_modules(void **state)
 {
   (void)state;
-  yk_model_config c = good(chatglm, "{}");
+  yk_model_config c = config_good(chatglm, "{}");
   static const char qkv[] = "transformer.encoder.layers.2.self_attention.query_key_value";
   static const char gate_up[] = "transformer.encoder.layers.2.mlp.dense_h_to_4h";
   expect_module(&c, YK_ROLE_Q, qkv, (yk_weight_module){64, 160, 0, 80, true});
@@ -177,7 +135,7 @@ static void fused_modules(void **state)
   expect_module(&c, YK_ROLE_LM_HEAD, "transformer.output_layer", (yk_weight_module){64, 200, 0, 200, false});
   assert_int_equal(yk_weight_layer(c.family, "transformer.encoder.layers.11.mlp.dense_h_to_4h.weight"), 11);
   assert_int_equal(yk_weight_layer(c.family, "model.layers.11.mlp.down_proj.weight"), -1);
-  c = good(glm, "{}");
+  c = config_good(glm, "{}");
   expect_module(&c, YK_ROLE_K, "model.layers.2.self_attn.k_proj", (yk_weight_module){64, 32, 0, 32, true});
   expect_module(&c, YK_ROLE_UP, "model.layers.2.mlp.gate_up_proj", (yk_weight_module){64, 192, 96, 96, false});
 }
@@ -190,7 +148,7 @@ static void a_fused_tensor_is_checked(void **state)
                                "{\"dtype\":\"F16\",\"shape\":[150,64],\"data_offsets\":[0,19200]}}";
   static const char data[19200];
   const temp_dir dir = temp_dir_make();
-  json_t *root = parse(chatglm);
+  json_t *root = config_parse(chatglm);
   char *text = json_dumps(root, 0);
   yk_strbuf image = safetensors_image(header, data, sizeof data);
   write_text(&dir, "config.json", text);

@@ -1,0 +1,183 @@
+#include "loader/fused_experts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "loader/quant_rules.h"
+#include "loader/weight_names.h"
+
+enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2 };
+
+/* What a fused tensor is called behind its layer, and which roles lie in each expert's rows of it. */
+typedef struct fused_kind {
+  const char *name;
+  yk_weight_role roles[MAX_PIECES];
+  int n_roles;
+} fused_kind;
+
+static const fused_kind kinds[] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+                                   {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
+
+/* What follows that name, and what it is called of one expert. */
+typedef struct fused_suffix {
+  const char *fused, *single;
+} fused_suffix;
+
+static const fused_suffix suffixes[] = {{"", "weight"},
+                                        {".weight", "weight"},
+                                        {"_packed", "weight_packed"},
+                                        {"_scale", "weight_scale"},
+                                        {"_scale_inv", "weight_scale_inv"},
+                                        {"_zero_point", "weight_zero_point"}};
+
+/* One fused tensor. */
+typedef struct fused_tensor {
+  const yk_tensor *tensor;
+  size_t position; /* in the table of tensors */
+  int32_t layer;
+  const fused_kind *kind;
+  const char *suffix; /* of one expert */
+} fused_tensor;
+
+typedef struct pieces {
+  yk_tensor *tensors;
+  size_t *origins;
+  char *names;     /* [n_tensors, NAME_BYTES] */
+  int64_t *shapes; /* pairs: what weight_shape of packed weights holds */
+  size_t n, n_shapes;
+} pieces;
+
+/* True: out is what the tensor is. */
+static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, fused_tensor *out)
+{
+  char prefix[YK_WEIGHT_NAME_BYTES];
+  out->layer = yk_weight_layer(config->family, tensor->name);
+  if (out->layer < 0 || out->layer >= config->n_layers || !config->experts.layers[out->layer]) return false;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    int n = snprintf(prefix, sizeof prefix, "model.layers.%d.%s", out->layer, kinds[k].name);
+    if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
+    for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
+      if (strcmp(tensor->name + n, suffixes[s].fused) != 0) continue;
+      out->tensor = tensor;
+      out->kind = &kinds[k];
+      out->suffix = suffixes[s].single;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Scales of blocks of outputs: gate's last block may not be up's first. */
+static yk_status check_blocks(const yk_model_config *config, const fused_tensor *f, yk_err *err)
+{
+  const yk_quant_scheme *scheme;
+  char module[YK_WEIGHT_NAME_BYTES];
+  int64_t n = config->experts.ffn_size;
+  bool is_scale = strcmp(f->suffix, "weight_scale") == 0 || strcmp(f->suffix, "weight_scale_inv") == 0;
+  if (!is_scale || f->kind->n_roles == 1 || f->tensor->shape[1] == 2 * n) return YK_OK;
+  yk_weight_name(config->family, f->kind->roles[0], f->layer, module);
+  YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
+  if (!scheme || scheme->group_outputs < 1 || n % scheme->group_outputs == 0) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "tensor %s: scales of %d outputs over %" PRId64 " of gate and of up: expected a multiple",
+                    f->tensor->name, scheme->group_outputs, n);
+}
+
+static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_err *err)
+{
+  const yk_tensor *t = f->tensor;
+  if (t->n_dims < 1 || t->shape[0] != config->experts.n_experts)
+    return yk_err_set(err, YK_E_FORMAT, "tensor %s: expected %d experts, found %" PRId64, t->name,
+                      config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
+  bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
+  if (is_one) return YK_OK;
+  if (t->n_dims > 3 || t->shape[1] < 1 || t->shape[1] % f->kind->n_roles != 0)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "tensor %s: expected three dimensions, and rows of gate and up in equal numbers, found %d and "
+                      "%" PRId64 " rows",
+                      t->name, (int)t->n_dims, t->shape[1]);
+  return check_blocks(config, f, err);
+}
+
+/* One expert's rows of one role. */
+static void add_piece(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
+{
+  const yk_tensor *t = f->tensor;
+  char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;
+  yk_tensor *piece = &out->tensors[out->n];
+  bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
+  int n_parts = is_one ? 1 : f->kind->n_roles;
+  yk_weight_name_of_expert(config->family, f->kind->roles[role], f->layer, expert, module);
+  snprintf(name, NAME_BYTES, "%s.%s", module, f->suffix);
+  uint64_t n_bytes = t->n_bytes / (uint64_t)t->shape[0] / (uint64_t)n_parts;
+  *piece = (yk_tensor){.name = name, .dtype = t->dtype, .n_dims = t->n_dims - 1, .n_bytes = n_bytes};
+  for (int d = 1; d < t->n_dims; d++) piece->shape[d - 1] = d == 1 ? t->shape[d] / n_parts : t->shape[d];
+  uint64_t index = (uint64_t)expert * (uint64_t)n_parts + (uint64_t)(is_one ? 0 : role);
+  piece->data = (const char *)t->data + index * n_bytes;
+  out->origins[out->n++] = f->position;
+}
+
+/* Packed weights have their shape beside them. */
+static void add_shape(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
+{
+  const yk_weight_module module = yk_weight_module_of(config, f->kind->roles[role]);
+  char name[YK_WEIGHT_NAME_BYTES];
+  int64_t *shape = out->shapes + 2 * out->n_shapes++;
+  yk_weight_name_of_expert(config->family, f->kind->roles[role], f->layer, expert, name);
+  snprintf(out->names + out->n * NAME_BYTES, NAME_BYTES, "%s.weight_shape", name);
+  shape[0] = module.n;
+  shape[1] = module.k;
+  out->tensors[out->n] = (yk_tensor){.name = out->names + out->n * NAME_BYTES,
+                                     .dtype = YK_TENSOR_I64,
+                                     .n_dims = 1,
+                                     .shape = {2},
+                                     .data = shape,
+                                     .n_bytes = 2 * sizeof *shape};
+  out->origins[out->n++] = f->position;
+}
+
+static void add_pieces(const yk_model_config *config, const fused_tensor *f, pieces *out)
+{
+  for (int32_t expert = 0; expert < config->experts.n_experts; expert++)
+    for (int role = 0; role < f->kind->n_roles; role++) {
+      add_piece(config, f, expert, role, out);
+      if (strcmp(f->suffix, "weight_packed") == 0) add_shape(config, f, expert, role, out);
+    }
+}
+
+/* Room for twice MAX_PIECES pieces of each expert of n_fused tensors, in one block that tensors begin. */
+static yk_status reserve(const yk_model_config *config, size_t n_fused, pieces *out, yk_err *err)
+{
+  size_t n = n_fused * (size_t)config->experts.n_experts * 2 * MAX_PIECES;
+  size_t piece_bytes = sizeof *out->tensors + 2 * sizeof *out->shapes + sizeof *out->origins + NAME_BYTES;
+  char *memory = malloc(n * piece_bytes);
+  if (!memory) return yk_err_set(err, YK_E_NOMEM, "no memory for the tensors of %zu experts", n);
+  *out = (pieces){.tensors = (yk_tensor *)(void *)memory};
+  out->shapes = (int64_t *)(void *)(memory + n * sizeof *out->tensors);
+  out->origins = (size_t *)(void *)(out->shapes + 2 * n);
+  out->names = (char *)(out->origins + n);
+  return YK_OK;
+}
+
+yk_status yk_fused_experts_split(const yk_model_config *config, yk_shards *shards, yk_err *err)
+{
+  fused_tensor f;
+  pieces found;
+  size_t n_fused = 0, n_tensors = yk_shards_count(shards);
+  if (config->experts.n_experts == 0) return YK_OK;
+  for (size_t i = 0; i < n_tensors; i++) {
+    if (!find_fused(config, yk_shards_at(shards, i), &f)) continue;
+    YK_TRY(check(config, &f, err));
+    n_fused++;
+  }
+  if (n_fused == 0) return YK_OK;
+  YK_TRY(reserve(config, n_fused, &found, err));
+  for (size_t i = 0; i < n_tensors; i++) {
+    f.position = i;
+    if (find_fused(config, yk_shards_at(shards, i), &f)) add_pieces(config, &f, &found);
+  }
+  return yk_shards_replace(shards, found.tensors, found.origins, found.n, err);
+}

@@ -1,0 +1,52 @@
+/* config_fixture.h - configurations as tests write them: with single quotes, and changes put over a base. */
+#ifndef YK_UNIT_CONFIG_FIXTURE_H
+#define YK_UNIT_CONFIG_FIXTURE_H
+
+#include "unit/loader_fixture.h"
+
+#include "base/json.h"
+#include "loader/hf_config.h"
+
+static inline json_t *config_parse(const char *text)
+{
+  char copy[2048];
+  snprintf(copy, sizeof copy, "%s", text);
+  for (char *c = copy; *c; c++)
+    if (*c == '\'') *c = '"';
+  json_error_t at;
+  json_t *value = json_loads(copy, 0, &at);
+  if (!value) fail_msg("%s: %s", copy, at.text);
+  return value;
+}
+
+/* A configuration with the keys of changes put over it; a value of "-" deletes. */
+static inline yk_status config_load(const char *base, const char *changes, yk_model_config *out, yk_err *err)
+{
+  json_t *root = config_parse(base), *over = config_parse(changes), *value;
+  const char *key;
+  json_object_foreach(over, key, value)
+  {
+    const char *text = json_string_value(value);
+    if (text && strcmp(text, "-") == 0)
+      json_object_del(root, key);
+    else
+      json_object_set(root, key, value);
+  }
+  char *text = json_dumps(root, 0);
+  const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
+  yk_status status = yk_model_config_parse(&texts, NULL, out, err);
+  free(text);
+  json_decref(root);
+  json_decref(over);
+  return status;
+}
+
+static inline yk_model_config config_good(const char *base, const char *changes)
+{
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  expect_ok(changes, config_load(base, changes, &config, &err), &err);
+  return config;
+}
+
+#endif

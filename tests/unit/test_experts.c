@@ -1,0 +1,247 @@
+/* Mixtures of experts in the loader: configurations, what of them is refused, names, experts fused in one tensor. */
+#include "unit/config_fixture.h"
+
+#include "loader/fused_experts.h"
+#include "loader/weight_names.h"
+
+#define COMMON                                                                                                         \
+  " 'vocab_size': 200, 'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 4, 'num_attention_heads': 4,"  \
+  " 'num_key_value_heads': 2, 'max_position_embeddings': 256"
+
+static const char qwen3[] = "{'architectures': ['Qwen3MoeForCausalLM'], 'num_experts': 12, 'num_experts_per_tok': 5,"
+                            " 'moe_intermediate_size': 40," COMMON "}";
+static const char qwen2[] = "{'model_type': 'qwen2_moe', 'num_experts': 7, 'num_experts_per_tok': 2,"
+                            " 'moe_intermediate_size': 40, 'shared_expert_intermediate_size': 56," COMMON "}";
+static const char mixtral[] = "{'model_type': 'mixtral', 'num_local_experts': 8, 'num_experts_per_tok': 2," COMMON "}";
+static const char glm4[] = "{'architectures': ['Glm4MoeForCausalLM'], 'n_routed_experts': 12,"
+                           " 'num_experts_per_tok': 4, 'moe_intermediate_size': 24, 'n_shared_experts': 2,"
+                           " 'first_k_dense_replace': 1, 'n_group': 3, 'topk_group': 2," COMMON "}";
+
+static void expect_layers(const yk_model_config *c, const char *layers)
+{
+  for (int i = 0; i < c->n_layers; i++) assert_int_equal(c->experts.layers[i], layers[i] == 'x');
+}
+
+static void qwen_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(qwen3, "{}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_QWEN3_MOE);
+  assert_string_equal(yk_model_family_name(c.family), "qwen3_moe");
+  assert_true(c.qk_norm && !c.qkv_bias && !c.o_bias && c.ffn_size == 96 && c.n_eos_ids == 0);
+  assert_true(x->n_experts == 12 && x->top_k == 5 && x->ffn_size == 40 && x->shared_ffn_size == 0);
+  assert_true(x->scoring == YK_SCORE_SOFTMAX && x->n_groups == 1 && x->top_groups == 1 && x->scale == 1);
+  assert_true(!x->normalise && !x->has_choice_bias && !x->has_shared_gate);
+  expect_layers(&c, "xxxx");
+  c = config_good(qwen3, "{'norm_topk_prob': true, 'decoder_sparse_step': 2, 'mlp_only_layers': [3, 9]}");
+  assert_true(c.experts.normalise);
+  expect_layers(&c, ".x..");
+  c = config_good(qwen3, "{'num_experts': 0, 'use_sliding_window': true, 'sliding_window': 9}");
+  expect_layers(&c, "....");
+  assert_true(c.window_tokens[0] == 9 && c.window_tokens[3] == 9);
+  c = config_good(qwen2, "{}");
+  assert_true(x->n_experts == 7 && x->shared_ffn_size == 56 && x->has_shared_gate && c.qkv_bias && !c.qk_norm);
+  assert_false(config_good(qwen2, "{'qkv_bias': false}").qkv_bias);
+}
+
+static void mixtral_and_glm4_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(mixtral, "{}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_MIXTRAL);
+  assert_true(c.rope.theta == 1e6 && c.rms_norm_eps == 1e-5f && c.window_tokens[0] == 0);
+  assert_true(x->n_experts == 8 && x->top_k == 2 && x->ffn_size == 96 && x->normalise);
+  assert_int_equal(config_good(mixtral, "{'sliding_window': 20}").window_tokens[2], 20);
+  expect_layers(&c, "xxxx");
+  c = config_good(glm4, "{}");
+  assert_true(c.rotary_dim == 8 && !c.rotary_interleaved && !c.qk_norm && !c.qkv_bias && c.rms_norm_eps == 1e-5f);
+  assert_true(x->n_experts == 12 && x->top_k == 4 && x->ffn_size == 24 && x->shared_ffn_size == 48);
+  assert_true(x->scoring == YK_SCORE_SIGMOID && x->has_choice_bias && x->normalise && x->scale == 1);
+  assert_true(x->n_groups == 3 && x->top_groups == 2 && x->group_score == YK_GROUP_SCORE_LARGEST_TWO);
+  expect_layers(&c, ".xxx");
+  c = config_good(glm4, "{'scoring_func': 'softmax', 'topk_method': 'group_limited_greedy', 'moe_layer_freq': 2,"
+                        " 'routed_scaling_factor': 2.5, 'norm_topk_prob': false, 'attention_bias': true,"
+                        " 'use_qk_norm': true, 'first_k_dense_replace': 0}");
+  assert_true(x->scoring == YK_SCORE_SOFTMAX && !x->has_choice_bias && x->group_score == YK_GROUP_SCORE_MAXIMUM);
+  assert_true(!x->normalise && x->scale == 2.5f && c.qkv_bias && !c.o_bias && c.qk_norm);
+  expect_layers(&c, "x.x.");
+  c = config_good(glm4, "{'topk_method': 'greedy', 'n_shared_experts': 0, 'first_k_dense_replace': 9}");
+  assert_true(x->n_groups == 1 && x->shared_ffn_size == 0);
+  expect_layers(&c, "....");
+}
+
+static void bad_values_are_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *base, *changes, *words;
+    yk_status status;
+  } cases[] = {
+      {qwen3, "{'num_experts_per_tok': 13}", "num_experts_per_tok|at most the 12 experts|13", YK_E_FORMAT},
+      {qwen3, "{'num_experts_per_tok': 0}", "num_experts_per_tok|found 0", YK_E_FORMAT},
+      {qwen3, "{'num_experts': 200, 'num_experts_per_tok': 33}", "num_experts_per_tok 33|1 to 32", YK_E_UNSUPPORTED},
+      {qwen3, "{'num_experts': 1025}", "num_experts|0 to 1024|1025", YK_E_FORMAT},
+      {qwen3, "{'num_experts': '-'}", "num_experts|missing", YK_E_FORMAT},
+      {qwen3, "{'moe_intermediate_size': '-'}", "moe_intermediate_size|missing", YK_E_FORMAT},
+      {qwen3, "{'moe_intermediate_size': 0}", "moe_intermediate_size|found 0", YK_E_FORMAT},
+      {qwen3, "{'decoder_sparse_step': 0}", "decoder_sparse_step|found 0", YK_E_FORMAT},
+      {qwen3, "{'mlp_only_layers': 3}", "mlp_only_layers|array", YK_E_FORMAT},
+      {qwen3, "{'mlp_only_layers': [1, -1]}", "mlp_only_layers[1]|negative", YK_E_FORMAT},
+      {qwen3, "{'mlp_only_layers': ['a']}", "mlp_only_layers[0]|string", YK_E_FORMAT},
+      {qwen2, "{'shared_expert_intermediate_size': '-'}", "shared_expert_intermediate_size|missing", YK_E_FORMAT},
+      {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
+      {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
+      {glm4, "{'n_group': 5}", "n_group|divisor of the 12 experts|5", YK_E_FORMAT},
+      {glm4, "{'n_group': 12, 'topk_group': 6}", "n_group|at least 2|12 groups", YK_E_FORMAT},
+      {glm4, "{'topk_group': 4}", "topk_group|1 to 3|4", YK_E_FORMAT},
+      {glm4, "{'topk_group': 1, 'num_experts_per_tok': 5}", "num_experts_per_tok|4 experts|topk_group = 1|5",
+       YK_E_FORMAT},
+      {glm4, "{'scoring_func': 'relu'}", "scoring_func|relu|softmax, sigmoid", YK_E_UNSUPPORTED},
+      {glm4, "{'topk_method': 'random'}", "topk_method|random|noaux_tc", YK_E_UNSUPPORTED},
+      {glm4, "{'routed_scaling_factor': 0}", "routed_scaling_factor", YK_E_FORMAT},
+      {glm4, "{'n_shared_experts': 1000, 'moe_intermediate_size': 9999}", "n_shared_experts", YK_E_FORMAT},
+      {glm4, "{'moe_layer_freq': 0}", "moe_layer_freq|found 0", YK_E_FORMAT},
+      {glm4, "{'n_routed_experts': 650, 'n_group': 65, 'num_experts_per_tok': 1}", "n_group 65|1 to 64",
+       YK_E_UNSUPPORTED},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    yk_status status = config_load(cases[i].base, cases[i].changes, &config, &err);
+    expect_error(cases[i].changes, cases[i].status, cases[i].words, status, &err);
+  }
+}
+
+static void names_and_modules(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(mixtral, "{}");
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_weight_name_of_expert(c.family, YK_ROLE_EXPERT_UP, 3, 11, name);
+  assert_string_equal(name, "model.layers.3.block_sparse_moe.experts.11.w3");
+  yk_weight_name(c.family, YK_ROLE_EXPERT_DOWN, 1023, name);
+  assert_string_equal(name, "model.layers.1023.block_sparse_moe.experts.0.w2");
+  yk_weight_name_of_expert(c.family, YK_ROLE_Q, 3, 11, name);
+  assert_string_equal(name, "model.layers.3.self_attn.q_proj");
+  yk_weight_name(c.family, YK_ROLE_ROUTER, 0, name);
+  assert_string_equal(name, "model.layers.0.block_sparse_moe.gate");
+  c = config_good(glm4, "{}");
+  yk_weight_name_of_expert(c.family, YK_ROLE_EXPERT_GATE, 2, 9, name);
+  assert_string_equal(name, "model.layers.2.mlp.experts.9.gate_proj");
+  yk_weight_name(c.family, YK_ROLE_SHARED_UP, 2, name);
+  assert_string_equal(name, "model.layers.2.mlp.shared_experts.up_proj");
+  yk_weight_name(YK_FAMILY_QWEN2_MOE, YK_ROLE_SHARED_UP, 2, name);
+  assert_string_equal(name, "model.layers.2.mlp.shared_expert.up_proj");
+  yk_weight_module m = yk_weight_module_of(&c, YK_ROLE_EXPERT_DOWN);
+  assert_true(m.k == 24 && m.n == 64 && m.first_n == 0 && m.n_own == 64 && !m.has_bias);
+  m = yk_weight_module_of(&c, YK_ROLE_SHARED_GATE);
+  assert_true(m.k == 64 && m.n == 48);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_EXPERT_UP, 1), 12);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_EXPERT_UP, 0), 0);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_UP, 0), 1);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_UP, 1), 0);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_SHARED_SCORE, 1), 0);
+  assert_int_equal(yk_weight_count(&c, YK_ROLE_ROUTER, 1), 1);
+}
+
+/* ---- Fused experts ----------------------------------------------------------------------------------------------- */
+
+enum { MAX_TENSORS = 8 };
+
+static yk_tensor tensor_of(const char *name, yk_tensor_dtype dtype, int64_t a, int64_t b, int64_t c, const void *data)
+{
+  yk_tensor tensor = {.name = name, .dtype = dtype, .n_dims = c ? 3 : b ? 2 : 1, .shape = {a, b, c}, .data = data};
+  if (!yk_tensor_bytes(&tensor, &tensor.n_bytes)) fail_msg("%s has no size", name);
+  return tensor;
+}
+
+static void expect_piece(const yk_shards *shards, const char *name, int64_t rows, int64_t columns, const void *data)
+{
+  const yk_tensor *piece = yk_shards_find(shards, name, NULL);
+  if (!piece) fail_msg("%s is missing", name);
+  assert_int_equal(piece->n_dims, 2);
+  assert_int_equal(piece->shape[0], rows);
+  assert_int_equal(piece->shape[1], columns);
+  assert_ptr_equal(piece->data, data);
+}
+
+static void fused_tensors_become_views(void **state)
+{
+  (void)state;
+  static const char data[12 * 2 * 40 * 64 * 2];
+  const yk_model_config c = config_good(qwen3, "{}");
+  const yk_tensor tensors[] = {
+      tensor_of("model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 12, 80, 64, data),
+      tensor_of("model.layers.1.mlp.experts.down_proj", YK_TENSOR_BF16, 12, 64, 40, data),
+      tensor_of("model.layers.2.mlp.experts.gate_up_proj_packed", YK_TENSOR_I32, 12, 80, 8, data),
+      tensor_of("model.layers.2.mlp.experts.gate_up_proj_scale", YK_TENSOR_BF16, 12, 80, 2, data),
+      tensor_of("model.layers.3.mlp.experts.gate_up_proj_scale_inv", YK_TENSOR_F32, 12, 1, 0, data),
+      tensor_of("model.layers.4.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 12, 80, 64, data), /* past the layers */
+      tensor_of("model.norm.weight", YK_TENSOR_BF16, 64, 0, 0, data)};
+  yk_shards *shards;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("shards", yk_shards_of("test", tensors, sizeof tensors / sizeof *tensors, &shards, &err), &err);
+  expect_ok("split", yk_fused_experts_split(&c, shards, &err), &err);
+  assert_int_equal(yk_shards_count(shards), 24 + 12 + 2 * 24 + 24 + 24 + 2);
+  assert_null(yk_shards_find(shards, tensors[0].name, NULL));
+  assert_non_null(yk_shards_find(shards, tensors[5].name, NULL));
+  expect_piece(shards, "model.layers.1.mlp.experts.0.gate_proj.weight", 40, 64, data);
+  expect_piece(shards, "model.layers.1.mlp.experts.11.up_proj.weight", 40, 64, data + 23 * 40 * 64 * 2);
+  expect_piece(shards, "model.layers.1.mlp.experts.7.down_proj.weight", 64, 40, data + 7 * 64 * 40 * 2);
+  expect_piece(shards, "model.layers.2.mlp.experts.3.up_proj.weight_packed", 40, 8, data + 7 * 40 * 8 * 4);
+  expect_piece(shards, "model.layers.2.mlp.experts.3.up_proj.weight_scale", 40, 2, data + 7 * 40 * 2 * 2);
+  const yk_tensor *shape = yk_shards_find(shards, "model.layers.2.mlp.experts.3.up_proj.weight_shape", NULL);
+  assert_non_null(shape);
+  assert_true(((const int64_t *)shape->data)[0] == 40 && ((const int64_t *)shape->data)[1] == 64);
+  for (int i = 0; i < 2; i++) { /* one scale of an expert is both halves' */
+    const yk_tensor *one = yk_shards_find(shards,
+                                          i ? "model.layers.3.mlp.experts.5.up_proj.weight_scale_inv"
+                                            : "model.layers.3.mlp.experts.5.gate_proj.weight_scale_inv",
+                                          NULL);
+    assert_true(one && one->n_dims == 1 && one->shape[0] == 1 && one->data == data + 5 * 4);
+  }
+  yk_shards_close(shards);
+}
+
+static void bad_fused_tensors_are_refused(void **state)
+{
+  (void)state;
+  static const char data[12 * 81 * 64 * 2];
+  const yk_model_config blocks =
+      config_good(qwen3, "{'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [32, 32]}}");
+  const yk_model_config plain = config_good(qwen3, "{}");
+  const struct {
+    const yk_model_config *config;
+    yk_tensor tensor;
+    const char *words;
+    yk_status status;
+  } cases[] = {
+      {&plain, tensor_of("model.layers.1.mlp.experts.down_proj", YK_TENSOR_BF16, 11, 64, 40, data),
+       "model.layers.1.mlp.experts.down_proj|12 experts|11", YK_E_FORMAT},
+      {&plain, tensor_of("model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 12, 81, 64, data),
+       "gate_up_proj|equal numbers|81 rows", YK_E_FORMAT},
+      {&blocks, tensor_of("model.layers.1.mlp.experts.gate_up_proj_scale_inv", YK_TENSOR_F32, 12, 2, 2, data),
+       "gate_up_proj_scale_inv|32 outputs|40|multiple", YK_E_UNSUPPORTED},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_shards *shards;
+    yk_err err = YK_ERR_INIT;
+    expect_ok("shards", yk_shards_of("test", &cases[i].tensor, 1, &shards, &err), &err);
+    yk_status status = yk_fused_experts_split(cases[i].config, shards, &err);
+    expect_error(cases[i].tensor.name, cases[i].status, cases[i].words, status, &err);
+    yk_shards_close(shards);
+  }
+  yk_model_config_free((yk_model_config *)&blocks);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(qwen_values_and_defaults),   cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
+      cmocka_unit_test(bad_values_are_refused),     cmocka_unit_test(names_and_modules),
+      cmocka_unit_test(fused_tensors_become_views), cmocka_unit_test(bad_fused_tensors_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
