@@ -284,11 +284,102 @@ static void sorted_inputs_come_with_the_order_of_x(void **state)
       }
 }
 
+/* ---- Several matrices -------------------------------------------------------------------------------------------- */
+
+enum { N_MATRICES = 3, MATRIX_GROUP = 64 };
+
+/* A weight whose bytes are all data of its own. */
+static yk_weight_view matrix_of(yk_weight_format format, yk_packing packing, int m)
+{
+  static uint8_t bytes[N_MATRICES][K * N], zeros[N_MATRICES][K / MATRIX_GROUP * N];
+  static uint16_t scales[N_MATRICES][K / MATRIX_GROUP * N];
+  for (uint32_t i = 0; i < K * N; i++) bytes[m][i] = (uint8_t)((i + (uint32_t)m * 977u) * 2654435761u >> 24);
+  for (uint32_t i = 0; i < K / MATRIX_GROUP * N; i++) {
+    zeros[m][i] = (uint8_t)((i + (uint32_t)m) * 40503u >> 8);
+    scales[m][i] = yk_f32_to_f16((float)(i % 7 + (uint32_t)m + 1) / 64.0f);
+  }
+  return (yk_weight_view){.format = format,
+                          .k = K,
+                          .n = N,
+                          .group = MATRIX_GROUP,
+                          .dtype = YK_F16,
+                          .packing = packing,
+                          .qweight = bytes[m],
+                          .qzeros = zeros[m],
+                          .has_zeros = true,
+                          .scales = scales[m]};
+}
+
+static void expect_same_bytes(const void *found, const void *expected, int64_t n_bytes)
+{
+  assert_true(!found == !expected);
+  if (found) assert_memory_equal(found, expected, (size_t)n_bytes);
+}
+
+static void expect_same_weight(const yk_linear_part *found, const yk_linear_part *expected)
+{
+  const yk_weight_view *a = &found->weight, *b = &expected->weight;
+  assert_true(a->format == b->format && a->k == b->k && a->n == b->n && a->group == b->group && a->dtype == b->dtype);
+  assert_true(found->k.begin == expected->k.begin && found->k.end == expected->k.end);
+  assert_true(found->n.begin == expected->n.begin && found->n.end == expected->n.end);
+  int64_t n_groups = a->group ? yk_ceil_div_i64(a->k, a->group) : 0, element = a->format == YK_WEIGHT_INT8 ? 4 : 2;
+  expect_same_bytes(a->plain, b->plain, a->k * a->n * 2);
+  expect_same_bytes(a->qweight, b->qweight, a->format == YK_WEIGHT_AWQ ? a->k * a->n / 2 : a->k * a->n);
+  expect_same_bytes(a->scales, b->scales, n_groups * a->n * element);
+  expect_same_bytes(a->qzeros, b->qzeros, a->format == YK_WEIGHT_AWQ ? n_groups * a->n / 2 : n_groups * a->n * element);
+}
+
+static void check_matrices(const yk_model_device *dev, yk_weight_format format, yk_packing packing)
+{
+  static const yk_range ks[] = {{0, K}, {64, 192}};
+  for (int c = 0; c < 2; c++) {
+    yk_weight_view more[N_MATRICES - 1];
+    yk_rank_buffer buffer = {0}, alone_buffer = {0};
+    yk_err err = YK_ERR_INIT;
+    yk_linear_spec spec = {.n_parts = 1, .n_matrices = N_MATRICES, .is_grouped = true, .max_tokens = 8}, all, alone;
+    spec.parts[0] = (yk_linear_part){.weight = matrix_of(format, packing, 0),
+                                     .more_weights = more,
+                                     .k = ks[c],
+                                     .n = {8, 64},
+                                     .group_local = yk_shard_group(ks[c], MATRIX_GROUP)};
+    for (int m = 1; m < N_MATRICES; m++) more[m - 1] = matrix_of(format, packing, m);
+    if (yk_bring(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
+    assert_int_equal(yk_bring_bytes(dev, &spec), dev->linear_bytes(&all));
+    for (int m = 0; m < N_MATRICES; m++) {
+      yk_linear_spec single = spec;
+      single.n_matrices = 1;
+      single.parts[0].weight = matrix_of(format, packing, m);
+      if (yk_bring(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
+      const yk_linear_part found = yk_linear_part_of(&all.parts[0], m);
+      expect_same_weight(&found, &alone.parts[0]);
+    }
+    more[1].group = 32; /* not as the others */
+    assert_int_equal(yk_bring(dev, &spec, NULL, &buffer, &all, &err), YK_E_INVAL);
+    assert_non_null(strstr(err.message, "matrix 2"));
+    free(buffer.memory);
+    free(alone_buffer.memory);
+  }
+}
+
+/* Each of several matrices comes as it comes alone, whatever is done to it on the way. */
+static void matrices_are_brought_as_alone(void **state)
+{
+  (void)state;
+  const yk_model_device keeps = {
+      .dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = yk_cpu_linear_keeps};
+  const yk_model_device floats = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes};
+  check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_AWQ_GEMM);
+  check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_GPTQ);
+  check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED);
+  check_matrices(&keeps, YK_WEIGHT_INT8, YK_PACKING_GPTQ);
+  check_matrices(&floats, YK_WEIGHT_INT8, YK_PACKING_GPTQ);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken),
-                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats),
-                                     cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
-                                     cmocka_unit_test(sorted_inputs_come_with_the_order_of_x)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(planned_bytes_are_taken), cmocka_unit_test(what_a_device_does_not_keep_is_floats),
+      cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
+      cmocka_unit_test(sorted_inputs_come_with_the_order_of_x), cmocka_unit_test(matrices_are_brought_as_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
