@@ -23,6 +23,7 @@
 #include "base/logit_bias.h"
 #include "base/status.h"
 #include "kernels/experts.h"
+#include "kernels/latent.h"
 #include "kernels/linear.h"
 
 #ifdef __cplusplus
@@ -80,10 +81,12 @@ typedef struct yk_embed_args {
   float scale;
 } yk_embed_args;
 
-/* rms_norm: y = round(x * rsqrt(mean(x^2) + eps)) * w.   x, y act [n_rows, hidden], w act [hidden]; y may be x */
+/* rms_norm: y = round(x * rsqrt(mean(x^2) + eps)) * w.   x act [n_rows, hidden], rows x_stride elements apart; y act
+ * [n_rows, hidden], w act [hidden]; y may be x where its rows lie as y's do. */
 typedef struct yk_rms_norm_args {
   void *y;
   const void *x, *w;
+  int64_t x_stride;
   int32_t n_rows, hidden;
   float eps;
 } yk_rms_norm_args;
@@ -235,6 +238,10 @@ typedef struct yk_device_ops {
   yk_status (*linear_forward_grouped)(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                       yk_err *err);
   yk_status (*combine)(yk_device *dev, const yk_combine_args *args, yk_err *err);
+
+  /* Latent attention, both or none (NULL): a model that has it is then refused when it is built. See latent.h. */
+  yk_status (*latent_rope_cache)(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err);
+  yk_status (*latent_attention)(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);

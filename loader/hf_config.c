@@ -12,8 +12,9 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
 
-static const char *const family_names[] = {"llama",   "mistral", "qwen2",     "qwen3",     "minicpm", "glm",
-                                           "chatglm", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe"};
+static const char *const family_names[] = {"llama",    "mistral",     "qwen2",      "qwen3",     "minicpm",
+                                           "glm",      "chatglm",     "mixtral",    "qwen2_moe", "qwen3_moe",
+                                           "glm4_moe", "deepseek_v2", "deepseek_v3"};
 
 /* A class in "architectures" or a "model_type", and the family that it belongs to. */
 typedef struct known_name {
@@ -22,27 +23,46 @@ typedef struct known_name {
 } known_name;
 
 static const known_name architectures[] = {
-    {"LlamaForCausalLM", YK_FAMILY_LLAMA},        {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
-    {"MistralForCausalLM", YK_FAMILY_MISTRAL},    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
-    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},        {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
-    {"FM9GForCausalLM", YK_FAMILY_MINICPM},       {"GlmForCausalLM", YK_FAMILY_GLM},
-    {"ChatGLMModel", YK_FAMILY_CHATGLM},          {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
-    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
-    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE}, {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
+    {"LlamaForCausalLM", YK_FAMILY_LLAMA},
+    {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
+    {"MistralForCausalLM", YK_FAMILY_MISTRAL},
+    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
+    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
+    {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
+    {"FM9GForCausalLM", YK_FAMILY_MINICPM},
+    {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"ChatGLMModel", YK_FAMILY_CHATGLM},
+    {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
+    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},
+    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
+    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE},
+    {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
+    {"DeepseekV2ForCausalLM", YK_FAMILY_DEEPSEEK_V2},
+    {"DeepseekV3ForCausalLM", YK_FAMILY_DEEPSEEK_V3},
 };
 static const known_name model_types[] = {
-    {"llama", YK_FAMILY_LLAMA},         {"mistral", YK_FAMILY_MISTRAL},
-    {"qwen2", YK_FAMILY_QWEN2},         {"qwen3", YK_FAMILY_QWEN3},
-    {"minicpm", YK_FAMILY_MINICPM},     {"fm9g", YK_FAMILY_MINICPM},
-    {"fm9g7b", YK_FAMILY_MINICPM},      {"glm", YK_FAMILY_GLM},
-    {"chatglm", YK_FAMILY_CHATGLM},     {"mixtral", YK_FAMILY_MIXTRAL},
-    {"qwen2_moe", YK_FAMILY_QWEN2_MOE}, {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
+    {"llama", YK_FAMILY_LLAMA},
+    {"mistral", YK_FAMILY_MISTRAL},
+    {"qwen2", YK_FAMILY_QWEN2},
+    {"qwen3", YK_FAMILY_QWEN3},
+    {"minicpm", YK_FAMILY_MINICPM},
+    {"fm9g", YK_FAMILY_MINICPM},
+    {"fm9g7b", YK_FAMILY_MINICPM},
+    {"glm", YK_FAMILY_GLM},
+    {"chatglm", YK_FAMILY_CHATGLM},
+    {"mixtral", YK_FAMILY_MIXTRAL},
+    {"qwen2_moe", YK_FAMILY_QWEN2_MOE},
+    {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
     {"glm4_moe", YK_FAMILY_GLM4_MOE},
+    {"deepseek_v2", YK_FAMILY_DEEPSEEK_V2},
+    {"deepseek_v3", YK_FAMILY_DEEPSEEK_V3},
+    {"kimi_k2", YK_FAMILY_DEEPSEEK_V3},
 };
 static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
                                               "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
                                               "ChatGLMModel, MixtralForCausalLM, Qwen2MoeForCausalLM, "
-                                              "Qwen3MoeForCausalLM, Glm4MoeForCausalLM";
+                                              "Qwen3MoeForCausalLM, Glm4MoeForCausalLM, DeepseekV2ForCausalLM, "
+                                              "DeepseekV3ForCausalLM";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -121,6 +141,18 @@ static yk_status read_head_dim(const json_t *root, yk_model_config *config, yk_e
   return YK_OK;
 }
 
+static bool is_latent(yk_model_family family)
+{
+  return family == YK_FAMILY_DEEPSEEK_V2 || family == YK_FAMILY_DEEPSEEK_V3;
+}
+
+static yk_status read_heads(const json_t *root, yk_model_config *config, yk_err *err)
+{
+  if (is_latent(config->family)) return yk_hf_read_latent(root, file, config, err);
+  YK_TRY(read_kv_heads(root, config, err));
+  return read_head_dim(root, config, err);
+}
+
 static yk_status read_sizes(const json_t *root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(yk_hf_get_i32(root, file, "vocab_size", true, 1, YK_MAX_VOCAB, &config->vocab_size, err));
@@ -128,8 +160,7 @@ static yk_status read_sizes(const json_t *root, yk_model_config *config, yk_err 
   YK_TRY(yk_hf_get_i32(root, file, "intermediate_size", true, 1, YK_MAX_FFN, &config->ffn_size, err));
   YK_TRY(yk_hf_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err));
   YK_TRY(yk_hf_get_i32(root, file, "num_attention_heads", true, 1, YK_MAX_HEADS, &config->n_heads, err));
-  YK_TRY(read_kv_heads(root, config, err));
-  YK_TRY(read_head_dim(root, config, err));
+  YK_TRY(read_heads(root, config, err));
   YK_TRY(yk_hf_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
                        &config->max_position_embeddings, err));
   bool has_1e5 = config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_GLM4_MOE;
@@ -198,6 +229,8 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
     config->qkv_bias = attention_bias;
     YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
     break;
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3: config->qkv_bias = config->o_bias = attention_bias; break;
   }
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);

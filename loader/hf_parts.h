@@ -32,6 +32,9 @@ yk_status yk_hf_read_rope(const json_t *root, const char *file, yk_model_config 
 /* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
 yk_status yk_hf_read_experts(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_latent - sizes of latent attention, head_dim, n_kv_heads and how pairs rotate. */
+yk_status yk_hf_read_latent(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, whose keys are its own. */
 yk_status yk_hf_read_chatglm(const json_t *root, const char *file, yk_model_config *config, yk_err *err);
 

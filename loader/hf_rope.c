@@ -92,7 +92,7 @@ static yk_status read_partial(const json_t *object, const char *label, const yk_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  config->rotary_interleaved = config->family == YK_FAMILY_GLM;
+  config->rotary_interleaved = config->rotary_interleaved || config->family == YK_FAMILY_GLM;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
   if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
     return yk_err_set(err, YK_E_FORMAT,

@@ -31,7 +31,9 @@ typedef enum yk_model_family {
   YK_FAMILY_MIXTRAL,
   YK_FAMILY_QWEN2_MOE,
   YK_FAMILY_QWEN3_MOE,
-  YK_FAMILY_GLM4_MOE /* GLM-4.5 */
+  YK_FAMILY_GLM4_MOE, /* GLM-4.5 */
+  YK_FAMILY_DEEPSEEK_V2,
+  YK_FAMILY_DEEPSEEK_V3 /* also R1 and Kimi-K2 */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -48,6 +50,13 @@ typedef struct yk_rope_config {
   double mscale, mscale_all_dim;            /* yarn; 0: not given */
   bool truncate;                            /* yarn: bounds of the ramp are rounded to whole dimensions; true */
 } yk_rope_config;
+
+/* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have an epsilon of their own. */
+typedef struct yk_latent_config {
+  int32_t q_rank;  /* values between q_a and q_b; 0: q is one projection */
+  int32_t kv_rank; /* values of a token that keys and values of all heads are made of; 0: attention is not latent */
+  int32_t nope_dim, value_dim; /* of a head: what of q and k does not rotate, and v; what rotates is head_dim */
+} yk_latent_config;
 
 typedef enum yk_quant_method {
   YK_QUANT_NONE,
@@ -119,8 +128,9 @@ typedef struct yk_model_config {
   int32_t vocab_size, hidden_size;
   int32_t ffn_size; /* of layers without experts */
   int32_t n_layers;
-  int32_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
+  int32_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads; with latent attention n_kv_heads is 1 */
   int32_t head_dim;            /* even; not always hidden_size / n_heads */
+  yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or what rope scaling extends it to */
   float rms_norm_eps;

@@ -27,6 +27,12 @@ static const name_table llama_table = {
               [YK_ROLE_GATE] = "mlp.gate_proj",
               [YK_ROLE_UP] = "mlp.up_proj",
               [YK_ROLE_DOWN] = "mlp.down_proj",
+              [YK_ROLE_Q_A] = "self_attn.q_a_proj",
+              [YK_ROLE_Q_A_NORM] = "self_attn.q_a_layernorm",
+              [YK_ROLE_Q_B] = "self_attn.q_b_proj",
+              [YK_ROLE_KV_A] = "self_attn.kv_a_proj_with_mqa",
+              [YK_ROLE_KV_A_NORM] = "self_attn.kv_a_layernorm",
+              [YK_ROLE_KV_B] = "self_attn.kv_b_proj",
               [YK_ROLE_ROUTER] = "mlp.gate",
               [YK_ROLE_SHARED_GATE] = "mlp.shared_experts.gate_proj",
               [YK_ROLE_SHARED_UP] = "mlp.shared_experts.up_proj",
@@ -116,17 +122,28 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_ATTENTION_NORM:
   case YK_ROLE_FFN_NORM:
   case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return false;
+  case YK_ROLE_K_NORM:
+  case YK_ROLE_Q_A_NORM:
+  case YK_ROLE_KV_A_NORM: return false;
   default: return true;
   }
 }
 
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
 {
-  bool has_experts = config->experts.layers[layer];
+  bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;
   switch (role) {
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM: return config->qk_norm;
+  case YK_ROLE_Q: return config->latent.q_rank == 0;
+  case YK_ROLE_K:
+  case YK_ROLE_V: return !is_latent;
+  case YK_ROLE_Q_A:
+  case YK_ROLE_Q_A_NORM:
+  case YK_ROLE_Q_B: return config->latent.q_rank > 0;
+  case YK_ROLE_KV_A:
+  case YK_ROLE_KV_A_NORM:
+  case YK_ROLE_KV_B: return is_latent;
   case YK_ROLE_GATE:
   case YK_ROLE_UP:
   case YK_ROLE_DOWN: return !has_experts;
@@ -148,9 +165,30 @@ int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int 
   return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
 }
 
+/* A linear role of latent attention by itself. q_b and kv_b have no biases in any checkpoint. */
+static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
+{
+  const yk_latent_config *latent = &c->latent;
+  int64_t q_width = (int64_t)c->n_heads * (latent->nope_dim + c->head_dim);
+  int64_t v_width = (int64_t)c->n_heads * latent->value_dim,
+          up_width = (int64_t)c->n_heads * latent->nope_dim + v_width;
+  switch (role) {
+  case YK_ROLE_Q: return (yk_weight_module){.k = c->hidden_size, .n_own = q_width};
+  case YK_ROLE_Q_A: return (yk_weight_module){.k = c->hidden_size, .n_own = latent->q_rank, .has_bias = c->qkv_bias};
+  case YK_ROLE_Q_B: return (yk_weight_module){.k = latent->q_rank, .n_own = q_width};
+  case YK_ROLE_KV_A:
+    return (yk_weight_module){.k = c->hidden_size, .n_own = latent->kv_rank + c->head_dim, .has_bias = c->qkv_bias};
+  case YK_ROLE_KV_B: return (yk_weight_module){.k = latent->kv_rank, .n_own = up_width};
+  case YK_ROLE_O: return (yk_weight_module){.k = v_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
+  default: return (yk_weight_module){0};
+  }
+}
+
 /* A linear role by itself. */
 static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
 {
+  bool is_attention = (role >= YK_ROLE_Q && role <= YK_ROLE_O) || (role >= YK_ROLE_Q_A && role <= YK_ROLE_KV_B);
+  if (c->latent.kv_rank > 0 && is_attention) return latent_of(c, role);
   int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
   switch (role) {
   case YK_ROLE_LM_HEAD: return (yk_weight_module){.k = c->hidden_size, .n_own = c->vocab_size};

@@ -24,14 +24,20 @@ typedef enum yk_weight_role {
   YK_ROLE_GATE,           /* linear hidden -> ffn */
   YK_ROLE_UP,             /* linear hidden -> ffn */
   YK_ROLE_DOWN,           /* linear ffn -> hidden */
-  YK_ROLE_ROUTER,         /* linear hidden -> experts; floats in every format */
-  YK_ROLE_SHARED_GATE,    /* linear hidden -> shared ffn */
-  YK_ROLE_SHARED_UP,      /* linear hidden -> shared ffn */
-  YK_ROLE_SHARED_DOWN,    /* linear shared ffn -> hidden */
-  YK_ROLE_SHARED_SCORE,   /* linear hidden -> 1, a factor of the shared expert; floats in every format */
-  YK_ROLE_EXPERT_GATE,    /* linear hidden -> expert ffn; from here on one for each expert of the layer */
-  YK_ROLE_EXPERT_UP,      /* linear hidden -> expert ffn */
-  YK_ROLE_EXPERT_DOWN,    /* linear expert ffn -> hidden */
+  YK_ROLE_Q_A,          /* linear hidden -> q_rank; of latent attention, as the next five; Q stands where q_rank is 0 */
+  YK_ROLE_Q_A_NORM,     /* vector [q_rank] */
+  YK_ROLE_Q_B,          /* linear q_rank -> heads * (nope_dim + head_dim) */
+  YK_ROLE_KV_A,         /* linear hidden -> kv_rank + head_dim */
+  YK_ROLE_KV_A_NORM,    /* vector [kv_rank] */
+  YK_ROLE_KV_B,         /* linear kv_rank -> heads * (nope_dim + value_dim) */
+  YK_ROLE_ROUTER,       /* linear hidden -> experts; floats in every format */
+  YK_ROLE_SHARED_GATE,  /* linear hidden -> shared ffn */
+  YK_ROLE_SHARED_UP,    /* linear hidden -> shared ffn */
+  YK_ROLE_SHARED_DOWN,  /* linear shared ffn -> hidden */
+  YK_ROLE_SHARED_SCORE, /* linear hidden -> 1, a factor of the shared expert; floats in every format */
+  YK_ROLE_EXPERT_GATE,  /* linear hidden -> expert ffn; from here on one for each expert of the layer */
+  YK_ROLE_EXPERT_UP,    /* linear hidden -> expert ffn */
+  YK_ROLE_EXPERT_DOWN,  /* linear expert ffn -> hidden */
   YK_N_ROLES
 } yk_weight_role;
 

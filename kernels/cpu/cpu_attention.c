@@ -1,14 +1,14 @@
 /* cpu_attention.c - softmax attention over the paged cache, prefill and decode rows mixed.
  *
  * One item of work is one KV head and a tile of neighbouring rows of one sequence, so that a block of keys and values
- * is converted once for all query heads that share it. Each query keeps a running maximum, sum and output (online
- * softmax; Milakov and Gimelshein 2018) over the cache's blocks in rising order. What a query sees depends on its own
+ * is converted once for all query heads that share it. Each query goes through the cache's blocks in rising order. What a query sees depends on its own
  * position only, never on the tile, so its result does not depend on the batch.                                     */
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_rows.h"
 
 typedef struct attention_context {
   yk_cpu_device *cpu;
@@ -21,8 +21,7 @@ typedef struct tile {
   int64_t first_row;
   int32_t n_rows;
   int32_t kv_head, first_head, n_heads;
-  float *queries, *outputs; /* [n_rows * n_heads, head_dim], queries already times scale */
-  float maximum[YK_CPU_MAX_QUERIES], sum[YK_CPU_MAX_QUERIES];
+  yk_cpu_query queries[YK_CPU_MAX_QUERIES]; /* [n_rows * n_heads] */
 } tile;
 
 static int32_t first_visible(const yk_attention_args *a, int32_t position)
@@ -30,7 +29,7 @@ static int32_t first_visible(const yk_attention_args *a, int32_t position)
   return a->window_tokens > 0 && position >= a->window_tokens ? position - a->window_tokens + 1 : 0;
 }
 
-static void load_queries(const attention_context *c, tile *t)
+static void load_queries(const attention_context *c, tile *t, yk_cpu_scratch *scratch)
 {
   const yk_attention_args *a = c->args;
   const yk_head_layout *heads = &a->heads;
@@ -39,32 +38,28 @@ static void load_queries(const attention_context *c, tile *t)
   for (int32_t q = 0; q < n_queries; q++) {
     int64_t row = t->first_row + q / t->n_heads, head = t->first_head + q % t->n_heads;
     int64_t source = (row * (heads->n_q_heads + 2 * heads->n_kv_heads) + head) * head_dim;
-    float *query = t->queries + (int64_t)q * head_dim;
+    float *query = scratch->queries + (int64_t)q * head_dim;
     c->cpu->simd->to_f32(query, dtype, yk_cpu_at(dtype, a->qkv, source), (size_t)head_dim);
     for (int32_t i = 0; i < head_dim; i++) query[i] *= a->scale;
-    t->maximum[q] = -INFINITY;
-    t->sum[q] = 0.0f;
+    t->queries[q] = (yk_cpu_query){query, scratch->outputs + (int64_t)q * head_dim, -INFINITY, 0.0f};
   }
-  memset(t->outputs, 0, (size_t)n_queries * (size_t)head_dim * sizeof(float));
+  memset(scratch->outputs, 0, (size_t)n_queries * (size_t)head_dim * sizeof(float));
 }
 
-/* Query q against tokens [begin, end) of the block whose keys and values stand in keys and values. */
-static void attend_block(const yk_cpu_simd *simd, tile *t, int32_t q, const float *keys, const float *values,
-                         int32_t begin, int32_t end, int32_t head_dim)
+void yk_cpu_attend(const yk_cpu_simd *simd, yk_cpu_query *query, const float *keys, const float *values, int n,
+                   size_t dim)
 {
   float scores[YK_KV_BLOCK_TOKENS] = {0};
-  int n = end - begin;
-  simd->dot_rows(scores, t->queries + (int64_t)q * head_dim, keys + (int64_t)begin * head_dim, n, (size_t)head_dim);
-  float maximum = t->maximum[q];
+  simd->dot_rows(scores, query->q, keys, n, dim);
+  float maximum = query->maximum;
   for (int i = 0; i < n; i++) maximum = scores[i] > maximum ? scores[i] : maximum;
-  float correction = expf(t->maximum[q] - maximum); /* 0 for the first block, 1 where the maximum stays */
+  float correction = expf(query->maximum - maximum); /* 0 for the first block, 1 where the maximum stays */
   float sum = 0.0f;
   simd->exp_minus(scores, maximum, YK_KV_BLOCK_TOKENS);
   for (int i = 0; i < n; i++) sum += scores[i];
-  t->maximum[q] = maximum;
-  t->sum[q] = t->sum[q] * correction + sum;
-  simd->weighted_sum(t->outputs + (int64_t)q * head_dim, correction, scores, values + (int64_t)begin * head_dim, n,
-                     (size_t)head_dim);
+  query->maximum = maximum;
+  query->sum = query->sum * correction + sum;
+  simd->weighted_sum(query->output, correction, scores, values, n, dim);
 }
 
 static void store_outputs(const attention_context *c, const tile *t)
@@ -74,8 +69,8 @@ static void store_outputs(const attention_context *c, const tile *t)
   int32_t head_dim = a->heads.head_dim;
   for (int32_t q = 0; q < t->n_rows * t->n_heads; q++) {
     int64_t row = t->first_row + q / t->n_heads, head = t->first_head + q % t->n_heads;
-    float *output = t->outputs + (int64_t)q * head_dim;
-    for (int32_t i = 0; i < head_dim; i++) output[i] /= t->sum[q];
+    float *output = t->queries[q].output;
+    for (int32_t i = 0; i < head_dim; i++) output[i] /= t->queries[q].sum;
     c->cpu->simd->from_f32(yk_cpu_at(dtype, a->y, (row * a->heads.n_q_heads + head) * head_dim), dtype, output,
                            (size_t)head_dim);
   }
@@ -88,7 +83,7 @@ static void attend_tile(const attention_context *c, tile *t, yk_cpu_scratch *scr
   int32_t head_dim = a->heads.head_dim;
   const int32_t *positions = a->batch->positions + t->first_row;
   int32_t first_token = first_visible(a, positions[0]), last_token = positions[t->n_rows - 1];
-  load_queries(c, t);
+  load_queries(c, t, scratch);
   for (int32_t block = first_token / YK_KV_BLOCK_TOKENS; block <= last_token / YK_KV_BLOCK_TOKENS; block++) {
     int32_t block_first = block * YK_KV_BLOCK_TOKENS;
     int32_t n_used = (int32_t)yk_min_i64(YK_KV_BLOCK_TOKENS, last_token + 1 - block_first);
@@ -100,7 +95,9 @@ static void attend_tile(const attention_context *c, tile *t, yk_cpu_scratch *scr
       int32_t position = positions[q / t->n_heads];
       int32_t begin = (int32_t)yk_max_i64(first_visible(a, position) - block_first, 0);
       int32_t end = (int32_t)yk_min_i64(position + 1 - block_first, YK_KV_BLOCK_TOKENS);
-      if (begin < end) attend_block(c->cpu->simd, t, q, scratch->keys, scratch->values, begin, end, head_dim);
+      if (begin < end)
+        yk_cpu_attend(c->cpu->simd, &t->queries[q], scratch->keys + begin * head_dim,
+                      scratch->values + begin * head_dim, end - begin, (size_t)head_dim);
     }
   }
   store_outputs(c, t);
@@ -131,9 +128,7 @@ static void attend_rows(const attention_context *c, int thread, int32_t seq, int
                 .n_rows = (int32_t)yk_min_i64(rows_per_tile, row_end - first),
                 .kv_head = kv_head,
                 .first_head = head,
-                .n_heads = n_heads,
-                .queries = scratch->queries,
-                .outputs = scratch->outputs};
+                .n_heads = n_heads};
       attend_tile(c, &t, scratch);
     }
   }

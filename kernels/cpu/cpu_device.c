@@ -83,6 +83,8 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .add_norm = yk_cpu_add_norm,
       .qk_rope_kv = yk_cpu_qk_rope_kv,
       .attention = yk_cpu_attention,
+      .latent_rope_cache = yk_cpu_latent_rope_cache,
+      .latent_attention = yk_cpu_latent_attention,
       .gather_rows = yk_cpu_gather_rows,
       .sample = yk_cpu_sample,
       .penalties_set = yk_cpu_penalties_set,

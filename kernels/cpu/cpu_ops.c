@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_rows.h"
 
 enum {
   CHUNK = 256,               /* elements converted at a time */
@@ -60,8 +61,7 @@ yk_status yk_cpu_embed(yk_device *dev, const yk_embed_args *args, yk_err *err)
   return YK_OK;
 }
 
-/* y = round(round(x * rsqrt(mean(x^2) + eps)) * w) for one row of act; y may be x. */
-static void norm_row(const yk_cpu_device *cpu, void *y, const void *x, const void *w, int32_t n, float eps)
+void yk_cpu_norm_row(const yk_cpu_device *cpu, void *y, const void *x, const void *w, int32_t n, float eps)
 {
   yk_dtype dtype = cpu->base.dtype;
   const yk_cpu_simd *simd = cpu->simd;
@@ -97,8 +97,8 @@ static void norm_rows(void *context, int thread, int64_t begin, int64_t end)
   const yk_rms_norm_args *a = c->args;
   yk_dtype dtype = c->cpu->base.dtype;
   for (int64_t row = begin; row < end; row++)
-    norm_row(c->cpu, yk_cpu_at(dtype, a->y, row * a->hidden), yk_cpu_at(dtype, a->x, row * a->hidden), a->w, a->hidden,
-             a->eps);
+    yk_cpu_norm_row(c->cpu, yk_cpu_at(dtype, a->y, row * a->hidden), yk_cpu_at(dtype, a->x, row * a->x_stride), a->w,
+                    a->hidden, a->eps);
 }
 
 yk_status yk_cpu_rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *err)
@@ -141,7 +141,8 @@ static void add_norm_rows(void *context, int thread, int64_t begin, int64_t end)
     int64_t first = row * a->hidden;
     add_partials(c->cpu, a, first);
     if (a->w)
-      norm_row(c->cpu, yk_cpu_at(dtype, a->y, first), yk_cpu_at(dtype, a->residual, first), a->w, a->hidden, a->eps);
+      yk_cpu_norm_row(c->cpu, yk_cpu_at(dtype, a->y, first), yk_cpu_at(dtype, a->residual, first), a->w, a->hidden,
+                      a->eps);
   }
 }
 
@@ -159,21 +160,26 @@ typedef struct rope_context {
   const yk_qk_rope_kv_args *args;
 } rope_context;
 
-/* One head of q or k in place: RMSNorm where weights are given, then the rotation of its halves. */
-static void norm_and_rotate(const yk_cpu_device *cpu, void *head, const void *norm_w, float eps, const float *rope,
-                            int32_t head_dim, float *f32)
+void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
 {
-  yk_dtype dtype = cpu->base.dtype;
-  if (norm_w) norm_row(cpu, head, head, norm_w, head_dim, eps);
-  cpu->simd->to_f32(f32, dtype, head, (size_t)head_dim);
   int32_t half = head_dim / 2;
   const float *cosines = rope, *sines = rope + half;
-  float *low = f32, *high = f32 + half;
+  float *low = head, *high = head + half;
   for (int32_t i = 0; i < half; i++) {
     float a = low[i], b = high[i];
     low[i] = a * cosines[i] - b * sines[i];
     high[i] = b * cosines[i] + a * sines[i];
   }
+}
+
+/* One head of q or k in place: RMSNorm where weights are given, then the rotation of its halves. */
+static void norm_and_rotate(const yk_cpu_device *cpu, void *head, const void *norm_w, float eps, const float *rope,
+                            int32_t head_dim, float *f32)
+{
+  yk_dtype dtype = cpu->base.dtype;
+  if (norm_w) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, eps);
+  cpu->simd->to_f32(f32, dtype, head, (size_t)head_dim);
+  yk_cpu_rotate(f32, rope, head_dim);
   cpu->simd->from_f32(head, dtype, f32, (size_t)head_dim);
 }
 

@@ -1,7 +1,10 @@
 #include "model/layer.h"
 
-/* The kinds of every layer; where they depend on the model or on the layer, they are chosen here. */
-static const yk_sublayer_kind *const attention_kind = &yk_attention_grouped;
+/* The kinds of a layer are chosen here. */
+static const yk_sublayer_kind *attention_kind_of(const yk_model_config *config)
+{
+  return config->latent.kv_rank > 0 ? &yk_attention_latent : &yk_attention_grouped;
+}
 
 static const yk_sublayer_kind *ffn_kind_of(const yk_model_config *config, int32_t layer)
 {
@@ -12,14 +15,14 @@ yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer
 {
   const yk_model_config *c = source->config;
   *out = (yk_layer_bytes){.norms = 2 * (int64_t)c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
-  YK_TRY(attention_kind->measure(source, layer, &out->attention, err));
+  YK_TRY(attention_kind_of(c)->measure(source, layer, &out->attention, err));
   return ffn_kind_of(c, layer)->measure(source, layer, &out->ffn, err);
 }
 
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
-  out->attention_kind = attention_kind;
+  out->attention_kind = attention_kind_of(c);
   out->ffn_kind = ffn_kind_of(c, layer);
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm_w, err));
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm_w, err));

@@ -60,6 +60,7 @@ typedef struct yk_sublayer_kind {
 
 /* The kinds there are. */
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
+extern const yk_sublayer_kind yk_attention_latent;  /* attention_latent.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 

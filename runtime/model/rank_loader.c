@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
+#include "loader/dequantise.h"
 #include "model/rope.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)
@@ -152,4 +153,40 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
   report(loader, loader->dev->ops->linear_bytes(&brought));
   return YK_OK;
+}
+
+/* Outputs [begin, end) of the part, at most as many as chunk has room for, to row begin of the matrix at dst. */
+static yk_status load_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows, float *chunk,
+                           char *dst, yk_err *err)
+{
+  const yk_weight_view *weight = &part->weight;
+  int64_t k = yk_range_size(part->k), n = yk_range_size(rows) * k;
+  const yk_weight_slice slice = {part->k.begin, part->k.end, rows.begin, rows.end};
+  size_t dtype_bytes = yk_dtype_bytes(loader->dev->dtype);
+  char *to = dst + (size_t)((rows.begin - part->n.begin) * k) * dtype_bytes;
+  if (weight->format == YK_WEIGHT_PLAIN) {
+    const char *from = (const char *)weight->plain + (size_t)(rows.begin * k) * yk_dtype_bytes(weight->dtype);
+    return upload_converted(loader, to, weight->dtype, from, n, 1, err);
+  }
+  YK_TRY(yk_dequantise(weight, &slice, chunk, k, err));
+  return upload_converted(loader, to, YK_F32, chunk, n, 1, err);
+}
+
+yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err)
+{
+  enum { ROWS = 256 };
+  int64_t k = yk_range_size(part->k);
+  size_t n_bytes = (size_t)(yk_range_size(part->n) * k) * yk_dtype_bytes(loader->dev->dtype);
+  if (n_bytes == 0) return YK_OK;
+  YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
+  float *chunk = malloc((size_t)(ROWS * k) * sizeof *chunk);
+  if (!chunk) return yk_err_set(err, YK_E_NOMEM, "no memory to convert %d rows of a matrix", ROWS);
+  yk_status status = YK_OK;
+  for (yk_range rows = part->n; rows.begin < part->n.end && status == YK_OK; rows.begin += ROWS) {
+    rows.end = yk_min_i64(rows.begin + ROWS, part->n.end);
+    status = load_rows(loader, part, rows, chunk, *out, err);
+  }
+  free(chunk);
+  report(loader, (int64_t)n_bytes);
+  return status;
 }

@@ -38,4 +38,9 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
  *   Errors: those of linear_create and yk_bring. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 
+/* yk_rank_load_matrix - a part's slice, dequantised where it is quantised, as act [size of n, size of k] in memory of
+ *   the device; NULL where it is empty. For operations that multiply with it themselves. Orders are not applied.
+ *   Errors: those of alloc, upload and yk_dequantise. */
+yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err);
+
 #endif

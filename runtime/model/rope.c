@@ -18,6 +18,13 @@ static float yarn_attention_factor(const yk_rope_config *rope)
   return (float)yarn_mscale(rope->factor, 1);
 }
 
+float yk_rope_score_factor(const yk_rope_config *rope)
+{
+  if (rope->type != YK_ROPE_YARN || rope->mscale_all_dim <= 0) return 1;
+  double m = yarn_mscale(rope->factor, rope->mscale_all_dim);
+  return (float)(m * m);
+}
+
 /* The (real-valued) pair that turns `turns` times over the original context. */
 static double yarn_dimension(const yk_rope_config *rope, double turns, double rotary_dim)
 {

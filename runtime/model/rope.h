@@ -24,6 +24,10 @@
  *   Returns the factor that cosines and sines are multiplied by (1 except for yarn).                                 */
 float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq);
 
+/* yk_rope_score_factor - what latent attention multiplies its scores by because of scaling: m(factor,
+ *   mscale_all_dim)^2 of yarn (DeepSeek-V2's modeling_deepseek.py), else 1. */
+float yk_rope_score_factor(const yk_rope_config *rope);
+
 /* yk_rope_table_floats - floats in a table. */
 static inline size_t yk_rope_table_floats(int32_t n_positions, int32_t head_dim)
 {

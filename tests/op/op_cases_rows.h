@@ -97,18 +97,19 @@ static inline double rms_norm_error(const op_target *target, yk_dtype dtype, int
 {
   op_random random = {.seed = (uint32_t)(hidden * 10 + rows)};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
-  op_array x = op_array_random(dev, dtype, (size_t)(rows * hidden), 0.05, &random);
+  int32_t x_stride = in_place ? hidden : hidden + 8 * (rows - 1);
+  op_array x = op_array_random(dev, dtype, (size_t)(rows * x_stride), 0.05, &random);
   op_array w = op_array_random(dev, dtype, (size_t)hidden, 1.5, &random);
-  op_array y = op_array_new(dev, dtype, x.n);
-  double *expected = calloc(x.n, sizeof *expected);
+  op_array y = op_array_new(dev, dtype, (size_t)(rows * hidden));
+  double *expected = calloc(y.n, sizeof *expected);
   const float eps = 1e-3f; /* large beside mean(x^2), so that forgetting it shows */
   for (int32_t row = 0; row < rows; row++)
-    op_ref_rms_norm(dtype, expected + row * hidden, x.values + row * hidden, w.values, hidden, (double)eps, fault);
-  yk_rms_norm_args args = {in_place ? x.dev : y.dev, x.dev, w.dev, rows, hidden, eps};
+    op_ref_rms_norm(dtype, expected + row * hidden, x.values + row * x_stride, w.values, hidden, (double)eps, fault);
+  yk_rms_norm_args args = {in_place ? x.dev : y.dev, x.dev, w.dev, x_stride, rows, hidden, eps};
   op_ok(dev->ops->rms_norm(dev, &args, &err));
   op_array *result = in_place ? &x : &y;
   op_array_fetch(dev, result);
-  double error = op_error(result->values, expected, x.n);
+  double error = op_error(result->values, expected, y.n);
   free(expected);
   op_array_free(dev, &x);
   op_array_free(dev, &w);

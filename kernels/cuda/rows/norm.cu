@@ -16,7 +16,8 @@ struct norm_params {
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
   int32_t n_partials;
-  const void *w; /* NULL: no norm */
+  const void *w;    /* NULL: no norm */
+  int64_t x_stride; /* elements */
   int32_t hidden;
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
@@ -58,7 +59,7 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid
     if constexpr (ADDS)
       v = add_partials<T, N>(p, first + i);
     else
-      v = static_cast<const V *>(p.x)[first + i];
+      v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / N) + i];
     for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
     row[i] = v;
   }
@@ -92,11 +93,13 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   norm_params p = {};
   p.y = args->y;
   p.x = args->x;
+  p.x_stride = args->x_stride;
   p.w = args->w;
   p.hidden = args->hidden;
   p.per_element = 1.0f / static_cast<float>(args->hidden);
   p.eps = args->eps;
-  const bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.x, 16) && is_aligned(p.w, 16);
+  const bool is_wide = p.hidden % WIDE == 0 && p.x_stride % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.x, 16) &&
+                       is_aligned(p.w, 16);
   return launch_norm<false>(dtype, p, args->n_rows, is_wide, stream);
 }
 

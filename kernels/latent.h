@@ -1,0 +1,73 @@
+/* latent.h - operations of multi-head latent attention (DeepSeek-V2, section 2.1).
+ *
+ * Keys and values of all heads come from one latent vector c of kv_rank values a token, by the weights of kv_b_proj:
+ *
+ *   k[h] = (K[h] c, r)   nope_dim values from c, and r, rope_dim values that rotate with the position, alike for all h
+ *   v[h] = V[h] c        value_dim values
+ *
+ * so that the cache holds c and r alone. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and the
+ * weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over the
+ * cache of one KV head, whose values are the first kv_rank of its keys. A device may do as much, or make k and v. */
+#ifndef YK_KERNELS_LATENT_H
+#define YK_KERNELS_LATENT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct yk_batch;
+
+/* The heads of this rank, all over the same cache. rope_dim is even. */
+typedef struct yk_latent_layout {
+  int32_t n_heads;            /* local */
+  int32_t nope_dim, rope_dim; /* of a head of q: what does not rotate, then what does */
+  int32_t kv_rank, value_dim;
+} yk_latent_layout;
+
+/* Values of a token in the cache. */
+static inline int32_t yk_latent_width(const yk_latent_layout *layout)
+{
+  return layout->kv_rank + layout->rope_dim;
+}
+
+/* Values of a row of q. */
+static inline int64_t yk_latent_q_width(const yk_latent_layout *layout)
+{
+  return (int64_t)layout->n_heads * (layout->nope_dim + layout->rope_dim);
+}
+
+/* latent_rope_cache: c = rms_norm(c, norm_w) and rotary embedding of r, which go to the cache at kv_slots, and of each
+ *   head's rope_dim values of q, in place; first half rotates with second half.
+ *   q act [n_tokens, n_heads, nope_dim + rope_dim], rows q_stride elements apart; latent act [n_tokens, kv_rank +
+ *   rope_dim], rows latent_stride apart, overwritten; norm_w act [kv_rank]; rope f32 [n_positions, 2, rope_dim / 2],
+ *   cos then sin; cache act [n_blocks, YK_KV_BLOCK_TOKENS, kv_rank + rope_dim]. */
+typedef struct yk_latent_rope_cache_args {
+  void *q, *latent;
+  int64_t q_stride, latent_stride;
+  yk_latent_layout layout;
+  const void *norm_w;
+  float norm_eps;
+  const float *rope;
+  void *cache;
+  const struct yk_batch *batch;
+} yk_latent_rope_cache_args;
+
+/* latent_attention: y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c.
+ *   q as latent_rope_cache left it; kv_up act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h]; y act
+ *   [n_tokens, n_heads, value_dim], which must not alias q. Slots behind a sequence's last token may hold anything. */
+typedef struct yk_latent_attention_args {
+  void *y;
+  const void *q;
+  int64_t q_stride;
+  yk_latent_layout layout;
+  const void *kv_up, *cache;
+  float scale;
+  const struct yk_batch *batch;
+} yk_latent_attention_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

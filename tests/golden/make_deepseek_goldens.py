@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints of DeepSeek-V2 and V3 (latent attention), and what the public `transformers` says.
+
+Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class of
+transformers in float32, which makes keys and values of every head instead of absorbing kv_b_proj.
+"""
+
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import make_family_goldens as families  # noqa: E402
+
+families.ARCHITECTURES.update(deepseek_v2="DeepseekV2ForCausalLM", deepseek_v3="DeepseekV3ForCausalLM")
+
+COMMON = {"attention_bias": False, "first_k_dense_replace": 2, "hidden_act": "silu", "hidden_size": 64,
+          "intermediate_size": 96, "kv_lora_rank": 32, "max_position_embeddings": 256, "num_attention_heads": 6,
+          "num_hidden_layers": 2, "num_key_value_heads": 6, "q_lora_rank": 32, "qk_nope_head_dim": 16,
+          "qk_rope_head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
+          "v_head_dim": 16, "vocab_size": 200}
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1,
+        "mscale": 1.0, "mscale_all_dim": 1.0}
+
+
+def case(name, about, group, dtype, without, **config):
+    """group: of AWQ gemm words, None: plain. without: changes of config.json that drop the feature of the case."""
+    return {"name": name, "about": about, "group": group, "dtype": dtype, "without": without, "files": 1,
+            "config": {**COMMON, **config}}
+
+
+CASES = [
+    case("deepseek_v3", "latent attention, AWQ: q of two projections, neighbours rotate, yarn with mscale", 32,
+         "bfloat16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3",
+         rope_scaling=YARN),
+    case("deepseek_v2", "latent attention, plain: q of one projection, values wider than keys", None, "float16",
+         {"rope_theta": 500.0}, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", q_lora_rank=None,
+         num_attention_heads=5, num_key_value_heads=5, v_head_dim=36, qk_rope_head_dim=12),
+]
+
+
+def modules_of(config):
+    """(name within a layer, K, N, gain) of the linear layers."""
+    heads, hidden, rope = config["num_attention_heads"], config["hidden_size"], config["qk_rope_head_dim"]
+    q = heads * (config["qk_nope_head_dim"] + rope)
+    q_rank, kv_rank, v = config["q_lora_rank"], config["kv_lora_rank"], heads * config["v_head_dim"]
+    first = ([("self_attn.q_a_proj", hidden, q_rank, 1.0), ("self_attn.q_b_proj", q_rank, q, 1.3)] if q_rank else
+             [("self_attn.q_proj", hidden, q, 1.3)])
+    return first + [("self_attn.kv_a_proj_with_mqa", hidden, kv_rank + rope, 1.3),
+                    ("self_attn.kv_b_proj", kv_rank, heads * config["qk_nope_head_dim"] + v, 1.4),
+                    ("self_attn.o_proj", v, hidden, 2.2), ("mlp.gate_proj", hidden, config["intermediate_size"], 1.2),
+                    ("mlp.up_proj", hidden, config["intermediate_size"], 1.2),
+                    ("mlp.down_proj", config["intermediate_size"], hidden, 2.0)]
+
+
+def draw(spec, config, rng):
+    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
+
+    def normal(shape, std, mean=0.0):
+        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
+
+    tensors = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0)}
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden,
+                 "self_attn.kv_a_layernorm": config["kv_lora_rank"]}
+        if config["q_lora_rank"]:
+            norms["self_attn.q_a_layernorm"] = config["q_lora_rank"]
+        for norm, n in norms.items():
+            tensors[f"{prefix}{norm}.weight"] = normal((n,), 0.2, 1.0)
+        for name, k, n, gain in modules_of(config):
+            if spec["group"] is None:
+                tensors[f"{prefix}{name}.weight"] = normal((n, k), gain / math.sqrt(k))
+                continue
+            for key, value in families.draw_awq(rng, k, n, spec["group"], gain, dtype).items():
+                tensors[f"{prefix}{name}.{key}"] = value
+    tensors["model.norm.weight"] = normal((hidden,), 0.15, 1.0)
+    tensors["lm_head.weight"] = normal((vocab, hidden), 1.0 / math.sqrt(hidden))
+    return tensors
+
+
+def make_case(spec, out):
+    rng, folder = families.begin_case(spec, out)
+    config = dict(spec["config"], torch_dtype=spec["dtype"])
+    tensors = draw(spec, config, rng)
+    families.calibrate(config, tensors, rng)
+    families.write_weights(folder, tensors, spec["files"])
+    tensors = families.read_weights(folder)
+    model = families.reference_model(config, tensors)
+    prompts = families.draw_prompts(model, config["vocab_size"], rng)
+    families.check_feature(spec, config, tensors, model, prompts)
+    quantization = None
+    if spec["group"] is not None:
+        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
+                        "version": "gemm", "modules_to_not_convert": None}
+    families.end_case(spec, folder, config, prompts, quantization, "")
+
+
+if __name__ == "__main__":
+    families.make_cases(__doc__, CASES, make_case)
