@@ -1,0 +1,261 @@
+/* op_cases_latent.h - latent_rope_cache and latent_attention, against float64 that makes keys and values of each head.
+ *
+ * Sequences, blocks and the rotary table are those of a scene (op_cases_attention.h) of one head of rope_dim. */
+#ifndef YK_TESTS_OP_CASES_LATENT_H
+#define YK_TESTS_OP_CASES_LATENT_H
+
+#include "op/op_cases_attention.h"
+
+typedef struct latent_shape {
+  yk_latent_layout layout; /* n_heads, nope_dim, rope_dim, kv_rank, value_dim */
+  int n_seqs;
+  struct {
+    int32_t cached, rows;
+  } seqs[SCENE_MAX_SEQS];
+} latent_shape;
+
+/* Rows of q and of the latent vectors lie side by side, as a model has them. */
+typedef struct latent_scene {
+  scene_shape sequences;
+  scene s;
+  yk_latent_layout layout;
+  int64_t stride;
+  op_array rows, cache, norm_w, kv_up;
+  float scale;
+} latent_scene;
+
+static inline latent_scene *latent_scene_new(yk_device *dev, const latent_shape *shape, uint32_t seed)
+{
+  latent_scene *l = calloc(1, sizeof *l);
+  assert_non_null(l);
+  const yk_latent_layout *layout = &shape->layout;
+  op_random random = {.seed = seed + 77};
+  l->sequences = (scene_shape){.heads = {1, 1, layout->rope_dim, 1, 0, 0}, .n_seqs = shape->n_seqs};
+  for (int i = 0; i < shape->n_seqs; i++) {
+    l->sequences.seqs[i].cached = shape->seqs[i].cached;
+    l->sequences.seqs[i].rows = shape->seqs[i].rows;
+  }
+  l->s = scene_new(dev, &l->sequences, seed);
+  l->layout = *layout;
+  l->stride = yk_latent_q_width(layout) + yk_latent_width(layout);
+  l->scale = 1.0f / sqrtf((float)(layout->nope_dim + layout->rope_dim));
+  size_t cache = (size_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS * (size_t)yk_latent_width(layout);
+  size_t up = (size_t)layout->n_heads * (size_t)(layout->nope_dim + layout->value_dim) * (size_t)layout->kv_rank;
+  l->rows = op_array_random(dev, dev->dtype, (size_t)(l->s.n_tokens * l->stride), 1.5, &random);
+  l->cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
+  l->norm_w = op_array_random(dev, dev->dtype, (size_t)layout->kv_rank, 1.0, &random);
+  l->kv_up = op_array_random(dev, dev->dtype, up, 1.2 / sqrt(layout->kv_rank), &random);
+  return l;
+}
+
+static inline void latent_scene_free(yk_device *dev, latent_scene *l)
+{
+  scene_free(dev, &l->s);
+  op_array_free(dev, &l->rows);
+  op_array_free(dev, &l->cache);
+  op_array_free(dev, &l->norm_w);
+  op_array_free(dev, &l->kv_up);
+  free(l);
+}
+
+static inline void run_latent_rope_cache(yk_device *dev, latent_scene *l)
+{
+  int64_t first_bytes = yk_latent_q_width(&l->layout) * (int64_t)yk_dtype_bytes(dev->dtype);
+  yk_latent_rope_cache_args args = {.q = l->rows.dev,
+                                    .latent = (char *)l->rows.dev + first_bytes,
+                                    .q_stride = l->stride,
+                                    .latent_stride = l->stride,
+                                    .layout = l->layout,
+                                    .norm_w = l->norm_w.dev,
+                                    .norm_eps = 1e-3f,
+                                    .rope = l->s.rope.dev,
+                                    .cache = l->cache.dev,
+                                    .batch = &l->s.batch};
+  op_ok(dev->ops->latent_rope_cache(dev, &args, &err));
+}
+
+static inline op_array run_latent_attention(yk_device *dev, latent_scene *l)
+{
+  op_array y = op_array_new(dev, dev->dtype, (size_t)(l->s.n_tokens * l->layout.n_heads * l->layout.value_dim));
+  yk_latent_attention_args args = {.y = y.dev,
+                                   .q = l->rows.dev,
+                                   .q_stride = l->stride,
+                                   .layout = l->layout,
+                                   .kv_up = l->kv_up.dev,
+                                   .cache = l->cache.dev,
+                                   .scale = l->scale,
+                                   .batch = &l->s.batch};
+  op_ok(dev->ops->latent_attention(dev, &args, &err));
+  op_array_fetch(dev, &y);
+  return y;
+}
+
+/* Largest error of q in place, of the cached rows, and of slots that nobody may touch. */
+static inline double latent_rope_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
+                                       op_fault fault)
+{
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  latent_scene *l = latent_scene_new(dev, shape, 5);
+  const yk_latent_layout *layout = &l->layout;
+  int32_t width = yk_latent_width(layout), head_width = layout->nope_dim + layout->rope_dim;
+  int64_t q_width = yk_latent_q_width(layout);
+  double *q = calloc((size_t)(l->s.n_tokens * q_width), sizeof *q), *found_q = calloc((size_t)l->rows.n, sizeof *q);
+  double *cache = calloc(l->cache.n, sizeof *cache);
+  memcpy(cache, l->cache.values, l->cache.n * sizeof *cache);
+  for (int32_t row = 0; row < l->s.n_tokens; row++) {
+    const double *from = l->rows.values + row * l->stride;
+    double *cached = cache + (int64_t)l->s.slots[row] * width;
+    memcpy(q + row * q_width, from, (size_t)q_width * sizeof *q);
+    for (int32_t h = 0; h < layout->n_heads; h++) {
+      int64_t at = (int64_t)h * head_width + layout->nope_dim;
+      op_ref_rope(q + row * q_width + at, from + at, layout->rope_dim, l->s.positions[row], l->s.inv_freq, fault);
+    }
+    op_ref_rms_norm(dtype, cached, from + q_width, l->norm_w.values, layout->kv_rank, (double)1e-3f, fault);
+    op_ref_rope(cached + layout->kv_rank, from + q_width + layout->kv_rank, layout->rope_dim, l->s.positions[row],
+                l->s.inv_freq, fault);
+  }
+  run_latent_rope_cache(dev, l);
+  op_array_fetch(dev, &l->rows);
+  op_array_fetch(dev, &l->cache);
+  for (int32_t row = 0; row < l->s.n_tokens; row++)
+    memcpy(found_q + row * q_width, l->rows.values + row * l->stride, (size_t)q_width * sizeof *q);
+  double error =
+      fmax(op_error(found_q, q, (size_t)(l->s.n_tokens * q_width)), op_error(l->cache.values, cache, l->cache.n));
+  free(q);
+  free(found_q);
+  free(cache);
+  latent_scene_free(dev, l);
+  dev->ops->destroy(dev);
+  return error;
+}
+
+/* What an earlier owner of a block may leave behind reaches no row. */
+static inline void poison_unused_latents(yk_device *dev, latent_scene *l)
+{
+  int32_t width = yk_latent_width(&l->layout);
+  bool *is_used = calloc((size_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS, sizeof *is_used);
+  assert_non_null(is_used);
+  for (int32_t seq = 0; seq < l->sequences.n_seqs; seq++)
+    for (int32_t t = 0; t < l->s.kv_tokens[seq]; t++) is_used[slot_of(&l->s, seq, t)] = true;
+  for (int64_t slot = 0; slot < (int64_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS; slot++)
+    for (int32_t i = 0; !is_used[slot] && i < width; i++) l->cache.values[slot * width + i] = (double)NAN;
+  free(is_used);
+  op_array_send(dev, &l->cache);
+}
+
+/* One head of a sequence: keys and values of its tokens, in turn. */
+static inline void latent_heads_of(const latent_scene *l, int32_t seq, int32_t head, op_fault fault, double *keys,
+                                   double *values)
+{
+  const yk_latent_layout *layout = &l->layout;
+  int32_t key_width = layout->nope_dim + layout->rope_dim;
+  if (fault == OP_WRONG_KV_HEAD) head = (head + 1) % layout->n_heads;
+  const double *up = l->kv_up.values + (int64_t)head * (layout->nope_dim + layout->value_dim) * layout->kv_rank;
+  for (int32_t t = 0; t < l->s.kv_tokens[seq]; t++) {
+    int64_t slot = fault == OP_BLOCKS_IN_ORDER ? seq * l->s.stride * YK_KV_BLOCK_TOKENS + t : slot_of(&l->s, seq, t);
+    const double *c = l->cache.values + slot * yk_latent_width(layout);
+    for (int32_t i = 0; i < layout->nope_dim + layout->value_dim; i++) {
+      double sum = 0;
+      for (int32_t j = 0; j < layout->kv_rank; j++) sum += up[(int64_t)i * layout->kv_rank + j] * c[j];
+      if (i < layout->nope_dim)
+        keys[t * key_width + i] = sum;
+      else
+        values[t * layout->value_dim + i - layout->nope_dim] = sum;
+    }
+    memcpy(keys + t * key_width + layout->nope_dim, c + layout->kv_rank, (size_t)layout->rope_dim * sizeof *keys);
+  }
+}
+
+static inline void latent_reference_row(const latent_scene *l, const double *q, const double *keys,
+                                        const double *values, int32_t position, op_fault fault, double *y)
+{
+  const yk_latent_layout *layout = &l->layout;
+  int32_t width = layout->nope_dim + layout->rope_dim, last = position - (fault == OP_MASK_EARLY);
+  double scores[SCENE_MAX_TOKENS], highest = -INFINITY, sum = 0;
+  for (int32_t t = 0; t <= last; t++) {
+    scores[t] = 0;
+    for (int32_t i = 0; i < width; i++) scores[t] += q[i] * keys[t * width + i];
+    scores[t] *= fault == OP_NO_SOFTMAX_SCALE ? 1.0 : (double)l->scale;
+    highest = fmax(highest, scores[t]);
+  }
+  memset(y, 0, (size_t)layout->value_dim * sizeof *y);
+  for (int32_t t = 0; t <= last; t++) {
+    double weight = exp(scores[t] - highest);
+    sum += weight;
+    for (int32_t i = 0; i < layout->value_dim; i++) y[i] += weight * values[t * layout->value_dim + i];
+  }
+  for (int32_t i = 0; i < layout->value_dim; i++) y[i] /= sum;
+}
+
+static inline double latent_attention_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
+                                            op_fault fault)
+{
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  latent_scene *l = latent_scene_new(dev, shape, 6);
+  const yk_latent_layout *layout = &l->layout;
+  poison_unused_latents(dev, l);
+  op_array y = run_latent_attention(dev, l);
+  int32_t key_width = layout->nope_dim + layout->rope_dim;
+  double *expected = calloc(y.n, sizeof *expected);
+  double *keys = calloc((size_t)(SCENE_MAX_TOKENS * key_width), sizeof *keys);
+  double *values = calloc((size_t)(SCENE_MAX_TOKENS * layout->value_dim), sizeof *values);
+  for (int32_t seq = 0; seq < shape->n_seqs; seq++)
+    for (int32_t head = 0; head < layout->n_heads; head++) {
+      latent_heads_of(l, seq, head, fault, keys, values);
+      for (int32_t row = l->s.row_starts[seq]; row < l->s.row_starts[seq + 1]; row++)
+        latent_reference_row(l, l->rows.values + row * l->stride + (int64_t)head * key_width, keys, values,
+                             l->s.positions[row], fault,
+                             expected + ((int64_t)row * layout->n_heads + head) * layout->value_dim);
+    }
+  double error = op_error(y.values, expected, y.n);
+  free(expected);
+  free(keys);
+  free(values);
+  op_array_free(dev, &y);
+  latent_scene_free(dev, l);
+  dev->ops->destroy(dev);
+  return error;
+}
+
+/* heads, nope_dim, rope_dim, kv_rank, value_dim; sequences {cached, rows} */
+static const latent_shape latent_shapes[] = {
+    {{2, 16, 8, 32, 16}, 1, {{0, 1}}},                         /* first token */
+    {{6, 16, 8, 32, 16}, 2, {{0, 40}, {17, 5}}},               /* prefill, chunk */
+    {{2, 128, 64, 512, 128}, 3, {{15, 1}, {16, 1}, {140, 1}}}, /* decode, DeepSeek's sizes */
+    {{5, 20, 12, 36, 28}, 3, {{50, 1}, {0, 21}, {30, 3}}},     /* odd sizes, mixed */
+    {{20, 24, 16, 48, 40}, 2, {{33, 4}, {99, 1}}},             /* more heads than a tile of queries */
+};
+enum { N_LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
+
+/* absorbed_dtype: what products with kv_up are rounded to before the softmax and before the result. */
+static inline double latent_tolerance(yk_dtype dtype, yk_dtype absorbed_dtype)
+{
+  return op_unit_roundoff(dtype) + 4.0 * op_unit_roundoff(absorbed_dtype) + 0x1p-17;
+}
+
+static inline void check_latent_table(const op_target *target, bool absorbs_in_f32)
+{
+  for (size_t d = 0; d < 3; d++)
+    for (int i = 0; i < N_LATENT_SHAPES; i++) {
+      yk_dtype dtype = op_dtypes[d];
+      double rope = latent_rope_error(target, dtype, &latent_shapes[i], OP_RIGHT);
+      double attention = latent_attention_error(target, dtype, &latent_shapes[i], OP_RIGHT);
+      if (!(rope <= rope_tolerance(dtype, true)) ||
+          !(attention <= latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype)))
+        fail_msg("%s %s latent shape %d: errors of latent_rope_cache %.3g, latent_attention %.3g", target->name,
+                 yk_dtype_name(dtype), i, rope, attention);
+    }
+}
+
+static inline void check_latent_faults(const op_target *target)
+{
+  static const op_fault attention_faults[] = {OP_MASK_EARLY, OP_WRONG_KV_HEAD, OP_BLOCKS_IN_ORDER, OP_NO_SOFTMAX_SCALE};
+  static const op_fault rope_faults[] = {OP_ROPE_INTERLEAVED, OP_ROPE_LATE, OP_NO_NORM_WEIGHT, OP_NO_EPS};
+  for (size_t i = 0; i < 4; i++) {
+    assert_true(latent_attention_error(target, YK_F16, &latent_shapes[3], attention_faults[i]) > 0.05);
+    assert_true(latent_rope_error(target, YK_F32, &latent_shapes[3], rope_faults[i]) >
+                5.0 * rope_tolerance(YK_F32, true));
+  }
+}
+
+#endif
