@@ -75,6 +75,9 @@ static yk_status add_all(yk_convert_source *s, yk_err *err)
   if (c->experts.n_experts > 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%d experts: models of experts are not converted; supported: dense models",
                       c->experts.n_experts);
+  if (c->latent.kv_rank > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "models with latent attention (%s) are not converted",
+                      yk_model_family_name(c->family));
   s->items = calloc((size_t)c->n_layers * PER_LAYER + OTHERS, sizeof *s->items);
   if (!s->items) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of the weights of %d layers", c->n_layers);
   yk_convert_item *embedding = next(s, YK_CONVERT_MATRIX, YK_ROLE_EMBEDDING, 0);

@@ -56,6 +56,8 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   else if (json_object_get(config, "num_experts") || json_object_get(config, "num_local_experts") ||
            json_object_get(config, "n_routed_experts"))
     status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for a mixture of experts", path);
+  else if (json_object_get(config, "kv_lora_rank"))
+    status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for latent attention", path);
   else
     status = read_sizes(config, path, out, err);
   json_decref(config);

@@ -16,7 +16,7 @@ typedef struct yk_model_shapes {
 
 /* yk_model_shapes_read - from model_dir/config.json.
  *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name), YK_E_UNSUPPORTED for a mixture of experts,
- *   whose bytes depend on the routing. Thread: any. */
+ *   whose bytes depend on the routing, and for latent attention. Thread: any. */
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err);
 
 #endif

@@ -1,0 +1,115 @@
+/* Configurations of latent attention: sizes, what rotates, and what is refused. */
+#include "unit/loader_fixture.h"
+
+#include "loader/hf_config.h"
+#include "loader/weight_names.h"
+
+/* A small DeepSeek-V3 whose keys of latent attention are given, written with ' for ". */
+static yk_status parse(const char *keys, yk_model_config *out, yk_err *err)
+{
+  char text[2048];
+  snprintf(text, sizeof text,
+           "{'architectures': ['DeepseekV3ForCausalLM'], 'hidden_size': 64, 'intermediate_size': 96,"
+           " 'num_hidden_layers': 2, 'n_routed_experts': null, 'num_attention_heads': 6, 'num_key_value_heads': 6,"
+           " 'vocab_size': 200, 'max_position_embeddings': 256, %s}",
+           keys);
+  for (char *c = text; *c; c++)
+    if (*c == '\'') *c = '"';
+  const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
+  return yk_model_config_parse(&texts, NULL, out, err);
+}
+
+static yk_model_config good(const char *keys)
+{
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  expect_ok(keys, parse(keys, &config, &err), &err);
+  return config;
+}
+
+#define SIZES "'kv_lora_rank': 32, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8, 'v_head_dim': 20"
+
+static void sizes(void **state)
+{
+  (void)state;
+  yk_model_config config = good(SIZES ", 'q_lora_rank': 48, 'attention_bias': true");
+  assert_int_equal(config.family, YK_FAMILY_DEEPSEEK_V3);
+  assert_int_equal(config.latent.q_rank, 48);
+  assert_int_equal(config.latent.kv_rank, 32);
+  assert_int_equal(config.latent.nope_dim, 16);
+  assert_int_equal(config.latent.value_dim, 20);
+  assert_int_equal(config.head_dim, 8);
+  assert_int_equal(config.rotary_dim, 8);
+  assert_int_equal(config.n_kv_heads, 1);
+  assert_true(config.rotary_interleaved);
+  assert_false(good(SIZES ", 'q_lora_rank': null, 'rope_interleave': false").rotary_interleaved);
+}
+
+typedef struct expected_role {
+  yk_weight_role role;
+  enum { ABSENT, NORM, LINEAR } kind;
+  int64_t k, n;
+  bool has_bias;
+} expected_role;
+
+static void expect_roles(const yk_model_config *config, const expected_role *roles, size_t n)
+{
+  for (size_t i = 0; i < n; i++) {
+    assert_int_equal(yk_weight_is_in_layer(config, roles[i].role, 0), roles[i].kind != ABSENT);
+    if (roles[i].kind != ABSENT) assert_int_equal(yk_weight_is_linear(roles[i].role), roles[i].kind == LINEAR);
+    if (roles[i].kind != LINEAR) continue;
+    const yk_weight_module module = yk_weight_module_of(config, roles[i].role);
+    assert_int_equal(module.k, roles[i].k);
+    assert_int_equal(module.n, roles[i].n);
+    assert_int_equal(module.has_bias, roles[i].has_bias);
+  }
+}
+
+static void roles(void **state)
+{
+  (void)state;
+  yk_model_config two = good(SIZES ", 'q_lora_rank': 48, 'attention_bias': true");
+  const expected_role of_two[] = {{YK_ROLE_Q, ABSENT, 0, 0, false},       {YK_ROLE_K, ABSENT, 0, 0, false},
+                                  {YK_ROLE_Q_A, LINEAR, 64, 48, true},    {YK_ROLE_Q_A_NORM, NORM, 0, 0, false},
+                                  {YK_ROLE_Q_B, LINEAR, 48, 144, false},  {YK_ROLE_KV_A, LINEAR, 64, 40, true},
+                                  {YK_ROLE_KV_A_NORM, NORM, 0, 0, false}, {YK_ROLE_KV_B, LINEAR, 32, 216, false},
+                                  {YK_ROLE_O, LINEAR, 120, 64, true}};
+  expect_roles(&two, of_two, sizeof of_two / sizeof *of_two);
+  yk_model_config one = good(SIZES ", 'q_lora_rank': null");
+  const expected_role of_one[] = {{YK_ROLE_Q, LINEAR, 64, 144, false},
+                                  {YK_ROLE_Q_A, ABSENT, 0, 0, false},
+                                  {YK_ROLE_Q_A_NORM, ABSENT, 0, 0, false},
+                                  {YK_ROLE_Q_B, ABSENT, 0, 0, false}};
+  expect_roles(&one, of_one, sizeof of_one / sizeof *of_one);
+}
+
+static void refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *keys, *words;
+  } bad[] = {
+      {SIZES, "q_lora_rank|missing"},
+      {SIZES ", 'q_lora_rank': 0", "q_lora_rank|0"},
+      {"'q_lora_rank': 8, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8, 'v_head_dim': 20", "kv_lora_rank|missing"},
+      {"'q_lora_rank': 8, 'kv_lora_rank': 4096, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8, 'v_head_dim': 20",
+       "kv_lora_rank|4096|1024"},
+      {"'q_lora_rank': 8, 'kv_lora_rank': 32, 'qk_nope_head_dim': -1, 'qk_rope_head_dim': 8, 'v_head_dim': 20",
+       "qk_nope_head_dim|-1"},
+      {"'q_lora_rank': 8, 'kv_lora_rank': 32, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 7, 'v_head_dim': 20",
+       "qk_rope_head_dim|even|7"},
+      {"'q_lora_rank': 8, 'kv_lora_rank': 32, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8", "v_head_dim|missing"},
+      {SIZES ", 'q_lora_rank': 8, 'rope_interleave': 3", "rope_interleave"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    expect_error(bad[i].keys, YK_E_FORMAT, bad[i].words, parse(bad[i].keys, &config, &err), &err);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(roles), cmocka_unit_test(refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
