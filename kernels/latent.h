@@ -5,9 +5,9 @@
  *   k[h] = (K[h] c, r)   nope_dim values from c, and r, rope_dim values that rotate with the position, alike for all h
  *   v[h] = V[h] c        value_dim values
  *
- * so that the cache holds c and r alone. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and the
- * weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over the
- * cache of one KV head, whose values are the first kv_rank of its keys. A device may do as much, or make k and v. */
+ * so that the cache holds c and r alone. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and
+ * the weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over
+ * the weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over
 #ifndef YK_KERNELS_LATENT_H
 #define YK_KERNELS_LATENT_H
 

@@ -2,8 +2,8 @@
  *
  *   x -> q (or q_a -> norm -> q_b), kv_a -> norm, rotation, cache -> attention -> o
  *
- * A rank owns whole heads: q (q_b) and kv_b are column-parallel, o row-parallel. What all heads share, q_a, kv_a and the
- * cache, each rank with heads has wholly, so that one all-reduce is enough. */
+ * A rank owns whole heads: q (q_b) and kv_b are column-parallel, o row-parallel. What all heads share, q_a, kv_a and
+ * the cache, each rank with heads has wholly, so that one all-reduce is enough. */
 #include <math.h>
 #include <stdlib.h>
 
