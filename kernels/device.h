@@ -242,6 +242,7 @@ typedef struct yk_device_ops {
   /* Latent attention, both or none (NULL): a model that has it is then refused when it is built. See latent.h. */
   yk_status (*latent_rope_cache)(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err);
   yk_status (*latent_attention)(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
+  int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens); /* NULL: none is wanted */
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);

@@ -7,7 +7,7 @@
  *
  * so that the cache holds c and r alone. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and
  * the weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over
- * the weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over
+ * the cache of one KV head, whose values are the first kv_rank of its keys. A device may do so, or make k and v. */
 #ifndef YK_KERNELS_LATENT_H
 #define YK_KERNELS_LATENT_H
 
@@ -63,6 +63,7 @@ typedef struct yk_latent_attention_args {
   int64_t q_stride;
   yk_latent_layout layout;
   const void *kv_up, *cache;
+  void *scratch; /* the device's latent_scratch_bytes for as many rows; nobody else's until the operation has ended */
   float scale;
   const struct yk_batch *batch;
 } yk_latent_attention_args;

@@ -17,8 +17,8 @@ static const float inner_norm_eps = 1e-6f;
 
 /* Bytes from the start of the scratch. */
 typedef struct offsets {
-  int64_t first; /* rows of what x is projected to: q or q_a, then kv_a */
-  int64_t normed, q, attended, o, end;
+  int64_t first;                              /* rows of what x is projected to: q or q_a, then kv_a */
+  int64_t normed, q, attended, inner, o, end; /* inner: the operation's own scratch */
 } offsets;
 
 struct yk_sublayer {
@@ -87,6 +87,13 @@ static int64_t rows_bytes(const yk_rank_source *source, int64_t row_elements)
   return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
+static int64_t inner_bytes(const yk_rank_source *source, const yk_latent_layout *layout)
+{
+  if (!source->dev.latent_scratch_bytes || layout->n_heads == 0) return 0;
+  int64_t n_bytes = source->dev.latent_scratch_bytes(layout, source->limits->step.max_tokens);
+  return yk_round_up_i64(n_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+}
+
 static offsets offsets_of(const yk_rank_source *source, const yk_linear_spec *o)
 {
   const yk_latent_layout layout = layout_of(source);
@@ -96,7 +103,8 @@ static offsets offsets_of(const yk_rank_source *source, const yk_linear_spec *o)
   at.normed = at.first + rows_bytes(source, width);
   at.q = at.normed + rows_bytes(source, has_q_a ? source->config->latent.q_rank : 0);
   at.attended = at.q + rows_bytes(source, has_q_a ? yk_latent_q_width(&layout) : 0);
-  at.o = at.attended + rows_bytes(source, (int64_t)layout.n_heads * layout.value_dim);
+  at.inner = at.attended + rows_bytes(source, (int64_t)layout.n_heads * layout.value_dim);
+  at.o = at.inner + inner_bytes(source, &layout);
   at.end = at.o + yk_row_parallel_scratch(source, o);
   return at;
 }
@@ -257,6 +265,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, void *a
                                    .layout = a->layout,
                                    .kv_up = a->kv_up,
                                    .cache = a->cache,
+                                   .scratch = (char *)s->scratch + a->at.inner,
                                    .scale = a->scale,
                                    .batch = s->batch};
   YK_RUN(s->operations, OTHER, s->layer, "latent norm and rotary embedding",

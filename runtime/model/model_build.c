@@ -187,8 +187,10 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
 {
   yk_model *m = calloc(1, sizeof *m);
   if (!m) return yk_err_set(err, YK_E_NOMEM, "no memory for a model");
-  yk_model_device sizes_on = {
-      .dtype = dev->dtype, .linear_bytes = dev->ops->linear_bytes, .linear_keeps = dev->ops->linear_keeps};
+  yk_model_device sizes_on = {.dtype = dev->dtype,
+                              .linear_bytes = dev->ops->linear_bytes,
+                              .linear_keeps = dev->ops->linear_keeps,
+                              .latent_scratch_bytes = dev->ops->latent_scratch_bytes};
   yk_rank_buffer brought = {0}, biases = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,

@@ -29,6 +29,7 @@ typedef struct yk_model_device {
   yk_dtype dtype;
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
+  int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);
 } yk_model_device;
 
 #endif

@@ -4,7 +4,12 @@
 
 static void check_table(const op_target *target)
 {
-  check_latent_table(target, true);
+  check_latent_table(target, 3, true);
+}
+
+static void check_faults(const op_target *target)
+{
+  check_latent_faults(target, YK_F16);
 }
 
 static void test_table(void **state)
@@ -16,7 +21,7 @@ static void test_table(void **state)
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
-  for_each_cpu_target(check_latent_faults);
+  for_each_cpu_target(check_faults);
 }
 
 /* Any number of threads, and a row of its own: the same bits. */

@@ -18,6 +18,7 @@
   F(set_workspace, cublasSetWorkspace)                                                                                 \
   F(set_math_mode, cublasSetMathMode)                                                                                  \
   F(gemm_ex, cublasGemmEx)                                                                                             \
+  F(gemm_batch, cublasGemmStridedBatchedEx)                                                                            \
   F(get_status_string, cublasGetStatusString)
 
 struct yk_cuda_blas {
@@ -83,4 +84,17 @@ yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gem
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
   return yk_err_set(err, YK_E_DEVICE, "GEMM of %lld x %lld x %lld: %s", (long long)g->m, (long long)g->k,
                     (long long)g->n, blas->get_status_string(status));
+}
+
+yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_blas_batch *b, yk_err *err)
+{
+  const float one = 1.0f, zero = 0.0f;
+  cudaDataType type = b->dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
+  cublasStatus_t status = blas->gemm_batch(
+      blas->handle, b->w_is_kn ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, (int)b->n, (int)b->m, (int)b->k, &one, b->w,
+      type, (int)(b->w_is_kn ? b->n : b->k), b->w_stride, b->x, type, (int)b->x_row_stride, b->x_stride, &zero, b->y,
+      type, (int)b->y_row_stride, b->y_stride, b->n_batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "%d GEMMs of %lld x %lld x %lld: %s", b->n_batch, (long long)b->m,
+                    (long long)b->k, (long long)b->n, blas->get_status_string(status));
 }

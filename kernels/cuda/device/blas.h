@@ -4,10 +4,15 @@
 #define YK_KERNELS_CUDA_DEVICE_BLAS_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct yk_cuda_blas yk_cuda_blas; /* one for each device, which owns it */
 
@@ -28,4 +33,21 @@ typedef struct yk_cuda_blas_gemm {
 } yk_cuda_blas_gemm;
 yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gemm *gemm, yk_err *err);
 
+/* yk_cuda_blas_multiply_batch - y[i] = x[i] w[i]^T, or x[i] w[i] with w_is_kn, for n_batch matrices of dtype.
+ *   x [m, k], rows x_row_stride elements apart; w contiguous [n, k], or [k, n]; y [m, n], rows y_row_stride apart.
+ *   From a matrix to the next it is x_stride, w_stride and y_stride elements. Errors and thread as above. */
+typedef struct yk_cuda_blas_batch {
+  const void *x, *w;
+  void *y;
+  int64_t m, n, k, x_row_stride, y_row_stride;
+  int64_t x_stride, w_stride, y_stride;
+  int32_t n_batch;
+  bool w_is_kn;
+  yk_dtype dtype;
+} yk_cuda_blas_batch;
+yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_blas_batch *batch, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -15,6 +15,7 @@
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
 #include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/rows/embed.h"
@@ -82,6 +83,23 @@ static yk_status attention(yk_device *dev, const yk_attention_args *args, yk_err
   return yk_cuda_blame(cuda, yk_cuda_attention_run(&cuda->attention, args, dev->dtype, cuda->stream, err), err);
 }
 
+static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_latent_rope_cache(dev->dtype, args, cuda->stream), "latent_rope_cache",
+                       err);
+}
+
+static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  const yk_cuda_latent latent = {
+      .n_multiprocessors = cuda->attention.n_sms, .shared_bytes = cuda->attention.smem_bytes, .blas = cuda->blas};
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&latent, args, dev->dtype, cuda->stream, err), err);
+}
+
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -141,6 +159,9 @@ static const yk_device_ops *device_ops(void)
       .add_norm = add_norm,
       .qk_rope_kv = qk_rope_kv,
       .attention = attention,
+      .latent_rope_cache = latent_rope_cache,
+      .latent_attention = latent_attention,
+      .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gather_rows = gather_rows,
       .sample = yk_cuda_sample,
       .penalties_set = yk_cuda_penalties_set,

@@ -113,3 +113,11 @@ int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
   const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
   return YK_CUDA_CUBLAS_BYTES + rest + (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
 }
+
+/* Absorbed queries and weighted sums; partial sums of tiles of at most 64 queries, with their maximum and sum. */
+int64_t yk_cuda_latent_scratch_bytes(const yk_latent_layout *layout, int32_t max_tokens)
+{
+  (void)max_tokens; /* rows beyond these take turns */
+  int64_t head_rows = (int64_t)YK_CUDA_LATENT_ROWS * layout->n_heads;
+  return head_rows * layout->kv_rank * 4 + (int64_t)YK_CUDA_LATENT_SPLIT_BLOCKS * 64 * (layout->kv_rank + 2) * 4;
+}

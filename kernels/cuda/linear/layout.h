@@ -36,6 +36,14 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
  *   gate of another GEMM than the up's could not be multiplied. */
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i);
 
+enum {
+  YK_CUDA_LATENT_ROWS = 256,        /* rows of latent attention whose products with kv_b_proj lie in the scratch */
+  YK_CUDA_LATENT_SPLIT_BLOCKS = 264 /* thread blocks of latent attention that leave partial results, at most */
+};
+
+/* yk_cuda_latent_scratch_bytes - latent_scratch_bytes of the device's table. */
+int64_t yk_cuda_latent_scratch_bytes(const yk_latent_layout *layout, int32_t max_tokens);
+
 /* yk_cuda_device_own_bytes - about what a device takes for itself besides what is allocated through its table. */
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits);
 
