@@ -95,7 +95,9 @@ typedef struct choice_method {
   yk_expert_group_score group_score;
 } choice_method;
 
-static yk_status read_method(const json_t *root, const char *file, yk_experts_config *x, yk_err *err)
+/* scoring_func and topk_method; x->scoring and default_method hold what their absence means. */
+static yk_status read_method(const json_t *root, const char *file, const char *default_method, yk_experts_config *x,
+                             yk_err *err)
 {
   static const choice_method methods[] = {{"noaux_tc", true, true, YK_GROUP_SCORE_LARGEST_TWO},
                                           {"group_limited_greedy", true, false, YK_GROUP_SCORE_MAXIMUM},
@@ -108,10 +110,11 @@ static yk_status read_method(const json_t *root, const char *file, yk_experts_co
                       "%s: scoring_func \"%s\" is not supported; supported: softmax, "
                       "sigmoid",
                       file, scoring);
-  x->scoring = scoring && strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
+  if (scoring) x->scoring = strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_str(root, file, "topk_method", false, &name, err));
+  if (!name) name = default_method;
   size_t i = 0;
-  while (name && i < n_methods && strcmp(methods[i].name, name) != 0) i++;
+  while (i < n_methods && strcmp(methods[i].name, name) != 0) i++;
   if (i == n_methods)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: topk_method \"%s\" is not supported; supported: noaux_tc, group_limited_greedy, greedy",
@@ -130,11 +133,13 @@ static yk_status read_dense_layers(const json_t *root, const char *file, yk_mode
   return YK_OK;
 }
 
-/* GLM-4.5, whose keys are DeepSeek-V3's. */
+/* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense. */
 static yk_status read_deepseek(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
+  bool is_v2 = config->family == YK_FAMILY_DEEPSEEK_V2;
   int32_t n_shared = 0;
+  if (json_is_null(json_object_get(root, "n_routed_experts"))) return YK_OK;
   YK_TRY(yk_hf_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
   YK_TRY(read_top_k(root, file, x, err));
   YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
@@ -143,10 +148,11 @@ static yk_status read_deepseek(const json_t *root, const char *file, yk_model_co
     return yk_err_set(err, YK_E_FORMAT, "%s: n_shared_experts: expected at most %d in all of %d each, found %d", file,
                       YK_MAX_FFN, x->ffn_size, n_shared);
   x->shared_ffn_size = n_shared * x->ffn_size;
-  x->normalise = true;
+  x->normalise = !is_v2;
+  x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(yk_hf_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
-  YK_TRY(read_method(root, file, x, err));
+  YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
   return read_dense_layers(root, file, config, err);
 }
 
@@ -157,6 +163,8 @@ yk_status yk_hf_read_experts(const json_t *root, const char *file, yk_model_conf
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_MOE: return read_qwen(root, file, config, err);
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3:
   case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);
   default: return YK_OK;
   }

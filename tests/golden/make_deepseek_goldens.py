@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of DeepSeek-V2 and V3 (latent attention), and what the public `transformers` says.
+"""Makes tiny random checkpoints of DeepSeek-V2 and V3, and what the public `transformers` says of them.
+
+Latent attention; the first layer is dense, the others have experts, groups and shared experts.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class of
 transformers in float32, which makes keys and values of every head instead of absorbing kv_b_proj.
@@ -18,13 +20,27 @@ import make_family_goldens as families  # noqa: E402
 
 families.ARCHITECTURES.update(deepseek_v2="DeepseekV2ForCausalLM", deepseek_v3="DeepseekV3ForCausalLM")
 
-COMMON = {"attention_bias": False, "first_k_dense_replace": 2, "hidden_act": "silu", "hidden_size": 64,
+COMMON = {"attention_bias": False, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 64,
           "intermediate_size": 96, "kv_lora_rank": 32, "max_position_embeddings": 256, "num_attention_heads": 6,
+          "moe_intermediate_size": 32, "n_shared_experts": 1,
           "num_hidden_layers": 2, "num_key_value_heads": 6, "q_lora_rank": 32, "qk_nope_head_dim": 16,
           "qk_rope_head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
           "v_head_dim": 16, "vocab_size": 200}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1,
         "mscale": 1.0, "mscale_all_dim": 1.0}
+
+
+def weights_as_rows(module, args, output):
+    """The router's float32 weights in the type of the rows, so that the model runs in float64 too."""
+    return output[0], output[1].to(args[0].dtype)
+
+
+def reference(config, tensors):
+    model = families.reference_model(config, tensors)
+    for layer in model.model.layers[config["first_k_dense_replace"]:]:
+        if config["model_type"] == "deepseek_v3":
+            layer.mlp.gate.register_forward_hook(weights_as_rows)
+    return model
 
 
 def case(name, about, group, dtype, without, **config):
@@ -34,27 +50,40 @@ def case(name, about, group, dtype, without, **config):
 
 
 CASES = [
-    case("deepseek_v3", "latent attention, AWQ: q of two projections, neighbours rotate, yarn with mscale", 32,
-         "bfloat16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3",
-         rope_scaling=YARN),
-    case("deepseek_v2", "latent attention, plain: q of one projection, values wider than keys", None, "float16",
-         {"rope_theta": 500.0}, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", q_lora_rank=None,
-         num_attention_heads=5, num_key_value_heads=5, v_head_dim=36, qk_rope_head_dim=12),
+    case("deepseek_v3", "AWQ: q of two projections, neighbours rotate, yarn with mscale; groups of experts, correction",
+         32, "bfloat16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
+         model_type="deepseek_v3", rope_scaling=YARN, n_routed_experts=12, n_group=4, topk_group=2,
+         num_experts_per_tok=3, norm_topk_prob=True, routed_scaling_factor=1.8, scoring_func="sigmoid",
+         topk_method="noaux_tc"),
+    case("deepseek_v2", "plain: q of one projection, values wider than keys; 5 experts, weights not normalised", None,
+         "float16", {"rope_theta": 500.0}, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2",
+         q_lora_rank=None, num_attention_heads=5, num_key_value_heads=5, v_head_dim=36, qk_rope_head_dim=12,
+         n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2, norm_topk_prob=False, n_group=1, topk_group=1,
+         routed_scaling_factor=1.5, topk_method="greedy"),
 ]
 
 
-def modules_of(config):
-    """(name within a layer, K, N, gain) of the linear layers."""
+def ffn_modules(prefix, hidden, ffn):
+    return [(f"{prefix}.gate_proj", hidden, ffn, 1.2), (f"{prefix}.up_proj", hidden, ffn, 1.2),
+            (f"{prefix}.down_proj", ffn, hidden, 2.0)]
+
+
+def modules_of(config, layer):
+    """(name within a layer, K, N, gain) of the linear layers that may be quantised."""
     heads, hidden, rope = config["num_attention_heads"], config["hidden_size"], config["qk_rope_head_dim"]
     q = heads * (config["qk_nope_head_dim"] + rope)
     q_rank, kv_rank, v = config["q_lora_rank"], config["kv_lora_rank"], heads * config["v_head_dim"]
     first = ([("self_attn.q_a_proj", hidden, q_rank, 1.0), ("self_attn.q_b_proj", q_rank, q, 1.3)] if q_rank else
              [("self_attn.q_proj", hidden, q, 1.3)])
-    return first + [("self_attn.kv_a_proj_with_mqa", hidden, kv_rank + rope, 1.3),
-                    ("self_attn.kv_b_proj", kv_rank, heads * config["qk_nope_head_dim"] + v, 1.4),
-                    ("self_attn.o_proj", v, hidden, 2.2), ("mlp.gate_proj", hidden, config["intermediate_size"], 1.2),
-                    ("mlp.up_proj", hidden, config["intermediate_size"], 1.2),
-                    ("mlp.down_proj", config["intermediate_size"], hidden, 2.0)]
+    modules = first + [("self_attn.kv_a_proj_with_mqa", hidden, kv_rank + rope, 1.3),
+                       ("self_attn.kv_b_proj", kv_rank, heads * config["qk_nope_head_dim"] + v, 1.4),
+                       ("self_attn.o_proj", v, hidden, 2.2)]
+    if layer < config["first_k_dense_replace"]:
+        return modules + ffn_modules("mlp", hidden, config["intermediate_size"])
+    ffn = config["moe_intermediate_size"]
+    for expert in range(config["n_routed_experts"]):
+        modules += ffn_modules(f"mlp.experts.{expert}", hidden, ffn)
+    return modules + ffn_modules("mlp.shared_experts", hidden, ffn * config["n_shared_experts"])
 
 
 def draw(spec, config, rng):
@@ -73,7 +102,13 @@ def draw(spec, config, rng):
             norms["self_attn.q_a_layernorm"] = config["q_lora_rank"]
         for norm, n in norms.items():
             tensors[f"{prefix}{norm}.weight"] = normal((n,), 0.2, 1.0)
-        for name, k, n, gain in modules_of(config):
+        if layer >= config["first_k_dense_replace"]:
+            n_experts = config["n_routed_experts"]
+            tensors[f"{prefix}mlp.gate.weight"] = normal((n_experts, hidden), 1.0 / math.sqrt(hidden))
+            if config["model_type"] == "deepseek_v3":
+                bias = rng.standard_normal(n_experts).astype(np.float32) * 0.2
+                tensors[f"{prefix}mlp.gate.e_score_correction_bias"] = torch.from_numpy(bias)
+        for name, k, n, gain in modules_of(config, layer):
             if spec["group"] is None:
                 tensors[f"{prefix}{name}.weight"] = normal((n, k), gain / math.sqrt(k))
                 continue
@@ -91,7 +126,7 @@ def make_case(spec, out):
     families.calibrate(config, tensors, rng)
     families.write_weights(folder, tensors, spec["files"])
     tensors = families.read_weights(folder)
-    model = families.reference_model(config, tensors)
+    model = reference(config, tensors)
     prompts = families.draw_prompts(model, config["vocab_size"], rng)
     families.check_feature(spec, config, tensors, model, prompts)
     quantization = None
