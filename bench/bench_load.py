@@ -8,7 +8,7 @@ it --repeats times for one token. Seconds are those of the program's own log: fr
 the last layer prepared; devices are opened (CUDA contexts are created) before. GB/s counts the checkpoint's bytes, once
 for all ranks, however many bytes they become.
 
-anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc every few milliseconds;
+anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc a hundred times a second;
 on the CPU device the weights themselves are a part of that, and weights_mb says how much. pinned_mb is what the driver
 pinned, where the system tells. The peak before the first weight is read, with the CUDA contexts, is anon_before_mb.
 """
@@ -30,7 +30,7 @@ sys.path.insert(0, os.path.join(ROOT, "scripts"))
 LOADED = re.compile(r"opened devices in ([\d.]+) s; loaded ([\d.]+) GB of weights in ([\d.]+) s")
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 WEIGHTS = re.compile(r"rank \d+: weights ([\d.]+) (\w+),")
-SAMPLE_S = 0.003
+SAMPLE_S = 0.01
 
 
 def memory_of(pid):

@@ -32,9 +32,10 @@ static void scale_integers(const int8_t *restrict q, int64_t n, float scale, flo
   for (int64_t i = 0; i < n; i++) to[i] = scale * ((float)q[i] - zero);
 }
 
+/* Codes that have been found to be numbers. */
 static void scale_floats(const int8_t *restrict codes, int64_t n, float scale, float *restrict to)
 {
-  for (int64_t i = 0; i < n; i++) to[i] = scale * yk_e4m3_to_f32((uint8_t)codes[i]);
+  for (int64_t i = 0; i < n; i++) to[i] = scale * yk_e4m3_number_to_f32((uint8_t)codes[i]);
 }
 
 /* One output of a tile, whose inputs lie in groups[0] and those that follow. */

@@ -22,13 +22,20 @@ static inline uint16_t yk_e4m3_to_f16(uint8_t code)
   return (uint16_t)((code & 0x80u) << 8 | (code & 0x7Fu) << 7);
 }
 
+/* yk_e4m3_number_to_f32 - exact, of a code that is a number. Without branches, so that compilers make vectors of loops
+ *   over it. */
+static inline float yk_e4m3_number_to_f32(uint8_t code)
+{
+  uint32_t sign = (uint32_t)(code & 0x80u) << 24, magnitude = (uint32_t)(code & YK_E4M3_MAGNITUDE) << 20;
+  return 0x1p120f *
+         yk_f32_from_bits(sign | magnitude); /* the difference of the biases; a subnormal number becomes one */
+}
+
 /* yk_e4m3_to_f32 - exact; NaN stays NaN. */
 static inline float yk_e4m3_to_f32(uint8_t code)
 {
   if (yk_e4m3_is_nan(code)) return yk_f32_from_bits(0x7FC00000u | (uint32_t)(code & 0x80u) << 24);
-  uint32_t sign = (uint32_t)(code & 0x80u) << 24, magnitude = (uint32_t)(code & YK_E4M3_MAGNITUDE) << 20;
-  return 0x1p120f *
-         yk_f32_from_bits(sign | magnitude); /* the difference of the biases; a subnormal number becomes one */
+  return yk_e4m3_number_to_f32(code);
 }
 
 #endif
