@@ -8,9 +8,9 @@ it --repeats times for one token. Seconds are those of the program's own log: fr
 the last layer prepared; devices are opened (CUDA contexts are created) before. GB/s counts the checkpoint's bytes, once
 for all ranks, however many bytes they become.
 
-anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc a hundred times a second;
-on the CPU device the weights themselves are a part of that, and weights_mb says how much. pinned_mb is what the driver
-pinned, where the system tells. The peak before the first weight is read, with the CUDA contexts, is anon_before_mb.
+anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc a hundred times a
+second; on the CPU device the weights themselves are a part of that, and weights_mb says how much. pinned_mb is what the
+driver pinned, where the system tells. anon_before_mb is what the process held before it read the first weight.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-/* int4_words.c - the integers of a slice, whatever their packing, in AWQ's order: cut into tiles for threads, and within
- * a tile into blocks of which whole lines of the cache are read and written. */
+/* int4_words.c - the integers of a slice, whatever their packing, in AWQ's order: cut into tiles for threads, and a
+ * tile into blocks of which whole lines of the cache are read and written. */
 #include "loader/int4_packing.h"
 #include "loader/int4_slice.h"
 
@@ -120,8 +120,8 @@ static void repack_words(repacking *r, yk_cpu_pool *pool)
   r->tile_words = has_row_lines ? r->to.row_words : TILE_WORDS;
   r->n_tiles_k = yk_ceil_div_i64(r->e->n_lines, r->tile_lines);
   int64_t tile_bytes = r->tile_lines * YK_INT4_LINE_K * r->tile_words * 4;
-  yk_cpu_pool_run(pool, r->n_tiles_k * yk_ceil_div_i64(r->to.row_words, r->tile_words),
-                  yk_ceil_div_i64(MIN_THREAD_BYTES, tile_bytes), repack_tiles, r);
+  yk_cpu_pool_deal(pool, r->n_tiles_k * yk_ceil_div_i64(r->to.row_words, r->tile_words),
+                   yk_ceil_div_i64(MIN_THREAD_BYTES, tile_bytes), repack_tiles, r);
 }
 
 /* The place of each of the checkpoint's inputs; rows of places without an input become zeros. */
@@ -141,8 +141,8 @@ void yk_int4_take_words(const yk_weight_view *weight, const yk_int4_extent *e, y
   repacking r = {.weight = weight, .e = e};
   r.to = (destination){.words = (uint32_t *)(void *)buffer, .row_words = e->n / 8, .first_k = e->first_k};
   if (weight->packing == YK_PACKING_AWQ_GEMM && !e->order && !e->outputs) {
-    yk_cpu_pool_run(pool, e->n_lines, yk_ceil_div_i64(MIN_THREAD_BYTES, r.to.row_words * YK_INT4_LINE_K * 4),
-                    copy_lines, &r);
+    yk_cpu_pool_deal(pool, e->n_lines, yk_ceil_div_i64(MIN_THREAD_BYTES, r.to.row_words * YK_INT4_LINE_K * 4),
+                     copy_lines, &r);
     return;
   }
   int32_t *places = (int32_t *)(void *)(buffer + e->places_at);

@@ -113,6 +113,31 @@ void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_c
   wait_for_workers(pool);
 }
 
+/* A loop whose ranges go to whichever thread comes for one. */
+typedef struct dealing {
+  yk_cpu_task task;
+  void *context;
+  int64_t n_items, range;
+  _Atomic int64_t next; /* the first item that nobody has */
+} dealing;
+
+static void take_ranges(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)begin, (void)end;
+  dealing *d = context;
+  for (int64_t first; (first = atomic_fetch_add(&d->next, d->range)) < d->n_items;)
+    d->task(d->context, thread, first, yk_min_i64(first + d->range, d->n_items));
+}
+
+void yk_cpu_pool_deal(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context)
+{
+  enum { RANGES_PER_THREAD = 4 }; /* so that a thread which comes late holds the others up for a part of its share */
+  int64_t n_threads = pool ? pool->n_threads : 1;
+  dealing d = {.task = task, .context = context, .n_items = n_items};
+  d.range = yk_max_i64(yk_max_i64(min_items, 1), yk_ceil_div_i64(n_items, n_threads * RANGES_PER_THREAD));
+  yk_cpu_pool_run(pool, yk_min_i64(n_threads, yk_ceil_div_i64(n_items, d.range)), 1, take_ranges, &d);
+}
+
 /* What the ranges of a task that can fail share. */
 typedef struct attempts {
   yk_cpu_attempt task;
@@ -143,7 +168,7 @@ yk_status yk_cpu_pool_try(yk_cpu_pool *pool, int64_t n_items, int64_t min_items,
 {
   attempts a = {.task = task, .context = context, .first_failed = -1};
   pthread_mutex_init(&a.mutex, NULL);
-  yk_cpu_pool_run(pool, n_items, min_items, attempt, &a);
+  yk_cpu_pool_deal(pool, n_items, min_items, attempt, &a);
   pthread_mutex_destroy(&a.mutex);
   if (a.first_failed < 0) return YK_OK;
   if (err && err->code == YK_OK) *err = a.err;

@@ -27,11 +27,15 @@ void yk_cpu_pool_destroy(yk_cpu_pool *pool);
  *   Returns when all of it is done; what the threads wrote is then visible to the caller.                            */
 void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context);
 
+/* yk_cpu_pool_deal - the same in more and shorter ranges, of at least min_items, which threads take as they come: for
+ *   work so long that others may want a core meanwhile. A thread calls task several times, for rising ranges. */
+void yk_cpu_pool_deal(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context);
+
 /* Items [begin, end) in rising order; the first that fails ends the range. */
 typedef yk_status (*yk_cpu_attempt)(void *context, int64_t begin, int64_t end, yk_err *err);
 
-/* yk_cpu_pool_try - the same for a task that can fail: of several errors, that of the lowest item, however many threads
- *   there are. Items behind it may or may not have been worked on.                                                   */
+/* yk_cpu_pool_try - yk_cpu_pool_deal of a task that can fail: of several errors, that of the lowest item, however many
+ *   threads there are. Items behind it may or may not have been worked on. */
 yk_status yk_cpu_pool_try(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_attempt task, void *context,
                           yk_err *err);
 

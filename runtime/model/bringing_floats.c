@@ -92,5 +92,5 @@ static void copy_rows(void *context, int thread, int64_t begin, int64_t end)
 void yk_bring_rows(yk_cpu_pool *pool, const yk_linear_part *part, void *to)
 {
   bringing b = {.part = part, .to = to};
-  yk_cpu_pool_run(pool, yk_range_size(part->n), min_items(part, 1), copy_rows, &b);
+  yk_cpu_pool_deal(pool, yk_range_size(part->n), min_items(part, 1), copy_rows, &b);
 }

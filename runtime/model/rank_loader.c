@@ -63,7 +63,7 @@ static yk_status upload_converted(const yk_rank_loader *loader, void *dst, yk_dt
                     .dtype = dev->dtype,
                     .scale = scale,
                     .to = chunk};
-    yk_cpu_pool_run(dev->pool, count, MIN_THREAD_ELEMENTS, convert, &c);
+    yk_cpu_pool_deal(dev->pool, count, MIN_THREAD_ELEMENTS, convert, &c);
     status = dev->ops->upload(dev, (char *)dst + (size_t)done * to_bytes, chunk, (size_t)count * to_bytes, err);
   }
   free(chunk);

@@ -29,7 +29,10 @@ static void test_every_item_once(void **state)
     int expected[MAX_ITEMS] = {0};
     for (int round = 0; round < 600; round++) {
       int n_items = (round * 37) % MAX_ITEMS, min_items = round % 5 == 0 ? 100 : 1;
-      yk_cpu_pool_run(pool, n_items, min_items, count_items, t);
+      if (round % 2)
+        yk_cpu_pool_deal(pool, n_items, min_items, count_items, t);
+      else
+        yk_cpu_pool_run(pool, n_items, min_items, count_items, t);
       for (int i = 0; i < n_items; i++) expected[i]++;
       if (round % 100 == 0) { /* long enough for the workers to fall asleep */
         struct timespec pause = {0, 2000000};

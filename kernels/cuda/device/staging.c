@@ -82,7 +82,7 @@ static yk_status upload_slot(yk_cuda_device *cuda, char *dst, filling f, yk_err 
   YK_TRY(take_slot(cuda, &slot, err));
   f.to = cuda->staging->slots[slot];
   int64_t n_rows = (int64_t)((f.n_bytes + f.row_bytes - 1) / f.row_bytes);
-  yk_cpu_pool_run(cuda->base.pool, n_rows, (int64_t)(MIN_THREAD_BYTES / f.row_bytes), fill_rows, &f);
+  yk_cpu_pool_deal(cuda->base.pool, n_rows, (int64_t)(MIN_THREAD_BYTES / f.row_bytes), fill_rows, &f);
   return send_slot(cuda, slot, dst, f.n_bytes, err);
 }
 
