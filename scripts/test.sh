@@ -61,9 +61,8 @@ stage() {
     ctest --preset asan -j "$jobs" -E unicode_golden # every code point, in functions that other tests call too
     ;;
   tsan)
-    build tsan
-    concurrent='rank|comm|engine|fault|pool|request|notify|threads|cli_generate|server_streams|chat_process'
-    without_aslr ctest --preset tsan -j "$jobs" -R "$concurrent" -E allocations # these fail in one thread, slowly
+    build tsan --target concurrent_tests
+    without_aslr ctest --preset tsan -j "$jobs" -L concurrent
     ;;
   fuzz) run_fuzz ;;
   *)
