@@ -10,7 +10,7 @@ Usage: scripts/test.sh [release] [asan] [tsan] [fuzz]
 
 Installs what is missing (with apt; public clients of the server with pip, in build/test-venv), then builds and tests
 each named stage, or all of them:
-  release   every test
+  release   every test; where no GPU would run the CUDA kernels, they are compiled for every architecture, but not tuned
   asan      the tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
@@ -37,6 +37,8 @@ has_libfuzzer() {
   return $status
 }
 
+has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
+
 # The fuzz tests start from the corpora in tests/fuzz/corpus; what they find stays under build/fuzz.
 run_fuzz() {
   if ! has_libfuzzer; then
@@ -53,8 +55,10 @@ stage() {
   started=$(date +%s)
   case $1 in
   release)
-    build release
-    ctest --preset release -j "$jobs"
+    preset=release
+    has_gpu || preset=untuned
+    build "$preset"
+    ctest --preset "$preset" -j "$jobs"
     ;;
   asan)
     build asan
