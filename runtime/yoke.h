@@ -149,6 +149,30 @@ typedef struct yk_engine_stats {
 
 void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
 
+/* How the rows of a mixture of experts were spread. */
+typedef struct yk_expert_load {
+  int32_t n_layers;  /* of the model that have experts; 0: none has, and everything else is 0 */
+  int32_t n_experts; /* of each of them */
+  int32_t top_k;     /* experts that a row chooses */
+  int32_t *layers;   /* [n_layers] their numbers in the model */
+  int64_t *rows;     /* [n_layers, n_experts] rows that chose each expert */
+  int n_ranks;
+  bool holds_whole; /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
+  int32_t first[YOKE_MAX_RANKS + 1];
+  double parts[YOKE_MAX_RANKS];
+  double rank_shares[YOKE_MAX_RANKS]; /* of all choices, what falls to a rank; 0 before the first row, as the next */
+  double busiest_share; /* of a layer's choices, the most that falls to one rank, on average; 1 / n_ranks: even */
+} yk_expert_load;
+
+/* yk_engine_get_expert_load - since the engine was created; free *out with yk_expert_load_free. waits: up to the end of
+ *   the step under way, which is then counted; else the counts are up to a second old while requests run.
+ *   Errors: YK_E_NOMEM; with waits the engine's failure, or YK_E_CANCELLED where it stops. *out is then 0. */
+yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err);
+void yk_expert_load_free(yk_expert_load *load);
+
+/* yk_expert_load_subtract - load of an engine becomes that since an earlier one of the same engine. */
+void yk_expert_load_subtract(yk_expert_load *load, const yk_expert_load *before);
+
 /* ---- Where the time goes ----------------------------------------------------------------------------------------- */
 
 /* Where the time of a step goes on a rank; the parts of a rank add up to the step. */

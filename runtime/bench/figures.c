@@ -31,6 +31,7 @@ static const yk_bench_metric metrics[] = {
     FIGURE("kv_use", kv_use),
     FIGURE("prefix_reuse", prefix_reuse),
     FIGURE("preemptions", preemptions),
+    FIGURE("expert_busiest_share", expert_busiest_share),
     FIGURE("memory_bytes", memory_bytes),
     FIGURE("between_share", between_share),
     FIGURE("scheduling_us", scheduling_us),

@@ -31,6 +31,7 @@ typedef struct yk_bench_figures {
   double kv_use;                     /* largest share of KV blocks in use that was seen, every few milliseconds */
   double prefix_reuse;               /* share of prompt tokens that were found computed */
   double preemptions;                /* sequences that gave their KV blocks back and were computed again */
+  double expert_busiest_share;       /* of a layer's choices of experts, the most that fell to one rank; NaN: none */
   double memory_bytes;               /* of the rank with the most: weights, KV and workspace */
   double between_share;              /* of the time in which the engine had work, spent between steps */
   double scheduling_us, hand_out_us; /* engine thread's own work a step */
@@ -48,7 +49,7 @@ typedef struct yk_bench_metric {
   size_t offset;    /* of the double in yk_bench_figures */
 } yk_bench_metric;
 
-enum { YK_BENCH_METRICS = 46 };
+enum { YK_BENCH_METRICS = 47 };
 
 /* yk_bench_metrics - [YK_BENCH_METRICS] all figures that are numbers, in the order of tables and files. */
 const yk_bench_metric *yk_bench_metrics(void);

@@ -133,7 +133,20 @@ static void add_gpu_figures(const yk_bench_gpu_run *gpus, int n, yk_bench_figure
   out->energy_j_per_token_per_gpu = out->energy_j_per_token / n;
 }
 
-static yk_status measure(point *p, yk_bench_figures *out, yk_err *err)
+/* before: when the run began. */
+static yk_status add_experts(const point *p, const yk_expert_load *before, yk_bench_figures *out, yk_err *err)
+{
+  yk_expert_load now;
+  YK_TRY(yk_engine_get_expert_load(p->all.engine, true, &now, err));
+  if (now.n_layers > 0) {
+    yk_expert_load_subtract(&now, before);
+    out->expert_busiest_share = now.busiest_share;
+  }
+  yk_expert_load_free(&now);
+  return YK_OK;
+}
+
+static yk_status measure(point *p, const yk_expert_load *experts, yk_bench_figures *out, yk_err *err)
 {
   yk_bench_gpu_run gpus[YK_BENCH_MAX_GPUS];
   yk_engine_stats before, after;
@@ -147,6 +160,7 @@ static yk_status measure(point *p, yk_bench_figures *out, yk_err *err)
   yk_engine_get_stats(p->all.engine, &after);
   YK_TRY(yk_bench_measure(p->load, p->all.records, (size_t)p->all.n, p->start_ns, out, err));
   add_engine_figures(p, &before, &after, out);
+  YK_TRY(add_experts(p, experts, out, err));
   add_gpu_figures(gpus, n_gpus, out);
   if (p->load->batch > 0 && isnan(out->decode_throughput))
     yk_bench_warn(&out->warnings, "no decode rate: the sequences never decoded all at once; take more --output-len");
@@ -163,9 +177,12 @@ yk_status yk_bench_run(yk_engine *engine, const yk_bench_load *load, yk_bench_fi
   yk_bench_limits limits = {info.max_seqs, info.max_model_tokens, info.kv_capacity_tokens};
   YK_TRY(yk_bench_load_check(load, &limits, err));
   point p = {.load = load};
+  yk_expert_load experts;
+  YK_TRY(yk_engine_get_expert_load(engine, true, &experts, err));
   yk_status status = yk_bench_requests_create(&p.all, engine, load, err);
-  if (status == YK_OK) status = measure(&p, out, err);
+  if (status == YK_OK) status = measure(&p, &experts, out, err);
   yk_bench_requests_free(&p.all);
+  yk_expert_load_free(&experts);
   free(p.arrivals_s);
   return status;
 }

@@ -42,8 +42,7 @@ static json_t *by_rank_json(const yk_step_times *times, int n_ranks)
   if (times->n_steps == 0) return json_null();
   json_t *list = json_array();
   int failed = 0;
-  for (int rank = 0; rank < n_ranks; rank++)
-    failed |= json_array_append_new(list, parts_json(times, rank, rank + 1));
+  for (int rank = 0; rank < n_ranks; rank++) failed |= json_array_append_new(list, parts_json(times, rank, rank + 1));
   return whole_list(list, failed);
 }
 

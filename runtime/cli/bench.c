@@ -150,6 +150,7 @@ static yk_status sum_up(bench *b, yk_err *err)
 {
   yk_bench_report *report = &b->report;
   if (report->n_runs == 0) return YK_OK;
+  YK_TRY(yk_engine_get_expert_load(b->engine, false, &report->experts, err));
   YK_TRY(yk_bench_figures_median(report->runs, report->n_runs, &report->median, &report->spread, err));
   for (int i = 0; i < report->median.warnings.n; i++)
     yk_log_write(&b->console.log, YK_LOG_WARN, "%s", report->median.warnings.text[i]);
@@ -213,6 +214,7 @@ static int run(bench *b)
   bool all_freed = yk_engine_destroy(b->engine);
   int caught = yk_interrupt_stop(&b->interrupt);
   close_output(b);
+  yk_expert_load_free(&b->report.experts);
   free(b->report.runs);
   int exit_code = yk_trace_option_close(b->trace, status == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err));
   return yk_cli_end(all_freed, status == YK_OK && caught ? YK_EXIT_SIGNAL + caught : exit_code);

@@ -85,6 +85,7 @@ static const row rows[] = {
     ROW("KV blocks in use, peak share", kv_use),
     ROW("prompt tokens reused, share", prefix_reuse),
     ROW("preemptions", preemptions),
+    ROW("busiest rank's experts, share", expert_busiest_share),
     ROW("time between steps, share", between_share),
     ROW("scheduling, us a step", scheduling_us),
     ROW("handing out, us a step", hand_out_us),
@@ -218,6 +219,26 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   json_object_set_new(object, "memory", memory_json(info));
 }
 
+/* Rows of each expert, layer by layer. */
+static void add_experts(const yk_expert_load *load, json_t *object)
+{
+  json_t *layers = json_array(), *shares = json_array();
+  if (load->n_layers > 0) {
+    for (int rank = 0; rank < load->n_ranks; rank++) json_array_append_new(shares, json_real(load->rank_shares[rank]));
+    for (int32_t i = 0; i < load->n_layers; i++) {
+      json_t *counts = json_array();
+      for (int32_t e = 0; e < load->n_experts; e++)
+        json_array_append_new(counts, json_integer(load->rows[(int64_t)i * load->n_experts + e]));
+      json_array_append_new(layers, json_pack("{s:i, s:o}", "layer", load->layers[i], "rows", counts));
+    }
+    json_object_set_new(object, "experts",
+                        json_pack("{s:i, s:i, s:f, s:O, s:O}", "n_experts", load->n_experts, "top_k", load->top_k,
+                                  "busiest_rank_share", load->busiest_share, "rank_shares", shares, "layers", layers));
+  }
+  json_decref(layers);
+  json_decref(shares);
+}
+
 static yk_status add_runs(const yk_bench_report *report, json_t *object, yk_err *err)
 {
   json_t *spread = json_object(), *runs = json_array();
@@ -256,6 +277,7 @@ yk_status yk_bench_report_write(const yk_bench_report *report, FILE *file, yk_er
   if (!object) return yk_err_set(err, YK_E_NOMEM, "no memory for a report");
   add_engine(report, object);
   add_load(report->options, object);
+  add_experts(&report->experts, object);
   yk_status status = add_runs(report, object, err);
   if (status == YK_OK && report->has_times) status = add_times(report, object, err);
   errno = 0;

@@ -17,6 +17,7 @@ typedef struct yk_bench_report {
   bool is_interrupted;
   bool has_times; /* times and timed hold */
   yk_profile times;
+  yk_expert_load experts; /* owned; of all runs and the warm-up */
   yk_bench_figures timed; /* of the run whose steps were timed, beside the others: what timestamps cost */
 } yk_bench_report;
 

@@ -136,6 +136,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
   log_plan(e, &plan);
   YK_TRY(load_ranks(e, options, checkpoint, &plan, err));
+  YK_TRY(yk_expert_counts_create(yk_checkpoint_config(checkpoint), &e->settings, &e->experts, err));
   return start_thread(e, err);
 }
 
@@ -187,6 +188,7 @@ bool yk_engine_destroy(yk_engine *engine)
   yk_scheduler_destroy(engine->scheduler);
   yk_kv_blocks_destroy(engine->blocks);
   yk_tokenizer_free(engine->tokenizer);
+  if (all_freed) yk_expert_counts_destroy(&engine->experts); /* else rank 0 may still write there */
   pthread_cond_destroy(&engine->cv_work);
   pthread_cond_destroy(&engine->cv_call);
   pthread_mutex_destroy(&engine->mutex);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/expert_load.h"
 #include "engine/profiler_state.h"
 #include "engine/ranks.h"
 #include "engine/request.h"
@@ -53,7 +54,8 @@ struct yk_engine {
   bool stopping;
   yk_err failure; /* code YK_OK while the ranks work */
   yk_engine_stats stats;
-  yk_profiler profiler; /* in part the engine thread's own */
+  yk_profiler profiler; /* in part the engine thread's own, as the next is */
+  yk_expert_counts experts;
 };
 
 #endif

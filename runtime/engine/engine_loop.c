@@ -91,6 +91,7 @@ static void run_step(yk_engine *e, yk_err *err)
   yk_hand_out(e, items, n_items, step);
   int64_t handed_out_ns = yk_clock_now_ns();
   yk_profiler_step_handed_out(e, handed_out_ns);
+  if (yk_expert_counts_step(e, err) != YK_OK) return;
   yk_engine_count_own_time(e, times.ranks_ns - planning_ns + handed_out_ns - times.hand_out_ns,
                            times.delivered_ns - times.deliver_ns);
 }
@@ -110,6 +111,13 @@ static void record_failure(yk_engine *e, const yk_err *error)
   pthread_mutex_unlock(&e->mutex);
 }
 
+/* What is left to be counted when there is nothing more to do. A failure shows when there is. */
+static void end_work(yk_engine *e, yk_err *error)
+{
+  yk_profiler_step_end(e, yk_clock_now_ns());
+  if (error->code == YK_OK && yk_expert_counts_idle(e, error) != YK_OK) record_failure(e, error);
+}
+
 void *yk_engine_loop(void *engine)
 {
   yk_engine *e = engine;
@@ -117,7 +125,7 @@ void *yk_engine_loop(void *engine)
   unsigned seen_cancels = 0;
   for (;;) {
     unsigned n_cancels = atomic_load(&e->n_cancels);
-    if (!has_work(e)) yk_profiler_step_end(e, yk_clock_now_ns());
+    if (!has_work(e)) end_work(e, &error);
     if (!take_inbox(e)) break;
     if (error.code != YK_OK) {
       fail_all(e, &error); /* submitted before submit could see the failure */

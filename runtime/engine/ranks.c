@@ -12,10 +12,11 @@
 
 enum { MAX_LOAD_THREADS = 32 /* of a rank: by then memory is the limit */ };
 
-/* What all ranks do next: load the checkpoint, or run the step. The other pointer is NULL. */
+/* What all ranks do next: load the checkpoint, run the step, or read counts (rank 0). The other pointers are NULL. */
 typedef struct command {
   const yk_checkpoint *checkpoint;
   const yk_step *step;
+  int64_t *expert_rows;
 } command;
 
 struct yk_ranks {
@@ -66,6 +67,7 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   yk_ranks *ranks = context;
   const command *c = command_ptr;
   if (c->step) return yk_model_forward(ranks->models[rank], c->step, err);
+  if (c->expert_rows) return rank == 0 ? yk_model_read_expert_rows(ranks->models[0], c->expert_rows, err) : YK_OK;
   return load(ranks, rank, c->checkpoint, err);
 }
 
@@ -149,6 +151,12 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
   return yk_rank_group_wait(ranks->group, timeout_s, err);
+}
+
+yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
+{
+  ranks->command = (command){.expert_rows = rows};
+  return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
 }
 
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)

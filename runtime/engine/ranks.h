@@ -24,6 +24,10 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
  *   step fails with it. */
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);
 
+/* yk_ranks_read_expert_rows - rows of each expert since the models were loaded: [layers with experts, experts]. Between
+ *   steps. timeout_s and errors: as of yk_ranks_wait. */
+yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err);
+
 /* yk_ranks_profile - what a rank measured of the last step that was timed. Between steps. */
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank);
 

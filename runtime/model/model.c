@@ -196,6 +196,18 @@ yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
   return status;
 }
 
+yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
+{
+  for (int32_t i = 0; i < m->n_layers; i++) {
+    const yk_layer *layer = &m->layers[i];
+    if (!layer->ffn_kind->read_expert_rows) continue;
+    RUN(m, OTHER, i, "counts of experts", layer->ffn_kind->read_expert_rows(layer->ffn, m->dev, rows, err));
+    rows += m->n_experts;
+  }
+  atomic_store(&m->operations.n_begun, 0);
+  return YK_OK;
+}
+
 void yk_model_stop(yk_model *model)
 {
   atomic_store(&model->operations.is_stopped, true);

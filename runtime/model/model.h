@@ -35,6 +35,10 @@ yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 /* yk_model_profile - of the last step that was timed (step->is_timed). Thread: any, between steps. */
 const yk_step_profile *yk_model_profile(const yk_model *model);
 
+/* yk_model_read_expert_rows - rows that each expert was chosen for since the model was created: [layers with experts,
+ *   experts], of rank 0's model. Errors name the layer. Thread: the rank's own, between steps. */
+yk_status yk_model_read_expert_rows(yk_model *model, int64_t *rows, yk_err *err);
+
 /* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what
  *   it points at may then be gone. Thread: any. */
 void yk_model_stop(yk_model *model);

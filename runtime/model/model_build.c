@@ -149,6 +149,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   const yk_model_config *c = source->config;
   m->hidden = c->hidden_size;
   m->n_layers = c->n_layers;
+  m->n_experts = c->experts.n_experts;
   m->max_wanted = source->limits->step.max_seqs;
   m->eps = c->rms_norm_eps;
   m->embed_scale = c->embed_scale;

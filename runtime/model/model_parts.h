@@ -21,7 +21,7 @@ typedef struct yk_activations {
 struct yk_model {
   yk_device *dev; /* not owned */
   yk_comm *comm;  /* not owned */
-  int32_t hidden, n_layers;
+  int32_t hidden, n_layers, n_experts;
   int32_t max_wanted; /* rows that the logits buffers hold */
   float eps, embed_scale, residual_scale;
   int32_t shard_stride;                  /* columns of one rank's logits row: the widest shard */

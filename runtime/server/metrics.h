@@ -50,6 +50,7 @@ typedef struct yk_metrics_view {
   const yk_engine_info *info; /* NULL: no engine serves */
   yk_engine_stats stats;      /* of the engine that serves */
   int n_preparing;            /* requests that are not in the engine yet */
+  yk_expert_load experts;     /* of the engine that serves */
 } yk_metrics_view;
 
 /* yk_metrics_append - Prometheus' text format, version 0.0.4. */

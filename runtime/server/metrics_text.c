@@ -137,6 +137,22 @@ static void profile(writer *w, const yk_profile *p)
   step_times(w, "decode", &p->decode, p->n_ranks);
 }
 
+static void experts(writer *w, const yk_expert_load *load)
+{
+  static const char rows[] = "expert_rows_total", share[] = "expert_rank_share";
+  head(w, rows, "counter", "Rows that chose each expert, since the engine was started.");
+  for (int32_t layer = 0; layer < load->n_layers; layer++)
+    for (int32_t i = 0; i < load->n_experts; i++)
+      yk_strbuf_append_fmt(w->out, "yoke:%s{%s,layer=\"%d\",expert=\"%d\"} %lld\n", rows, w->label.data,
+                           load->layers[layer], i, (long long)load->rows[(int64_t)layer * load->n_experts + i]);
+  head(w, share, "gauge", "Share of the choices of experts that falls to each rank, 0 to 1.");
+  for (int rank = 0; rank < load->n_ranks; rank++)
+    yk_strbuf_append_fmt(w->out, "yoke:%s{%s,rank=\"%d\"} %.17g\n", share, w->label.data, rank,
+                         load->rank_shares[rank]);
+  single(w, "expert_busiest_rank_share", "gauge", "The most of a layer's choices that falls to one rank, on average.",
+         load->busiest_share);
+}
+
 void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strbuf *out)
 {
   writer w = {.out = out};
@@ -162,6 +178,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     histogram(&w, "request_params_max_tokens", "The parameter max_tokens.", &m->params_max_tokens);
     if (view->info) memory(&w, view->info);
     if (m->profile.n_ranks > 0) profile(&w, &m->profile);
+    if (view->experts.n_layers > 0) experts(&w, &view->experts);
   }
   yk_strbuf_free(&w.label);
 }

@@ -110,10 +110,13 @@ void yk_route_metrics(yk_exchange *x)
     view.n_preparing += other->state == YK_PREPARING;
   if (server->engine) {
     view.info = &server->info;
+    yk_err err = YK_ERR_INIT; /* without memory for them the counts of experts are left out */
     yk_engine_get_stats(server->engine, &view.stats);
+    yk_engine_get_expert_load(server->engine, false, &view.experts, &err);
     if (server->options.profile_every > 0) count_profile(server);
   }
   yk_metrics_append(&server->metrics, &view, &x->reply.body);
+  yk_expert_load_free(&view.experts);
   yk_reply_json(&x->reply);
   if (x->reply.http_status == 200) x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
 }

@@ -315,6 +315,24 @@ class Broken(harness.Case):
                 self.edit_config(quantization_config={**quantisation, **changes})
                 self.refused(*parts)
 
+    # ---- experts ----
+
+    def test_experts(self):
+        name = "model.layers.0.block_sparse_moe.experts.3.w2"
+        self.copy(os.path.join(harness.FAMILIES, "moe_mixtral"))
+        self.edit_tensors(lambda header: header.update({"unused": header.pop(name + ".qweight")}))
+        for options in (("--tp", 1), ("--tp", 4, "--enable-expert-parallel")):
+            self.refused(name, "missing", options=options)
+        self.edit_config(num_experts_per_tok=5)
+        self.refused("num_experts_per_tok", "4 experts", "5")
+        self.copy(os.path.join(harness.FAMILIES, "moe_glm4"))
+        self.edit_tensors(lambda header: header["model.layers.1.mlp.gate.weight"].update(shape=[64, 6]))
+        self.refused("model.layers.1.mlp.gate.weight", "[6, 64]", "[64, 6]")
+        self.copy(os.path.join(harness.FAMILIES, "moe_glm4"))
+        bias = "model.layers.2.mlp.gate.e_score_correction_bias"
+        self.edit_tensors(lambda header: header.update({"unused": header.pop(bias)}))
+        self.refused(bias, "missing")
+
     # ---- ranks and memory ----
 
     def test_memory(self):

@@ -39,7 +39,7 @@ class Help(harness.Case):
         }
         model = ["model", "tokenizer", "tensor-parallel-size", "device", "devices", "dtype", "max-model-len",
                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
-                 "no-prefix-reuse", "seed", "step-timeout", "log-level"]
+                 "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
         names["chat"] += model

@@ -8,6 +8,7 @@ import shutil
 import harness
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3_group128")
+EXPERTS = os.path.join(harness.FAMILIES, "moe_qwen2")
 GROUP_CUT = os.path.join(harness.FAMILIES, "llama_uneven")
 
 
@@ -26,6 +27,15 @@ LLAMA_3_70B = {
 }
 
 
+QWEN3_30B_A3B = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+    "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "torch_dtype": "float16", "num_experts": 128, "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "quantization_config": LLAMA_3_70B["quantization_config"],
+}
+
+
 class Plan(harness.Case):
     def plan(self, *options, model=MODEL, device="cpu", expect=0):
         *plans, links = self.run_json("plan", "--model", model, "--device", device, *options, expect=expect)
@@ -37,14 +47,17 @@ class Plan(harness.Case):
         self.assertEqual([plan["n_ranks"] for plan in plans], list(range(1, 9)))
         for plan in plans:
             self.assertEqual(set(plan), {"device", "n_ranks", "fits", "reason", "assumes_formats", "kv_tokens",
-                                         "ranks"})
+                                         "n_experts", "expert_parallel", "ranks"})
+            self.assertFalse(plan["expert_parallel"])
             self.assertTrue(plan["fits"])
             self.assertFalse(plan["assumes_formats"])
             self.assertEqual(plan["device"], "cpu")
             self.assertEqual(len(plan["ranks"]), plan["n_ranks"])
             self.assertGreaterEqual(plan["kv_tokens"], 256)
             for rank in plan["ranks"]:
-                self.assertEqual(set(rank), {"weight_bytes", "kv_bytes", "workspace_bytes", "kv_bytes_per_token"})
+                self.assertEqual(set(rank), {"weight_bytes", "kv_bytes", "workspace_bytes", "kv_bytes_per_token",
+                                             "n_experts", "expert_bytes", "active_bytes"})
+                self.assertEqual((rank["n_experts"], rank["expert_bytes"], rank["active_bytes"]), (0, 0, 0))
                 self.assertEqual(rank["kv_bytes"], rank["kv_bytes_per_token"] * plan["kv_tokens"])
         largest = [max(rank["weight_bytes"] for rank in plan["ranks"]) for plan in plans]
         self.assertGreater(largest[0], largest[1])
@@ -62,14 +75,30 @@ class Plan(harness.Case):
         self.assertIn("rank 6 holds no attention head", self.plan("--tp", 7, model=GROUP_CUT)[0]["reason"])
 
     def test_matches_what_the_engine_takes(self):
-        for n_ranks in (1, 3):
-            plan = self.plan("--tp", n_ranks)[0]
-            done = self.run_yoke("generate", "--model", MODEL, "--device", "cpu", "--tp", n_ranks, "--token-ids", 5,
-                                 "-n", 2)
+        for model, *options in ((MODEL, "--tp", 1), (MODEL, "--tp", 3), (EXPERTS, "--tp", 3),
+                                (EXPERTS, "--tp", 2, "-ep")):
+            plan = self.plan(*options, model=model)[0]
+            done = self.run_yoke("generate", "--model", model, "--device", "cpu", "--token-ids", 5, "-n", 2, *options)
             for rank, memory in enumerate(plan["ranks"]):
                 self.assertIn(f"rank {rank}: weights {text_of(memory['weight_bytes'])}, "
                               f"KV {text_of(memory['kv_bytes'])}, "
                               f"workspace {text_of(memory['workspace_bytes'])}", done.err)
+
+    def test_experts(self):
+        """Qwen3-30B-A3B: 128 experts in each of 48 layers, of which a token uses 8."""
+        weights = 48 * 3 * 2048 * 768  # of all experts, an expert each; 16 columns by 128 inputs are 1024 + 64 bytes
+        expert = weights // 2048 * (1024 + 64)
+        model = self.config_dir(QWEN3_30B_A3B)
+        for options, held in (((), [128] * 3), (("--enable-expert-parallel",), [43, 43, 42])):
+            plan, = self.plan("--device-memory", "80GiB", "--tp", 3, *options, model=model, device="cuda")
+            self.assertEqual((plan["n_experts"], plan["expert_parallel"]), (128, bool(options)))
+            self.assertEqual([rank["n_experts"] for rank in plan["ranks"]], held)
+            for rank in plan["ranks"]:
+                self.assertEqual(rank["expert_bytes"], expert * rank["n_experts"] // (1 if options else 3))
+                self.assertEqual(rank["weight_bytes"] - rank["active_bytes"], rank["expert_bytes"] * 120 // 128)
+        lines = self.run_yoke("plan", "--model", model, "--device-memory", "80GiB", "--tp", 3, "-ep").out.splitlines()
+        self.assertIn(f"experts take {text_of(expert * 43)} of the weights", lines[-1])
+        self.assertIn("a rank holds 42 or 43 of 128 experts", lines[-1])
 
     def test_too_little_memory(self):
         plan = self.plan("--tp", 1, "--device-memory", "64KiB", expect=1)[0]
@@ -157,7 +186,7 @@ class Plan(harness.Case):
 
     def test_a_configuration_alone_is_enough(self):
         for name in ("llama_bias", "llama_tied", "minicpm", "qwen2_bf16", "qwen3_f32", "qwen3_group64",
-                     "qwen3_skip_qkv"):
+                     "qwen3_skip_qkv", "moe_qwen2", "moe_glm4", "moe_mixtral"):
             model = os.path.join(harness.FAMILIES, name)
             alone = self.config_dir({})
             for file in os.listdir(model):
@@ -188,9 +217,9 @@ class Plan(harness.Case):
 
     def test_help_lists_what_sizes_depend_on(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
-        self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "tensor-parallel-size", "device",
-                                  "devices", "dtype", "weights", "max-model-len", "max-num-seqs",
-                                  "max-num-batched-tokens",
+        self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "tensor-parallel-size",
+                                  "enable-expert-parallel", "device", "devices", "dtype", "weights", "max-model-len",
+                                  "max-num-seqs", "max-num-batched-tokens",
                                   "gpu-memory-utilization", "kv-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
