@@ -34,8 +34,10 @@ yk_status yk_study_estimate_init(yk_study_estimate *estimate, const yk_study_gri
   if (rough->shapes) { /* a load reads about 1 GB/s */
     const yk_model_shapes *shapes = rough->shapes;
     double attention = (double)(2 * shapes->n_heads + 2 * shapes->n_kv_heads) * (double)shapes->head_dim;
-    double weights =
-        (double)shapes->n_layers * (double)shapes->hidden_size * (attention + 3 * (double)shapes->intermediate_size);
+    double n_dense = (double)(shapes->n_layers - shapes->n_expert_layers);
+    double experts = (double)shapes->n_experts * (double)shapes->expert_size + (double)shapes->shared_size;
+    double ffn = n_dense * (double)shapes->intermediate_size + (double)shapes->n_expert_layers * experts;
+    double weights = (double)shapes->hidden_size * ((double)shapes->n_layers * attention + 3 * ffn);
     estimate->start_s += weights * 1e-9;
   }
   return YK_OK;

@@ -84,6 +84,31 @@ static void add_product(sum *total, double n, double k, double columns, double r
   add_operation(total, n, k * columns * element_bytes, 2 * rows * k * columns);
 }
 
+static void add_ffn(sum *total, double layers, double hidden, double ffn, double rows, double element_bytes)
+{
+  add_product(total, layers, hidden, 2 * ffn, rows, element_bytes);
+  add_product(total, layers, ffn, hidden, rows, element_bytes);
+}
+
+/* Rows choose top_k of the experts each, at random: so many different ones are read. */
+static double distinct_experts(const yk_model_shapes *shapes, double rows)
+{
+  double n = (double)shapes->n_experts;
+  return n * (1 - pow(1 - (double)shapes->top_k / n, rows));
+}
+
+static void add_experts(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes,
+                        double float_bytes)
+{
+  double layers = (double)shapes->n_expert_layers, hidden = (double)shapes->hidden_size;
+  double weights = hidden * (double)shapes->expert_size, choices = rows * (double)shapes->top_k;
+  double n_read = distinct_experts(shapes, rows);
+  add_product(total, layers, hidden, (double)shapes->n_experts, rows, float_bytes);
+  add_operation(total, layers, n_read * 2 * weights * element_bytes, 2 * choices * 2 * weights);
+  add_operation(total, layers, n_read * weights * element_bytes, 2 * choices * weights);
+  add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
+}
+
 /* One step of so many rows, lm_head's among them, whose attention takes so many bytes and flops a layer. */
 static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
                      double head_rows, double attention_bytes, double attention_flops)
@@ -91,13 +116,13 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
   double q_size = (double)(shapes->n_heads * shapes->head_dim),
          kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
-  double ffn = (double)shapes->intermediate_size;
+  double n_dense = layers - (double)shapes->n_expert_layers;
   bool is_quantised = shapes->linear_element_bytes > 0 && !load->no_quantisation;
   double element = is_quantised ? shapes->linear_element_bytes : load->element_bytes;
   add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element);
   add_product(total, layers, q_size, hidden, rows, element);
-  add_product(total, layers, hidden, 2 * ffn, rows, element);
-  add_product(total, layers, ffn, hidden, rows, element);
+  add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
+  if (shapes->n_expert_layers > 0) add_experts(total, shapes, rows, element, load->element_bytes);
   add_operation(total, layers, attention_bytes, attention_flops);
   add_product(total, 1, hidden, (double)shapes->vocab_size, head_rows, load->element_bytes);
   double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);

@@ -3,7 +3,9 @@
  * An operation takes at least max(bytes / memory bandwidth, flops / GEMM rate) (the roofline of S. Williams et al.,
  * CACM 52, 2009) with both halves measured on the machine itself; N ranks take an N-th of that each. All-reduces are
  * added as measured alone, since each waits for the operation before it and holds up the one behind it. Operations of a
- * layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a step: lm_head. Norms,
+ * layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a step: lm_head. Of a
+ * mixture the experts that rows choose are read once each, as many different ones as n random choices of k of E give in
+ * the mean, E (1 - (1 - k / E)^n); each row is multiplied with its k; router and shared expert are products. Norms,
  * rotary embedding and sampling move few bytes and count as nothing, so the limit stays a lower bound.
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
  *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a

@@ -42,6 +42,39 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
   return read_quantisation(config, path, out, err);
 }
 
+/* Layers that have experts: by Qwen's keys, else by DeepSeek's, else all. */
+static yk_status count_expert_layers(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
+{
+  const json_t *dense = json_object_get(config, "mlp_only_layers");
+  int64_t step = 1, n_dense = 0;
+  YK_TRY(yk_json_get_i64(config, path, "decoder_sparse_step", false, 1, SIZE_MAX_VALUE, &step, err));
+  YK_TRY(yk_json_get_i64(config, path, "first_k_dense_replace", false, 0, SIZE_MAX_VALUE, &n_dense, err));
+  out->n_expert_layers = out->n_layers / step - n_dense;
+  for (size_t i = 0; i < json_array_size(dense); i++) {
+    json_int_t layer = json_integer_value(json_array_get(dense, i));
+    out->n_expert_layers -= layer < out->n_layers && (layer + 1) % step == 0;
+  }
+  if (out->n_expert_layers < 0) out->n_expert_layers = 0;
+  return YK_OK;
+}
+
+static yk_status read_experts(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
+{
+  static const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+  int64_t n_shared = 0;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts && out->n_experts == 0; i++)
+    YK_TRY(yk_json_get_i64(config, path, counts[i], false, 0, SIZE_MAX_VALUE, &out->n_experts, err));
+  if (out->n_experts == 0) return YK_OK;
+  out->expert_size = out->intermediate_size;
+  YK_TRY(yk_json_get_i64(config, path, "num_experts_per_tok", true, 1, out->n_experts, &out->top_k, err));
+  YK_TRY(yk_json_get_i64(config, path, "moe_intermediate_size", false, 1, SIZE_MAX_VALUE, &out->expert_size, err));
+  YK_TRY(yk_json_get_i64(config, path, "n_shared_experts", false, 0, SIZE_MAX_VALUE, &n_shared, err));
+  out->shared_size = n_shared * out->expert_size;
+  YK_TRY(yk_json_get_i64(config, path, "shared_expert_intermediate_size", false, 0, SIZE_MAX_VALUE, &out->shared_size,
+                         err));
+  return count_expert_layers(config, path, out, err);
+}
+
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err)
 {
   char dir[YK_MODEL_PATH_BYTES], path[YK_MODEL_PATH_BYTES + sizeof "/config.json"];
@@ -53,13 +86,11 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   yk_status status = YK_OK;
   if (!json_is_object(config))
     status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(config));
-  else if (json_object_get(config, "num_experts") || json_object_get(config, "num_local_experts") ||
-           json_object_get(config, "n_routed_experts"))
-    status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for a mixture of experts", path);
   else if (json_object_get(config, "kv_lora_rank"))
     status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for latent attention", path);
   else
     status = read_sizes(config, path, out, err);
+  if (status == YK_OK) status = read_experts(config, path, out, err);
   json_decref(config);
   return status;
 }

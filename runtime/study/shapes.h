@@ -9,14 +9,17 @@
 
 typedef struct yk_model_shapes {
   int64_t n_layers, hidden_size, intermediate_size, n_heads, n_kv_heads, head_dim, vocab_size;
-  int64_t group_size;          /* of quantised linear layers along K; 0: not quantised */
-  int64_t max_model_tokens;    /* 0: the configuration does not say */
+  int64_t group_size;       /* of quantised linear layers along K; 0: not quantised */
+  int64_t max_model_tokens; /* 0: the configuration does not say */
+  /* A mixture of experts, in n_expert_layers of the layers; the others have intermediate_size. 0: there is none. */
+  int64_t n_expert_layers, n_experts, top_k;
+  int64_t expert_size, shared_size; /* FFN of one expert, and of the shared one */
   double linear_element_bytes; /* of a weight in a linear layer, with its share of scales and zeros; 0: not quantised */
 } yk_model_shapes;
 
 /* yk_model_shapes_read - from model_dir/config.json.
- *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name), YK_E_UNSUPPORTED for a mixture of experts,
- *   whose bytes depend on the routing, and for latent attention. Thread: any. */
+ *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name), YK_E_UNSUPPORTED for latent attention, of
+ *   which no limit is known. Thread: any. */
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err);
 
 #endif

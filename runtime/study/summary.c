@@ -174,7 +174,10 @@ static int add_shapes(json_t *model, const yk_model_shapes *shapes)
 {
   return json_object_set_new(model, "n_heads", json_integer(shapes->n_heads)) |
          json_object_set_new(model, "n_kv_heads", json_integer(shapes->n_kv_heads)) |
-         json_object_set_new(model, "intermediate_size", json_integer(shapes->intermediate_size)) |
+         json_object_set_new(
+             model, "intermediate_size",
+             json_integer(shapes->n_expert_layers > 0 ? shapes->expert_size : shapes->intermediate_size)) |
+         (shapes->n_expert_layers > 0 ? json_object_set_new(model, "n_experts", json_integer(shapes->n_experts)) : 0) |
          json_object_set_new(model, "group_size", json_integer(shapes->group_size));
 }
 

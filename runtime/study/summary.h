@@ -10,11 +10,11 @@
  *     "runs": [{"start", "repeat", metrics}]}],
  *   "skipped": [{"ranks", ..., "reason"}] }
  *
- * The model has name, family, dtype, sizes, and n_heads, n_kv_heads, intermediate_size and group_size, by which ranks
- * cut it (split.h). What is not known is left out: the limit of a model or a machine without figures, times where an
- * engine has none. Where requests come and go the limit is what the machine can do with as many requests as were
- * running (limits.h). Of what a request rate offers, rate times output_len, a run of n requests reaches less than all:
- * its time lasts until the last request has ended.                                                                  */
+ * The model has name, family, dtype, sizes, and n_heads, n_kv_heads, intermediate_size (of an expert, where there are
+ * n_experts) and group_size, by which ranks cut it (split.h). What is not known is left out: the limit of a model or a
+ * machine without figures, times where an engine has none. Where requests come and go the limit is what the machine can
+ * do with as many requests as were running (limits.h). Of what a request rate offers, rate times output_len, a run of n
+ * requests reaches less than all: its time lasts until the last request has ended. */
 #ifndef YK_STUDY_SUMMARY_H
 #define YK_STUDY_SUMMARY_H
 

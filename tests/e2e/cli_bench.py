@@ -106,6 +106,30 @@ class Figures(Bench):
             self.assertTrue(0.4 < run["prefix_reuse"] <= 7 * 64 / (8 * 80), run["prefix_reuse"])
         self.assertEqual(self.bench(*arguments, "--no-prefix-reuse")["prefix_reuse"], 0)
 
+    def test_experts(self):
+        """A model that chooses expert 1 for every row and expert 4 for none. Two ranks have 3 experts each, or 16 and 8
+        of the 24 channels of all."""
+        n_rows = 3 * 3 * (20 + 6 - 1)  # warm-up, run and timed run of 3 sequences, whose last token is not computed
+        for options in (("--enable-expert-parallel",), ()):
+            figures = self.bench("--model", os.path.join(harness.FAMILIES, "moe_glm4"), "--ranks", "2", *options,
+                                 "--batch", "3", "--input-len", "20", "--output-len", "6", "--repeats", "1")
+            experts = figures["experts"]
+            self.assertEqual((experts["n_experts"], experts["top_k"]), (6, 3))
+            self.assertEqual([layer["layer"] for layer in experts["layers"]], [1, 2])
+            for layer in experts["layers"]:
+                self.assertEqual((sum(layer["rows"]), layer["rows"][1], layer["rows"][4]), (3 * n_rows, n_rows, 0))
+            shares, busiest = experts["rank_shares"], experts["busiest_rank_share"]
+            self.assertAlmostEqual(sum(shares), 1)
+            if options:
+                of_layers = [[sum(layer["rows"][:3]), sum(layer["rows"][3:])] for layer in experts["layers"]]
+                self.assertAlmostEqual(shares[0], sum(first for first, _ in of_layers) / (6 * n_rows))
+                self.assertAlmostEqual(busiest, sum(map(max, of_layers)) / (6 * n_rows))
+                self.assertTrue(0.5 < figures["expert_busiest_share"] <= 1)
+            else:
+                self.assertAlmostEqual(shares[0], 2 / 3)
+                self.assertAlmostEqual(busiest, 2 / 3)
+                self.assertAlmostEqual(figures["expert_busiest_share"], 2 / 3)
+
     def test_clients(self):
         figures = self.bench("--clients", "3", "--requests", "10", "--input-len", "8", "--output-len", "12",
                              "--repeats", "1", "--slo", "ttft:60000,e2el:60000")

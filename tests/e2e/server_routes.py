@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import socket
+import time
+import unittest
 
 import harness
 from server_case import JSON, Case, ask_on, events_of, raw, request_bytes, text_of
@@ -303,6 +305,28 @@ class Routes(Case):
         self.assertEqual(values["iteration_tokens_total_sum", ""] - 45,
                          values["prompt_tokens_total", ""] - values["prefix_cache_hits_total", ""])
         self.assertGreater(values["rank_memory_bytes", 'rank="1",kind="weights"'], 1 << 20)
+
+    @unittest.skipUnless(harness.ON_CPU, "a model for CPU ranks")
+    def test_metrics_of_experts(self):
+        """A model that chooses expert 1 for every row and expert 4 for none."""
+        server = self.serve("--tp", 2, "--enable-expert-parallel", model=os.path.join(harness.FAMILIES, "moe_glm4"))
+        body = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
+        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        rows = r'yoke:expert_rows_total{model_name="[^"]*",layer="%d",expert="%d"} (\d+)'
+        found = {}
+        for _ in range(200):  # the counts come when the engine has nothing more to do
+            text = server.ask("GET", "/metrics").text
+            found = {(i, e): int(re.search(rows % (i, e), text)[1]) for i in (1, 2) for e in range(6)}
+            if found[1, 1] == 6:
+                break
+            time.sleep(0.05)
+        for layer in (1, 2):
+            self.assertEqual((found[layer, 1], found[layer, 4]), (6, 0))
+            self.assertEqual(sum(found[layer, e] for e in range(6)), 18)
+        shares = [float(share) for share in re.findall(r'yoke:expert_rank_share{.*rank="\d"} (\S+)', text)]
+        self.assertEqual(len(shares), 2)
+        self.assertAlmostEqual(shares[0], sum(found[i, e] for i in (1, 2) for e in range(3)) / 36)
+        self.assertRegex(text, r"yoke:expert_busiest_rank_share{.*} (0\.[5-9]|1)")
 
     def test_metrics_of_prompts_under_way(self):
         """They are there with the first token; of a prompt without one at its end."""

@@ -78,6 +78,55 @@ static void test_limits(void **state)
   near(two.decode_step_s, plain.decode_step_s, 1e-12);
 }
 
+/* Qwen3-30B-A3B on one H200: expected numbers of different experts, and sums of floors, that were computed apart. */
+static void test_limits_of_experts(void **state)
+{
+  (void)state;
+  const yk_model_shapes shapes = {.n_layers = 48,
+                                  .hidden_size = 2048,
+                                  .intermediate_size = 6144,
+                                  .n_heads = 32,
+                                  .n_kv_heads = 4,
+                                  .head_dim = 128,
+                                  .vocab_size = 151936,
+                                  .n_expert_layers = 48,
+                                  .n_experts = 128,
+                                  .top_k = 8,
+                                  .expert_size = 768,
+                                  .linear_element_bytes = (4 + 20.0 / 128) / 8};
+  static const double rates[][2] = {{1, 2080}, {8, 4580}, {32, 8690}, {64, 14300}};
+  const yk_machine_rates machine = {.memory_bytes_per_s = 4.35e12, .gemm_flops = 6.4e14};
+  for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+    const yk_limit_load load = {
+        .ranks = 1, .batch = rates[i][0], .input_len = 512, .output_len = 100, .element_bytes = 2};
+    yk_limit limit;
+    yk_limit_compute(&shapes, &machine, &load, &limit);
+    near(rates[i][0] / limit.decode_step_s, rates[i][1], 0.02);
+  }
+}
+
+static void test_shapes_of_experts(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t n_layers, n_experts, top_k, size, shared;
+  } cases[] = {{"moe_qwen3", 2, 5, 3, 96, 0},
+               {"moe_qwen2", 1, 7, 2, 40, 56},
+               {"moe_mixtral", 2, 4, 2, 72, 0},
+               {"moe_glm4", 2, 6, 3, 24, 24},
+               {"llama", 0, 0, 0, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char dir[256];
+    yk_model_shapes s;
+    yk_err err = YK_ERR_INIT;
+    snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, cases[i].name);
+    if (yk_model_shapes_read(dir, &s, &err) != YK_OK) fail_msg("%s", err.message);
+    assert_true(s.n_expert_layers == cases[i].n_layers && s.n_experts == cases[i].n_experts);
+    assert_true(s.top_k == cases[i].top_k && s.expert_size == cases[i].size && s.shared_size == cases[i].shared);
+  }
+}
+
 /* Requests that come and go, on one rank and on two whose all-reduces count. */
 static void test_flow_limits(void **state)
 {
@@ -453,10 +502,19 @@ static void test_csv(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_limits),  cmocka_unit_test(test_flow_limits),    cmocka_unit_test(test_machine),
-      cmocka_unit_test(test_losses),  cmocka_unit_test(test_losses_add_up),  cmocka_unit_test(test_times),
-      cmocka_unit_test(test_compare), cmocka_unit_test(test_pieces),         cmocka_unit_test(test_predict),
-      cmocka_unit_test(test_split),   cmocka_unit_test(test_predict_uneven), cmocka_unit_test(test_csv)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits_of_experts),
+                                     cmocka_unit_test(test_shapes_of_experts),
+                                     cmocka_unit_test(test_limits),
+                                     cmocka_unit_test(test_flow_limits),
+                                     cmocka_unit_test(test_machine),
+                                     cmocka_unit_test(test_losses),
+                                     cmocka_unit_test(test_losses_add_up),
+                                     cmocka_unit_test(test_times),
+                                     cmocka_unit_test(test_compare),
+                                     cmocka_unit_test(test_pieces),
+                                     cmocka_unit_test(test_predict),
+                                     cmocka_unit_test(test_split),
+                                     cmocka_unit_test(test_predict_uneven),
+                                     cmocka_unit_test(test_csv)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
