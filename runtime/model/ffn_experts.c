@@ -102,6 +102,19 @@ typedef struct projections {
   yk_linear_spec gate_up, down;
 } projections;
 
+/* Parts whose inputs the checkpoint quantises: ranks cannot share a row's scale here, so that all stay floats. */
+static int32_t n_float_inputs(const yk_linear_spec *spec)
+{
+  int32_t n = 0;
+  for (int i = 0; i < spec->n_parts; i++) n += spec->parts[i].weight.inputs.kind != YK_INPUTS_FLOAT;
+  return n;
+}
+
+static void make_inputs_floats(yk_linear_spec *spec)
+{
+  for (int i = 0; i < spec->n_parts; i++) spec->parts[i].weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
+}
+
 /* views: [3, experts - 1] for the rank's experts after the first, or NULL: for sizes alone. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_view *views, projections *out,
                          yk_err *err)
@@ -144,6 +157,9 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
   if (yk_range_size(source->share.experts) == 0) return YK_OK;
   YK_TRY(specify(source, layer, NULL, &p, err));
+  out->n_float_inputs += n_float_inputs(&p.gate_up) + n_float_inputs(&p.down);
+  make_inputs_floats(&p.gate_up);
+  make_inputs_floats(&p.down);
   out->experts = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down);
   out->weights += out->experts;
   out->n_unkept += yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down);

@@ -115,17 +115,16 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   return sort_inputs(source, may_choose, part, err);
 }
 
-/* A matrix of a grouped layer, whose devices know no steps between ranks and no biases of their own. */
-static yk_status simplify(const yk_rank_source *source, const yk_projection *p, yk_weight_view *weight, yk_err *err)
+/* Grouped layers have no biases of their own. */
+static yk_status refuse_folds(const yk_rank_source *source, const yk_projection *p, const yk_weight_view *weight,
+                              yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
+  if (!weight->folds_bias) return YK_OK;
   yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
-  if (weight->folds_bias)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: an offset before the layer, or static inputs with a bias, are not supported for experts",
-                      name);
-  weight->inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
-  return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: an offset before the layer, or static inputs with a bias, are not supported for experts",
+                    name);
 }
 
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
@@ -139,7 +138,8 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
     yk_linear_part found;
     of_expert.expert = (int32_t)i;
     YK_TRY(find(source, &of_expert, &module, &found, err));
-    YK_TRY(simplify(source, &of_expert, &found.weight, err));
+    YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
+    if (views) found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     if (i > experts->begin) {
       views[i - experts->begin - 1] = found.weight;
       continue;
