@@ -12,7 +12,8 @@
  * a group whose weights have one sign gets a zero point outside of 0..15, which is cut and spoils the group; and
  * AutoAWQ computes high - low in float16 too, which may move a scale by its last bit.
  *
- * A device that is to take this over needs yk_awq_quantize alone. */
+ * Devices do this (awq_quantize of kernels/device.h), all of them to the same bits, and what a search for better scales
+ * and limits needs: awq_observe, awq_loss, awq_limits. Whatever the arguments point to is memory of the device. */
 #ifndef YK_KERNELS_AWQ_QUANTIZE_H
 #define YK_KERNELS_AWQ_QUANTIZE_H
 
@@ -21,13 +22,20 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-typedef struct yk_cpu_pool yk_cpu_pool;
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-enum { YK_AWQ_MAX_LIMITED_GROUP = 1024 };
+enum {
+  YK_AWQ_MAX_LIMITED_GROUP = 1024,
+  YK_AWQ_SLICE_OUTPUTS = 2048, /* of a weight, whose errors are in memory at once */
+  YK_AWQ_GRID = 20,            /* limits are 1 - i / GRID times the greatest |w| */
+  YK_AWQ_LIMITS = 10
+};
 
 /* What is quantised: w(n, k) * n_scales[n] * k_scales[k], cut to +-limits[n, k / group]. */
 typedef struct yk_awq_floats {
-  const void *w; /* [n, k] row-major of dtype, maybe unaligned */
+  const void *w; /* [n, k] row-major of dtype; on a CPU maybe unaligned */
   yk_dtype dtype;
   int64_t n, k, group;   /* n: a multiple of 8; group divides k */
   const float *n_scales; /* [n], or NULL: 1 */
@@ -42,26 +50,68 @@ typedef struct yk_awq_tensors {
   uint16_t *scales;  /* f16 [k / group, n] */
 } yk_awq_tensors;
 
-/* yk_awq_quantize - as above, on the pool's threads; the result does not depend on their number.
- *   Errors: YK_E_FORMAT naming the first output and group with a weight that is not finite, or so large that the scale
- *   would not be finite in float16. *out is then undefined. Thread: the pool's caller. */
-yk_status yk_awq_quantize(yk_cpu_pool *pool, const yk_awq_floats *weight, const yk_awq_tensors *out, yk_err *err);
+/* What an operation has found. */
+typedef struct yk_awq_found {
+  int64_t first_bad; /* the least n * groups + group that cannot be quantised; -1: none. Else results are undefined */
+  double loss;       /* of awq_loss */
+} yk_awq_found;
 
-/* yk_awq_errors - errors [n, k] = what quantising makes of w, with n_scales and k_scales undone, less w.
- *   Errors: those of yk_awq_quantize. */
-yk_status yk_awq_errors(yk_cpu_pool *pool, const yk_awq_floats *weight, float *errors, yk_err *err);
+/* awq_quantize: *out <- weight. group, on a GPU: 32, 64, 128 or k. */
+typedef struct yk_awq_quantize_args {
+  yk_awq_floats weight;
+  yk_awq_tensors out;
+  yk_awq_found *found;
+} yk_awq_quantize_args;
 
-/* yk_awq_grams - grams [k / group, group, group] = for each group the mean over rows of x_i x_j.
- *   rows [n_rows, k]; x = rows / k_scales (NULL: 1). group: at most YK_AWQ_MAX_LIMITED_GROUP. */
-void yk_awq_grams(yk_cpu_pool *pool, const float *rows, int64_t n_rows, int64_t k, int64_t group, const float *k_scales,
-                  float *grams);
+/* awq_observe: what a linear layer reads while a model reads a text of n_text tokens. sums[j] += |x(t, j)| of all rows;
+ *   of the text's tokens n_kept are kept, at equal distances: token t as row t * n_kept / n_text, if t + 1 has another.
+ */
+typedef struct yk_awq_observe_args {
+  const void *x; /* act [n_tokens, k]: tokens first_token .. first_token + n_tokens - 1 of the text */
+  int64_t first_token, n_text, n_kept;
+  int32_t n_tokens;
+  int64_t k;
+  double *sums; /* [k] */
+  float *kept;  /* [n_kept, k] */
+} yk_awq_observe_args;
 
-/* yk_awq_find_limits - limits [n, k / group]: for each output and group the limit of 1, 0.95, ... 0.55 times the
- *   greatest |w| with which quantising changes the group's part of the output least, in the mean square over the rows
- *   of grams. That is the search of AutoAWQ (_search_best_clip: n_grid 20, max_shrink 0.5). The products of errors and
- *   inputs are summed as e^T G e, which is the same number for any number of rows.
- *   weight->limits is not looked at. Errors: those of yk_awq_quantize. */
-yk_status yk_awq_find_limits(yk_cpu_pool *pool, const yk_awq_floats *weight, const float *grams, float *limits,
-                             yk_err *err);
+/* awq_loss: found->loss <- sum over rows and outputs of the square of what quantising changes the output by, where the
+ *   scales are undone: rows (what quantising makes of w, divided by its scales, less w)^T. */
+typedef struct yk_awq_loss_args {
+  yk_awq_floats weight;
+  const float *rows; /* [n_rows, k] */
+  int32_t n_rows;    /* at most YK_AWQ_SLICE_OUTPUTS */
+  float *scratch;    /* yk_awq_scratch_floats of them */
+  yk_awq_found *found;
+} yk_awq_loss_args;
 
+/* awq_limits: limits [n, k / group] <- for each output and group the limit of 1, 0.95, ... 0.55 times the greatest |w|
+ *   with which quantising changes the group's part of the output least, in the mean square over the rows, which are
+ *   divided by the weight's k_scales. That is the search of AutoAWQ (_search_best_clip: n_grid 20, max_shrink 0.5). The
+ *   products of errors and inputs are summed as e^T G e, which is the same number for any number of rows.
+ *   weight.limits is not looked at. group: at most YK_AWQ_MAX_LIMITED_GROUP. */
+typedef struct yk_awq_limits_args {
+  yk_awq_floats weight;
+  const float *rows; /* [n_rows, k] */
+  int32_t n_rows;    /* at most YK_AWQ_SLICE_OUTPUTS */
+  float *grams;      /* scratch [k / group, group, group]: of each group the mean over rows of x_i x_j */
+  float *scratch;    /* yk_awq_scratch_floats of them */
+  float *limits;
+  yk_awq_found *found;
+} yk_awq_limits_args;
+
+/* yk_awq_scratch_floats - that the operations need for a weight of n outputs and k inputs and n_rows rows. */
+static inline int64_t yk_awq_scratch_floats(int64_t n, int64_t k, int64_t n_rows)
+{
+  const int64_t most = YK_AWQ_SLICE_OUTPUTS, outputs = n < most ? n : most, rows = n_rows > outputs ? n_rows : outputs;
+  return 2 * rows * k + rows * n_rows + 2 * outputs * k + 1024;
+}
+
+/* yk_awq_check - YK_OK, or YK_E_FORMAT naming output and inputs of found's first_bad: weights that are not finite, or
+ *   so large that the scale would not be finite in float16. found: in host memory. Thread: any. */
+yk_status yk_awq_check(const yk_awq_floats *weight, const yk_awq_found *found, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -22,6 +22,7 @@
 #include "base/dtype.h"
 #include "base/logit_bias.h"
 #include "base/status.h"
+#include "kernels/awq_quantize.h"
 #include "kernels/experts.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
@@ -202,6 +203,7 @@ typedef struct yk_sample_args {
 
 typedef struct yk_device_ops {
   const char *name; /* "cpu", "cuda" */
+  bool is_host;     /* device memory is host memory: what lies there already needs no upload and no download */
   void (*destroy)(yk_device *dev);
 
   /* Memory. alloc gives zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has
@@ -211,6 +213,10 @@ typedef struct yk_device_ops {
   yk_status (*upload)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*download)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*sync)(yk_device *dev, yk_err *err);
+
+  /* Host memory that uploads and downloads are fastest with. host_free takes NULL; thread: any. */
+  yk_status (*host_alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
+  void (*host_free)(yk_device *dev, void *ptr);
 
   /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however
    * long that takes. NULL where operations are over when they return. */
@@ -261,6 +267,12 @@ typedef struct yk_device_ops {
   /* timestamp: the device's clock in nanoseconds goes to *at (device memory) once everything before it on the stream
    * has ended. Clocks of different devices need not agree; those of CPUs are yk_clock_now_ns. */
   yk_status (*timestamp)(yk_device *dev, int64_t *at, yk_err *err);
+
+  /* Quantising: see awq_quantize.h. NULL, all four, on a device that does not quantise. */
+  yk_status (*awq_quantize)(yk_device *dev, const yk_awq_quantize_args *args, yk_err *err);
+  yk_status (*awq_observe)(yk_device *dev, const yk_awq_observe_args *args, yk_err *err);
+  yk_status (*awq_loss)(yk_device *dev, const yk_awq_loss_args *args, yk_err *err);
+  yk_status (*awq_limits)(yk_device *dev, const yk_awq_limits_args *args, yk_err *err);
 
   /* Graphs: all NULL on a device that has none. Between begin and end what operations (a communicator's too) put on the
    * stream is recorded instead of run; run then does all of it again, on the same addresses, at the cost of one launch.

@@ -636,7 +636,10 @@ typedef struct yk_quantize_options {
   const char *calibration; /* AWQ: a text of UTF-8 [calibration_bytes]; else NULL */
   size_t calibration_bytes;
   int32_t calibration_tokens; /* AWQ: of the text's beginning; 16 to 2^20, default YOKE_CALIBRATION_TOKENS */
-  int n_cpu_threads;          /* 0: every core */
+  yk_device_kind device;      /* auto: CUDA where there is any device, else CPU */
+  int n_ranks;                /* 1 .. YOKE_MAX_RANKS devices, which take weight files in turn; default 1 */
+  const int *device_ids;      /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
+  int n_cpu_threads;          /* CPU: over all ranks; 0: every core */
   yk_log log;
   /* Called from the calling thread with what is being done: bytes of the checkpoint, or tokens of the text. False
    * stops: what is finished stays, and the same call goes on after it. May be NULL. */
@@ -658,12 +661,16 @@ typedef struct yk_quantize_report {
 /* yk_quantize - write a checkpoint of 4-bit weights in AWQ's "gemm" format, which vLLM and transformers read too.
  *   Linear layers are known by their names: those of Llama and of what is named alike, experts and latent attention
  *   among them. Embedding, lm_head, norms and router gates stay as they are, and so do layers whose inputs the group
- *   size does not divide, or whose outputs are no multiple of 8, with a warning. Needs no GPU. Memory, beside mapped
- *   files: the largest layer's 4-bit form; AWQ: also the model, and while it searches YOKE_CALIBRATION_ROWS inputs of
- *   every layer in float32 and 1024 outputs of a layer. The result does not depend on the number of threads.
+ *   size does not divide, or whose outputs are no multiple of 8, with a warning. Experts of a layer that are one tensor
+ *   ([experts, outputs, inputs]) become one layer each, named as where each has a tensor.
+ *   Memory of a rank, beside mapped files: twice the largest layer's 4-bit form; AWQ: also the model, and while it
+ *   searches YOKE_CALIBRATION_ROWS inputs of every layer, and up to 4096 outputs of a layer, in float32. On a GPU both
+ *   of the GPU, with the largest layer's weight. Neither device nor number of ranks and threads changes a byte, but of
+ *   AWQ the kind of device: GPUs calibrate with the model's 16-bit activations, CPUs with float32.
  *   Errors: YK_E_INVAL (an option; a name to keep that no module has), YK_E_IO (files; out_dir holds something else),
  *   YK_E_FORMAT (the checkpoint; a weight that is not finite, named), YK_E_UNSUPPORTED (a checkpoint that is quantised
- *   already; AWQ of an architecture that Yoke does not run), YK_E_CANCELLED (progress said so), YK_E_NOMEM. */
+ *   already; AWQ of an architecture that Yoke does not run), YK_E_CANCELLED (progress said so), YK_E_NOMEM,
+ *   YK_E_CAPACITY (memory of a device; more ranks than GPUs), YK_E_DEVICE. */
 yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *out, yk_err *err);
 
 /* yk_version - "0.2.0". */

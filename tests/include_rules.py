@@ -31,6 +31,9 @@ MAY_INCLUDE = {
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/common/", "kernels/cuda/gemm/",
         "kernels/cuda/device/"
     ],
+    "kernels/cuda/quantize/": [
+        "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/common/", "kernels/cuda/device/"
+    ],
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [

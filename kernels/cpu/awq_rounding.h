@@ -3,7 +3,6 @@
 #ifndef YK_KERNELS_CPU_AWQ_ROUNDING_H
 #define YK_KERNELS_CPU_AWQ_ROUNDING_H
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -131,16 +130,11 @@ static inline void yk_awq_note_bad(_Atomic int64_t *first_bad, int64_t bad)
   }
 }
 
-/* yk_awq_check - YK_OK where nothing was noted. */
-static inline yk_status yk_awq_check(const yk_awq_floats *weight, _Atomic int64_t *first_bad, yk_err *err)
+/* yk_awq_first_bad - what was noted; -1: nothing. */
+static inline int64_t yk_awq_first_bad(_Atomic int64_t *first_bad)
 {
-  int64_t bad = atomic_load(first_bad), n_groups = weight->k / weight->group;
-  if (bad == INT64_MAX) return YK_OK;
-  int64_t begin = bad % n_groups * weight->group;
-  return yk_err_set(err, YK_E_FORMAT,
-                    "output %" PRId64 ", inputs %" PRId64 " to %" PRId64
-                    ": expected finite weights whose spread a float16 scale can hold (15 times 65504)",
-                    bad / n_groups, begin, begin + weight->group - 1);
+  int64_t bad = atomic_load(first_bad);
+  return bad == INT64_MAX ? -1 : bad;
 }
 
 #endif

@@ -2,9 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/awq_rounding.h"
-#include "base/cpu_pool.h"
-
-enum { GRID = 20, CANDIDATES = 10 }; /* limits of 1 - i / GRID */
+#include "kernels/cpu/cpu_awq.h"
 
 /* ---- Products of inputs ------------------------------------------------------------------------------------------ */
 
@@ -91,8 +89,8 @@ static void find_limit(limit_task *t, int64_t row, int64_t group)
     yk_awq_read(t->simd, weight, row, k, yk_awq_chunk(k, begin + n), w + (k - begin));
   float most = greatest(w, n), *best = &t->limits[row * n_groups + group];
   *best = most;
-  for (int i = 0; i < CANDIDATES; i++) {
-    float limit = most * (1.0f - (float)i / GRID);
+  for (int i = 0; i < YK_AWQ_LIMITS; i++) {
+    float limit = most * (1.0f - (float)i / YK_AWQ_GRID);
     bool is_sound;
     float loss = loss_of(t, w, limit, gram, &is_sound);
     if (i == 0 && !is_sound) {
@@ -115,11 +113,10 @@ static void find_limits(void *context, int thread, int64_t begin, int64_t end)
     for (int64_t row = begin; row < end; row++) find_limit(t, row, group);
 }
 
-yk_status yk_awq_find_limits(yk_cpu_pool *pool, const yk_awq_floats *weight, const float *grams, float *limits,
-                             yk_err *err)
+int64_t yk_awq_find_limits(yk_cpu_pool *pool, const yk_awq_floats *weight, const float *grams, float *limits)
 {
   limit_task t = {
       .simd = yk_cpu_simd_best(), .weight = weight, .grams = grams, .limits = limits, .first_bad = INT64_MAX};
   yk_cpu_pool_run(pool, weight->n, 1, find_limits, &t);
-  return yk_awq_check(weight, &t.first_bad, err);
+  return yk_awq_first_bad(&t.first_bad);
 }

@@ -1,7 +1,7 @@
 /* cpu_awq_quantize.c - the definition of kernels/awq_quantize.h, a group of some outputs at a time. */
 #include "base/weight.h"
 #include "kernels/cpu/awq_rounding.h"
-#include "base/cpu_pool.h"
+#include "kernels/cpu/cpu_awq.h"
 
 enum {
   TILE_WORDS = 16, /* of qweight, from neighbouring outputs: a line of the cache */
@@ -125,17 +125,17 @@ static void write_error_rows(void *context, int thread, int64_t begin, int64_t e
 
 /* ---- Whole weights ----------------------------------------------------------------------------------------------- */
 
-yk_status yk_awq_quantize(yk_cpu_pool *pool, const yk_awq_floats *weight, const yk_awq_tensors *out, yk_err *err)
+int64_t yk_awq_quantize(yk_cpu_pool *pool, const yk_awq_floats *weight, const yk_awq_tensors *out)
 {
   task t = {.simd = yk_cpu_simd_best(), .weight = weight, .out = out, .first_bad = INT64_MAX};
   int64_t n_tiles = yk_ceil_div_i64(weight->n, TILE_OUTPUTS);
   yk_cpu_pool_run(pool, n_tiles * n_groups_of(weight), MIN_THREAD_TILES, write_tiles, &t);
-  return yk_awq_check(weight, &t.first_bad, err);
+  return yk_awq_first_bad(&t.first_bad);
 }
 
-yk_status yk_awq_errors(yk_cpu_pool *pool, const yk_awq_floats *weight, float *errors, yk_err *err)
+int64_t yk_awq_errors(yk_cpu_pool *pool, const yk_awq_floats *weight, float *errors)
 {
   task t = {.simd = yk_cpu_simd_best(), .weight = weight, .errors = errors, .first_bad = INT64_MAX};
   yk_cpu_pool_run(pool, weight->n, yk_max_i64(1, TILE_OUTPUTS * YK_AWQ_CHUNK / weight->k), write_error_rows, &t);
-  return yk_awq_check(weight, &t.first_bad, err);
+  return yk_awq_first_bad(&t.first_bad);
 }

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "kernels/cpu/cpu_awq.h"
 
 static yk_status copy_bytes(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
 {
@@ -61,12 +62,15 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
 {
   static const yk_device_ops ops = {
       .name = "cpu",
+      .is_host = true,
       .destroy = destroy,
       .alloc = yk_cpu_alloc,
       .free = yk_cpu_free,
       .upload = copy_bytes,
       .download = copy_bytes,
       .sync = sync_nothing,
+      .host_alloc = yk_cpu_alloc,
+      .host_free = yk_cpu_free,
       .linear_create = yk_cpu_linear_create,
       .linear_destroy = yk_cpu_linear_destroy,
       .linear_forward = yk_cpu_linear_forward,
@@ -89,6 +93,10 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .sample = yk_cpu_sample,
       .penalties_set = yk_cpu_penalties_set,
       .timestamp = timestamp,
+      .awq_quantize = yk_cpu_awq_quantize,
+      .awq_observe = yk_cpu_awq_observe,
+      .awq_loss = yk_cpu_awq_loss,
+      .awq_limits = yk_cpu_awq_limits,
   };
   YK_TRY(check_arguments(dtype, n_threads, limits, err));
   yk_cpu_device *cpu = calloc(1, sizeof *cpu);

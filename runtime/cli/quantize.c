@@ -7,18 +7,22 @@
 #include "cli/cli.h"
 #include "cli/command_text.h"
 #include "cli/console.h"
+#include "cli/device_ids.h"
 #include "cli/interrupt.h"
 #include "yoke.h"
 
 enum { MAX_KEPT = 256 };
 #define CALIBRATION_MAX_BYTES ((size_t)1 << 30)
 
-static const char *const method_names[] = {"rtn", "awq", NULL}; /* as in yk_quantize_method */
+static const char *const method_names[] = {"rtn", "awq", NULL};          /* as in yk_quantize_method */
+static const char *const device_names[] = {"auto", "cpu", "cuda", NULL}; /* as in yk_device_kind */
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 typedef struct quantize_options {
   yk_quantize_options quantize;
-  int method, log_level;
+  int method, device, log_level;
+  yk_device_ids devices;
+  bool ranks_given;
   const char *calibration_path;
   char *calibration, *command; /* owned */
   const char *keep[MAX_KEPT];
@@ -30,12 +34,13 @@ static const char about[] =
     "inputs the group size does not divide, with a warning. rtn rounds each weight to the nearest of its group's 16 "
     "values. awq runs the model over --calibration first and scales channels and cuts groups as its activations say is "
     "best; it takes the architectures that yoke runs. A run that was stopped goes on by the same command after the "
-    "weight files that are finished. No GPU is needed.";
+    "weight files that are finished. CPUs and GPUs write the same bytes, but for awq, which calibrates in float32 on "
+    "CPUs and in the model's own type on GPUs.";
 
-static const char examples[] =
-    "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
-    "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ --method awq --calibration text.txt\n"
-    "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0.\n";
+static const char examples[] = "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
+                               "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ --method awq --calibration text.txt\n"
+                               "  yoke quantize -m Llama-3.3-70B -o Llama-3.3-70B-AWQ --device cuda --ranks 4\n"
+                               "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0.\n";
 
 static yk_status add_kept(void *value, const char *text, yk_err *err)
 {
@@ -52,6 +57,7 @@ static void check(quantize_options *options, yk_err *err)
 {
   yk_quantize_options *q = &options->quantize;
   q->method = (yk_quantize_method)options->method;
+  q->device = (yk_device_kind)options->device;
   q->keep = options->keep;
   if (!q->model_dir)
     yk_err_set(err, YK_E_INVAL, "--model: expected the directory of a checkpoint, found none");
@@ -63,6 +69,14 @@ static void check(quantize_options *options, yk_err *err)
     yk_err_set(err, YK_E_INVAL, "--method awq: expected --calibration FILE with it, found none");
   else if (q->method == YK_QUANTIZE_RTN && options->calibration_path)
     yk_err_set(err, YK_E_INVAL, "--calibration: expected --method awq with it, found --method rtn");
+  else if (options->devices.n && q->device == YK_DEVICE_CPU)
+    yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
+  else if (options->devices.n && options->ranks_given && (size_t)q->n_ranks != options->devices.n)
+    yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as --ranks says, found %zu", q->n_ranks,
+               options->devices.n);
+  if (!options->devices.n) return;
+  q->device_ids = options->devices.ids;
+  q->n_ranks = (int)options->devices.n;
 }
 
 /* True: go on. */
@@ -84,8 +98,15 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
        .help = "with --method awq: text such as the model will read; - is standard input"},
       {"calibration-tokens", NULL, YK_OPTION_INT, &q->calibration_tokens, "N",
        .help = "how many tokens of its beginning the model reads, 512 at a time", .min = 16, .max = 1 << 20},
-      {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "CPU threads", .fallback = "every core",
-       .min = 1, .max = 4096},
+      {"device", NULL, YK_OPTION_CHOICE, &options->device, .help = "auto takes CUDA where there is a device",
+       .choices = device_names},
+      {"ranks", NULL, YK_OPTION_INT, &q->n_ranks, "N",
+       .help = "devices, which take weight files in turn; with awq each calibrates", .min = 1, .max = YOKE_MAX_RANKS,
+       .given = &options->ranks_given},
+      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
+       .fallback = "0 to N - 1", .parse = yk_device_ids_parse},
+      {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "with --device cpu: threads over all ranks",
+       .fallback = "every core", .min = 1, .max = 4096},
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr", .choices = level_names},
   };
   const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
@@ -180,6 +201,7 @@ int yk_cli_quantize(int argc, char **argv)
     yk_console_init(&s.console, (yk_log_level)options.log_level);
     exit_code = run(&s, &options, &err);
   }
+  free(options.devices.ids);
   free(options.command);
   free(options.calibration);
   return exit_code;

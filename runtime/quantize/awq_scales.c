@@ -8,7 +8,7 @@
 #include "kernels/device.h"
 #include "quantize/calibration.h"
 
-enum { GRID = 20, SLICE_OUTPUTS = 1024, MAX_READERS = 3, NO_ROLE = -1 };
+enum { GRID = 20, MAX_READERS = 3, NO_ROLE = -1 };
 
 /* The scales of the inputs that a layer's linear layers of a kind share. */
 typedef struct fold {
@@ -19,13 +19,15 @@ typedef struct fold {
 } fold;
 
 struct yk_awq_scales {
-  const yk_quantize_run *run;
-  yk_checkpoint *checkpoint;
+  const yk_quantize_rank *rank;
+  const yk_checkpoint *checkpoint;
   const yk_model_config *config;
   yk_calibration calibration;
-  fold *folds;    /* [n_layers, YK_N_INPUT_KINDS] */
-  yk_device *dev; /* that multiplies sampled rows with errors */
-  yk_quantize_buffer errors, outputs, limits, grams, bias;
+  fold *folds;                             /* [n_layers, YK_N_INPUT_KINDS] */
+  yk_quantize_buffer readers[MAX_READERS]; /* weights that are searched for */
+  yk_quantize_buffer k_scales, n_scales;   /* of the next operation */
+  yk_quantize_buffer scratch, limits, grams;
+  void *bias; /* host */
 };
 
 /* Who reads the inputs of a kind, and who writes them. */
@@ -79,7 +81,7 @@ static bool is_quantised(const yk_awq_scales *s, yk_weight_role role, int32_t la
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(s->config->family, role, layer, name);
-  return yk_quantize_plan_has(&s->run->plan, name);
+  return yk_quantize_plan_has(&s->rank->run->plan, name);
 }
 
 static bool can_fold(const yk_awq_scales *s, yk_input_kind kind, int32_t layer)
@@ -103,55 +105,63 @@ static yk_status floats_of(const yk_awq_scales *s, yk_weight_role role, int32_t 
                          .dtype = view.dtype,
                          .n = m.n,
                          .k = m.k,
-                         .group = yk_quantize_group(s->run->plan.group_size, m.k)};
+                         .group = yk_quantize_group(s->rank->run->plan.group_size, m.k)};
   return YK_OK;
 }
 
 /* ---- The loss of some scales ------------------------------------------------------------------------------------- */
 
-/* Sum over sampled rows and the slice's outputs of the squared change of the output. */
-static yk_status slice_loss(yk_awq_scales *s, const yk_calibrated_input *input, const yk_awq_floats *slice,
-                            double *loss, yk_err *err)
+/* The weights of a kind's readers, where the device sees them. */
+static yk_status show_readers(yk_awq_scales *s, yk_input_kind kind, int32_t layer, yk_awq_floats *weights, yk_err *err)
 {
-  int32_t n_rows = input->n_rows;
-  size_t n_outputs = (size_t)n_rows * (size_t)slice->n;
-  YK_TRY(yk_quantize_reserve(&s->errors, (size_t)(slice->n * slice->k) * sizeof(float), err));
-  YK_TRY(yk_quantize_reserve(&s->outputs, n_outputs * sizeof(float), err));
-  YK_TRY(yk_awq_errors(s->run->pool, slice, s->errors.memory, err));
-  yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = n_rows};
-  spec.parts[0] = (yk_linear_part){
-      .weight = {.format = YK_WEIGHT_PLAIN, .k = slice->k, .n = slice->n, .dtype = YK_F32, .plain = s->errors.memory},
-      .k = {0, slice->k},
-      .n = {0, slice->n}};
-  yk_linear_args args = {.x = input->rows, .y = s->outputs.memory, .n_tokens = n_rows, .y_stride = slice->n};
-  yk_linear *linear;
-  YK_TRY(s->dev->ops->linear_create(s->dev, &spec, &linear, err));
-  yk_status status = s->dev->ops->linear_forward(s->dev, linear, &args, err);
-  if (status == YK_OK) status = s->dev->ops->sync(s->dev, err);
-  s->dev->ops->linear_destroy(s->dev, linear);
-  YK_TRY(status);
-  const float *y = s->outputs.memory;
-  for (size_t i = 0; i < n_outputs; i++) *loss += (double)y[i] * (double)y[i];
+  for (int i = 0; i < roles_of[kind].n_readers; i++) {
+    YK_TRY(floats_of(s, roles_of[kind].readers[i], layer, &weights[i], err));
+    size_t n_bytes = (size_t)(weights[i].n * weights[i].k) * yk_dtype_bytes(weights[i].dtype);
+    YK_TRY(yk_quantize_show(s->rank, &s->readers[i], weights[i].w, n_bytes, &weights[i].w, err));
+  }
   return YK_OK;
 }
 
-static yk_status loss_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, const float *scales, double *loss,
-                         yk_err *err)
+static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer, const float *floats, int64_t n,
+                             const float **out, yk_err *err)
+{
+  const void *shown = NULL;
+  if (floats) YK_TRY(yk_quantize_show(s->rank, buffer, floats, (size_t)n * sizeof *floats, &shown, err));
+  *out = shown;
+  return YK_OK;
+}
+
+static yk_status reserve_scratch(yk_awq_scales *s, const yk_awq_floats *weight, const yk_calibrated_input *input,
+                                 yk_err *err)
+{
+  int64_t n_floats = yk_awq_scratch_floats(weight->n, weight->k, input->n_rows);
+  return yk_quantize_reserve(s->rank, &s->scratch, (size_t)n_floats * sizeof(float), err);
+}
+
+/* What the scales change the readers' outputs by: sum over sampled rows and outputs of the square. */
+static yk_status loss_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, const yk_awq_floats *weights,
+                         const float *scales, double *loss, yk_err *err)
 {
   const yk_calibrated_input *input = yk_calibrated_input_of(&s->calibration, layer, kind);
+  const yk_quantize_run *run = s->rank->run;
+  yk_device *dev = s->rank->dev;
+  const float *k_scales;
   *loss = 0;
+  YK_TRY(show_floats(s, &s->k_scales, scales, input->k, &k_scales, err));
   for (int i = 0; i < roles_of[kind].n_readers; i++) {
-    yk_awq_floats weight;
-    YK_TRY(floats_of(s, roles_of[kind].readers[i], layer, &weight, err));
-    for (int64_t row = 0; row < weight.n; row += SLICE_OUTPUTS) {
-      yk_awq_floats slice = weight;
-      slice.w = (const char *)weight.w + row * weight.k * (int64_t)yk_dtype_bytes(weight.dtype);
-      slice.n = yk_min_i64(SLICE_OUTPUTS, weight.n - row);
-      slice.k_scales = scales;
-      YK_TRY(slice_loss(s, input, &slice, loss, err));
-    }
+    double own;
+    YK_TRY(reserve_scratch(s, &weights[i], input, err));
+    yk_awq_loss_args args = {.weight = weights[i],
+                             .rows = input->rows,
+                             .n_rows = input->n_rows,
+                             .scratch = s->scratch.memory,
+                             .found = s->rank->found.memory};
+    args.weight.k_scales = k_scales;
+    YK_TRY(dev->ops->awq_loss(dev, &args, err));
+    YK_TRY(yk_quantize_found(s->rank, &args.weight, &own, err));
+    *loss += own;
   }
-  return yk_quantize_progress(s->run, "searching", s->run->done_bytes, s->run->plan.total_bytes, err);
+  return yk_quantize_progress(s->rank, "searching", atomic_load(&run->done_bytes), run->plan.total_bytes, err);
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
@@ -188,20 +198,22 @@ static yk_status search(yk_awq_scales *s, yk_input_kind kind, int32_t layer, con
                         yk_err *err)
 {
   const yk_calibrated_input *input = yk_calibrated_input_of(&s->calibration, layer, kind);
+  yk_awq_floats weights[MAX_READERS];
   double best_loss = INFINITY, best_power = 0;
+  YK_TRY(show_readers(s, kind, layer, weights, err));
   for (int i = 0; i <= GRID; i++) { /* the last time with the best power, to keep its scales */
     double power = i < GRID ? (double)i / GRID : best_power, loss;
     power_scales(&s->calibration, input, power, out->scales);
     if (norm) divide_norm(norm, out->scales, out->norm);
     if (i == GRID) break;
-    YK_TRY(loss_of(s, kind, layer, out->scales, &loss, err));
+    YK_TRY(loss_of(s, kind, layer, weights, out->scales, &loss, err));
     if (loss >= best_loss) continue;
     best_loss = loss;
     best_power = power;
   }
   for (int64_t i = 0; i < input->k; i++) out->inverses[i] = 1.0f / out->scales[i];
-  yk_log_write(&s->run->options->log, YK_LOG_DEBUG, "layer %d, inputs %d: power %g, loss %g", (int)layer, (int)kind,
-               best_power, best_loss);
+  yk_log_write(&s->rank->run->options->log, YK_LOG_DEBUG, "layer %d, inputs %d: power %g, loss %g", (int)layer,
+               (int)kind, best_power, best_loss);
   return YK_OK;
 }
 
@@ -246,13 +258,22 @@ static yk_status fold_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, co
 
 static yk_status find_limits(yk_awq_scales *s, const yk_calibrated_input *input, yk_awq_floats *weight, yk_err *err)
 {
+  const yk_quantize_rank *rank = s->rank;
   if (weight->group > YK_AWQ_MAX_LIMITED_GROUP) return YK_OK;
-  YK_TRY(yk_quantize_reserve(&s->grams, (size_t)(weight->k * weight->group) * sizeof(float), err));
-  YK_TRY(yk_quantize_reserve(&s->limits, (size_t)(weight->n * (weight->k / weight->group)) * sizeof(float), err));
-  yk_awq_grams(s->run->pool, input->rows, input->n_rows, weight->k, weight->group, weight->k_scales, s->grams.memory);
-  YK_TRY(yk_awq_find_limits(s->run->pool, weight, s->grams.memory, s->limits.memory, err));
+  size_t n_limits = (size_t)(weight->n * (weight->k / weight->group));
+  YK_TRY(reserve_scratch(s, weight, input, err));
+  YK_TRY(yk_quantize_reserve(rank, &s->grams, (size_t)(weight->k * weight->group) * sizeof(float), err));
+  YK_TRY(yk_quantize_reserve(rank, &s->limits, n_limits * sizeof(float), err));
+  const yk_awq_limits_args args = {.weight = *weight,
+                                   .rows = input->rows,
+                                   .n_rows = input->n_rows,
+                                   .grams = s->grams.memory,
+                                   .scratch = s->scratch.memory,
+                                   .limits = s->limits.memory,
+                                   .found = rank->found.memory};
+  YK_TRY(rank->dev->ops->awq_limits(rank->dev, &args, err));
   weight->limits = s->limits.memory;
-  return YK_OK;
+  return yk_quantize_found(rank, weight, NULL, err);
 }
 
 yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_floats *weight, yk_err *err)
@@ -263,11 +284,10 @@ yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_
   yk_input_kind reads = kind_read_by((yk_weight_role)role), writes = kind_written_by(role);
   const fold *f;
   YK_TRY(fold_of(scales, reads, layer, &f, err));
-  weight->k_scales = f->scales;
-  if (writes < YK_N_INPUT_KINDS) {
-    YK_TRY(fold_of(scales, writes, layer, &f, err));
-    weight->n_scales = f->inverses;
-  }
+  const fold *written = NULL;
+  if (writes < YK_N_INPUT_KINDS) YK_TRY(fold_of(scales, writes, layer, &written, err));
+  YK_TRY(show_floats(scales, &scales->k_scales, f->scales, weight->k, &weight->k_scales, err));
+  if (written) YK_TRY(show_floats(scales, &scales->n_scales, written->inverses, weight->n, &weight->n_scales, err));
   if (role == YK_ROLE_Q || role == YK_ROLE_K) return YK_OK;
   yk_status status = find_limits(scales, yk_calibrated_input_of(&scales->calibration, layer, reads), weight, err);
   if (status != YK_OK) yk_err_prefix(err, "%s.weight", module);
@@ -289,12 +309,14 @@ yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, con
     *out = f->norm;
     return YK_OK;
   }
-  YK_TRY(yk_quantize_reserve(&scales->bias, tensor->n_bytes, err)); /* a linear layer's bias */
-  memcpy(scales->bias.memory, tensor->data, tensor->n_bytes);
+  free(scales->bias);
+  scales->bias = malloc(tensor->n_bytes); /* a linear layer's bias */
+  if (!scales->bias) return yk_err_set(err, YK_E_NOMEM, "no memory for a bias");
+  memcpy(scales->bias, tensor->data, tensor->n_bytes);
   yk_dtype dtype = yk_quantize_dtype(tensor);
   for (size_t i = 0; i < tensor->n_bytes / yk_dtype_bytes(dtype); i++)
-    yk_dtype_store(dtype, scales->bias.memory, i, yk_dtype_load(dtype, scales->bias.memory, i) * f->inverses[i]);
-  *out = scales->bias.memory;
+    yk_dtype_store(dtype, scales->bias, i, yk_dtype_load(dtype, scales->bias, i) * f->inverses[i]);
+  *out = scales->bias;
   return YK_OK;
 }
 
@@ -302,32 +324,38 @@ yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, con
 
 static yk_status prepare(yk_awq_scales *s, yk_err *err)
 {
-  const yk_quantize_options *o = s->run->options;
-  const yk_device_limits limits = {
-      .max_tokens = YOKE_CALIBRATION_ROWS, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
-  YK_TRY(yk_checkpoint_open(o->model_dir, &o->log, &s->checkpoint, err));
+  s->checkpoint = s->rank->run->checkpoint;
   s->config = yk_checkpoint_config(s->checkpoint);
-  if (s->config->experts.n_experts > 0)
+  s->folds = calloc((size_t)s->config->n_layers * YK_N_INPUT_KINDS, sizeof *s->folds);
+  if (!s->folds) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
+  return yk_calibrate(s->rank, &s->calibration, err);
+}
+
+yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, yk_err *err)
+{
+  const yk_model_config *config = yk_checkpoint_config(checkpoint);
+  if (config->experts.n_experts > 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: method awq: %d experts are not supported; supported: method rtn, and models without experts",
-                      o->model_dir, s->config->experts.n_experts);
-  const yk_weight_module gate = yk_weight_module_of(s->config, YK_ROLE_GATE);
+                      dir, config->experts.n_experts);
+  if (config->latent.kv_rank > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: method awq: latent attention is not supported; supported: method rtn, and models without it",
+                      dir);
+  const yk_weight_module gate = yk_weight_module_of(config, YK_ROLE_GATE);
   if (gate.n != gate.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: method awq: one tensor of gate and up is not supported; supported: method rtn, and families "
                       "that name modules as Llama does",
-                      o->model_dir);
-  s->folds = calloc((size_t)s->config->n_layers * YK_N_INPUT_KINDS, sizeof *s->folds);
-  if (!s->folds) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
-  YK_TRY(yk_calibrate(s->run, s->checkpoint, &s->calibration, err));
-  return yk_cpu_device_create(YK_F32, s->run->n_threads, &limits, &s->dev, err);
+                      dir);
+  return yk_calibration_check(checkpoint, err);
 }
 
-yk_status yk_awq_scales_create(const yk_quantize_run *run, yk_awq_scales **out, yk_err *err)
+yk_status yk_awq_scales_create(const yk_quantize_rank *rank, yk_awq_scales **out, yk_err *err)
 {
   yk_awq_scales *s = calloc(1, sizeof *s);
   if (!s) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
-  s->run = run;
+  s->rank = rank;
   yk_status status = prepare(s, err);
   if (status == YK_OK)
     *out = s;
@@ -342,11 +370,11 @@ void yk_awq_scales_free(yk_awq_scales *scales)
   for (size_t i = 0; scales->folds && i < (size_t)scales->config->n_layers * YK_N_INPUT_KINDS; i++)
     fold_free(&scales->folds[i]);
   free(scales->folds);
-  yk_calibration_free(&scales->calibration);
-  if (scales->dev) scales->dev->ops->destroy(scales->dev);
-  yk_checkpoint_close(scales->checkpoint);
-  yk_quantize_buffer *const buffers[] = {&scales->errors, &scales->outputs, &scales->limits, &scales->grams,
-                                         &scales->bias};
-  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]->memory);
+  yk_calibration_free(scales->rank, &scales->calibration);
+  yk_quantize_buffer *const buffers[] = {&scales->readers[0], &scales->readers[1], &scales->readers[2],
+                                         &scales->k_scales,   &scales->n_scales,   &scales->scratch,
+                                         &scales->limits,     &scales->grams};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) yk_quantize_release(scales->rank, buffers[i]);
+  free(scales->bias);
   free(scales);
 }

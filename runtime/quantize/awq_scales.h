@@ -21,14 +21,19 @@
 
 #include "quantize/run.h"
 
-/* yk_awq_scales_create - run the model over the calibration text and keep what its layers read. Scales are searched
- *   when a layer is asked for. run must outlive it.
- *   Errors: those of opening and loading a checkpoint, YK_E_INVAL (a text of fewer than 16 tokens), YK_E_CANCELLED. */
-yk_status yk_awq_scales_create(const yk_quantize_run *run, yk_awq_scales **out, yk_err *err);
+/* yk_awq_scales_check - whether this is done for a model; dir: named in messages. Errors: YK_E_UNSUPPORTED,
+ *   YK_E_FORMAT (a layer is not there). */
+yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, yk_err *err);
+
+/* yk_awq_scales_create - run the model over the calibration text on the rank's device and keep what its layers read.
+ *   Scales are searched, on the same device, when a layer is asked for. rank must outlive it.
+ *   Errors: those of loading a checkpoint, YK_E_INVAL (a text of fewer than 16 tokens), YK_E_CANCELLED. */
+yk_status yk_awq_scales_create(const yk_quantize_rank *rank, yk_awq_scales **out, yk_err *err);
 void yk_awq_scales_free(yk_awq_scales *scales); /* NULL is allowed */
 
-/* yk_awq_scales_apply - a quantised layer's weight with its scales and limits, which are the object's and hold until
- *   the next call. Errors: YK_E_FORMAT (weights that cannot be quantised), YK_E_CANCELLED, YK_E_NOMEM. */
+/* yk_awq_scales_apply - a quantised layer's weight, which the device sees, with its scales and limits, which are the
+ *   object's and hold until the next call. Errors: YK_E_FORMAT (weights that cannot be quantised), YK_E_CANCELLED,
+ *   YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
 yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_floats *weight, yk_err *err);
 
 /* yk_awq_scales_fold - a tensor that is not quantised, of a module (NULL: of none), as scaling leaves it: a norm or a

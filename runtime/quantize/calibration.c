@@ -1,6 +1,5 @@
 #include "quantize/calibration.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@ enum { WINDOW_TOKENS = 512, MIN_TOKENS = 16 };
 static const yk_weight_role first_part[YK_N_INPUT_KINDS] = {YK_ROLE_Q, YK_ROLE_O, YK_ROLE_GATE, YK_ROLE_DOWN};
 
 typedef struct observed {
+  const yk_quantize_rank *rank;
   const yk_checkpoint *checkpoint;
   yk_calibration *calibration;
   const yk_linear **linears; /* [n_layers, YK_N_INPUT_KINDS] */
@@ -52,27 +52,24 @@ static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_line
   return YK_OK;
 }
 
-/* Of n_tokens, YOKE_CALIBRATION_ROWS are kept, at equal distances. */
-static bool is_kept(const yk_calibration *calibration, int64_t token)
-{
-  int64_t n = calibration->n_tokens, rows = yk_min_i64(n, YOKE_CALIBRATION_ROWS);
-  return token * rows / n != (token + 1) * rows / n;
-}
-
-static void on_forward(void *user, const yk_linear *linear, const yk_linear_args *args)
+static yk_status on_forward(void *user, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
   const observed *o = user;
   const yk_calibration *c = o->calibration;
+  yk_device *dev = o->rank->dev;
   int32_t i = 0, n = c->n_layers * YK_N_INPUT_KINDS;
   while (i < n && o->linears[i] != linear) i++;
-  if (i == n) return; /* lm_head */
-  yk_calibrated_input *input = &c->inputs[i];
-  for (int32_t token = 0; token < args->n_tokens; token++) {
-    const float *x = (const float *)args->x + (size_t)token * (size_t)input->k;
-    for (int64_t j = 0; j < input->k; j++) input->sums[j] += fabs((double)x[j]);
-    if (is_kept(c, o->n_seen + token))
-      memcpy(input->rows + (size_t)input->n_rows++ * (size_t)input->k, x, (size_t)input->k * sizeof *x);
-  }
+  if (i == n) return YK_OK; /* lm_head */
+  const yk_calibrated_input *input = &c->inputs[i];
+  const yk_awq_observe_args seen = {.x = args->x,
+                                    .first_token = o->n_seen,
+                                    .n_text = c->n_tokens,
+                                    .n_kept = input->n_rows,
+                                    .n_tokens = args->n_tokens,
+                                    .k = input->k,
+                                    .sums = input->device_sums,
+                                    .kept = input->rows};
+  return dev->ops->awq_observe(dev, &seen, err);
 }
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
@@ -109,40 +106,41 @@ static yk_step step_of(const int32_t *ids, int32_t n, int32_t *words)
 }
 
 typedef struct reader {
-  const yk_quantize_run *run;
   observed observed;
   yk_observer observer;
   int32_t window_tokens;
   const int32_t *ids; /* [n_ids] */
   int32_t n_ids;
-  yk_device *dev;
   yk_comm *comm;
   yk_model *model;
   int32_t *words;
 } reader;
 
+yk_device_limits yk_calibration_limits(const yk_checkpoint *checkpoint)
+{
+  const yk_model_config *c = yk_checkpoint_config(checkpoint);
+  int32_t n = (int32_t)yk_min_i64(WINDOW_TOKENS, c->max_model_tokens);
+  return (yk_device_limits){.max_tokens = n, .max_seqs = 1, .max_model_tokens = n, .vocab = c->vocab_size};
+}
+
 static yk_status load_model(reader *r, yk_err *err)
 {
-  const yk_checkpoint *checkpoint = r->observed.checkpoint;
-  const yk_model_limits limits = {.step = {.max_tokens = r->window_tokens,
-                                           .max_seqs = 1,
-                                           .max_model_tokens = r->window_tokens,
-                                           .vocab = yk_checkpoint_config(checkpoint)->vocab_size},
+  const yk_quantize_rank *rank = r->observed.rank;
+  const yk_model_limits limits = {.step = yk_calibration_limits(r->observed.checkpoint),
                                   .n_kv_blocks = (int32_t)yk_ceil_div_i64(r->window_tokens, YK_KV_BLOCK_TOKENS)};
   r->words = calloc(yk_step_words_max(r->window_tokens, 1, limits.n_kv_blocks), sizeof *r->words);
   if (!r->words) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %d tokens", (int)r->window_tokens);
-  YK_TRY(yk_quantize_progress(r->run, "loading", 0, 1, err));
-  YK_TRY(yk_cpu_device_create(YK_F32, r->run->n_threads, &limits.step, &r->dev, err));
-  YK_TRY(yk_comm_local_create(&r->dev, 1, &r->comm, err));
-  yk_observer_attach(&r->observer, r->dev);
-  return yk_model_create(checkpoint, &limits, r->dev, r->comm, NULL, NULL, &r->model, err);
+  YK_TRY(yk_quantize_progress(rank, "loading", 0, 1, err));
+  YK_TRY(yk_comm_local_create(&rank->dev, 1, &r->comm, err));
+  yk_observer_attach(&r->observer, rank->dev);
+  return yk_model_create(r->observed.checkpoint, &limits, rank->dev, r->comm, NULL, NULL, &r->model, err);
 }
 
 static yk_status read_text(reader *r, yk_err *err)
 {
   YK_TRY(load_model(r, err));
   for (int32_t at = 0; at < r->n_ids; at += r->window_tokens) {
-    YK_TRY(yk_quantize_progress(r->run, "calibrating", at, r->n_ids, err));
+    YK_TRY(yk_quantize_progress(r->observed.rank, "calibrating", at, r->n_ids, err));
     int32_t n = (int32_t)yk_min_i64(r->window_tokens, r->n_ids - at);
     yk_step step = step_of(r->ids + at, n, r->words);
     r->observed.n_seen = at;
@@ -155,35 +153,60 @@ static void reader_free(reader *r)
 {
   if (r->model) yk_model_destroy(r->model);
   if (r->comm) r->comm->ops->destroy(r->comm);
-  if (r->dev && r->observer.inner) yk_observer_detach(&r->observer, r->dev);
-  if (r->dev) r->dev->ops->destroy(r->dev);
+  if (r->observer.inner) yk_observer_detach(&r->observer, r->observed.rank->dev);
   free(r->words);
   free(r->observed.linears);
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-static yk_status make_inputs(const yk_checkpoint *checkpoint, yk_calibration *c, yk_err *err)
+yk_status yk_calibration_check(const yk_checkpoint *checkpoint, yk_err *err)
 {
+  const void *data;
+  int64_t k;
+  for (int32_t layer = 0; layer < yk_checkpoint_config(checkpoint)->n_layers; layer++)
+    for (int kind = 0; kind < YK_N_INPUT_KINDS; kind++)
+      YK_TRY(module_data(checkpoint, layer, (yk_input_kind)kind, &data, &k, err));
+  return YK_OK;
+}
+
+static yk_status make_inputs(const yk_quantize_rank *rank, yk_calibration *c, yk_err *err)
+{
+  yk_device *dev = rank->dev;
   size_t n = (size_t)c->n_layers * YK_N_INPUT_KINDS;
   c->inputs = calloc(n, sizeof *c->inputs);
   if (!c->inputs) return yk_err_set(err, YK_E_NOMEM, "no memory for the inputs of %zu layers", n);
   for (size_t i = 0; i < n; i++) {
     yk_calibrated_input *input = &c->inputs[i];
     const void *data;
-    YK_TRY(module_data(checkpoint, (int32_t)(i / YK_N_INPUT_KINDS), (yk_input_kind)(i % YK_N_INPUT_KINDS), &data,
-                       &input->k, err));
-    size_t rows = (size_t)yk_min_i64(c->n_tokens, YOKE_CALIBRATION_ROWS);
-    input->sums = calloc((size_t)input->k, sizeof *input->sums);
-    input->rows = malloc(rows * (size_t)input->k * sizeof *input->rows);
-    if (!input->sums || !input->rows) return yk_err_set(err, YK_E_NOMEM, "no memory for the inputs of %zu layers", n);
+    YK_TRY(module_data(rank->run->checkpoint, (int32_t)(i / YK_N_INPUT_KINDS), (yk_input_kind)(i % YK_N_INPUT_KINDS),
+                       &data, &input->k, err));
+    size_t k = (size_t)input->k;
+    input->n_rows = (int32_t)yk_min_i64(c->n_tokens, YOKE_CALIBRATION_ROWS);
+    input->sums = calloc(k, sizeof *input->sums);
+    if (!input->sums) return yk_err_set(err, YK_E_NOMEM, "no memory for the inputs of %zu layers", n);
+    YK_TRY(dev->ops->alloc(dev, k * sizeof(double), (void **)&input->device_sums, err));
+    YK_TRY(dev->ops->alloc(dev, (size_t)input->n_rows * k * sizeof(float), (void **)&input->rows, err));
   }
   return YK_OK;
 }
 
-static yk_status calibrate_on(const yk_quantize_run *run, const yk_checkpoint *checkpoint, const int32_t *ids,
-                              size_t n_ids, yk_calibration *out, yk_err *err)
+static yk_status fetch_sums(const yk_quantize_rank *rank, const yk_calibration *c, yk_err *err)
 {
+  yk_device *dev = rank->dev;
+  for (int32_t i = 0; i < c->n_layers * YK_N_INPUT_KINDS; i++) {
+    yk_calibrated_input *input = &c->inputs[i];
+    YK_TRY(dev->ops->download(dev, input->sums, input->device_sums, (size_t)input->k * sizeof(double), err));
+    dev->ops->free(dev, input->device_sums);
+    input->device_sums = NULL;
+  }
+  return YK_OK;
+}
+
+static yk_status calibrate_on(const yk_quantize_rank *rank, const int32_t *ids, size_t n_ids, yk_calibration *out,
+                              yk_err *err)
+{
+  const yk_checkpoint *checkpoint = rank->run->checkpoint;
   const yk_model_config *config = yk_checkpoint_config(checkpoint);
   if (n_ids < MIN_TOKENS)
     return yk_err_set(err, YK_E_INVAL, "calibration: expected a text of at least %d tokens, found %zu", MIN_TOKENS,
@@ -192,25 +215,25 @@ static yk_status calibrate_on(const yk_quantize_run *run, const yk_checkpoint *c
     if (ids[i] >= config->vocab_size)
       return yk_err_set(err, YK_E_FORMAT, "tokenizer: token %d is beyond the model's vocabulary of %d", (int)ids[i],
                         (int)config->vocab_size);
-  *out = (yk_calibration){.n_layers = config->n_layers,
-                          .n_tokens = (int32_t)yk_min_i64((int64_t)n_ids, run->options->calibration_tokens)};
-  YK_TRY(make_inputs(checkpoint, out, err));
-  reader r = {.run = run,
-              .observed = {.checkpoint = checkpoint, .calibration = out},
+  out->n_layers = config->n_layers;
+  out->n_tokens = (int32_t)yk_min_i64((int64_t)n_ids, rank->run->options->calibration_tokens);
+  YK_TRY(make_inputs(rank, out, err));
+  reader r = {.observed = {.rank = rank, .checkpoint = checkpoint, .calibration = out},
               .observer = {.on_create = on_create, .on_forward = on_forward},
-              .window_tokens = (int32_t)yk_min_i64(WINDOW_TOKENS, config->max_model_tokens),
+              .window_tokens = yk_calibration_limits(checkpoint).max_tokens,
               .ids = ids,
               .n_ids = out->n_tokens};
   r.observer.user = &r.observed;
   r.observed.linears = calloc((size_t)out->n_layers * YK_N_INPUT_KINDS, sizeof *r.observed.linears);
   yk_status status = r.observed.linears ? read_text(&r, err) : yk_err_set(err, YK_E_NOMEM, "no memory for a model");
   reader_free(&r);
-  return status;
+  YK_TRY(status);
+  return fetch_sums(rank, out, err);
 }
 
-yk_status yk_calibrate(const yk_quantize_run *run, const yk_checkpoint *checkpoint, yk_calibration *out, yk_err *err)
+yk_status yk_calibrate(const yk_quantize_rank *rank, yk_calibration *out, yk_err *err)
 {
-  const yk_quantize_options *o = run->options;
+  const yk_quantize_options *o = rank->run->options;
   yk_tokenizer *tokenizer;
   int32_t *ids = NULL;
   size_t n_ids = 0;
@@ -218,16 +241,18 @@ yk_status yk_calibrate(const yk_quantize_run *run, const yk_checkpoint *checkpoi
   YK_TRY(yk_tokenizer_load(o->model_dir, &tokenizer, err));
   yk_status status = yk_tokenizer_encode(tokenizer, o->calibration, o->calibration_bytes, true, &ids, &n_ids, err);
   yk_tokenizer_free(tokenizer);
-  if (status == YK_OK) status = calibrate_on(run, checkpoint, ids, n_ids, out, err);
+  if (status == YK_OK) status = calibrate_on(rank, ids, n_ids, out, err);
   free(ids);
   return status;
 }
 
-void yk_calibration_free(yk_calibration *calibration)
+void yk_calibration_free(const yk_quantize_rank *rank, yk_calibration *calibration)
 {
   for (size_t i = 0; calibration->inputs && i < (size_t)calibration->n_layers * YK_N_INPUT_KINDS; i++) {
-    free(calibration->inputs[i].sums);
-    free(calibration->inputs[i].rows);
+    yk_calibrated_input *input = &calibration->inputs[i];
+    free(input->sums);
+    rank->dev->ops->free(rank->dev, input->device_sums);
+    rank->dev->ops->free(rank->dev, input->rows);
   }
   free(calibration->inputs);
 }

@@ -19,7 +19,7 @@ static yk_status linear_create(yk_device *dev, const yk_linear_spec *spec, yk_li
 static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
   const yk_observer *observer = observer_of(dev);
-  observer->on_forward(observer->user, linear, args);
+  YK_TRY(observer->on_forward(observer->user, linear, args, err));
   return observer->inner->linear_forward(dev, linear, args, err);
 }
 

@@ -12,7 +12,7 @@ typedef struct yk_observer {
   const yk_device_ops *inner;
   /* Called when a layer is made and before it runs. */
   yk_status (*on_create)(void *user, const yk_linear_spec *spec, const yk_linear *linear, yk_err *err);
-  void (*on_forward)(void *user, const yk_linear *linear, const yk_linear_args *args);
+  yk_status (*on_forward)(void *user, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
   void *user;
 } yk_observer;
 

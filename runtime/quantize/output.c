@@ -20,7 +20,7 @@ static const char run_name[] = "run.json";
 
 /* ---- What a run was begun with ----------------------------------------------------------------------------------- */
 
-static yk_status identity_of(const yk_quantize_options *options, json_t **out, yk_err *err)
+static yk_status identity_of(const yk_quantize_options *options, yk_device_kind device, json_t **out, yk_err *err)
 {
   uint32_t source = YK_HASH_START;
   YK_TRY(yk_model_identity(options->model_dir, &source, err));
@@ -34,6 +34,8 @@ static yk_status identity_of(const yk_quantize_options *options, json_t **out, y
   failed |= json_object_set_new(identity, "modules to keep", keep);
   if (options->method == YK_QUANTIZE_AWQ) {
     uint32_t text = yk_hash(YK_HASH_START, options->calibration, options->calibration_bytes);
+    const char *name = device == YK_DEVICE_CUDA ? "cuda" : "cpu"; /* they find other scales */
+    failed |= json_object_set_new(identity, "device", json_string(name));
     failed |= json_object_set_new(identity, "calibration text", json_integer(text));
     failed |= json_object_set_new(identity, "calibration tokens", json_integer(options->calibration_tokens));
   }
@@ -104,14 +106,15 @@ static yk_status make_dir(const char *dir, bool *is_begun, yk_err *err)
   return status;
 }
 
-yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_quantize_output *out, yk_err *err)
+yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device_kind device, yk_quantize_output *out,
+                                   yk_err *err)
 {
   bool is_begun;
   char shard[256];
   json_t *identity;
   *out = (yk_quantize_output){.dir = options->out_dir};
   YK_TRY(yk_dir_path(options->out_dir, part_name, out->part_dir, err));
-  YK_TRY(identity_of(options, &identity, err));
+  YK_TRY(identity_of(options, device, &identity, err));
   yk_status status = make_dir(options->out_dir, &is_begun, err);
   if (status == YK_OK && is_begun && yk_dir_find_suffix(options->out_dir, ".safetensors", shard))
     status = resume(out, identity, err);
@@ -126,24 +129,55 @@ bool yk_quantize_output_has(const yk_quantize_output *output, const char *file)
   return yk_dir_has(output->dir, file);
 }
 
-static void remove_part(const yk_quantize_output *output, const char *name)
+static void remove_part(const char *folder, const char *name)
 {
   char path[YK_PATH_BYTES];
-  if (yk_dir_path(output->part_dir, name, path, NULL) == YK_OK) unlink(path);
+  if (yk_dir_path(folder, name, path, NULL) == YK_OK) unlink(path);
 }
 
-void yk_quantize_output_clear(const yk_quantize_output *output)
+static yk_status folder_of(const yk_quantize_output *output, int rank, char folder[YK_PATH_BYTES], yk_err *err)
 {
-  remove_part(output, YK_SAFETENSORS_SINGLE);
-  remove_part(output, YK_SAFETENSORS_SINGLE ".part");
+  char name[16];
+  snprintf(name, sizeof name, "%d", rank);
+  return yk_dir_path(output->part_dir, name, folder, err);
 }
 
-yk_status yk_quantize_output_take(const yk_quantize_output *output, const char *file, yk_err *err)
+/* What an interrupted run left of a shard. */
+static void clear(const char *folder)
 {
-  char from[YK_PATH_BYTES], to[YK_PATH_BYTES];
-  YK_TRY(yk_dir_path(output->part_dir, YK_SAFETENSORS_SINGLE, from, err));
+  remove_part(folder, YK_SAFETENSORS_SINGLE);
+  remove_part(folder, YK_SAFETENSORS_SINGLE ".part");
+}
+
+yk_status yk_quantize_output_folder(const yk_quantize_output *output, int rank, char folder[YK_PATH_BYTES], yk_err *err)
+{
+  YK_TRY(folder_of(output, rank, folder, err));
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", folder, strerror(errno));
+  clear(folder);
+  return YK_OK;
+}
+
+yk_status yk_quantize_output_take(const yk_quantize_output *output, int rank, const char *file, yk_err *err)
+{
+  char folder[YK_PATH_BYTES], from[YK_PATH_BYTES], to[YK_PATH_BYTES];
+  YK_TRY(folder_of(output, rank, folder, err));
+  YK_TRY(yk_dir_path(folder, YK_SAFETENSORS_SINGLE, from, err));
   YK_TRY(yk_dir_path(output->dir, file, to, err));
   if (rename(from, to) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", to, strerror(errno));
+  return YK_OK;
+}
+
+/* Of any number of ranks, since the run may have been begun with more. */
+static yk_status remove_parts(const yk_quantize_output *output, yk_err *err)
+{
+  char folder[YK_PATH_BYTES];
+  for (int rank = 0; rank < YOKE_MAX_RANKS; rank++) {
+    YK_TRY(folder_of(output, rank, folder, err));
+    clear(folder);
+    rmdir(folder);
+  }
+  remove_part(output->part_dir, run_name);
+  if (rmdir(output->part_dir) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", output->part_dir, strerror(errno));
   return YK_OK;
 }
 
@@ -154,8 +188,5 @@ yk_status yk_quantize_output_finish(const yk_quantize_output *output, const yk_q
     YK_TRY(yk_quantize_write_index(output->dir, plan, err));
   YK_TRY(yk_side_files_copy(options->model_dir, output->dir, err));
   YK_TRY(yk_quantize_write_config(output->dir, plan, err));
-  yk_quantize_output_clear(output);
-  remove_part(output, run_name);
-  if (rmdir(output->part_dir) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", output->part_dir, strerror(errno));
-  return YK_OK;
+  return remove_parts(output, err);
 }

@@ -1,8 +1,9 @@
 /* output.h - the directory that a quantised checkpoint is written to, so that a run that was stopped goes on.
  *
- * A shard is written in a folder of its own, DIR/quantize.part, and moved to its place once it is whole: which shards
- * are there says which are finished. The folder also holds what the run was begun with (run.json). config.json comes
- * last, and then the folder goes: a directory that another program opens as a checkpoint is complete. */
+ * A shard is written in a folder of its rank's, DIR/quantize.part/N, and moved to its place once it is whole: which
+ * shards are there says which are finished. DIR/quantize.part also holds what the run was begun with (run.json).
+ * config.json comes last, and then the folder goes: a directory that another program opens as a checkpoint is
+ * complete. */
 #ifndef YK_QUANTIZE_OUTPUT_H
 #define YK_QUANTIZE_OUTPUT_H
 
@@ -14,19 +15,21 @@ typedef struct yk_quantize_output {
   char part_dir[YK_PATH_BYTES];
 } yk_quantize_output;
 
-/* yk_quantize_output_begin - make the directory, or go on with what is in it.
+/* yk_quantize_output_begin - make the directory, or go on with what is in it. device: what searches for scales.
  *   Errors: YK_E_IO (it holds something else, or what was begun with other options or another source: named),
  *   YK_E_NOMEM. */
-yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_quantize_output *out, yk_err *err);
+yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device_kind device, yk_quantize_output *out,
+                                   yk_err *err);
 
 /* yk_quantize_output_has - whether a shard is finished. */
 bool yk_quantize_output_has(const yk_quantize_output *output, const char *file);
 
-/* yk_quantize_output_clear - remove what an interrupted run left of a shard, so that the folder takes the next. */
-void yk_quantize_output_clear(const yk_quantize_output *output);
+/* yk_quantize_output_folder - a rank's folder, empty, for the next shard. Errors: YK_E_IO. */
+yk_status yk_quantize_output_folder(const yk_quantize_output *output, int rank, char folder[YK_PATH_BYTES],
+                                    yk_err *err);
 
-/* yk_quantize_output_take - the shard in the folder becomes DIR/file. Errors: YK_E_IO. */
-yk_status yk_quantize_output_take(const yk_quantize_output *output, const char *file, yk_err *err);
+/* yk_quantize_output_take - the shard in the rank's folder becomes DIR/file. Errors: YK_E_IO. */
+yk_status yk_quantize_output_take(const yk_quantize_output *output, int rank, const char *file, yk_err *err);
 
 /* yk_quantize_output_finish - index, tokenizer, templates and generation settings, config.json; the folder is removed.
  *   Errors: YK_E_IO, YK_E_FORMAT (a file to copy that is longer than such a file can be), YK_E_NOMEM. */

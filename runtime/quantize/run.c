@@ -1,20 +1,44 @@
 #include "quantize/run.h"
 
-#include <stdlib.h>
-
-yk_status yk_quantize_progress(const yk_quantize_run *run, const char *what, int64_t done, int64_t total, yk_err *err)
+yk_status yk_quantize_progress(const yk_quantize_rank *rank, const char *what, int64_t done, int64_t total, yk_err *err)
 {
+  yk_quantize_run *run = rank->run;
   const yk_quantize_options *o = run->options;
-  if (!o->progress || o->progress(o->progress_user, what, done, total)) return YK_OK;
+  if (rank->index == 0 && o->progress && !o->progress(o->progress_user, what, done, total))
+    atomic_store(&run->is_stopped, true);
+  if (!atomic_load(&run->is_stopped)) return YK_OK;
   return yk_err_set(err, YK_E_CANCELLED, "quantising was stopped");
 }
 
-yk_status yk_quantize_reserve(yk_quantize_buffer *buffer, size_t n_bytes, yk_err *err)
+yk_status yk_quantize_reserve(const yk_quantize_rank *rank, yk_quantize_buffer *buffer, size_t n_bytes, yk_err *err)
 {
   if (buffer->n_bytes >= n_bytes) return YK_OK;
-  free(buffer->memory);
-  *buffer = (yk_quantize_buffer){.memory = malloc(n_bytes), .n_bytes = n_bytes};
-  if (buffer->memory) return YK_OK;
-  buffer->n_bytes = 0;
-  return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of a layer", n_bytes);
+  yk_quantize_release(rank, buffer);
+  YK_TRY(rank->dev->ops->alloc(rank->dev, n_bytes, &buffer->memory, err));
+  buffer->n_bytes = n_bytes;
+  return YK_OK;
+}
+
+void yk_quantize_release(const yk_quantize_rank *rank, yk_quantize_buffer *buffer)
+{
+  if (buffer->memory) rank->dev->ops->free(rank->dev, buffer->memory);
+  *buffer = (yk_quantize_buffer){0};
+}
+
+yk_status yk_quantize_show(const yk_quantize_rank *rank, yk_quantize_buffer *buffer, const void *data, size_t n_bytes,
+                           const void **out, yk_err *err)
+{
+  *out = data;
+  if (rank->dev->ops->is_host) return YK_OK;
+  YK_TRY(yk_quantize_reserve(rank, buffer, n_bytes, err));
+  *out = buffer->memory;
+  return rank->dev->ops->upload(rank->dev, buffer->memory, data, n_bytes, err);
+}
+
+yk_status yk_quantize_found(const yk_quantize_rank *rank, const yk_awq_floats *weight, double *loss, yk_err *err)
+{
+  yk_awq_found found;
+  YK_TRY(rank->dev->ops->download(rank->dev, &found, rank->found.memory, sizeof found, err));
+  if (loss) *loss = found.loss;
+  return yk_awq_check(weight, &found, err);
 }

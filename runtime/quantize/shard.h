@@ -5,7 +5,7 @@
 #include "quantize/run.h"
 
 /* yk_quantize_shard - make one file of the plan and put it in its place.
- *   Errors: YK_E_FORMAT naming the tensor, YK_E_IO, YK_E_CANCELLED, YK_E_NOMEM. */
-yk_status yk_quantize_shard(yk_quantize_run *run, const char *file, yk_err *err);
+ *   Errors: YK_E_FORMAT naming the tensor, YK_E_IO, YK_E_CANCELLED, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
+yk_status yk_quantize_shard(yk_quantize_rank *rank, const char *file, yk_err *err);
 
 #endif

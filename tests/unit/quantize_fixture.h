@@ -144,6 +144,7 @@ static inline yk_quantize_options options_for(const model *m, recorder *r)
   options.model_dir = m->from.path;
   options.out_dir = m->out;
   options.group_size = 32;
+  options.device = YK_DEVICE_CPU;
   options.n_cpu_threads = 2;
   options.log = (yk_log){.level = YK_LOG_INFO, .write = on_log, .user = r};
   options.progress = on_progress;

@@ -223,7 +223,7 @@ static void test_other_run(void **state)
   expect_refused("source", &options, YK_E_IO, "another source");
   write_text(&m.from, "generation_config.json", "{\"do_sample\": false}");
   char part[128]; /* as a crash may leave it, before a shard is moved to its place */
-  snprintf(part, sizeof part, "%s/quantize.part/model.safetensors", m.out);
+  snprintf(part, sizeof part, "%s/quantize.part/0/model.safetensors", m.out);
   FILE *left = fopen(part, "w");
   assert_non_null(left);
   fclose(left);
@@ -316,7 +316,7 @@ static void test_nan(void **state)
   write_file(&m.from, name, image, n_bytes);
   expect_refused("NaN", &options, YK_E_FORMAT, "o_proj.weight|output 5, inputs 32 to 63|finite");
   assert_true(has_out(&m, "model-00001-of-00003.safetensors"));
-  assert_false(has_out(&m, "quantize.part/model.safetensors.part"));
+  assert_false(has_out(&m, "quantize.part/0/model.safetensors.part"));
   free(image);
   model_remove(&m);
 }

@@ -13,7 +13,8 @@ static void test_calibration(void **state)
   model m = qwen2_make();
   recorder r = {.n_left = -1};
   yk_quantize_options options = awq_options_for(&m, &r);
-  yk_quantize_run run = {.options = &options, .n_threads = 2};
+  yk_quantize_run run = {.options = &options};
+  yk_quantize_rank rank = {.run = &run};
   yk_calibration c;
   yk_checkpoint *checkpoint;
   yk_tokenizer *tokenizer;
@@ -26,7 +27,10 @@ static void test_calibration(void **state)
   options.calibration_bytes = strlen(text);
   options.calibration_tokens = 700;
   expect_ok("checkpoint", yk_checkpoint_open(m.from.path, &options.log, &checkpoint, &err), &err);
-  expect_ok("calibrate", yk_calibrate(&run, checkpoint, &c, &err), &err);
+  const yk_device_limits limits = yk_calibration_limits(checkpoint);
+  run.checkpoint = checkpoint;
+  expect_ok("device", yk_cpu_device_create(YK_F32, 2, &limits, &rank.dev, &err), &err);
+  expect_ok("calibrate", yk_calibrate(&rank, &c, &err), &err);
   expect_ok("tokenizer", yk_tokenizer_load(m.from.path, &tokenizer, &err), &err);
   expect_ok("embedding", yk_checkpoint_matrix(checkpoint, "model.embed_tokens", 1024, K, &embedding, &err), &err);
   expect_ok("norm", yk_checkpoint_norm(checkpoint, YK_ROLE_ATTENTION_NORM, 0, K, &norm, &err), &err);
@@ -56,7 +60,8 @@ static void test_calibration(void **state)
     assert_int_equal(yk_calibrated_input_of(&c, 0, (yk_input_kind)kind)->n_rows, YOKE_CALIBRATION_ROWS);
   free(ids);
   yk_tokenizer_free(tokenizer);
-  yk_calibration_free(&c);
+  yk_calibration_free(&rank, &c);
+  rank.dev->ops->destroy(rank.dev);
   yk_checkpoint_close(checkpoint);
   model_remove(&m);
 }

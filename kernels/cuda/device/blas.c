@@ -19,6 +19,7 @@
   F(set_math_mode, cublasSetMathMode)                                                                                  \
   F(gemm_ex, cublasGemmEx)                                                                                             \
   F(gemm_batch, cublasGemmStridedBatchedEx)                                                                            \
+  F(gemm_batched, cublasSgemmStridedBatched)                                                                           \
   F(get_status_string, cublasGetStatusString)
 
 struct yk_cuda_blas {
@@ -76,11 +77,11 @@ void yk_cuda_blas_destroy(yk_cuda_blas *blas)
 yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gemm *g, yk_err *err)
 {
   const float one = 1.0f, zero = 0.0f;
-  cudaDataType type = g->dtype == YK_F16 ? CUDA_R_16F : CUDA_R_16BF;
-  cublasStatus_t status =
-      blas->gemm_ex(blas->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)g->n, (int)g->m, (int)g->k, &one, g->w, type,
-                    (int)g->k, g->x, type, (int)g->k, &zero, g->y, g->y_dtype == YK_F32 ? CUDA_R_32F : type,
-                    (int)g->y_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  cudaDataType type = g->dtype == YK_F16 ? CUDA_R_16F : g->dtype == YK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  cublasComputeType_t compute = g->dtype == YK_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasStatus_t status = blas->gemm_ex(
+      blas->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)g->n, (int)g->m, (int)g->k, &one, g->w, type, (int)g->k, g->x, type,
+      (int)g->k, &zero, g->y, g->y_dtype == YK_F32 ? CUDA_R_32F : type, (int)g->y_stride, compute, CUBLAS_GEMM_DEFAULT);
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
   return yk_err_set(err, YK_E_DEVICE, "GEMM of %lld x %lld x %lld: %s", (long long)g->m, (long long)g->k,
                     (long long)g->n, blas->get_status_string(status));
@@ -97,4 +98,33 @@ yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_bl
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
   return yk_err_set(err, YK_E_DEVICE, "%d GEMMs of %lld x %lld x %lld: %s", b->n_batch, (long long)b->m,
                     (long long)b->k, (long long)b->n, blas->get_status_string(status));
+}
+
+static yk_status tell_groups(const yk_cuda_blas *blas, cublasStatus_t status, int64_t n_rows, int64_t group,
+                             yk_err *err)
+{
+  if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "GEMMs of %lld rows and groups of %lld: %s", (long long)n_rows, (long long)group,
+                    blas->get_status_string(status));
+}
+
+/* Column-major, x is [n_groups * group, n_rows], of which a group is `group` neighbouring rows. */
+yk_status yk_cuda_blas_find_grams(const yk_cuda_blas *blas, const yk_cuda_blas_grams *a, yk_err *err)
+{
+  const float mean = 1.0f / (float)a->n_rows, zero = 0.0f;
+  int k = (int)(a->n_groups * a->group), group = (int)a->group;
+  cublasStatus_t status =
+      blas->gemm_batched(blas->handle, CUBLAS_OP_N, CUBLAS_OP_T, group, group, (int)a->n_rows, &mean, a->x, k, group,
+                         a->x, k, group, &zero, a->grams, group, (long long)group * group, (int)a->n_groups);
+  return tell_groups(blas, status, a->n_rows, a->group, err);
+}
+
+yk_status yk_cuda_blas_multiply_groups(const yk_cuda_blas *blas, const yk_cuda_blas_groups *a, yk_err *err)
+{
+  const float one = 1.0f, zero = 0.0f;
+  int k = (int)(a->n_groups * a->group), group = (int)a->group;
+  cublasStatus_t status =
+      blas->gemm_batched(blas->handle, CUBLAS_OP_N, CUBLAS_OP_N, group, (int)a->n_rows, group, &one, a->grams, group,
+                         (long long)group * group, a->x, k, group, &zero, a->y, k, group, (int)a->n_groups);
+  return tell_groups(blas, status, a->n_rows, a->group, err);
 }

@@ -1,5 +1,5 @@
-/* blas.h - GEMM of 16-bit matrices by cuBLAS. The library is loaded when a GPU is opened, so that a program without
- * GPUs starts where there is no cuBLAS. */
+/* blas.h - GEMMs by cuBLAS: of 16-bit matrices, and of float32 ones where weights are quantised. The library is loaded
+ * when a GPU is opened, so that a program without GPUs starts where there is no cuBLAS. */
 #ifndef YK_KERNELS_CUDA_DEVICE_BLAS_H
 #define YK_KERNELS_CUDA_DEVICE_BLAS_H
 
@@ -23,7 +23,7 @@ yk_status yk_cuda_blas_create(cudaStream_t stream, void *workspace, yk_cuda_blas
 void yk_cuda_blas_destroy(yk_cuda_blas *blas);
 
 /* yk_cuda_blas_multiply - y = x w^T, accumulated in float32.
- *   x of dtype [m, k], w of dtype [n, k], y of y_dtype [m, y_stride].
+ *   x of dtype [m, k], w of dtype [n, k], y of y_dtype [m, y_stride]. Inputs of float32 are rounded to TF32.
  *   Errors: YK_E_DEVICE, naming the sizes. Asynchronous on the stream. Thread: the device's. */
 typedef struct yk_cuda_blas_gemm {
   const void *x, *w;
@@ -46,6 +46,24 @@ typedef struct yk_cuda_blas_batch {
   yk_dtype dtype;
 } yk_cuda_blas_batch;
 yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_blas_batch *batch, yk_err *err);
+
+/* yk_cuda_blas_find_grams - grams [n_groups, group, group] = of each group of columns of x, float32 [n_rows, n_groups *
+ *   group], the mean over rows of the products of two columns. All in float32. Errors, thread: as above. */
+typedef struct yk_cuda_blas_grams {
+  const float *x;
+  float *grams;
+  int64_t n_rows, group, n_groups;
+} yk_cuda_blas_grams;
+yk_status yk_cuda_blas_find_grams(const yk_cuda_blas *blas, const yk_cuda_blas_grams *args, yk_err *err);
+
+/* yk_cuda_blas_multiply_groups - y = x times the symmetric matrix of each group of columns; x, y float32 [n_rows,
+ *   n_groups * group], grams as above. All in float32. Errors, thread: as above. */
+typedef struct yk_cuda_blas_groups {
+  const float *x, *grams;
+  float *y;
+  int64_t n_rows, group, n_groups;
+} yk_cuda_blas_groups;
+yk_status yk_cuda_blas_multiply_groups(const yk_cuda_blas *blas, const yk_cuda_blas_groups *args, yk_err *err);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,7 @@
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/quantize/quantize.h"
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
@@ -148,6 +149,8 @@ static const yk_device_ops *device_ops(void)
       .upload = yk_cuda_upload,
       .download = yk_cuda_download,
       .sync = yk_cuda_sync,
+      .host_alloc = yk_cuda_host_alloc,
+      .host_free = yk_cuda_host_free,
       .settle = settle,
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,
@@ -166,6 +169,10 @@ static const yk_device_ops *device_ops(void)
       .sample = yk_cuda_sample,
       .penalties_set = yk_cuda_penalties_set,
       .timestamp = timestamp,
+      .awq_quantize = yk_cuda_awq_quantize,
+      .awq_observe = yk_cuda_awq_observe,
+      .awq_loss = yk_cuda_awq_loss,
+      .awq_limits = yk_cuda_awq_limits,
       .graph_begin = yk_cuda_graph_begin,
       .graph_end = yk_cuda_graph_end,
       .graph_run = yk_cuda_graph_run,

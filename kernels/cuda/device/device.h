@@ -11,6 +11,7 @@
  *   blas.h         cuBLAS
  *   ../rows        embedding, norms, rotary embedding       ../attention   paged attention
  *   ../gemm        GEMM with 4-bit weights                  ../sampling    choice of tokens
+ *   ../quantize    16-bit weights to 4-bit ones
  *   ../common      what kernels of several folders share    ../ptx         instructions that C++ cannot name */
 #ifndef YK_KERNELS_CUDA_DEVICE_DEVICE_H
 #define YK_KERNELS_CUDA_DEVICE_DEVICE_H

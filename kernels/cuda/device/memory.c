@@ -45,6 +45,21 @@ yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_by
   return YK_OK;
 }
 
+/* Pinned: the GPU copies from and to it by itself. */
+yk_status yk_cuda_host_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, cudaMallocHost(out, n_bytes ? n_bytes : 1), "pinned memory", err);
+}
+
+void yk_cuda_host_free(yk_device *dev, void *ptr)
+{
+  if (!ptr || yk_cuda_enter(yk_cuda_device_of(dev), NULL) != YK_OK) return;
+  cudaFreeHost(ptr);
+  cudaGetLastError();
+}
+
 yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);

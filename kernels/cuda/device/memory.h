@@ -7,6 +7,8 @@
 /* Operations of the device's table: see kernels/device.h. */
 yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cuda_free(yk_device *dev, void *ptr);
+yk_status yk_cuda_host_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
+void yk_cuda_host_free(yk_device *dev, void *ptr);
 yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
 
 /* yk_cuda_grow - make the buffer hold at least n_bytes. A buffer that was too small is replaced by zeroed memory, and
