@@ -7,6 +7,7 @@
 #include "loader/dir.h"
 #include "loader/linear_names.h"
 #include "loader/other_formats.h"
+#include "quantize/experts.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -183,23 +184,44 @@ static char *module_of(const char *name)
   return strndup(name, (size_t)(dot - name));
 }
 
+static yk_status list_tensor(yk_quantize_plan *plan, const yk_tensor *source, const char *file, yk_err *err)
+{
+  yk_planned_tensor *tensor = &plan->tensors[plan->n_tensors++];
+  *tensor = (yk_planned_tensor){.source = source, .file = file, .module = module_of(source->name)};
+  plan->total_bytes += (int64_t)source->n_bytes;
+  if (tensor->module || (!ends_with(source->name, ".weight") && !ends_with(source->name, ".bias"))) return YK_OK;
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the names of tensors");
+}
+
+/* A tensor of the files, or the layers that it is made of. */
+static yk_status list_source(yk_quantize_plan *plan, const yk_tensor *source, yk_err *err)
+{
+  const char *file;
+  int64_t n_layers = yk_experts_count(source);
+  yk_shards_find(plan->shards, source->name, &file);
+  if (n_layers == 0) return list_tensor(plan, source, file, err);
+  YK_TRY(yk_experts_check(source, plan->config, err));
+  for (int64_t i = 0; i < n_layers; i++) {
+    yk_tensor *layer = &plan->experts[plan->n_experts++];
+    YK_TRY(yk_experts_layer(source, i, layer, err));
+    YK_TRY(list_tensor(plan, layer, file, err));
+  }
+  return YK_OK;
+}
+
 static yk_status list_tensors(yk_quantize_plan *plan, yk_err *err)
 {
-  size_t n = yk_shards_count(plan->shards);
+  size_t n_sources = yk_shards_count(plan->shards), n = n_sources, n_experts = 0;
+  for (size_t i = 0; i < n_sources; i++) n_experts += (size_t)yk_experts_count(yk_shards_at(plan->shards, i));
+  n += n_experts;
+  plan->experts = calloc(n_experts + 1, sizeof *plan->experts);
   plan->tensors = calloc(n + 1, sizeof *plan->tensors);
   plan->files = calloc(n + 1, sizeof *plan->files);
-  if (!plan->tensors || !plan->files) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n);
-  for (size_t i = 0; i < n; i++) {
-    yk_planned_tensor *tensor = &plan->tensors[plan->n_tensors++];
-    tensor->source = yk_shards_at(plan->shards, i);
-    yk_shards_find(plan->shards, tensor->source->name, &tensor->file);
-    tensor->module = module_of(tensor->source->name);
-    plan->total_bytes += (int64_t)tensor->source->n_bytes;
-    if (!tensor->module && (ends_with(tensor->source->name, ".weight") || ends_with(tensor->source->name, ".bias")))
-      return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n);
-  }
-  qsort(plan->tensors, n, sizeof *plan->tensors, by_place);
-  for (size_t i = 0; i < n; i++)
+  if (!plan->experts || !plan->tensors || !plan->files)
+    return yk_err_set(err, YK_E_NOMEM, "no memory for a table of %zu tensors", n);
+  for (size_t i = 0; i < n_sources; i++) YK_TRY(list_source(plan, yk_shards_at(plan->shards, i), err));
+  qsort(plan->tensors, plan->n_tensors, sizeof *plan->tensors, by_place);
+  for (size_t i = 0; i < plan->n_tensors; i++)
     if (i == 0 || strcmp(plan->tensors[i].file, plan->tensors[i - 1].file) != 0)
       plan->files[plan->n_files++] = plan->tensors[i].file;
   return YK_OK;
@@ -217,6 +239,8 @@ yk_status yk_quantize_plan_make(const yk_quantize_options *options, yk_quantize_
 void yk_quantize_plan_free(yk_quantize_plan *plan)
 {
   for (size_t i = 0; i < plan->n_tensors; i++) free(plan->tensors[i].module);
+  for (size_t i = 0; i < plan->n_experts; i++) free((char *)plan->experts[i].name);
+  free(plan->experts);
   free(plan->tensors);
   free(plan->files);
   json_decref(plan->config);

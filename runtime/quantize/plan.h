@@ -18,6 +18,8 @@ typedef struct yk_planned_tensor {
 typedef struct yk_quantize_plan {
   json_t *config; /* config.json */
   yk_shards *shards;
+  yk_tensor *experts; /* [n_experts] layers of tensors that hold all experts of a layer: see experts.h */
+  size_t n_experts;
   yk_planned_tensor *tensors; /* [n_tensors] by file, and within a file as the file has them */
   size_t n_tensors;
   const char **files; /* [n_files] names, rising */

@@ -43,10 +43,18 @@ static const drawn mixtral[] = {
 };
 enum { N_TENSORS = sizeof mixtral / sizeof *mixtral };
 
+enum { N_EXPERTS = 3 };
+
+/* Whether a tensor has a dimension in front: all experts of a layer. */
+static inline bool has_experts(const drawn *tensor)
+{
+  return strstr(tensor->name, ".experts.down_proj") || strstr(tensor->name, ".experts.gate_up_proj");
+}
+
 /* Elements of a tensor: the same for the same name. */
 static inline void put_drawn(yk_safetensors_writer *writer, const drawn *tensor)
 {
-  int64_t count = tensor->n * (tensor->k ? tensor->k : 1);
+  int64_t count = tensor->n * (tensor->k ? tensor->k : 1) * (has_experts(tensor) ? N_EXPERTS : 1);
   bool is_wide = tensor->dtype == YK_TENSOR_F32;
   size_t element = is_wide ? 4 : 2;
   char *bytes = malloc((size_t)count * element);
@@ -70,6 +78,12 @@ static inline void write_model(const temp_dir *dir, const drawn *tensors, size_t
                           .dtype = tensors[i].dtype,
                           .n_dims = tensors[i].k ? 2 : 1,
                           .shape = {tensors[i].n, tensors[i].k}};
+  for (size_t i = 0; i < n; i++) {
+    if (!has_experts(&tensors[i])) continue;
+    list[i].n_dims = 3;
+    memmove(list[i].shape + 1, list[i].shape, 2 * sizeof *list[i].shape);
+    list[i].shape[0] = N_EXPERTS;
+  }
   expect_ok("open", yk_safetensors_writer_open(dir->path, list, n, shard_bytes, &writer, &err), &err);
   for (size_t i = 0; i < n; i++) put_drawn(writer, &tensors[i]);
   expect_ok("finish", yk_safetensors_writer_finish(writer, &err), &err);

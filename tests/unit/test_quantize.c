@@ -3,7 +3,9 @@
 #include "unit/quantize_fixture.h"
 
 #include "base/json.h"
+#include "kernels/cpu/cpu_awq.h"
 #include "loader/linear_names.h"
+#include "quantize/plan.h"
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
@@ -166,6 +168,90 @@ static void test_keep(void **state)
   model_remove(&m);
 }
 
+/* The layer's words are those of the outputs from `first` on of a tensor with all experts. */
+static void check_expert(const model *m, const char *source, const char *module, int64_t first, int64_t n)
+{
+  yk_shards *before, *after;
+  yk_cpu_pool *pool;
+  uint32_t words[64 * 64 / 8], zeros[64 * 2 / 8];
+  uint16_t scales[64 * 2];
+  char name[160];
+  expect_ok("open", yk_shards_open(m->from.path, &(yk_log){0}, &before, NULL), NULL);
+  expect_ok("open", yk_shards_open(m->out, &(yk_log){0}, &after, NULL), NULL);
+  expect_ok("pool", yk_cpu_pool_create(1, &pool, NULL), NULL);
+  const yk_tensor *all = yk_shards_find(before, source, NULL);
+  yk_awq_floats weight = {.dtype = yk_quantize_dtype(all), .n = n, .k = all->shape[2], .group = 32};
+  weight.w = (const char *)all->data + first * weight.k * 2;
+  assert_int_equal(yk_awq_quantize(pool, &weight, &(yk_awq_tensors){words, zeros, scales}), -1);
+  const char *const suffixes[] = {"qweight", "qzeros", "scales"};
+  const void *const expected[] = {words, zeros, scales};
+  for (int i = 0; i < 3; i++) {
+    snprintf(name, sizeof name, "%s.%s", module, suffixes[i]);
+    const yk_tensor *found = yk_shards_find(after, name, NULL);
+    if (!found) fail_msg("no %s", name);
+    assert_int_equal(found->shape[1], i < 2 ? n / 8 : n);
+    assert_memory_equal(found->data, expected[i], found->n_bytes);
+  }
+  assert_null(yk_shards_find(after, source, NULL));
+  yk_cpu_pool_destroy(pool);
+  yk_shards_close(before);
+  yk_shards_close(after);
+}
+
+/* Experts that are one tensor become layers of their own; routers and latent attention's norms stay. */
+static void test_experts(void **state)
+{
+  (void)state;
+  static const drawn tensors[] = {
+      {"model.layers.0.block_sparse_moe.experts.down_proj", YK_TENSOR_F16, 64, 32},
+      {"model.layers.0.block_sparse_moe.experts.gate_up_proj", YK_TENSOR_F16, 64, 64},
+      {"model.layers.0.block_sparse_moe.gate.weight", YK_TENSOR_F16, 8, 64},
+      {"model.layers.1.mlp.experts.down_proj", YK_TENSOR_BF16, 64, 32},
+      {"model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 64, 64},
+      {"model.layers.1.mlp.gate.weight", YK_TENSOR_BF16, 8, 64},
+      {"model.layers.1.self_attn.kv_a_layernorm.weight", YK_TENSOR_BF16, 64, 0},
+      {"model.layers.1.self_attn.kv_a_proj_with_mqa.weight", YK_TENSOR_BF16, 40, 64},
+      {"model.layers.1.self_attn.kv_b_proj.weight", YK_TENSOR_BF16, 64, 32},
+      {"model.layers.1.self_attn.q_a_proj.weight", YK_TENSOR_BF16, 32, 64},
+      {"model.layers.1.self_attn.q_b_proj.weight", YK_TENSOR_BF16, 64, 32},
+  };
+  static const char *const keep[] = {"mlp.experts.1.up_proj", "kv_b_proj"};
+  model m = {.from = temp_dir_make(), .to = out_dir_make()};
+  recorder r = {.n_left = -1};
+  yk_quantize_report report;
+  yk_shards *after;
+  yk_err err = YK_ERR_INIT;
+  snprintf(m.out, sizeof m.out, "%s/out", m.to.path);
+  write_model(&m.from, tensors, sizeof tensors / sizeof *tensors, 20000);
+  write_text(&m.from, "config.json", "{\"hidden_size\": 64}");
+  yk_quantize_options options = options_for(&m, &r);
+  options.keep = keep;
+  options.n_keep = 2;
+  expect_ok("quantise", yk_quantize(&options, &report, &err), &err);
+  assert_int_equal(report.n_quantised, 2 * 3 * N_EXPERTS - 1 + 3);
+  assert_int_equal(report.n_kept, 2 + 2);
+  const char *const mixtral_gate_up = tensors[1].name, *const gate_up = tensors[4].name;
+  check_expert(&m, mixtral_gate_up, "model.layers.0.block_sparse_moe.experts.0.w1", 0, 32);
+  check_expert(&m, mixtral_gate_up, "model.layers.0.block_sparse_moe.experts.1.w3", 96, 32);
+  check_expert(&m, tensors[0].name, "model.layers.0.block_sparse_moe.experts.1.w2", 64, 64);
+  check_expert(&m, gate_up, "model.layers.1.mlp.experts.2.gate_proj", 128, 32);
+  check_expert(&m, gate_up, "model.layers.1.mlp.experts.2.up_proj", 160, 32);
+  check_expert(&m, tensors[3].name, "model.layers.1.mlp.experts.2.down_proj", 128, 64);
+  expect_ok("open", yk_shards_open(m.out, &options.log, &after, &err), &err);
+  const yk_tensor *kept = yk_shards_find(after, "model.layers.1.mlp.experts.1.up_proj.weight", NULL);
+  assert_non_null(kept);
+  assert_int_equal(kept->n_bytes, 2 * 32 * 64);
+  assert_non_null(yk_shards_find(after, "model.layers.1.self_attn.kv_b_proj.weight", NULL));
+  assert_non_null(yk_shards_find(after, "model.layers.1.self_attn.q_a_proj.qweight", NULL));
+  assert_non_null(yk_shards_find(after, "model.layers.0.block_sparse_moe.gate.weight", NULL));
+  yk_shards_close(after);
+  write_text(&m.from, "config.json", "{\"hidden_size\": 128}");
+  snprintf(m.out, sizeof m.out, "%s/other", m.to.path);
+  expect_refused("transposed", &options, YK_E_UNSUPPORTED, "down_proj|hidden_size 128|[3, 64, 32]");
+  assert_int_not_equal(access(m.out, F_OK), 0);
+  model_remove(&m);
+}
+
 /* ---- Going on ---------------------------------------------------------------------------------------------------- */
 
 /* Stopped at every call of progress and begun again until it is whole: the bytes of a run in one go. */
@@ -202,6 +288,37 @@ static void test_stopped_and_resumed(void **state)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&whole, &m, files[i]);
   }
   model_remove(&whole);
+}
+
+/* Several ranks write the same files, also where a rank was stopped that the next run has not. */
+static void test_ranks(void **state)
+{
+  (void)state;
+  static const char *const files[] = {"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                                      "model-00003-of-00003.safetensors", "config.json"};
+  model one = model_make(24000), m = one;
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&one, &r);
+  yk_quantize_report report;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("one", yk_quantize(&options, &report, &err), &err);
+  for (int stop = 0; stop < 3; stop++) {
+    snprintf(m.out, sizeof m.out, "%s/ranks-%d", m.to.path, stop);
+    options = options_for(&m, &r);
+    options.n_ranks = 4;
+    r.n_left = stop;
+    yk_status status = yk_quantize(&options, &report, &err);
+    if (status != YK_OK) expect_error("stopped", YK_E_CANCELLED, "stopped", status, &err);
+    r.n_left = -1;
+    options.n_ranks = 2;
+    if (status != YK_OK) expect_ok("again", yk_quantize(&options, &report, &err), &err);
+    assert_int_equal(report.n_shards_done, 3);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&one, &m, files[i]);
+    assert_false(has_out(&m, "quantize.part"));
+  }
+  options.n_ranks = 9;
+  expect_refused("ranks", &options, YK_E_INVAL, "n_ranks|9");
+  model_remove(&one);
 }
 
 /* What an unfinished directory is gone on with must be what it was begun with. */
@@ -370,6 +487,8 @@ int main(void)
       cmocka_unit_test(test_names),
       cmocka_unit_test(test_mixtral),
       cmocka_unit_test(test_keep),
+      cmocka_unit_test(test_experts),
+      cmocka_unit_test(test_ranks),
       cmocka_unit_test(test_stopped_and_resumed),
       cmocka_unit_test(test_other_run),
       cmocka_unit_test(test_source_refused),

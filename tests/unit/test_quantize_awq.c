@@ -150,6 +150,16 @@ static void test_awq_refused(void **state)
   options.calibration = "\xff";
   options.calibration_bytes = 1;
   expect_refused("no UTF-8", &options, YK_E_INVAL, "UTF-8");
+  options = awq_options_for(&m, &r);
+  snprintf(m.out, sizeof m.out, "%s/fourth", m.to.path);
+  write_text(
+      &m.from, "config.json",
+      "{\"architectures\": [\"GlmForCausalLM\"], \"model_type\": \"glm\", \"head_dim\": 16, \"hidden_size\": 64, "
+      "\"intermediate_size\": 96, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+      "\"num_key_value_heads\": 4, \"vocab_size\": 1024, \"max_position_embeddings\": 256, "
+      "\"rms_norm_eps\": 1e-06, \"torch_dtype\": \"bfloat16\", \"tie_word_embeddings\": true}");
+  expect_refused("gate and up in one", &options, YK_E_UNSUPPORTED, "one tensor of gate and up");
+  assert_int_not_equal(access(m.out, F_OK), 0); /* nothing was begun */
   options = awq_options_for(&other, &r);
   options.group_size = 64;
   snprintf(other.out, sizeof other.out, "%s/third", other.to.path);

@@ -1,0 +1,61 @@
+#include "quantize/experts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NAME_BYTES = 512 };
+
+static const char gate_up[] = ".experts.gate_up_proj", down[] = ".experts.down_proj", mixtral[] = "block_sparse_moe";
+
+static bool ends_with(const char *text, size_t n, const char *end)
+{
+  size_t n_end = strlen(end);
+  return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
+static bool is_gate_up(const yk_tensor *tensor)
+{
+  return ends_with(tensor->name, strlen(tensor->name), gate_up);
+}
+
+int64_t yk_experts_count(const yk_tensor *tensor)
+{
+  size_t n = strlen(tensor->name);
+  bool is_float = tensor->dtype == YK_TENSOR_F16 || tensor->dtype == YK_TENSOR_BF16 || tensor->dtype == YK_TENSOR_F32;
+  if (tensor->n_dims != 3 || !is_float || strncmp(tensor->name, "model.layers.", 13) != 0) return 0;
+  return ends_with(tensor->name, n, gate_up) ? 2 * tensor->shape[0]
+         : ends_with(tensor->name, n, down)  ? tensor->shape[0]
+                                             : 0;
+}
+
+yk_status yk_experts_check(const yk_tensor *tensor, const json_t *config, yk_err *err)
+{
+  int64_t hidden = json_integer_value(json_object_get(config, "hidden_size"));
+  const int64_t *shape = tensor->shape;
+  bool is_sound = is_gate_up(tensor) ? shape[2] == hidden && shape[1] % 2 == 0 : shape[1] == hidden;
+  if (is_sound) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "tensor %s: expected experts as [experts, outputs, inputs] with hidden_size %" PRId64
+                    ", found [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                    tensor->name, hidden, shape[0], shape[1], shape[2]);
+}
+
+yk_status yk_experts_layer(const yk_tensor *tensor, int64_t i, yk_tensor *out, yk_err *err)
+{
+  static const char *const names[2][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
+  bool has_two = is_gate_up(tensor);
+  int64_t parts = has_two ? 2 : 1, expert = i / parts;
+  size_t n_prefix = strlen(tensor->name) - strlen(has_two ? gate_up : down);
+  const char *layer = names[ends_with(tensor->name, n_prefix, mixtral)][has_two ? i % 2 : 2];
+  char name[MAX_NAME_BYTES];
+  snprintf(name, sizeof name, "%.*s.experts.%" PRId64 ".%s.weight", (int)n_prefix, tensor->name, expert, layer);
+  *out = (yk_tensor){.name = strdup(name),
+                     .dtype = tensor->dtype,
+                     .n_dims = 2,
+                     .shape = {tensor->shape[1] / parts, tensor->shape[2]},
+                     .n_bytes = tensor->n_bytes / (uint64_t)(tensor->shape[0] * parts)};
+  out->data = (const char *)tensor->data + (uint64_t)i * out->n_bytes;
+  return out->name ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for the names of experts");
+}
