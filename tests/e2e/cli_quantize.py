@@ -11,10 +11,13 @@ import signal
 import struct
 import subprocess
 import time
+import unittest
 
 import harness
 
 FLOAT = os.path.join(harness.TESTS_DIR, "models", "demo-fp16")
+CPU, CUDA = ["--device", "cpu"], ["--device", "cuda", "--ranks", max(harness.RANKS, 1)]
+ON = CPU if harness.ON_CPU else CUDA
 SHAPE = {"rms_norm_eps": 1e-06, "model_type": "llama"}
 
 
@@ -102,8 +105,8 @@ class Quantize(harness.Case):
     def place(self, name):
         return os.path.join(self.scratch, name)
 
-    def quantize(self, model, out, *options, expect=0, **how):
-        result = subprocess.run([self.yoke, "quantize", "--model", model, "-o", out, *map(str, options)],
+    def quantize(self, model, out, *options, expect=0, on=ON, **how):
+        result = subprocess.run([self.yoke, "quantize", "--model", model, "-o", out, *map(str, [*on, *options])],
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.TIMEOUT_S,
                                 **how)
         self.assertEqual(result.returncode, expect, result.stderr)
@@ -116,6 +119,16 @@ class Quantize(harness.Case):
         self.assertRegex(said, r"42 layers at 4 bits in groups of 64, 0 kept; .* from .* in .* s, .* GB/s")
         said = self.run_json("generate", "-m", out, "--device", "cpu", "--prompt", "348+275=", "--max-tokens", 3)
         self.assertEqual(said[0]["text"], "623")
+
+    @unittest.skipIf(harness.ON_CPU, "compares with a GPU")
+    def test_devices_write_the_same(self):
+        for size in (32, 64, 128, -1):
+            self.quantize(FLOAT, self.place(f"cpu{size}"), "--group-size", size, on=CPU)
+            self.quantize(FLOAT, self.place(f"cuda{size}"), "--group-size", size)
+            self.assertEqual(tree(self.place(f"cpu{size}")), tree(self.place(f"cuda{size}")))
+        for name in ("once", "again"):
+            self.quantize(FLOAT, self.place(name), "--method", "awq", "--calibration", self.text)
+        self.assertEqual(tree(self.place("once")), tree(self.place("again")))
 
     def distances(self, model, *options):
         """Root mean square of what 4 bits change the log-probabilities of a text by: rounded alone, and scaled."""
@@ -178,7 +191,7 @@ class Quantize(harness.Case):
         self.quantize(FLOAT, whole)
         said = self.quantize(FLOAT, out, expect=1, preexec_fn=refuse_long_files, restore_signals=False)
         self.assertIn("File too large", said)
-        self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])
+        self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])  # and no file of a rank
         self.quantize(FLOAT, out)
         self.assertEqual(tree(out), tree(whole))
 
@@ -195,7 +208,8 @@ class Quantize(harness.Case):
                 filled += os.write(write_end, b" " * 4096)
         except BlockingIOError:
             os.set_blocking(write_end, True)
-        run = subprocess.Popen([self.yoke, "quantize", "-m", model, "-o", out, "--group-size", "64"], stderr=write_end)
+        run = subprocess.Popen([self.yoke, "quantize", "-m", model, "-o", out, "--group-size", "64", *map(str, ON)],
+                               stderr=write_end)
         os.close(write_end)
         self.wait_until(lambda: self.threads_of(run.pid) > 1)  # one waits for signals
         run.send_signal(signal.SIGINT)
@@ -233,9 +247,12 @@ class Quantize(harness.Case):
         cases = [(["--group-size", 48], "--group-size: expected 32, 64, 128 or -1, found 48"),
                  (["--method", "gptq"], "--method"), (["--method", "awq"], "expected --calibration FILE"),
                  (["--calibration", self.text], "expected --method awq"), (["--keep", ""], "--keep"),
+                 (["--device", "gpu"], "--device"), (["--ranks", 9], "--ranks"), (["--devices", "0,0"], "--devices"),
+                 (["--device", "cpu", "--devices", "0"], "--devices: names CUDA devices, but --device is cpu"),
+                 (["--ranks", 3, "--devices", "0,1"], "--devices: expected 3 devices as --ranks says, found 2"),
                  (["extra"], "unexpected argument")]
         for options, words in cases:
-            self.assertIn(words, self.quantize(FLOAT, out, *options, expect=2))
+            self.assertIn(words, self.quantize(FLOAT, out, *options, expect=2, on=[]))
         missing = subprocess.run([self.yoke, "quantize", "-m", FLOAT], capture_output=True, text=True, timeout=60)
         self.assertEqual((missing.returncode, "--output" in missing.stderr), (2, True))
         self.assertFalse(os.path.exists(out))
@@ -263,12 +280,11 @@ class Quantize(harness.Case):
         os.makedirs(empty)
         cases = [(harness.DEMO, [], "quantised checkpoint (awq)"), (empty, [], "config.json"),
                  (self.place("absent"), [], "absent"), (FLOAT, [*awq, self.place("no.txt")], "no.txt"),
-                 (FLOAT, ["--keep", "layers.9."], "layers.9.")]
+                 (FLOAT, ["--keep", "layers.9."], "layers.9."),
+                 (self.glm(), [*awq, __file__], "one tensor of gate and up")]
         for model, options, words in cases:
             self.assertIn(words, self.quantize(model, out, *options, expect=1))
             self.assertFalse(os.path.exists(out))
-        refusal = self.quantize(self.glm(), self.place("fused"), *awq, __file__, expect=1)
-        self.assertIn("one tensor of gate and up", refusal)
         shutil.copytree(FLOAT, self.place("taken"))
         self.assertIn("expected an empty directory", self.quantize(FLOAT, self.place("taken"), expect=1))
 

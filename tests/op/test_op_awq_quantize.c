@@ -188,6 +188,47 @@ static void test_find_limits(void **state)
   free(f);
 }
 
+/* ---- Operations of the device ------------------------------------------------------------------------------------ */
+
+/* The loss is that of errors and rows multiplied in plain loops. */
+static void test_loss(void **state)
+{
+  (void)state;
+  fixture *f = fixture_make();
+  static float errors[N * K];
+  float *scratch = calloc((size_t)yk_awq_scratch_floats(N, K, ROWS), sizeof(float));
+  const yk_device_limits limits = {.max_tokens = ROWS, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
+  yk_awq_found found;
+  yk_awq_loss_args args = {.weight = f->weight, .rows = f->rows, .n_rows = ROWS, .scratch = scratch, .found = &found};
+  yk_cpu_pool *pool = pool_make(2);
+  yk_device *dev;
+  yk_err err = YK_ERR_INIT;
+  double expected = 0;
+  args.weight.k_scales = f->k_scales;
+  assert_int_equal(yk_awq_errors(pool, &args.weight, errors), -1);
+  for (int row = 0; row < ROWS; row++)
+    for (int n = 0; n < N; n++) {
+      double sum = 0;
+      for (int k = 0; k < K; k++) sum += (double)errors[n * K + k] * (double)f->rows[row * K + k];
+      expected += sum * sum;
+    }
+  assert_int_equal(yk_cpu_device_create(YK_F32, 2, &limits, &dev, NULL), YK_OK);
+  assert_int_equal(dev->ops->awq_loss(dev, &args, NULL), YK_OK);
+  assert_int_equal(found.first_bad, -1);
+  assert_true(fabs(found.loss / expected - 1) < 1e-5);
+  f->w[3 * K + 70] = NAN;
+  assert_int_equal(dev->ops->awq_loss(dev, &args, NULL), YK_OK);
+  assert_int_equal(found.first_bad, 3 * GROUPS + 1);
+  dev->ops->destroy(dev);
+  assert_int_equal(yk_cpu_device_create(YK_F16, 1, &limits, &dev, NULL), YK_OK);
+  assert_int_equal(dev->ops->awq_loss(dev, &args, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "float32"));
+  dev->ops->destroy(dev);
+  yk_cpu_pool_destroy(pool);
+  free(scratch);
+  free(f);
+}
+
 /* ---- Weights that cannot be quantised ---------------------------------------------------------------------------- */
 
 static void expect_refused(yk_cpu_pool *pool, fixture *f, float *at, float value, const char *words)
@@ -231,6 +272,7 @@ static void test_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_goldens), cmocka_unit_test(test_scales_limits_errors),
-                                     cmocka_unit_test(test_find_limits), cmocka_unit_test(test_refused)};
+                                     cmocka_unit_test(test_find_limits), cmocka_unit_test(test_loss),
+                                     cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
