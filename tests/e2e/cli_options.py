@@ -33,7 +33,7 @@ class Help(harness.Case):
             "plan": ["device-memory", "no-link-test", "format"],  # all of them: cli_plan.py
             "convert": ["model", "to", "output", "shard-size", "log-level"],
             "quantize": ["model", "output", "method", "group-size", "keep", "calibration", "calibration-tokens",
-                         "threads", "log-level"],
+                         "device", "ranks", "devices", "threads", "log-level"],
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
