@@ -13,6 +13,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/common/kv_codes.cuh"
 
 namespace attention {
 
@@ -26,7 +27,15 @@ struct shape {
   yk_dtype dtype;
   int window;
   std::vector<int> rows, kv; /* of each sequence */
+  yk_kv_format format = YK_KV_ACT;
+  bool has_channels = false; /* static scales and offsets, of a format of 8 bits */
 };
+
+/* Of K or of V of one token. */
+inline size_t head_bytes(const shape &s)
+{
+  return static_cast<size_t>(yk_kv_page_bytes(s.format, s.dtype, s.heads.head_dim)) / PAGE;
+}
 
 inline int total_rows(const shape &s)
 {
@@ -57,7 +66,7 @@ inline yk_head_layout plain_heads(int n_q, int n_kv, int hd)
 
 inline shape decode(const std::string &name, yk_head_layout h, yk_dtype dtype, int window, std::vector<int> kv)
 {
-  return {name, h, dtype, window, std::vector<int>(kv.size(), 1), kv};
+  return {name, h, dtype, window, std::vector<int>(kv.size(), 1), kv, YK_KV_ACT, false};
 }
 
 /* ---- one step on the device ---- */
@@ -87,6 +96,61 @@ __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int
   }
 }
 
+/* Codes of any value, NaNs of FP8 left out, and scales within a factor of 8 of each other. One thread block a page. */
+__global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
+{
+  uint8_t *page = reinterpret_cast<uint8_t *>(pages) + int64_t{blockIdx.x} * PAGE * (hd + 4);
+  const uint64_t first = uint64_t{blockIdx.x} * PAGE * (hd + 1);
+  for (int i = threadIdx.x; i < PAGE * hd; i += blockDim.x) {
+    const int code = static_cast<int>((uniform(first + i, seed) + 1.0f) * 128.0f) & 0xff;
+    page[i] = (code & 0x7f) == 0x7f ? 0 : static_cast<uint8_t>(code);
+  }
+  float *scales = reinterpret_cast<float *>(page + PAGE * hd);
+  if (threadIdx.x < PAGE) scales[threadIdx.x] = scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed));
+}
+
+/* As poison_tails; 0x7f is a NaN of FP8. */
+__global__ void poison_code_tails(char *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads,
+                                  int hd)
+{
+  const int seq = blockIdx.x, n = kv_tokens[seq], last = (n + PAGE - 1) / PAGE - 1;
+  if (n == 0) return;
+  char *pages = kv + int64_t{tables[int64_t{seq} * stride + last]} * n_kv_heads * PAGE * (hd + 4);
+  for (int i = threadIdx.x; i < n_kv_heads * PAGE * (hd + 1); i += blockDim.x) {
+    char *page = pages + i / (PAGE * (hd + 1)) * PAGE * (hd + 4);
+    const int at = i % (PAGE * (hd + 1)), token = at < PAGE * hd ? at / hd : at - PAGE * hd;
+    if (last * PAGE + token < n) continue;
+    if (at < PAGE * hd)
+      page[at] = 0x7f;
+    else
+      reinterpret_cast<float *>(page + PAGE * hd)[token] = NAN;
+  }
+}
+
+/* An element of the cache as kernels/kv_cache.h defines it. */
+template <typename T>
+__device__ double cached(const yk_kv_layer &kv, bool is_key, const yk_head_layout &h, int64_t page, int token, int d)
+{
+  const int hd = h.head_dim;
+  const void *cache = is_key ? kv.k : kv.v;
+  if (kv.format == YK_KV_ACT)
+    return double{static_cast<float>(static_cast<const T *>(cache)[(page * PAGE + token) * hd + d])};
+  const char *bytes = static_cast<const char *>(cache) + page * PAGE * (hd + 4);
+  const uint8_t code = static_cast<uint8_t>(bytes[token * hd + d]);
+  double q = static_cast<int8_t>(code);
+  if (kv.format == YK_KV_FP8) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    q = exponent ? ldexp(8.0 + mantissa, exponent - 10) : ldexp(double(mantissa), -9);
+    if (code & 0x80) q = -q;
+  }
+  const float *channels = is_key ? kv.k_channels : kv.v_channels;
+  if (channels) {
+    const int64_t at = page % h.n_kv_heads * hd + d;
+    q = double{channels[at]} * (q - double{channels[int64_t{h.n_kv_heads} * hd + at]});
+  }
+  return q * double{reinterpret_cast<const float *>(bytes + PAGE * hd)[token]};
+}
+
 /* One thread block for each row and head; two passes, sums in float64. */
 template <typename T> __global__ void reference(const yk_attention_args a, const yk_batch b, double *out)
 {
@@ -99,12 +163,11 @@ template <typename T> __global__ void reference(const yk_attention_args a, const
   const int kv_head = (h.q_head_first + head) / h.q_per_kv - h.kv_head_first;
   const int32_t *table = b.block_tables + int64_t{seq} * b.block_table_stride;
   const T *q = static_cast<const T *>(a.qkv) + int64_t{row} * (h.n_q_heads + 2 * h.n_kv_heads) * hd + head * hd;
-  const T *k = static_cast<const T *>(a.kv.k), *v = static_cast<const T *>(a.kv.v);
   float top = -INFINITY;
   for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) {
-    const T *src = k + ((int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
+    const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
     double s = 0;
-    for (int d = 0; d < hd; d++) s += double{static_cast<float>(q[d])} * double{static_cast<float>(src[d])};
+    for (int d = 0; d < hd; d++) s += double{static_cast<float>(q[d])} * cached<T>(a.kv, true, h, page, t % PAGE, d);
     scores[t - begin] = static_cast<float>(s * a.scale);
   }
   __syncthreads();
@@ -118,8 +181,8 @@ template <typename T> __global__ void reference(const yk_attention_args a, const
   for (int d = threadIdx.x; d < hd; d += blockDim.x) {
     double o = 0;
     for (int t = begin; t <= position; t++) {
-      const T *src = v + ((int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head) * PAGE + t % PAGE) * hd;
-      o += exp(double{scores[t - begin] - top}) * double{static_cast<float>(src[d])};
+      const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
+      o += exp(double{scores[t - begin] - top}) * cached<T>(a.kv, false, h, page, t % PAGE, d);
     }
     out[(int64_t{row} * h.n_q_heads + head) * hd + d] = o / sum;
   }
@@ -153,6 +216,7 @@ struct step {
     const size_t n_qkv =
         static_cast<size_t>(total_rows(s)) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim;
     fill<T><<<1024, 256>>>(static_cast<T *>(qkv), n_qkv, seed, 2.0f);
+    if (s.format != YK_KV_ACT) return fill_all_codes(seed);
     for (size_t i = 0; i < layers.size(); i++) {
       fill<T><<<1024, 256>>>(static_cast<T *>(layers[i].k), layer_bytes / 2, seed + 10 * static_cast<unsigned>(i) + 1,
                              2.0f);
@@ -161,6 +225,39 @@ struct step {
       for (void *kv : {layers[i].k, layers[i].v})
         poison_tails<T><<<batch.n_seqs, 256>>>(static_cast<T *>(kv), batch.block_tables, batch.block_table_stride,
                                                batch.kv_tokens, s.heads.n_kv_heads, s.heads.head_dim);
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+  }
+
+  /* f32 [2, n_kv_heads, head_dim]: scales near 1, offsets of some codes. */
+  float *make_channels(unsigned seed)
+  {
+    const int n = s.heads.n_kv_heads * s.heads.head_dim;
+    std::mt19937 rng(seed);
+    std::vector<float> v(2 * static_cast<size_t>(n));
+    for (int i = 0; i < n; i++) {
+      v[i] = 0.5f + static_cast<float>(rng() % 1000) / 1000.0f;
+      v[n + i] = s.format == YK_KV_INT8 ? static_cast<float>(rng() % 41) - 20.0f : 0.0f;
+    }
+    void *p = allocate(v.size() * 4);
+    CUDA_OK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
+    return static_cast<float *>(p);
+  }
+
+  void fill_all_codes(unsigned seed)
+  {
+    const unsigned n_pages = static_cast<unsigned>(n_blocks_of(s) * s.heads.n_kv_heads);
+    const float scale = s.format == YK_KV_INT8 ? 1.0f / 127.0f : 1.0f / 448.0f;
+    for (size_t i = 0; i < layers.size(); i++) {
+      yk_kv_layer &kv = layers[i];
+      const unsigned of_layer = seed + 10 * static_cast<unsigned>(i);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.k), s.heads.head_dim, of_layer + 1, 2.0f * scale);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.v), s.heads.head_dim, of_layer + 2, scale);
+      for (void *cache : {kv.k, kv.v})
+        poison_code_tails<<<batch.n_seqs, 256>>>(static_cast<char *>(cache), batch.block_tables,
+                                                 batch.block_table_stride, batch.kv_tokens, s.heads.n_kv_heads,
+                                                 s.heads.head_dim);
+      if (s.has_channels) kv.k_channels = make_channels(of_layer + 3), kv.v_channels = make_channels(of_layer + 4);
     }
     CUDA_OK(cudaDeviceSynchronize());
   }
@@ -190,8 +287,21 @@ struct step {
     batch.seq_of_row = upload(seq_of_row);
     batch.kv_tokens = upload(s.kv);
     batch.block_tables = upload(tables);
-    layer_bytes = static_cast<size_t>(n_blocks) * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 2;
-    for (int i = 0; i < n_layers; i++) layers.push_back({allocate(layer_bytes), allocate(layer_bytes)});
+    const size_t n_heads = static_cast<size_t>(n_blocks) * PAGE * s.heads.n_kv_heads;
+    layer_bytes = n_heads * head_bytes(s);
+    yk_kv_layer kv = {};
+    kv.format = s.format;
+    if (s.format != YK_KV_ACT) {
+      const size_t room_bytes = n_heads * s.heads.head_dim * 2;
+      kv.k_room = allocate(room_bytes);
+      kv.v_room = allocate(room_bytes);
+      for (void *room : {kv.k_room, kv.v_room}) CUDA_OK(cudaMemset(room, 0, room_bytes));
+    }
+    for (int i = 0; i < n_layers; i++) {
+      kv.k = allocate(layer_bytes);
+      kv.v = allocate(layer_bytes);
+      layers.push_back(kv);
+    }
     qkv = allocate(static_cast<size_t>(n_rows) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
     y_elements = static_cast<size_t>(n_rows) * s.heads.n_q_heads * s.heads.head_dim;
     y = allocate(y_elements * 2);
@@ -224,6 +334,7 @@ struct machine {
   yk_cuda_attention attn;
   cudaStream_t stream;
   void *workspace;
+  yk_kv_format format; /* of the cache, in every check and timing */
 };
 
 inline void run(const machine &m, const step &st, int layer)

@@ -35,7 +35,8 @@ figures work_of(const shape &s)
     kv_tokens += s.kv[i] - first;
   }
   const double hd = s.heads.head_dim;
-  return {(kv_tokens * s.heads.n_kv_heads * 2 + 2.0 * total_rows(s) * s.heads.n_q_heads) * hd * 2,
+  return {kv_tokens * s.heads.n_kv_heads * 2 * static_cast<double>(head_bytes(s)) +
+              4.0 * total_rows(s) * s.heads.n_q_heads * hd,
           4.0 * pairs * s.heads.n_q_heads * hd};
 }
 
@@ -101,7 +102,7 @@ std::vector<timed> timed_cases()
 
 spread time_case(const machine &m, const shape &s)
 {
-  const size_t layer = (size_t)n_blocks_of(s) * s.heads.n_kv_heads * PAGE * s.heads.head_dim * 4;
+  const size_t layer = (size_t)n_blocks_of(s) * s.heads.n_kv_heads * PAGE * 2 * head_bytes(s);
   const int n_layers = (int)std::max<size_t>(2, std::min<size_t>(64, ((size_t)200 << 20) / layer + 1));
   step st(s, n_layers, 7);
   run(m, st, 0);
@@ -121,7 +122,10 @@ void time_all(const machine &m, const std::string &filter, FILE *json)
   printf("\n%-36s %9s %19s %8s %9s %11s %11s  %s\n", "case (32/8 heads of 128, f16)", "us", "range", "TB/s", "TFLOP/s",
          "roofline us", "of roofline", "cuDNN (quoted)");
   bool comma = false;
-  for (const timed &t : timed_cases()) {
+  std::vector<timed> cases = timed_cases();
+  for (timed &t : cases) {
+    t.s.format = m.format;
+    if (m.format != YK_KV_ACT) t.quoted = 0;
     if (t.s.name.find(filter) == std::string::npos) continue;
     const figures w = work_of(t.s);
     const double roofline_us = std::max(w.bytes / 4.35e6, w.flops / 640e6);
@@ -148,8 +152,12 @@ struct options {
   run_options run;
   const char *filter = "";
   bool no_wgmma = false;
+  int kv_format = YK_KV_ACT;
   int32_t shared_kib = 1024; /* no GPU has as much */
 };
+
+/* In the order of yk_kv_format. */
+const char *const format_names[] = {"act", "int8", "fp8", nullptr};
 
 options parse(int argc, char **argv)
 {
@@ -163,6 +171,11 @@ options parse(int argc, char **argv)
                                      .kind = YK_OPTION_FLAG,
                                      .value = &o.no_wgmma,
                                      .help = "prefill with mma.sync, as on GPUs without wgmma"},
+                                    {.name = "kv-dtype",
+                                     .kind = YK_OPTION_CHOICE,
+                                     .value = &o.kv_format,
+                                     .help = "the cache's format; act is the type of the queries",
+                                     .choices = format_names},
                                     {.name = "shared-memory",
                                      .kind = YK_OPTION_INT,
                                      .value = &o.shared_kib,
@@ -190,6 +203,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
   CUDA_OK(cudaMemset(m.workspace, 0, workspace_bytes));
   yk_err err = YK_ERR_INIT;
   check(yk_cuda_attention_init(&m.attn, m.workspace, &err), err);
+  m.format = static_cast<yk_kv_format>(o.kv_format);
   if (o.no_wgmma) m.attn.encode_tensor_map = nullptr;
   m.attn.smem_bytes = std::min(m.attn.smem_bytes, o.shared_kib * 1024);
   return m;
@@ -213,10 +227,11 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
   printf("%s, %d SMs, CUDA driver %d.%d: read %.2f TB/s, copy %.2f TB/s, f16 GEMM %.0f TFLOP/s\n", prop.name,
          prop.multiProcessorCount, driver / 1000, driver % 1000 / 10, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
   if (json)
-    fprintf(json,
-            "{\n  \"gpu\": \"%s\", \"driver\": %d, \"commit\": \"%s\", \"command\": \"bench_attention\",\n"
-            "  \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"matmul_tflop_s\": %.1f,\n  \"cases\": [",
-            prop.name, driver, o.report.commit, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
+    fprintf(
+        json,
+        "{\n  \"gpu\": \"%s\", \"driver\": %d, \"commit\": \"%s\", \"command\": \"bench_attention --kv-dtype %s\",\n"
+        "  \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"matmul_tflop_s\": %.1f,\n  \"cases\": [",
+        prop.name, driver, o.report.commit, format_names[m.format], top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
   time_all(m, o.filter, json);
   if (json) fprintf(json, "\n  ]\n}\n");
 }

@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "kernels/awq_quantize.h"
 #include "kernels/experts.h"
+#include "kernels/kv_cache.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
 
@@ -31,7 +32,7 @@
 extern "C" {
 #endif
 
-enum { YK_MAX_RANKS = 8, YK_KV_BLOCK_TOKENS = 16, YK_DEVICE_ALIGNMENT_BYTES = 256 };
+enum { YK_MAX_RANKS = 8, YK_DEVICE_ALIGNMENT_BYTES = 256 };
 
 typedef struct yk_device yk_device;
 typedef struct yk_graph yk_graph; /* a device's own recording of operations */
@@ -55,11 +56,6 @@ typedef struct yk_batch {
   const int32_t *kv_tokens;    /* [n_seqs] tokens in the cache once this step's rows are written */
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
 } yk_batch;
-
-/* One layer's paged cache on this rank: k and v are act [n_blocks, n_kv_heads_local, YK_KV_BLOCK_TOKENS, head_dim]. */
-typedef struct yk_kv_layer {
-  void *k, *v;
-} yk_kv_layer;
 
 /* How this rank's heads are laid out. The rank's query heads are contiguous; query head h (local) reads KV head
  * (q_head_first + h) / q_per_kv - kv_head_first, which covers ranks whose range starts or ends inside a KV group.    */
@@ -105,9 +101,9 @@ typedef struct yk_add_norm_args {
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, (n_q + 2 n_kv) * head_dim] (q heads, k heads, v heads):
- *   per-head RMSNorm of q and k where weights are given, rotary embedding of q (in place) and k, then K and V written
- * to the cache at kv_slots. rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half.
- */
+ *   per-head RMSNorm of q and k where weights are given, rotary embedding of q (in place) and k, then K and V, rounded
+ * to act, written to the cache at kv_slots, in the cache's format (kv_cache.h). rope: f32 [n_positions, 2,
+ * head_dim/2], cos then sin; first half rotates with second half. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
@@ -118,7 +114,8 @@ typedef struct yk_qk_rope_kv_args {
   const yk_batch *batch;
 } yk_qk_rope_kv_args;
 
-/* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache.
+/* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. Rows of
+ * this step are read from the cache as well: in 8 bits they count as what is kept of them.
  *   qkv as above (its q part is read); y act [n_tokens, n_q * head_dim].
  *   Row at position p sees cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 sees all. Slots behind a
  *   sequence's last token may hold anything, NaNs too, and reach no row. A block that lies wholly behind the window may
@@ -256,6 +253,7 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
+  bool needs_kv_room; /* of a cache of 8 bits: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
 
@@ -287,7 +285,7 @@ typedef struct yk_device_ops {
 /* A device begins with this; its own state follows. */
 struct yk_device {
   const yk_device_ops *ops;
-  yk_dtype dtype; /* activations and KV cache */
+  yk_dtype dtype; /* activations */
   /* Host threads that share what is to be done on the host for this device: operations, where the device is the host's
    * cores; elsewhere uploads while weights are loaded. NULL: the caller's thread does that alone. */
   yk_cpu_pool *pool;

@@ -12,6 +12,7 @@
 #include "loader/dir.h"
 #include "loader/fused_experts.h"
 #include "loader/kuiper_config.h"
+#include "loader/kv_scales.h"
 #include "loader/msmodelslim_tensors.h"
 #include "loader/other_formats.h"
 #include "loader/quant_rules.h"
@@ -212,6 +213,12 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
   weight->folds_bias = true;
   weight->inputs.kind = YK_INPUTS_FLOAT;
   return YK_OK;
+}
+
+yk_status yk_checkpoint_kv_channels(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t first,
+                                    int64_t n, float *scales, float *offsets, yk_err *err)
+{
+  return yk_kv_scales_read(&checkpoint->config, checkpoint->shards, role, layer, first, n, scales, offsets, err);
 }
 
 const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint)

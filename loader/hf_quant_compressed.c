@@ -191,6 +191,31 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
   return read_weights(weights, label, scheme, err);
 }
 
+/* The KV cache's scheme: a static scale for K and one for V of each layer. */
+static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const char key[] = "kv_cache_scheme";
+  const json_t *scheme = json_object_get(object, key);
+  const char *type, *strategy;
+  bool symmetric = true;
+  int64_t n_bits = 0;
+  if (!scheme || json_is_null(scheme)) return YK_OK;
+  if (!json_is_object(scheme))
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", label, key, yk_json_type_name(scheme));
+  YK_TRY(yk_json_get_str(scheme, key, "type", false, &type, err));
+  YK_TRY(yk_json_get_str(scheme, key, "strategy", false, &strategy, err));
+  YK_TRY(yk_json_get_bool(scheme, key, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_i64(scheme, key, "num_bits", true, 1, 64, &n_bits, err));
+  YK_TRY(yk_hf_require_unset(scheme, key, "dynamic", err));
+  if (n_bits != 8) return yk_hf_refuse_value(scheme, key, "num_bits", "8", err);
+  if (!symmetric) return yk_hf_refuse_value(scheme, key, "symmetric", "true", err);
+  if (strategy && strcmp(strategy, "tensor") != 0) return yk_hf_refuse_value(scheme, key, "strategy", "tensor", err);
+  if (type && strcasecmp(type, "float") != 0 && strcasecmp(type, "int") != 0)
+    return yk_hf_refuse_value(scheme, key, "type", "float, int", err);
+  quant->kv_format = type && strcasecmp(type, "float") == 0 ? YK_KV_FP8 : YK_KV_INT8;
+  return YK_OK;
+}
+
 yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char ignore[] = "ignore", config_groups[] = "config_groups";
@@ -205,6 +230,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
                               "pack-quantized, int-quantized, float-quantized, naive-quantized, mixed-precision", err);
   if (strcmp(format, mixed) == 0) format = NULL;
   YK_TRY(yk_hf_require_unset(object, label, "transform_config", err));
+  YK_TRY(read_kv_cache(object, label, quant, err));
   const json_t *sparsity = json_object_get(object, "sparsity_config");
   if (json_is_object(sparsity) && json_object_size(sparsity) > 0)
     YK_TRY(require_text(sparsity, label, "format", "dense", err));

@@ -22,14 +22,19 @@ static const tensor_kind kinds[] = {{"FLOAT", false, YK_INPUTS_FLOAT},
                                     {"W8A8_DYNAMIC", true, YK_INPUTS_PER_TOKEN}};
 static const char supported_kinds[] = "FLOAT, W8A16, W8A8, W8A8S, W8A8_DYNAMIC";
 
-/* What a key about the whole may say is what it says without it. */
-static yk_status refuse_others(const json_t *object, const char *file, yk_err *err)
+/* Keys about the whole: the KV cache may be of 8 bits (C8), and nothing else of what they are about. */
+static yk_status read_whole(const json_t *object, const char *file, yk_quant_config *quant, yk_err *err)
 {
   static const char *const keys[] = {"kv_cache_type", "kv_quant_type", "fa_quant_type", "reduce_quant_type"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     const char *text = json_string_value(json_object_get(object, keys[i]));
+    bool is_of_cache = i < 2;
     if (text && (!*text || strcmp(text, "FLOAT") == 0)) continue;
-    if (text) return yk_hf_refuse_value(object, file, keys[i], "FLOAT", err);
+    if (text && is_of_cache && strcmp(text, "C8") == 0) {
+      quant->kv_format = YK_KV_INT8;
+      continue;
+    }
+    if (text) return yk_hf_refuse_value(object, file, keys[i], is_of_cache ? "FLOAT, C8" : "FLOAT", err);
     YK_TRY(yk_hf_require_unset(object, file, keys[i], err));
   }
   return YK_OK;
@@ -86,6 +91,8 @@ static yk_status read_tensor(const json_t *object, const char *file, const char 
   const tensor_kind *kind;
   const char *suffix = strrchr(key, '.');
   char module[MODULE_BYTES];
+  bool is_of_cache = strcmp(suffix, ".kv_cache_scale") == 0 || strcmp(suffix, ".kv_cache_offset") == 0;
+  if (is_of_cache && quant->kv_format != YK_KV_ACT) return YK_OK; /* whatever is said of it: C8, W8A8, FLOAT */
   YK_TRY(kind_of(object, file, key, &kind, err));
   YK_TRY(check_companion(object, file, key, kind, err));
   size_t n = (size_t)(suffix - key);
@@ -112,7 +119,7 @@ yk_status yk_hf_read_msmodelslim(const json_t *object, const char *file, yk_quan
   quant->method = YK_QUANT_MSMODELSLIM;
   quant->only_named = true;
   quant->scheme = (yk_quant_scheme){.format = YK_WEIGHT_INT8, .packing = YK_PACKING_ROWS, .zeros = YK_ZEROS_OPTIONAL};
-  YK_TRY(refuse_others(object, file, err));
+  YK_TRY(read_whole(object, file, quant, err));
   YK_TRY(read_group_size(object, file, &quant->scheme.group_size, err));
   json_object_foreach((json_t *)object, key, value)
   {

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/experts.h"
+#include "base/kv_format.h"
 #include "base/weight.h"
 
 enum {
@@ -94,6 +95,7 @@ typedef struct yk_quant_config {
   yk_quant_scheme scheme;       /* of a module that no rule names */
   bool only_named;              /* a module that no rule names is not quantised; of scheme only packing counts */
   struct yk_quant_rules *rules; /* quant_rules.h; NULL: none */
+  yk_kv_format kv_format;       /* of the KV cache, with static scales that lie beside the weights; ACT: none do */
 } yk_quant_config;
 
 /* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1

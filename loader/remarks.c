@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/kv_scales.h"
 #include "loader/msmodelslim_tensors.h"
 #include "loader/quant_rules.h"
 #include "loader/quant_tensors.h"
@@ -180,6 +181,16 @@ static void mark_choice_bias(const checkpoint_view *c, int layer, bool *used)
   mark(c, module, YK_CHOICE_BIAS_SUFFIX, used);
 }
 
+/* Whether the engine takes them or not is an option of its own. */
+static void mark_kv_scales(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
+{
+  yk_kv_scale_names names;
+  if (c->config->quant.kv_format == YK_KV_ACT) return;
+  if (yk_kv_scale_names_of(c->config, role, layer, &names, NULL) != YK_OK) return;
+  mark(c, names.module, names.scale, used);
+  if (names.offset) mark(c, names.module, names.offset, used);
+}
+
 static void mark_used(const checkpoint_view *c, bool *used)
 {
   mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight alone, as norms have it */
@@ -188,6 +199,7 @@ static void mark_used(const checkpoint_view *c, bool *used)
   for (int layer = 0; layer < c->config->n_layers; layer++)
     for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
       if (!yk_weight_is_in_layer(c->config, role, layer)) continue;
+      if (role == YK_ROLE_K || role == YK_ROLE_V) mark_kv_scales(c, role, layer, used);
       if (!yk_weight_is_linear(role)) mark_norm(c, role, layer, used);
       for (int i = 0; yk_weight_is_linear(role) && i < yk_weight_count(c->config, role, layer); i++)
         mark_linear(c, role, layer, i, used);

@@ -46,6 +46,16 @@ typedef struct yk_engine yk_engine;
 typedef enum yk_device_kind { YK_DEVICE_AUTO, YK_DEVICE_CPU, YK_DEVICE_CUDA } yk_device_kind;
 typedef enum yk_dtype_choice { YK_DTYPE_AUTO, YK_DTYPE_F16, YK_DTYPE_BF16, YK_DTYPE_F32 } yk_dtype_choice;
 typedef enum yk_weights_choice { YK_WEIGHTS_AUTO, YK_WEIGHTS_F16 } yk_weights_choice;
+typedef enum yk_kv_cache_choice {
+  YK_KV_CACHE_AUTO,
+  YK_KV_CACHE_F16,
+  YK_KV_CACHE_BF16,
+  YK_KV_CACHE_F32,
+  YK_KV_CACHE_INT8,
+  YK_KV_CACHE_FP8,
+  YK_KV_CACHE_INT8_PER_TOKEN_HEAD,
+  YK_KV_CACHE_FP8_PER_TOKEN_HEAD
+} yk_kv_cache_choice;
 
 enum { YOKE_MAX_RANKS = 8 };
 
@@ -60,6 +70,10 @@ typedef struct yk_engine_options {
    * each rounded once to the 16-bit type of the activations (float16 where those are float32), for comparison; plain
    * weights are as with auto. */
   yk_weights_choice weights;
+  /* What K and V are kept in. auto: 8 bits with the checkpoint's static scales where it has them, else the type of the
+   * activations, which float16, bfloat16 and float32 must name too. int8, fp8 (e4m3): 8 bits with the checkpoint's
+   * scales where they are of that type, else as the next two: a scale for each token and head. */
+  yk_kv_cache_choice kv_cache_dtype;
   int32_t max_model_tokens;      /* longest prompt + output; 0: the model's own limit, lowered where KV does not fit */
   int32_t max_seqs;              /* requests running at once; default 256 */
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */
@@ -108,9 +122,10 @@ typedef struct yk_rank_memory {
 
 /* What the engine settled on, fixed after creation. */
 typedef struct yk_engine_info {
-  const char *device; /* "cpu", "cuda" */
-  const char *family; /* "qwen3", ... */
-  const char *dtype;  /* "float16", ... */
+  const char *device;         /* "cpu", "cuda" */
+  const char *family;         /* "qwen3", ... */
+  const char *dtype;          /* "float16", ... */
+  const char *kv_cache_dtype; /* dtype; "int8", "fp8" with static scales; "int8_per_token_head", "fp8_per_token_head" */
   int n_ranks;
   int32_t vocab_size, n_layers, hidden_size;
   int32_t max_model_tokens, max_seqs, max_batched_tokens;
@@ -443,6 +458,7 @@ typedef struct yk_plan {
   bool assumes_formats; /* the directory holds no weights: their formats and types are what config.json says */
   char reason[YK_ERR_MESSAGE_BYTES];     /* why not, or a remark ("ranks 6, 7 hold no attention head") */
   yk_rank_memory memory[YOKE_MAX_RANKS]; /* kv_bytes: of kv_tokens */
+  const char *kv_cache_dtype;            /* as in yk_engine_info */
   int64_t kv_bytes_per_token[YOKE_MAX_RANKS];
   int64_t kv_tokens;                    /* of KV that the smallest rank can hold beside weights and workspace */
   int32_t n_experts;                    /* of each layer that has some; 0: the model has none, and what follows is 0 */

@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_kv_cache.h"
 #include "kernels/cpu/cpu_rows.h"
 
 typedef struct attention_context {
   yk_cpu_device *cpu;
   const yk_attention_args *args;
+  yk_cpu_kv_side keys, values;
 } attention_context;
 
 /* Queries of one item: rows first_row .. first_row + n_rows - 1 of one sequence, heads first_head .. + n_heads - 1. */
@@ -79,7 +80,6 @@ static void store_outputs(const attention_context *c, const tile *t)
 static void attend_tile(const attention_context *c, tile *t, yk_cpu_scratch *scratch)
 {
   const yk_attention_args *a = c->args;
-  yk_dtype dtype = c->cpu->base.dtype;
   int32_t head_dim = a->heads.head_dim;
   const int32_t *positions = a->batch->positions + t->first_row;
   int32_t first_token = first_visible(a, positions[0]), last_token = positions[t->n_rows - 1];
@@ -87,10 +87,8 @@ static void attend_tile(const attention_context *c, tile *t, yk_cpu_scratch *scr
   for (int32_t block = first_token / YK_KV_BLOCK_TOKENS; block <= last_token / YK_KV_BLOCK_TOKENS; block++) {
     int32_t block_first = block * YK_KV_BLOCK_TOKENS;
     int32_t n_used = (int32_t)yk_min_i64(YK_KV_BLOCK_TOKENS, last_token + 1 - block_first);
-    int64_t cached =
-        ((int64_t)t->block_table[block] * a->heads.n_kv_heads + t->kv_head) * YK_KV_BLOCK_TOKENS * head_dim;
-    c->cpu->simd->to_f32(scratch->keys, dtype, yk_cpu_at(dtype, a->kv.k, cached), (size_t)(n_used * head_dim));
-    c->cpu->simd->to_f32(scratch->values, dtype, yk_cpu_at(dtype, a->kv.v, cached), (size_t)(n_used * head_dim));
+    yk_cpu_kv_load(c->cpu, &c->keys, t->block_table[block], t->kv_head, n_used, scratch->keys);
+    yk_cpu_kv_load(c->cpu, &c->values, t->block_table[block], t->kv_head, n_used, scratch->values);
     for (int32_t q = 0; q < t->n_rows * t->n_heads; q++) {
       int32_t position = positions[q / t->n_heads];
       int32_t begin = (int32_t)yk_max_i64(first_visible(a, position) - block_first, 0);
@@ -156,7 +154,8 @@ yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err
   if (args->heads.head_dim > YK_CPU_MAX_HEAD_DIM)
     return yk_err_set(err, YK_E_UNSUPPORTED, "cpu device: head_dim: expected at most %d, found %d", YK_CPU_MAX_HEAD_DIM,
                       args->heads.head_dim);
-  attention_context context = {yk_cpu_device_of(dev), args};
+  attention_context context = {yk_cpu_device_of(dev), args, yk_cpu_kv_keys(&args->kv, &args->heads, dev->dtype),
+                               yk_cpu_kv_values(&args->kv, &args->heads, dev->dtype)};
   yk_cpu_pool_run(context.cpu->pool, context.cpu->n_threads, 1, attend_share, &context);
   return YK_OK;
 }

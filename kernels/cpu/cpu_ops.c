@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_kv_cache.h"
 #include "kernels/cpu/cpu_rows.h"
 
 enum {
@@ -158,6 +158,7 @@ yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
 typedef struct rope_context {
   yk_cpu_device *cpu;
   const yk_qk_rope_kv_args *args;
+  yk_cpu_kv_side keys, values;
 } rope_context;
 
 void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
@@ -190,7 +191,6 @@ static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
   yk_dtype dtype = c->cpu->base.dtype;
   const yk_head_layout *heads = &a->heads;
   int32_t n_q = heads->n_q_heads, n_kv = heads->n_kv_heads, head_dim = heads->head_dim;
-  size_t head_bytes = (size_t)head_dim * yk_dtype_bytes(dtype);
   float *f32 = c->cpu->scratch[thread].keys;
   for (int64_t row = begin; row < end; row++) {
     int64_t first = row * (n_q + 2 * n_kv) * head_dim;
@@ -200,11 +200,9 @@ static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
                       h < n_q ? a->q_norm_w : a->k_norm_w, a->norm_eps, rope, head_dim, f32);
     int64_t slot = a->batch->kv_slots[row];
     for (int32_t h = 0; h < n_kv; h++) {
-      int64_t cached =
-          ((slot / YK_KV_BLOCK_TOKENS * n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * head_dim;
       int64_t k = first + (int64_t)(n_q + h) * head_dim, v = k + (int64_t)n_kv * head_dim;
-      memcpy(yk_cpu_at(dtype, a->kv.k, cached), yk_cpu_at(dtype, a->qkv, k), head_bytes);
-      memcpy(yk_cpu_at(dtype, a->kv.v, cached), yk_cpu_at(dtype, a->qkv, v), head_bytes);
+      yk_cpu_kv_store(c->cpu, &c->keys, slot, h, yk_cpu_at(dtype, a->qkv, k), f32);
+      yk_cpu_kv_store(c->cpu, &c->values, slot, h, yk_cpu_at(dtype, a->qkv, v), f32);
     }
   }
 }
@@ -215,7 +213,8 @@ yk_status yk_cpu_qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_e
   if (heads->head_dim > YK_CPU_MAX_HEAD_DIM)
     return yk_err_set(err, YK_E_UNSUPPORTED, "cpu device: head_dim: expected at most %d, found %d", YK_CPU_MAX_HEAD_DIM,
                       heads->head_dim);
-  rope_context context = {yk_cpu_device_of(dev), args};
+  rope_context context = {yk_cpu_device_of(dev), args, yk_cpu_kv_keys(&args->kv, heads, dev->dtype),
+                          yk_cpu_kv_values(&args->kv, heads, dev->dtype)};
   int64_t elements = (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * heads->head_dim;
   yk_cpu_pool_run(context.cpu->pool, args->batch->n_tokens, min_rows(elements), rope_rows, &context);
   return YK_OK;

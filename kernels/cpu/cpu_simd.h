@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/kv_format.h"
 
 enum {
   YK_CPU_LANES = 16,    /* sums of one output element */
@@ -65,6 +66,14 @@ typedef struct yk_cpu_int8_panel {
   int64_t n_k;         /* k in whole INT8_Ks, at most 2^16 */
 } yk_cpu_int8_panel;
 
+/* One token's K or V of one head in a cache of 8 bits: kernels/kv_cache.h. */
+typedef struct yk_cpu_kv_row {
+  yk_kv_format format; /* INT8 or FP8 */
+  const uint8_t *codes;
+  float scale;                     /* the token's */
+  const float *channels, *offsets; /* static scales and offsets of the head; NULL, both: none */
+} yk_cpu_kv_row;
+
 typedef struct yk_cpu_simd {
   const char *name;
 
@@ -104,6 +113,9 @@ typedef struct yk_cpu_simd {
    * same integers whatever the set. */
   void (*multiply_int8)(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
                         const yk_cpu_int8_panel *panel);
+
+  /* dst[n] = what a row of codes stands for. The same floats whatever the set. */
+  void (*kv_dequantise)(float *dst, const yk_cpu_kv_row *row, size_t n);
 } yk_cpu_simd;
 
 /* yk_cpu_simd_best - the fastest set that this processor has. Never NULL. */

@@ -176,6 +176,7 @@ static void silu_mul(float *gate, const float *up, size_t n)
 
 #include "kernels/cpu/cpu_simd_bytes.h"
 #include "kernels/cpu/cpu_simd_int8.h"
+#include "kernels/cpu/cpu_simd_kv.h"
 
 #define SIMD_TABLE(set_name, int8_products)                                                                            \
   {                                                                                                                    \
@@ -183,5 +184,5 @@ static void silu_mul(float *gate, const float *up, size_t n)
     .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_row = awq_row,                    \
     .int8_row = int8_row, .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack,                        \
     .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply,          \
-    .multiply_int8 = (int8_products)                                                                                   \
+    .multiply_int8 = (int8_products), .kv_dequantise = kv_dequantise                                                   \
   }

@@ -1,5 +1,5 @@
-/* float8.h - 8-bit floats of the kind e4m3fn as float16 and float32: a sign, 4 bits of exponent with bias 7, 3 of
- * mantissa. There is no infinity: the largest number is 448, and 0x7F and 0xFF alone are no numbers.
+/* float8.h - 8-bit floats of the kind e4m3fn as float16 and float32, and float32 as such: a sign, 4 bits of exponent
+ * with bias 7, 3 of mantissa. There is no infinity: the largest number is 448, and 0x7F and 0xFF alone are no numbers.
  * Source: Open Compute Project, OCP 8-bit Floating Point Specification (OFP8), 2023. */
 #ifndef YK_BASE_FLOAT8_H
 #define YK_BASE_FLOAT8_H
@@ -36,6 +36,18 @@ static inline float yk_e4m3_to_f32(uint8_t code)
 {
   if (yk_e4m3_is_nan(code)) return yk_f32_from_bits(0x7FC00000u | (uint32_t)(code & 0x80u) << 24);
   return yk_e4m3_number_to_f32(code);
+}
+
+/* yk_e4m3_from_f32 - the nearest code, ties to even; beyond 448 that of 448, and of a NaN a NaN. */
+static inline uint8_t yk_e4m3_from_f32(float x)
+{
+  uint32_t bits = yk_f32_bits(x), magnitude = bits & 0x7FFFFFFFu, sign = bits >> 24 & 0x80u;
+  if (magnitude > 0x7F800000u) return (uint8_t)(sign | YK_E4M3_MAGNITUDE);
+  if (magnitude >= yk_f32_bits(448.0f)) return (uint8_t)(sign | (YK_E4M3_MAGNITUDE - 1));
+  if (magnitude < yk_f32_bits(0x1p-6f)) /* a subnormal code counts 2^-9, which is the sum's last place */
+    return (uint8_t)(sign | (yk_f32_bits(yk_f32_from_bits(magnitude) + 0x1p14f) & 0xFu));
+  magnitude += 0x7FFFFu + (magnitude >> 20 & 1u);
+  return (uint8_t)(sign | ((magnitude >> 20) - (120u << 3))); /* the difference of the biases */
 }
 
 #endif

@@ -28,6 +28,7 @@ yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_opt
   char templates[YK_MODEL_PATH_BYTES];
   uint32_t hash = yk_sampling_options_hash(sampling, YK_HASH_START);
   hash = yk_hash(hash, &model->dtype, sizeof model->dtype);
+  hash = yk_hash(hash, &model->kv_cache_dtype, sizeof model->kv_cache_dtype);
   hash = yk_hash(hash, &model->seed, sizeof model->seed);
   YK_TRY(yk_model_identity(model->model_dir, &hash, err));
   if (model->tokenizer) YK_TRY(yk_model_identity(model->tokenizer, &hash, err));

@@ -212,6 +212,7 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   json_object_set_new(object, "family", json_string(info->family));
   json_object_set_new(object, "device", json_string(info->device));
   json_object_set_new(object, "dtype", json_string(info->dtype));
+  json_object_set_new(object, "kv_cache_dtype", json_string(info->kv_cache_dtype));
   json_object_set_new(object, "ranks", json_integer(info->n_ranks));
   json_object_set_new(object, "max_num_seqs", json_integer(info->max_seqs));
   json_object_set_new(object, "max_model_len", json_integer(info->max_model_tokens));

@@ -9,6 +9,9 @@ static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const weights_names[] = {"auto", "f16", NULL};
+static const char *const kv_cache_names[] = {
+    "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
+static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 static void fill_table(yk_model_options *options)
@@ -29,10 +32,15 @@ static void fill_table(yk_model_options *options)
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
        .parse = yk_device_ids_parse},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
-       .help = "type of activations and KV; auto is the checkpoint's; half is float16, float is float32",
+       .help = "type of activations; auto is the checkpoint's; half is float16, float is float32",
        .choices = dtype_names, .aliases = dtype_aliases},
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL,
        .help = "f16 dequantises weights to 16 bits at load, for comparison", .choices = weights_names},
+      {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, NULL,
+       .help = "what K and V are kept in; auto is 8 bits where the checkpoint has static scales for it, else the "
+               "activations' type; int8 and fp8 (e4m3) take such scales of their type, else one for each token and "
+               "head, which the last two always do; fp8_e4m3 is fp8",
+       .choices = kv_cache_names, .aliases = kv_cache_aliases},
       {"max-model-len", NULL, YK_OPTION_INT, &options->max_model_tokens, "N",
        .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
        .min = 1, .max = INT32_MAX},
@@ -70,6 +78,7 @@ void yk_model_options_init(yk_model_options *options)
   options->device = (int)engine.device;
   options->dtype = (int)engine.dtype;
   options->weights = (int)engine.weights;
+  options->kv_cache_dtype = (int)engine.kv_cache_dtype;
   options->log_level = YK_LOG_INFO;
   options->max_seqs = engine.max_seqs;
   options->max_batched_tokens = engine.max_batched_tokens;
@@ -121,6 +130,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->device_ids = options->devices.n ? options->devices.ids : NULL;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
+  engine->kv_cache_dtype = (yk_kv_cache_choice)options->kv_cache_dtype;
   engine->max_model_tokens = options->max_model_tokens;
   engine->max_seqs = options->max_seqs;
   engine->max_batched_tokens = options->max_batched_tokens;

@@ -12,7 +12,7 @@ typedef struct yk_model_options {
   const char *model_dir, *tokenizer;
   int32_t n_ranks;
   bool ranks_given, seqs_given;
-  int device, dtype, weights, log_level;
+  int device, dtype, weights, kv_cache_dtype, log_level;
   yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
   double gpu_memory_utilization, step_timeout_s;

@@ -20,6 +20,7 @@ static const char *const model_option_names[] = {"model",
                                                  "devices",
                                                  "dtype",
                                                  "weights",
+                                                 "kv-cache-dtype",
                                                  "max-model-len",
                                                  "max-num-seqs",
                                                  "max-num-batched-tokens",
@@ -168,11 +169,11 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
                                     "expert_bytes", (json_int_t)plan->expert_bytes[rank], "active_bytes",
                                     (json_int_t)plan->active_bytes[rank]));
   }
-  json_t *object =
-      json_pack("{s:s, s:i, s:b, s:s, s:b, s:I, s:i, s:b, s:o}", "device",
-                plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "fits", plan->fits, "reason",
-                plan->reason, "assumes_formats", plan->assumes_formats, "kv_tokens", (json_int_t)plan->kv_tokens,
-                "n_experts", plan->n_experts, "expert_parallel", plan->expert_parallel, "ranks", ranks);
+  json_t *object = json_pack("{s:s, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:b, s:o}", "device",
+                             plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "fits",
+                             plan->fits, "reason", plan->reason, "assumes_formats", plan->assumes_formats,
+                             "kv_cache_dtype", plan->kv_cache_dtype, "kv_tokens", (json_int_t)plan->kv_tokens,
+                             "n_experts", plan->n_experts, "expert_parallel", plan->expert_parallel, "ranks", ranks);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a plan");

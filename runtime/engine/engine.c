@@ -48,6 +48,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   e->info = (yk_engine_info){.device = s->device == YK_DEVICE_CUDA ? "cuda" : "cpu",
                              .family = yk_model_family_name(config->family),
                              .dtype = yk_dtype_name(s->dtype),
+                             .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
                              .n_ranks = s->n_ranks,
                              .vocab_size = config->vocab_size,
                              .n_layers = config->n_layers,
@@ -71,8 +72,10 @@ static void log_plan(const yk_engine *e, const yk_plan *plan)
   char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
   for (int rank = 0; rank < plan->n_ranks; rank++) {
     const yk_rank_memory *memory = &plan->memory[rank];
-    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %s, KV %s, workspace %s", rank,
+    bool is_quantised = e->settings.limits.kv_format != YK_KV_ACT;
+    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %s, KV %s%s%s, workspace %s", rank,
                  yk_bytes_format(memory->weight_bytes, weights), yk_bytes_format(memory->kv_bytes, kv),
+                 is_quantised ? " of " : "", is_quantised ? plan->kv_cache_dtype : "",
                  yk_bytes_format(memory->workspace_bytes, workspace));
   }
   if (plan->reason[0]) yk_log_write(&e->log, YK_LOG_WARN, "%s", plan->reason);

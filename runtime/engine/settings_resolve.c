@@ -17,6 +17,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
   YK_TRY(yk_check_enum("dtype", (int)o->dtype, YK_DTYPE_F32, err));
   YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
+  YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
   YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
@@ -97,6 +98,47 @@ static yk_dtype choose_dtype(const yk_engine_options *o, const yk_settings *s, c
   return config->dtype == YK_F32 && (quantised || s->device == YK_DEVICE_CUDA) ? YK_F16 : config->dtype;
 }
 
+/* Format of the KV cache, and whose scales. */
+static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_config *config, yk_settings *s,
+                                  yk_err *err)
+{
+  static const yk_dtype of_choice[] = {
+      [YK_KV_CACHE_F16] = YK_F16, [YK_KV_CACHE_BF16] = YK_BF16, [YK_KV_CACHE_F32] = YK_F32};
+  yk_kv_format of_checkpoint = config->quant.kv_format, format = YK_KV_ACT;
+  bool may_be_static = true;
+  switch (o->kv_cache_dtype) {
+  case YK_KV_CACHE_AUTO: format = of_checkpoint; break;
+  case YK_KV_CACHE_F16:
+  case YK_KV_CACHE_BF16:
+  case YK_KV_CACHE_F32:
+    if (of_choice[o->kv_cache_dtype] == s->dtype) break;
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "kv_cache_dtype %s: activations are %s; supported: %s, auto, int8, fp8, int8_per_token_head, "
+                      "fp8_per_token_head",
+                      yk_dtype_name(of_choice[o->kv_cache_dtype]), yk_dtype_name(s->dtype), yk_dtype_name(s->dtype));
+  case YK_KV_CACHE_INT8: format = YK_KV_INT8; break;
+  case YK_KV_CACHE_FP8: format = YK_KV_FP8; break;
+  case YK_KV_CACHE_INT8_PER_TOKEN_HEAD:
+  case YK_KV_CACHE_FP8_PER_TOKEN_HEAD:
+    format = o->kv_cache_dtype == YK_KV_CACHE_INT8_PER_TOKEN_HEAD ? YK_KV_INT8 : YK_KV_FP8;
+    may_be_static = false;
+    break;
+  }
+  s->limits.kv_format = format;
+  s->limits.kv_is_static = format != YK_KV_ACT && format == of_checkpoint && may_be_static;
+  return YK_OK;
+}
+
+const char *yk_settings_kv_cache_dtype(const yk_settings *settings)
+{
+  bool is_static = settings->limits.kv_is_static;
+  switch (settings->limits.kv_format) {
+  case YK_KV_INT8: return is_static ? "int8" : "int8_per_token_head";
+  case YK_KV_FP8: return is_static ? "fp8" : "fp8_per_token_head";
+  default: return yk_dtype_name(settings->dtype);
+  }
+}
+
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
   if (o->max_model_tokens > config->max_model_tokens)
@@ -153,8 +195,11 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64
 
 static void fill_plan(const yk_model_memory *memory, const yk_settings *s, int64_t n_blocks, yk_plan *plan)
 {
-  *plan =
-      (yk_plan){.device = s->device, .n_ranks = s->n_ranks, .fits = true, .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
+  *plan = (yk_plan){.device = s->device,
+                    .n_ranks = s->n_ranks,
+                    .fits = true,
+                    .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
+                    .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
   for (int rank = 0; rank < s->n_ranks; rank++) {
     plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
                                           .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
@@ -275,6 +320,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
                                          .narrowest_window_tokens = narrowest_window(config),
                                          .reuses_prefixes = !options->no_prefix_reuse};
   YK_TRY(choose_lengths(options, config, settings, err));
+  YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
   settings->limits.expert_parallel = options->expert_parallel;
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));

@@ -15,7 +15,8 @@ struct yk_sublayer {
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
   yk_linear *qkv;
   yk_row_parallel o;
-  yk_kv_layer kv;
+  yk_kv_layer kv;     /* without its room */
+  int64_t room_bytes; /* of K or of V */
   float scale;
   int32_t window_tokens; /* 0: full attention */
   /* Within the scratch, whose beginning are the rows of q, k and v: the attended rows, and o's own scratch. */
@@ -63,10 +64,28 @@ static int64_t q_width(const yk_head_layout *heads)
   return (int64_t)heads->n_q_heads * heads->head_dim;
 }
 
-/* K or V of one token. */
-static int64_t half_kv_bytes(const yk_head_layout *heads, yk_dtype dtype)
+/* K or V of a block. */
+static int64_t half_kv_bytes(const yk_head_layout *heads, yk_kv_format format, yk_dtype dtype)
 {
-  return (int64_t)heads->n_kv_heads * heads->head_dim * (int64_t)yk_dtype_bytes(dtype);
+  return heads->n_kv_heads * yk_kv_page_bytes(format, dtype, heads->head_dim);
+}
+
+/* K or V of a block in the activation type, where the device reads a cache of 8 bits through such a room. */
+static int64_t half_room_bytes(const yk_rank_source *source, const yk_head_layout *heads)
+{
+  bool is_needed = source->limits->kv_format != YK_KV_ACT && source->dev.needs_kv_room;
+  return is_needed ? half_kv_bytes(heads, YK_KV_ACT, source->dev.dtype) : 0;
+}
+
+static bool has_channels(const yk_rank_source *source)
+{
+  return source->limits->kv_format != YK_KV_ACT && source->limits->kv_is_static;
+}
+
+/* Static scales and offsets, of K or of V. */
+static size_t n_channels(const yk_head_layout *heads)
+{
+  return (size_t)2 * (size_t)heads->n_kv_heads * (size_t)heads->head_dim;
 }
 
 static int64_t attended_offset_bytes(const yk_rank_source *source, const yk_head_layout *heads)
@@ -88,13 +107,15 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   yk_head_layout heads = heads_of(source);
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
+  int64_t channels = has_channels(source) ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
   *out =
-      (yk_sublayer_bytes){.weights = norms + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
+      (yk_sublayer_bytes){.weights = norms + channels + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
                           .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
                           .n_float_inputs = yk_bring_n_float_inputs(dev, &p.qkv) + yk_bring_n_float_inputs(dev, &p.o),
-                          .kv_per_token = 2 * half_kv_bytes(&heads, dev->dtype),
+                          .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
+                          .kv_room_per_block = 2 * half_room_bytes(source, &heads),
                           .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
   return YK_OK;
 }
@@ -129,6 +150,49 @@ static yk_status load_qkv(const yk_rank_loader *loader, yk_linear_spec *qkv, yk_
   return status;
 }
 
+/* The checkpoint's scales and offsets of K's or V's cache, in the order in which a head's elements are cached: where q
+ * and k change places (order_heads), K's do so too. *out: f32 device [2, n_kv_heads, head_dim]. */
+static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layout *heads, yk_weight_role role,
+                               int32_t layer, const float **out, yk_err *err)
+{
+  const yk_model_config *c = loader->source.config;
+  const int32_t head_dim = c->head_dim;
+  const int64_t n = (int64_t)heads->n_kv_heads * head_dim;
+  void *device_channels = NULL;
+  if (n == 0) return YK_OK;
+  YK_TRY(yk_rank_alloc(loader, n_channels(heads) * sizeof(float), &device_channels, err));
+  *out = device_channels;
+  float *read = malloc(2 * n_channels(heads) * sizeof *read), *placed = read + 2 * n;
+  if (!read) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of %d KV heads", heads->n_kv_heads);
+  yk_status status = yk_checkpoint_kv_channels(loader->source.checkpoint, role, layer,
+                                               (int64_t)heads->kv_head_first * head_dim, n, read, read + n, err);
+  for (int64_t i = 0; status == YK_OK && i < 2 * n; i++) {
+    int32_t place = (int32_t)(i % head_dim);
+    int32_t element =
+        role == YK_ROLE_K ? yk_rotary_element(head_dim, c->rotary_dim, c->rotary_interleaved, place) : place;
+    placed[i] = read[i - place + element];
+  }
+  if (status == YK_OK)
+    status = loader->dev->ops->upload(loader->dev, device_channels, placed, n_channels(heads) * sizeof *placed, err);
+  free(read);
+  return status;
+}
+
+static yk_status load_cache(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a, yk_err *err)
+{
+  const yk_model_limits *limits = loader->source.limits;
+  const yk_dtype dtype = loader->source.dev.dtype;
+  size_t n_bytes = (size_t)limits->n_kv_blocks * (size_t)half_kv_bytes(&a->heads, limits->kv_format, dtype);
+  a->kv.format = limits->kv_format;
+  a->room_bytes = limits->n_kv_blocks * half_room_bytes(&loader->source, &a->heads);
+  if (has_channels(&loader->source)) {
+    YK_TRY(load_channels(loader, &a->heads, YK_ROLE_K, layer, &a->kv.k_channels, err));
+    YK_TRY(load_channels(loader, &a->heads, YK_ROLE_V, layer, &a->kv.v_channels, err));
+  }
+  YK_TRY(yk_rank_alloc(loader, n_bytes, &a->kv.k, err));
+  return yk_rank_alloc(loader, n_bytes, &a->kv.v, err);
+}
+
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -148,10 +212,17 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   }
   YK_TRY(load_qkv(loader, &p.qkv, &a->qkv, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
-  size_t n_slots = (size_t)source->limits->n_kv_blocks * YK_KV_BLOCK_TOKENS;
-  size_t n_bytes = n_slots * (size_t)half_kv_bytes(&a->heads, source->dev.dtype);
-  YK_TRY(yk_rank_alloc(loader, n_bytes, &a->kv.k, err));
-  return yk_rank_alloc(loader, n_bytes, &a->kv.v, err);
+  return load_cache(loader, layer, a, err);
+}
+
+/* The layer's cache, with its halves of the room that the step has for all layers. */
+static yk_kv_layer cache_of(const yk_sublayer *a, const yk_sublayer_step *s)
+{
+  yk_kv_layer kv = a->kv;
+  if (a->room_bytes == 0) return kv;
+  kv.k_room = s->kv_room;
+  kv.v_room = (char *)s->kv_room + a->room_bytes;
+  return kv;
 }
 
 static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *s, void *qkv, yk_err *err)
@@ -163,7 +234,7 @@ static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *
                              .k_norm_w = a->k_norm_w,
                              .norm_eps = s->norm_eps,
                              .rope = s->rope,
-                             .kv = a->kv,
+                             .kv = cache_of(a, s),
                              .batch = s->batch};
   return s->dev->ops->qk_rope_kv(s->dev, &args, err);
 }
@@ -174,7 +245,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
   yk_attention_args args = {.y = attended,
                             .qkv = qkv,
                             .heads = a->heads,
-                            .kv = a->kv,
+                            .kv = cache_of(a, s),
                             .scale = a->scale,
                             .window_tokens = a->window_tokens,
                             .batch = s->batch};
@@ -201,6 +272,8 @@ static void destroy(yk_device *dev, yk_sublayer *a)
   dev->ops->free(dev, a->k_norm_w);
   dev->ops->linear_destroy(dev, a->qkv);
   dev->ops->linear_destroy(dev, a->o.linear);
+  dev->ops->free(dev, (void *)(uintptr_t)a->kv.k_channels);
+  dev->ops->free(dev, (void *)(uintptr_t)a->kv.v_channels);
   dev->ops->free(dev, a->kv.k);
   dev->ops->free(dev, a->kv.v);
   free(a);

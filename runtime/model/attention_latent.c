@@ -109,11 +109,12 @@ static offsets offsets_of(const yk_rank_source *source, const yk_linear_spec *o)
   return at;
 }
 
-/* Of a token, on a rank with heads. */
-static int64_t cache_bytes(const yk_rank_source *source)
+/* Of a block, on a rank with heads. */
+static int64_t block_bytes(const yk_rank_source *source)
 {
   const yk_latent_layout layout = layout_of(source);
-  return layout.n_heads > 0 ? yk_latent_width(&layout) * (int64_t)yk_dtype_bytes(source->dev.dtype) : 0;
+  int64_t token_bytes = yk_latent_width(&layout) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return layout.n_heads > 0 ? YK_KV_BLOCK_TOKENS * token_bytes : 0;
 }
 
 static void add(const yk_model_device *dev, const yk_linear_spec *spec, yk_sublayer_bytes *out)
@@ -129,10 +130,13 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   const yk_latent_config *latent = &source->config->latent;
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   projections p;
+  if (source->limits->kv_format != YK_KV_ACT)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "kv_cache_dtype: latent attention keeps its cache in 16 bits; supported: auto");
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = (latent->q_rank + latent->kv_rank + yk_range_size(p.kv_b.n) * latent->kv_rank) *
                                         element,
-                             .kv_per_token = cache_bytes(source),
+                             .kv_per_block = block_bytes(source),
                              .scratch = offsets_of(source, &p.o).end};
   add(dev, &p.first, out);
   if (latent->q_rank > 0) add(dev, &p.q_b, out);
@@ -204,8 +208,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(load_projections(loader, &p, a, err));
   YK_TRY(yk_rank_load_matrix(loader, &p.kv_b, &a->kv_up, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
-  size_t n_slots = (size_t)source->limits->n_kv_blocks * YK_KV_BLOCK_TOKENS;
-  return yk_rank_alloc(loader, n_slots * (size_t)cache_bytes(source), &a->cache, err);
+  size_t n_blocks = (size_t)source->limits->n_kv_blocks;
+  return yk_rank_alloc(loader, n_blocks * (size_t)block_bytes(source), &a->cache, err);
 }
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */

@@ -14,10 +14,11 @@
 /* Bytes that a sublayer takes on its rank's device. */
 typedef struct yk_sublayer_bytes {
   int64_t weights;
-  int64_t experts;        /* of weights: what a mixture's routed experts take */
-  int32_t n_unkept;       /* weights among them: see yk_bring_n_unkept */
-  int32_t n_float_inputs; /* and yk_bring_n_float_inputs */
-  int64_t kv_per_token;   /* of this layer's cache; an FFN has none */
+  int64_t experts;           /* of weights: what a mixture's routed experts take */
+  int32_t n_unkept;          /* weights among them: see yk_bring_n_unkept */
+  int32_t n_float_inputs;    /* and yk_bring_n_float_inputs */
+  int64_t kv_per_block;      /* of this layer's cache; an FFN has none */
+  int64_t kv_room_per_block; /* of the room beside the caches, which all layers share: see yk_kv_layer */
   int64_t
       scratch; /* of a forward of limits->step.max_tokens rows; all layers' sublayers of one role use the same memory */
 } yk_sublayer_bytes;
@@ -40,6 +41,7 @@ typedef struct yk_sublayer_step {
   const void *x; /* act [n_tokens, hidden] */
   void *y;       /* act [n_tokens, hidden]: the partial result; must not alias x or scratch */
   void *scratch; /* bytes as measured */
+  void *kv_room; /* likewise, times the number of blocks; NULL where none was wanted */
 } yk_sublayer_step;
 
 typedef struct yk_sublayer yk_sublayer; /* one layer's, of its kind's own layout */

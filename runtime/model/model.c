@@ -32,7 +32,8 @@ static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const y
                            .batch = batch,
                            .x = m->act.normed,
                            .y = m->act.partial,
-                           .scratch = scratch};
+                           .scratch = scratch,
+                           .kv_room = m->act.kv_room};
   return kind->forward(sublayer, &step, err);
 }
 

@@ -8,7 +8,9 @@
 /* What one rank must be able to hold at once. */
 typedef struct yk_model_limits {
   yk_device_limits step;
-  int32_t n_kv_blocks;  /* physical KV blocks, alike on all ranks */
+  int32_t n_kv_blocks; /* physical KV blocks, alike on all ranks */
+  yk_kv_format kv_format;
+  bool kv_is_static;    /* a cache of 8 bits takes the checkpoint's scales; else each token and head has its own */
   bool as_16_bits;      /* quantised weights are dequantised at load: see yk_linear_part */
   bool expert_parallel; /* ranks hold whole experts, else a share of each */
 } yk_model_limits;
@@ -21,7 +23,7 @@ typedef struct yk_model_memory {
   int32_t n_float_inputs;     /* linear layers that multiply floats though the checkpoint quantises their inputs */
   int32_t n_unkept;           /* linear layers of a format that the device does not keep: 16-bit floats are counted */
   int64_t workspace_bytes;    /* activations, logits, tables */
-  int64_t kv_bytes_per_block; /* all layers; 0 for a rank without attention heads */
+  int64_t kv_bytes_per_block; /* all layers, and the room that they share; 0 for a rank without attention heads */
 } yk_model_memory;
 
 /* What of a device decides the sizes, and how weights are brought (bringing.h). */
@@ -30,6 +32,7 @@ typedef struct yk_model_device {
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);
+  bool needs_kv_room;
 } yk_model_device;
 
 #endif

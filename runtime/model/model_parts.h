@@ -14,6 +14,7 @@ typedef struct yk_activations {
   void *normed;                          /* act [hidden] */
   void *partial;                         /* act [hidden]: embedding, o and down before their sum over ranks */
   void *attention_scratch, *ffn_scratch; /* the sublayers' own */
+  void *kv_room;                         /* as measured, of all blocks; NULL where no layer wants any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;                         /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
 } yk_activations;

@@ -117,6 +117,13 @@ static void memory(writer *w, const yk_engine_info *info)
   }
 }
 
+static void cache_config(writer *w, const yk_engine_info *info, const yk_engine_stats *stats)
+{
+  head(w, "cache_config_info", "gauge", "What the KV cache is made of.");
+  yk_strbuf_append_fmt(w->out, "yoke:cache_config_info{%s,cache_dtype=\"%s\",num_blocks=\"%lld\"} 1\n", w->label.data,
+                       info->kv_cache_dtype, (long long)stats->kv_blocks_total);
+}
+
 static void step_times(writer *w, const char *kind, const yk_step_times *times, int n_ranks)
 {
   for (int rank = 0; rank < n_ranks; rank++)
@@ -177,6 +184,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     histogram(&w, "request_params_n", "The parameter n.", &m->params_n);
     histogram(&w, "request_params_max_tokens", "The parameter max_tokens.", &m->params_max_tokens);
     if (view->info) memory(&w, view->info);
+    if (view->info) cache_config(&w, view->info, &view->stats);
     if (m->profile.n_ranks > 0) profile(&w, &m->profile);
     if (view->experts.n_layers > 0) experts(&w, &view->experts);
   }

@@ -9,8 +9,8 @@
 typedef struct yk_study_driver {
   void *user;
   /* Start an engine of a configuration; the one before has been stopped. *info: an object of what the engine settled
-   * on; "dtype" and "weights" decide the limits of its points. YK_E_CAPACITY, YK_E_UNSUPPORTED and YK_E_INVAL make the
-   * configuration impossible; other errors end the study. */
+   * on; "dtype", "kv_cache_dtype" and "weights" decide the limits of its points. YK_E_CAPACITY, YK_E_UNSUPPORTED and
+   * YK_E_INVAL make the configuration impossible; other errors end the study. */
   yk_status (*start)(void *user, size_t config, json_t **info, yk_err *err);
   /* One measured run of a point. *figures: an object of numbers by name, and "warnings", an array of texts, where there
    * are any. YK_E_CANCELLED: it was told to stop. */

@@ -132,7 +132,9 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
 /* K and V of a token in one layer. */
 static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load)
 {
-  return 2 * (double)(shapes->n_kv_heads * shapes->head_dim) * load->element_bytes;
+  double head_dim = (double)shapes->head_dim;
+  double head_bytes = load->kv_in_8_bits ? head_dim + sizeof(float) : head_dim * load->element_bytes;
+  return 2 * (double)shapes->n_kv_heads * head_bytes;
 }
 
 /* Of a head's query over n pairs of a row and a position that it sees: a product with K and one with V. */

@@ -42,7 +42,8 @@ typedef struct yk_limit_load {
   int ranks;
   double batch, input_len, output_len;
   double shared_prefix; /* tokens that all prompts begin with: computed once */
-  double element_bytes; /* of activations, KV and weights that are not quantised */
+  double element_bytes; /* of activations and weights that are not quantised */
+  bool kv_in_8_bits;    /* with a scale for each token and head; else KV is of such elements too */
   bool no_quantisation; /* linear layers are read as such elements too */
 } yk_limit_load;
 

@@ -26,6 +26,7 @@ typedef struct scene {
   int32_t row_starts[SCENE_MAX_SEQS + 1], kv_tokens[SCENE_MAX_SEQS], *tables;
   yk_batch batch;
   op_array qkv, k_cache, v_cache, q_norm_w, k_norm_w, rope;
+  yk_kv_layer kv; /* what the device is given: the two caches, unless a case puts another in their place */
   double *inv_freq;
   float scale;
 } scene;
@@ -102,6 +103,7 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   s.qkv = op_array_random(dev, dev->dtype, (size_t)s.n_tokens * row, 1.5, &random);
   s.k_cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
   s.v_cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
+  s.kv = (yk_kv_layer){.k = s.k_cache.dev, .v = s.v_cache.dev};
   s.q_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
   s.k_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
   s.rope = op_array_new(dev, YK_F32, (size_t)(SCENE_MAX_TOKENS * head_dim));
@@ -139,7 +141,7 @@ static inline void run_rope(yk_device *dev, scene *s)
                              .k_norm_w = s->shape->qk_norm ? s->k_norm_w.dev : NULL,
                              .norm_eps = 1e-5f,
                              .rope = s->rope.dev,
-                             .kv = {s->k_cache.dev, s->v_cache.dev},
+                             .kv = s->kv,
                              .batch = &s->batch};
   op_ok(dev->ops->qk_rope_kv(dev, &args, &err));
 }
@@ -151,7 +153,7 @@ static inline op_array run_attention(yk_device *dev, scene *s)
   yk_attention_args args = {.y = y.dev,
                             .qkv = s->qkv.dev,
                             .heads = s->shape->heads,
-                            .kv = {s->k_cache.dev, s->v_cache.dev},
+                            .kv = s->kv,
                             .scale = s->scale,
                             .window_tokens = s->shape->window,
                             .batch = &s->batch};
@@ -243,33 +245,40 @@ static inline void poison_unused_slots(yk_device *dev, scene *s)
   op_array_send(dev, &s->v_cache);
 }
 
-static inline double attention_error(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed,
-                                     op_fault fault)
+/* Of a run against the values of the two caches. */
+static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
 {
-  yk_device *dev = op_device_new(target, dtype, 3, 16);
-  scene s = scene_new(dev, shape, seed);
-  poison_unused_slots(dev, &s);
-  const yk_head_layout *heads = &shape->heads;
+  const yk_head_layout *heads = &s->shape->heads;
   int32_t head_dim = heads->head_dim;
   int64_t row_size = (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * head_dim;
-  op_array y = run_attention(dev, &s);
+  op_array y = run_attention(dev, s);
   double *expected = calloc(y.n + 1, sizeof *expected);
-  for (int32_t seq = 0; seq < shape->n_seqs; seq++)
+  for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
     for (int32_t h = 0; h < heads->n_q_heads; h++) {
       int64_t kv_head = (heads->q_head_first + h) / heads->q_per_kv - heads->kv_head_first;
       if (fault == OP_WRONG_KV_HEAD) kv_head = (kv_head + 1) % heads->n_kv_heads;
-      double *keys = flatten(&s, &s.k_cache, seq, kv_head, fault);
-      double *values = flatten(&s, &s.v_cache, seq, kv_head, fault);
-      for (int32_t row = s.row_starts[seq]; row < s.row_starts[seq + 1]; row++)
+      double *keys = flatten(s, &s->k_cache, seq, kv_head, fault);
+      double *values = flatten(s, &s->v_cache, seq, kv_head, fault);
+      for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
-                         s.qkv.values + row * row_size + h * head_dim, keys, values, s.positions[row], s.kv_tokens[seq],
-                         shape->window, head_dim, (double)s.scale, fault);
+                         s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
+                         s->kv_tokens[seq], s->shape->window, head_dim, (double)s->scale, fault);
       free(keys);
       free(values);
     }
   double error = op_error(y.values, expected, y.n);
   free(expected);
   op_array_free(dev, &y);
+  return error;
+}
+
+static inline double attention_error(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed,
+                                     op_fault fault)
+{
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  scene s = scene_new(dev, shape, seed);
+  poison_unused_slots(dev, &s);
+  double error = scene_error(dev, &s, fault);
   scene_free(dev, &s);
   dev->ops->destroy(dev);
   return error;

@@ -1,5 +1,5 @@
 /* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU. */
-#include "op/op_cases_attention.h"
+#include "op/op_cases_kv.h"
 #include "op/op_cuda_target.h"
 
 /* Probabilities are rounded before they meet the values, and the result once more. */
@@ -77,6 +77,45 @@ static void test_few_scenes(void **state)
   for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[i], &crowded_scenes[i], 60 + i);
 }
 
+/* Scores of a static cache, at most about 8 in size here, have the rounding of the query times K's scales too. */
+static double code_tolerance(yk_dtype dtype)
+{
+  return tolerance_of(dtype) + 8.0 * op_unit_roundoff(YK_F16);
+}
+
+static void test_codes(void **state)
+{
+  (void)state;
+  for (int i = 0; i < N_SCENES; i++)
+    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
+                     code_tolerance(gpu_dtypes[i % 2]));
+  for (uint32_t i = 0; i < 20; i++) {
+    op_random random = {.seed = 9000 + i};
+    scene_shape shape;
+    random_scene(&random, &shape);
+    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &shape, 70 + i, code_tolerance(gpu_dtypes[i % 2]));
+  }
+  for (uint32_t i = 0; i < 2; i++)
+    check_code_cases(&cuda_target, gpu_dtypes[i], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i]));
+}
+
+static void test_few_codes(void **state)
+{
+  (void)state;
+  for (int i = 1; i < 4; i++)
+    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
+                     code_tolerance(gpu_dtypes[i % 2]));
+}
+
+static void test_unsound_tokens(void **state)
+{
+  (void)state;
+  for (int d = 0; d < N_GPU_DTYPES; d++)
+    for (yk_kv_format format = YK_KV_INT8; format <= YK_KV_FP8; format++)
+      for (int is_static = 0; is_static < 2; is_static++)
+        check_unsound_token(&cuda_target, gpu_dtypes[d], format, is_static);
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -91,6 +130,7 @@ static void test_planted_faults_are_seen(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
       assert_true(attention_error(&cuda_target, dtype, &scene_shapes[faults[i].scene], 4, faults[i].fault) >
                   5.0 * tolerance_of(dtype));
+    check_code_faults(&cuda_target, dtype, code_tolerance(dtype));
     for (size_t i = 0; i < 3; i++)
       assert_true(rope_error(&cuda_target, dtype, &scene_shapes[3], 4, rope_faults[i]) >
                   5.0 * rope_tolerance(dtype, true));
@@ -104,8 +144,10 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_random_scenes),
+      cmocka_unit_test(test_codes),
+      cmocka_unit_test(test_unsound_tokens),
       cmocka_unit_test(test_planted_faults_are_seen),
   };
-  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes)};
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_few_codes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

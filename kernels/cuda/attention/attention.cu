@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/flash_decoding.cuh"
 #include "kernels/cuda/attention/generic.cuh"
+#include "kernels/cuda/attention/kv_room.cuh"
 #include "kernels/cuda/attention/params.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
@@ -47,7 +48,7 @@ extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_
          static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS * static_cast<size_t>(head_dim + 2) * sizeof(float);
 }
 
-static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args)
+static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args, yk_dtype dtype)
 {
   const yk_head_layout &h = args.heads;
   const yk_batch *b = args.batch;
@@ -56,6 +57,10 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.q = args.qkv;
   p.k = args.kv.k;
   p.v = args.kv.v;
+  p.dtype = dtype;
+  p.format = args.kv.format;
+  p.k_channels = args.kv.k_channels;
+  p.v_channels = args.kv.v_channels;
   p.heads = h;
   p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
   p.y_stride = static_cast<int64_t>(h.n_q_heads) * h.head_dim;
@@ -73,19 +78,45 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   return p;
 }
 
+template <typename T>
+static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p, cudaStream_t stream)
+{
+  switch (p.format) {
+  case YK_KV_INT8: return launch_flash_decoding<codes<YK_KV_INT8>>(attn, p, stream);
+  case YK_KV_FP8: return launch_flash_decoding<codes<YK_KV_FP8>>(attn, p, stream);
+  default: return launch_flash_decoding<T>(attn, p, stream);
+  }
+}
+
+/* Prefill reads pages of T: those of the cache, or of the room that they are dequantised into. */
+template <typename T>
+static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, const yk_kv_layer &kv,
+                                  cudaStream_t stream)
+{
+  params p = cached;
+  if (p.format != YK_KV_ACT) {
+    const cudaError_t error = launch_fill_room<T>(attn, p, kv.k_room, kv.v_room, stream);
+    if (error != cudaSuccess) return error;
+    p.k = kv.k_room;
+    p.v = kv.v_room;
+  }
+  return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
+                                : launch_prefill_mma_sync<T>(attn, p, stream);
+}
+
 /* Decode takes the sequences with one row, prefill those with more, and the generic kernel takes all. The smallest
  * prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64 heads. */
 template <typename T>
-static cudaError_t launch(const yk_cuda_attention &attn, const params &p, int32_t max_rows_per_seq, cudaStream_t stream)
+static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
+                          cudaStream_t stream)
 {
   const int32_t hd = p.heads.head_dim;
   const bool on_tensor_cores = (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64;
   if (!on_tensor_cores) return launch_generic<T>(attn, p, stream);
-  cudaError_t error = launch_flash_decoding<T>(attn, p, stream);
+  cudaError_t error = launch_decode<T>(attn, p, stream);
   if (error == cudaErrorNotSupported) return launch_generic<T>(attn, p, stream);
-  if (error != cudaSuccess || max_rows_per_seq <= 1) return error;
-  return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
-                                : launch_prefill_mma_sync<T>(attn, p, stream);
+  if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
+  return launch_prefill<T>(attn, p, args.kv, stream);
 }
 
 extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
@@ -97,9 +128,8 @@ extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const 
   if (dtype != YK_F16 && dtype != YK_BF16)
     return yk_err_set(err, YK_E_UNSUPPORTED, "attention: dtype %s: expected float16 or bfloat16", yk_dtype_name(dtype));
   if (args->batch->n_seqs <= 0 || args->batch->n_tokens <= 0 || h.n_q_heads <= 0) return YK_OK;
-  const params p = params_of(*attn, *args);
-  const int32_t max_rows = args->batch->max_rows_per_seq;
-  return cuda_status(dtype == YK_F16 ? launch<__half>(*attn, p, max_rows, stream)
-                                     : launch<__nv_bfloat16>(*attn, p, max_rows, stream),
+  const params p = params_of(*attn, *args, dtype);
+  return cuda_status(dtype == YK_F16 ? launch<__half>(*attn, p, *args, stream)
+                                     : launch<__nv_bfloat16>(*attn, p, *args, stream),
                      "launch failed", err);
 }

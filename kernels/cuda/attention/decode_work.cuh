@@ -148,6 +148,12 @@ __device__ work_item work_item_at(const SHARED &s, const params &p, int32_t grou
   return {entry, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[entry]};
 }
 
+/* The local KV head that a work item's query heads read. */
+__device__ __forceinline__ int32_t kv_head_of(const params &p, const work_item &item)
+{
+  return (p.heads.q_head_first + item.head_begin) / p.heads.q_per_kv - p.heads.kv_head_first;
+}
+
 } // namespace yk_attn
 
 #endif

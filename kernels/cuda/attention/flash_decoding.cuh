@@ -1,6 +1,7 @@
 /* flash_decoding.cuh - flash decoding: attention of the sequences with one query row. See attention.h.
- * T: __half or __nv_bfloat16. Asynchronous on stream. cudaErrorNotSupported, and nothing is launched, where the GPU has
- * too little shared memory for the head size. */
+ * CACHE: what the cache's elements are: __half, __nv_bfloat16, or codes of a format, whatever q and y are. Asynchronous
+ * on stream. cudaErrorNotSupported, and nothing is launched, where the GPU has too little shared memory for the head
+ * size. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 
@@ -8,7 +9,11 @@
 
 namespace yk_attn {
 
-template <typename T>
+/* The elements of a cache of 8 bits (kernels/kv_cache.h). */
+template <yk_kv_format FORMAT> struct codes {
+};
+
+template <typename CACHE>
 cudaError_t launch_flash_decoding(const yk_cuda_attention &device, const params &p, cudaStream_t stream);
 
 } // namespace yk_attn

@@ -22,6 +22,7 @@ namespace yk_attn {
 template <typename T, int HD, int N_TILES> struct warp_state {
   static constexpr int N_K32 = HD / 32, N_K16 = HD / 32 * 2 + HD % 32 / 16; /* steps of K Q^T along head_dim */
   static constexpr int N_D16 = HD / 16;                                     /* tiles of O^T along head_dim */
+  static constexpr int AT_ONCE = 2;                                         /* pages that are consumed together */
 
   uint32_t q[N_TILES][N_K16][2];
   float o[N_TILES][N_D16][4];

@@ -2,6 +2,7 @@
  * query row and head walks over the visible tokens one by one, with online softmax. Correct and slow. */
 #include "kernels/cuda/attention/generic.cuh"
 
+#include "kernels/cuda/common/kv_codes.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 
 namespace yk_attn {
@@ -15,6 +16,23 @@ template <typename T> __device__ float4 load_4(const T *src)
   *reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(src);
   return make_float4(static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]),
                      static_cast<float>(v[3]));
+}
+
+/* Dimensions d .. d+3 of a token of a page of K or V. channels: as in yk_kv_layer. */
+template <typename T>
+__device__ float4 load_cached_4(const params &p, const void *cache, const float *channels, int64_t page, int32_t token,
+                                int32_t d)
+{
+  const int32_t hd = p.heads.head_dim;
+  if (p.format == YK_KV_ACT) return load_4(static_cast<const T *>(cache) + (page * PAGE_TOKENS + token) * hd + d);
+  const char *codes = static_cast<const char *>(cache) + page * PAGE_TOKENS * yk_cuda::kv_token_bytes(hd);
+  const float t = reinterpret_cast<const float *>(codes + PAGE_TOKENS * hd)[token];
+  float4 x = yk_cuda::kv_decode_4(p.format, *reinterpret_cast<const uint32_t *>(codes + token * hd + d));
+  if (channels) {
+    const float *c = channels + page % p.heads.n_kv_heads * hd + d, *z = c + p.heads.n_kv_heads * hd;
+    x = make_float4(c[0] * (x.x - z[0]), c[1] * (x.y - z[1]), c[2] * (x.z - z[2]), c[3] * (x.w - z[3]));
+  }
+  return make_float4(t * x.x, t * x.y, t * x.z, t * x.w);
 }
 
 template <typename T> __device__ void generic_row(const params &p, int32_t row, int32_t head)
@@ -34,12 +52,12 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
   }
   for (int32_t token = begin; token <= position; token++) {
     const int64_t block = p.block_tables[static_cast<int64_t>(seq) * p.block_table_stride + token / PAGE_TOKENS];
-    const int64_t at = ((block * p.heads.n_kv_heads + kv_head) * PAGE_TOKENS + token % PAGE_TOKENS) * hd;
+    const int64_t page = block * p.heads.n_kv_heads + kv_head;
     float s = 0.0f;
     for (int j = 0; j < GENERIC_VECTORS; j++) {
       const int32_t d = (j * 32 + lane) * 4;
       if (d >= hd) continue;
-      float4 k = load_4(static_cast<const T *>(p.k) + at + d);
+      float4 k = load_cached_4<T>(p, p.k, p.k_channels, page, token % PAGE_TOKENS, d);
       s += q[j].x * k.x + q[j].y * k.y + q[j].z * k.z + q[j].w * k.w;
     }
     for (int offset = 16; offset > 0; offset /= 2) s += __shfl_xor_sync(~0u, s, offset);
@@ -50,7 +68,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
     for (int j = 0; j < GENERIC_VECTORS; j++) {
       const int32_t d = (j * 32 + lane) * 4;
       if (d >= hd) continue;
-      float4 v = load_4(static_cast<const T *>(p.v) + at + d);
+      float4 v = load_cached_4<T>(p, p.v, p.v_channels, page, token % PAGE_TOKENS, d);
       o[j] = make_float4(o[j].x * rescale + probability * v.x, o[j].y * rescale + probability * v.y,
                          o[j].z * rescale + probability * v.z, o[j].w * rescale + probability * v.w);
     }

@@ -12,8 +12,8 @@
 namespace yk_attn {
 
 /* A thread block's pages go round its warps: the warp's n-th page is number first + n * N_WARPS of the page list. */
-template <typename T, int HD, typename SHARED> struct page_ring {
-  static constexpr int PAGE_BYTES = PAGE_TOKENS * HD * static_cast<int>(sizeof(T)), N_WARPS = SHARED::N_WARPS;
+template <int BYTES, typename SHARED> struct page_ring {
+  static constexpr int PAGE_BYTES = BYTES, N_WARPS = SHARED::N_WARPS;
 
   const params &p;
   SHARED &s;

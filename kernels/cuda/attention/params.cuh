@@ -29,6 +29,9 @@ struct workspace_counters {
 struct params {
   void *y;
   const void *q, *k, *v;
+  yk_dtype dtype; /* of q and y */
+  yk_kv_format format;
+  const float *k_channels, *v_channels; /* as in yk_kv_layer */
   yk_head_layout heads;
   int64_t q_stride, y_stride; /* elements between rows */
   float scale_log2;           /* softmax scale times log2(e): the kernels compute powers of two */

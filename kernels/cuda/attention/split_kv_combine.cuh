@@ -21,12 +21,6 @@ template <int HD> struct partial_result {
   float4 o[MAX_DECODE_HEADS][HD / 4];
 };
 
-template <typename T> __device__ __forceinline__ void store_4(T *dst, float4 v, float factor)
-{
-  *reinterpret_cast<uint2 *>(dst) =
-      make_uint2(round_pair<T>(v.x * factor, v.y * factor), round_pair<T>(v.z * factor, v.w * factor));
-}
-
 __device__ __forceinline__ void add_scaled(float4 &sum, float weight, float4 v)
 {
   sum.x += weight * v.x;
@@ -57,16 +51,17 @@ template <typename SHARED> __device__ __forceinline__ partial combine_warps_at(c
   return sum;
 }
 
-/* Combine the warps' partial results of a work item: into y where the thread block has read all its pages (result is
- * NULL), else into this thread block's partial result in the workspace. */
-template <typename T, int HD, typename SHARED>
-__device__ void combine_warps(const SHARED &s, T *y, int32_t n_heads, partial_result<HD> *result)
+/* Combine the warps' partial results of a work item: into its output where the thread block has read all its pages
+ * (result is NULL), else into this thread block's partial result in the workspace. */
+template <int HD, typename OUTPUT, typename SHARED>
+__device__ void combine_warps(const SHARED &s, const params &p, const OUTPUT &output, int32_t n_heads,
+                              partial_result<HD> *result)
 {
   for (int i = threadIdx.x; i < n_heads * (HD / 4); i += SHARED::N_THREADS) {
     const int head = i / (HD / 4), d = i % (HD / 4) * 4;
     const partial sum = combine_warps_at(s, head, d);
     if (!result) {
-      store_4(y + head * HD + d, sum.o, 1.0f / sum.l);
+      output.store(p, head, d, sum.o, sum.l);
       continue;
     }
     __stcg(&result->o[head][d / 4], sum.o);
@@ -74,25 +69,31 @@ __device__ void combine_warps(const SHARED &s, T *y, int32_t n_heads, partial_re
   }
 }
 
+/* A work item of which this thread block has written a partial result. */
+template <typename OUTPUT> struct split_item {
+  int32_t first_block, n_splits; /* n_splits 0: there is none */
+  int32_t n_heads;
+  OUTPUT output;
+};
+
 /* Combine the partial results of a work item in order of the thread blocks: the second one of the thread block that
  * begins the work item, then the first one of each that follows. AT_ONCE of them are loaded together. */
-template <typename T, int HD, int AT_ONCE, int N_THREADS>
-__device__ void combine_splits(const partial_result<HD> *results, int32_t first_block, int32_t n_splits, T *y,
-                               int32_t n_heads)
+template <int HD, int AT_ONCE, int N_THREADS, typename OUTPUT>
+__device__ void combine_splits(const partial_result<HD> *results, const params &p, const split_item<OUTPUT> &item)
 {
-  for (int i = threadIdx.x; i < n_heads * (HD / 4); i += N_THREADS) {
+  for (int i = threadIdx.x; i < item.n_heads * (HD / 4); i += N_THREADS) {
     const int head = i / (HD / 4), d = i % (HD / 4) * 4;
     partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
-    for (int32_t base = 0; base < n_splits; base += AT_ONCE) {
+    for (int32_t base = 0; base < item.n_splits; base += AT_ONCE) {
       float2 ml[AT_ONCE];
       float4 o[AT_ONCE];
 #pragma unroll
       for (int j = 0; j < AT_ONCE; j++) {
-        const int32_t n = min(base + j, n_splits - 1);
-        const partial_result<HD> *result = results + 2 * (first_block + n) + (n == 0);
+        const int32_t n = min(base + j, item.n_splits - 1);
+        const partial_result<HD> *result = results + 2 * (item.first_block + n) + (n == 0);
         ml[j] = __ldcg(&result->ml[head]);
         o[j] = __ldcg(&result->o[head][d / 4]);
-        if (base + j >= n_splits) ml[j].x = -INFINITY;
+        if (base + j >= item.n_splits) ml[j].x = -INFINITY;
       }
       float top = sum.m;
 #pragma unroll
@@ -107,25 +108,18 @@ __device__ void combine_splits(const partial_result<HD> *results, int32_t first_
         add_scaled(sum.o, weight, o[j]);
       }
     }
-    store_4(y + head * HD + d, sum.o, 1.0f / sum.l);
+    item.output.store(p, head, d, sum.o, sum.l);
   }
 }
-
-/* A work item of which this thread block has written a partial result. */
-template <typename T> struct split_item {
-  int32_t first_block, n_splits; /* n_splits 0: there is none */
-  int32_t n_heads;
-  T *y;
-};
 
 /* Count this thread block's partial results, after a barrier that all their writers have passed. s.is_last then says of
  * which work items this thread block's was the last one. The atomic addition both releases what the thread block has
  * written and acquires what the others have (acq_rel, made cumulative over the thread block by the barriers). */
-template <typename T, typename SHARED>
-__device__ void count_arrival(SHARED &s, const split_item<T> (&items)[2], int32_t *arrived)
+template <typename OUTPUT, typename SHARED>
+__device__ void count_arrival(SHARED &s, const split_item<OUTPUT> (&items)[2], int32_t *arrived)
 {
   if (threadIdx.x % 32 == 0 && threadIdx.x < 2 * 32) {
-    const split_item<T> item = threadIdx.x ? items[1] : items[0];
+    const split_item<OUTPUT> item = threadIdx.x ? items[1] : items[0];
     int32_t n_before = -2;
     if (item.n_splits > 0) n_before = increment_acq_rel_gpu(arrived + item.first_block);
     const bool is_last = n_before == item.n_splits - 1;

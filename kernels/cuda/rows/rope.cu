@@ -2,6 +2,7 @@
 #include "kernels/cuda/rows/rope.h"
 
 #include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/common/kv_codes.cuh"
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
@@ -14,6 +15,8 @@ struct rope_params {
   void *qkv, *k_cache, *v_cache;
   const void *q_norm_w, *k_norm_w;
   const float *rope;
+  yk_kv_format format;
+  const float *k_channels, *v_channels; /* as in yk_kv_layer */
   const int32_t *positions, *kv_slots;
   int32_t n_q, n_kv, head_dim;
   float eps, per_element; /* per_element: 1 / head_dim */
@@ -22,10 +25,11 @@ struct rope_params {
 constexpr int ROPE_WARPS = 8;                                   /* of a thread block; a warp processes one head */
 constexpr int ROPE_PAIRS = YK_CUDA_MAX_HEAD_DIM / 2 / 2 / WARP; /* of each half of a head, at most, in a lane */
 
-/* The index in a cache of the first element of KV head h at a KV slot. */
-__device__ int64_t cache_index(const rope_params &p, int64_t slot, int32_t h)
+/* Where in a cache of T KV head h of a KV slot begins. */
+template <typename T> __device__ T *cache_at(const rope_params &p, void *cache, int64_t slot, int32_t h)
 {
-  return ((slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * p.head_dim;
+  return static_cast<T *>(cache) +
+         ((slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * p.head_dim;
 }
 
 /* What a lane needs to norm and rotate its pairs. Entry i belongs to pair i * WARP + lane of the head's first half
@@ -51,20 +55,48 @@ template <typename T> __device__ rotation<T> load_rotation(const rope_params &p,
   return r;
 }
 
-/* One warp processes one head: RMSNorm where has_norm, rotation of first half with second half, store at `to`. */
-template <typename T>
-__device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool has_norm, const rotation<T> &r)
+/* A head in a warp's registers, as a rotation's entries. */
+template <typename T> struct head_pairs {
+  vec<T, 2> low[ROPE_PAIRS], high[ROPE_PAIRS];
+};
+
+template <typename T> __device__ head_pairs<T> load_head(const rope_params &p, const T *head)
 {
   using V = vec<T, 2>;
+  head_pairs<T> x = {};
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
-  float low[ROPE_PAIRS][2], high[ROPE_PAIRS][2], squares = 0.0f;
   for (int i = 0; i < ROPE_PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
-    const V a = reinterpret_cast<const V *>(head)[pair], b = reinterpret_cast<const V *>(head + half)[pair];
+    x.low[i] = reinterpret_cast<const V *>(head)[pair];
+    x.high[i] = reinterpret_cast<const V *>(head + half)[pair];
+  }
+  return x;
+}
+
+template <typename T> __device__ void store_head(const rope_params &p, const head_pairs<T> &x, T *to)
+{
+  using V = vec<T, 2>;
+  const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
+  for (int i = 0; i < ROPE_PAIRS; i++) {
+    const int pair = i * WARP + lane;
+    if (pair >= n_pairs) continue;
+    reinterpret_cast<V *>(to)[pair] = x.low[i];
+    reinterpret_cast<V *>(to + half)[pair] = x.high[i];
+  }
+}
+
+/* One warp processes one head: RMSNorm where has_norm, rotation of first half with second half. Entries past the
+ * head's last pair stay 0. */
+template <typename T>
+__device__ void norm_and_rotate(const rope_params &p, head_pairs<T> &head, bool has_norm, const rotation<T> &r)
+{
+  const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4;
+  float low[ROPE_PAIRS][2], high[ROPE_PAIRS][2], squares = 0.0f;
+  for (int i = 0; i < ROPE_PAIRS; i++) {
     for (int j = 0; j < 2; j++) {
-      low[i][j] = to_float(a.at[j]);
-      high[i][j] = to_float(b.at[j]);
+      low[i][j] = to_float(head.low[i].at[j]);
+      high[i][j] = to_float(head.high[i].at[j]);
       squares += low[i][j] * low[i][j] + high[i][j] * high[i][j];
     }
   }
@@ -73,7 +105,6 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool
   for (int i = 0; i < ROPE_PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
-    V a, b;
     for (int j = 0; j < 2; j++) {
       float x = low[i][j], y = high[i][j];
       if (has_norm) {
@@ -81,19 +112,60 @@ __device__ void norm_and_rotate(const rope_params &p, const T *head, T *to, bool
         y = rounded<T>(rounded<T>(y * factor) * to_float(r.norm_high[i].at[j]));
       }
       const float c = r.cosine[i].at[j], s = r.sine[i].at[j];
-      a.at[j] = from_float<T>(x * c - y * s);
-      b.at[j] = from_float<T>(y * c + x * s);
+      head.low[i].at[j] = from_float<T>(x * c - y * s);
+      head.high[i].at[j] = from_float<T>(y * c + x * s);
     }
-    reinterpret_cast<V *>(to)[pair] = a;
-    reinterpret_cast<V *>(to + half)[pair] = b;
+  }
+}
+
+/* Two neighbouring elements as codes: divided by the token's scale, or by the channels'. */
+__device__ __forceinline__ uint16_t encode_pair(const rope_params &p, float a, float b, float scale,
+                                                const float *channels, int32_t d)
+{
+  if (!channels) return scale > 0.0f ? kv_encode_2(p.format, a / scale, b / scale) : 0;
+  const float *offsets = channels + static_cast<int64_t>(p.n_kv) * p.head_dim;
+  return kv_encode_2(p.format, a / channels[d] + offsets[d], b / channels[d + 1] + offsets[d + 1]);
+}
+
+/* One warp keeps one head of a token in 8 bits (kernels/kv_cache.h). channels: of the cache, or NULL. */
+template <typename T>
+__device__ void store_codes(const rope_params &p, const head_pairs<T> &x, void *cache, const float *channels,
+                            int64_t slot, int32_t h)
+{
+  const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
+  const int token = static_cast<int>(slot % YK_KV_BLOCK_TOKENS);
+  char *page = static_cast<char *>(cache) +
+               (slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS * kv_token_bytes(p.head_dim);
+  float largest = 0.0f;
+  bool finite = true;
+  for (int i = 0; i < ROPE_PAIRS; i++) {
+    for (int j = 0; j < 2; j++) {
+      const float low = fabsf(to_float(x.low[i].at[j])), high = fabsf(to_float(x.high[i].at[j]));
+      largest = fmaxf(largest, fmaxf(low, high));
+      finite = finite && low < INFINITY && high < INFINITY;
+    }
+  }
+  finite = __all_sync(~0u, finite);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, offset));
+  const float scale = !finite ? NAN : channels ? 1.0f : largest / kv_code_max(p.format);
+  if (channels) channels += static_cast<int64_t>(h) * p.head_dim;
+  if (lane == 0) reinterpret_cast<float *>(page + YK_KV_BLOCK_TOKENS * p.head_dim)[token] = scale;
+  char *codes = page + token * p.head_dim;
+  for (int i = 0; i < ROPE_PAIRS; i++) {
+    const int pair = i * WARP + lane;
+    if (pair >= n_pairs) continue;
+    reinterpret_cast<uint16_t *>(codes)[pair] =
+        encode_pair(p, to_float(x.low[i].at[0]), to_float(x.low[i].at[1]), scale, channels, 2 * pair);
+    reinterpret_cast<uint16_t *>(codes + half)[pair] =
+        encode_pair(p, to_float(x.high[i].at[0]), to_float(x.high[i].at[1]), scale, channels, half + 2 * pair);
   }
 }
 
 /* One warp for each head; rope.h has the picture. Before the wait the kernel reads only what no kernel of the step
  * writes: positions, KV slots, norm weights, cosines and sines. */
-template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
+template <typename T, bool IN_8_BITS>
+__global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {
-  using V = vec<T, 2>;
   const int64_t row = blockIdx.x;
   const int32_t h = blockIdx.y * ROPE_WARPS + threadIdx.x / WARP;
   const bool is_query = h < p.n_q, is_value = h >= p.n_q + p.n_kv;
@@ -105,16 +177,16 @@ template <typename T> __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_k
   wait_for_previous_kernel();
   if (h >= p.n_q + 2 * p.n_kv || slot < 0) return; /* no such head; padding row */
   T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
-  if (is_query) {
-    norm_and_rotate<T>(p, head, head, norm_w != nullptr, r);
-  } else if (!is_value) {
-    T *to = static_cast<T *>(p.k_cache) + cache_index(p, slot, h - p.n_q);
-    norm_and_rotate<T>(p, head, to, norm_w != nullptr, r);
-  } else {
-    T *to = static_cast<T *>(p.v_cache) + cache_index(p, slot, h - p.n_q - p.n_kv);
-    for (int i = threadIdx.x % WARP; i < p.head_dim / 2; i += WARP)
-      reinterpret_cast<V *>(to)[i] = reinterpret_cast<const V *>(head)[i];
-  }
+  head_pairs<T> x = load_head<T>(p, head);
+  if (!is_value) norm_and_rotate<T>(p, x, norm_w != nullptr, r);
+  const int32_t kv_head = is_value ? h - p.n_q - p.n_kv : h - p.n_q;
+  void *cache = is_value ? p.v_cache : p.k_cache;
+  if (is_query)
+    store_head<T>(p, x, head);
+  else if (IN_8_BITS)
+    store_codes<T>(p, x, cache, is_value ? p.v_channels : p.k_channels, slot, kv_head);
+  else
+    store_head<T>(p, x, cache_at<T>(p, cache, slot, kv_head));
 }
 
 } // namespace
@@ -125,6 +197,9 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   p.qkv = args->qkv;
   p.k_cache = args->kv.k;
   p.v_cache = args->kv.v;
+  p.format = args->kv.format;
+  p.k_channels = args->kv.k_channels;
+  p.v_channels = args->kv.v_channels;
   p.q_norm_w = args->q_norm_w;
   p.k_norm_w = args->k_norm_w;
   p.rope = args->rope;
@@ -139,6 +214,8 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   if (args->batch->n_tokens == 0 || n_heads == 0) return cudaSuccess;
   const dim3 grid(args->batch->n_tokens, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
   return with_act_type(dtype, [&](auto type) {
-    return launch_with_max_shared_memory(rope_kernel<decltype(type)>, grid, ROPE_WARPS * WARP, 0, stream, p);
+    using T = decltype(type);
+    const auto kernel = p.format == YK_KV_ACT ? rope_kernel<T, false> : rope_kernel<T, true>;
+    return launch_with_max_shared_memory(kernel, grid, ROPE_WARPS * WARP, 0, stream, p);
   });
 }

@@ -7,7 +7,10 @@
  *   norm weights, cosines, sines, KV slot --> registers, before griddepcontrol.wait
  *   query head --> norm --> rotation --> qkv, in place
  *   key head   --> norm --> rotation --> K cache, at the row's KV slot
- *   value head ----------------------> V cache, at the row's KV slot */
+ *   value head ----------------------> V cache, at the row's KV slot
+ *
+ * In a cache of 8 bits the head is quantised on the way, from the registers: its largest element is known to the warp
+ * that has it. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROPE_H
 #define YK_KERNELS_CUDA_ROWS_ROPE_H
 

@@ -1,0 +1,68 @@
+#include "loader/kv_scales.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role role, int layer, yk_kv_scale_names *out,
+                               yk_err *err)
+{
+  const char *expected = role == YK_ROLE_K ? ".k_proj" : ".v_proj";
+  *out = (yk_kv_scale_names){.scale = "kv_cache_scale", .offset = "kv_cache_offset"};
+  yk_weight_name(config->family, role, layer, out->module);
+  char *own = strrchr(out->module, '.');
+  if (!own || strcmp(own, expected) != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "static scales of the KV cache beside %s are not supported; supported: beside k_proj and v_proj",
+                      out->module);
+  if (config->quant.method == YK_QUANT_MSMODELSLIM) return YK_OK;
+  *own = '\0';
+  out->scale = role == YK_ROLE_K ? "k_scale" : "v_scale";
+  out->offset = NULL;
+  return YK_OK;
+}
+
+/* Floats first .. first + n - 1 of a tensor of n_all, or n times its one number. */
+static yk_status read_floats(const yk_shards *shards, const char *module, const char *suffix, bool is_one,
+                             int64_t n_all, int64_t first, int64_t n, float *out, yk_err *err)
+{
+  yk_tensor_wish wish = {suffix, YK_TENSORS_FLOAT, 1, {is_one ? 1 : n_all, 0}};
+  const yk_tensor *found = yk_tensors_find(shards, module, suffix, NULL), *tensor;
+  yk_dtype dtype;
+  if (is_one && found && found->n_dims == 0) wish.n_dims = 0;
+  YK_TRY(yk_tensors_require(shards, module, &wish, &dtype, &tensor, err));
+  const char *data = tensor->data;
+  size_t element_bytes = yk_dtype_bytes(dtype);
+  for (int64_t i = 0; i < n; i++) {
+    char element[sizeof(float)]; /* the file may be unaligned */
+    memcpy(element, data + (size_t)(is_one ? 0 : first + i) * element_bytes, element_bytes);
+    out[i] = yk_dtype_load(dtype, element, 0);
+  }
+  return YK_OK;
+}
+
+static yk_status check(const yk_shards *shards, const yk_kv_scale_names *names, int64_t n, const float *scales,
+                       const float *offsets, yk_err *err)
+{
+  for (int64_t i = 0; i < n; i++) {
+    if (!(isfinite(scales[i]) && scales[i] > 0))
+      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s.%s: expected finite numbers above 0, found %g",
+                        yk_shards_source(shards), names->module, names->scale, (double)scales[i]);
+    if (!isfinite(offsets[i]))
+      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s.%s: expected finite numbers, found %g",
+                        yk_shards_source(shards), names->module, names->offset, (double)offsets[i]);
+  }
+  return YK_OK;
+}
+
+yk_status yk_kv_scales_read(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
+                            int64_t first, int64_t n, float *scales, float *offsets, yk_err *err)
+{
+  const int64_t n_all = (int64_t)config->n_kv_heads * config->head_dim;
+  yk_kv_scale_names names;
+  YK_TRY(yk_kv_scale_names_of(config, role, layer, &names, err));
+  YK_TRY(read_floats(shards, names.module, names.scale, !names.offset, n_all, first, n, scales, err));
+  for (int64_t i = 0; i < n; i++) offsets[i] = 0.0f;
+  if (names.offset) YK_TRY(read_floats(shards, names.module, names.offset, false, n_all, first, n, offsets, err));
+  return check(shards, &names, n, scales, offsets, err);
+}

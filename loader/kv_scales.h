@@ -1,0 +1,28 @@
+/* kv_scales.h - the tensors of a KV cache of 8 bits with static scales. Not for use outside the loader.
+ *
+ *   msmodelslim, C8        {k,v}_proj.kv_cache_scale, .kv_cache_offset [n_kv_heads * head_dim]: q = x / scale + offset
+ *   compressed-tensors     self_attn.{k,v}_scale, one number: q = x / scale */
+#ifndef YK_LOADER_KV_SCALES_H
+#define YK_LOADER_KV_SCALES_H
+
+#include "loader/model_config.h"
+#include "loader/tensors.h"
+#include "loader/weight_names.h"
+
+/* A module and the suffixes of its tensors; offset NULL: there is none. */
+typedef struct yk_kv_scale_names {
+  char module[YK_WEIGHT_NAME_BYTES];
+  const char *scale, *offset;
+} yk_kv_scale_names;
+
+/* yk_kv_scale_names_of - of role K or V. Errors: YK_E_UNSUPPORTED where the family keeps q, k and v in one module. */
+yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role role, int layer, yk_kv_scale_names *out,
+                               yk_err *err);
+
+/* yk_kv_scales_read - scales and offsets of channels first .. first + n - 1 of all of the layer's.
+ *   Errors: YK_E_FORMAT naming file and tensor, expected and found: a missing tensor, its type or shape, a scale that
+ *   is not finite and above 0, an offset that is not finite; YK_E_UNSUPPORTED as above. */
+yk_status yk_kv_scales_read(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
+                            int64_t first, int64_t n, float *scales, float *offsets, yk_err *err);
+
+#endif
