@@ -102,7 +102,7 @@ def measure(yoke, name, arguments, folder):
     finally:
         shutil.rmtree(model, ignore_errors=True)
     seconds = statistics.median(run["load_s"] for run in runs)
-    return {"format": name, "checkpoint_gb": runs[0]["checkpoint_gb"], "load_s": seconds,
+    return {"format": name, "checkpoint_gb": runs[0]["checkpoint_gb"], "load_s": round(seconds, 3),
             "gb_per_s": round(runs[0]["checkpoint_gb"] / seconds, 2), "runs_s": [run["load_s"] for run in runs],
             **{key: max(run[key] for run in runs)
                for key in ("open_s", "anon_mb", "anon_before_mb", "pinned_mb", "weights_mb")}}
