@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_MODEL_OPTIONS = 18 };
+enum { YK_MODEL_OPTIONS = 19 };
 
 typedef struct yk_model_options {
   const char *model_dir, *tokenizer;
