@@ -91,7 +91,8 @@ class Bench:
     def quantized(self, model, group, method):
         out = os.path.join(self.folder, f"{os.path.basename(model)}-{method}-{group}")
         more = ["--calibration", self.calibration] if method == "awq" else []
-        self.run("quantize", "-m", model, "-o", out, "--device", "cpu", "--group-size", group, "--method", method, *more)
+        self.run("quantize", "-m", model, "-o", out, "--device", "cpu", "--group-size", group, "--method", method,
+                 *more)
         return out
 
     def rows(self, name, model, groups):

@@ -119,8 +119,7 @@ buffers make(const void *w, yk_dtype dtype, int64_t n, int64_t k, int64_t group)
   CUDA_OK(cudaMalloc(&b.args.out.scales, n * (k / group) * 2));
   CUDA_OK(cudaMalloc(&b.args.found, sizeof *b.args.found));
   CUDA_OK(cudaMemset(b.args.found, 0xFF, sizeof *b.args.found));
-  b.passes = {.tensors = {w, b.args.out.qweight, b.args.out.qzeros, b.args.out.scales, nullptr, n, k, 0},
-              .group = group};
+  b.passes = {.tensors = {w, b.args.out.qweight, b.args.out.qzeros, b.args.out.scales, nullptr, n, k}, .group = group};
   CUDA_OK(cudaMalloc(&b.passes.zeros, n * (k / group) * 4));
   CUDA_OK(cudaMalloc(&b.passes.q, n * k));
   return b;
@@ -251,12 +250,13 @@ struct figures {
 /* Enough copies of a weight that none is in the caches when its turn comes again. */
 template <typename T> figures time(cudaStream_t stream, yk_dtype dtype, const sizes &s)
 {
-  const int64_t bytes = s.n * s.k * 2, made = s.n * s.k / 2 + s.n * (s.k / s.group) * 5 / 2, half = (bytes + made) / 2;
+  const int64_t bytes = s.n * s.k * 2, made = s.n * s.k / 2 + s.n * (s.k / s.group) * 5 / 2, half = (bytes + made) / 2,
+                stride = (half + 255) / 256 * 256;
   const int copies = static_cast<int>((400 << 20) / bytes + 1);
   char *w, *from, *to;
   CUDA_OK(cudaMalloc(&w, bytes * copies));
-  CUDA_OK(cudaMalloc(&from, half * copies));
-  CUDA_OK(cudaMalloc(&to, half * copies));
+  CUDA_OK(cudaMalloc(&from, stride * copies));
+  CUDA_OK(cudaMalloc(&to, stride * copies));
   fill_random<<<1024, 256, 0, stream>>>(reinterpret_cast<__half *>(w), bytes / 2 * copies, 3u);
   std::vector<buffers> b;
   for (int i = 0; i < copies; i++) b.push_back(make(w + i * bytes, dtype, s.n, s.k, s.group));
@@ -270,7 +270,7 @@ template <typename T> figures time(cudaStream_t stream, yk_dtype dtype, const si
   };
   figures f = {.bytes = bytes + made};
   f.copy = run([&](int i, cudaStream_t on) {
-    CUDA_OK(cudaMemcpyAsync(to + i * half, from + i * half, half, cudaMemcpyDeviceToDevice, on));
+    CUDA_OK(cudaMemcpyAsync(to + i * stride, from + i * stride, half, cudaMemcpyDeviceToDevice, on));
   });
   f.passes = run([&](int i, cudaStream_t on) { launch_passes<T>(b[i].passes, on); });
   f.fused = run([&](int i, cudaStream_t on) { CUDA_OK(yk_cuda_launch_awq_quantize(&b[i].args, on)); });

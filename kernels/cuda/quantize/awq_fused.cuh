@@ -37,6 +37,8 @@ struct fused_args {
   int64_t *first_bad;
   int64_t n, k;
   int64_t begin; /* the first output: a multiple of 8; the grid says up to which */
+  /* All inputs as one group: this many thread blocks at first find scale and zero of 8 outputs each, from here on. */
+  int64_t n_range_blocks, ranges_begin;
 };
 
 /* ---- Two 16-bit floats in a word --------------------------------------------------------------------------------- */
@@ -253,6 +255,30 @@ __device__ __forceinline__ void write_tile(const fused_args &p, const fused_shar
   }
   if constexpr (GROUPS > 0) write_groups<THREADS, N_TILE, GROUPS>(p, shared, first_output, first_input, n_columns);
 }
+/* Scale and zero of whole rows, 8 of them: a warp an output. */
+template <typename T> __device__ __forceinline__ void find_row_ranges(const fused_args &p)
+{
+  __shared__ uint32_t zeros[8];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t n = p.ranges_begin + blockIdx.x * int64_t{8} + warp;
+  const uint4 *row = reinterpret_cast<const uint4 *>(static_cast<const T *>(p.w) + n * p.k);
+  uint32_t range = 0;
+#pragma unroll 8
+  for (int i = lane; i < p.k / 8; i += 32) range = least<T>(range, range_of_vector<T>(row[i]));
+  for (int other = 16; other > 0; other /= 2) range = least<T>(range, __shfl_xor_sync(0xffffffffu, range, other));
+  const group g = group_in<T>(range);
+  if (lane == 0) {
+    zeros[warp] = static_cast<uint32_t>(g.zero) << 4 * nibble_of_output(warp);
+    p.scales[n] = g.scale_bits;
+    if (!g.is_sound) note_bad(p.first_bad, n);
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  uint32_t all = 0;
+  for (int i = 0; i < 8; i++) all |= zeros[i];
+  p.qzeros[n / 8] = all;
+}
+
 /* Grid: tiles of inputs times tiles of outputs, tiles of inputs next to each other. */
 template <typename T, int THREADS, int N_TILE, int MIN_BLOCKS, int GROUPS>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) fused_kernel(const fused_args p, int k_tiles)
@@ -260,8 +286,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) fused_kernel(const fused_
   constexpr int ROWS = THREADS / LANES, PASSES = N_TILE / ROWS;
   static_assert(N_TILE % ROWS == 0, "whole passes");
   __shared__ fused_shared<N_TILE, GROUPS> shared;
-  const int64_t first_input = static_cast<int64_t>(blockIdx.x % k_tiles) * K_TILE;
-  const int64_t first_output = p.begin + static_cast<int64_t>(blockIdx.x / k_tiles) * N_TILE;
+  int64_t tile = blockIdx.x;
+  if constexpr (GROUPS == 0) {
+    static_assert(THREADS == 256, "a warp for each output of a word");
+    if (tile < p.n_range_blocks) {
+      find_row_ranges<T>(p);
+      return;
+    }
+    tile -= p.n_range_blocks;
+  }
+  const int64_t first_input = tile % k_tiles * K_TILE;
+  const int64_t first_output = p.begin + tile / k_tiles * N_TILE;
   const int lane = threadIdx.x % LANES;
   uint4 v[PASSES][VECTORS];
 #pragma unroll
@@ -289,7 +324,8 @@ cudaError_t launch_fused(const fused_args &p, int64_t end, cudaStream_t stream)
 {
   const int64_t k_tiles = (p.k + K_TILE - 1) / K_TILE, n_tiles = (end - p.begin + N_TILE - 1) / N_TILE;
   fused_kernel<T, THREADS, N_TILE, MIN_BLOCKS, GROUPS>
-      <<<static_cast<unsigned>(k_tiles * n_tiles), THREADS, 0, stream>>>(p, static_cast<int>(k_tiles));
+      <<<static_cast<unsigned>(p.n_range_blocks + k_tiles * n_tiles), THREADS, 0, stream>>>(p,
+                                                                                            static_cast<int>(k_tiles));
   return cudaGetLastError();
 }
 

@@ -76,53 +76,34 @@ template <typename T> cudaError_t launch_two_passes(const yk_awq_quantize_args &
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-/* Scale and zero of whole rows: a warp an output. */
-template <typename T> __global__ void __launch_bounds__(THREADS) row_range_kernel(const fused_args p)
-{
-  __shared__ uint32_t zeros[WARPS];
-  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  const int64_t n = p.begin + blockIdx.x * WARPS + warp;
-  const uint4 *row = reinterpret_cast<const uint4 *>(static_cast<const T *>(p.w) + n * p.k);
-  uint32_t range = 0;
-#pragma unroll 4
-  for (int64_t i = lane; i < p.k / 8; i += WARP) range = least<T>(range, range_of_vector<T>(row[i]));
-  for (int other = WARP / 2; other > 0; other /= 2) range = least<T>(range, __shfl_xor_sync(ALL_LANES, range, other));
-  const group g = group_in<T>(range);
-  if (lane == 0) {
-    zeros[warp] = static_cast<uint32_t>(g.zero) << 4 * nibble_of_output(warp);
-    p.scales[n] = g.scale_bits;
-    if (!g.is_sound) note_bad(p.first_bad, n);
-  }
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  uint32_t all = 0;
-  for (int i = 0; i < WARPS; i++) all |= zeros[i];
-  p.qzeros[n / 8] = all;
-}
-
 template <typename T, int GROUPS> cudaError_t launch_tile_kernel(const fused_args &p, int64_t end, cudaStream_t stream)
 {
   return launch_fused<T, 256, 64, 6, GROUPS>(p, end, stream);
 }
 
-/* All inputs as one group: outputs whose inputs stay in the L2 cache from the first pass to the second. */
+/* All inputs as one group: while some outputs are quantised, whose inputs are in the L2 cache still, the ranges of the
+ * next ones are found. */
 template <typename T> cudaError_t launch_rows(fused_args p, cudaStream_t stream)
 {
   constexpr int64_t CACHED_BYTES = 16 << 20, OUTPUTS = 256;
   const int64_t step = std::max(CACHED_BYTES / (p.k * 2) / OUTPUTS, int64_t{1}) * OUTPUTS;
-  for (; p.begin < p.n; p.begin += step) {
-    const int64_t end = std::min(p.n, p.begin + step);
-    row_range_kernel<T><<<static_cast<unsigned>((end - p.begin) / 8), THREADS, 0, stream>>>(p);
+  for (int64_t end = 0; end < p.n; p.begin = end, end = p.ranges_begin) {
+    const int64_t ranges_end = std::min(p.n, end + step);
+    p.n_range_blocks = (ranges_end - end) / 8;
+    p.ranges_begin = end;
     const cudaError_t error = launch_tile_kernel<T, 0>(p, end, stream);
     if (error != cudaSuccess) return error;
+    p.ranges_begin = ranges_end;
   }
-  return cudaSuccess;
+  p.n_range_blocks = 0;
+  return launch_tile_kernel<T, 0>(p, p.n, stream);
 }
 
 template <typename T> cudaError_t launch_tiles(const yk_awq_quantize_args &args, cudaStream_t stream)
 {
   const yk_awq_floats &w = args.weight;
-  const fused_args p = {w.w, args.out.qweight, args.out.qzeros, args.out.scales, &args.found->first_bad, w.n, w.k, 0};
+  const fused_args p = {w.w, args.out.qweight, args.out.qzeros, args.out.scales, &args.found->first_bad, w.n, w.k, 0, 0,
+                        0};
   switch (w.group) {
   case 32: return launch_tile_kernel<T, 4>(p, p.n, stream);
   case 64: return launch_tile_kernel<T, 2>(p, p.n, stream);
