@@ -250,13 +250,13 @@ struct figures {
 /* Enough copies of a weight that none is in the caches when its turn comes again. */
 template <typename T> figures time(cudaStream_t stream, yk_dtype dtype, const sizes &s)
 {
-  const int64_t bytes = s.n * s.k * 2, made = s.n * s.k / 2 + s.n * (s.k / s.group) * 5 / 2, half = (bytes + made) / 2,
-                stride = (half + 255) / 256 * 256;
+  const int64_t bytes = s.n * s.k * 2, made = s.n * s.k / 2 + s.n * (s.k / s.group) * 5 / 2, half = (bytes + made) / 2;
+  const int64_t copied = (half + 65535) / 65536 * 65536; /* copies of odd lengths are slower by half */
   const int copies = static_cast<int>((400 << 20) / bytes + 1);
   char *w, *from, *to;
   CUDA_OK(cudaMalloc(&w, bytes * copies));
-  CUDA_OK(cudaMalloc(&from, stride * copies));
-  CUDA_OK(cudaMalloc(&to, stride * copies));
+  CUDA_OK(cudaMalloc(&from, copied * copies));
+  CUDA_OK(cudaMalloc(&to, copied * copies));
   fill_random<<<1024, 256, 0, stream>>>(reinterpret_cast<__half *>(w), bytes / 2 * copies, 3u);
   std::vector<buffers> b;
   for (int i = 0; i < copies; i++) b.push_back(make(w + i * bytes, dtype, s.n, s.k, s.group));
@@ -270,8 +270,9 @@ template <typename T> figures time(cudaStream_t stream, yk_dtype dtype, const si
   };
   figures f = {.bytes = bytes + made};
   f.copy = run([&](int i, cudaStream_t on) {
-    CUDA_OK(cudaMemcpyAsync(to + i * stride, from + i * stride, half, cudaMemcpyDeviceToDevice, on));
+    CUDA_OK(cudaMemcpyAsync(to + i * copied, from + i * copied, copied, cudaMemcpyDeviceToDevice, on));
   });
+  for (double *us : {&f.copy.median, &f.copy.low, &f.copy.high}) *us *= static_cast<double>(half) / copied;
   f.passes = run([&](int i, cudaStream_t on) { launch_passes<T>(b[i].passes, on); });
   f.fused = run([&](int i, cudaStream_t on) { CUDA_OK(yk_cuda_launch_awq_quantize(&b[i].args, on)); });
   for (const buffers &one : b) release(one);
