@@ -137,7 +137,7 @@ static void print_experts(const yk_plan *plan)
   printf("%5s  experts take %s of the weights, and a token uses %s of all weights; ", "",
          yk_bytes_format(largest_of(plan->expert_bytes, plan->n_ranks), experts),
          yk_bytes_format(largest_of(plan->active_bytes, plan->n_ranks), active));
-  if (!plan->expert_parallel)
+  if (!plan->expert_parallel && plan->n_ranks > 1)
     printf("a rank holds a share of each of %d experts\n", plan->n_experts);
   else if (least == most)
     printf("a rank holds %d of %d experts\n", most, plan->n_experts);

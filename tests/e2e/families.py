@@ -100,8 +100,8 @@ class Families(harness.Case):
 
     def test_prefix_reuse(self):
         """The same prompts again and again, at once and in turn."""
-        for at_once in (1, 5):
-            self.check_case("qwen3", "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
+        for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5)):
+            self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
             self.assertIn("were found computed", self.last_err)
 
