@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/expert_load.h"
+#include "engine/expert_counts.h"
 #include "engine/profiler_state.h"
 #include "engine/ranks.h"
 #include "engine/request.h"

@@ -5,6 +5,7 @@
 
 #include "engine/call.h"
 #include "engine/engine_stats.h"
+#include "engine/expert_load.h"
 #include "engine/hand_out.h"
 #include "engine/profiler.h"
 #include "engine/request_owner.h"

@@ -5,24 +5,13 @@
 #ifndef YK_ENGINE_EXPERT_LOAD_H
 #define YK_ENGINE_EXPERT_LOAD_H
 
-#include "loader/model_config.h"
-#include "yoke.h"
-
-struct yk_settings;
-
-/* The engine's own; zero for a model without experts. */
-typedef struct yk_expert_counts {
-  yk_expert_load load; /* all but rows are fixed once created; those are under the mutex; no shares */
-  /* The engine thread's. */
-  int64_t *fresh; /* as rows */
-  int64_t read_ns;
-  bool is_stale; /* steps have run since */
-} yk_expert_counts;
+#include "engine/expert_counts.h"
+#include "engine/settings.h"
 
 /* yk_expert_counts_create - for a model of this configuration on these ranks. Errors: YK_E_NOMEM; what was made is for
  *   yk_expert_counts_destroy. */
-yk_status yk_expert_counts_create(const yk_model_config *config, const struct yk_settings *settings,
-                                  yk_expert_counts *out, yk_err *err);
+yk_status yk_expert_counts_create(const yk_model_config *config, const yk_settings *settings, yk_expert_counts *out,
+                                  yk_err *err);
 void yk_expert_counts_destroy(yk_expert_counts *counts);
 
 /* yk_expert_counts_step - a step has run. Engine thread, between steps. Errors: those of the ranks. */
