@@ -96,7 +96,8 @@ __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int
   }
 }
 
-/* Codes of any value, NaNs of FP8 left out, and scales within a factor of 8 of each other. One thread block a page. */
+/* Codes of any value, NaNs of FP8 left out, and tokens' scales within a factor of 8 of each other; scale 0: all 1. One
+ * thread block a page. */
 __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
 {
   uint8_t *page = reinterpret_cast<uint8_t *>(pages) + int64_t{blockIdx.x} * PAGE * (hd + 4);
@@ -106,7 +107,8 @@ __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
     page[i] = (code & 0x7f) == 0x7f ? 0 : static_cast<uint8_t>(code);
   }
   float *scales = reinterpret_cast<float *>(page + PAGE * hd);
-  if (threadIdx.x < PAGE) scales[threadIdx.x] = scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed));
+  if (threadIdx.x < PAGE)
+    scales[threadIdx.x] = scale > 0 ? scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed)) : 1.0f;
 }
 
 /* As poison_tails; 0x7f is a NaN of FP8. */
@@ -229,14 +231,14 @@ struct step {
     CUDA_OK(cudaDeviceSynchronize());
   }
 
-  /* f32 [2, n_kv_heads, head_dim]: scales near 1, offsets of some codes. */
-  float *make_channels(unsigned seed)
+  /* f32 [2, n_kv_heads, head_dim]: scales near the given one, offsets of some codes. */
+  float *make_channels(unsigned seed, float scale)
   {
     const int n = s.heads.n_kv_heads * s.heads.head_dim;
     std::mt19937 rng(seed);
     std::vector<float> v(2 * static_cast<size_t>(n));
     for (int i = 0; i < n; i++) {
-      v[i] = 0.5f + static_cast<float>(rng() % 1000) / 1000.0f;
+      v[i] = scale * (0.5f + static_cast<float>(rng() % 1000) / 1000.0f);
       v[n + i] = s.format == YK_KV_INT8 ? static_cast<float>(rng() % 41) - 20.0f : 0.0f;
     }
     void *p = allocate(v.size() * 4);
@@ -251,13 +253,16 @@ struct step {
     for (size_t i = 0; i < layers.size(); i++) {
       yk_kv_layer &kv = layers[i];
       const unsigned of_layer = seed + 10 * static_cast<unsigned>(i);
-      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.k), s.heads.head_dim, of_layer + 1, 2.0f * scale);
-      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.v), s.heads.head_dim, of_layer + 2, scale);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.k), s.heads.head_dim, of_layer + 1,
+                                   s.has_channels ? 0.0f : 2.0f * scale);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.v), s.heads.head_dim, of_layer + 2,
+                                   s.has_channels ? 0.0f : scale);
       for (void *cache : {kv.k, kv.v})
         poison_code_tails<<<batch.n_seqs, 256>>>(static_cast<char *>(cache), batch.block_tables,
                                                  batch.block_table_stride, batch.kv_tokens, s.heads.n_kv_heads,
                                                  s.heads.head_dim);
-      if (s.has_channels) kv.k_channels = make_channels(of_layer + 3), kv.v_channels = make_channels(of_layer + 4);
+      if (s.has_channels)
+        kv.k_channels = make_channels(of_layer + 3, 2.0f * scale), kv.v_channels = make_channels(of_layer + 4, scale);
     }
     CUDA_OK(cudaDeviceSynchronize());
   }

@@ -98,8 +98,8 @@ yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t lay
 yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
                                    yk_weight_view *weight, yk_err *err);
 
-/* yk_checkpoint_kv_channels - the static scales and offsets of a layer's KV cache, of K's or V's (role) channels first ..
- *   first + n - 1: what config's quant.kv_format says there are. f32 [n] each; kernels/kv_cache.h has the formula.
+/* yk_checkpoint_kv_channels - the static scales and offsets of a layer's KV cache, of K's or V's (role) channels first
+ *   .. first + n - 1: what config's quant.kv_format says there are. f32 [n] each; kernels/kv_cache.h has the formula.
  *   Errors: YK_E_FORMAT naming file and tensor; YK_E_UNSUPPORTED. Both are undefined on error. */
 yk_status yk_checkpoint_kv_channels(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t first,
                                     int64_t n, float *scales, float *offsets, yk_err *err);

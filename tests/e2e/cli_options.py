@@ -37,8 +37,8 @@ class Help(harness.Case):
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
-        model = ["model", "tokenizer", "tensor-parallel-size", "device", "devices", "dtype", "max-model-len",
-                 "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
+        model = ["model", "tokenizer", "tensor-parallel-size", "device", "devices", "dtype", "kv-cache-dtype",
+                 "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
@@ -130,6 +130,10 @@ class Refused(harness.Case):
             (["--ignore-eos=yes"], "--ignore-eos", "no value"),
             (["--device", "gpu"], "--device", "auto, cpu, cuda", '"gpu"'),
             (["--dtype", "int4"], "--dtype", "auto, float16, bfloat16, float32, half, float", '"int4"'),
+            (["--kv-cache-dtype", "fp8_e5m2"], "--kv-cache-dtype",
+             "auto, float16, bfloat16, float32, int8, fp8, int8_per_token_head, fp8_per_token_head, fp8_e4m3",
+             '"fp8_e5m2"'),
+            (["--kv-cache-dtype", "nvfp4"], "--kv-cache-dtype", '"nvfp4"'),
             (["--log-level", "loud"], "--log-level", "error, warn, info, debug"),
             (["--format", "xml"], "--format", "text, json"),
             (["--token-ids", "5,x"], "--token-ids", "5,x"),

@@ -47,7 +47,7 @@ class Plan(harness.Case):
         self.assertEqual([plan["n_ranks"] for plan in plans], list(range(1, 9)))
         for plan in plans:
             self.assertEqual(set(plan), {"device", "n_ranks", "fits", "reason", "assumes_formats", "kv_tokens",
-                                         "n_experts", "expert_parallel", "ranks"})
+                                         "kv_cache_dtype", "n_experts", "expert_parallel", "ranks"})
             self.assertFalse(plan["expert_parallel"])
             self.assertTrue(plan["fits"])
             self.assertFalse(plan["assumes_formats"])
@@ -218,9 +218,9 @@ class Plan(harness.Case):
     def test_help_lists_what_sizes_depend_on(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
         self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "tensor-parallel-size",
-                                  "enable-expert-parallel", "device", "devices", "dtype", "weights", "max-model-len",
-                                  "max-num-seqs", "max-num-batched-tokens",
-                                  "gpu-memory-utilization", "kv-cache-bytes", "log-level"])
+                                  "enable-expert-parallel", "device", "devices", "dtype", "weights", "kv-cache-dtype", "max-model-len",
+                                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
+                                  "kv-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
 

@@ -280,7 +280,8 @@ class Routes(Case):
                 self.assertTrue(found, line)
                 values[found[1], found[2] or ""] = float(found[3])
         self.assertEqual({name for name, kind in types.items() if kind == "gauge"},
-                         {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "rank_memory_bytes"})
+                         {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "rank_memory_bytes",
+                          "cache_config_info"})
         self.assertEqual({name for name, kind in types.items() if kind == "counter"},
                          {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total",
                           "prompt_tokens_total", "generation_tokens_total", "request_success_total"})

@@ -42,8 +42,32 @@ static void numbers_of_the_specification(void **state)
   assert_true(isnan(yk_e4m3_to_f32(0x7F)) && isnan(yk_e4m3_to_f32(0xFF)));
 }
 
+/* Between two neighbouring codes: up to the middle the lower, from there the upper, and in it the even one. */
+static void numbers_become_the_nearest_code(void **state)
+{
+  (void)state;
+  for (int sign = 0; sign < 256; sign += 128) {
+    for (int code = 0; code < 0x7E; code++) {
+      float low = yk_e4m3_to_f32((uint8_t)(sign + code)), high = yk_e4m3_to_f32((uint8_t)(sign + code + 1));
+      float middle = (low + high) / 2;
+      assert_int_equal(yk_e4m3_from_f32(low), sign + code);
+      assert_int_equal(yk_e4m3_from_f32(nextafterf(middle, low)), sign + code);
+      assert_int_equal(yk_e4m3_from_f32(middle), sign + code + code % 2);
+      assert_int_equal(yk_e4m3_from_f32(nextafterf(middle, high)), sign + code + 1);
+    }
+    float factor = sign ? -1.0f : 1.0f;
+    assert_int_equal(yk_e4m3_from_f32(factor * 448.0f), sign + 0x7E);
+    assert_int_equal(yk_e4m3_from_f32(factor * 1e30f), sign + 0x7E);
+    assert_int_equal(yk_e4m3_from_f32(factor * INFINITY), sign + 0x7E);
+    assert_int_equal(yk_e4m3_from_f32(factor * 0.0f), sign);
+    assert_int_equal(yk_e4m3_from_f32(factor * 1e-40f), sign);
+  }
+  assert_true(yk_e4m3_is_nan(yk_e4m3_from_f32(NAN)));
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_code), cmocka_unit_test(numbers_of_the_specification)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_code), cmocka_unit_test(numbers_of_the_specification),
+                                     cmocka_unit_test(numbers_become_the_nearest_code)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,29 @@ static void compressed_tensors(void **state)
   }
 }
 
+#define KV_SCHEME(text) "'quant_method': 'compressed-tensors', 'format': 'naive-quantized', 'config_groups': {}, " text
+
+static void kv_cache_scheme(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    yk_kv_format format;
+  } cases[] = {
+      {KV_SCHEME("'kv_cache_scheme': null"), YK_KV_ACT},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'type': 'float', 'strategy': 'tensor', 'dynamic': false}"),
+       YK_KV_FP8},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'type': 'FLOAT', 'symmetric': true}"), YK_KV_FP8},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'type': 'int', 'strategy': 'tensor'}"), YK_KV_INT8},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8}"), YK_KV_INT8},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_quant_config quant = good(cases[i].text);
+    assert_int_equal(quant.kv_format, cases[i].format);
+    yk_quant_rules_free(quant.rules);
+  }
+}
+
 static void what_is_refused(void **state)
 {
   (void)state;
@@ -145,6 +168,12 @@ static void what_is_refused(void **state)
        "type \"int\"|\"float-quantized\"|pack-quantized"},
       {COMPRESSED("nvfp4-pack-quantized", GROUP("'num_bits': 8", "")), "format \"nvfp4-pack-quantized\""},
       {COMPRESSED("float-quantized", "'NVFP4': ['Linear']"), "preset \"NVFP4\"|FP8_BLOCK"},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 4, 'type': 'int'}"), "kv_cache_scheme|num_bits 4|supported: 8"},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'type': 'bool'}"), "kv_cache_scheme|type \"bool\"|float, int"},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'dynamic': true}"), "kv_cache_scheme|dynamic true"},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'symmetric': false}"), "kv_cache_scheme|symmetric false"},
+      {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'strategy': 'attn_head'}"),
+       "kv_cache_scheme|strategy \"attn_head\"|supported: tensor"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_quant_config quant;
@@ -158,6 +187,6 @@ static void what_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(method_fp8), cmocka_unit_test(compressed_tensors),
-                                     cmocka_unit_test(what_is_refused)};
+                                     cmocka_unit_test(kv_cache_scheme), cmocka_unit_test(what_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,6 +89,21 @@ static void descriptions(void **state)
   yk_model_config_free(&config);
 }
 
+static void caches_of_8_bits(void **state)
+{
+  (void)state;
+  static const char *const descriptions[] = {
+      "{'kv_cache_type': 'C8', 'a.k_proj.kv_cache_scale': 'C8', 'a.k_proj.kv_cache_offset': 'W8A8'}",
+      "{'kv_quant_type': 'C8', 'a.v_proj.kv_cache_scale': 'FLOAT'}", "{'kv_cache_type': 'FLOAT'}"};
+  for (int i = 0; i < 3; i++) {
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    expect_ok(descriptions[i], parse(descriptions[i], &config, &err), &err);
+    assert_int_equal(config.quant.kv_format, i < 2 ? YK_KV_INT8 : YK_KV_ACT);
+    yk_model_config_free(&config);
+  }
+}
+
 static void bad_descriptions(void **state)
 {
   (void)state;
@@ -103,8 +118,10 @@ static void bad_descriptions(void **state)
       {"{'a.weight': 'W4A16'}", YK_E_UNSUPPORTED, "a.weight: \"W4A16\"|supported: FLOAT, W8A16, W8A8, W8A8S"},
       {"{'a.weight': 'W8A8_MIX'}", YK_E_UNSUPPORTED, "a.weight: \"W8A8_MIX\""},
       {"{'k_proj.kv_cache_scale': 'C8'}", YK_E_UNSUPPORTED, "k_proj.kv_cache_scale: \"C8\""},
-      {"{'kv_cache_type': 'C8'}", YK_E_UNSUPPORTED, "kv_cache_type \"C8\"|supported: FLOAT"},
-      {"{'kv_quant_type': 'C8'}", YK_E_UNSUPPORTED, "kv_quant_type \"C8\"|supported: FLOAT"},
+      {"{'kv_cache_type': 'C4'}", YK_E_UNSUPPORTED, "kv_cache_type \"C4\"|supported: FLOAT, C8"},
+      {"{'kv_quant_type': 'C16'}", YK_E_UNSUPPORTED, "kv_quant_type \"C16\"|supported: FLOAT, C8"},
+      {"{'fa_quant_type': 'C8'}", YK_E_UNSUPPORTED, "fa_quant_type \"C8\"|supported: FLOAT"},
+      {"{'kv_cache_type': 'C8', 'k_proj.weight': 'C8'}", YK_E_UNSUPPORTED, "k_proj.weight: \"C8\""},
       {"{'fa_quant_type': 'FAQuant'}", YK_E_UNSUPPORTED, "fa_quant_type \"FAQuant\""},
       {"{'reduce_quant_type': {'a': 1}}", YK_E_UNSUPPORTED, "reduce_quant_type"},
       {"{'a.weight': 1}", YK_E_FORMAT, "\"a.weight\"|found integer"},
@@ -312,6 +329,55 @@ static void bad_tensors(void **state)
                  read_q(cases[i].kind, cases[i].tensors, &checkpoint, &view, &err), &err);
     yk_checkpoint_close(checkpoint);
   }
+}
+
+/* ---- KV cache ---------------------------------------------------------------------------------------------------- */
+
+/* Scales and offsets of K, of which there are 8 channels, as the file has them. */
+static yk_status read_k_channels(const tensor *scale, const tensor *offset, int64_t first, int64_t n, float *scales,
+                                 float *offsets, yk_err *err)
+{
+  static const char module[] = "model.layers.0.self_attn.k_proj";
+  const temp_dir dir = temp_dir_make();
+  file_builder f = {0};
+  char name[64];
+  const tensor *const tensors[] = {scale, offset};
+  for (int i = 0; i < 2; i++) {
+    if (!tensors[i]) continue;
+    snprintf(name, sizeof name, "%s.%s", module, tensors[i]->suffix);
+    add(&f, name, tensors[i]->dtype, tensors[i]->shape, tensors[i]->n, tensors[i]->value);
+  }
+  yk_checkpoint *checkpoint = NULL;
+  yk_status status = open_with(&dir, &f, "{'kv_cache_type': 'C8'}", NULL, &checkpoint, err);
+  temp_dir_remove(&dir);
+  if (status == YK_OK) status = yk_checkpoint_kv_channels(checkpoint, YK_ROLE_K, 0, first, n, scales, offsets, err);
+  yk_checkpoint_close(checkpoint);
+  return status;
+}
+
+static void scales_of_the_cache(void **state)
+{
+  (void)state;
+  float scales[4], offsets[4];
+  yk_err err = YK_ERR_INIT;
+  const tensor good_scale = {"kv_cache_scale", "F32", "[8]", 8, 0.5};
+  const tensor good_offset = {"kv_cache_offset", "F32", "[8]", 8, -7};
+  expect_ok("scales", read_k_channels(&good_scale, &good_offset, 4, 4, scales, offsets, &err), &err);
+  for (int i = 0; i < 4; i++) assert_true(scales[i] == 0.5f && offsets[i] == -7.0f);
+  const struct {
+    tensor scale, offset;
+    const char *words;
+  } cases[] = {{{"weight_scale", "F32", "[8]", 8, 1}, good_offset, "k_proj.kv_cache_scale|missing"},
+               {good_scale, {"weight_offset", "F32", "[8]", 8, 1}, "k_proj.kv_cache_offset|missing"},
+               {{"kv_cache_scale", "F32", "[4]", 4, 1}, good_offset, "k_proj.kv_cache_scale|[8]|[4]"},
+               {{"kv_cache_scale", "I8", "[8]", 8, 1}, good_offset, "k_proj.kv_cache_scale|I8"},
+               {{"kv_cache_scale", "F32", "[8]", 8, 0}, good_offset, "k_proj.kv_cache_scale|above 0, found 0"},
+               {{"kv_cache_scale", "F32", "[8]", 8, -1}, good_offset, "k_proj.kv_cache_scale|above 0, found -1"},
+               {{"kv_cache_scale", "F32", "[8]", 8, (double)NAN}, good_offset, "k_proj.kv_cache_scale|found nan"},
+               {good_scale, {"kv_cache_offset", "F32", "[8]", 8, (double)INFINITY}, "kv_cache_offset|found inf"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    expect_error(cases[i].words, YK_E_FORMAT, cases[i].words,
+                 read_k_channels(&cases[i].scale, &cases[i].offset, 0, 4, scales, offsets, &err), &err);
 }
 
 /* ---- Norms ------------------------------------------------------------------------------------------------------- */
@@ -560,6 +626,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(descriptions),
+      cmocka_unit_test(caches_of_8_bits),
+      cmocka_unit_test(scales_of_the_cache),
       cmocka_unit_test(bad_descriptions),
       cmocka_unit_test(layers_of_each_kind),
       cmocka_unit_test(bad_tensors),

@@ -11,10 +11,13 @@
  *     split_kv.cuh         work division: which pages of K and V a thread block reads
  *     page_ring.cuh        a warp's ring of stages in shared memory
  *     flash_decoding_warp.cuh   a warp's scores, online softmax and output on mma.sync
+ *     flash_decoding_codes.cuh  the same on a cache of 8 bits (kernels/kv_cache.h)
  *     split_kv_combine.cuh      combine the partial results of warps, then those of thread blocks
+ *     decode_output.cuh         what becomes of a combined result
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
+ *     kv_room.cuh               a cache of 8 bits as the 16-bit pages that both read
  *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
  *
  * Words: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device
@@ -23,7 +26,8 @@
  * relative to m, and its output o, not yet divided by l. From the partial results (m, l, o) of two sets of keys follows
  * the one of both sets: they combine.
  *
- * Decode: one thread block of 8 warps (4 where shared memory is small) on each multiprocessor.
+ * Decode: one thread block of 8 warps (of a cache of 8 bits 12, whose conversions take time; half as many where shared
+ * memory is small) on each multiprocessor.
  *
  *   block tables --> page numbers, 32 at a time in the registers of a warp
  *   K page, V page --(bulk copy or cp.async, issued by the warp)--> a stage of the warp's own ring in shared memory

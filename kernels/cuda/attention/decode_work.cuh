@@ -10,7 +10,7 @@
 namespace yk_attn {
 
 /* Warps of a thread block; half as many where shared memory has too little room for their rings. */
-constexpr int DECODE_WARPS = 8;
+constexpr int DECODE_WARPS = 8, DECODE_WARPS_OF_CODES = 12;
 constexpr int DECODE_MAX_STAGES = 16;
 
 /* Sequences of one launch: their lengths are kept in shared memory. Larger batches take several launches. */

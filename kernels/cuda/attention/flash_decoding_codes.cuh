@@ -27,13 +27,12 @@ __device__ __forceinline__ float power_of_2(int exponent)
   return __int_as_float((exponent + 127) << 23);
 }
 
-__device__ __forceinline__ float2 act_pair(const params &p, int64_t element)
+/* Two neighbouring elements of the queries. */
+__device__ __forceinline__ float2 act_pair(yk_dtype dtype, uint32_t pair)
 {
-  if (p.dtype == YK_F16)
-    return __half22float2(*reinterpret_cast<const __half2 *>(static_cast<const __half *>(p.q) + element));
-  const __nv_bfloat162 pair =
-      *reinterpret_cast<const __nv_bfloat162 *>(static_cast<const __nv_bfloat16 *>(p.q) + element);
-  return make_float2(__low2float(pair), __high2float(pair));
+  if (dtype == YK_F16) return __half22float2(*reinterpret_cast<const __half2 *>(&pair));
+  const __nv_bfloat162 of_bf16 = *reinterpret_cast<const __nv_bfloat162 *>(&pair);
+  return make_float2(__low2float(of_bf16), __high2float(of_bf16));
 }
 
 /* A warp's registers for one work item, as in warp_state; o is relative to unit. */
@@ -41,8 +40,9 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
   static constexpr int N_CHUNKS = (HD + 63) / 64, N_K16 = HD / 16, N_D16 = HD / 16, AT_ONCE = 2;
   static constexpr float NO_UNIT = 1e-30f;
 
-  uint32_t q[N_TILES][N_K16][2];
-  float q_scale[N_TILES][2]; /* of heads 2t and 2t+1: what scores are multiplied by */
+  uint32_t q[N_TILES][N_K16][2]; /* until start, as loaded */
+  const float *channels;         /* K's static scales of the KV head; NULL: there are none */
+  float q_scale[N_TILES][2];     /* of heads 2t and 2t+1: what scores are multiplied by */
   float o[N_TILES][N_D16][4];
   float m[N_TILES][2], l[N_TILES][2];
   float unit;
@@ -53,32 +53,52 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
     return chunk < HD / 64 ? 4 : HD % 64 / 16;
   }
 
-  /* The lane's elements of head g of a tile, times K's static scales; zeros where there is no such head. */
-  __device__ void read_query(const params &p, const work_item &item, int tile, float (&x)[HD / 4]) const
+  /* Start loading the lane's elements of head g of each tile; zeros where there is no such head. They are used in
+   * start, since loads that nobody waits for are under way while the work item before is combined. */
+  __device__ void load_queries(const params &p, const work_item &item)
   {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, head = tile * 8 + g;
-    const bool valid = head < item.n_heads;
-    const int64_t row = item.row * p.q_stride + static_cast<int64_t>(item.head_begin + head) * HD;
-    const float *scales = p.k_channels && valid ? p.k_channels + kv_head_of(p, item) * HD : nullptr;
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    channels = p.k_channels ? p.k_channels + kv_head_of(p, item) * HD : nullptr;
 #pragma unroll
-    for (int i = 0; i < HD / 4; i += 2) {
-      const int chunk = i / 16, d = chunk * 64 + t * 4 * k_words(chunk) + i % 16;
-      float2 pair = valid ? act_pair(p, row + d) : make_float2(0, 0);
-      if (scales) pair = make_float2(pair.x * scales[d], pair.y * scales[d + 1]);
-      x[i] = pair.x;
-      x[i + 1] = pair.y;
+    for (int tile = 0; tile < N_TILES; tile++) {
+      const int head = tile * 8 + g;
+      const bool valid = head < item.n_heads;
+      const char *row = static_cast<const char *>(p.q) +
+                        2 * (item.row * p.q_stride + static_cast<int64_t>(item.head_begin + head) * HD);
+#pragma unroll
+      for (int c = 0; c < N_CHUNKS; c++) {
+        const char *src = row + 2 * (c * 64 + t * 4 * k_words(c));
+        uint32_t *to = &q[tile][c * 4][0];
+#pragma unroll
+        for (int i = 0; i < k_words(c) / 2; i++)
+          *reinterpret_cast<uint4 *>(to + 4 * i) =
+              valid ? *reinterpret_cast<const uint4 *>(src + 16 * i) : make_uint4(0, 0, 0, 0);
+        if (k_words(c) == 1)
+          *reinterpret_cast<uint2 *>(to) = valid ? *reinterpret_cast<const uint2 *>(src) : make_uint2(0, 0);
+      }
     }
   }
 
-  __device__ void load_queries(const params &p, const work_item &item)
+  /* The queries that have been loaded, times K's static scales, as float16 near 1. */
+  __device__ void bring_queries(const params &p)
   {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
-      float x[HD / 4], largest = 0.0f;
-      read_query(p, item, tile, x);
+      float2 x[N_K16][2];
+      float largest = 0.0f;
 #pragma unroll
-      for (int i = 0; i < HD / 4; i++) largest = fmaxf(largest, fabsf(x[i]));
+      for (int i = 0; i < N_K16; i++) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          x[i][j] = act_pair(p.dtype, q[tile][i][j]);
+          if (channels) {
+            const int d = i / 4 * 64 + t * 4 * k_words(i / 4) + i % 4 * 4 + 2 * j;
+            x[i][j] = make_float2(x[i][j].x * channels[d], x[i][j].y * channels[d + 1]);
+          }
+          largest = fmaxf(largest, fmaxf(fabsf(x[i][j].x), fabsf(x[i][j].y)));
+        }
+      }
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
       /* At most 2^9 in size: float16 holds what is smaller by 2^-23 of it as a normal number. */
@@ -86,8 +106,8 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
       const float factor = power_of_2(-exponent);
 #pragma unroll
       for (int i = 0; i < N_K16; i++) {
-        q[tile][i][0] = round_pair<__half>(x[4 * i] * factor, x[4 * i + 1] * factor);
-        q[tile][i][1] = round_pair<__half>(x[4 * i + 2] * factor, x[4 * i + 3] * factor);
+#pragma unroll
+        for (int j = 0; j < 2; j++) q[tile][i][j] = round_pair<__half>(x[i][j].x * factor, x[i][j].y * factor);
       }
 #pragma unroll
       for (int e = 0; e < 2; e++)
@@ -95,8 +115,9 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
     }
   }
 
-  __device__ void start()
+  __device__ void start(const params &p)
   {
+    bring_queries(p);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
@@ -184,14 +205,23 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
     return rescale;
   }
 
-  /* Online softmax over the tokens of N pages, as in warp_state. k, v: the scales of the lane's tokens; those of V are 0
-   * where a token is not visible. */
+  /* Online softmax over the tokens of N pages, as in warp_state. k, v: the scales of the lane's tokens. What is not
+   * visible gets a probability and a scale of V of 0. */
   template <int N>
   __device__ __forceinline__ void probabilities(const int32_t (&token)[N], int32_t begin, int32_t end,
                                                 const float2 (&k)[N], float2 (&v)[N], float (&s)[N][N_TILES][4],
                                                 uint32_t (&b)[N][N_TILES][2])
   {
     const int g = threadIdx.x % 32 / 4;
+    const bool is_partial = token[0] < begin || token[N - 1] + PAGE_TOKENS > end;
+    if (is_partial) {
+#pragma unroll
+      for (int i = 0; i < N; i++) {
+        const int32_t low = token[i] + g, high = low + 8;
+        if (low < begin || low >= end) v[i].x = 0.0f;
+        if (high < begin || high >= end) v[i].y = 0.0f;
+      }
+    }
     const float unit_rescale = rescale_unit<N>(v);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
@@ -202,8 +232,12 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
 #pragma unroll
         for (int i = 0; i < N; i++) {
           const int32_t low = token[i] + g, high = low + 8;
-          s[i][tile][e] = low >= begin && low < end ? s[i][tile][e] * (k[i].x * q_scale[tile][e]) : -INFINITY;
-          s[i][tile][e + 2] = high >= begin && high < end ? s[i][tile][e + 2] * (k[i].y * q_scale[tile][e]) : -INFINITY;
+          s[i][tile][e] *= k[i].x * q_scale[tile][e];
+          s[i][tile][e + 2] *= k[i].y * q_scale[tile][e];
+          if (is_partial) {
+            if (low < begin || low >= end) s[i][tile][e] = -INFINITY;
+            if (high < begin || high >= end) s[i][tile][e + 2] = -INFINITY;
+          }
           top = fmaxf(top, fmaxf(s[i][tile][e], s[i][tile][e + 2]));
         }
 #pragma unroll
@@ -293,7 +327,6 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
   template <int N, typename RING>
   __device__ __forceinline__ void consume(RING &pages, float, int32_t first_token, int32_t begin, int32_t end)
   {
-    const int g = threadIdx.x % 32 / 4;
     float score[N][N_TILES][4];
     uint32_t prob[N][N_TILES][2];
     int32_t token[N];
@@ -307,9 +340,6 @@ template <yk_kv_format FORMAT, int HD, int N_TILES> struct code_warp_state {
       load_values(page + RING::PAGE_BYTES, w[i]);
       k_scale[i] = token_scales(page);
       v_scale[i] = token_scales(page + RING::PAGE_BYTES);
-      const int32_t low = token[i] + g, high = low + 8;
-      if (low < begin || low >= end) v_scale[i].x = 0.0f;
-      if (high < begin || high >= end) v_scale[i].y = 0.0f;
     }
     probabilities<N>(token, begin, end, k_scale, v_scale, score, prob);
 #pragma unroll

@@ -16,12 +16,14 @@ namespace yk_attn {
 /* What differs between caches. CACHE is the type of elements: __half, __nv_bfloat16, int8_codes, fp8_codes. */
 template <typename CACHE, int HD, int N_TILES> struct decoding_of {
   static constexpr int PAGE_BYTES = PAGE_TOKENS * HD * static_cast<int>(sizeof(CACHE)), MAX_TILES = 2;
+  static constexpr int WARPS = DECODE_WARPS;
   using state = warp_state<CACHE, HD, N_TILES>;
   using output = act_output<CACHE, HD>;
 };
 
 template <yk_kv_format FORMAT, int HD, int N_TILES> struct decoding_of<codes<FORMAT>, HD, N_TILES> {
   static constexpr int PAGE_BYTES = PAGE_TOKENS * yk_cuda::kv_token_bytes(HD), MAX_TILES = 1;
+  static constexpr int WARPS = DECODE_WARPS_OF_CODES;
   using state = code_warp_state<FORMAT, HD, N_TILES>;
   using output = code_output<HD>;
 };
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   for (int32_t at = begin; at < end;) {
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
     const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* as if page 0 of the list were its */
-    state.start();
+    state.start(p);
     constexpr int AT_ONCE = decoding::state::AT_ONCE;
     for (; next_page + (AT_ONCE - 1) * WARPS < stop; next_page += AT_ONCE * WARPS)
       state.template consume<AT_ONCE>(pages, p.scale_log2, token_0 + next_page * PAGE_TOKENS, visible, item.kv_tokens);
@@ -133,10 +135,10 @@ cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const pa
 template <typename CACHE, int HD, int N_TILES>
 cudaError_t launch_decoding_with_tiles(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  const cudaError_t error = launch_decoding_with_warps<CACHE, HD, N_TILES, DECODE_WARPS>(device, p, stream);
-  return error == cudaErrorNotSupported
-             ? launch_decoding_with_warps<CACHE, HD, N_TILES, DECODE_WARPS / 2>(device, p, stream)
-             : error;
+  constexpr int WARPS = decoding_of<CACHE, HD, N_TILES>::WARPS;
+  const cudaError_t error = launch_decoding_with_warps<CACHE, HD, N_TILES, WARPS>(device, p, stream);
+  return error == cudaErrorNotSupported ? launch_decoding_with_warps<CACHE, HD, N_TILES, WARPS / 2>(device, p, stream)
+                                        : error;
 }
 
 /* Codes have no kernel of two tiles: where more than 8 query heads read a KV head, its pages are read again for the

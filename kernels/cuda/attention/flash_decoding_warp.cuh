@@ -54,7 +54,7 @@ template <typename T, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  __device__ void start()
+  __device__ void start(const params &)
   {
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {

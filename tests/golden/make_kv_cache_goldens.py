@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints whose KV cache is of 8 bits with static scales, and what their definition says.
+
+Each case becomes families/format_kv_NAME/, as make_family_goldens.py describes it. Weights are plain floats; K, after
+its rotary embedding, and V are rounded to what a cache of 8 bits holds of them before anybody attends to them:
+
+  C8       msmodelslim, {k,v}_proj.kv_cache_scale and .kv_cache_offset, f32 [n_kv_heads * head_dim], and
+           "kv_cache_type": "C8" in the description: q = clamp(round(x / scale + offset), -128, 127), x' = (q - offset) scale.
+           Source: vllm-ascend, attention of C8 layers (npu_quantize of K and V, antiquantisation in its operators).
+  scheme   compressed-tensors, "kv_cache_scheme" {"num_bits": 8, "type": "float" or "int", "strategy": "tensor"} and
+           self_attn.{k,v}_scale [1]: q = x / scale rounded to float8 e4m3 or to an integer, x' = q scale.
+           Source: compressed_tensors, quantization/lifecycle/forward.py.
+
+Models are those of transformers in float32, run with a cache that does so. Values that come near the middle of two
+codes could be rounded either way: such prompts are drawn again.
+"""
+
+import os
+import sys
+
+import torch
+import transformers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import make_family_goldens as families  # noqa: E402
+
+PROMPT_LENGTHS = (1, 7, 24)
+MIN_TIE = 3e-5  # of the distance between two codes
+CLIP = 0.9  # of the range that is seen: larger values saturate
+
+
+def case(name, about, family, form, **config):
+    """form: c8, float or int."""
+    spec = families.case("format_kv_" + name, family, about, group=None, **config)
+    return {**spec, "form": form}
+
+
+CASES = [
+    case("c8", "C8: scales and offsets for each channel, 3 KV heads", "qwen2", "c8", num_attention_heads=6,
+         num_key_value_heads=3, hidden_size=96),
+    case("fp8", "kv_cache_scheme of 8-bit floats, a scale a tensor", "llama", "float"),
+    case("int8", "kv_cache_scheme of integers, a scale a tensor; q and k norms", "qwen3", "int", head_dim=24),
+]
+
+
+def channels_of(tensors, layer, side):
+    """Scales and offsets, to be broadcast over [.., heads, tokens, head_dim] once they have been shaped."""
+    prefix = f"model.layers.{layer}.self_attn."
+    if f"{prefix}{side}_scale" in tensors:
+        return tensors[f"{prefix}{side}_scale"].float(), torch.zeros(1)
+    return tensors[f"{prefix}{side}_proj.kv_cache_scale"], tensors[f"{prefix}{side}_proj.kv_cache_offset"]
+
+
+class CodeCache(transformers.DynamicCache):
+    """A cache that keeps codes; its ranges are those that it sees where it has no scales."""
+
+    nearest_tie = 1.0
+
+    def __init__(self, form, tensors):
+        super().__init__()
+        self.form, self.tensors, self.ranges = form, tensors, {}
+
+    def rounded(self, x):
+        if self.form == "float":
+            x = x.clamp(-448, 448)
+            step = 2.0 ** (torch.floor(torch.log2(x.abs().clamp(min=2.0 ** -6))) - 3)
+            q, limit = x.float().to(torch.float8_e4m3fn).to(x.dtype), 448
+        else:
+            q, step, limit = x.round().clamp(-128, 127), torch.ones_like(x), 127
+        inside = x.abs() < limit
+        tie = (0.5 - ((x - q) / step).abs()).abs()[inside]
+        CodeCache.nearest_tie = min(CodeCache.nearest_tie, tie.min().item() if tie.numel() else 1.0)
+        return q
+
+    def kept(self, x, layer, side):
+        if self.tensors is None:
+            low, high = x.amin(dim=(0, 2)), x.amax(dim=(0, 2))
+            self.ranges[layer, side] = (low.flatten(), high.flatten())
+            return x
+        scale, offset = (value.to(x.dtype) for value in channels_of(self.tensors, layer, side))
+        if scale.numel() > 1:
+            scale, offset = (value.view(1, x.shape[1], 1, x.shape[3]) for value in (scale, offset))
+        return (self.rounded(x / scale + offset) - offset) * scale
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        return super().update(self.kept(key_states, layer_idx, "k"), self.kept(value_states, layer_idx, "v"),
+                              layer_idx, *args, **kwargs)
+
+
+def logits_with(form, tensors):
+    def logits_of(model, ids):
+        cache = CodeCache(form, tensors)
+        return model(input_ids=torch.tensor([ids]), past_key_values=cache, use_cache=True).logits[0]
+
+    return logits_of
+
+
+def scales_of(spec, config, tensors, rng):
+    """The tensors of the cache's scales, from what a random text gives."""
+    ids = rng.randint(0, config["vocab_size"], size=100).tolist()
+    seen, written = CodeCache(spec["form"], None), {}
+    model = families.reference_model(config, tensors)
+    model(input_ids=torch.tensor([ids]), past_key_values=seen, use_cache=True)
+    for (layer, side), (low, high) in seen.ranges.items():
+        prefix = f"model.layers.{layer}.self_attn."
+        low, high = CLIP * low, CLIP * high
+        if spec["form"] == "c8":
+            scale = (high - low) / 255
+            written[f"{prefix}{side}_proj.kv_cache_scale"] = scale
+            written[f"{prefix}{side}_proj.kv_cache_offset"] = torch.round(-128 - low / scale).clamp(-128, 127)
+        else:
+            largest = torch.maximum(low.abs(), high.abs()).max()
+            limit = 448 if spec["form"] == "float" else 127
+            written[f"{prefix}{side}_scale"] = (largest / limit).reshape(1).to(torch.float16)
+    return {name: tensor.contiguous() for name, tensor in written.items()}
+
+
+def quantization_of(spec):
+    if spec["form"] == "c8":
+        return None
+    scheme = {"num_bits": 8, "type": spec["form"], "strategy": "tensor", "symmetric": True, "dynamic": False,
+              "group_size": None, "block_structure": None, "actorder": None, "observer": "minmax",
+              "observer_kwargs": {}}
+    return {"quant_method": "compressed-tensors", "format": "naive-quantized", "quantization_status": "compressed",
+            "config_groups": {}, "ignore": [], "kv_cache_scheme": scheme, "global_compression_ratio": None}
+
+
+def describe(folder, tensors):
+    """What msmodelslim writes beside the weights, and its names of files."""
+    kinds = {name: "W8A8" if ".kv_cache_" in name else "FLOAT" for name in tensors}
+    families.write_json(os.path.join(folder, "quant_model_description.json"),
+                        {"model_quant_type": "FLOAT", "kv_cache_type": "C8", **kinds})
+    os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "quant_model_weight.safetensors"))
+
+
+def draw_prompt(model, config, length, rng):
+    while True:
+        ids = rng.randint(0, config["vocab_size"], size=length).tolist()
+        CodeCache.nearest_tie = 1.0
+        try:
+            prompt = families.golden_prompt(model, ids)
+        except AssertionError:  # float64 rounds a value differently
+            model.float()
+            continue
+        if prompt and CodeCache.nearest_tie >= MIN_TIE:
+            return prompt
+
+
+def make_case(spec, out):
+    rng, folder = families.begin_case(spec, out)
+    config, plain_logits = families.make_config(spec), families.logits_of
+    tensors = families.draw_checkpoint(spec, config, rng)
+    families.calibrate(config, tensors, rng)
+    scales = scales_of(spec, config, tensors, rng)
+    families.write_weights(folder, {**tensors, **scales}, spec["files"])
+    if spec["form"] == "c8":
+        describe(folder, {**tensors, **scales})
+    model = families.reference_model(config, tensors)
+    families.logits_of = logits_with(spec["form"], scales)
+    prompts = [draw_prompt(model, config, length, rng) for length in PROMPT_LENGTHS]
+    ids = prompts[-1]["prompt_ids"]
+    change = (families.logits_of(model, ids) - plain_logits(model, ids)).abs().max().item()
+    families.logits_of = plain_logits
+    families.end_case(spec, folder, config, prompts, quantization_of(spec), f"moves logits by {change:.3f}")
+    if change < 0.02:
+        raise AssertionError(f"a cache of 8 bits moves logits by {change} only")
+
+
+if __name__ == "__main__":
+    families.make_cases(__doc__, CASES, make_case)
