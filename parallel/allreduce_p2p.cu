@@ -72,7 +72,8 @@ static cudaError_t load_kernels(int n_ranks)
   if (error == cudaSuccess) error = load<__half, false>(n_ranks);
   if (error == cudaSuccess) error = load<__nv_bfloat16, true>(n_ranks);
   if (error == cudaSuccess) error = load<__nv_bfloat16, false>(n_ranks);
-  return error == cudaSuccess ? load<float, false>(n_ranks) : error;
+  if (error == cudaSuccess) error = load<float, false>(n_ranks);
+  return error == cudaSuccess ? load<int32_t, false>(n_ranks) : error;
 }
 
 static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, yk_err *err)
@@ -237,10 +238,36 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   return cuda_status(error, "launch failed", end->rank, err);
 }
 
+/* The arguments of an array of n_bytes that has no rows. */
+static launch_args array_args(const yk_p2p *end, void *data, int64_t n_bytes, int64_t row_bytes, bool two_shot)
+{
+  const int64_t n_packets = n_bytes / 16;
+  launch_args a = args_of(end, two_shot);
+  a.x = a.residual = data;
+  a.row_packets = static_cast<int32_t>(row_bytes / 16);
+  a.n_rows = static_cast<int32_t>((n_packets + a.row_packets - 1) / a.row_packets);
+  a.n_packets = static_cast<int32_t>(n_packets);
+  return a;
+}
+
+extern "C" yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_reduction reduction,
+                                           cudaStream_t stream, yk_err *err)
+{
+  const int64_t n_bytes = count * static_cast<int64_t>(sizeof *data);
+  int64_t row_bytes;
+  if (count <= 0) return YK_OK;
+  YK_TRY(yk_p2p_check(end, err));
+  if (yk_p2p_route_of_array(&end->group->options, n_bytes, &row_bytes) != YK_P2P_ONE_SHOT)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %lld integers", static_cast<long long>(count));
+  launch_args a = array_args(end, data, n_bytes, row_bytes, false);
+  a.is_max = reduction == YK_REDUCE_MAX;
+  return cuda_status(launch<int32_t, false>(a, false, stream), "launch failed", end->rank, err);
+}
+
 extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, cudaStream_t stream,
                                        yk_err *err)
 {
-  const int64_t n_bytes = count * static_cast<int64_t>(yk_dtype_bytes(dtype)), n_packets = n_bytes / 16;
+  const int64_t n_bytes = count * static_cast<int64_t>(yk_dtype_bytes(dtype));
   if (count <= 0) return YK_OK;
   YK_TRY(yk_p2p_check(end, err));
   int64_t row_bytes;
@@ -249,11 +276,7 @@ extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, y
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %lld values of %s",
                       static_cast<long long>(count), yk_dtype_name(dtype));
   const bool two_shot = route == YK_P2P_TWO_SHOT;
-  launch_args a = args_of(end, two_shot);
-  a.x = a.residual = data;
-  a.row_packets = static_cast<int32_t>(row_bytes / 16);
-  a.n_rows = static_cast<int32_t>((n_packets + a.row_packets - 1) / a.row_packets);
-  a.n_packets = static_cast<int32_t>(n_packets);
+  const launch_args a = array_args(end, data, n_bytes, row_bytes, two_shot);
   const cudaError_t error = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
                             : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
                                                : launch<float, false>(a, two_shot, stream);

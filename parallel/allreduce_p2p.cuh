@@ -50,6 +50,7 @@ struct launch_args {
   int32_t row_packets;           /* of a row */
   int32_t group_threads;         /* set by launch: threads that process a row together */
   float alpha, eps, per_element; /* per_element: 1 / elements of a row */
+  bool is_max;                   /* of integers: the largest, not the sum */
   int32_t rank, n_ranks;
   slots first, second; /* for partial sums; for results (two-shot) */
   block_state *state;
@@ -59,7 +60,7 @@ struct launch_args {
 };
 
 /* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);
- * otherwise it is written to residual, which is then x itself. */
+ * otherwise it is written to residual, which is then x itself. Integers (int32_t) have neither a norm nor two-shot. */
 template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream);
 
 /* Load the kernels that launch may choose onto the current device. Loading one later could wait for a running kernel

@@ -71,6 +71,11 @@ yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_a
 yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, struct CUstream_st *stream,
                             yk_err *err);
 
+/* yk_p2p_all_reduce_i32 - data [count] becomes the sum or the largest over ranks, exactly. No value and no sum may be
+ *   INT32_MIN. Otherwise as yk_p2p_all_reduce; YK_E_UNSUPPORTED unless yk_p2p_route_of_array says one-shot. */
+yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_reduction reduction,
+                                struct CUstream_st *stream, yk_err *err);
+
 /* yk_p2p_check - YK_OK, or YK_E_COMM: which rank is missing (err->rank too), from every end once one has found out, or
  *   that this end was aborted. Never blocks. Thread: any.                                                            */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);

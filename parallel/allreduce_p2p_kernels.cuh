@@ -139,12 +139,19 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
 
 using kernel = void (*)(launch_args);
 
+template <typename T, int N, int V, bool NORM> kernel kernel_with(bool two_shot)
+{
+  if constexpr (!std::is_same_v<T, int32_t>)
+    if (two_shot) return two_shot_kernel<T, N, V, NORM>;
+  return one_shot_kernel<T, N, V, NORM>;
+}
+
 template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, int packets)
 {
   switch (packets) {
-  case 1: return two_shot ? two_shot_kernel<T, N, 1, NORM> : one_shot_kernel<T, N, 1, NORM>;
-  case 2: return two_shot ? two_shot_kernel<T, N, 2, NORM> : one_shot_kernel<T, N, 2, NORM>;
-  default: return two_shot ? two_shot_kernel<T, N, MAX_PACKETS, NORM> : one_shot_kernel<T, N, MAX_PACKETS, NORM>;
+  case 1: return kernel_with<T, N, 1, NORM>(two_shot);
+  case 2: return kernel_with<T, N, 2, NORM>(two_shot);
+  default: return kernel_with<T, N, MAX_PACKETS, NORM>(two_shot);
   }
 }
 

@@ -3,6 +3,8 @@
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_ROWS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_ROWS_CUH
 
+#include <type_traits>
+
 #include "parallel/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
@@ -82,6 +84,23 @@ template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args
   return NORM ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
 }
 
+/* One packet of integers, reduced over ranks. */
+template <int N>
+__device__ __forceinline__ uint4 reduce_integers(const launch_args &a, const uint4 (&from)[N], uint4 own)
+{
+  const auto both = [&](uint32_t x, uint32_t y) {
+    return a.is_max ? static_cast<uint32_t>(max(static_cast<int32_t>(x), static_cast<int32_t>(y))) : x + y;
+  };
+  uint4 result = own;
+#pragma unroll
+  for (int r = 0; r < N; r++) {
+    if (r >= a.n_ranks || r == a.rank) continue;
+    result = make_uint4(both(result.x, from[r].x), both(result.y, from[r].y), both(result.z, from[r].z),
+                        both(result.w, from[r].w));
+  }
+  return result;
+}
+
 /* One packet's sum over ranks, in rank order; where NORM, times alpha and added to the residual. from: the packets that
  * have arrived, by rank; own: this rank's. */
 template <typename T, int N, bool NORM>
@@ -152,7 +171,10 @@ __device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> 
     for (int v = 0; v < AT_ONCE; v++) {
       if (!has[v]) continue;
       uint4 &total = sum[done + v];
-      total = reduce_packet<T, N, NORM>(a, from[v], sendable(own[v]), before[v]);
+      if constexpr (std::is_same_v<T, int32_t>)
+        total = reduce_integers<N>(a, from[v], sendable(own[v]));
+      else
+        total = reduce_packet<T, N, NORM>(a, from[v], sendable(own[v]), before[v]);
       also(group.at(done + v), total);
       residual[group.at(done + v)] = total;
     }

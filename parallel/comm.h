@@ -31,8 +31,9 @@ typedef struct yk_comm_ops {
   /* data [count] of dtype becomes the sum over ranks, on every rank. */
   yk_status (*all_reduce)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
   yk_status (*all_reduce_add_norm)(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err);
-  /* data [count] becomes the sum or the largest over ranks, on every rank; exact, a sum must fit. What the ranks of
-   * devices with linear_sums exchange (kernels/linear.h); NULL where the devices have none: GPUs. */
+  /* data [count] becomes the sum or the largest over ranks, on every rank; exact: a sum must fit, and no value may be
+   * INT32_MIN. What the ranks of devices with linear_sums exchange (kernels/linear.h). Counts that are multiples of 4
+   * are the fastest. */
   yk_status (*all_reduce_i32)(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err);
 
   /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */

@@ -58,6 +58,16 @@ static yk_status auto_all_reduce(yk_comm *base, void *data, int64_t count, yk_dt
   return blamed(comm, yk_p2p_all_reduce(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
 
+static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  int64_t row_bytes, n_bytes = count * (int64_t)sizeof *data;
+  YK_TRY(enter(comm, err));
+  if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) != YK_P2P_ONE_SHOT)
+    return comm->nccl->ops->all_reduce_i32(comm->nccl, data, count, reduction, err);
+  return blamed(comm, yk_p2p_all_reduce_i32(comm->p2p, data, count, reduction, comm->stream, err), err);
+}
+
 /* Rows of one launch of a sum over peer pointers; 0: over NCCL. */
 static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
 {
@@ -142,6 +152,7 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
                                   .destroy = auto_destroy,
                                   .all_reduce = auto_all_reduce,
                                   .all_reduce_add_norm = auto_all_reduce_add_norm,
+                                  .all_reduce_i32 = auto_all_reduce_i32,
                                   .gather = auto_gather,
                                   .broadcast = auto_broadcast,
                                   .barrier = auto_barrier,

@@ -173,6 +173,17 @@ static yk_status nccl_all_reduce(yk_comm *base, void *data, int64_t count, yk_dt
   return taken(comm, result, "all-reduce", err);
 }
 
+static yk_status nccl_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
+{
+  nccl_comm *comm = (nccl_comm *)base;
+  YK_TRY(enter(comm, err));
+  if (base->n_ranks == 1 || count == 0) return YK_OK;
+  ncclRedOp_t operation = reduction == YK_REDUCE_SUM ? ncclSum : ncclMax;
+  ncclResult_t result =
+      comm->functions->all_reduce(data, data, (size_t)count, ncclInt32, operation, comm->nccl, comm->stream);
+  return taken(comm, result, "all-reduce of integers", err);
+}
+
 static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   int64_t count = (int64_t)args->n_rows * args->hidden;
@@ -331,6 +342,7 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
                                   .destroy = nccl_destroy,
                                   .all_reduce = nccl_all_reduce,
                                   .all_reduce_add_norm = nccl_all_reduce_add_norm,
+                                  .all_reduce_i32 = nccl_all_reduce_i32,
                                   .gather = nccl_gather,
                                   .broadcast = nccl_broadcast,
                                   .barrier = nccl_barrier,

@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "kernels/cuda/ptx/": [],
     "kernels/cuda/common/": ["runtime/base/", "kernels/cuda/ptx/"],
     "kernels/cuda/gemm/": ["runtime/base/", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
     "kernels/cuda/rows/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
     "kernels/cuda/sampling/": [
@@ -29,7 +30,7 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/linear/": [
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/common/", "kernels/cuda/gemm/",
-        "kernels/cuda/device/"
+        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/common/", "kernels/cuda/device/"

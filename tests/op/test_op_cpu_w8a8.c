@@ -1,201 +1,6 @@
-/* test_op_cpu_w8a8.c - layers whose inputs are quantised to 8 bits on the CPU device, against their definition in exact
- * integers; and that ranks which share one give, to the bit, what one rank gives. */
-#include "base/checked.h"
+/* test_op_cpu_w8a8.c - the cases of op_cases_w8a8.h on the CPU device, with every instruction set. */
+#include "op/op_cases_w8a8.h"
 #include "op/op_cpu_target.h"
-
-typedef struct w8a8_case {
-  int64_t k, n[YK_MAX_LINEAR_PARTS];
-  int n_parts;
-  yk_inputs inputs[YK_MAX_LINEAR_PARTS];
-  yk_epilogue epilogue;
-  bool use_bias, f32_output;
-} w8a8_case;
-
-#define PER_TOKEN                                                                                                      \
-  {                                                                                                                    \
-    YK_INPUTS_PER_TOKEN, 0.0f, 0                                                                                       \
-  }
-#define STATIC(s, z)                                                                                                   \
-  {                                                                                                                    \
-    YK_INPUTS_STATIC, s, z                                                                                             \
-  }
-#define N_CASES (sizeof cases / sizeof *cases)
-enum { N_TOKENS = 51 }; /* a whole block of rows and some */
-
-static const w8a8_case cases[] = {
-    {.k = 100, .n = {37}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true},
-    {.k = 321, .n = {16}, .n_parts = 1, .inputs = {STATIC(0.03f, 0)}},
-    {.k = 192, .n = {24}, .n_parts = 1, .inputs = {STATIC(0.021f, -37)}, .use_bias = true},
-    {.k = 64,
-     .n = {24, 8, 9}, /* q, k, v */
-     .n_parts = 3,
-     .inputs = {STATIC(0.02f, 11), STATIC(0.02f, 11), STATIC(0.031f, 11)},
-     .use_bias = true},
-    {.k = 72, .n = {40, 40}, .n_parts = 2, .inputs = {PER_TOKEN, STATIC(0.04f, 127)}, .epilogue = YK_EPILOGUE_SILU_MUL},
-    {.k = 128, .n = {66}, .n_parts = 1, .inputs = {PER_TOKEN}, .f32_output = true},
-};
-
-/* Part i's weight, and the layer's inputs. */
-typedef struct w8a8_weight {
-  int8_t *quants;
-  float *scales, *bias;
-  yk_weight_view view;
-} w8a8_weight;
-
-typedef struct w8a8_run {
-  const w8a8_case *shape;
-  w8a8_weight weights[YK_MAX_LINEAR_PARTS];
-  op_array x;
-  int64_t n; /* columns written */
-} w8a8_run;
-
-static w8a8_weight weight_new(int64_t k, int64_t n, const yk_inputs *inputs, op_random *random)
-{
-  w8a8_weight w = {.quants = malloc((size_t)(k * n)),
-                   .scales = calloc((size_t)n, sizeof(float)),
-                   .bias = calloc((size_t)n, sizeof(float))};
-  for (int64_t i = 0; i < k * n; i++) w.quants[i] = (int8_t)op_between(random, -128, 127);
-  for (int64_t i = 0; i < n; i++) {
-    w.scales[i] = (float)((0.5 + op_uniform(random)) / (127.0 * sqrt((double)k)));
-    w.bias[i] = (float)(0.5 * op_normal(random));
-  }
-  w.view = (yk_weight_view){.format = YK_WEIGHT_INT8,
-                            .packing = YK_PACKING_ROWS,
-                            .k = k,
-                            .n = n,
-                            .group = k,
-                            .dtype = YK_F32,
-                            .qweight = w.quants,
-                            .scales = w.scales,
-                            .inputs = *inputs,
-                            .bias = w.bias,
-                            .bias_dtype = YK_F32};
-  return w;
-}
-
-static w8a8_run run_new(yk_device *dev, const w8a8_case *shape)
-{
-  op_random random = {.seed = 17};
-  w8a8_run run = {.shape = shape, .x = op_array_new(dev, dev->dtype, (size_t)(N_TOKENS * shape->k))};
-  for (int i = 0; i < shape->n_parts; i++) {
-    run.weights[i] = weight_new(shape->k, shape->n[i], &shape->inputs[i], &random);
-    if (i == 0 || shape->epilogue == YK_EPILOGUE_NONE) run.n += shape->n[i];
-  }
-  for (int32_t row = 0; row < N_TOKENS; row++) /* row 3 is zeros */
-    for (int64_t k = 0; k < shape->k; k++)
-      run.x.values[row * shape->k + k] = row == 3 ? 0.0 : (1.0 + row % 5) * op_normal(&random);
-  op_array_send(dev, &run.x);
-  return run;
-}
-
-static void run_free(yk_device *dev, w8a8_run *run)
-{
-  for (int i = 0; i < run->shape->n_parts; i++) {
-    free(run->weights[i].quants);
-    free(run->weights[i].scales);
-    free(run->weights[i].bias);
-  }
-  op_array_free(dev, &run->x);
-}
-
-/* The layer of inputs k. */
-static yk_linear *linear_new(yk_device *dev, const w8a8_run *run, yk_range k, bool use_bias)
-{
-  const w8a8_case *shape = run->shape;
-  yk_linear_spec spec = {.n_parts = shape->n_parts,
-                         .n_matrices = 1,
-                         .epilogue = shape->epilogue,
-                         .f32_output = shape->f32_output,
-                         .max_tokens = N_TOKENS};
-  for (int i = 0; i < shape->n_parts; i++)
-    spec.parts[i] = (yk_linear_part){.weight = run->weights[i].view,
-                                     .k = k,
-                                     .n = {0, shape->n[i]},
-                                     .group_local = yk_range_size(k),
-                                     .use_bias = use_bias};
-  yk_linear *linear = NULL;
-  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
-  return linear;
-}
-
-static op_array forward(yk_device *dev, const w8a8_run *run, int32_t first, int32_t n_tokens)
-{
-  yk_linear *linear = linear_new(dev, run, (yk_range){0, run->shape->k}, run->shape->use_bias);
-  op_array y = op_array_new(dev, run->shape->f32_output ? YK_F32 : dev->dtype, (size_t)(n_tokens * run->n));
-  yk_linear_args args = {.x = yk_cpu_at(dev->dtype, run->x.dev, first * run->shape->k),
-                         .y = y.dev,
-                         .n_tokens = n_tokens,
-                         .y_stride = run->n};
-  op_ok(dev->ops->linear_forward(dev, linear, &args, &err));
-  op_array_fetch(dev, &y);
-  dev->ops->linear_destroy(dev, linear);
-  return y;
-}
-
-/* ---- The definition ---------------------------------------------------------------------------------------------- */
-
-typedef enum w8a8_fault { RIGHT, NO_ZERO, INPUTS_AS_FLOATS, FIRST_PARTS_INPUTS } w8a8_fault;
-
-static double row_scale(const w8a8_run *run, int32_t row, const yk_inputs *inputs)
-{
-  float largest = 0.0f;
-  for (int64_t k = 0; k < run->shape->k; k++)
-    largest = fmaxf(largest, fabsf((float)run->x.values[row * run->shape->k + k]));
-  return inputs->kind == YK_INPUTS_STATIC ? (double)inputs->scale : (double)(largest / 127.0f);
-}
-
-static double part_output(const w8a8_run *run, int part, int32_t row, int64_t n, w8a8_fault fault)
-{
-  const w8a8_case *shape = run->shape;
-  const w8a8_weight *w = &run->weights[part];
-  const yk_inputs *inputs = &shape->inputs[fault == FIRST_PARTS_INPUTS ? 0 : part];
-  double scale = row_scale(run, row, inputs), sum = 0.0;
-  for (int64_t k = 0; k < shape->k; k++) {
-    double x = run->x.values[row * shape->k + k], zero = inputs->zero;
-    double q = scale > 0 ? (double)nearbyintf((float)x / (float)scale) + zero : 0.0;
-    q = q < -128.0 ? -128.0 : q > 127.0 ? 127.0 : q;
-    if (fault == INPUTS_AS_FLOATS)
-      sum += x / (scale > 0 ? scale : 1.0) * w->quants[n * shape->k + k];
-    else
-      sum += (q - (fault == NO_ZERO ? 0.0 : zero)) * w->quants[n * shape->k + k];
-  }
-  return sum * scale * (double)w->scales[n] + (shape->use_bias ? (double)w->bias[n] : 0.0);
-}
-
-static double *definition(const w8a8_run *run, w8a8_fault fault)
-{
-  const w8a8_case *shape = run->shape;
-  double *y = calloc((size_t)(N_TOKENS * run->n), sizeof *y);
-  for (int32_t row = 0; row < N_TOKENS; row++) {
-    double *out = y + row * run->n;
-    for (int p = 0; p < shape->n_parts; p++)
-      for (int64_t n = 0; n < shape->n[p]; n++) {
-        double value = part_output(run, p, row, n, fault);
-        if (shape->epilogue == YK_EPILOGUE_NONE)
-          *out++ = value;
-        else if (p == 0)
-          out[n] = value / (1.0 + exp(-value));
-        else
-          out[n] *= value;
-      }
-  }
-  return y;
-}
-
-static double error_of(const op_target *target, yk_dtype dtype, const w8a8_case *shape, w8a8_fault fault)
-{
-  yk_device *dev = op_device_new(target, dtype, 2, 16);
-  w8a8_run run = run_new(dev, shape);
-  op_array y = forward(dev, &run, 0, N_TOKENS);
-  double *expected = definition(&run, fault), error = op_error(y.values, expected, y.n);
-  free(expected);
-  op_array_free(dev, &y);
-  run_free(dev, &run);
-  dev->ops->destroy(dev);
-  return error;
-}
-
-/* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 /* The instruction sets of other tests, and the one that only integers have. */
 static void for_each_target(void (*check)(const op_target *target))
@@ -208,12 +13,7 @@ static void for_each_target(void (*check)(const op_target *target))
 
 static void check_cases(const op_target *target)
 {
-  for (size_t d = 0; d < 3; d++)
-    for (size_t i = 0; i < N_CASES; i++) {
-      double error = error_of(target, op_dtypes[d], &cases[i], RIGHT);
-      if (error > op_unit_roundoff(op_dtypes[d]) + 1e-6)
-        fail_msg("%s %s case %zu: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), i, error);
-    }
+  check_w8a8_cases(target, op_dtypes, 3, w8a8_cases, N_W8A8_CASES);
 }
 
 static void test_cases(void **state)
@@ -224,9 +24,7 @@ static void test_cases(void **state)
 
 static void check_faults(const op_target *target)
 {
-  assert_true(error_of(target, YK_F32, &cases[0], INPUTS_AS_FLOATS) > 1e-3);
-  assert_true(error_of(target, YK_F32, &cases[2], NO_ZERO) > 0.1);
-  assert_true(error_of(target, YK_F32, &cases[3], FIRST_PARTS_INPUTS) > 1e-2);
+  check_w8a8_faults(target, YK_F32);
 }
 
 static void test_the_comparison_sees_faults(void **state)
@@ -237,18 +35,7 @@ static void test_the_comparison_sees_faults(void **state)
 
 static void check_batches(const op_target *target)
 {
-  yk_device *dev = op_device_new(target, YK_BF16, 3, 16);
-  w8a8_run run = run_new(dev, &cases[0]);
-  size_t row_bytes = (size_t)run.n * 2;
-  op_array batch = forward(dev, &run, 0, N_TOKENS);
-  for (int32_t row = 0; row < N_TOKENS; row++) {
-    op_array alone = forward(dev, &run, row, 1);
-    assert_memory_equal(alone.bytes, (char *)batch.bytes + (size_t)row * row_bytes, row_bytes);
-    op_array_free(dev, &alone);
-  }
-  op_array_free(dev, &batch);
-  run_free(dev, &run);
-  dev->ops->destroy(dev);
+  check_w8a8_batches(target);
 }
 
 static void test_rows_do_not_depend_on_their_batch(void **state)
@@ -257,112 +44,10 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for_each_target(check_batches);
 }
 
-/* ---- Ranks ------------------------------------------------------------------------------------------------------- */
-
-enum { MAX_RANKS = 4 };
-
-/* Inputs [cuts[rank], cuts[rank + 1]) are a rank's: odd shards, and none. */
-typedef struct sharing {
-  int n_ranks;
-  int64_t cuts[MAX_RANKS + 1];
-} sharing;
-
-typedef struct rank_part {
-  yk_linear *linear;
-  op_array x, y;
-  yk_linear_sums_args args;
-} rank_part;
-
-static rank_part rank_new(yk_device *dev, const w8a8_run *run, yk_range k, bool is_first)
-{
-  int64_t n_k = yk_range_size(k);
-  rank_part rank = {.linear = linear_new(dev, run, k, is_first && run->shape->use_bias),
-                    .x = op_array_new(dev, dev->dtype, (size_t)(N_TOKENS * n_k)),
-                    .y = op_array_new(dev, dev->dtype, (size_t)(N_TOKENS * run->n))};
-  for (int32_t row = 0; row < N_TOKENS; row++)
-    for (int64_t i = 0; i < n_k; i++) rank.x.values[row * n_k + i] = run->x.values[row * run->shape->k + k.begin + i];
-  op_array_send(dev, &rank.x);
-  rank.args = (yk_linear_sums_args){.x = rank.x.dev,
-                                    .maxima = calloc(N_TOKENS, sizeof(int32_t)),
-                                    .sums = calloc((size_t)(N_TOKENS * run->n), sizeof(int32_t)),
-                                    .y = rank.y.dev,
-                                    .is_zeros = !is_first,
-                                    .n_tokens = N_TOKENS};
-  return rank;
-}
-
-static void rank_free(yk_device *dev, rank_part *rank)
-{
-  dev->ops->linear_destroy(dev, rank->linear);
-  op_array_free(dev, &rank->x);
-  op_array_free(dev, &rank->y);
-  free(rank->args.maxima);
-  free(rank->args.sums);
-}
-
-/* What runtime/model/row_parallel.c does, on one device. own_maxima: a fault. */
-static void run_ranks(yk_device *dev, rank_part *ranks, int n_ranks, int64_t n, bool own_maxima)
-{
-  int32_t largest[N_TOKENS] = {0}, *sums = calloc((size_t)(N_TOKENS * n), sizeof *sums);
-  for (int r = 0; r < n_ranks; r++) {
-    op_ok(dev->ops->linear_maxima(dev, ranks[r].linear, &ranks[r].args, &err));
-    for (int i = 0; i < N_TOKENS; i++) largest[i] = (int32_t)yk_max_i64(largest[i], ranks[r].args.maxima[i]);
-  }
-  for (int r = 0; r < n_ranks; r++) {
-    if (!own_maxima) memcpy(ranks[r].args.maxima, largest, sizeof largest);
-    op_ok(dev->ops->linear_sums(dev, ranks[r].linear, &ranks[r].args, &err));
-    for (int64_t i = 0; i < N_TOKENS * n; i++) sums[i] += ranks[r].args.sums[i];
-  }
-  for (int r = 0; r < n_ranks; r++) {
-    memcpy(ranks[r].args.sums, sums, (size_t)(N_TOKENS * n) * sizeof *sums);
-    op_ok(dev->ops->linear_scale(dev, ranks[r].linear, &ranks[r].args, &err));
-    op_array_fetch(dev, &ranks[r].y);
-  }
-  free(sums);
-}
-
-/* Whether rank 0 writes the bits of a forward on one rank, and the others zeros. */
-static bool ranks_agree(const op_target *target, yk_dtype dtype, const w8a8_case *shape, const sharing *cut,
-                        bool own_maxima)
-{
-  yk_device *dev = op_device_new(target, dtype, 2, 16);
-  w8a8_run run = run_new(dev, shape);
-  run.x.values[7 * shape->k + 5] = NAN;
-  run.x.values[9 * shape->k + 90] = -INFINITY;
-  op_array_send(dev, &run.x);
-  op_array whole = forward(dev, &run, 0, N_TOKENS);
-  for (int64_t i = 0; i < N_TOKENS * run.n; i++)
-    assert_true(isnan(whole.values[i]) == (i / run.n == 7 || i / run.n == 9));
-  rank_part ranks[MAX_RANKS];
-  for (int r = 0; r < cut->n_ranks; r++)
-    ranks[r] = rank_new(dev, &run, (yk_range){cut->cuts[r], cut->cuts[r + 1]}, r == 0);
-  run_ranks(dev, ranks, cut->n_ranks, run.n, own_maxima);
-  bool agree = memcmp(ranks[0].y.bytes, whole.bytes, whole.n * yk_dtype_bytes(dtype)) == 0;
-  for (int r = 0; r < cut->n_ranks; r++) {
-    for (size_t i = 0; r > 0 && i < ranks[r].y.n; i++) agree = agree && ranks[r].y.values[i] == 0.0;
-    rank_free(dev, &ranks[r]);
-  }
-  op_array_free(dev, &whole);
-  run_free(dev, &run);
-  dev->ops->destroy(dev);
-  return agree;
-}
-
-static const sharing sharings[] = {{1, {0, 100}}, {2, {0, 51, 100}}, {3, {0, 1, 64, 100}}, {4, {0, 37, 90, 100, 100}}};
-
 static void check_ranks(const op_target *target)
 {
-  static const yk_inputs kinds[] = {PER_TOKEN, STATIC(0.03f, 0), STATIC(0.02f, -7)};
-  for (size_t d = 0; d < 3; d++)
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-      w8a8_case shape = cases[0];
-      shape.inputs[0] = kinds[i];
-      for (size_t s = 0; s < sizeof sharings / sizeof *sharings; s++)
-        if (!ranks_agree(target, op_dtypes[d], &shape, &sharings[s], false))
-          fail_msg("%s %s, inputs %zu: %d ranks give other bits than one", target->name, yk_dtype_name(op_dtypes[d]), i,
-                   sharings[s].n_ranks);
-    }
-  assert_false(ranks_agree(target, YK_F32, &cases[0], &sharings[1], true)); /* the comparison sees it */
+  static const yk_dtype f32_first[] = {YK_F32, YK_F16, YK_BF16};
+  check_w8a8_ranks(target, f32_first, 3);
 }
 
 static void test_ranks_give_what_one_gives(void **state)
@@ -371,34 +56,9 @@ static void test_ranks_give_what_one_gives(void **state)
   for_each_target(check_ranks);
 }
 
-/* ---- What is refused --------------------------------------------------------------------------------------------- */
-
 static void check_refusals(const op_target *target)
 {
-  yk_device *dev = op_device_new(target, YK_F32, 1, 16);
-  w8a8_run run = run_new(dev, &cases[0]);
-  for (int i = 0; i < 2; i++) {
-    yk_err err = YK_ERR_INIT;
-    yk_linear *linear = NULL;
-    yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 1};
-    spec.parts[0] = (yk_linear_part){.weight = run.weights[0].view, .k = {0, 100}, .n = {0, 37}, .group_local = 100};
-    if (i == 0) spec.parts[0].weight.has_zeros = true;
-    if (i == 1) spec.parts[0].weight.group = spec.parts[0].group_local = 50;
-    assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), YK_E_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "linear part 0: 8-bit inputs need"));
-    assert_null(linear);
-  }
-  yk_err err = YK_ERR_INIT;
-  yk_linear *linear = NULL;
-  yk_weight_view other = run.weights[0].view;
-  yk_linear_spec two = {.n_parts = 1, .n_matrices = 2, .max_tokens = 1};
-  other.inputs = (yk_inputs)STATIC(0.5f, 0);
-  two.parts[0] = (yk_linear_part){
-      .weight = run.weights[0].view, .more_weights = &other, .k = {0, 100}, .n = {0, 37}, .group_local = 100};
-  assert_int_equal(dev->ops->linear_create(dev, &two, &linear, &err), YK_E_INVAL);
-  assert_non_null(strstr(err.message, "linear part 0: expected matrix 1 as matrix 0"));
-  run_free(dev, &run);
-  dev->ops->destroy(dev);
+  check_w8a8_refusals(target, YK_F32);
 }
 
 static void test_refusals(void **state)

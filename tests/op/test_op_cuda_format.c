@@ -36,9 +36,10 @@ static yk_status fetch(yk_cuda_device *cuda, const void *from, int64_t n_bytes, 
   return n_bytes ? cuda->base.ops->download(&cuda->base, *out, from, (size_t)n_bytes, err) : YK_OK;
 }
 
-static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x, int64_t n_rows,
-                          yk_err *err)
+static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,
+                          const int32_t *maxima, int64_t n_rows, yk_err *err)
 {
+  (void)maxima;
   void *inputs = NULL, *rows = calloc((size_t)quantised_bytes(gemm, n_rows), 1);
   if (!rows) return yk_err_set(err, YK_E_NOMEM, "no memory for quantised rows");
   yk_status status = fetch(cuda, x, n_rows * gemm->k * 2, &inputs, err);

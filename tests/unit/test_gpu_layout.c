@@ -152,8 +152,13 @@ static const yk_cuda_format other_format = {
 static const yk_cuda_format third_format = {
     .name = "third as 16 bits", .weight_format = (yk_weight_format)101, .gemm = &yk_cuda_gemm_16_bits};
 
-const yk_cuda_format *const yk_cuda_formats[] = {
-    &yk_cuda_format_awq, &yk_cuda_format_awq_as_16_bits, &yk_cuda_format_plain, &other_format, &third_format, NULL};
+const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
+                                                 &yk_cuda_format_awq_as_16_bits,
+                                                 &yk_cuda_format_w8a8,
+                                                 &yk_cuda_format_plain,
+                                                 &other_format,
+                                                 &third_format,
+                                                 NULL};
 
 static void what_no_row_takes_is_refused(void **state)
 {
@@ -230,6 +235,61 @@ static void gate_and_up_are_kept_together(void **state)
   assert_true(yk_cuda_linear_keeps(&spec, 1));
 }
 
+static yk_linear_part w8a8_of(int64_t k, int64_t n, yk_inputs inputs)
+{
+  yk_linear_part part = part_of(YK_WEIGHT_INT8, k, n, k);
+  part.weight.packing = YK_PACKING_ROWS;
+  part.weight.dtype = YK_F32;
+  part.weight.inputs = inputs;
+  return part;
+}
+
+/* Rows of whole K tiles of 128 bytes, a scale and a sum each; with gate and up in panels of 8 and 8. */
+static void w8a8_bytes(void **state)
+{
+  const yk_inputs per_token = {.kind = YK_INPUTS_PER_TOKEN};
+  (void)state;
+  yk_linear_spec spec = {.parts = {w8a8_of(256, 64, per_token)}, .n_parts = 1, .n_matrices = 1};
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 64 * (256 + 8));
+  spec.parts[0] = w8a8_of(300, 30, per_token);
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 32 * (384 + 8));
+  spec.parts[0].k = (yk_range){300, 300}; /* a rank without inputs adds zeros */
+  assert_int_equal(yk_cuda_linear_bytes(&spec), 4352);
+  spec = (yk_linear_spec){.parts = {w8a8_of(128, 20, per_token), w8a8_of(128, 20, per_token)},
+                          .n_parts = 2,
+                          .n_matrices = 1,
+                          .epilogue = YK_EPILOGUE_SILU_MUL};
+  assert_int_equal(yk_cuda_linear_bytes(&spec), (48 * (128 + 8) + 255) / 256 * 256);
+}
+
+/* Parts that quantise x alike are one GEMM; what the GEMM does not take is brought as 16 bits, alike on all ranks. */
+static void w8a8_parts(void **state)
+{
+  const yk_inputs one = {YK_INPUTS_STATIC, 0.5f, -7}, other = {YK_INPUTS_STATIC, 0.5f, 7};
+  (void)state;
+  yk_linear_spec spec = {
+      .parts = {w8a8_of(256, 64, one), w8a8_of(256, 64, one), w8a8_of(256, 64, other)}, .n_parts = 3, .n_matrices = 1};
+  yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 2);
+  assert_int_equal(layout.gemms[0].end_part, 2);
+  assert_string_equal(layout.gemms[0].kind->name, "W8A8");
+  for (int i = 0; i < 3; i++) assert_true(yk_cuda_linear_keeps(&spec, i));
+  spec.parts[0].k = (yk_range){0, 0};
+  assert_true(yk_cuda_linear_keeps(&spec, 0));
+  spec.f32_output = true;
+  assert_false(yk_cuda_linear_keeps(&spec, 0));
+  spec.f32_output = false;
+  spec.parts[0].as_16_bits = true;
+  spec.parts[1].weight.inputs.kind = YK_INPUTS_FLOAT;
+  spec.parts[2].weight.k = YK_MAX_QUANTISED_INPUTS + 1;
+  for (int i = 0; i < 3; i++) assert_false(yk_cuda_linear_keeps(&spec, i));
+  spec = (yk_linear_spec){.parts = {w8a8_of(256, 64, one), w8a8_of(256, 64, other)},
+                          .n_parts = 2,
+                          .n_matrices = 1,
+                          .epilogue = YK_EPILOGUE_SILU_MUL};
+  assert_false(yk_cuda_linear_keeps(&spec, 0) || yk_cuda_linear_keeps(&spec, 1));
+}
+
 static void a_tied_lm_head_takes_nothing(void **state)
 {
   (void)state;
@@ -252,6 +312,8 @@ int main(void)
       cmocka_unit_test(other_slices_stay_plain),
       cmocka_unit_test(what_is_kept),
       cmocka_unit_test(gate_and_up_are_kept_together),
+      cmocka_unit_test(w8a8_bytes),
+      cmocka_unit_test(w8a8_parts),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/sampling/sampler.h"
+#include "kernels/cuda/w8a8/w8a8.h"
 
 /* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
 static void settle(yk_device *dev)
@@ -157,6 +158,9 @@ static const yk_device_ops *device_ops(void)
       .linear_forward = yk_cuda_linear_forward,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,
+      .linear_maxima = yk_cuda_linear_maxima,
+      .linear_sums = yk_cuda_linear_sums,
+      .linear_scale = yk_cuda_linear_scale,
       .embed = embed,
       .rms_norm = rms_norm,
       .add_norm = add_norm,
@@ -211,6 +215,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->w4a16, err), err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->w4a16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

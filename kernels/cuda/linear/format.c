@@ -3,4 +3,4 @@
 #include "kernels/cuda/linear/format.h"
 
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq, &yk_cuda_format_awq_as_16_bits,
-                                                 &yk_cuda_format_plain, NULL};
+                                                 &yk_cuda_format_w8a8, &yk_cuda_format_plain, NULL};

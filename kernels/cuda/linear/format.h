@@ -10,11 +10,14 @@
  *                    -> load, for every part of every matrix; biases
  *   linear_forward   for every GEMM, in blocks of rows: quantise, where the kind has it -> forward -> y, or the scratch
  *                    and from there to y: a copy, or (kinds without an epilogue) bias, SiLU * up and rounding
+ *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
  *                     float32 output; none that are to be as 16 bits
  *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
+ *   w8a8              int8 slices whose inputs are quantised, no float32 output; none  W8A8: x is quantised, integers
+ *                     that are to be as 16 bits                                        are multiplied
  *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
  *
  * The first row that takes a part has it. Gate and up of SiLU * up must be one GEMM: they get the first pair of rows
@@ -48,7 +51,7 @@ typedef struct yk_cuda_gemm {
   yk_dtype dtype;        /* of activations */
   bool gate_up;          /* columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
   bool has_bias;         /* of any part; the others' are zeros */
-  int64_t weights, bias; /* bytes from the start of a matrix; bias [n] act where the kind has an epilogue, else f32 */
+  int64_t weights, bias; /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
   bool is_resident;      /* the weights are not in the layer's memory but at resident, and stay there */
   const void *resident;
 } yk_cuda_gemm;
@@ -63,10 +66,11 @@ typedef struct yk_cuda_gemm_call {
   const yk_cuda_gemm *gemm;
   const void *plan;      /* of the kind's plan function; else NULL */
   const void *weights;   /* device: of the matrix */
-  const void *bias;      /* device act [n]; NULL without one, and for kinds without an epilogue */
+  const void *bias;      /* device [n]; NULL without one, and for kinds without an epilogue */
   const void *x;         /* device act [n_rows, k] */
   const void *quantised; /* device: what quantise wrote for these rows; NULL for kinds without */
-  void *y;               /* device, of y_dtype [n_rows, y_stride] */
+  void *y;               /* device, of y_dtype [n_rows, y_stride]; NULL: sums is written instead */
+  int32_t *sums;         /* device [n_rows, n]: see yk_linear_sums_args */
   yk_dtype y_dtype;
   int64_t y_stride, n_rows;
 } yk_cuda_gemm_call;
@@ -78,8 +82,9 @@ struct yk_cuda_gemm_kind {
 
   /* The GEMM itself adds the bias, multiplies SiLU(gate) with up and rounds: y is act, whether in place or in the
    * scratch. Such a kind's rows take no layer of float32 output. Otherwise y is x W^T alone: float32 [n_rows, n] in the
-   * scratch, to which linear.c adds the float32 bias and the epilogue; in place, whatever type y has. */
-  bool has_epilogue;
+   * scratch, to which linear.c adds the float32 bias and the epilogue; in place, whatever type y has.
+   * f32_bias: the GEMM adds biases of float32, else of act. */
+  bool has_epilogue, f32_bias;
 
   /* weight_bytes - of a GEMM's weights, with scales and all, in one matrix. */
   int64_t (*weight_bytes)(const yk_cuda_gemm *gemm);
@@ -99,13 +104,17 @@ struct yk_cuda_gemm_kind {
 
   /* Quantised activations, for a kind that multiplies integers; both NULL for one that multiplies act.
    * quantised_bytes - for n_rows rows of x with their scales, in the device's scratch behind the results.
-   * quantise - device to [quantised_bytes] = x act [n_rows, k], before forward on the same rows.
-   * No production kind has them yet: the one of tests/op/test_op_cuda_format.c does. */
+   * quantise - device to [quantised_bytes] = x act [n_rows, k], before forward on the same rows. maxima: of the whole
+   * rows on all ranks, as in yk_linear_sums_args; NULL where x is the whole rows. */
   int64_t (*quantised_bytes)(const yk_cuda_gemm *gemm, int64_t n_rows);
-  yk_status (*quantise)(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x, int64_t n_rows,
-                        yk_err *err);
+  yk_status (*quantise)(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x, const int32_t *maxima,
+                        int64_t n_rows, yk_err *err);
 
-  /* writes_in_place - whether forward can write y, rows y_stride elements apart, as the caller wants it. */
+  /* scale_sums - call's y = what its sums, added up over ranks, are worth, with the bias. NULL: the kind has none. */
+  yk_status (*scale_sums)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err);
+
+  /* writes_in_place - whether forward can write y, rows y_stride elements apart, as the caller wants it. NULL: always,
+   * and nothing of the scratch is kept for results. */
   bool (*writes_in_place)(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride);
 
   /* forward - asynchronous; may be recorded in a graph. k may be 0 if the rows of the format take such slices.
@@ -140,9 +149,10 @@ typedef struct yk_cuda_format {
 /* The table, in format.c: the rows in the order in which they are asked, then NULL. */
 extern const yk_cuda_format *const yk_cuda_formats[];
 
-/* Its rows, in format_awq.c and format_plain.c. */
+/* Its rows, in format_awq.c, format_w8a8.c and format_plain.c. */
 extern const yk_cuda_format yk_cuda_format_awq;
 extern const yk_cuda_format yk_cuda_format_awq_as_16_bits;
+extern const yk_cuda_format yk_cuda_format_w8a8;
 extern const yk_cuda_format yk_cuda_format_plain;
 
 /* The 16-bit GEMM of format_plain.c: weights act [n, k]. For every format that can be loaded as such. */

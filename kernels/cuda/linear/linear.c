@@ -11,29 +11,14 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/linear/convert.h"
-#include "kernels/cuda/linear/layout.h"
-
-enum { SCRATCH_ROWS = 512 /* of one block that passes through the scratch */ };
-
-struct yk_linear {
-  yk_cuda_linear_layout layout;
-  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL where the kind makes none */
-  int32_t n_matrices;
-  bool f32_output;
-  int32_t max_tokens;
-  char *memory; /* [n_matrices, matrix_bytes] */
-};
+#include "kernels/cuda/linear/prepared.h"
 
 /* ---- The device's scratch: results on their way to y, then quantised rows ---------------------------------------- */
 
-static int64_t block_rows(const yk_linear *linear)
-{
-  return yk_min_i64(linear->max_tokens, SCRATCH_ROWS);
-}
-
 static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
-  return block_rows(linear) * gemm->n * (gemm->kind->has_epilogue ? 2 : (int64_t)sizeof(float));
+  if (!gemm->kind->writes_in_place) return 0;
+  return yk_cuda_block_rows(linear, gemm) * gemm->n * (gemm->kind->has_epilogue ? 2 : (int64_t)sizeof(float));
 }
 
 static int64_t quantised_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
@@ -44,7 +29,7 @@ static int64_t quantised_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
 static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
   if (!gemm->kind->quantise) return result_bytes(linear, gemm);
-  return quantised_at(linear, gemm) + gemm->kind->quantised_bytes(gemm, block_rows(linear));
+  return quantised_at(linear, gemm) + gemm->kind->quantised_bytes(gemm, yk_cuda_block_rows(linear, gemm));
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -53,7 +38,7 @@ static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 static yk_status load_bias(yk_cuda_device *cuda, const yk_linear_spec *spec, int32_t matrix, const yk_cuda_gemm *gemm,
                            char *bias, yk_err *err)
 {
-  yk_dtype dtype = gemm->kind->has_epilogue ? cuda->base.dtype : YK_F32;
+  yk_dtype dtype = gemm->kind->has_epilogue && !gemm->kind->f32_bias ? cuda->base.dtype : YK_F32;
   void *values = calloc((size_t)gemm->n, yk_dtype_bytes(dtype));
   if (!values) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld biases", (long long)gemm->n);
   size_t at = 0;
@@ -165,7 +150,7 @@ static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const vo
   if (gemm->kind->has_epilogue)
     return yk_cuda_check(cuda,
                          yk_cuda_launch_copy_rows(cuda->base.dtype, b->y, b->y_stride, cuda->scratch.ptr, b->n_rows,
-                                              yk_cuda_gemm_columns_of_y(gemm), cuda->stream),
+                                                  yk_cuda_gemm_columns_of_y(gemm), cuda->stream),
                          "copying the result of a GEMM", err);
   yk_cuda_finish_args args = {.y = b->y,
                               .y_dtype = b->y_dtype,
@@ -200,7 +185,7 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
   }
   if (kind->quantise) {
     void *quantised = (char *)cuda->scratch.ptr + quantised_at(linear, gemm);
-    YK_TRY(kind->quantise(cuda, gemm, quantised, b->x, b->n_rows, err));
+    YK_TRY(kind->quantise(cuda, gemm, quantised, b->x, NULL, b->n_rows, err));
     call.quantised = quantised;
   }
   YK_TRY(kind->forward(cuda, &call, err));
@@ -214,8 +199,8 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, 
   yk_dtype y_dtype = linear->f32_output ? YK_F32 : cuda->base.dtype;
   int64_t y_bytes = (int64_t)yk_dtype_bytes(y_dtype);
   char *y = (char *)args->y + gemm->first_column * y_bytes;
-  bool is_in_place = gemm->kind->writes_in_place(gemm, y, args->y_stride);
-  int64_t n_rows = is_in_place && !gemm->kind->quantise ? args->n_tokens : SCRATCH_ROWS;
+  bool is_in_place = !gemm->kind->writes_in_place || gemm->kind->writes_in_place(gemm, y, args->y_stride);
+  int64_t n_rows = is_in_place && !gemm->kind->quantise ? args->n_tokens : yk_cuda_block_rows(linear, gemm);
   for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
     const row_block b = {.x = (const char *)args->x + row * gemm->k * 2,
                          .y = y + row * args->y_stride * y_bytes,

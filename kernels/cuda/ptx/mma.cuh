@@ -3,7 +3,9 @@
  * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4, two values of 16 bits a register:
  *   A [16, 16]   a0 row g, k 2t and 2t+1; a1 row g+8; a2 and a3 the same rows, k + 8
  *   B [16, 8]    b0 k 2t and 2t+1, column g; b1 k + 8
- *   C [16, 8]    c0, c1 row g, columns 2t and 2t+1; c2, c3 row g+8; float32 */
+ *   C [16, 8]    c0, c1 row g, columns 2t and 2t+1; c2, c3 row g+8; float32
+ * Of m16n8k32, with four values of 8 bits a register, where k counts bytes: the same with 4t .. 4t+3 in place of 2t and
+ * 2t+1 of A and B, and k + 16 in place of k + 8; C is int32. */
 #ifndef YK_KERNELS_CUDA_PTX_MMA_CUH
 #define YK_KERNELS_CUDA_PTX_MMA_CUH
 
@@ -30,6 +32,14 @@ __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], uint32_t a0, uint32_
 YK_MMA_M16N8K16(__half, "f16")
 YK_MMA_M16N8K16(__nv_bfloat16, "bf16")
 #undef YK_MMA_M16N8K16
+
+/* c += A B of signed bytes, exactly. */
+__device__ __forceinline__ void mma_m16n8k32_s8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
 /* Load four 8 x 8 matrices of 16-bit values. Lane i passes the address of row i % 8 of matrix i / 8; lane 4r + c
  * receives columns 2c and 2c+1 of row r of each matrix. */

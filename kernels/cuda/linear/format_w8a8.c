@@ -1,0 +1,191 @@
+/* format_w8a8.c - 8-bit weights that are multiplied with inputs of 8 bits on a GPU: packed for the W8A8 GEMM
+ * (w8a8/w8a8.h). What a row of x becomes, and what is rounded when, is as in kernels/cpu/linear/format_w8a8.c. */
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/w8a8/w8a8_sizes.h"
+
+/* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
+
+static bool has_plain_scales(const yk_weight_view *weight)
+{
+  return !weight->has_zeros && weight->group >= weight->k;
+}
+
+static yk_status check(const yk_linear_part *part, int index, yk_err *err)
+{
+  const yk_weight_view *weight = &part->weight;
+  if (weight->inputs.kind == YK_INPUTS_FLOAT || part->as_16_bits || has_plain_scales(weight)) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "linear part %d: 8-bit inputs need 8-bit weights with one scale for each output and no zeros",
+                    index);
+}
+
+/* Looks at no slice: all ranks decide alike, also one whose slice is empty. */
+static bool takes(const yk_linear_spec *spec, int i)
+{
+  const yk_linear_part *part = &spec->parts[i];
+  return part->weight.inputs.kind != YK_INPUTS_FLOAT && !part->as_16_bits && !spec->f32_output &&
+         has_plain_scales(&part->weight) && part->weight.k <= YK_MAX_QUANTISED_INPUTS && part->x_size == 0;
+}
+
+/* Parts that quantise x alike are one GEMM: the key is the scale's bits, 0 per token, and above them the zero. */
+static int64_t inputs_key(const yk_linear_part *part)
+{
+  const yk_inputs *inputs = &part->weight.inputs;
+  if (inputs->kind != YK_INPUTS_STATIC) return 0;
+  return (int64_t)inputs->zero * (INT64_C(1) << 32) + (int64_t)yk_f32_bits(inputs->scale);
+}
+
+static int32_t zero_of(const yk_cuda_gemm *gemm)
+{
+  return (int32_t)(gemm->key >> 32);
+}
+
+static yk_w8a8_desc desc_of(const yk_cuda_gemm *gemm)
+{
+  return (yk_w8a8_desc){.k = gemm->k, .n = gemm->n, .zero = zero_of(gemm), .gate_up = gemm->gate_up};
+}
+
+static int64_t weight_bytes(const yk_cuda_gemm *gemm)
+{
+  const yk_w8a8_desc desc = desc_of(gemm);
+  return yk_w8a8_packed_bytes(&desc);
+}
+
+#ifdef YOKE_HAVE_CUDA
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/rows/quantise.h"
+#include "kernels/cuda/w8a8/w8a8.h"
+
+static float static_scale_of(const yk_cuda_gemm *gemm)
+{
+  return yk_f32_from_bits((uint32_t)(gemm->key & INT64_C(0xFFFFFFFF)));
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+/* The slice's rows and scales on the device, in a buffer of their own that the caller frees. */
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w8a8_source *source,
+                       yk_err *err)
+{
+  const yk_weight_view *w = &part->weight;
+  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
+  int64_t scales_at = yk_round_up_i64(n * k, YK_W8A8_ALIGNMENT_BYTES);
+  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(scales_at + n * 4), buffer, err));
+  char *to = *buffer;
+  *source = (yk_w8a8_source){.weights = *buffer, .scales = (const float *)(const void *)(to + scales_at)};
+  YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->n.begin * w->k + part->k.begin, (size_t)k,
+                             (size_t)w->k, (size_t)n, err));
+  return yk_cuda_upload(&cuda->base, to + scales_at, (const char *)w->scales + part->n.begin * 4, (size_t)n * 4, err);
+}
+
+static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
+                      int64_t first_column, yk_err *err)
+{
+  void *buffer = NULL;
+  yk_w8a8_source source;
+  const yk_w8a8_desc desc = desc_of(gemm);
+  yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK)
+    status = yk_cuda_blame(
+        cuda, yk_w8a8_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
+  yk_cuda_free(&cuda->base, buffer);
+  return status;
+}
+
+/* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
+
+static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
+{
+  (void)gemm, (void)max_tokens;
+  return yk_w8a8_workspace_bytes(&cuda->w4a16);
+}
+
+/* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
+static int64_t quants_at(int64_t n_rows)
+{
+  return yk_round_up_i64(n_rows, YK_W8A8_ROW_MULTIPLE) * (int64_t)sizeof(float);
+}
+
+static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
+{
+  return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
+}
+
+static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,
+                          const int32_t *maxima, int64_t n_rows, yk_err *err)
+{
+  yk_cuda_quantise_args args = {.x = x,
+                                .quants = (int8_t *)to + quants_at(n_rows),
+                                .scales = to,
+                                .maxima = maxima,
+                                .n_rows = n_rows,
+                                .k = gemm->k,
+                                .k_padded = yk_w8a8_k_padded(gemm->k),
+                                .static_scale = static_scale_of(gemm),
+                                .zero = zero_of(gemm)};
+  return yk_cuda_check(cuda, yk_cuda_launch_quantise(gemm->dtype, &args, cuda->stream), "quantising inputs", err);
+}
+
+static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
+{
+  const yk_w8a8_desc desc = desc_of(call->gemm);
+  yk_w8a8_call w8a8 = {.packed = call->weights,
+                       .bias = call->bias,
+                       .x = (const int8_t *)call->quantised + quants_at(call->n_rows),
+                       .x_scales = call->quantised,
+                       .y = call->y,
+                       .y_dtype = call->y_dtype,
+                       .y_stride = call->y_stride,
+                       .sums = call->sums,
+                       .m = call->n_rows,
+                       .workspace = cuda->gemm_workspace.ptr};
+  return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w4a16, &desc, &w8a8, cuda->stream, err), err);
+}
+
+static yk_status scale_sums(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err)
+{
+  const yk_w8a8_desc desc = desc_of(call->gemm);
+  yk_cuda_scale_sums_args args = {
+      .y = call->y,
+      .sums = call->sums,
+      .maxima = maxima,
+      .w_scales = (const float *)(const void *)((const char *)call->weights + yk_w8a8_scales_at(&desc)),
+      .bias = call->bias,
+      .n_rows = call->n_rows,
+      .n = call->gemm->n,
+      .static_scale = static_scale_of(call->gemm)};
+  return yk_cuda_check(cuda, yk_cuda_launch_scale_sums(call->y_dtype, &args, cuda->stream), "scaling of sums", err);
+}
+#endif
+
+/* ---- The row ----------------------------------------------------------------------------------------------------- */
+
+static const yk_cuda_gemm_kind w8a8 = {
+    .name = "W8A8",
+    .has_epilogue = true,
+    .f32_bias = true,
+    .weight_bytes = weight_bytes,
+#ifdef YOKE_HAVE_CUDA
+    .workspace_bytes = workspace_bytes,
+    .quantised_bytes = quantised_bytes,
+    .quantise = quantise,
+    .forward = forward,
+    .scale_sums = scale_sums,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_w8a8 = {
+    .name = "w8a8",
+    .weight_format = YK_WEIGHT_INT8,
+    .check = check,
+    .takes = takes,
+    .fuse_key = inputs_key,
+    .gemm = &w8a8,
+#ifdef YOKE_HAVE_CUDA
+    .load = load,
+#endif
+};

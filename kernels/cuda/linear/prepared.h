@@ -1,0 +1,28 @@
+/* prepared.h - a linear layer of the CUDA device, for the files that create, multiply and scale it. */
+#ifndef YK_KERNELS_CUDA_LINEAR_PREPARED_H
+#define YK_KERNELS_CUDA_LINEAR_PREPARED_H
+
+#include "base/checked.h"
+#include "kernels/cuda/linear/layout.h"
+
+enum {
+  YK_CUDA_SCRATCH_ROWS = 512,   /* of one block that passes through the scratch */
+  YK_CUDA_QUANTISED_ROWS = 4096 /* of one block of which the scratch holds quantised inputs alone */
+};
+
+struct yk_linear {
+  yk_cuda_linear_layout layout;
+  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL where the kind makes none */
+  int32_t n_matrices;
+  bool f32_output;
+  int32_t max_tokens;
+  char *memory; /* [n_matrices, matrix_bytes] */
+};
+
+/* Rows of a block that needs the scratch. */
+static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  return yk_min_i64(linear->max_tokens, gemm->kind->writes_in_place ? YK_CUDA_SCRATCH_ROWS : YK_CUDA_QUANTISED_ROWS);
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* test_op_cuda_w8a8.c - the cases of op_cases_w8a8.h on a GPU, by wgmma and by mma.sync, and whether they give what the
+ * CPU device gives. */
+#include "kernels/cuda/device/state.h"
+#include "op/op_cases_w8a8.h"
+#include "op/op_cpu_target.h"
+#include "op/op_cuda_target.h"
+
+/* Every tile of tokens, K ranges of several thread blocks, rows and columns past a tile, fused parts. */
+static const w8a8_case gpu_cases[] = {
+    {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 5},
+    {.k = 1000, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 300},
+    {.k = 2056, .n = {264}, .n_parts = 1, .inputs = {STATIC(0.03f, 5)}, .use_bias = true, .n_tokens = 129},
+    {.k = 512,
+     .n = {256, 64, 72}, /* q, k, v */
+     .n_parts = 3,
+     .inputs = {STATIC(0.02f, 11), STATIC(0.02f, 11), STATIC(0.02f, 11)},
+     .use_bias = true,
+     .n_tokens = 130},
+    {.k = 1032, .n = {200, 200}, .n_parts = 2, .inputs = {PER_TOKEN, PER_TOKEN}, .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.k = 72,
+     .n = {13, 13},
+     .n_parts = 2,
+     .inputs = {STATIC(0.04f, 127), STATIC(0.04f, 127)},
+     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .use_bias = true,
+     .n_tokens = 17},
+    {.k = 256, .n = {136}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 4200}, /* more than a block of rows */
+};
+enum { N_GPU_CASES = sizeof gpu_cases / sizeof *gpu_cases, N_COMMON_CASES = 4 };
+
+/* A GPU that multiplies by mma.sync, as those before 9.0 do. */
+static yk_status create_with_mma(const void *variant, yk_dtype dtype, int n_threads, const yk_device_limits *limits,
+                                 yk_device **out, yk_err *err)
+{
+  YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
+  yk_cuda_device_of(*out)->w4a16.path = YK_W4A16_MMA;
+  return YK_OK;
+}
+
+static const op_target mma_target = {.name = "cuda, mma.sync", .create = create_with_mma};
+static const op_target *const targets[] = {&cuda_target, &mma_target};
+
+static void test_cases(void **state)
+{
+  (void)state;
+  for (int t = 0; t < 2; t++) {
+    check_w8a8_cases(targets[t], gpu_dtypes, N_GPU_DTYPES, w8a8_cases, N_COMMON_CASES);
+    check_w8a8_cases(targets[t], gpu_dtypes, N_GPU_DTYPES, gpu_cases, gpu_is_small() ? N_GPU_CASES - 1 : N_GPU_CASES);
+  }
+}
+
+static void test_the_comparison_sees_faults(void **state)
+{
+  (void)state;
+  assert_true(w8a8_error(&cuda_target, YK_F16, &w8a8_cases[2], W8A8_NO_ZERO) > 0.1);
+  assert_true(w8a8_error(&cuda_target, YK_F16, &w8a8_cases[3], W8A8_FIRST_PARTS_INPUTS) > 1e-2);
+  assert_true(w8a8_error(&cuda_target, YK_F16, &w8a8_cases[0], W8A8_INPUTS_AS_FLOATS) > 1e-3);
+}
+
+static void test_rows_do_not_depend_on_their_batch(void **state)
+{
+  (void)state;
+  for (int t = 0; t < 2; t++) check_w8a8_batches(targets[t]);
+}
+
+static void test_ranks_give_what_one_gives(void **state)
+{
+  (void)state;
+  for (int t = 0; t < 2; t++) check_w8a8_ranks(targets[t], gpu_dtypes, N_GPU_DTYPES);
+}
+
+/* Integers are exact, and what follows is rounded alike. */
+static void test_bits_of_the_cpu(void **state)
+{
+  const op_target cpu = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_find("portable")};
+  (void)state;
+  for (int d = 0; d < N_GPU_DTYPES; d++)
+    for (int c = 0; c < 4; c++) {
+      const op_target *both[] = {&cuda_target, &cpu};
+      op_array y[2];
+      for (int i = 0; i < 2; i++) {
+        yk_device *dev = op_device_new(both[i], gpu_dtypes[d], 2, 16);
+        w8a8_run run = w8a8_run_new(dev, &gpu_cases[c]);
+        y[i] = w8a8_forward(dev, &run, 0, run.n_tokens);
+        dev->ops->free(dev, y[i].dev);
+        w8a8_run_free(dev, &run);
+        dev->ops->destroy(dev);
+      }
+      if (memcmp(y[0].bytes, y[1].bytes, y[0].n * 2) != 0) fail_msg("case %d, %s", c, yk_dtype_name(gpu_dtypes[d]));
+      for (int i = 0; i < 2; i++) {
+        free(y[i].bytes);
+        free(y[i].values);
+      }
+    }
+}
+
+static void test_refusals(void **state)
+{
+  (void)state;
+  check_w8a8_refusals(&cuda_target, YK_F16);
+}
+
+int main(void)
+{
+  int gate = gpu_gate(1);
+  if (gate != GPU_GO) return gate;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_cases),
+      cmocka_unit_test(test_the_comparison_sees_faults),
+      cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
+      cmocka_unit_test(test_ranks_give_what_one_gives),
+      cmocka_unit_test(test_bits_of_the_cpu),
+      cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
