@@ -5,7 +5,8 @@ Each case becomes families/format_kv_NAME/, as make_family_goldens.py describes 
 its rotary embedding, and V are rounded to what a cache of 8 bits holds of them before anybody attends to them:
 
   C8       msmodelslim, {k,v}_proj.kv_cache_scale and .kv_cache_offset, f32 [n_kv_heads * head_dim], and
-           "kv_cache_type": "C8" in the description: q = clamp(round(x / scale + offset), -128, 127), x' = (q - offset) scale.
+           "kv_cache_type": "C8" in the description: q = clamp(round(x / scale + offset), -128, 127),
+           x' = (q - offset) scale.
            Source: vllm-ascend, attention of C8 layers (npu_quantize of K and V, antiquantisation in its operators).
   scheme   compressed-tensors, "kv_cache_scheme" {"num_bits": 8, "type": "float" or "int", "strategy": "tensor"} and
            self_attn.{k,v}_scale [1]: q = x / scale rounded to float8 e4m3 or to an integer, x' = q scale.
