@@ -62,12 +62,13 @@ static int32_t take_largest(const float *values, bool *taken, int32_t n)
 /* Experts of groups that do not stay are taken before the choice begins. */
 static void take_groups(const yk_route_spec *spec, const float *choice, bool *taken)
 {
-  float scores[YK_MAX_EXPERT_GROUPS];
+  float scores[YK_MAX_EXPERT_GROUPS] = {0};
   bool stays[YK_MAX_EXPERT_GROUPS] = {false};
   int32_t size = spec->n_experts / spec->n_groups;
   for (int32_t g = 0; g < spec->n_groups; g++) scores[g] = group_score(spec, choice + g * size, size);
   for (int32_t i = 0; i < spec->top_groups; i++) take_largest(scores, stays, spec->n_groups);
-  for (int32_t e = 0; e < spec->n_experts; e++) taken[e] = !stays[e / size];
+  for (int32_t g = 0; g < spec->n_groups; g++)
+    for (int32_t e = 0; e < size; e++) taken[g * size + e] = !stays[g];
 }
 
 /* ---- Choices of a row -------------------------------------------------------------------------------------------- */
@@ -75,7 +76,7 @@ static void take_groups(const yk_route_spec *spec, const float *choice, bool *ta
 static void choose(const yk_route_args *a, const float *logits, int32_t *choices, float *weights)
 {
   const yk_route_spec *spec = a->spec;
-  float scores[YK_MAX_EXPERTS], choice[YK_MAX_EXPERTS], sum = 0.0f;
+  float scores[YK_MAX_EXPERTS] = {0}, choice[YK_MAX_EXPERTS] = {0}, sum = 0.0f;
   bool taken[YK_MAX_EXPERTS] = {false};
   if (spec->scoring == YK_SCORE_SOFTMAX)
     softmax(logits, spec->n_experts, scores);

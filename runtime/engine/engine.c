@@ -7,8 +7,8 @@
 #include "base/model_path.h"
 #include "base/units.h"
 #include "engine/engine_internal.h"
-#include "engine/expert_load.h"
 #include "engine/engine_loop.h"
+#include "engine/expert_load.h"
 #include "engine/settings_resolve.h"
 #include "loader/dir.h"
 

@@ -140,7 +140,7 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
     YK_TRY(find(source, &of_expert, &module, &found, err));
     YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
     if (views) found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
-    if (i > experts->begin) {
+    if (views && i > experts->begin) {
       views[i - experts->begin - 1] = found.weight;
       continue;
     }
