@@ -87,12 +87,13 @@ cudaError_t wgmma_init()
   return cudaSuccess;
 }
 
-/* K is split only where all ranges of all tiles run at once, since the ranges of a tile wait for each other. */
+/* K is split only where all ranges of all tiles run at once, since the ranges of a tile wait for each other. Where all
+ * tokens fit in a tile no larger one is looked at. */
 gemm_plan wgmma_plan(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
 {
   gemm_plan best = {0, 1};
   double best_us = 0.0;
-  for (int tile = 0; tile < N_TILES; tile++) {
+  for (int tile = 0; tile < N_TILES && (tile == 0 || TILES[tile - 1].n < m); tile++) {
     const tile_counts tiles(gpu, desc, m, TILES[tile]);
     const int64_t most = std::min(tiles.fit / std::min(tiles.all(), tiles.fit), yk_w8a8_n_k_tiles(desc.k));
     for (int64_t splits = 1; splits <= most; splits++) {
