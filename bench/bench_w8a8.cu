@@ -1,8 +1,8 @@
 /* bench_w8a8.cu - the W8A8 GEMM with cold weights, with and without quantising x, beside cuBLAS with 16-bit floats and
  * cuBLASLt's product of int8 matrices, whose best rate at 4096 x 4096 x 24576 is the limit of all rates.
  *
- * Each point is compared with sums of one thread an element first: they must be equal. Time is that of a node of a graph
- * that goes through so many copies of the weights that none is in the L2 cache when it is read again. */
+ * Each point is compared with sums of one thread an element first: they must be equal. Time is that of a node of a
+ * graph that goes through so many copies of the weights that none is in the L2 cache when it is read again. */
 #include <memory>
 
 #include <cublasLt.h>
