@@ -1,4 +1,4 @@
-/* bench_linear.cu - the W4A16 (AWQ) GEMM: checked against float64, then timed with cold weights beside cuBLAS.
+/* bench_linear.cu - GEMMs of quantised weights: checked against float64, then timed with cold weights beside cuBLAS.
  *
  * Time is that of a graph of GEMMs, one after the other, over so many copies of the weights that none is in the L2
  * cache when it is read again, divided by their number; median over replays. The roofline of a GEMM is the larger of
@@ -18,7 +18,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/kernel_bench.cuh"
-#include "bench/linear_check.cuh"
+#include "bench/linear_formats.cuh"
 #include "bench/linear_plans.cuh"
 
 using namespace linear;
@@ -33,8 +33,8 @@ constexpr yk_w4a16_path PATHS[] = {YK_W4A16_AUTO, YK_W4A16_MMA, YK_W4A16_WGMMA};
 struct options {
   bench::report_options report;
   std::vector<int64_t> ms = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
-  std::vector<std::string> shapes; /* empty: all */
-  int dtype = 0, path = 0;         /* of DTYPES and PATHS */
+  std::vector<std::string> shapes;     /* empty: all */
+  int format = 0, dtype = 0, path = 0; /* of FORMATS, DTYPES and PATHS */
   int32_t group = 128, repeats = 11, cold_mib = 200;
   double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the roofline */
   bool check_only = false, no_cublas = false, no_fuse = false, plans = false;
@@ -190,7 +190,7 @@ machine measure_machine(cublasHandle_t blas, cudaStream_t stream)
 struct row {
   shape s;
   int64_t m;
-  std::string plan; /* of the W4A16 GEMM; empty on the mma.sync path */
+  std::string plan; /* empty on the mma.sync path */
   double error, roofline_us, bytes, flops, marlin;
   timing ours, cublas;
 };
@@ -218,12 +218,14 @@ void print_row(const row &r)
 void write_json(FILE *f, const options &o, const machine &m, const std::vector<row> &rows)
 {
   std::fprintf(f,
-               "{\"bench\": \"linear\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", \"driver_api\": %d, "
+               "{\"bench\": \"linear\", \"format\": \"%s\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", "
+               "\"driver_api\": %d, "
                "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
                "\"group\": %lld,\n \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"cublas_8192_tflops\": %.1f, "
                "\"roofline_tb_s\": %.3f, \"roofline_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
-               o.report.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime, yk_dtype_name(DTYPES[o.dtype]),
-               (long long)o.group, m.read_tbs, m.copy_tbs, m.peak_tflops, o.bandwidth_tb_s, o.peak_tflop_s, o.repeats);
+               FORMATS[o.format].name, o.report.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime,
+               yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, m.read_tbs, m.copy_tbs, m.peak_tflops,
+               o.bandwidth_tb_s, o.peak_tflop_s, o.repeats);
   for (size_t i = 0; i < rows.size(); i++) {
     const row &r = rows[i];
     std::fprintf(
@@ -266,15 +268,6 @@ int n_nodes(const row &r, const cold_copies &copies)
   return std::max(copies.count, r.roofline_us < 50 ? 64 : 8);
 }
 
-/* Compare with float64; a wrong result ends the program. */
-double checked_error(const yk_w4a16_gpu &gpu, const options &o, gemm_case &p, const shape &s, int64_t m)
-{
-  errors e = compare(gpu, p, m, false, false);
-  if (!e.bad && e.normalised < tolerance(DTYPES[o.dtype], p.desc.gate_up, m * p.width())) return e.normalised;
-  std::printf("%s m %lld: WRONG, error %.2e, %lld not finite\n", s.name, (long long)m, e.normalised, (long long)e.bad);
-  std::exit(1);
-}
-
 /* One call without bias; weights: a copy of the packed ones. */
 void forward(const yk_w4a16_gpu &gpu, const gemm_case &p, const yk_w4a16_plans &plans, const uint8_t *weights,
              int64_t m, bool second_half, cudaStream_t stream)
@@ -287,28 +280,26 @@ void forward(const yk_w4a16_gpu &gpu, const gemm_case &p, const yk_w4a16_plans &
 row bench_point(const options &o, const yk_w4a16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
                 int64_t m, uint64_t seed)
 {
-  yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
-  gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, m, seed);
-  row r = {.s = s, .m = m, .error = checked_error(gpu, o, p, s, m)};
-  const double weights = double(s.k) * s.n / 2 + std::ceil(double(s.k) / double(o.group)) * s.n * 2.5;
-  r.bytes = weights + 2.0 * m * s.k + 2.0 * m * p.width();
+  const gemm_shape shape = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
+  const std::unique_ptr<timed_gemm> gemm = FORMATS[o.format].make(gpu, shape, m, seed);
+  row r = {.s = s, .m = m, .plan = gemm->plan(), .error = gemm->checked_error()};
+  r.bytes = gemm->weight_bytes() + 2.0 * m * s.k + 2.0 * m * (shape.gate_up ? s.n / 2 : s.n);
   r.flops = 2.0 * m * s.k * s.n;
-  r.roofline_us = std::max(weights / o.bandwidth_tb_s, r.flops / o.peak_tflop_s) * 1e-6;
-  r.marlin = DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
-  cold_copies packed(o, p.packed.count);
-  packed.fill(p.packed.data, p.packed.count);
-  yk_w4a16_plans plans;
-  yk_w4a16_plans_choose(&gpu, &d, &plans);
-  if (gpu.path == YK_W4A16_WGMMA) r.plan = yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]);
+  r.roofline_us =
+      std::max(gemm->weight_bytes() / o.bandwidth_tb_s, r.flops / (o.peak_tflop_s * gemm->peak_factor())) * 1e-6;
+  r.marlin = o.format == 0 && DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
+  cold_copies packed(o, gemm->packed().count);
+  packed.fill(gemm->packed().data, gemm->packed().count);
   r.ours = time_graph(stream, n_nodes(r, packed), o.repeats, WARM_UP_MS,
-                      [&](int i) { forward(gpu, p, plans, packed[i], m, i % 2 == 1, stream); });
+                      [&](int i) { gemm->forward(packed[i], i % 2 == 1, stream); });
   if (o.no_cublas) return r;
   cold_copies plain(o, size_t(s.k) * s.n * 2);
   device_array<uint16_t> expanded(s.k * s.n);
-  expand<<<4096, 256>>>(p.tensors(), expanded.data, s.k, s.n, DTYPES[o.dtype]);
+  gemm->expand(expanded.data);
   plain.fill(expanded.data, size_t(s.k) * s.n * 2);
-  r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats, WARM_UP_MS,
-                        [&](int i) { cublas_gemm(blas, DTYPES[o.dtype], plain[i], p.x.data, p.y.data, m, s.n, s.k); });
+  r.cublas = time_graph(stream, n_nodes(r, plain), o.repeats, WARM_UP_MS, [&](int i) {
+    cublas_gemm(blas, DTYPES[o.dtype], plain[i], gemm->x(), gemm->y(), m, s.n, s.k);
+  });
   return r;
 }
 
@@ -322,6 +313,7 @@ plan_point time_plans(const yk_w4a16_gpu &gpu, cudaStream_t stream, const std::s
   constexpr double COLD_MS = 15, LOOK_MS = 1.5, TIME_MS = 3; /* of replays that do not count */
   constexpr int LOOKS = 3, TIMES = 7, LARGE_TOKENS = 256;
   plan_point point = {name, p.desc, m, {}};
+  const yk_gemm::gemm_costs &costs = yk_gemm::costs_of(p.desc.encoding);
   const int nodes = std::max(packed.count, m <= LARGE_TOKENS ? 48 : 4);
   auto time = [&](yk_w4a16_plan plan, double warm_up_ms, int repeats) {
     yk_w4a16_plans plans;
@@ -330,8 +322,8 @@ plan_point time_plans(const yk_w4a16_gpu &gpu, cudaStream_t stream, const std::s
                       [&](int i) { forward(gpu, p, plans, packed[i], m, i % 2 == 1, stream); })
         .median_us;
   };
-  auto estimate = [&](yk_w4a16_plan plan) { return yk_gemm::plan_us(yk_gemm::GEMM_COSTS, gpu, p.desc, m, plan); };
-  const yk_w4a16_plan chosen = yk_gemm::best_plan(yk_gemm::GEMM_COSTS, gpu, p.desc, m);
+  auto estimate = [&](yk_w4a16_plan plan) { return yk_gemm::plan_us(costs, gpu, p.desc, m, plan); };
+  const yk_w4a16_plan chosen = yk_gemm::best_plan(costs, gpu, p.desc, m);
   time(chosen, COLD_MS, 1);
   for (yk_w4a16_plan plan : yk_gemm::plans_of(gpu, p.desc, m)) {
     const bool hopeless = estimate(plan) > WORST_ESTIMATE * estimate(chosen);
@@ -347,13 +339,16 @@ void bench_plans(const options &o, const yk_w4a16_gpu &gpu, cudaStream_t stream)
 {
   std::vector<plan_point> points;
   yk_err err = YK_ERR_INIT;
+  if (!FORMATS[o.format].has_plans)
+    check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the format has no plans to choose from"), err);
   if (gpu.path != YK_W4A16_WGMMA)
     check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the mma.sync path has no plans to choose from"), err);
   print_plans_header(gpu, o.report.commit);
   for (const shape &s : SHAPES) {
     if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
-    const yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
-    gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()), o.seed);
+    const yk_w4a16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse, FORMATS[o.format].encoding};
+    gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, false, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()),
+                o.seed);
     cold_copies packed(o, p.packed.count);
     packed.fill(p.packed.data, p.packed.count);
     for (int64_t m : o.ms) {
@@ -367,7 +362,7 @@ void bench_plans(const options &o, const yk_w4a16_gpu &gpu, cudaStream_t stream)
 int fit(const options &o)
 {
   yk_w4a16_gpu gpu;
-  const std::vector<plan_point> points = read_points(o.fit, &gpu);
+  const std::vector<plan_point> points = read_points(o.fit, FORMATS[o.format].encoding, &gpu);
   print_worth(points);
   fit_costs(points, gpu, o.fit_steps, o.seed);
   return 0;
@@ -409,6 +404,11 @@ options parse(int argc, char **argv)
        .kind = YK_OPTION_FLAG,
        .value = &o.check_only,
        .help = "check odd shapes, groups, parts and both paths, in both halves of a multiprocessor; no timing"},
+      {.name = "format",
+       .kind = YK_OPTION_CHOICE,
+       .value = &o.format,
+       .help = "of the weights",
+       .choices = FORMAT_NAMES},
       {.name = "plans",
        .kind = YK_OPTION_FLAG,
        .value = &o.plans,
@@ -489,7 +489,7 @@ options parse(int argc, char **argv)
   add_options(options, o.report);
   bench::parse_options(
       "bench_linear",
-      "The W4A16 (AWQ) GEMM, checked against float64 and timed with cold weights. Columns: median "
+      "A GEMM of quantised weights, checked against float64 and timed with cold weights. Columns: median "
       "time [lowest, highest], roofline, cuBLAS in the same run, Marlin as quoted (0: none), efficiency (roofline / "
       "time), TB/s, TFLOP/s, the bar and whether it is met, normalised error against float64, and the plan: kernel, "
       "tile M and N, cluster, and how K is split.",
@@ -504,7 +504,7 @@ int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
   if (*o.fit) return fit(o);
-  if (o.check_only) return run_checks(PATHS[o.path], o.ms, o.seed);
+  if (o.check_only) return FORMATS[o.format].check(PATHS[o.path], o.ms, o.seed);
   FILE *json = o.plans ? nullptr : bench::open_figures(o.report);
   yk_w4a16_gpu gpu;
   yk_err err = YK_ERR_INIT;
@@ -520,9 +520,9 @@ int main(int argc, char **argv)
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
-  std::printf("%s, group %lld, roofline at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
-              yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s, o.peak_tflop_s,
-              (unsigned long long)o.seed);
+  std::printf("%s, %s, group %lld, roofline at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
+              FORMATS[o.format].name, yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s,
+              o.peak_tflop_s, (unsigned long long)o.seed);
   std::printf("shape           k x n         m      time [  lowest  highest] roofline   cuBLAS   Marlin    eff    TB/s "
               "TFLOP/s     bar       error    plan\n");
   std::vector<row> rows;

@@ -1,4 +1,4 @@
-/* linear_check.cuh - odd shapes, groups and parts of W4A16 GEMMs against float64, each twice, for bench_linear. */
+/* linear_check.cuh - odd shapes, groups and parts of GEMMs against float64, each twice, for bench_linear. */
 #ifndef YK_BENCH_LINEAR_CHECK_CUH
 #define YK_BENCH_LINEAR_CHECK_CUH
 
@@ -22,7 +22,7 @@ const check_case CHECK_CASES[] = {
     {12288, 4096, 128, 128, 0, 0, false, false},   {3072, 4096, 64, 128, 3136, 0, false, false},
     {2048, 4096, 256, 256, 0, 0, false, false},    {2464, 352, 32, 32, 0, 0, true, false},
     {1024, 6144, 32, 32, 0, 0, false, false},      {1024, 24576, 64, 64, 0, 0, true, false},
-    {1024, 24576, 32, 32, 0, 0, true, false},
+    {1024, 24576, 32, 32, 0, 0, true, false},      {4000, 512, 128, 128, 0, 0, false, false},
 };
 
 inline std::vector<part> parts_of(const check_case &c)
@@ -41,7 +41,8 @@ constexpr int64_t FEW_TOKENS = 32;
 
 /* Checks GEMMs of the given numbers of tokens and of some between, on one path or on both; prints failures and a
  * summary. Returns whether any failed. */
-inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
+inline bool run_checks(yk_w4a16_encoding encoding, yk_w4a16_path only, const std::vector<int64_t> &tokens,
+                       uint64_t seed)
 {
   int failures = 0, runs = 0;
   double worst[2] = {0, 0};
@@ -55,12 +56,13 @@ inline bool run_checks(yk_w4a16_path only, const std::vector<int64_t> &tokens, u
     }
     for (const check_case &c : CHECK_CASES) {
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-        yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+        const yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up, encoding};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
         std::vector<int64_t> ms = tokens;
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
-        gemm_case p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, parts_of(c), most, seed += 16);
+        gemm_case p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, seed / 16 % 2 == 0, parts_of(c), most,
+                    seed += 16);
         yk_w4a16_gpu few = gpu;
         few.n_multiprocessors = FEW_MULTIPROCESSORS;
         std::vector<std::pair<yk_w4a16_gpu, int64_t>> points;

@@ -1,5 +1,5 @@
-/* linear_gemm.cuh - one W4A16 GEMM on the device for bench_linear: fresh random AWQ tensors, their packed copy, and
- * the same GEMM in float64. */
+/* linear_gemm.cuh - one GEMM of 16-bit activations with quantised weights on the device for bench_linear: fresh random
+ * tensors, AWQ's or rows of bytes, their packed copy, and the same GEMM in float64. */
 #ifndef YK_BENCH_LINEAR_GEMM_CUH
 #define YK_BENCH_LINEAR_GEMM_CUH
 
@@ -67,16 +67,36 @@ __device__ inline float half_value(uint16_t bits, yk_dtype dtype)
   return dtype == YK_F16 ? __half2float(__ushort_as_half(bits)) : __bfloat162float(__ushort_as_bfloat16(bits));
 }
 
-/* AWQ tensors as in a checkpoint, and which part of them a GEMM takes. */
-struct awq {
+/* Random bytes without the NaNs of e4m3. */
+static __global__ void remove_nans(uint8_t *bytes, size_t n)
+{
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
+    if ((bytes[i] & 0x7F) == 0x7F) bytes[i] ^= 1;
+}
+
+/* Uniform in [low, high), rounded to multiples of unit if that is not 0. */
+static __global__ void fill_floats(float *out, size_t n, float low, float high, float unit, uint64_t seed)
+{
+  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
+    float v = low + (high - low) * static_cast<float>(mix(seed * 0x100000001B3u + i) >> 40) * 0x1p-24f;
+    out[i] = unit > 0 ? rintf(v / unit) * unit : v;
+  }
+}
+
+/* AWQ tensors as in a checkpoint, or rows of bytes, and which part of them a GEMM takes. */
+struct tensors {
+  yk_w4a16_encoding encoding;
   const int32_t *qweight, *qzeros;
   const uint16_t *scales;
   yk_dtype scales_dtype;
+  const uint8_t *bytes;                /* [n, row_bytes] */
+  const float *row_scales, *row_zeros; /* [n, n_groups] */
+  int64_t row_bytes, n_groups;
   int64_t n, group, k0;   /* whole columns; group; first input of the GEMM */
   const int64_t *columns; /* source column of each column of the GEMM */
 };
 
-__device__ inline double awq_weight(const awq &w, int64_t k, int64_t column)
+__device__ inline double awq_weight(const tensors &w, int64_t k, int64_t column)
 {
   const int shifts[8] = {0, 16, 4, 20, 8, 24, 12, 28};
   int64_t at = w.columns[column], word = at / 8, row = w.k0 + k, g = row / w.group;
@@ -85,16 +105,33 @@ __device__ inline double awq_weight(const awq &w, int64_t k, int64_t column)
   return static_cast<double>(half_value(w.scales[g * w.n + at], w.scales_dtype)) * (q - z);
 }
 
-__device__ inline double exact_sum(const awq &w, const uint16_t *x, yk_dtype dtype, int64_t k, int64_t column)
+__device__ inline double e4m3_value(uint8_t byte)
+{
+  int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  double size = exponent ? ldexp(8.0 + mantissa, exponent - 10) : ldexp(static_cast<double>(mantissa), -9);
+  return byte & 0x80 ? -size : size;
+}
+
+__device__ inline double weight_of(const tensors &w, int64_t k, int64_t column)
+{
+  if (w.encoding == YK_W4A16_INT4) return awq_weight(w, k, column);
+  int64_t at = w.columns[column], row = w.k0 + k, g = at * w.n_groups + row / w.group;
+  uint8_t byte = w.bytes[at * w.row_bytes + row];
+  if (w.encoding == YK_W4A16_FP8) return w.row_scales[g] * e4m3_value(byte);
+  return static_cast<double>(w.row_scales[g]) *
+         (static_cast<int8_t>(byte) - (w.row_zeros ? static_cast<double>(w.row_zeros[g]) : 0.0));
+}
+
+__device__ inline double exact_sum(const tensors &w, const uint16_t *x, yk_dtype dtype, int64_t k, int64_t column)
 {
   double sum = 0;
-  for (int64_t i = 0; i < k; i++) sum += static_cast<double>(half_value(x[i], dtype)) * awq_weight(w, i, column);
+  for (int64_t i = 0; i < k; i++) sum += static_cast<double>(half_value(x[i], dtype)) * weight_of(w, i, column);
   return sum;
 }
 
 /* out[i, column] in float64 for the tokens named in rows. */
-static __global__ void reference(awq w, const uint16_t *x, const uint16_t *bias, yk_w4a16_desc d, const int64_t *rows,
-                                 double *out)
+static __global__ void reference(tensors w, const uint16_t *x, const uint16_t *bias, yk_w4a16_desc d,
+                                 const int64_t *rows, double *out)
 {
   int64_t width = d.gate_up ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (column >= width) return;
@@ -109,10 +146,10 @@ static __global__ void reference(awq w, const uint16_t *x, const uint16_t *bias,
 }
 
 /* W rounded to dtype, [n, k] as a plain linear layer keeps it. */
-static __global__ void expand(awq w, uint16_t *out, int64_t k, int64_t n, yk_dtype dtype)
+static __global__ void expand(tensors w, uint16_t *out, int64_t k, int64_t n, yk_dtype dtype)
 {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < k * n; i += int64_t(gridDim.x) * blockDim.x) {
-    float v = static_cast<float>(awq_weight(w, i % k, i / k));
+    float v = static_cast<float>(weight_of(w, i % k, i / k));
     out[i] = dtype == YK_F16 ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
   }
 }
@@ -135,22 +172,28 @@ struct gemm_case {
   int64_t k0, source_n, source_group, m_max;
   yk_dtype scales_dtype;
   uint64_t seed;
+  bool has_zeros; /* of bytes */
   device_array<uint32_t> qweight, qzeros;
+  device_array<float> row_scales, row_zeros;
   device_array<uint16_t> scales, x, y, bias;
   device_array<int64_t> columns;
   device_array<uint8_t> packed, workspace;
 
   gemm_case(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
-            yk_dtype scales_type, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
+            yk_dtype scales_type, bool zeros, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
       : desc(d), k0(first_k), source_n(n_source), source_group(group_source), m_max(most_tokens),
-        scales_dtype(scales_type), seed(s), qweight((k0 + d.k) * n_source / 8),
-        qzeros((k0 + d.k + group_source - 1) / group_source * n_source / 8), scales(qzeros.count * 8),
+        scales_dtype(scales_type), seed(s), has_zeros(zeros && d.encoding == YK_W4A16_INT8),
+        qweight((k0 + d.k) * n_source / (d.encoding == YK_W4A16_INT4 ? 8 : 4)), qzeros(n_groups() * n_source / 8),
+        row_scales(n_groups() * n_source), row_zeros(n_groups() * n_source), scales(qzeros.count * 8),
         x(most_tokens * d.k), y(most_tokens * d.n), bias(d.n), columns(d.n), packed(yk_w4a16_packed_bytes(&d)),
         workspace(yk_w4a16_workspace_bytes(&gpu, &d, most_tokens))
   {
     fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
     fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
     fill_halves<<<256, 256>>>(scales.data, scales.count, scales_dtype, 0.002f, 0.02f, seed + 3);
+    if (d.encoding == YK_W4A16_FP8) remove_nans<<<1024, 256>>>(bytes(), qweight.count * 4);
+    fill_floats<<<256, 256>>>(row_scales.data, row_scales.count, 2e-4f, 2e-3f, 0, seed + 3);
+    fill_floats<<<256, 256>>>(row_zeros.data, row_zeros.count, -128.0f, 127.0f, seed % 32 ? 0.0625f : 1.0f, seed + 6);
     fill_halves<<<1024, 256>>>(x.data, x.count, d.dtype, -1.0f, 1.0f, seed + 4);
     fill_halves<<<64, 256>>>(bias.data, bias.count, d.dtype, -2.0f, 2.0f, seed + 5);
     check(cudaMemset(packed.data, 0xFF, packed.count), "poison");
@@ -159,6 +202,18 @@ struct gemm_case {
     yk_err err = YK_ERR_INIT;
     for (const part &p : parts) {
       for (int64_t i = 0; i < p.n_columns; i++) map[p.first_column + i] = p.source_column + i;
+      if (d.encoding != YK_W4A16_INT4) {
+        const int64_t at = p.source_column * n_groups() + k0 / source_group;
+        const yk_w4a16_rows from = {bytes() + p.source_column * (k0 + d.k) + k0,
+                                    row_scales.data + at,
+                                    has_zeros ? row_zeros.data + at : nullptr,
+                                    k0 + d.k,
+                                    n_groups(),
+                                    source_group,
+                                    k0 % source_group};
+        check(yk_w4a16_pack_rows(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
+        continue;
+      }
       yk_w4a16_source from = {};
       from.qweight = reinterpret_cast<int32_t *>(qweight.data) + k0 * (source_n / 8);
       from.qzeros = reinterpret_cast<int32_t *>(qzeros.data) + k0 / source_group * (source_n / 8);
@@ -174,12 +229,28 @@ struct gemm_case {
     check(cudaDeviceSynchronize(), "pack");
   }
 
-  awq tensors() const
+  uint8_t *bytes() const
   {
-    return {reinterpret_cast<int32_t *>(qweight.data),
+    return reinterpret_cast<uint8_t *>(qweight.data);
+  }
+
+  int64_t n_groups() const
+  {
+    return (k0 + desc.k + source_group - 1) / source_group;
+  }
+
+  tensors source() const
+  {
+    return {desc.encoding,
+            reinterpret_cast<int32_t *>(qweight.data),
             reinterpret_cast<int32_t *>(qzeros.data),
             scales.data,
             scales_dtype,
+            bytes(),
+            row_scales.data,
+            has_zeros ? row_zeros.data : nullptr,
+            k0 + desc.k,
+            n_groups(),
             source_n,
             source_group,
             k0,
@@ -216,7 +287,7 @@ inline errors compare(const yk_w4a16_gpu &gpu, gemm_case &p, int64_t m, bool bia
                         second_half};
   check(yk_w4a16_forward(&gpu, &p.desc, &plans, &call, nullptr, &err), err);
   reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
-      p.tensors(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
+      p.source(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
   check(cudaDeviceSynchronize(), "GEMM");
   std::vector<uint16_t> y(m * width);
   std::vector<double> exact(rows.size() * width);

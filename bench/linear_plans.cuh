@@ -1,5 +1,5 @@
-/* linear_plans.cuh - plans of the W4A16 GEMM compared, for bench_linear: which one is the fastest at each point
- * (shape and number of tokens), what each tile is worth, and the fit of the constants that choose plans. */
+/* linear_plans.cuh - plans of the GEMM of 16-bit activations compared, for bench_linear: which one is the fastest at
+ * each point (shape and number of tokens), what each tile is worth, and the fit of the constants that choose plans. */
 #ifndef YK_BENCH_LINEAR_PLANS_CUH
 #define YK_BENCH_LINEAR_PLANS_CUH
 
@@ -72,7 +72,7 @@ inline void print_point(const plan_point &p)
 }
 
 /* Times that print_point wrote, and the number of multiprocessors. Plans that are no longer compiled are left out. */
-inline std::vector<plan_point> read_points(const char *path, yk_w4a16_gpu *gpu)
+inline std::vector<plan_point> read_points(const char *path, yk_w4a16_encoding encoding, yk_w4a16_gpu *gpu)
 {
   std::ifstream file(path);
   yk_err err = YK_ERR_INIT;
@@ -96,6 +96,7 @@ inline std::vector<plan_point> read_points(const char *path, yk_w4a16_gpu *gpu)
     if (!(words >> dtype >> p.desc.group >> p.shape >> p.desc.k >> p.desc.n >> p.desc.gate_up >> p.m >> plan >> us) ||
         gpu->n_multiprocessors <= 0)
       refuse_line(path, number, line);
+    p.desc.encoding = encoding;
     p.desc.dtype = dtype == yk_dtype_name(YK_F16) ? YK_F16 : YK_BF16;
     const plan_point *last = points.empty() ? nullptr : &points.back();
     if (!last || last->shape != p.shape || last->m != p.m || last->desc.dtype != p.desc.dtype) {
@@ -245,7 +246,8 @@ inline void fit_costs(const std::vector<plan_point> &points, const yk_w4a16_gpu 
     return out;
   };
   std::vector<double> limits;
-  for (const plan_point &p : points) limits.push_back(chosen_us(p, gpu, yk_gemm::GEMM_COSTS));
+  yk_gemm::gemm_costs best = yk_gemm::costs_of(points[0].desc.encoding);
+  for (const plan_point &p : points) limits.push_back(chosen_us(p, gpu, best));
   auto cost = [&](const yk_gemm::gemm_costs &costs) {
     const fit_result r = judge(points, limits, gpu, costs);
     if (r.worst > SLOWER) return 1.0 + r.worst;
@@ -253,7 +255,6 @@ inline void fit_costs(const std::vector<plan_point> &points, const yk_w4a16_gpu 
     for (int i = 0; i < SHAKES; i++) sum += judge(points, limits, gpu, shaken(costs, 0.01, 1.0)).excess;
     return sum / (2 + SHAKES);
   };
-  yk_gemm::gemm_costs best = yk_gemm::GEMM_COSTS;
   double least = cost(best);
   std::printf("# %zu points; chosen plans are slower than the best by %.2f %% on average\n", points.size(),
               100 * judge(points, limits, gpu, best).excess);

@@ -29,8 +29,8 @@ MAY_INCLUDE = {
         "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
     ],
     "kernels/cuda/linear/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/common/", "kernels/cuda/gemm/",
-        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/device/"
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
+        "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/common/", "kernels/cuda/device/"

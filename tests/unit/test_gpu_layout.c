@@ -53,6 +53,83 @@ static void packed_bytes(void **state)
   }
 }
 
+/* Weights of 8 bits: groups below 128 have their scales four times a unit, and each row of the units has one more. */
+static void packed_bytes_of_bytes(void **state)
+{
+  (void)state;
+  const struct {
+    int64_t k, n, group, n_units, n_groups;
+  } cases[] = {{8192, 1024, 128, 64 * 64, 1}, {8192, 1024, 8192, 64 * 64, 1}, {8192, 1024, 64, 64 * 64, 4},
+               {8192, 1024, 32, 64 * 64, 4},  {200 + 24, 24, 128, 2 * 2, 1},  {96, 24, 200, 2, 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int format = YK_WEIGHT_INT8; format <= YK_WEIGHT_FP8; format++) {
+      yk_linear_spec spec = {.parts = {part_of((yk_weight_format)format, cases[i].k, cases[i].n, cases[i].group)},
+                             .n_parts = 1,
+                             .n_matrices = 1};
+      int64_t expected = cases[i].n_units * (2 * UNIT + cases[i].n_groups * GROUP) + (cases[i].n + 15) / 16 * 16 * 4;
+      assert_int_equal(yk_cuda_linear_bytes(&spec), (expected + 255) / 256 * 256);
+      assert_true(yk_cuda_linear_keeps(&spec, 0));
+      spec.f32_output = true;
+      assert_false(yk_cuda_linear_keeps(&spec, 0));
+    }
+}
+
+/* What the GEMM of 8-bit weights does not take is brought as 16 bits, but for what comes in an order of its own. */
+static void other_bytes_are_not_kept(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_INT8, 256, 64, 128)}, .n_parts = 1, .n_matrices = 1};
+    yk_linear_part *part = &spec.parts[0];
+    if (i == 0) part->k.begin = 16;
+    if (i == 1) part->n.end = 60;
+    if (i == 2) part->group_local = 16;
+    if (i == 3) part->as_16_bits = true;
+    if (i == 4) part->weight.inputs.kind = YK_INPUTS_PER_TOKEN;
+    assert_false(yk_cuda_linear_keeps(&spec, 0));
+    if (i > 2) continue;
+    part->weight.act_order = true;
+    assert_true(yk_cuda_linear_keeps(&spec, 0));
+    part->weight.act_order = false; /* sorted, as it is brought */
+    part->x_size = 300;
+    const yk_cuda_linear_layout layout = layout_of(&spec);
+    assert_string_equal(layout.formats[0]->name, "int8 as 16 bits");
+    assert_int_equal(layout.gemms[0].k, 300); /* in the order of x again */
+    assert_int_equal(layout.gemms[0].x_size, 0);
+  }
+}
+
+/* Parts whose inputs are in one order are one GEMM, which keeps the order. */
+static void orders_of_inputs(void **state)
+{
+  (void)state;
+  static const int32_t order[256] = {1, 0}, other[256] = {0, 1};
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 64, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 128)},
+                         .n_parts = 2,
+                         .n_matrices = 1};
+  int64_t packed = 2 * 8 * (UNIT + GROUP);
+  assert_int_equal(yk_cuda_linear_bytes(&spec), packed);
+  spec.parts[0].x_size = spec.parts[1].x_size = 300;
+  assert_int_equal(yk_cuda_linear_bytes(&spec), packed + 256 * 4); /* before the orders are known */
+  spec.parts[0].x_order = spec.parts[1].x_order = order;
+  const yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 1);
+  assert_int_equal(layout.gemms[0].x_size, 300);
+  assert_int_equal(layout.gemms[0].order, packed);
+  spec.parts[1].x_order = other;
+  assert_int_equal(layout_of(&spec).n_gemms, 2);
+  spec.epilogue = YK_EPILOGUE_SILU_MUL; /* one GEMM all the same: of 16 bits, in the order of x */
+  assert_int_equal(layout_of(&spec).n_gemms, 1);
+  assert_string_equal(layout_of(&spec).formats[1]->name, "awq as 16 bits");
+  assert_int_equal(layout_of(&spec).gemms[0].k, 300);
+  spec.parts[1].x_order = order;
+  assert_string_equal(layout_of(&spec).formats[1]->name, "awq");
+  spec.epilogue = YK_EPILOGUE_NONE;
+  spec.parts[1].x_size = 0;
+  spec.parts[1].x_order = NULL;
+  assert_int_equal(layout_of(&spec).n_gemms, 2);
+}
+
 static void awq_as_16_bits(void **state)
 {
   (void)state;
@@ -155,6 +232,9 @@ static const yk_cuda_format third_format = {
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,
                                                  &yk_cuda_format_w8a8,
+                                                 &yk_cuda_format_int8,
+                                                 &yk_cuda_format_int8_as_16_bits,
+                                                 &yk_cuda_format_fp8,
                                                  &yk_cuda_format_plain,
                                                  &other_format,
                                                  &third_format,
@@ -213,7 +293,8 @@ static void what_is_kept(void **state)
   spec.parts[1].as_16_bits = true; /* the row of 16 bits rounds such weights itself */
   assert_true(yk_cuda_linear_keeps(&spec, 1));
   spec.parts[1].weight.act_order = spec.parts[2].weight.act_order = true;
-  assert_false(yk_cuda_linear_keeps(&spec, 1) || yk_cuda_linear_keeps(&spec, 2));
+  assert_true(yk_cuda_linear_keeps(&spec, 1));
+  assert_false(yk_cuda_linear_keeps(&spec, 2));
   spec.parts[2] = part_of((yk_weight_format)100, 256, 72, 0); /* too many columns for its row */
   assert_false(yk_cuda_linear_keeps(&spec, 2));
   spec.parts[2] = part_of((yk_weight_format)101, 256, 64, 0);
@@ -304,6 +385,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packed_bytes),
+      cmocka_unit_test(packed_bytes_of_bytes),
+      cmocka_unit_test(other_bytes_are_not_kept),
+      cmocka_unit_test(orders_of_inputs),
       cmocka_unit_test(awq_as_16_bits),
       cmocka_unit_test(parts_of_one_kind_are_one_gemm),
       cmocka_unit_test(what_fuses),

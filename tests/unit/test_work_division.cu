@@ -175,15 +175,16 @@ void every_plan_has_a_kernel(void **)
   using namespace yk_gemm;
   const yk_w4a16_gpu gpu = {132, YK_W4A16_WGMMA, nullptr};
   for (int64_t group : {32, 64, 96, 128, 256}) {
-    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-      const yk_w4a16_desc desc = {3840, 4096, group, dtype, false};
+    for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      const yk_w4a16_desc desc = {3840, 4096, group, types.dtype, false, types.encoding};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
         for (yk_w4a16_plan plan : plans_of(gpu, desc, m)) {
-          const bool small = plan.kernel == PLAN_SMALL_BATCH, f16 = dtype == YK_F16;
-          const tile_kernels &kernels = small ? (f16 ? small_batch_kernels_f16 : small_batch_kernels_bf16)(plan.tile)
-                                              : (f16 ? wgmma_kernels_f16 : wgmma_kernels_bf16)(plan.tile);
-          assert_non_null(kernels.get(desc));
+          const bool is_small = plan.kernel == PLAN_SMALL_BATCH;
+          assert_non_null(with_types(types.encoding, types.dtype, [&](auto t) {
+            return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE> : wgmma_kernels<t.ENCODING, t.DTYPE>)(plan.tile)
+                .get(desc);
+          }));
         }
       }
     }
@@ -203,12 +204,16 @@ void a_bucket_of_rows_has_one_plan(void **)
   assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_W4A16_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
     const yk_w4a16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_W4A16_WGMMA, nullptr};
-    const yk_w4a16_desc desc = {32 * between(random, 1, 300), 16 * between(random, 1, 1500),
-                                i % 4 ? 128 : 32 << i / 4 % 2, i % 3 ? YK_F16 : YK_BF16, i % 5 == 0};
+    const yk_w4a16_desc desc = {32 * between(random, 1, 300),
+                                16 * between(random, 1, 1500),
+                                i % 4 ? 128 : 32 << i / 4 % 2,
+                                i % 3 ? YK_F16 : YK_BF16,
+                                i % 5 == 0,
+                                static_cast<yk_w4a16_encoding>(i % 3)};
     yk_w4a16_plans plans;
     yk_w4a16_plans_choose(&gpu, &desc, &plans);
     for (int64_t m = 1; m <= 256; m++) {
-      const yk_w4a16_plan best = yk_gemm::best_plan(yk_gemm::GEMM_COSTS, gpu, desc, m);
+      const yk_w4a16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(desc.encoding), gpu, desc, m);
       assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
       assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
     }

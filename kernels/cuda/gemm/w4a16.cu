@@ -67,7 +67,7 @@ extern "C" void yk_w4a16_plans_choose(const yk_w4a16_gpu *gpu, const yk_w4a16_de
   *plans = {};
   if (gpu->path != YK_W4A16_WGMMA) return;
   for (int i = 0; i < YK_W4A16_ROW_BUCKETS; i++)
-    plans->of_bucket[i] = best_plan(GEMM_COSTS, *gpu, *desc, bucket_rows(i));
+    plans->of_bucket[i] = best_plan(costs_of(desc->encoding), *gpu, *desc, bucket_rows(i));
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)

@@ -1,4 +1,6 @@
-/* w4a16.h - GEMM of 16-bit activations with AWQ 4-bit weights on one GPU: y = x W (+ bias), or SiLU(gate) * up of it.
+/* w4a16.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or SiLU(gate) * up of
+ * it. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_w4a16_encoding): one family of kernels,
+ * whose panels and dequantisation (w4a16_dequant*.cuh) are chosen when they are compiled.
  *
  * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens
  * are the columns (tile N) of its B operand, and K is taken in tiles of 128 inputs (tile K). W is repacked once, at
@@ -29,9 +31,11 @@
  * thread block takes (occupancy) is in w4a16_occupancy.cuh, all fitted constants are in w4a16_heuristics.h.
  *
  * Numerics: w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on 9.0, where
- * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. The same
- * call gives the same bits every time: a plan depends on the shape and the number of multiprocessors alone, and
- * partial sums are added in a fixed order.
+ * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of
+ * 8-bit weights are float32 and may be tiny: accumulators of a row (column of W) are multiplied with the largest of
+ * them, and what is applied before is the ratio to that one. Where a row has one scale, that is 1 and weights are
+ * exact. The same call gives the same bits every time: a plan depends on the shape and the number of multiprocessors
+ * alone, and partial sums are added in a fixed order.
  *
  * Everything is asynchronous on the given stream and may be captured in a graph: nothing is allocated, nothing waits.
  * Any thread may call; calls that share a workspace must be ordered by one stream. */
@@ -74,6 +78,12 @@ void yk_w4a16_plans_choose(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, y
  *   Errors  YK_E_INVAL on shapes, YK_E_DEVICE when the launch failed. */
 yk_status yk_w4a16_pack(const yk_w4a16_desc *desc, void *packed, const yk_w4a16_source *source, int64_t first_column,
                         int64_t n_columns, struct CUstream_st *stream, yk_err *err);
+
+/* yk_w4a16_pack_rows - the same from rows of bytes, for the encodings INT8 and FP8.
+ *   A scale is kept in two factors: the largest magnitude of the row's scales as float32, and 11 bits (INT8) or a
+ *   float32 (FP8) of what the group's scale is of that. Zeros are kept to 1/256, and within -128 to 127. */
+yk_status yk_w4a16_pack_rows(const yk_w4a16_desc *desc, void *packed, const yk_w4a16_rows *source, int64_t first_column,
+                             int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
 /* yk_w4a16_forward - y = x W (+ bias), or SiLU(gate) * up of it.
  *   plans   of the same gpu and desc, from yk_w4a16_plans_choose.

@@ -5,8 +5,10 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/w4a16_dequant.cuh"
-#include "kernels/cuda/gemm/w4a16_heuristics.h"
+#include "kernels/cuda/gemm/w4a16_dequant_fp8.cuh"
+#include "kernels/cuda/gemm/w4a16_dequant_int8.cuh"
 #include "kernels/cuda/gemm/w4a16_layout.cuh"
+#include "kernels/cuda/gemm/w4a16_tiles.h"
 #include "kernels/cuda/gemm/w4a16_types.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
@@ -35,10 +37,31 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* Whether a tile that is compiled for such groups can run a GEMM. */
-inline bool has_groups(scale_groups compiled, const yk_w4a16_desc &desc)
+/* Whether there is a kernel of a tile. groups: of scales in a K tile. */
+template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_w4a16_encoding encoding, int groups)
 {
-  return compiled == scale_groups::ANY || groups_per_k_tile(desc) == 1;
+  scale_groups of = encoding == YK_W4A16_INT4 ? shape.of : shape.of_bytes;
+  if (encoding != YK_W4A16_INT4 && groups == 2) return false;
+  return of == scale_groups::ANY || (of == scale_groups::FROM_128 && groups == 1);
+}
+
+template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_w4a16_desc &desc)
+{
+  return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
+}
+
+/* The row scales of fragment rows lane/4 and lane/4 + 8 of a panel. */
+__device__ __forceinline__ float2 load_row_scales(const float *row_scales, int panel, int lane)
+{
+  const float *at = row_scales + panel * PANEL_COLUMNS + lane / 4;
+  return make_float2(__ldg(at), __ldg(at + 8));
+}
+
+/* Accumulators of one panel. */
+template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, float (&acc)[N8][4])
+{
+#pragma unroll
+  for (int i = 0; i < N8 * 4; i++) acc[i / 4][i % 4] *= i % 4 < 2 ? scales.x : scales.y;
 }
 
 /* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile; NULL where there is none. */
@@ -50,6 +73,34 @@ struct tile_kernels {
     return of_groups[groups_per_k_tile(desc) / 2];
   }
 };
+
+/* What kernels are compiled for beside tiles. */
+struct kernel_types {
+  yk_w4a16_encoding encoding;
+  yk_dtype dtype;
+};
+constexpr kernel_types ALL_KERNEL_TYPES[] = {{YK_W4A16_INT4, YK_F16}, {YK_W4A16_INT4, YK_BF16},
+                                             {YK_W4A16_INT8, YK_F16}, {YK_W4A16_INT8, YK_BF16},
+                                             {YK_W4A16_FP8, YK_F16},  {YK_W4A16_FP8, YK_BF16}};
+
+template <yk_w4a16_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
+  static constexpr yk_w4a16_encoding ENCODING = ENCODING_;
+  static constexpr yk_dtype DTYPE = DTYPE_;
+};
+
+/* f with a constant_types. */
+template <typename F>
+auto with_types(yk_w4a16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_W4A16_INT4, YK_F16>()))
+{
+  switch (encoding) {
+  case YK_W4A16_INT8:
+    return dtype == YK_F16 ? f(constant_types<YK_W4A16_INT8, YK_F16>()) : f(constant_types<YK_W4A16_INT8, YK_BF16>());
+  case YK_W4A16_FP8:
+    return dtype == YK_F16 ? f(constant_types<YK_W4A16_FP8, YK_F16>()) : f(constant_types<YK_W4A16_FP8, YK_BF16>());
+  case YK_W4A16_INT4: break;
+  }
+  return dtype == YK_F16 ? f(constant_types<YK_W4A16_INT4, YK_F16>()) : f(constant_types<YK_W4A16_INT4, YK_BF16>());
+}
 
 /* Launch clusters of so many thread blocks each, as a dependent of the kernel before. */
 inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,

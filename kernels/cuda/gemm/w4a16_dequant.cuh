@@ -1,4 +1,4 @@
-/* w4a16_dequant.cuh - from eight nibbles of one packed word to the four registers of an A fragment.
+/* w4a16_dequant.cuh - from packed words to the four registers of an A fragment; here of nibbles, eight in a word.
  *
  * A nibble put into the low mantissa bits of 1024 (f16) or 128 (bf16) is that number plus q, exactly. Subtracting the
  * number and the zero point leaves q - zero, exact, and the product with the scale rounds once.
@@ -14,7 +14,7 @@
 
 #include <type_traits>
 
-#include "base/dtype.h"
+#include "kernels/cuda/gemm/w4a16_layout.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 
@@ -58,12 +58,15 @@ __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uin
   mma_m16n8k16<element<DTYPE>>(acc, a[0], a[1], a[2], a[3], b0, b1);
 }
 
-template <yk_dtype DTYPE> struct dequant;
+/* From the words of a lane to A fragments, for one group of scales:
+ *   load              the scale words of fragment rows lane/4 and lane/4 + 8
+ *   expand            the fragment of k16 step `step` of the lane's words, scaled
+ *   expand_unscaled   without the scale, for accumulators of a group that are scaled by scale_of */
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE> struct dequant;
 
-template <> struct dequant<YK_F16> {
+template <> struct dequant<YK_W4A16_INT4, YK_F16> {
   uint32_t scale[2], offset[2];
 
-  /* words: scale words of fragment rows lane/4 and lane/4 + 8. */
   __device__ __forceinline__ void load(uint2 words)
   {
     scale[0] = both_low(words.x);
@@ -72,8 +75,9 @@ template <> struct dequant<YK_F16> {
     offset[1] = both_high(words.y);
   }
 
-  __device__ __forceinline__ void expand(uint32_t word, uint32_t (&fragment)[4]) const
+  __device__ __forceinline__ void expand(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
+    uint32_t word = word_at(words, step);
     const __half2 sixteenth = pair_of<__half2>(0x2C002C00u);
 #pragma unroll
     for (int j = 0; j < 4; j += 2, word >>= 8) {
@@ -86,8 +90,9 @@ template <> struct dequant<YK_F16> {
   }
 
   /* q - zero, unscaled and exact: for accumulators that are scaled by group. */
-  __device__ __forceinline__ void expand_unscaled(uint32_t word, uint32_t (&fragment)[4]) const
+  __device__ __forceinline__ void expand_unscaled(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
+    uint32_t word = word_at(words, step);
     const __half2 sixteenth = pair_of<__half2>(0x2C002C00u);
 #pragma unroll
     for (int j = 0; j < 4; j += 2, word >>= 8) {
@@ -111,7 +116,7 @@ template <> struct dequant<YK_F16> {
   }
 };
 
-template <> struct dequant<YK_BF16> {
+template <> struct dequant<YK_W4A16_INT4, YK_BF16> {
   uint32_t scale[2], rest[2], offset[2];
 
   __device__ __forceinline__ void load(uint2 words)
@@ -127,8 +132,9 @@ template <> struct dequant<YK_BF16> {
     offset[row] = both_low(and_or(word, 0xFu, 0xC300u)); /* -(128 + zero) */
   }
 
-  __device__ __forceinline__ void expand(uint32_t word, uint32_t (&fragment)[4]) const
+  __device__ __forceinline__ void expand(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
+    uint32_t word = word_at(words, step);
 #pragma unroll
     for (int j = 0; j < 4; j++, word >>= 4) {
       __nv_bfloat162 q = pair_of<__nv_bfloat162>(and_or(word, 0x000F000Fu, 0x43004300u));
@@ -138,8 +144,9 @@ template <> struct dequant<YK_BF16> {
     }
   }
 
-  __device__ __forceinline__ void expand_unscaled(uint32_t word, uint32_t (&fragment)[4]) const
+  __device__ __forceinline__ void expand_unscaled(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
+    uint32_t word = word_at(words, step);
 #pragma unroll
     for (int j = 0; j < 4; j++, word >>= 4)
       fragment[j] = bits_of(__hadd2(pair_of<__nv_bfloat162>(and_or(word, 0x000F000Fu, 0x43004300u)),

@@ -1,5 +1,4 @@
-/* w4a16_heuristics.h - which tiles of the W4A16 GEMM are compiled, and every fitted constant of the estimates that
- * choose among them.
+/* w4a16_heuristics.h - every fitted constant of the estimates that choose among plans of the W4A16 GEMM.
  *
  * The constants were fitted to the times of plans on an H200, in rows of equal GEMMs with cold weights. They are the
  * same on every machine, so that a plan is a function of the shape and the number of multiprocessors; taken one by one
@@ -18,68 +17,9 @@
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_HEURISTICS_H
 #define YK_KERNELS_CUDA_GEMM_W4A16_HEURISTICS_H
 
+#include "kernels/cuda/gemm/w4a16_tiles.h"
+
 namespace yk_gemm {
-
-/* What a thread block takes of its multiprocessor: half of it; so much that a norm or an all-reduce fits beside it,
- * but no other GEMM; all of it. */
-enum class occupancy { HALF, MOST, ALL };
-
-/* yk_w4a16_plan.kernel, and what its other fields mean. */
-enum plan_kernel {
-  PLAN_SMALL_BATCH, /* tile: of SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: blocks of a cluster */
-  PLAN_WGMMA /* tile: of WGMMA_SHAPES; splits: of each tile along K (split-K), 1 for whole tiles, 0 for stream-K */
-};
-
-/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
-
-/* The groups of scales that a tile is compiled for. Groups of 128 and more, which nearly all AWQ models have, get every
- * tile that earns its place; groups of 64 and 32 do without those that are worth 7 % at most and 0.6 % on average. */
-enum class scale_groups { ANY, FROM_128 };
-
-/* Of the kernel for up to 32 tokens. */
-struct small_batch_shape {
-  int n;      /* tile N: tokens, a multiple of 8 */
-  int panels; /* of 16 columns that a consumer warp holds */
-  occupancy taken;
-  scale_groups of;
-};
-constexpr small_batch_shape SMALL_BATCH_SHAPES[] = {
-    {8, 1, occupancy::HALF, scale_groups::FROM_128}, {8, 2, occupancy::HALF, scale_groups::ANY},
-    {8, 3, occupancy::HALF, scale_groups::ANY},      {16, 1, occupancy::HALF, scale_groups::FROM_128},
-    {16, 2, occupancy::HALF, scale_groups::ANY},     {16, 3, occupancy::MOST, scale_groups::ANY},
-    {24, 2, occupancy::HALF, scale_groups::ANY},     {24, 2, occupancy::MOST, scale_groups::FROM_128},
-    {32, 1, occupancy::HALF, scale_groups::ANY},
-};
-constexpr int N_SMALL_BATCH_SHAPES = sizeof SMALL_BATCH_SHAPES / sizeof *SMALL_BATCH_SHAPES;
-
-/* Of the wgmma kernel, by rising tile N. Tile M is 64 columns for each warpgroup and each of its wgmma.
- *
- * Tiles of up to 64 tokens take half of a multiprocessor even where a tile that takes all of it is faster in a row of
- * equal GEMMs: in a model, where other kernels stand between, the latter is slower. Three warpgroups or two wgmma
- * each do not fit in the registers of a half. Tiles of 192 columns fill the GPU where tiles of 128 leave a partial
- * wave. Multicast is for tiles of 256 tokens, which the bandwidth of x would bound; smaller ones lose by it. */
-struct wgmma_shape {
-  int n;          /* tile N: tokens */
-  int warpgroups; /* consumers */
-  int wgmma_m;    /* tiles of 64 columns that a warpgroup holds */
-  int cluster;    /* thread blocks that share their tokens by multicast */
-  occupancy taken;
-  scale_groups of;
-
-  constexpr int m() const
-  {
-    return 64 * warpgroups * wgmma_m;
-  }
-};
-constexpr wgmma_shape WGMMA_SHAPES[] = {
-    {16, 2, 1, 1, occupancy::HALF, scale_groups::FROM_128}, {32, 2, 1, 1, occupancy::HALF, scale_groups::ANY},
-    {64, 2, 1, 1, occupancy::HALF, scale_groups::ANY},      {128, 2, 1, 1, occupancy::ALL, scale_groups::ANY},
-    {128, 3, 1, 1, occupancy::ALL, scale_groups::ANY},      {128, 2, 2, 1, occupancy::ALL, scale_groups::FROM_128},
-    {256, 2, 1, 2, occupancy::ALL, scale_groups::FROM_128},
-};
-constexpr int N_WGMMA_SHAPES = sizeof WGMMA_SHAPES / sizeof *WGMMA_SHAPES;
-
-/* ---- Estimated microseconds -------------------------------------------------------------------------------------- */
 
 struct small_batch_costs {
   double panel_us;                        /* the memory's time for one panel, where every multiprocessor asks for one */
@@ -121,7 +61,30 @@ constexpr gemm_costs GEMM_COSTS = {
      0.49,
      75e-6,
      8e-6,
-     {0.360, 0.418, 0.473, 0.613, 0.920, 1.187, 1.175}},
+     {0.360, 0.418, 0.473, 0.473, 0.946, 0.613, 0.920, 1.187, 1.175}},
+};
+
+/* Of weights of 8 bits. */
+constexpr gemm_costs BYTES_GEMM_COSTS = {
+    {0.0539,
+     1.07e-3,
+     0.975,
+     1.56,
+     0.102,
+     3.3e-3,
+     0.222,
+     {0.388, 0.501, 0.446, 0.372, 0.875, 0.704, 1.17, 0.693, 0.528}},
+    {0.746,
+     0.229,
+     0.657,
+     29.2e-6,
+     0.24,
+     0.401,
+     24.4e-6,
+     0.305,
+     126e-6,
+     8.01e-6,
+     {0.335, 0.565, 0.639, 0.56, 1.05, 0.629, 0.993, 1.33, 1.23}},
 };
 
 } // namespace yk_gemm

@@ -24,6 +24,7 @@ constexpr int MAX_SPLITS = 16;
 
 struct mma_params {
   const uint8_t *packed;
+  const float *row_scales; /* NULL for 4 bits */
   const void *bias, *x;
   void *y;
   float *partial; /* [split][m][rows_padded], NULL without a split */
@@ -52,32 +53,42 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
     cp_async_16(weights + at, at < bytes ? from + at : from, at < bytes);
 }
 
+/* A lane's words of two k16 steps, the first of those that it finds there. */
+template <yk_w4a16_encoding ENCODING>
+__device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, int lane)
+{
+  if constexpr (ENCODING != YK_W4A16_INT4)
+    return *reinterpret_cast<const uint4 *>(panel + quarter * PANEL_LOAD_BYTES + lane * LANE_BYTES);
+  const uint8_t *from = panel + quarter / 2 * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % 2 * 8;
+  uint2 words = *reinterpret_cast<const uint2 *>(from);
+  return make_uint4(words.x, words.y, 0, 0);
+}
+
 /* acc[panel][8 tokens][4] += one stage. */
-template <yk_dtype DTYPE, int TOKENS>
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
 __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_t *stage, uint32_t stage_address,
                                                float (&acc)[2][TOKENS / 8][4])
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  constexpr int SCALES = YK_W4A16_PANEL_WEIGHT_BYTES(ENCODING);
   const uint8_t *weights = stage + TOKENS * X_ROW_BYTES;
   /* Lane i gives ldmatrix the address of row i%8 of matrix i/8: tokens +0, +0, +8, +8, inputs +0, +8, +0, +8. */
   int token = lane % 8 + lane / 16 * 8, piece0 = lane / 8 % 2;
 #pragma unroll
   for (int quarter = 0; quarter < 4; quarter++) { /* 32 inputs: never more than one group */
-    dequant<DTYPE> scales[2];
-    uint2 words[2];
+    dequant<ENCODING, DTYPE> scales[2];
+    uint4 words[2];
 #pragma unroll
     for (int panel = 0; panel < 2; panel++) {
       const uint8_t *from = weights + (warp * 2 + panel) * p.panel_bytes;
       int group = quarter * p.groups / 4;
-      scales[panel].load(
-          *reinterpret_cast<const uint2 *>(from + PANEL_NIBBLE_BYTES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
-      words[panel] =
-          *reinterpret_cast<const uint2 *>(from + quarter / 2 * PANEL_HALF_BYTES + lane * 16 + quarter % 2 * 8);
+      scales[panel].load(*reinterpret_cast<const uint2 *>(from + SCALES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
+      words[panel] = load_words<ENCODING>(from, quarter, lane);
     }
 #pragma unroll
     for (int step = 0; step < 2; step++) {
       uint32_t a[2][4];
-      for (int panel = 0; panel < 2; panel++) scales[panel].expand(step ? words[panel].y : words[panel].x, a[panel]);
+      for (int panel = 0; panel < 2; panel++) scales[panel].expand(words[panel], step, a[panel]);
 #pragma unroll
       for (int pair = 0; pair < TOKENS / 16; pair++) {
         uint32_t b[4];
@@ -115,7 +126,8 @@ __device__ __forceinline__ void store_silu(const mma_params &p, int64_t token, i
       static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(gate) * up, 0.0f));
 }
 
-template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
+__global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 {
   extern __shared__ __align__(128) uint8_t shared[];
   uint32_t memory = shared_address(shared);
@@ -135,13 +147,16 @@ template <yk_dtype DTYPE, int TOKENS> __global__ void __launch_bounds__(THREADS)
     int next = (stage + STAGES - 1) % STAGES;
     if (k_tile + STAGES - 1 < last) load_stage<TOKENS>(p, memory + next * stage_bytes, token0, k_tile + STAGES - 1);
     cp_async_commit();
-    multiply_stage<DTYPE, TOKENS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, acc);
+    multiply_stage<ENCODING, DTYPE, TOKENS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, acc);
   }
 
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int panel = 0; panel < 2; panel++) {
     int64_t row = static_cast<int64_t>(blockIdx.x) * TILE_M + (warp * 2 + panel) * PANEL_COLUMNS + lane / 4;
+    if constexpr (has_row_scales(ENCODING))
+      scale_rows(load_row_scales(p.row_scales, min(blockIdx.x * PANELS + warp * 2 + panel, p.panels - 1), lane),
+                 acc[panel]);
 #pragma unroll
     for (int block = 0; block < TOKENS / 8; block++) {
 #pragma unroll
@@ -202,16 +217,17 @@ int n_splits(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
   return static_cast<int>(std::clamp<int64_t>(2 * gpu.n_multiprocessors / blocks, 1, most));
 }
 
-template <yk_dtype DTYPE> cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE>
+cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 {
   int tokens = tokens_per_block(m);
   dim3 grid(static_cast<unsigned>(p.rows_padded / TILE_M), static_cast<unsigned>(ceil_div(m, tokens)),
             static_cast<unsigned>(p.splits));
   int bytes = shared_bytes(tokens, p.panel_bytes);
   if (tokens == 16)
-    mma_kernel<DTYPE, 16><<<grid, THREADS, bytes, stream>>>(p);
+    mma_kernel<ENCODING, DTYPE, 16><<<grid, THREADS, bytes, stream>>>(p);
   else
-    mma_kernel<DTYPE, 64><<<grid, THREADS, bytes, stream>>>(p);
+    mma_kernel<ENCODING, DTYPE, 64><<<grid, THREADS, bytes, stream>>>(p);
   if (p.partial) {
     int64_t results = m * (p.gate_up ? p.n / 2 : p.n);
     reduce_kernel<DTYPE><<<static_cast<unsigned>(ceil_div(results, 256)), 256, 0, stream>>>(p);
@@ -236,12 +252,15 @@ size_t mma_sm80_workspace_bytes(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &de
 
 cudaError_t mma_sm80_init()
 {
-  const void *kernels[] = {
-      reinterpret_cast<const void *>(mma_kernel<YK_F16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_F16, 64>),
-      reinterpret_cast<const void *>(mma_kernel<YK_BF16, 16>), reinterpret_cast<const void *>(mma_kernel<YK_BF16, 64>)};
-  int most = shared_bytes(64, panel_bytes_of(4));
-  for (const void *kernel : kernels) {
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  for (const kernel_types &t : ALL_KERNEL_TYPES) {
+    cudaError_t error = with_types(t.encoding, t.dtype, [](auto types) {
+      const int most = shared_bytes(64, panel_layout<types.ENCODING, 4>::BYTES);
+      cudaError_t few = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 16>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+      cudaError_t many = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 64>,
+                                              cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+      return few == cudaSuccess ? many : few;
+    });
     if (error != cudaSuccess) return error;
   }
   cudaFuncAttributes unused;
@@ -255,6 +274,7 @@ cudaError_t mma_sm80_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc,
 {
   mma_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
   p.bias = call.bias;
   p.x = call.x;
   p.y = call.y;
@@ -269,7 +289,8 @@ cudaError_t mma_sm80_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc,
   p.splits = n_splits(gpu, desc, call.m);
   p.partial = p.splits > 1 ? static_cast<float *>(call.workspace) : nullptr;
   p.gate_up = desc.gate_up;
-  return desc.dtype == YK_F16 ? launch<YK_F16>(p, call.m, stream) : launch<YK_BF16>(p, call.m, stream);
+  return with_types(desc.encoding, desc.dtype,
+                    [&](auto types) { return launch<types.ENCODING, types.DTYPE>(p, call.m, stream); });
 }
 
 } // namespace yk_gemm

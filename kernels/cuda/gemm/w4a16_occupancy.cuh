@@ -17,7 +17,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gemm/w4a16_heuristics.h"
+#include "kernels/cuda/gemm/w4a16_tiles.h"
 #include "kernels/cuda/ptx/thread_block.cuh"
 
 namespace yk_gemm {

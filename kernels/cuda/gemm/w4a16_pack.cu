@@ -56,7 +56,8 @@ __device__ uint32_t scale_word_of(const repack_params &p, bool bf16, int64_t col
                     ? __half2float(static_cast<const __half *>(p.source.scales)[at])
                     : __bfloat162float(static_cast<const __nv_bfloat16 *>(p.source.scales)[at]);
   uint32_t zero = awq_nibble(p.source.qzeros, p, group, column);
-  return bf16 ? dequant<YK_BF16>::scale_word(scale, zero, upper) : dequant<YK_F16>::scale_word(scale, zero, upper);
+  return bf16 ? dequant<YK_W4A16_INT4, YK_BF16>::scale_word(scale, zero, upper)
+              : dequant<YK_W4A16_INT4, YK_F16>::scale_word(scale, zero, upper);
 }
 
 /* Four panels of a K tile a block, one thread for each lane of each input half. A word that two parts share (8
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(rep
     int64_t column = source_column(p, panel * PANEL_COLUMNS + at / 2 + 8 * upper);
     if (column < 0) return;
     uint32_t word = scale_word_of(p, bf16, column, k_tile * TILE_K + group * (TILE_K / p.groups), upper);
-    reinterpret_cast<uint32_t *>(packed + PANEL_NIBBLE_BYTES)[thread] = word;
+    reinterpret_cast<uint32_t *>(packed + YK_W4A16_PANEL_WEIGHT_BYTES(YK_W4A16_INT4))[thread] = word;
   }
 }
 

@@ -21,6 +21,11 @@ double plan_us(const gemm_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_
   return wgmma_us(costs.wgmma, gpu, desc, m, plan);
 }
 
+const gemm_costs &costs_of(yk_w4a16_encoding encoding)
+{
+  return encoding == YK_W4A16_INT4 ? GEMM_COSTS : BYTES_GEMM_COSTS;
+}
+
 yk_w4a16_plan best_plan(const gemm_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m)
 {
   yk_w4a16_plan best = {};
@@ -44,7 +49,8 @@ std::string tile_name(yk_w4a16_plan plan)
            (s.taken == occupancy::HALF ? ",half" : ",most");
   }
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
-  return "wgmma:m" + std::to_string(s.m()) + ",n" + std::to_string(s.n) + ",cluster" + std::to_string(s.cluster);
+  return "wgmma:m" + std::to_string(s.m()) + ",n" + std::to_string(s.n) + ",cluster" + std::to_string(s.cluster) +
+         (s.n <= 64 && s.taken == occupancy::ALL ? ",all" : "");
 }
 
 std::string plan_name(yk_w4a16_plan plan)

@@ -23,6 +23,9 @@ std::vector<yk_w4a16_plan> plans_of(const yk_w4a16_gpu &gpu, const yk_w4a16_desc
 double plan_us(const gemm_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m,
                yk_w4a16_plan plan);
 
+/* The fitted constants of an encoding. */
+const gemm_costs &costs_of(yk_w4a16_encoding encoding);
+
 /* The plan with the least estimate; the first of plans_of among equals. */
 yk_w4a16_plan best_plan(const gemm_costs &costs, const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m);
 

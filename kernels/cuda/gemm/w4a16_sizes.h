@@ -8,20 +8,24 @@
 enum {
   YK_W4A16_TILE_K = 128,
   YK_W4A16_PANEL_COLUMNS = 16,
-  YK_W4A16_PANEL_NIBBLE_BYTES = YK_W4A16_PANEL_COLUMNS * YK_W4A16_TILE_K / 2,
   YK_W4A16_PANEL_SCALE_BYTES = YK_W4A16_PANEL_COLUMNS * 4 /* of a group */
 };
 
-/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. */
+/* A panel without its scales. */
+#define YK_W4A16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
+  (YK_W4A16_PANEL_COLUMNS * YK_W4A16_TILE_K / ((encoding) == YK_W4A16_INT4 ? 2 : 1))
+
+/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. Weights of 8
+ * bits, of which a scale is a smaller share, do so from 64 inputs on: fewer kernels are compiled for them. */
 static inline int yk_w4a16_groups_per_k_tile(const yk_w4a16_desc *desc)
 {
   if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
-  return desc->group % 64 == 0 ? 2 : 4;
+  return desc->group % 64 == 0 && desc->encoding == YK_W4A16_INT4 ? 2 : 4;
 }
 
 static inline int yk_w4a16_panel_bytes(const yk_w4a16_desc *desc)
 {
-  return YK_W4A16_PANEL_NIBBLE_BYTES + yk_w4a16_groups_per_k_tile(desc) * YK_W4A16_PANEL_SCALE_BYTES;
+  return YK_W4A16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_w4a16_groups_per_k_tile(desc) * YK_W4A16_PANEL_SCALE_BYTES;
 }
 
 static inline int64_t yk_w4a16_n_k_tiles(const yk_w4a16_desc *desc)
@@ -33,6 +37,17 @@ static inline int64_t yk_w4a16_n_k_tiles(const yk_w4a16_desc *desc)
 static inline int64_t yk_w4a16_n_panels(const yk_w4a16_desc *desc)
 {
   return (desc->n + YK_W4A16_PANEL_COLUMNS - 1) / YK_W4A16_PANEL_COLUMNS;
+}
+
+static inline int64_t yk_w4a16_panels_bytes(const yk_w4a16_desc *desc)
+{
+  return yk_w4a16_n_panels(desc) * yk_w4a16_n_k_tiles(desc) * yk_w4a16_panel_bytes(desc);
+}
+
+/* Behind the panels of 8-bit weights: what the accumulators of each packed row are multiplied with, float32. */
+static inline int64_t yk_w4a16_row_scale_bytes(const yk_w4a16_desc *desc)
+{
+  return desc->encoding == YK_W4A16_INT4 ? 0 : yk_w4a16_n_panels(desc) * YK_W4A16_PANEL_COLUMNS * 4;
 }
 
 #endif

@@ -51,9 +51,11 @@ launch_layout lay_out(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, yk_w4a
   return l;
 }
 
-const tile_kernels &kernels_of(yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(yk_w4a16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return dtype == YK_F16 ? small_batch_kernels_f16(tile) : small_batch_kernels_bf16(tile);
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return small_batch_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
 }
 
 } // namespace
@@ -64,7 +66,7 @@ void small_batch_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
     const small_batch_shape &s = SMALL_BATCH_SHAPES[tile];
-    if (s.n != ceil_div(m, 8) * 8 || !has_groups(s.of, desc)) continue;
+    if (s.n != ceil_div(m, 8) * 8 || !can_run(s, desc)) continue;
     for (int slice_warps = 1; slice_warps <= CONSUMER_WARPS; slice_warps *= 2) {
       for (int cluster = 1; cluster <= std::min(2, gpu.n_multiprocessors); cluster++) {
         const yk_w4a16_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
@@ -96,8 +98,8 @@ double small_batch_us(const small_batch_costs &costs, const yk_w4a16_gpu &gpu, c
 cudaError_t small_batch_init()
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
-    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-      for (const void *kernel : kernels_of(dtype, tile).of_groups) {
+    for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
         if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SMALL_BATCH_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
@@ -115,6 +117,7 @@ cudaError_t small_batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &de
   if (!encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map)) return cudaErrorInvalidValue;
   small_batch_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
   p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
@@ -124,8 +127,8 @@ cudaError_t small_batch_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &de
   p.k_slices = l.k_slices;
   p.tile_panels = l.tile_panels;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.dtype, plan.tile).get(desc), l.clusters, l.cluster, l.threads, l.shared_bytes,
-                         args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), l.clusters, l.cluster, l.threads,
+                         l.shared_bytes, args, stream);
 }
 
 } // namespace yk_gemm

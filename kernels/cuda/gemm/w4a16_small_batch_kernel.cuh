@@ -23,9 +23,9 @@
 #include <utility>
 
 #include "kernels/cuda/common/stage_ring.cuh"
-#include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_integer_weights.cuh"
 #include "kernels/cuda/gemm/w4a16_small_batch_epilogue.cuh"
+#include "kernels/cuda/gemm/w4a16_tiles.h"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/ptx/target.cuh"
@@ -48,6 +48,7 @@ struct small_batch_params {
   int stages;                /* a multiple of k_slices */
   int slice_warps, k_slices; /* warps of a K slice: 1, 2, 4 or 8; K slices of a block */
   int tile_panels;           /* of the warps of a slice */
+  const float *row_scales;   /* NULL for 4 bits */
 };
 
 __host__ __device__ constexpr int small_batch_x_bytes(int tokens)
@@ -78,7 +79,7 @@ struct small_batch_memory {
 
 constexpr int SMALL_BATCH_BARRIERS = small_batch_ring::BARRIERS + 3;
 
-template <int GROUPS, int N>
+template <typename PANEL, int N>
 __device__ __forceinline__ small_batch_memory memory_of_block(const small_batch_params &p, uint32_t memory,
                                                               uint32_t barriers)
 {
@@ -86,7 +87,7 @@ __device__ __forceinline__ small_batch_memory memory_of_block(const small_batch_
   s.x = memory;
   s.weights = memory + p.stages * small_batch_x_bytes(N);
   s.acc = memory;
-  s.received = memory + p.stages * stage_bytes_of(N, p.tile_panels, panel_bytes_of(GROUPS));
+  s.received = memory + p.stages * stage_bytes_of(N, p.tile_panels, PANEL::BYTES);
   s.barriers = barriers;
   s.ring_free = barriers + small_batch_ring::BARRIERS * 8;
   s.received_full = s.ring_free + 8;
@@ -105,19 +106,18 @@ __device__ __forceinline__ void init_barriers(const small_batch_params &p, const
 /* ---- Producers --------------------------------------------------------------------------------------------------- */
 
 /* Weights; this warp also tells each full barrier how many bytes of weights and x to expect. */
-template <int GROUPS, int N>
+template <typename PANEL, int N>
 __device__ __forceinline__ void produce_weights(const small_batch_params &p, const small_batch_memory &s,
                                                 const block_work &w)
 {
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * panel_bytes_of(GROUPS));
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
   int tile = 0;
-  int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * panel_bytes_of(GROUPS);
+  int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
   r.start_producing();
 #pragma unroll 1
   for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
-    int bytes = min(p.tile_panels, w.panel_end - panel) * panel_bytes_of(GROUPS);
-    const uint8_t *from =
-        p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * panel_bytes_of(GROUPS);
+    int bytes = min(p.tile_panels, w.panel_end - panel) * PANEL::BYTES;
+    const uint8_t *from = p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
     if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < w.k_tiles; k_tile++, from += k_tile_bytes) {
@@ -155,9 +155,9 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_ba
 
 /* Whether weights go into the matrix instruction as integers (w4a16_integer_weights.cuh): that saves instructions for
  * each panel, but takes one more matrix instruction a step for the sums of x. */
-__host__ __device__ constexpr bool takes_integers(int tokens, int warp_panels)
+__host__ __device__ constexpr bool takes_integers(yk_w4a16_encoding encoding, int tokens, int warp_panels)
 {
-  return tokens == 8 && warp_panels > 1;
+  return encoding == YK_W4A16_INT4 && tokens == 8 && warp_panels > 1;
 }
 
 /* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has accumulators of its own, which are
@@ -165,27 +165,27 @@ __host__ __device__ constexpr bool takes_integers(int tokens, int warp_panels)
  *   panels   address of the warp's first panel
  *   x        this lane's row for ldmatrix, of the first half of x. Rows are swizzled: their 16-byte pieces are permuted
  *            within 128 bytes, so that the eight rows of a matrix lie in different banks. */
-template <yk_dtype DTYPE, int GROUPS, int N, int WARP_PANELS>
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int lane,
                                                 float (&acc)[WARP_PANELS][N / 8][4])
 {
-  constexpr int GROUP_STEPS = 8 / GROUPS, N8 = N / 8;
-  constexpr bool INTEGERS = takes_integers(N, WARP_PANELS);
+  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS, N8 = N / 8;
+  constexpr bool INTEGERS = takes_integers(PANEL::ENCODING, N, WARP_PANELS);
   using integers = integer_weights<DTYPE>;
   const uint32_t ones[4] = {integers::ONE, integers::UPPER_ONE, integers::ONE, integers::UPPER_ONE};
   uint4 words[WARP_PANELS];
   uint2 scale_words[WARP_PANELS];
-  dequant<DTYPE> scales[WARP_PANELS];
+  dequant<PANEL::ENCODING, DTYPE> scales[WARP_PANELS];
   uint32_t b[N8][4];
   float part[WARP_PANELS][N8][4], x_sum[N8][4]; /* of one group */
 #pragma unroll
   for (int step = 0; step < 8; step++) {
 #pragma unroll
     for (int c = 0; c < WARP_PANELS; c++) {
-      uint32_t panel = panels + c * panel_bytes_of(GROUPS);
-      if (step % 4 == 0) words[c] = load_shared16(panel + step / 4 * PANEL_HALF_BYTES + lane * 16);
+      uint32_t panel = panels + c * PANEL::BYTES;
+      if (step % LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
       if (step % GROUP_STEPS) continue;
-      scale_words[c] = load_shared8(panel + PANEL_NIBBLE_BYTES + step / GROUP_STEPS * PANEL_SCALE_BYTES + lane / 4 * 8);
+      scale_words[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
       if constexpr (!INTEGERS) scales[c].load(scale_words[c]);
     }
     if (step % GROUP_STEPS == 0) {
@@ -210,7 +210,7 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
       if constexpr (INTEGERS)
         integers::expand(word_at(words[c], step % 4), a);
       else
-        scales[c].expand_unscaled(word_at(words[c], step % 4), a);
+        scales[c].expand_unscaled(words[c], step % LOAD_STEPS, a);
 #pragma unroll
       for (int t = 0; t < N8; t++) mma<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
       if ((step + 1) % GROUP_STEPS) continue;
@@ -285,33 +285,43 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
   if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
 }
 
-template <yk_dtype DTYPE, int GROUPS, int N, int WARP_PANELS>
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
-  uint32_t panels = member * WARP_PANELS * panel_bytes_of(GROUPS);
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * panel_bytes_of(GROUPS));
+  uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
   r.at.stage = slice;
   int ahead = slice; /* K tiles of the output tile that come before this slice's next one */
   wait_for_previous_kernel();
   for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
     float acc[WARP_PANELS][N / 8][4] = {};
+    float2 row_scales[WARP_PANELS];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++)
+        row_scales[c] = load_row_scales(p.row_scales, min(panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
+    }
 #pragma unroll 1
     for (; ahead < w.k_tiles; ahead += p.k_slices) {
       mbarrier_wait_asm_loop(r.full(), r.at.phase);
       if (member * WARP_PANELS < w.panel_end - panel)
-        multiply_k_tile<DTYPE, GROUPS, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
-                                                       acc);
+        multiply_k_tile<DTYPE, PANEL, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
+                                                      acc);
       __syncwarp();
       if (lane == 0) mbarrier_arrive(r.empty());
       r.at.advance_by(p.k_slices, p.stages);
     }
     ahead -= w.k_tiles;
-    if constexpr (takes_integers(N, WARP_PANELS)) {
+    if constexpr (takes_integers(PANEL::ENCODING, N, WARP_PANELS)) {
 #pragma unroll
       for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
+    }
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
     finish_tile<DTYPE, N, WARP_PANELS>(p, s, w, tile, panel, acc);
   }
@@ -319,7 +329,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-template <yk_dtype DTYPE, int GROUPS, int N, int WARP_PANELS, occupancy OCCUPANCY>
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
 __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
     small_batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ small_batch_params p)
 {
@@ -327,46 +337,53 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[SMALL_BATCH_BARRIERS];
   uint32_t memory = shared_address(shared), barrier = shared_address(barriers);
-  begin_block(&map, [&] { init_barriers(p, memory_of_block<GROUPS, N>(p, memory, barrier)); });
+  begin_block(&map, [&] { init_barriers(p, memory_of_block<PANEL, N>(p, memory, barrier)); });
   constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
   run_warps<REGISTERS>(
       [&](int producer) {
-        small_batch_memory s = memory_of_block<GROUPS, N>(p, memory, barrier);
+        small_batch_memory s = memory_of_block<PANEL, N>(p, memory, barrier);
         block_work w = work_of_block(p.split, p.k_tiles);
         if (producer == 0)
-          produce_weights<GROUPS, N>(p, s, w);
+          produce_weights<PANEL, N>(p, s, w);
         else if (producer <= 2)
           produce_x<N>(&map, p, s, w, producer - 1);
       },
       [&] {
-        consume<DTYPE, GROUPS, N, WARP_PANELS>(p, memory_of_block<GROUPS, N>(p, memory, barrier),
-                                               work_of_block(p.split, p.k_tiles));
+        consume<DTYPE, PANEL, N, WARP_PANELS>(p, memory_of_block<PANEL, N>(p, memory, barrier),
+                                              work_of_block(p.split, p.k_tiles));
       });
 #endif
 }
 
 /* The kernels of one type, by tile. */
-template <yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
 {
   constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
-  if constexpr (S.of == scale_groups::FROM_128 && GROUPS > 1)
+  if constexpr (!is_compiled(S, ENCODING, GROUPS))
     return nullptr;
   else
-    return reinterpret_cast<const void *>(small_batch_kernel<DTYPE, GROUPS, S.n, S.panels, S.taken>);
+    return reinterpret_cast<const void *>(
+        small_batch_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
 }
 
-template <yk_dtype DTYPE, size_t... TILES>
-const tile_kernels &small_batch_kernels(int tile, std::index_sequence<TILES...>)
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const tile_kernels &small_batch_kernels_of_tile(int tile, std::index_sequence<TILES...>)
 {
   static const tile_kernels table[] = {
-      {{small_batch_kernel_of<DTYPE, 1, TILES>(), small_batch_kernel_of<DTYPE, 2, TILES>(),
-        small_batch_kernel_of<DTYPE, 4, TILES>()}}...};
+      {{small_batch_kernel_of<ENCODING, DTYPE, 1, TILES>(), small_batch_kernel_of<ENCODING, DTYPE, 2, TILES>(),
+        small_batch_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
   return table[tile];
 }
 
-/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each in a source of its own, for the sake of building. */
-const tile_kernels &small_batch_kernels_f16(int tile);
-const tile_kernels &small_batch_kernels_bf16(int tile);
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each table in a source of its own, for the sake of
+ * building. */
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_INT4, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_INT4, YK_BF16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_INT8, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_INT8, YK_BF16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_FP8, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_W4A16_FP8, YK_BF16>(int tile);
 
 } // namespace yk_gemm
 

@@ -15,6 +15,13 @@ typedef enum yk_w4a16_path {
   YK_W4A16_WGMMA /* the two kernels with bulk and tensor copies: compute capability 9.0 only */
 } yk_w4a16_path;
 
+/* How weights are kept, beside the scales of groups. */
+typedef enum yk_w4a16_encoding {
+  YK_W4A16_INT4, /* AWQ: unsigned integers, an integer zero and a 16-bit scale a group */
+  YK_W4A16_INT8, /* signed integers, a zero from -128 to 127, which need not be whole, and a float32 scale a group */
+  YK_W4A16_FP8   /* e4m3 without infinities, a float32 scale a group */
+} yk_w4a16_encoding;
+
 /* Properties of the current GPU; filled once by yk_w4a16_gpu_init. */
 typedef struct yk_w4a16_gpu {
   int n_multiprocessors;
@@ -29,6 +36,7 @@ typedef struct yk_w4a16_desc {
   int64_t group;  /* inputs that share a scale: a multiple of 32, or k and more for one group */
   yk_dtype dtype; /* activations, bias and result: YK_F16 or YK_BF16 */
   bool gate_up;   /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+  yk_w4a16_encoding encoding;
 } yk_w4a16_desc;
 
 /* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and
@@ -43,6 +51,16 @@ typedef struct yk_w4a16_source {
   int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
   int64_t k_phase;        /* inputs of the first group that lie before the range */
 } yk_w4a16_source;
+
+/* Rows of bytes in device memory, INT8 or FP8. Local input i and local column j are byte i of row j; their group is
+ * (k_phase + i) / group, counted from the pointers. */
+typedef struct yk_w4a16_rows {
+  const uint8_t *bytes; /* [n, row_bytes], at the first input of the range */
+  const float *scales;  /* [n, n_groups], at the group that holds the first input */
+  const float *zeros;   /* likewise, or NULL: all 0 */
+  int64_t row_bytes, n_groups;
+  int64_t group, k_phase; /* as in yk_w4a16_source */
+} yk_w4a16_rows;
 
 /* A choice of kernel, tile and split of K: see w4a16_plan.h. */
 typedef struct yk_w4a16_plan {

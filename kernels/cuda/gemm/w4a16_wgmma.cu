@@ -63,7 +63,7 @@ struct launch_layout {
 launch_layout lay_out(const yk_w4a16_desc &desc, const wgmma_shape &s, bool second_half)
 {
   launch_layout l = {};
-  int x_bytes = x_stage_bytes(s.n), weight_bytes = weight_stage_bytes(groups_per_k_tile(desc), panels_of(s));
+  int x_bytes = x_stage_bytes(s.n), weight_bytes = panels_of(s) * panel_bytes(desc);
   int staging = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n);
   int rings = most_shared_bytes(s.taken, second_half) - staging;
   l.x_stages = std::min(MAX_X_STAGES, rings / (x_bytes + weight_bytes));
@@ -77,9 +77,11 @@ launch_layout lay_out(const yk_w4a16_desc &desc, const wgmma_shape &s, bool seco
   return l;
 }
 
-const tile_kernels &kernels_of(yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(yk_w4a16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return dtype == YK_F16 ? wgmma_kernels_f16(tile) : wgmma_kernels_bf16(tile);
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
 }
 
 } // namespace
@@ -88,7 +90,7 @@ void wgmma_plans(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int64_t m, 
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     const wgmma_shape &s = WGMMA_SHAPES[tile];
-    if (!has_groups(s.of, desc)) continue;
+    if (!can_run(s, desc)) continue;
     int64_t fit = gpu.n_multiprocessors / s.cluster;
     int64_t tiles = ceil_div(n_panels(desc), panels_of(s) * s.cluster) * ceil_div(m, s.n);
     auto add = [&](int64_t splits) {
@@ -140,8 +142,8 @@ size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu)
 cudaError_t wgmma_init()
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
-    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-      for (const void *kernel : kernels_of(dtype, tile).of_groups) {
+    for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
         if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(WGMMA_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
@@ -161,6 +163,7 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, yk
   if (!encode_x(gpu, desc, call, s.n / s.cluster, &map)) return cudaErrorInvalidValue;
   wgmma_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
   p.bias = call.bias;
   p.y = call.y;
   p.partial = static_cast<float *>(call.workspace);
@@ -173,8 +176,8 @@ cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, yk
   p.weight_stages = l.weight_stages;
   p.gate_up = desc.gate_up;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.dtype, plan.tile).get(desc), split.clusters, s.cluster, l.threads,
-                         l.shared_bytes, args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters, s.cluster,
+                         l.threads, l.shared_bytes, args, stream);
 }
 
 } // namespace yk_gemm

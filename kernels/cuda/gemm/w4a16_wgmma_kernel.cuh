@@ -18,8 +18,8 @@
 
 #include <cuda.h>
 
-#include "kernels/cuda/gemm/w4a16_heuristics.h"
 #include "kernels/cuda/gemm/w4a16_occupancy.cuh"
+#include "kernels/cuda/gemm/w4a16_tiles.h"
 #include "kernels/cuda/gemm/w4a16_wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/w4a16_wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
@@ -47,7 +47,7 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
   return warpgroups == 3 ? 152 : 232;
 }
 
-template <int GROUPS, int M64, int CLUSTER>
+template <typename PANEL, int M64, int CLUSTER>
 __device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring r, int cluster, int rank)
 {
   work_tile w;
@@ -57,9 +57,9 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring
     tile_coordinates(p, w.tile, tile_m, tile_n);
     tile_m = tile_m * CLUSTER + rank;
     int panel = tile_m * M64 * WARPGROUP_PANELS;
-    int bytes = max(0, min(M64 * WARPGROUP_PANELS, p.panels - panel)) * panel_bytes_of(GROUPS);
-    int64_t k_tile_bytes = static_cast<int64_t>(p.panels) * panel_bytes_of(GROUPS);
-    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(panel) * panel_bytes_of(GROUPS);
+    int bytes = max(0, min(M64 * WARPGROUP_PANELS, p.panels - panel)) * PANEL::BYTES;
+    int64_t k_tile_bytes = static_cast<int64_t>(p.panels) * PANEL::BYTES;
+    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -107,10 +107,9 @@ __device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers
                  "+r"(peers.own.first), "+r"(peers.own.end));
 }
 
-template <yk_dtype DTYPE, int GROUPS, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
-__device__ __forceinline__ void consume(const wgmma_params &p,
-                                        const block_shared_memory<GROUPS, WARPGROUPS * WGMMA_M, N> &memory, int cluster,
-                                        int rank)
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
+__device__ __forceinline__ void
+consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> &memory, int cluster, int rank)
 {
   int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N);
@@ -125,7 +124,19 @@ __device__ __forceinline__ void consume(const wgmma_params &p,
     compute_now(tile_m, tile_n, peers);
     prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
     wait_for_previous_kernel(); /* returns at once but for the first tile */
-    mainloop<DTYPE, GROUPS, WGMMA_M, N, CLUSTER>(x, weights, w, warpgroup, warp, lane, acc);
+    float2 row_scales[WGMMA_M];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+      int panel =
+          (tile_m * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS + first_panel<WGMMA_M>(warpgroup, warp);
+#pragma unroll
+      for (int c = 0; c < WGMMA_M; c++)
+        row_scales[c] = load_row_scales(p.row_scales, min(panel + c, p.panels - 1), lane);
+    }
+    mainloop<DTYPE, PANEL, WGMMA_M, N, CLUSTER>(x, weights, w, warpgroup, warp, lane, acc);
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WGMMA_M; c++) scale_rows(row_scales[c], acc[c]);
+    }
     if (peers.count > 1) exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_range, acc);
     if (peers.own.first == peers.own.end) continue;
     int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
@@ -138,15 +149,15 @@ __device__ __forceinline__ void consume(const wgmma_params &p,
   }
 }
 
-/* GROUPS of scales in a K tile; the others as in wgmma_shape. */
-template <yk_dtype DTYPE, int GROUPS, int WARPGROUPS, int WGMMA_M, int N, occupancy OCCUPANCY, int CLUSTER>
+/* PANEL: a panel_layout; the others as in wgmma_shape. */
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, occupancy OCCUPANCY, int CLUSTER>
 __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
 {
 #ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[2 * tile_ring::BARRIERS];
-  block_shared_memory<GROUPS, WARPGROUPS * WGMMA_M, N> memory = {shared_address(shared), shared_address(barriers)};
+  block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> memory = {shared_address(shared), shared_address(barriers)};
   int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
   if (threadIdx.x == WARPGROUPS * 128) {
     prefetch_tensor_map(&map);
@@ -167,14 +178,14 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
     int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
-        produce_weights<GROUPS, WARPGROUPS * WGMMA_M, CLUSTER>(p, memory.weights(p), cluster, rank);
+        produce_weights<PANEL, WARPGROUPS * WGMMA_M, CLUSTER>(p, memory.weights(p), cluster, rank);
       else if (warp <= X_WARPS)
         produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, warp - 1);
     }
     __syncwarp();
   } else {
     raise_registers<consumer_registers(WARPGROUPS, OCCUPANCY)>();
-    consume<DTYPE, GROUPS, WARPGROUPS, WGMMA_M, N, CLUSTER>(p, memory, cluster, rank);
+    consume<DTYPE, PANEL, WARPGROUPS, WGMMA_M, N, CLUSTER>(p, memory, cluster, rank);
     if constexpr (OCCUPANCY == occupancy::HALF) release_idle_warps();
   }
   if constexpr (CLUSTER > 1) cluster_sync(); /* the other block may still copy to this one or arrive at its barriers */
@@ -182,26 +193,33 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
 }
 
 /* The kernels of one type, by tile. */
-template <yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
 {
   constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
-  if constexpr (S.of == scale_groups::FROM_128 && GROUPS > 1)
+  if constexpr (!is_compiled(S, ENCODING, GROUPS))
     return nullptr;
   else
     return reinterpret_cast<const void *>(
-        wgmma_kernel<DTYPE, GROUPS, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
+        wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
 }
 
-template <yk_dtype DTYPE, size_t... TILES> const tile_kernels &wgmma_kernels(int tile, std::index_sequence<TILES...>)
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const tile_kernels &wgmma_kernels_of_tile(int tile, std::index_sequence<TILES...>)
 {
-  static const tile_kernels table[] = {{{wgmma_kernel_of<DTYPE, 1, TILES>(), wgmma_kernel_of<DTYPE, 2, TILES>(),
-                                         wgmma_kernel_of<DTYPE, 4, TILES>()}}...};
+  static const tile_kernels table[] = {
+      {{wgmma_kernel_of<ENCODING, DTYPE, 1, TILES>(), wgmma_kernel_of<ENCODING, DTYPE, 2, TILES>(),
+        wgmma_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
   return table[tile];
 }
 
-/* The kernels of tile number `tile` of WGMMA_SHAPES; each type in a source of its own, for the sake of building. */
-const tile_kernels &wgmma_kernels_f16(int tile);
-const tile_kernels &wgmma_kernels_bf16(int tile);
+/* The kernels of tile number `tile` of WGMMA_SHAPES; each table in a source of its own, for the sake of building. */
+template <yk_w4a16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_INT4, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_INT4, YK_BF16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_INT8, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_INT8, YK_BF16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_FP8, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_W4A16_FP8, YK_BF16>(int tile);
 
 } // namespace yk_gemm
 

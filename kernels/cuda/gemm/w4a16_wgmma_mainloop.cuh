@@ -20,17 +20,12 @@ __host__ __device__ constexpr int x_stage_bytes(int tokens)
   return tokens * TILE_K * 2;
 }
 
-__host__ __device__ constexpr int weight_stage_bytes(int groups, int panels)
-{
-  return panels * panel_bytes_of(groups);
-}
-
 /* Shared memory of a block: x in atoms of 1024 bytes with the 128-byte swizzle, weights, staging of results. Weights
  * have a ring of their own, with more stages: they come from further away, and may be fetched before the kernel
  * before has ended.
  *   M64   tile M / 64 */
-template <int GROUPS, int M64, int N> struct block_shared_memory {
-  static constexpr int X_BYTES = x_stage_bytes(N), WEIGHT_BYTES = weight_stage_bytes(GROUPS, M64 *WARPGROUP_PANELS);
+template <typename PANEL, int M64, int N> struct block_shared_memory {
+  static constexpr int X_BYTES = x_stage_bytes(N), WEIGHT_BYTES = M64 * WARPGROUP_PANELS * PANEL::BYTES;
   uint32_t memory, barriers;
 
   __device__ __forceinline__ tile_ring x(const wgmma_params &p) const
@@ -64,17 +59,6 @@ __host__ __device__ constexpr uint64_t x_step(int tokens, int step)
   return descriptor_step(step / 4 * tokens * 128 + step % 4 * 32);
 }
 
-/* Where a lane finds its words of four steps of a panel, and its scales of a group. */
-__device__ __forceinline__ uint32_t words_at(uint32_t panel, int step, int lane)
-{
-  return panel + step / 4 * PANEL_HALF_BYTES + lane * 16;
-}
-
-__device__ __forceinline__ uint32_t scales_at(uint32_t panel, int group, int lane)
-{
-  return panel + PANEL_NIBBLE_BYTES + group * PANEL_SCALE_BYTES + lane / 4 * 8;
-}
-
 /* The first of the panels that a warp of a warpgroup takes, within those of its block. */
 template <int WGMMA_M> __device__ __forceinline__ int first_panel(int warpgroup, int warp)
 {
@@ -92,7 +76,7 @@ constexpr int BATCH_STEPS = 2; /* k16 steps whose wgmma are committed as one bat
  * them (its note C7513): read what it says after every change. Weights are scaled in the fragment: scaling the
  * accumulators of a group instead would have every K tile wait for its wgmma. A stage of x is released to a cluster
  * without `.release.cluster`, which is a fence of the whole GPU. */
-template <yk_dtype DTYPE, int GROUPS, int WGMMA_M, int N, int CLUSTER>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
                                          int lane, float (&acc)[WGMMA_M][N / 8][4])
 {
@@ -101,18 +85,18 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
     mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
-    uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * panel_bytes_of(GROUPS);
+    uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
     uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens lie 1024 bytes apart */
     uint4 words[WGMMA_M];
-    dequant<DTYPE> scales[WGMMA_M];
+    dequant<PANEL::ENCODING, DTYPE> scales[WGMMA_M];
 #pragma unroll
-    for (int step = 0; step < 8; step++) {
+    for (int step = 0; step < K_STEPS; step++) {
       const int batch = step / BATCH_STEPS % 2;
 #pragma unroll
       for (int c = 0; c < WGMMA_M; c++) {
-        uint32_t panel = panels + c * panel_bytes_of(GROUPS);
-        if (step % 4 == 0) words[c] = load_shared16(words_at(panel, step, lane));
-        if (step % (8 / GROUPS) == 0) scales[c].load(load_shared8(scales_at(panel, step * GROUPS / 8, lane)));
+        uint32_t panel = panels + c * PANEL::BYTES;
+        if (step % PANEL::LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
+        if (step % PANEL::GROUP_STEPS == 0) scales[c].load(load_shared8(scales_at<PANEL>(panel, step, lane)));
       }
       if (step % BATCH_STEPS == 0) {
         /* All but the newest batch are complete: a[batch] is free and, past the first batch, the x before. */
@@ -121,7 +105,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
         if (step == BATCH_STEPS && x_read) release_stage<CLUSTER>(x_read, lane);
       }
 #pragma unroll
-      for (int c = 0; c < WGMMA_M; c++) scales[c].expand(word_at(words[c], step % 4), a[batch][c][step % BATCH_STEPS]);
+      for (int c = 0; c < WGMMA_M; c++)
+        scales[c].expand(words[c], step % PANEL::LOAD_STEPS, a[batch][c][step % BATCH_STEPS]);
       if (step % BATCH_STEPS < BATCH_STEPS - 1) continue;
       wgmma_fence();
 #pragma unroll

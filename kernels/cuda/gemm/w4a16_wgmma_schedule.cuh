@@ -38,6 +38,7 @@ struct wgmma_params {
   int longer_ranges; /* the first so many ranges one more */
   int x_stages, weight_stages;
   bool gate_up;
+  const float *row_scales; /* NULL for 4 bits */
 };
 
 /* Ranges of each split tile where all tiles are split alike (split-K); else 0 (stream-K). */

@@ -5,6 +5,7 @@
 #include "base/weight.h"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/linear/convert.h"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;
 
@@ -30,7 +31,15 @@ __device__ int nibble_of(const int32_t *words, int64_t words_per_row, int64_t ro
   return words[row * words_per_row + column / 8] >> (4 * order[column % 8]) & 0xF;
 }
 
-template <typename T> __global__ void unpack_awq_kernel(T *dst, const yk_w4a16_source source, int64_t k, int64_t n)
+/* Of input i of column j of W. */
+template <typename T> __device__ void store_weight(const yk_cuda_unpack_target &to, int64_t i, int64_t j, float weight)
+{
+  const int64_t column = to.order ? to.order[i] : i;
+  if (column >= 0) static_cast<T *>(to.weights)[j * to.stride + column] = from_float<T>(weight);
+}
+
+template <typename T>
+__global__ void unpack_awq_kernel(const yk_cuda_unpack_target to, const yk_w4a16_source source, int64_t k, int64_t n)
 {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < k * n; at += step) {
@@ -41,7 +50,33 @@ template <typename T> __global__ void unpack_awq_kernel(T *dst, const yk_w4a16_s
                             : to_float(static_cast<const __nv_bfloat16 *>(source.scales)[scale_at]);
     const int q = nibble_of(source.qweight, source.words_per_row, i, column);
     const int zero = nibble_of(source.qzeros, source.words_per_row, group, column);
-    dst[at] = from_float<T>(scale * static_cast<float>(q - zero));
+    store_weight<T>(to, i, j, scale * static_cast<float>(q - zero));
+  }
+}
+
+template <typename T>
+__global__ void unpack_int8_kernel(const yk_cuda_unpack_target to, const yk_w4a16_rows source, int64_t k, int64_t n)
+{
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < k * n; at += step) {
+    const int64_t i = at % k, j = at / k, group = j * source.n_groups + (source.k_phase + i) / source.group;
+    const float q = static_cast<float>(static_cast<int8_t>(source.bytes[j * source.row_bytes + i]));
+    store_weight<T>(to, i, j, source.scales[group] * (q - (source.zeros ? source.zeros[group] : 0.0f)));
+  }
+}
+
+/* 16 bits of any type. */
+__global__ void gather_columns_kernel(const yk_cuda_gather_columns_args a)
+{
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = a.n_rows * a.k;
+  int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  yk_ptx::wait_for_previous_kernel();
+  yk_ptx::let_next_kernel_start();
+  for (; at < n; at += step) {
+    const int64_t row = at / a.k;
+    const int32_t column = a.order[at - row * a.k];
+    static_cast<uint16_t *>(a.y)[at] =
+        column < 0 ? uint16_t(0) : static_cast<const uint16_t *>(a.x)[row * a.x_size + column];
   }
 }
 
@@ -84,14 +119,35 @@ extern "C" cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtyp
   });
 }
 
-extern "C" cudaError_t yk_cuda_launch_unpack_awq(yk_dtype dtype, void *dst, const yk_w4a16_source *source, int64_t k,
-                                                 int64_t n, cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_w4a16_source *source,
+                                                 int64_t k, int64_t n, cudaStream_t stream)
 {
   if (k * n == 0) return cudaSuccess;
-  return with_act_type(dtype, [&](auto to) {
-    unpack_awq_kernel<<<blocks_for(k * n), THREADS, 0, stream>>>(static_cast<decltype(to) *>(dst), *source, k, n);
+  return with_act_type(to->dtype, [&](auto type) {
+    unpack_awq_kernel<decltype(type)><<<blocks_for(k * n), THREADS, 0, stream>>>(*to, *source, k, n);
     return cudaGetLastError();
   });
+}
+
+extern "C" cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_w4a16_rows *source,
+                                                  int64_t k, int64_t n, cudaStream_t stream)
+{
+  if (k * n == 0) return cudaSuccess;
+  return with_act_type(to->dtype, [&](auto type) {
+    unpack_int8_kernel<decltype(type)><<<blocks_for(k * n), THREADS, 0, stream>>>(*to, *source, k, n);
+    return cudaGetLastError();
+  });
+}
+
+extern "C" cudaError_t yk_cuda_launch_gather_columns(const yk_cuda_gather_columns_args *args, cudaStream_t stream)
+{
+  if (args->n_rows * args->k == 0) return cudaSuccess;
+  /* GEMMs ask for the same division of memory and cache; a multiprocessor changes that only when it is empty. */
+  const cudaError_t error = cudaFuncSetAttribute(gather_columns_kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                 cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+  const yk_ptx::launch_shape shape = {dim3(blocks_for(args->n_rows * args->k)), THREADS, 0, 1};
+  return yk_ptx::launch_dependent(gather_columns_kernel, shape, stream, *args);
 }
 
 extern "C" cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src,

@@ -15,9 +15,30 @@ extern "C" {
 cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtype src_dtype, const void *src, int64_t n,
                                    cudaStream_t stream);
 
-/* dst act [n, k] = the columns of an AWQ source (see w4a16.h), each weight rounded once. */
-cudaError_t yk_cuda_launch_unpack_awq(yk_dtype dtype, void *dst, const yk_w4a16_source *source, int64_t k, int64_t n,
-                                      cudaStream_t stream);
+/* Where weights are unpacked to: act [n, stride], input i of a row at column order[i], or at column i without an order;
+ * an input whose column is -1 is dropped. */
+typedef struct yk_cuda_unpack_target {
+  yk_dtype dtype;
+  void *weights;
+  int64_t stride;
+  const int32_t *order; /* device int32 [k] or NULL */
+} yk_cuda_unpack_target;
+
+/* n columns of W of k inputs of an AWQ source, or of one of 8-bit integers (see w4a16.h), each weight rounded once. */
+cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_w4a16_source *source, int64_t k,
+                                      int64_t n, cudaStream_t stream);
+cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_w4a16_rows *source, int64_t k,
+                                       int64_t n, cudaStream_t stream);
+
+/* y act [n_rows, k] = x act [n_rows, x_size], column order[i] of x as column i, or 0 where that is -1. A dependent
+ * launch, for layers whose inputs are in another order than x. order: device int32 [k]. */
+typedef struct yk_cuda_gather_columns_args {
+  void *y;
+  const void *x;
+  const int32_t *order;
+  int64_t n_rows, x_size, k;
+} yk_cuda_gather_columns_args;
+cudaError_t yk_cuda_launch_gather_columns(const yk_cuda_gather_columns_args *args, cudaStream_t stream);
 
 /* Columns 0 .. n-1 of y [n_rows, y_stride] from src: act [n_rows, n] as it is. */
 cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,

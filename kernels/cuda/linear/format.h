@@ -8,8 +8,9 @@
  *   linear_bytes     takes -> fuse_key -> weight_bytes (layout.c, in every build)
  *   linear_create    check -> the same -> plan, workspace_bytes, for every GEMM
  *                    -> load, for every part of every matrix; biases
- *   linear_forward   for every GEMM, in blocks of rows: quantise, where the kind has it -> forward -> y, or the scratch
- *                    and from there to y: a copy, or (kinds without an epilogue) bias, SiLU * up and rounding
+ *   linear_forward   for every GEMM, in blocks of rows: x into the order of the GEMM's inputs, where that is another ->
+ *                    quantise, where the kind has it -> forward -> y, or the scratch and from there to y: a copy, or
+ *                    (kinds without an epilogue) bias, SiLU * up and rounding
  *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
  *   row               takes                                                            kind of GEMM
@@ -18,10 +19,15 @@
  *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
  *   w8a8              int8 slices whose inputs are quantised, no float32 output; none  W8A8: x is quantised, integers
  *                     that are to be as 16 bits                                        are multiplied
+ *   int8, fp8         slices of whole groups of 32 k or more whose inputs are floats,  W8A16: 8 bits in memory
+ *                     no float32 output
+ *   int8 as 16 bits   those in an order of their own that the row before does not      16 bits, cuBLAS
+ *                     take; all others are brought as plain ones
  *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
  *
  * The first row that takes a part has it. Gate and up of SiLU * up must be one GEMM: they get the first pair of rows
- * that take them and fuse.
+ * that take them and fuse. Parts of one GEMM have their inputs in one order; a gate and an up whose orders differ,
+ * which no quantiser of both writes, become 16 bits in the order of x, and more than was planned.
  *
  * To add a format (an int8 weight, say), write format_NAME.c beside this file with a `const yk_cuda_format` and, unless
  * a kind that exists will do, a `const yk_cuda_gemm_kind`; declare the row at the end of this header and list it in
@@ -52,6 +58,8 @@ typedef struct yk_cuda_gemm {
   bool gate_up;          /* columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
   bool has_bias;         /* of any part; the others' are zeros */
   int64_t weights, bias; /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
+  int64_t x_size;        /* columns of x where the inputs are in another order, else 0; ... */
+  int64_t order;         /* ... then bytes from the start of a matrix: int32 [k], the column of each input, or -1 */
   bool is_resident;      /* the weights are not in the layer's memory but at resident, and stay there */
   const void *resident;
 } yk_cuda_gemm;
@@ -79,6 +87,7 @@ typedef struct yk_cuda_gemm_call {
  * Those below need the GPU; builds without CUDA leave them NULL. */
 struct yk_cuda_gemm_kind {
   const char *name;
+  int variant; /* for kinds that share their functions: which of them this is */
 
   /* The GEMM itself adds the bias, multiplies SiLU(gate) with up and rounds: y is act, whether in place or in the
    * scratch. Such a kind's rows take no layer of float32 output. Otherwise y is x W^T alone: float32 [n_rows, n] in the
@@ -137,6 +146,10 @@ typedef struct yk_cuda_format {
   /* fuse_key - what parts of one GEMM must have in common beside the kind. NULL: nothing. */
   int64_t (*fuse_key)(const yk_linear_part *part);
 
+  /* Whether load puts weights whose inputs are in another order back into that of x: k of the GEMM is then x_size. Else
+   * x is put into the inputs' order before the GEMM. */
+  bool undoes_order;
+
   const yk_cuda_gemm_kind *gemm;
 
   /* load - repack the slice of the checkpoint's weight as columns first_column .. of the GEMM, whose device weights
@@ -149,11 +162,19 @@ typedef struct yk_cuda_format {
 /* The table, in format.c: the rows in the order in which they are asked, then NULL. */
 extern const yk_cuda_format *const yk_cuda_formats[];
 
-/* Its rows, in format_awq.c, format_w8a8.c and format_plain.c. */
+/* Its rows, in format_awq.c, format_w8a8.c, format_bytes.c and format_plain.c. */
 extern const yk_cuda_format yk_cuda_format_awq;
 extern const yk_cuda_format yk_cuda_format_awq_as_16_bits;
 extern const yk_cuda_format yk_cuda_format_w8a8;
+extern const yk_cuda_format yk_cuda_format_int8;
+extern const yk_cuda_format yk_cuda_format_int8_as_16_bits;
+extern const yk_cuda_format yk_cuda_format_fp8;
 extern const yk_cuda_format yk_cuda_format_plain;
+
+/* The GEMMs of quantised weights and 16-bit activations, of format_w4a16.c. */
+extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int4;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int8;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_fp8;
 
 /* The 16-bit GEMM of format_plain.c: weights act [n, k]. For every format that can be loaded as such. */
 extern const yk_cuda_gemm_kind yk_cuda_gemm_16_bits;

@@ -1,18 +1,10 @@
 /* format_awq.c - AWQ weights on a GPU: packed for the W4A16 GEMM (gemm/w4a16.h), or, where that does not take a slice
  * or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
-#include <stdlib.h>
-
 #include "base/checked.h"
 #include "kernels/cuda/gemm/w4a16.h"
-#include "kernels/cuda/gemm/w4a16_sizes.h"
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/linear/format_w4a16.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
-
-size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
-{
-  return (size_t)(yk_w4a16_n_panels(desc) * yk_w4a16_n_k_tiles(desc)) * (size_t)yk_w4a16_panel_bytes(desc);
-}
 
 static yk_status check(const yk_linear_part *part, int index, yk_err *err)
 {
@@ -37,18 +29,6 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
   if (part->as_16_bits || spec->f32_output || k == 0 || k % 32 || n % 8) return false;
   int64_t group = packed_group(part), phase = part->k.begin % part->weight.group;
   return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
-}
-
-static yk_w4a16_desc desc_of(const yk_cuda_gemm *gemm)
-{
-  return (yk_w4a16_desc){
-      .k = gemm->k, .n = gemm->n, .group = gemm->key, .dtype = gemm->dtype, .gate_up = gemm->gate_up};
-}
-
-static int64_t weight_bytes(const yk_cuda_gemm *gemm)
-{
-  const yk_w4a16_desc desc = desc_of(gemm);
-  return (int64_t)yk_w4a16_packed_bytes(&desc);
 }
 
 #ifdef YOKE_HAVE_CUDA
@@ -93,7 +73,7 @@ static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, voi
 {
   void *buffer = NULL;
   yk_w4a16_source source;
-  const yk_w4a16_desc desc = desc_of(gemm);
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
   yk_status status = stage(cuda, part, &buffer, &source, err);
   if (status == YK_OK)
     status = yk_cuda_blame(
@@ -105,68 +85,22 @@ static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, voi
 static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
-  void *buffer = NULL, *to = (char *)weights + first_column * gemm->k * 2;
+  void *buffer = NULL, *order = NULL;
   yk_w4a16_source source;
   yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK) status = yk_w4a16_stage_order(cuda, part, &order, err);
+  const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
   if (status == YK_OK)
     status = yk_cuda_check(
-        cuda, yk_cuda_launch_unpack_awq(gemm->dtype, to, &source, gemm->k, yk_range_size(part->n), cuda->stream),
+        cuda, yk_cuda_launch_unpack_awq(&to, &source, yk_range_size(part->k), yk_range_size(part->n), cuda->stream),
         "unpacking of AWQ weights", err);
+  yk_cuda_free(&cuda->base, order);
   yk_cuda_free(&cuda->base, buffer);
   return status;
-}
-
-/* ---- The W4A16 GEMM ---------------------------------------------------------------------------------------------- */
-
-static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
-{
-  const yk_w4a16_desc desc = desc_of(gemm);
-  yk_w4a16_plans *plans = malloc(sizeof *plans);
-  if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a W4A16 GEMM");
-  yk_w4a16_plans_choose(&cuda->w4a16, &desc, plans);
-  *out = plans;
-  return YK_OK;
-}
-
-static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
-{
-  const yk_w4a16_desc desc = desc_of(gemm);
-  return yk_w4a16_workspace_bytes(&cuda->w4a16, &desc, max_tokens);
-}
-
-static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
-{
-  return y_stride == yk_cuda_gemm_columns_of_y(gemm) && (uintptr_t)y % 16 == 0;
-}
-
-static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
-{
-  const yk_w4a16_desc desc = desc_of(call->gemm);
-  yk_w4a16_call w4a16 = {.packed = call->weights,
-                         .bias = call->bias,
-                         .x = call->x,
-                         .y = call->y,
-                         .m = call->n_rows,
-                         .workspace = cuda->gemm_workspace.ptr,
-                         .second_half = cuda->gemm_second_half};
-  cuda->gemm_second_half = !cuda->gemm_second_half;
-  return yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &desc, call->plan, &w4a16, cuda->stream, err), err);
 }
 #endif
 
 /* ---- The rows ---------------------------------------------------------------------------------------------------- */
-
-static const yk_cuda_gemm_kind w4a16 = {
-    .name = "W4A16",
-    .has_epilogue = true,
-    .weight_bytes = weight_bytes,
-#ifdef YOKE_HAVE_CUDA
-    .plan = plan,
-    .workspace_bytes = workspace_bytes,
-    .writes_in_place = writes_in_place,
-    .forward = forward,
-#endif
-};
 
 const yk_cuda_format yk_cuda_format_awq = {
     .name = "awq",
@@ -174,7 +108,7 @@ const yk_cuda_format yk_cuda_format_awq = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
-    .gemm = &w4a16,
+    .gemm = &yk_cuda_gemm_w4a16_int4,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif
@@ -184,6 +118,7 @@ const yk_cuda_format yk_cuda_format_awq_as_16_bits = {
     .name = "awq as 16 bits",
     .weight_format = YK_WEIGHT_AWQ,
     .check = check,
+    .undoes_order = true,
     .gemm = &yk_cuda_gemm_16_bits,
 #ifdef YOKE_HAVE_CUDA
     .load = load_as_16_bits,

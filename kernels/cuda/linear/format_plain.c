@@ -14,8 +14,8 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 static bool uses_resident(const yk_linear_spec *spec)
 {
   const yk_linear_part *part = &spec->parts[0];
-  return spec->n_parts == 1 && spec->n_matrices == 1 && part->is_resident && part->weight.format == YK_WEIGHT_PLAIN &&
-         yk_range_size(part->k) == part->weight.k;
+  return spec->n_parts == 1 && spec->n_matrices == 1 && part->is_resident && part->x_size == 0 &&
+         part->weight.format == YK_WEIGHT_PLAIN && yk_range_size(part->k) == part->weight.k;
 }
 
 #ifdef YOKE_HAVE_CUDA

@@ -1,5 +1,7 @@
 #include "kernels/cuda/linear/layout.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 
 /* ---- Which row of the table has a part --------------------------------------------------------------------------- */
@@ -9,9 +11,30 @@ static bool takes(const yk_cuda_format *format, const yk_linear_spec *spec, int 
   return format->weight_format == spec->parts[i].weight.format && (!format->takes || format->takes(spec, i));
 }
 
+/* Inputs of a part's GEMM. */
+static int64_t inputs_of(const yk_cuda_format *format, const yk_linear_part *part)
+{
+  return format->undoes_order ? yk_linear_x_size(part) : yk_range_size(part->k);
+}
+
 static int64_t key_of(const yk_cuda_format *format, const yk_linear_part *part)
 {
   return format->fuse_key ? format->fuse_key(part) : 0;
+}
+
+/* Columns of the x that a row's GEMM reads through an order; 0 where it reads x as it is. */
+static int64_t ordered_x_size(const yk_cuda_format *format, const yk_linear_part *part)
+{
+  return format->undoes_order ? 0 : part->x_size;
+}
+
+/* Whether one x serves both parts. Where orders are not known yet, they are taken for the same. */
+static bool have_one_order(const yk_cuda_format *a_row, const yk_linear_part *a, const yk_cuda_format *b_row,
+                           const yk_linear_part *b)
+{
+  int64_t k = inputs_of(a_row, a), x_size = ordered_x_size(a_row, a);
+  if (k != inputs_of(b_row, b) || x_size != ordered_x_size(b_row, b)) return false;
+  return x_size == 0 || !a->x_order || !b->x_order || memcmp(a->x_order, b->x_order, (size_t)k * sizeof(int32_t)) == 0;
 }
 
 /* The first row that takes part i, or NULL. */
@@ -28,7 +51,8 @@ static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, i
   const yk_linear_part *gate = &spec->parts[0], *up = &spec->parts[1];
   for (const yk_cuda_format *const *a = yk_cuda_formats; *a; a++)
     for (const yk_cuda_format *const *b = yk_cuda_formats; *b; b++)
-      if (takes(*a, spec, 0) && takes(*b, spec, 1) && (*a)->gemm == (*b)->gemm && key_of(*a, gate) == key_of(*b, up))
+      if (takes(*a, spec, 0) && takes(*b, spec, 1) && (*a)->gemm == (*b)->gemm && key_of(*a, gate) == key_of(*b, up) &&
+          have_one_order(*a, gate, *b, up))
         return i == 0 ? *a : *b;
   return NULL;
 }
@@ -42,8 +66,8 @@ static const yk_cuda_format *format_of(const yk_linear_spec *spec, int i)
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
-  if (weight->act_order) return false;
   if (weight->format == YK_WEIGHT_PLAIN || weight->format == YK_WEIGHT_AWQ) return true;
+  if (weight->act_order) return weight->format == YK_WEIGHT_INT8 && weight->inputs.kind == YK_INPUTS_FLOAT;
   const yk_cuda_format *format = format_of(spec, i);
   return format && format->gemm != &yk_cuda_gemm_16_bits;
 }
@@ -58,13 +82,16 @@ static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk
   yk_cuda_gemm *last = layout->n_gemms ? &layout->gemms[layout->n_gemms - 1] : NULL;
   int64_t n = yk_range_size(part->n), key = key_of(format, part);
   if (n == 0) return;
-  if (!last || last->kind != format->gemm || last->key != key) {
+  const yk_linear_part *before = last ? &spec->parts[last->first_part] : NULL;
+  if (!last || last->kind != format->gemm || last->key != key ||
+      !have_one_order(layout->formats[last->first_part], before, format, part)) {
     int64_t first_column = last ? last->first_column + last->n : 0;
     last = &layout->gemms[layout->n_gemms++];
     *last = (yk_cuda_gemm){.kind = format->gemm,
                            .key = key,
                            .first_part = i,
-                           .k = yk_range_size(part->k),
+                           .k = inputs_of(format, part),
+                           .x_size = ordered_x_size(format, part),
                            .first_column = first_column,
                            .dtype = dtype,
                            .gate_up = spec->epilogue == YK_EPILOGUE_SILU_MUL};
@@ -93,7 +120,9 @@ yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_
     gemm->weights = out->matrix_bytes;
     int64_t n_bytes = gemm->is_resident ? 0 : gemm->kind->weight_bytes(gemm);
     gemm->bias = yk_round_up_i64(gemm->weights + n_bytes, YK_CUDA_ALIGNMENT_BYTES);
-    out->matrix_bytes = yk_round_up_i64(gemm->bias + (gemm->has_bias ? gemm->n * 4 : 0), YK_CUDA_ALIGNMENT_BYTES);
+    gemm->order = yk_round_up_i64(gemm->bias + (gemm->has_bias ? gemm->n * 4 : 0), YK_CUDA_ALIGNMENT_BYTES);
+    int64_t order_bytes = gemm->x_size > 0 ? gemm->k * (int64_t)sizeof(int32_t) : 0;
+    out->matrix_bytes = yk_round_up_i64(gemm->order + order_bytes, YK_CUDA_ALIGNMENT_BYTES);
   }
   return YK_OK;
 }

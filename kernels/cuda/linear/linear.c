@@ -13,7 +13,9 @@
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/prepared.h"
 
-/* ---- The device's scratch: results on their way to y, then quantised rows ---------------------------------------- */
+enum { ORDERED_ROWS = 2048 /* of one block of which x alone passes through the scratch, put into another order */ };
+
+/* ---- The device's scratch: results on their way to y, then quantised rows, then ordered ones ------ */
 
 static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
@@ -26,10 +28,18 @@ static int64_t quantised_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
   return yk_round_up_i64(result_bytes(linear, gemm), YK_CUDA_ALIGNMENT_BYTES);
 }
 
+static int64_t ordered_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  if (!gemm->kind->quantise) return quantised_at(linear, gemm);
+  return yk_round_up_i64(quantised_at(linear, gemm) +
+                             gemm->kind->quantised_bytes(gemm, yk_cuda_block_rows(linear, gemm)),
+                         YK_CUDA_ALIGNMENT_BYTES);
+}
+
 static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
-  if (!gemm->kind->quantise) return result_bytes(linear, gemm);
-  return quantised_at(linear, gemm) + gemm->kind->quantised_bytes(gemm, yk_cuda_block_rows(linear, gemm));
+  int64_t ordered_rows = gemm->x_size > 0 ? yk_min_i64(linear->max_tokens, ORDERED_ROWS) : 0;
+  return ordered_at(linear, gemm) + ordered_rows * gemm->k * 2;
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -65,10 +75,13 @@ static yk_status load_gemm(yk_cuda_device *cuda, const yk_linear_spec *spec, int
   for (int i = gemm->first_part; i < gemm->end_part; i++) {
     const yk_linear_part part = yk_linear_part_of(&spec->parts[i], matrix);
     int64_t n = yk_range_size(part.n);
-    if (n == 0 || gemm->k == 0 || gemm->is_resident) continue;
+    if (n == 0 || yk_range_size(part.k) == 0 || gemm->is_resident) continue;
     YK_TRY(linear->layout.formats[i]->load(cuda, gemm, memory + gemm->weights, &part, first_column, err));
     first_column += n;
   }
+  const int32_t *order = spec->parts[gemm->first_part].x_order;
+  if (gemm->x_size > 0 && gemm->k > 0)
+    YK_TRY(yk_cuda_upload(&cuda->base, memory + gemm->order, order, (size_t)gemm->k * sizeof *order, err));
   return gemm->has_bias ? load_bias(cuda, spec, matrix, gemm, memory + gemm->bias, err) : YK_OK;
 }
 
@@ -183,9 +196,19 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
     call.y_dtype = kind->has_epilogue ? gemm->dtype : YK_F32;
     call.y_stride = kind->has_epilogue ? yk_cuda_gemm_columns_of_y(gemm) : gemm->n;
   }
+  if (gemm->x_size > 0) {
+    const yk_cuda_gather_columns_args order = {.y = (char *)cuda->scratch.ptr + ordered_at(linear, gemm),
+                                               .x = b->x,
+                                               .order = (const int32_t *)(const void *)(matrix + gemm->order),
+                                               .n_rows = b->n_rows,
+                                               .x_size = gemm->x_size,
+                                               .k = gemm->k};
+    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_gather_columns(&order, cuda->stream), "ordering of inputs", err));
+    call.x = order.y;
+  }
   if (kind->quantise) {
     void *quantised = (char *)cuda->scratch.ptr + quantised_at(linear, gemm);
-    YK_TRY(kind->quantise(cuda, gemm, quantised, b->x, NULL, b->n_rows, err));
+    YK_TRY(kind->quantise(cuda, gemm, quantised, call.x, NULL, b->n_rows, err));
     call.quantised = quantised;
   }
   YK_TRY(kind->forward(cuda, &call, err));
@@ -200,9 +223,11 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, 
   int64_t y_bytes = (int64_t)yk_dtype_bytes(y_dtype);
   char *y = (char *)args->y + gemm->first_column * y_bytes;
   bool is_in_place = !gemm->kind->writes_in_place || gemm->kind->writes_in_place(gemm, y, args->y_stride);
-  int64_t n_rows = is_in_place && !gemm->kind->quantise ? args->n_tokens : yk_cuda_block_rows(linear, gemm);
+  int64_t x_size = gemm->x_size > 0 ? gemm->x_size : gemm->k;
+  int64_t n_rows = gemm->x_size > 0 ? ORDERED_ROWS : args->n_tokens;
+  if (!is_in_place || gemm->kind->quantise) n_rows = yk_min_i64(n_rows, yk_cuda_block_rows(linear, gemm));
   for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
-    const row_block b = {.x = (const char *)args->x + row * gemm->k * 2,
+    const row_block b = {.x = (const char *)args->x + row * x_size * 2,
                          .y = y + row * args->y_stride * y_bytes,
                          .y_dtype = y_dtype,
                          .y_stride = args->y_stride,

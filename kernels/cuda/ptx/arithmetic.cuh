@@ -24,7 +24,7 @@ __device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_
   return out;
 }
 
-/* a * b of the low halves and of the high halves. This function and the next one are volatile, so that the compiler
+/* a * b of the low halves and of the high halves. This function and the next two are volatile, so that the compiler
  * does not move them below a following wgmma_fence: registers that a wgmma reads must be complete at its fence. */
 __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
 {
@@ -34,6 +34,13 @@ __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
 }
 
 /* a * b + c of the low halves and of the high halves. */
+__device__ __forceinline__ uint32_t multiply_add_f16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+  uint32_t out;
+  asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+  return out;
+}
+
 __device__ __forceinline__ uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 {
   uint32_t out;

@@ -1,0 +1,170 @@
+/* format_bytes.c - weights of 8 bits whose inputs stay floats, integers and floats, on a GPU: packed for the GEMM of
+ * 16-bit activations (gemm/w4a16.h). Integers whose inputs come in another order than x, and which that GEMM does not
+ * take, are rounded to 16 bits: a part that was sorted by group can no longer be brought as floats. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/linear/format_w4a16.h"
+
+/* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
+
+/* Zeros of a part's slice are in the packed form's range. */
+static yk_status check_zeros(const yk_linear_part *part, int index, yk_err *err)
+{
+  const yk_weight_view *w = &part->weight;
+  if (!w->has_zeros || yk_range_size(part->k) == 0) return YK_OK;
+  int64_t n_groups = yk_ceil_div_i64(w->k, w->group);
+  for (int64_t i = part->n.begin * n_groups; i < part->n.end * n_groups; i++) {
+    float zero; /* the source may be unaligned */
+    memcpy(&zero, (const char *)w->qzeros + i * (int64_t)sizeof zero, sizeof zero);
+    if (!(zero >= -128.0f && zero < 128.0f))
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "linear part %d: output %lld, group %lld: expected a zero from -128 to below 128, found %g",
+                        index, (long long)(i / n_groups), (long long)(i % n_groups), (double)zero);
+  }
+  return YK_OK;
+}
+
+static yk_status check(const yk_linear_part *part, int index, yk_err *err)
+{
+  YK_TRY(yk_linear_check_bytes(part, index, err));
+  return part->weight.inputs.kind == YK_INPUTS_FLOAT ? check_zeros(part, index, err) : YK_OK;
+}
+
+static bool has_float_inputs(const yk_linear_spec *spec, int i)
+{
+  return spec->parts[i].weight.inputs.kind == YK_INPUTS_FLOAT;
+}
+
+/* Inputs of the slice that share a scale in the packed form: everything, where one group covers the slice. */
+static int64_t packed_group(const yk_linear_part *part)
+{
+  return yk_min_i64(part->group_local, yk_range_size(part->k));
+}
+
+/* Groups that the packed form has, whole panels' halves, and neither float32 results nor weights that are to be 16
+ * bits. */
+static bool takes_packed(const yk_linear_spec *spec, int i)
+{
+  const yk_linear_part *part = &spec->parts[i];
+  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), group = packed_group(part);
+  if (part->as_16_bits || spec->f32_output || !has_float_inputs(spec, i) || k == 0 || k % 32 || n % 8) return false;
+  return group == k || group % 32 == 0;
+}
+
+/* Of all parts that are not packed, only those in an order of their own are brought as they are. */
+static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
+{
+  return spec->parts[i].x_size > 0 && has_float_inputs(spec, i);
+}
+
+#ifdef YOKE_HAVE_CUDA
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/linear/convert.h"
+#include "kernels/cuda/linear/layout.h"
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+/* A slice's bytes, scales and zeros on the device, in a buffer of their own that the caller frees. */
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_rows *source,
+                       yk_err *err)
+{
+  const yk_weight_view *w = &part->weight;
+  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), all_groups = yk_ceil_div_i64(w->k, w->group);
+  int64_t first_group = part->k.begin / w->group, n_groups = yk_ceil_div_i64(part->k.end, w->group) - first_group;
+  size_t scale_bytes = (size_t)n_groups * sizeof(float), scale_stride = (size_t)all_groups * sizeof(float);
+  int64_t scales_at = yk_round_up_i64(n * k, YK_CUDA_ALIGNMENT_BYTES);
+  int64_t zeros_at = yk_round_up_i64(scales_at + n * (int64_t)scale_bytes, YK_CUDA_ALIGNMENT_BYTES);
+  int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
+  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), buffer, err));
+  char *to = *buffer;
+  *source = (yk_w4a16_rows){.bytes = *buffer,
+                            .scales = (const float *)(const void *)(to + scales_at),
+                            .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
+                            .row_bytes = k,
+                            .n_groups = n_groups,
+                            .group = w->group,
+                            .k_phase = part->k.begin % w->group};
+  YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->n.begin * w->k + part->k.begin, (size_t)k,
+                             (size_t)w->k, (size_t)n, err));
+  YK_TRY(yk_cuda_upload_rows(cuda, to + scales_at, (const char *)w->scales + first_scale, scale_bytes, scale_stride,
+                             (size_t)n, err));
+  if (!w->has_zeros) return YK_OK;
+  return yk_cuda_upload_rows(cuda, to + zeros_at, (const char *)w->qzeros + first_scale, scale_bytes, scale_stride,
+                             (size_t)n, err);
+}
+
+static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
+                             int64_t first_column, yk_err *err)
+{
+  void *buffer = NULL;
+  yk_w4a16_rows source;
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK)
+    status = yk_cuda_blame(
+        cuda, yk_w4a16_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err),
+        err);
+  yk_cuda_free(&cuda->base, buffer);
+  return status;
+}
+
+static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
+                                 const yk_linear_part *part, int64_t first_column, yk_err *err)
+{
+  void *buffer = NULL, *order = NULL;
+  yk_w4a16_rows source;
+  yk_status status = stage(cuda, part, &buffer, &source, err);
+  if (status == YK_OK) status = yk_w4a16_stage_order(cuda, part, &order, err);
+  const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
+  if (status == YK_OK)
+    status = yk_cuda_check(
+        cuda, yk_cuda_launch_unpack_int8(&to, &source, yk_range_size(part->k), yk_range_size(part->n), cuda->stream),
+        "unpacking of 8-bit weights", err);
+  yk_cuda_free(&cuda->base, order);
+  yk_cuda_free(&cuda->base, buffer);
+  return status;
+}
+#endif
+
+/* ---- The rows ---------------------------------------------------------------------------------------------------- */
+
+const yk_cuda_format yk_cuda_format_int8 = {
+    .name = "int8",
+    .weight_format = YK_WEIGHT_INT8,
+    .check = check,
+    .takes = takes_packed,
+    .fuse_key = packed_group,
+    .gemm = &yk_cuda_gemm_w4a16_int8,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_packed,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_int8_as_16_bits = {
+    .name = "int8 as 16 bits",
+    .weight_format = YK_WEIGHT_INT8,
+    .check = check,
+    .takes = takes_as_16_bits,
+    .undoes_order = true,
+    .gemm = &yk_cuda_gemm_16_bits,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_as_16_bits,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_fp8 = {
+    .name = "fp8",
+    .weight_format = YK_WEIGHT_FP8,
+    .check = check,
+    .takes = takes_packed,
+    .fuse_key = packed_group,
+    .gemm = &yk_cuda_gemm_w4a16_fp8,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_packed,
+#endif
+};

@@ -1,0 +1,98 @@
+/* format_w4a16.c - the GEMMs of quantised weights and 16-bit activations (gemm/w4a16.h) as kinds of GEMM, one for each
+ * encoding of the weights. Nobody else of this folder calls that GEMM. */
+#include "kernels/cuda/linear/format_w4a16.h"
+
+#include <stdlib.h>
+
+#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/w4a16_sizes.h"
+
+/* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
+
+yk_w4a16_desc yk_w4a16_desc_of(const yk_cuda_gemm *gemm)
+{
+  return (yk_w4a16_desc){.k = gemm->k,
+                         .n = gemm->n,
+                         .group = gemm->key,
+                         .dtype = gemm->dtype,
+                         .gate_up = gemm->gate_up,
+                         .encoding = (yk_w4a16_encoding)gemm->kind->variant};
+}
+
+size_t yk_w4a16_packed_bytes(const yk_w4a16_desc *desc)
+{
+  return (size_t)(yk_w4a16_panels_bytes(desc) + yk_w4a16_row_scale_bytes(desc));
+}
+
+static int64_t weight_bytes(const yk_cuda_gemm *gemm)
+{
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  return (int64_t)yk_w4a16_packed_bytes(&desc);
+}
+
+#ifdef YOKE_HAVE_CUDA
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/state.h"
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+yk_status yk_w4a16_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, void **order, yk_err *err)
+{
+  size_t bytes = (size_t)yk_range_size(part->k) * sizeof(int32_t);
+  if (part->x_size == 0) return YK_OK;
+  YK_TRY(yk_cuda_alloc(&cuda->base, bytes, order, err));
+  return yk_cuda_upload(&cuda->base, *order, part->x_order, bytes, err);
+}
+
+/* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
+
+static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
+{
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  yk_w4a16_plans *plans = malloc(sizeof *plans);
+  if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a GEMM");
+  yk_w4a16_plans_choose(&cuda->w4a16, &desc, plans);
+  *out = plans;
+  return YK_OK;
+}
+
+static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
+{
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  return yk_w4a16_workspace_bytes(&cuda->w4a16, &desc, max_tokens);
+}
+
+static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
+{
+  return y_stride == yk_cuda_gemm_columns_of_y(gemm) && (uintptr_t)y % 16 == 0;
+}
+
+static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
+{
+  const yk_w4a16_desc desc = yk_w4a16_desc_of(call->gemm);
+  yk_w4a16_call w4a16 = {.packed = call->weights,
+                         .bias = call->bias,
+                         .x = call->x,
+                         .y = call->y,
+                         .m = call->n_rows,
+                         .workspace = cuda->gemm_workspace.ptr,
+                         .second_half = cuda->gemm_second_half};
+  cuda->gemm_second_half = !cuda->gemm_second_half;
+  return yk_cuda_blame(cuda, yk_w4a16_forward(&cuda->w4a16, &desc, call->plan, &w4a16, cuda->stream, err), err);
+}
+
+#define FUNCTIONS                                                                                                      \
+  .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward
+#else
+#define FUNCTIONS .plan = NULL
+#endif
+
+/* ---- The kinds --------------------------------------------------------------------------------------------------- */
+
+const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int4 = {
+    .name = "W4A16", .variant = YK_W4A16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int8 = {
+    .name = "W8A16", .variant = YK_W4A16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_fp8 = {
+    .name = "W8A16 of floats", .variant = YK_W4A16_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
