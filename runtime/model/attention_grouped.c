@@ -162,8 +162,9 @@ static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layou
   if (n == 0) return YK_OK;
   YK_TRY(yk_rank_alloc(loader, n_channels(heads) * sizeof(float), &device_channels, err));
   *out = device_channels;
-  float *read = malloc(2 * n_channels(heads) * sizeof *read), *placed = read + 2 * n;
+  float *read = malloc(2 * n_channels(heads) * sizeof *read);
   if (!read) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of %d KV heads", heads->n_kv_heads);
+  float *placed = read + 2 * n;
   yk_status status = yk_checkpoint_kv_channels(loader->source.checkpoint, role, layer,
                                                (int64_t)heads->kv_head_first * head_dim, n, read, read + n, err);
   for (int64_t i = 0; status == YK_OK && i < 2 * n; i++) {

@@ -149,6 +149,7 @@ static void any_allocation_of_loading_may_fail(void **state)
                 {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO},
                 {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16},
                 {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO},
+                {YOKE_TESTS_DIR "/golden/families/format_kv_c8", YK_WEIGHTS_AUTO},
                 {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO}};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     yk_engine_options options = options_of(models[i].dir);
