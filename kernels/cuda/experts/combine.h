@@ -1,0 +1,20 @@
+/* combine.h - what the experts of each row give, weighted and added: see kernels/experts.h. Asynchronous on the
+ * stream. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_COMBINE_H
+#define YK_KERNELS_CUDA_EXPERTS_COMBINE_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/dtype.h"
+#include "kernels/experts.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudaError_t yk_cuda_launch_combine(yk_dtype dtype, const yk_combine_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

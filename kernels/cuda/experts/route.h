@@ -1,0 +1,30 @@
+/* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
+ *
+ *   up to 256 rows, GPUs of 9.0 one cluster          choose, then assign; blocks read each other's shared memory
+ *   up to 32 rows, other GPUs   one thread block     the same
+ *   more                        two kernels          choose; counts through the scratch; assign
+ *
+ *   choose   a warp a row: scores in registers, top_groups groups, top_k experts, weights. Which rows of the block have
+ *            chosen an expert is a word of 32 bits in shared memory
+ *   assign   an expert's slots: those of experts before, then those of blocks before, then the bits of rows before. So
+ *            slots do not depend on the order in which anything runs */
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_H
+#define YK_KERNELS_CUDA_EXPERTS_ROUTE_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/experts.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* yk_cuda_route_init - load the kernels of the current device. */
+cudaError_t yk_cuda_route_init(void);
+
+cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,191 @@
+/* route_choose.cuh - the choice of one row's experts by one warp. Lane l keeps experts l, l + 32, ... in registers. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_CHOOSE_CUH
+#define YK_KERNELS_CUDA_EXPERTS_ROUTE_CHOOSE_CUH
+
+#include <cuda_runtime.h>
+
+#include <cfloat>
+#include <cstdint>
+
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+#include "kernels/experts.h"
+
+namespace yk_experts {
+
+using namespace yk_cuda;
+
+struct route_params {
+  yk_route_spec spec;
+  const float *logits;
+  int64_t logits_stride;
+  const float *bias;
+  const int32_t *kv_slots;
+  int32_t n_tokens;
+  int32_t block_rows; /* of each thread block, at most 32 */
+  int32_t *choices;
+  float *weights;
+  int32_t *starts, *row_of_slot, *slot_of_choice;
+  int64_t *counts;
+  int32_t *scratch; /* [blocks, n_local] */
+};
+
+/* Whole numbers in the order of floats, above 0: 0 is what may not be chosen. -0 counts as 0. */
+__device__ __forceinline__ uint32_t key_of(float x)
+{
+  const uint32_t bits = __float_as_uint(x + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ float value_of(uint32_t key)
+{
+  return __uint_as_float(key & 0x80000000u ? key & 0x7FFFFFFFu : ~key);
+}
+
+/* The index of the largest key, the lower index where keys are equal: key i of lane l has index i * 32 + l. The key
+ * becomes 0. */
+template <int PER_LANE> __device__ __forceinline__ int take_largest(uint32_t (&keys)[PER_LANE], int lane)
+{
+  uint32_t largest = keys[0];
+#pragma unroll
+  for (int i = 1; i < PER_LANE; i++) largest = max(largest, keys[i]);
+  largest = __reduce_max_sync(ALL_LANES, largest);
+  uint32_t at = UINT32_MAX;
+#pragma unroll
+  for (int i = PER_LANE - 1; i >= 0; i--)
+    if (keys[i] == largest) at = i * WARP + lane;
+  at = __reduce_min_sync(ALL_LANES, at);
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++)
+    if (i * WARP + lane == static_cast<int>(at)) keys[i] = 0;
+  return static_cast<int>(at);
+}
+
+/* What the lane that keeps it has at an index of the warp's values. */
+template <int PER_LANE> __device__ __forceinline__ float value_at(const float (&values)[PER_LANE], int index)
+{
+  float own = values[0];
+#pragma unroll
+  for (int i = 1; i < PER_LANE; i++)
+    if (index / WARP == i) own = values[i];
+  return __shfl_sync(ALL_LANES, own, index % WARP);
+}
+
+/* Takes the keys of all groups but the best. keys_of: memory of the warp, [n_experts]. */
+template <int PER_LANE>
+__device__ void keep_groups(const yk_route_spec &spec, uint32_t (&keys)[PER_LANE], uint32_t *keys_of, int lane)
+{
+  constexpr int GROUPS = YK_MAX_EXPERT_GROUPS / WARP;
+  const int size = spec.n_experts / spec.n_groups;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++)
+    if (i * WARP + lane < spec.n_experts) keys_of[i * WARP + lane] = keys[i];
+  __syncwarp();
+  uint32_t of_group[GROUPS] = {};
+  for (int i = 0; i < GROUPS; i++) {
+    const int group = i * WARP + lane;
+    if (group >= spec.n_groups) continue;
+    uint32_t first = 0, second = 0;
+    for (int e = 0; e < size; e++) {
+      const uint32_t key = keys_of[group * size + e];
+      second = max(second, min(first, key));
+      first = max(first, key);
+    }
+    of_group[i] = spec.group_score == YK_GROUP_SCORE_MAXIMUM ? first : key_of(value_of(first) + value_of(second));
+  }
+  uint32_t kept[GROUPS] = {};
+  for (int n = 0; n < spec.top_groups; n++) {
+    const int group = take_largest(of_group, lane);
+    for (int i = 0; i < GROUPS; i++) kept[i] |= group / WARP == i ? 1u << group % WARP : 0u;
+  }
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    const int group = (i * WARP + lane) / size;
+    uint32_t word = kept[0];
+    for (int j = 1; j < GROUPS; j++) word = group / WARP == j ? kept[j] : word;
+    if (!(word >> group % WARP & 1)) keys[i] = 0;
+  }
+}
+
+/* Logits of the row become scores; false if one is a NaN or an infinity. */
+template <int PER_LANE> __device__ bool score(const route_params &p, int row, int lane, float (&scores)[PER_LANE])
+{
+  const float *logits = p.logits + row * p.logits_stride;
+  const int n = p.spec.n_experts;
+  bool finite = true;
+  float most = -FLT_MAX;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    scores[i] = i * WARP + lane < n ? logits[i * WARP + lane] : -FLT_MAX;
+    finite = finite && fabsf(scores[i]) <= FLT_MAX;
+    most = fmaxf(most, scores[i]);
+  }
+  if (!__all_sync(ALL_LANES, finite)) return false;
+  if (p.spec.scoring == YK_SCORE_SIGMOID) {
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) scores[i] = 1.0f / (1.0f + expf(-scores[i]));
+    return true;
+  }
+  for (int offset = WARP / 2; offset > 0; offset /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, offset));
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    scores[i] = i * WARP + lane < n ? expf(scores[i] - most) : 0.0f;
+    sum += scores[i];
+  }
+  sum = warp_sum(sum);
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) scores[i] /= sum;
+  return true;
+}
+
+/* By a warp: choices and weights of a row, which is number `bit` of its block, and its bit in the word of each expert
+ * that it chose. choices: of the row, in shared memory. */
+template <int PER_LANE>
+__device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen, int *choices, uint32_t *keys_of)
+{
+  const yk_route_spec &spec = p.spec;
+  const int lane = threadIdx.x % WARP, top_k = spec.top_k, at = row * top_k + lane;
+  if (p.kv_slots && p.kv_slots[row] < 0) {
+    if (lane < top_k) {
+      p.choices[at] = choices[lane] = -1;
+      p.weights[at] = 0.0f;
+    }
+    return;
+  }
+  float scores[PER_LANE];
+  int expert = lane; /* choice number `lane` of the row */
+  float weight = __uint_as_float(0x7FC00000u);
+  if (score(p, row, lane, scores)) {
+    uint32_t keys[PER_LANE];
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) {
+      const int e = i * WARP + lane;
+      keys[i] = e < spec.n_experts ? key_of(p.bias ? scores[i] + p.bias[e] : scores[i]) : 0;
+    }
+    if (spec.n_groups > 1) keep_groups(spec, keys, keys_of, lane);
+    for (int j = 0; j < top_k; j++) {
+      const int e = take_largest(keys, lane);
+      const float of_expert = value_at(scores, e);
+      if (lane == j) {
+        expert = e;
+        weight = of_expert;
+      }
+    }
+    if (spec.normalise) {
+      float sum = 0.0f; /* in the order of the choices */
+      for (int j = 0; j < top_k; j++) sum += __shfl_sync(ALL_LANES, weight, j);
+      weight /= sum + 1e-20f;
+    }
+    weight *= spec.scale;
+  }
+  if (lane >= top_k) return;
+  p.choices[at] = choices[lane] = expert;
+  p.weights[at] = weight;
+  atomicOr(chosen + expert, 1u << bit);
+}
+
+} // namespace yk_experts
+
+#endif
