@@ -7,7 +7,9 @@
  *   - weights, scales, zeros, biases, norm weights and the table of cosines and sines. They are written when the model
  *     is loaded, and the stream is synchronised before the first step;
  *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
- *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies.
+ *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies;
+ *   - which slots each expert has (starts of a grouped GEMM), where an earlier grouped GEMM has read them too. Such a
+ *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then.
  *
  * Everything else, above all activations, the KV cache, workspaces and counters in global memory, may be read or
  * written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its

@@ -1,0 +1,163 @@
+/* w4a16_grouped.cu - the grouped GEMMs' interface: checks of arguments, choice of tiles, launches on 9.0. */
+#include "kernels/cuda/gemm/w4a16_grouped.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm/w4a16_grouped_few_kernel.cuh"
+#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
+#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
+#include "kernels/cuda/gemm/w4a16_grouped_wgmma_kernel.cuh"
+
+using namespace yk_gemm;
+
+namespace {
+
+const void *few_kernel(yk_dtype dtype, int tile)
+{
+  return dtype == YK_F16 ? grouped_few_kernel_f16(tile) : grouped_few_kernel_bf16(tile);
+}
+
+const void *wgmma_kernel_at(yk_dtype dtype, int tile)
+{
+  return dtype == YK_F16 ? grouped_wgmma_kernel_f16(tile) : grouped_wgmma_kernel_bf16(tile);
+}
+
+grouped_params params_of(const yk_w4a16_desc &desc, const yk_grouped_call &call)
+{
+  grouped_params p = {};
+  p.call = call;
+  p.k = static_cast<int>(desc.k);
+  p.n = static_cast<int>(desc.n);
+  p.k_tiles = static_cast<int>(n_k_tiles(desc));
+  p.n_panels = static_cast<int>(n_panels(desc));
+  p.gate_up = desc.gate_up;
+  return p;
+}
+
+/* How many warps a K slice has: so many that the warps' time for a block's share is least. A block's share is estimated
+ * from the room for slots; it is cut into items of a slice's panels, of which each takes a slice its part of K. Then as
+ * many stages as fit, a multiple of the K slices (w4a16_small_batch.cu says why). */
+void lay_out_few(const yk_w4a16_gpu &gpu, const grouped_few_shape &s, grouped_params &p)
+{
+  constexpr int64_t ITEM_END_K_TILES = 2; /* what the end of an item takes, in a warp's K tiles */
+  const int64_t tiles = std::min<int64_t>(p.call.max_slots, p.call.n_matrices);
+  const int64_t share = ceil_div(tiles * p.n_panels, gpu.n_multiprocessors);
+  int64_t least = INT64_MAX;
+  for (int warps = CONSUMER_WARPS / 2; warps >= 1; warps /= 2) {
+    const int64_t panels = static_cast<int64_t>(warps) * s.panels, slices = CONSUMER_WARPS / warps;
+    const int64_t cost = ceil_div(share, panels) * (ceil_div(p.k_tiles, slices) + ITEM_END_K_TILES);
+    const int64_t most = std::min(share, panels);
+    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * GROUPED_PANEL_BYTES;
+    const int64_t stages = std::min<int64_t>(p.ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / slices * slices;
+    if (stages == 0 || cost >= least) continue;
+    least = cost;
+    p.slice_warps = warps;
+    p.stage_panels = static_cast<int>(most);
+    p.stages = static_cast<int>(stages);
+  }
+}
+
+cudaError_t few_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int tile, const yk_grouped_call &call,
+                        cudaStream_t stream)
+{
+  const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
+  grouped_params p = params_of(desc, call);
+  const bool second = call.second_half && s.taken == occupancy::HALF;
+  const int own = few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices);
+  p.ring_bytes = (most_shared_bytes(s.taken, second) - own) / 1024 * 1024;
+  p.by_panels = yk_cuda::divider::of(p.n_panels);
+  lay_out_few(gpu, s, p);
+  void *args[] = {&p};
+  return launch_clusters(few_kernel(desc.dtype, tile), gpu.n_multiprocessors, 1,
+                         s.taken == occupancy::HALF ? HALF_THREADS[second] : HALF_THREADS[0], p.ring_bytes + own, args,
+                         stream);
+}
+
+constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */
+
+cudaError_t wgmma_forward_grouped(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int tile,
+                                  const yk_grouped_call &call, cudaStream_t stream)
+{
+  const grouped_wgmma_shape &s = GROUPED_WGMMA_SHAPES[tile];
+  grouped_params p = params_of(desc, call);
+  p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
+  p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
+  p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
+  const int own = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n) + grouped_gather_bytes(s.n) +
+                  grouped_map_bytes(p.max_tiles) + grouped_table_bytes(call.n_matrices);
+  const int x_bytes = x_stage_bytes(s.n), weight_bytes = weight_stage_bytes(1, GROUPED_TILE_PANELS);
+  const int rings = ALL_SHARED_BYTES - own;
+  p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
+  p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
+  void *args[] = {&p};
+  return launch_clusters(wgmma_kernel_at(desc.dtype, tile), gpu.n_multiprocessors, 1, (s.warpgroups + 1) * 128,
+                         p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
+}
+
+/* The first tile for so many rows a matrix: few, then wgmma. */
+cudaError_t sm90_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_grouped_call &call,
+                         cudaStream_t stream)
+{
+  for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++)
+    if (call.max_slots <= static_cast<int64_t>(GROUPED_FEW_SHAPES[i].most_rows) * call.n_matrices)
+      return few_forward(gpu, desc, i, call, stream);
+  int tile = 0;
+  while (call.max_slots > static_cast<int64_t>(GROUPED_WGMMA_SHAPES[tile].most_rows) * call.n_matrices) tile++;
+  return wgmma_forward_grouped(gpu, desc, tile, call, stream);
+}
+
+yk_status check_call(const yk_grouped_call &call, yk_err *err)
+{
+  const auto is_aligned = [](const void *pointer, uintptr_t bytes) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  };
+  if (call.n_matrices < 1 || call.n_matrices > YK_GROUPED_MAX_MATRICES)
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected 1 to %d matrices, found %d", YK_GROUPED_MAX_MATRICES,
+                      call.n_matrices);
+  if (!is_aligned(call.weights, 128) || call.matrix_bytes % 128 || !is_aligned(call.x, 16) || !is_aligned(call.y, 16))
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: matrices must be 128, x and y 16 bytes aligned");
+  return YK_OK;
+}
+
+cudaError_t init_sm90()
+{
+  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+    for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++) {
+      const cudaError_t error =
+          allow_shared_bytes(few_kernel(dtype, i), most_shared_bytes(GROUPED_FEW_SHAPES[i].taken, false));
+      if (error != cudaSuccess) return error;
+    }
+    for (int i = 0; i < N_GROUPED_WGMMA_SHAPES; i++) {
+      const cudaError_t error = allow_shared_bytes(wgmma_kernel_at(dtype, i), ALL_SHARED_BYTES);
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+} // namespace
+
+extern "C" yk_status yk_w4a16_grouped_init(const yk_w4a16_gpu *gpu, yk_err *err)
+{
+  YK_TRY(cuda_status(grouped_sm80_init(), "grouped GEMM init", err));
+  return gpu->path == YK_W4A16_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
+}
+
+extern "C" yk_status yk_w4a16_grouped_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc,
+                                              const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
+{
+  YK_TRY(yk_w4a16_desc_check(desc, err));
+  YK_TRY(check_call(*call, err));
+  if (call->max_slots <= 0) return YK_OK;
+  const bool sm90 = gpu->path == YK_W4A16_WGMMA && groups_per_k_tile(*desc) == 1;
+  return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
+                     "grouped W4A16 GEMM", err);
+}
+
+extern "C" yk_status yk_16_bits_grouped_forward(const yk_w4a16_desc *desc, const yk_grouped_call *call,
+                                                struct CUstream_st *stream, yk_err *err)
+{
+  YK_TRY(check_call(*call, err));
+  if (call->max_slots <= 0 || desc->n <= 0) return YK_OK;
+  return cuda_status(grouped_sm80_forward(*desc, false, *call, stream), "grouped GEMM of 16 bits", err);
+}

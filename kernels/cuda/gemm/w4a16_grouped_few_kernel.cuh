@@ -1,0 +1,295 @@
+/* w4a16_grouped_few_kernel.cuh - grouped W4A16 GEMM on 9.0 for matrices of few rows each, where the memory's rate is
+ * the bound: one persistent thread block a multiprocessor.
+ *
+ *   work      the panels of all row tiles, one row tile after the other, are divided evenly among the thread blocks. A
+ *             block's share is cut into items: up to stage_panels panels of one row tile, over all of K
+ *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2, or 1 to 3: rows of x by
+ *   warps     cp.async, in the order that the 128-byte swizzle gives
+ *   consumer  eight, in K slices of slice_warps warps, as in w4a16_small_batch_kernel.cuh, whose main loop they run
+ *   warps
+ *
+ * Accumulators have memory of their own, so that the ring goes on filling while an item ends. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_FEW_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_FEW_KERNEL_CUH
+
+#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
+#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
+#include "kernels/cuda/gemm/w4a16_small_batch_kernel.cuh"
+
+namespace yk_gemm {
+
+constexpr int GROUPED_PANEL_BYTES = panel_bytes_of(1);
+
+/* Producer warps of x. */
+__host__ __device__ constexpr int few_x_warps(int n)
+{
+  return n > 16 ? 3 : 2;
+}
+
+/* A thread block's share: panels of all row tiles, one row tile after the other. In shared memory. */
+struct few_share {
+  int begin, end, tile, entry; /* the row tile of the first panel, and the table's entry of that */
+};
+
+/* Up to stage_panels panels of one row tile. */
+struct few_item {
+  int matrix, first_slot, rows, panel, n_panels;
+};
+
+/* The items of a share, in order. */
+template <int N> struct few_items {
+  const grouped_entry *entry;
+  int at, end, tile, tile_begin, n_panels, most;
+
+  __device__ __forceinline__ few_items(const grouped_params &p, const grouped_table &table, const few_share &share)
+      : entry(table.entries + share.entry), at(share.begin), end(share.end), tile(share.tile),
+        tile_begin(share.tile * p.n_panels), n_panels(p.n_panels), most(p.stage_panels)
+  {
+  }
+
+  __device__ __forceinline__ bool next(few_item &item)
+  {
+    if (at >= end) return false;
+    if (at == tile_begin + n_panels) {
+      tile++;
+      tile_begin = at;
+      if (tile == entry[1].first_tile) entry++;
+    }
+    const int left = min(end, tile_begin + n_panels) - at;
+    item.matrix = entry->matrix;
+    item.first_slot = entry->first_slot + (tile - entry->first_tile) * N;
+    item.rows = min(N, entry->end_slot - item.first_slot);
+    item.panel = at - tile_begin;
+    item.n_panels = left > most && left < 2 * most ? (left + 1) / 2 : min(left, most);
+    at += item.n_panels;
+    return true;
+  }
+};
+
+/* Addresses in shared memory. */
+struct few_memory {
+  uint32_t x, weights, acc, barriers;
+};
+
+__host__ __device__ constexpr int few_acc_bytes(int n, int warp_panels)
+{
+  return panel_acc_bytes(n, CONSUMER_WARPS * warp_panels);
+}
+
+template <int N>
+__device__ __forceinline__ few_memory few_memory_of(const grouped_params &p, uint32_t memory, uint32_t barriers)
+{
+  return {memory, memory + p.stages * small_batch_x_bytes(N), memory + p.ring_bytes, barriers};
+}
+
+/* A share that lies in one row tile is over in one item. So where there are few row tiles, each has as many blocks as
+ * there are for each, unless that leaves more than a little to a block; else blocks have equal shares. */
+constexpr int FEW_MORE_PANELS = 2;
+
+/* By one warp. */
+template <int N>
+__device__ __forceinline__ void find_share(const grouped_params &p, const grouped_table &table, few_share &share)
+{
+  const int2 size = build_grouped_table<N>(table, p.call.starts, p.call.n_matrices);
+  const unsigned tiles = static_cast<unsigned>(size.y), total = tiles * p.n_panels, block = blockIdx.x;
+  const unsigned each = total / gridDim.x, longer = total - each * gridDim.x;
+  const unsigned of_tile = gridDim.x / max(tiles, 1u), part = p.n_panels / max(of_tile, 1u);
+  unsigned begin = block * each + min(block, longer), end = begin + each + (block < longer);
+  if (of_tile > 0 && part < each + FEW_MORE_PANELS) {
+    const unsigned tile = block / of_tile, number = block - tile * of_tile, rest = p.n_panels - part * of_tile;
+    begin = tile * p.n_panels + number * part + min(number, rest);
+    end = tile < tiles ? begin + part + (number < rest) : begin;
+  }
+  const int tile = p.by_panels.quotient(static_cast<int>(begin));
+  __syncwarp();
+  for (int i = threadIdx.x % 32; i < size.x; i += 32)
+    if (table.entries[i].first_tile <= tile && tile < table.entries[i + 1].first_tile) share.entry = i;
+  if (threadIdx.x % 32 == 0) {
+    share.begin = static_cast<int>(begin);
+    share.end = static_cast<int>(end);
+    share.tile = tile;
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void produce_few_weights(const grouped_params &p, const grouped_table &table,
+                                                    const few_share &share, const few_memory &s)
+{
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * GROUPED_PANEL_BYTES);
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * GROUPED_PANEL_BYTES;
+  few_item item;
+  r.start_producing();
+#pragma unroll 1
+  for (few_items<N> items(p, table, share); items.next(item);) {
+    const int bytes = item.n_panels * GROUPED_PANEL_BYTES;
+    const uint8_t *from = p.weights_of(item.matrix) + item.panel * GROUPED_PANEL_BYTES;
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes);
+      bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* A warp copies its part of the rows, two at a time: half a warp the 16 pieces of 16 bytes that one row of a K tile
+ * has. Rows that the tile lacks are left as they are: their accumulators are not used. */
+template <int N>
+__device__ __forceinline__ void produce_few_x(const grouped_params &p, const grouped_table &table,
+                                              const few_share &share, const few_memory &s, int warp)
+{
+  constexpr int WARP_ROWS = N / few_x_warps(N), ROWS = WARP_ROWS / 2; /* of a warp, of a lane */
+  small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
+  const int lane = threadIdx.x % 32, piece = lane % 16, row0 = warp * WARP_ROWS + lane / 16;
+  const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
+  few_item item;
+  r.start_producing();
+  wait_for_previous_kernel();
+#pragma unroll 1
+  for (few_items<N> items(p, table, share); items.next(item);) {
+    int row[ROWS]; /* where it begins in x, in pieces */
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+      row[i] = row0 + 2 * i < item.rows ? p.row_of(item.first_slot + row0 + 2 * i) * (p.k / 8) : -1;
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      const bool valid = k_tile * TILE_K + piece * 8 < p.k;
+      const uint32_t to = r.data() + piece / 8 * (N * 128);
+      const uint8_t *from = x + (valid ? k_tile * TILE_K * 2 : 0);
+#pragma unroll
+      for (int i = 0; i < ROWS; i++) {
+        const int at = row0 + 2 * i;
+        if (row[i] >= 0)
+          cp_async_16(to + at * 128 + ((piece ^ at) & 7) * 16, from + static_cast<uint32_t>(row[i]) * uint64_t{16},
+                      valid);
+      }
+      cp_async_arrive(r.full());
+      r.advance();
+    }
+  }
+}
+
+/* Adds the accumulators of the K slices, in order, and writes the results. */
+template <yk_dtype DTYPE, int N, int WARP_PANELS>
+__device__ __forceinline__ void finish_few_item(const grouped_params &p, const few_memory &s, const few_item &item,
+                                                const float (&acc)[WARP_PANELS][N / 8][4])
+{
+  constexpr int PANEL_ITEMS = N / 8 * 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int slice_items = p.slice_warps * WARP_PANELS * PANEL_ITEMS;
+  const output out = {p.bias_of(item.matrix), p.y_of(item.first_slot), item.rows, p.n, p.gate_up};
+  sync_consumers(); /* nobody reads the accumulators of the item before */
+#pragma unroll
+  for (int c = 0; c < WARP_PANELS; c++) {
+#pragma unroll
+    for (int t = 0; t < N / 8; t++)
+      store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
+  }
+  sync_consumers();
+  for (int i = threadIdx.x; i < item.n_panels * PANEL_ITEMS; i += CONSUMER_WARPS * 32) {
+    const int token = i / 32 % (N / 8) * 8 + i % 4 * 2;
+    if (token >= item.rows) continue;
+    float4 v = load_acc(s.acc + i * 16);
+    for (int slice = 1; slice < CONSUMER_WARPS / p.slice_warps; slice++)
+      add_acc(v, load_acc(s.acc + (slice * slice_items + i) * 16));
+    store_output<DTYPE>(out, item.panel + i / PANEL_ITEMS, i % 32 / 4, token, v);
+  }
+}
+
+template <yk_dtype DTYPE, int N, int WARP_PANELS>
+__device__ __forceinline__ void consume_few(const grouped_params &p, const grouped_table &table, const few_share &share,
+                                            const few_memory &s)
+{
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
+  const uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
+  const uint32_t panels = member * WARP_PANELS * GROUPED_PANEL_BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * GROUPED_PANEL_BYTES);
+  const int k_slices = CONSUMER_WARPS / p.slice_warps;
+  r.at.stage = slice;
+  int ahead = slice; /* K tiles of the item that come before this slice's next one */
+  few_item item;
+  wait_in_grouped(p);
+#pragma unroll 1
+  for (few_items<N> items(p, table, share); items.next(item);) {
+    float acc[WARP_PANELS][N / 8][4] = {};
+#pragma unroll 1
+    for (; ahead < p.k_tiles; ahead += k_slices) {
+      mbarrier_wait_asm_loop(r.full(), r.at.phase);
+      if (member * WARP_PANELS < item.n_panels)
+        multiply_k_tile<DTYPE, 1, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
+                                                  acc);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(r.empty());
+      r.at.advance_by(k_slices, p.stages);
+    }
+    ahead -= p.k_tiles;
+    if constexpr (takes_integers(N, WARP_PANELS)) {
+#pragma unroll
+      for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
+    }
+    finish_few_item<DTYPE, N, WARP_PANELS>(p, s, item, acc);
+  }
+}
+
+/* A block with occupancy MOST has some left, and rows to keep. */
+__host__ __device__ constexpr int few_producer_registers(occupancy taken)
+{
+  return taken == occupancy::MOST ? 3 * MOST_REGISTERS - 2 * MOST_CONSUMER_REGISTERS : HALF_PRODUCER_REGISTERS;
+}
+
+template <yk_dtype DTYPE, int N, int WARP_PANELS, occupancy OCCUPANCY>
+__global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
+    grouped_few_kernel(const __grid_constant__ grouped_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[small_batch_ring::BARRIERS];
+  __shared__ few_share share;
+  const grouped_table table =
+      grouped_table_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices);
+  const few_memory s = few_memory_of<N>(p, shared_address(shared), shared_address(barriers));
+  if (threadIdx.x == CONSUMER_WARPS * 32) {
+    small_batch_ring(0, s.barriers, p.stages, 0).init(1 + few_x_warps(N) * 32, p.slice_warps);
+    fence_mbarrier_init();
+  }
+  wait_for_starts(p);
+  if (threadIdx.x < 32) find_share<N>(p, table, share);
+  __syncthreads();
+  constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
+  const int producer = static_cast<int>(threadIdx.x / 32) - CONSUMER_WARPS;
+  if (producer >= PRODUCER_WARPS) {
+    hold_registers();
+  } else if (producer >= 0) {
+    lower_registers<few_producer_registers(OCCUPANCY)>();
+    if (producer == 0) {
+      if (threadIdx.x % 32 == 0) produce_few_weights<N>(p, table, share, s);
+    } else if (producer <= few_x_warps(N)) {
+      produce_few_x<N>(p, table, share, s, producer - 1);
+    }
+  } else {
+    raise_registers<REGISTERS>();
+    consume_few<DTYPE, N, WARP_PANELS>(p, table, share, s);
+    release_idle_warps();
+  }
+#endif
+}
+
+template <yk_dtype DTYPE, int TILE> const void *grouped_few_kernel_at()
+{
+  constexpr grouped_few_shape S = GROUPED_FEW_SHAPES[TILE];
+  return reinterpret_cast<const void *>(grouped_few_kernel<DTYPE, S.n, S.panels, S.taken>);
+}
+
+template <yk_dtype DTYPE> const void *grouped_few_kernel_of(int tile)
+{
+  const void *const kernels[] = {grouped_few_kernel_at<DTYPE, 0>()};
+  static_assert(N_GROUPED_FEW_SHAPES == 1, "all of them");
+  return kernels[tile];
+}
+
+} // namespace yk_gemm
+
+#endif

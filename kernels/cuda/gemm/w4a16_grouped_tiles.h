@@ -1,0 +1,31 @@
+/* w4a16_grouped_tiles.h - which tiles of the grouped GEMM are compiled, and when each is taken. */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TILES_H
+#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TILES_H
+
+#include "kernels/cuda/gemm/w4a16_heuristics.h"
+
+namespace yk_gemm {
+
+/* Of the kernel for matrices of few rows. most_rows: of a matrix on average, for the tile to be taken. */
+struct grouped_few_shape {
+  int n;      /* tile N: rows */
+  int panels; /* of 16 columns that a consumer warp holds */
+  occupancy taken;
+  int most_rows;
+};
+constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF, 7}};
+constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
+
+/* Of the wgmma kernel: all have tiles of 256 columns, in warpgroups * wgmma_m * 64. */
+struct grouped_wgmma_shape {
+  int n; /* tile N: rows */
+  int warpgroups, wgmma_m;
+  int most_rows;
+};
+constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {
+    {32, 4, 1, 24}, {64, 4, 1, 56}, {96, 2, 2, 80}, {128, 2, 2, 1 << 30}};
+constexpr int N_GROUPED_WGMMA_SHAPES = sizeof GROUPED_WGMMA_SHAPES / sizeof *GROUPED_WGMMA_SHAPES;
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,252 @@
+/* w4a16_grouped_wgmma_kernel.cuh - grouped W4A16 GEMM on 9.0 for matrices of more than a few rows: one persistent
+ * thread block a multiprocessor.
+ *
+ *   work      output tiles of 256 columns by N rows of one matrix, over all of K, dealt out in turn. Tiles of a matrix
+ *             are neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x
+ *             in the L2 cache
+ *   producer  the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: half of the rows of x each,
+ *   warps     by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared memory past the path of
+ *             ordinary accesses, so that a fence must stand between; one that waited for the copies that are still
+ *             under way would stop the pipeline. So copies land at a barrier of their own, where warp 3 waits, fences
+ *             and tells the consumers
+ *   consumer  as in w4a16_wgmma_kernel.cuh, whose main loop and epilogue they run
+ *   warps */
+#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
+
+#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
+#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
+#include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
+
+namespace yk_gemm {
+
+constexpr int GROUPED_M64 = 4, GROUPED_TILE_PANELS = GROUPED_M64 * WARPGROUP_PANELS;
+constexpr int GATHER_WARPS = 2; /* producer warps of x */
+
+__host__ __device__ constexpr int grouped_registers(int warpgroups)
+{
+  return SM_REGISTERS / (128 * (warpgroups + 1)) / 8 * 8;
+}
+
+constexpr int GATHER_REGISTERS = 40;
+
+__host__ __device__ constexpr int grouped_consumer_registers(int warpgroups)
+{
+  int left = grouped_registers(warpgroups) * (warpgroups + 1) - GATHER_REGISTERS;
+  return left / warpgroups / 8 * 8 < 232 ? left / warpgroups / 8 * 8 : 232;
+}
+
+/* Beside the rings and staging: where the rows of x are, for each producer warp. map: the table's entry of each row
+ * tile. */
+__host__ __device__ constexpr int grouped_gather_bytes(int n)
+{
+  return n * 4;
+}
+
+__host__ __device__ inline int grouped_map_bytes(int max_tiles)
+{
+  return (max_tiles * 2 + 15) / 16 * 16;
+}
+
+struct grouped_tile {
+  int matrix, first_slot, rows, tile_m;
+};
+
+/* Output tiles of this block, in order. */
+template <int N> struct grouped_tiles {
+  const grouped_table &table;
+  const uint16_t *map;
+  int at;
+
+  __device__ __forceinline__ bool next(const grouped_params &p, grouped_tile &w)
+  {
+    if (at >= table.size->y * p.tiles_m) return false;
+    const grouped_entry &e = table.entries[map[p.by_tiles_m.quotient(at)]];
+    const unsigned in_entry = static_cast<unsigned>(at - e.first_tile * p.tiles_m);
+    const unsigned row_tiles = static_cast<unsigned>((&e)[1].first_tile - e.first_tile), m = in_entry / row_tiles;
+    w.matrix = e.matrix;
+    w.tile_m = static_cast<int>(m);
+    w.first_slot = e.first_slot + static_cast<int>(in_entry - m * row_tiles) * N;
+    w.rows = min(N, e.end_slot - w.first_slot);
+    at += gridDim.x;
+    return true;
+  }
+};
+
+template <int N>
+__device__ __forceinline__ void produce_grouped_weights(const grouped_params &p, tile_ring r, grouped_tiles<N> tiles)
+{
+  grouped_tile w;
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * panel_bytes_of(1);
+  r.start_producing();
+  while (tiles.next(p, w)) {
+    const int panel = w.tile_m * GROUPED_TILE_PANELS;
+    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * panel_bytes_of(1);
+    const uint8_t *from = p.weights_of(w.matrix) + panel * panel_bytes_of(1);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes);
+      bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* Copies eight rows a time: half a warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight.
+ *   landed   barriers of the stages
+ *   rows     in shared memory, this warp's N / 2: where they begin in x, in pieces; -1 where there is none, whose
+ *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
+ *            eight] */
+template <int N>
+__device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, uint32_t landed, grouped_tiles<N> tiles,
+                                         int *rows, int warp)
+{
+  constexpr int WARP_ROWS = N / GATHER_WARPS, EIGHTS = WARP_ROWS / 8;
+  const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
+  const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
+  const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
+  uint32_t at[4]; /* of the lane's rows of eight, in a stage */
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    at[i] = piece / 8 * (N * 128) + (warp * WARP_ROWS + 2 * i + half) * 128 + ((piece ^ (2 * i + half)) & 7) * 16;
+  grouped_tile w;
+  r.start_producing();
+  wait_for_previous_kernel();
+  while (tiles.next(p, w)) {
+    const int n_rows = w.rows - warp * WARP_ROWS;
+    __syncwarp();
+    for (int i = lane; i < WARP_ROWS; i += 32)
+      rows[i % 2 * (WARP_ROWS / 2) + i / 2] =
+          i < n_rows ? p.row_of(w.first_slot + warp * WARP_ROWS + i) * (p.k / 8) : -1;
+    __syncwarp();
+    const int eights = min(EIGHTS, (n_rows + 7) / 8);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
+      const bool valid = k_tile * TILE_K + piece * 8 < p.k;
+      const uint8_t *from = x + (valid ? k_tile * TILE_K * 2 : 0);
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+#pragma unroll 2
+      for (int e = 0; e < eights; e++) {
+        const uint4 of_lane = load_shared16(own_rows + e * 16);
+        const uint32_t to = r.data() + e * 1024;
+        if (static_cast<int>(of_lane.x) >= 0) cp_async_16(to + at[0], from + of_lane.x * uint64_t{16}, valid);
+        if (static_cast<int>(of_lane.y) >= 0) cp_async_16(to + at[1], from + of_lane.y * uint64_t{16}, valid);
+        if (static_cast<int>(of_lane.z) >= 0) cp_async_16(to + at[2], from + of_lane.z * uint64_t{16}, valid);
+        if (static_cast<int>(of_lane.w) >= 0) cp_async_16(to + at[3], from + of_lane.w * uint64_t{16}, valid);
+      }
+      cp_async_arrive(landed + r.at.stage * 8);
+      r.advance();
+    }
+  }
+}
+
+/* By one lane. */
+template <int N>
+__device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, uint32_t landed, grouped_tiles<N> tiles)
+{
+  grouped_tile w;
+  while (tiles.next(p, w)) {
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(landed + r.at.stage * 8, r.at.phase);
+      fence_async_shared();
+      mbarrier_arrive(r.full());
+      r.advance();
+    }
+  }
+}
+
+template <yk_dtype DTYPE, int WARPGROUPS, int WGMMA_M, int N>
+__device__ __forceinline__ void consume_grouped(const grouped_params &p, tile_ring x, tile_ring weights,
+                                                grouped_tiles<N> tiles, uint32_t staging)
+{
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
+  grouped_tile w;
+  wait_in_grouped(p);
+  while (tiles.next(p, w)) {
+    float acc[WGMMA_M][N / 8][4];
+    mainloop<DTYPE, 1, WGMMA_M, N, 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane, acc);
+    wgmma_params to = {};
+    to.bias = p.bias_of(w.matrix);
+    to.y = p.y_of(w.first_slot);
+    to.m = w.rows;
+    to.n = p.n;
+    const int64_t row0 =
+        static_cast<int64_t>(w.tile_m * GROUPED_TILE_PANELS + first_panel<WGMMA_M>(warpgroup, warp)) * PANEL_COLUMNS;
+    if (p.gate_up)
+      write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+    else
+      write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+  }
+}
+
+template <yk_dtype DTYPE, int WARPGROUPS, int WGMMA_M, int N>
+__global__ void __maxnreg__(grouped_registers(WARPGROUPS))
+    grouped_wgmma_kernel(const __grid_constant__ grouped_params p)
+{
+#ifdef YK_HAVE_SM90A
+  static_assert(WARPGROUPS * WGMMA_M == GROUPED_M64, "256 columns");
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS], landed_barriers[MAX_STAGES];
+  const block_shared_memory<1, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
+  constexpr int STAGING = WARPGROUPS * 4 * staging_bytes(WGMMA_M, N);
+  uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
+  int *rows = reinterpret_cast<int *>(behind);
+  uint16_t *map = reinterpret_cast<uint16_t *>(behind + grouped_gather_bytes(N));
+  const grouped_table table =
+      grouped_table_at(behind + grouped_gather_bytes(N) + grouped_map_bytes(p.max_tiles), p.call.n_matrices);
+  wgmma_params rings = {};
+  rings.x_stages = p.x_stages;
+  rings.weight_stages = p.weight_stages;
+  tile_ring x = memory.x(rings), weights = memory.weights(rings);
+  const uint32_t landed = shared_address(landed_barriers);
+  if (threadIdx.x == WARPGROUPS * 128) {
+    x.init(1, WARPGROUPS * 4);
+    weights.init(1, WARPGROUPS * 4);
+    for (int i = 0; i < p.x_stages; i++) mbarrier_init(landed + i * 8, GATHER_WARPS * 32);
+    fence_mbarrier_init();
+  }
+  wait_for_starts(p);
+  if (threadIdx.x < 32) build_grouped_table<N>(table, p.call.starts, p.call.n_matrices);
+  __syncthreads();
+  for (int i = threadIdx.x; i < table.size->x; i += blockDim.x)
+    for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
+      map[tile] = static_cast<uint16_t>(i);
+  __syncthreads();
+  const grouped_tiles<N> tiles = {table, map, static_cast<int>(blockIdx.x)};
+  if (threadIdx.x >= WARPGROUPS * 128) {
+    lower_registers<GATHER_REGISTERS>();
+    const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
+    if (warp == 0) {
+      if (threadIdx.x % 32 == 0) produce_grouped_weights(p, weights, tiles);
+    } else if (warp <= GATHER_WARPS) {
+      gather_x<N>(p, x, landed, tiles, rows + (warp - 1) * (N / GATHER_WARPS), warp - 1);
+    } else if (threadIdx.x % 32 == 0) {
+      pass_on_x<N>(p, x, landed, tiles);
+    }
+  } else {
+    raise_registers<grouped_consumer_registers(WARPGROUPS)>();
+    consume_grouped<DTYPE, WARPGROUPS, WGMMA_M, N>(
+        p, x, weights, tiles, memory.staging(rings) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N));
+  }
+#endif
+}
+
+template <yk_dtype DTYPE, int TILE> const void *grouped_wgmma_kernel_at()
+{
+  constexpr grouped_wgmma_shape S = GROUPED_WGMMA_SHAPES[TILE];
+  return reinterpret_cast<const void *>(grouped_wgmma_kernel<DTYPE, S.warpgroups, S.wgmma_m, S.n>);
+}
+
+template <yk_dtype DTYPE> const void *grouped_wgmma_kernel_of(int tile)
+{
+  const void *const kernels[] = {grouped_wgmma_kernel_at<DTYPE, 0>(), grouped_wgmma_kernel_at<DTYPE, 1>(),
+                                 grouped_wgmma_kernel_at<DTYPE, 2>(), grouped_wgmma_kernel_at<DTYPE, 3>()};
+  static_assert(N_GROUPED_WGMMA_SHAPES == 4, "all of them");
+  return kernels[tile];
+}
+
+} // namespace yk_gemm
+
+#endif
