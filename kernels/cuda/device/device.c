@@ -14,7 +14,10 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
+#include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
@@ -102,6 +105,21 @@ static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&latent, args, dev->dtype, cuda->stream, err), err);
 }
 
+static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  cuda->settled_starts = NULL;
+  return yk_cuda_check(cuda, yk_cuda_launch_route(args, cuda->stream), "route", err);
+}
+
+static yk_status combine(yk_device *dev, const yk_combine_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_combine(dev->dtype, args, cuda->stream), "combine", err);
+}
+
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -161,6 +179,9 @@ static const yk_device_ops *device_ops(void)
       .linear_maxima = yk_cuda_linear_maxima,
       .linear_sums = yk_cuda_linear_sums,
       .linear_scale = yk_cuda_linear_scale,
+      .route = route,
+      .linear_forward_grouped = yk_cuda_linear_forward_grouped,
+      .combine = combine,
       .embed = embed,
       .rms_norm = rms_norm,
       .add_norm = add_norm,
@@ -216,6 +237,8 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_gpu_init(&cuda->w4a16, YK_W4A16_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->w4a16, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_grouped_init(&cuda->w4a16, err), err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->w4a16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

@@ -33,6 +33,7 @@ typedef struct yk_cuda_device {
   void *blas_workspace, *attention_workspace;
   yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the W4A16 GEMM: see yk_w4a16_call */
+  const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

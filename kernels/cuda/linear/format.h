@@ -13,6 +13,8 @@
  *                    (kinds without an epilogue) bias, SiLU * up and rounding
  *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
+ *   linear_forward_grouped   for the one GEMM that a grouped layer may have: forward_grouped
+ *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
  *                     float32 output; none that are to be as 16 bits
@@ -83,6 +85,17 @@ typedef struct yk_cuda_gemm_call {
   int64_t y_stride, n_rows;
 } yk_cuda_gemm_call;
 
+/* One GEMM of a grouped forward: all matrices, each over rows of its own. */
+typedef struct yk_cuda_grouped_call {
+  const yk_cuda_gemm *gemm;
+  const void *weights;  /* device: of matrix 0 */
+  const void *bias;     /* device [n] of matrix 0, act where the kind has an epilogue, else f32; or NULL */
+  int64_t matrix_bytes; /* from a matrix to the next */
+  int32_t n_matrices;
+  const yk_linear_grouped_args *args;
+  bool starts_are_settled; /* the grouped forward before on the stream had the same starts, unchanged since */
+} yk_cuda_grouped_call;
+
 /* A kind of GEMM. Functions above the line are arithmetic, which plans call too, for weights whose data is not there.
  * Those below need the GPU; builds without CUDA leave them NULL. */
 struct yk_cuda_gemm_kind {
@@ -129,6 +142,10 @@ struct yk_cuda_gemm_kind {
   /* forward - asynchronous; may be recorded in a graph. k may be 0 if the rows of the format take such slices.
    * Errors: YK_E_DEVICE. */
   yk_status (*forward)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err);
+
+  /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act. NULL: the
+   * kind takes no grouped layer. Errors: YK_E_DEVICE. */
+  yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
 };
 
 /* One row of the table. */

@@ -1,5 +1,5 @@
-/* format_plain.c - plain weights on a GPU: act [n, k], multiplied by cuBLAS. A lone part that the device holds already
- * (an embedding that is lm_head too) is multiplied where it is. */
+/* format_plain.c - plain weights on a GPU: act [n, k], multiplied by cuBLAS, or by the kernel of few outputs. A lone
+ * part that the device holds already (an embedding that is lm_head too) is multiplied where it is. */
 #include "base/checked.h"
 #include "kernels/cuda/linear/format.h"
 
@@ -23,6 +23,8 @@ static bool uses_resident(const yk_linear_spec *spec)
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -81,6 +83,17 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                          cudaMemset2DAsync(call->y, (size_t)call->y_stride * y_bytes, 0, (size_t)gemm->n * y_bytes,
                                            (size_t)call->n_rows, cuda->stream),
                          "zeroing the result of a GEMM", err);
+  const yk_few_outputs_gemm few = {.x = call->x,
+                                   .w = call->weights,
+                                   .y = call->y,
+                                   .m = call->n_rows,
+                                   .n = gemm->n,
+                                   .k = gemm->k,
+                                   .y_stride = call->y_stride,
+                                   .dtype = gemm->dtype,
+                                   .y_dtype = call->y_dtype};
+  if (yk_few_outputs_takes(&few))
+    return yk_cuda_check(cuda, yk_few_outputs_launch(&few, cuda->stream), "GEMM of few outputs", err);
   yk_cuda_blas_gemm blas = {.x = call->x,
                             .w = call->weights,
                             .y = call->y,
@@ -91,6 +104,27 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                             .dtype = gemm->dtype,
                             .y_dtype = call->y_dtype};
   return yk_cuda_blame(cuda, yk_cuda_blas_multiply(cuda->blas, &blas, err), err);
+}
+
+static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
+{
+  const yk_w4a16_desc desc = {.k = call->gemm->k,
+                              .n = call->gemm->n,
+                              .group = call->gemm->k,
+                              .dtype = call->gemm->dtype,
+                              .gate_up = call->gemm->gate_up};
+  const yk_grouped_call grouped = {.weights = call->weights,
+                                   .bias = call->bias,
+                                   .bias_dtype = YK_F32,
+                                   .matrix_bytes = call->matrix_bytes,
+                                   .n_matrices = call->n_matrices,
+                                   .n_rows = call->args->n_rows,
+                                   .x = call->args->x,
+                                   .row_of_slot = call->args->row_of_slot,
+                                   .starts = call->args->starts,
+                                   .max_slots = call->args->max_slots,
+                                   .y = call->args->y};
+  return yk_cuda_blame(cuda, yk_16_bits_grouped_forward(&desc, &grouped, cuda->stream, err), err);
 }
 #endif
 
@@ -103,6 +137,7 @@ const yk_cuda_gemm_kind yk_cuda_gemm_16_bits = {
 #ifdef YOKE_HAVE_CUDA
     .writes_in_place = writes_in_place,
     .forward = forward,
+    .forward_grouped = forward_grouped,
 #endif
 };
 

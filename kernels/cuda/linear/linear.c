@@ -10,6 +10,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/prepared.h"
 
@@ -101,7 +102,7 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
   for (int i = 0; i < linear->layout.n_gemms; i++) {
     const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
     if (gemm->kind->plan) YK_TRY(gemm->kind->plan(cuda, gemm, &linear->plans[i], err));
-    YK_TRY(reserve(cuda, linear, gemm, err));
+    if (!linear->is_grouped) YK_TRY(reserve(cuda, linear, gemm, err));
     for (int32_t m = 0; m < linear->n_matrices; m++) YK_TRY(load_gemm(cuda, spec, m, linear, gemm, err));
   }
   /* Once packed weights are complete, a GEMM may begin to read them while the kernel before it still runs. */
@@ -117,6 +118,22 @@ static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
   return YK_OK;
 }
 
+/* A grouped layer is one GEMM that writes y itself. */
+static yk_status check_grouped(const yk_linear_spec *spec, const yk_cuda_linear_layout *layout, yk_err *err)
+{
+  if (!spec->is_grouped) return YK_OK;
+  if (spec->n_matrices > YK_GROUPED_MAX_MATRICES)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "linear: a grouped layer on a GPU: expected at most %d matrices, found %d",
+                      YK_GROUPED_MAX_MATRICES, spec->n_matrices);
+  if (spec->f32_output || layout->n_gemms > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "linear: a grouped layer on a GPU: expected one GEMM, found %d%s",
+                      layout->n_gemms, spec->f32_output ? " of float32 output" : "");
+  if (layout->n_gemms == 1 && !layout->gemms[0].kind->forward_grouped)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "linear: a grouped layer on a GPU: %s has no grouped GEMM",
+                      layout->gemms[0].kind->name);
+  return YK_OK;
+}
+
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -127,8 +144,10 @@ yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_l
   if (!linear) return yk_err_set(err, YK_E_NOMEM, "no memory for a linear layer");
   linear->n_matrices = spec->n_matrices;
   linear->f32_output = spec->f32_output;
+  linear->is_grouped = spec->is_grouped;
   linear->max_tokens = spec->max_tokens;
   yk_status status = yk_cuda_linear_lay_out(spec, dev->dtype, &linear->layout, err);
+  if (status == YK_OK) status = check_grouped(spec, &linear->layout, err);
   if (status == YK_OK) status = load(cuda, spec, linear, err);
   if (status != YK_OK) {
     yk_cuda_linear_destroy(dev, linear);
@@ -244,4 +263,27 @@ yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const 
   YK_TRY(yk_cuda_enter(cuda, err));
   for (int i = 0; i < linear->layout.n_gemms; i++) YK_TRY(multiply(cuda, linear, i, args, err));
   return YK_OK;
+}
+
+/* Where the grouped forward before had the same starts, they were complete before that one began. */
+yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                         yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
+  if (linear->layout.n_gemms == 0 || args->max_slots == 0) return YK_OK;
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  if (args->y_stride != yk_cuda_gemm_columns_of_y(gemm))
+    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
+                      (long long)yk_cuda_gemm_columns_of_y(gemm), (long long)args->y_stride);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  const yk_cuda_grouped_call call = {.gemm = gemm,
+                                     .weights = linear->memory + gemm->weights,
+                                     .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
+                                     .matrix_bytes = linear->layout.matrix_bytes,
+                                     .n_matrices = linear->n_matrices,
+                                     .args = args,
+                                     .starts_are_settled = cuda->settled_starts == args->starts};
+  cuda->settled_starts = args->starts;
+  return gemm->kind->forward_grouped(cuda, &call, err);
 }

@@ -7,6 +7,8 @@
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
+yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                         yk_err *err);
 
 /* The steps of a row-parallel layer with quantised inputs. */
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

@@ -14,7 +14,7 @@ struct yk_linear {
   yk_cuda_linear_layout layout;
   void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL where the kind makes none */
   int32_t n_matrices;
-  bool f32_output;
+  bool f32_output, is_grouped;
   int32_t max_tokens;
   char *memory; /* [n_matrices, matrix_bytes] */
 };

@@ -1,0 +1,36 @@
+/* few_outputs.h - GEMM of few rows with few columns of 16-bit weights, such as the router of a mixture of experts. It
+ * takes no longer than the memory's latency, so what matters is that weights are read while the kernel before still
+ * runs, and that there is one launch. */
+#ifndef YK_KERNELS_CUDA_GEMM_FEW_OUTPUTS_H
+#define YK_KERNELS_CUDA_GEMM_FEW_OUTPUTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "base/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y [m, n] of y_dtype, rows y_stride elements apart = x [m, k] W^T, W [n, k]; x and W of dtype. */
+typedef struct yk_few_outputs_gemm {
+  const void *x, *w;
+  void *y;
+  int64_t m, n, k, y_stride;
+  yk_dtype dtype, y_dtype; /* y_dtype: dtype, or float32 */
+} yk_few_outputs_gemm;
+
+/* yk_few_outputs_takes - whether this kernel is the faster one: few rows and columns, whole pieces of 16 bytes. */
+bool yk_few_outputs_takes(const yk_few_outputs_gemm *gemm);
+
+/* yk_few_outputs_launch - of a GEMM that it takes. Asynchronous on the stream; W is read before the previous kernel has
+ * ended. */
+cudaError_t yk_few_outputs_launch(const yk_few_outputs_gemm *gemm, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

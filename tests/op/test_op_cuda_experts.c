@@ -1,0 +1,158 @@
+/* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
+#include "op/op_cases_experts.h"
+#include "op/op_cuda_target.h"
+
+static void test_routing(void **state)
+{
+  (void)state;
+  check_routes(&cuda_target);
+}
+
+static void test_combination(void **state)
+{
+  (void)state;
+  check_combines(&cuda_target, N_GPU_DTYPES);
+}
+
+/* Of the GEMM for 4 bits with groups of 128 and of 32, then of 16 bits: plain weights, and groups that the packed form
+ * does not have. The last matrix has a tail of K. */
+static const linear_case grouped_cases[] = {
+    {.parts = {{384, 80, 128, YK_F16, {128, 384}, {0, 80}, 128, true}}, .n_parts = 1},
+    {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
+               {256, 96, 128, YK_F16, {0, 256}, {16, 80}, 128, false}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{160, 64, 32, YK_F16, {0, 160}, {0, 64}, 32, false}}, .n_parts = 1},
+    {.parts = {{72, 48, 0, YK_BF16, {0, 72}, {3, 48}, 0, true}}, .n_parts = 1},
+    {.parts = {{64, 48, 16, YK_F16, {0, 64}, {0, 24}, 16, true}, {64, 48, 16, YK_F16, {0, 64}, {24, 48}, 16, false}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{160, 264, 160, YK_F16, {0, 160}, {0, 264}, 160, false}}, .n_parts = 1},
+};
+enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
+
+/* What a row's two results may differ by: kernels for many rows round weights, those for few do not. */
+static double tolerance_of(yk_dtype dtype, const linear_case *shape)
+{
+  return (shape->epilogue == YK_EPILOGUE_SILU_MUL ? 14.0 : 7.0) * op_unit_roundoff(dtype);
+}
+
+static void test_grouped_layers(void **state)
+{
+  (void)state;
+  for (int c = 0; c < N_GROUPED_CASES; c++)
+    for (int d = 0; d < N_GPU_DTYPES; d++)
+      check_linear_grouped(&cuda_target, gpu_dtypes[d], &grouped_cases[c], (c + d) % 2 == 0,
+                           tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
+}
+
+/* The layer of several matrices with so many slots in each, forwarded with room for max_slots: y [n_slots]. */
+typedef struct grouped_layer {
+  linear_run runs[N_GROUPED_MATRICES];
+  yk_linear *linear;
+  int32_t *starts;
+} grouped_layer;
+
+static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_slots, int32_t max_slots)
+{
+  const linear_run *run = &layer->runs[0];
+  op_array y = op_array_new(dev, dev->dtype, (size_t)(max_slots * run->y_stride));
+  const yk_linear_grouped_args args = {.x = run->x.dev,
+                                       .n_rows = n_slots,
+                                       .starts = layer->starts,
+                                       .max_slots = max_slots,
+                                       .y = y.dev,
+                                       .y_stride = run->y_stride};
+  op_ok(dev->ops->linear_forward_grouped(dev, layer->linear, &args, &err));
+  op_array_fetch(dev, &y);
+  y.n = (size_t)(n_slots * run->y_stride);
+  return y;
+}
+
+/* Which tile multiplies depends on the room for slots alone: all tiles give the same, and the same bits again. */
+static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each)
+{
+  static const int32_t rooms[] = {5, 24, 56, 80, 130}; /* of each matrix */
+  yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
+  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
+  int32_t starts[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
+  const int32_t n_slots = starts[N_GROUPED_MATRICES];
+  op_array first = {0};
+  grouped_layer layer;
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) layer.runs[m] = linear_run_new(dev, shape, n_slots, 190 + (uint32_t)m);
+  const yk_linear_spec spec = grouped_spec(layer.runs, 130 * N_GROUPED_MATRICES, views);
+  op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
+  layer.starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1);
+  for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
+    const int32_t room = rooms[r] * N_GROUPED_MATRICES;
+    if (room < n_slots) continue;
+    op_array y = forward(dev, &layer, n_slots, room), again = forward(dev, &layer, n_slots, room);
+    assert_memory_equal(again.bytes, y.bytes, y.n * yk_dtype_bytes(dtype));
+    if (!first.n) first = forward(dev, &layer, n_slots, room);
+    double error = op_error(y.values, first.values, y.n);
+    if (!(error <= tolerance_of(dtype, shape)))
+      fail_msg("room for %d slots: error %.3g, tolerance %.3g", room, error, tolerance_of(dtype, shape));
+    op_array_free(dev, &y);
+    op_array_free(dev, &again);
+  }
+  dev->ops->linear_destroy(dev, layer.linear);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &layer.runs[m]);
+  dev->ops->free(dev, layer.starts);
+  op_array_free(dev, &first);
+  dev->ops->destroy(dev);
+}
+
+static void test_tiles_agree(void **state)
+{
+  (void)state;
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
+    check_tiles(gpu_dtypes[d], &grouped_cases[0], 5);
+    check_tiles(gpu_dtypes[d], &grouped_cases[1], 4);
+    check_tiles(gpu_dtypes[d], &grouped_cases[5], 13);
+  }
+}
+
+static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
+{
+  yk_linear *linear = NULL;
+  yk_err refusal = YK_ERR_INIT;
+  assert_int_equal(dev->ops->linear_create(dev, spec, &linear, &refusal), expected);
+  if (!strstr(refusal.message, says)) fail_msg("\"%s\" does not say \"%s\"", refusal.message, says);
+}
+
+/* Layers that are not one GEMM of act, and rows of y that do not lie side by side. */
+static void test_refusals(void **state)
+{
+  (void)state;
+  yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
+  linear_run run = linear_run_new(dev, &grouped_cases[0], 3, 5);
+  yk_linear_spec spec = run.spec;
+  yk_linear *linear = NULL;
+  yk_err refusal = YK_ERR_INIT;
+  spec.is_grouped = true;
+  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
+  const yk_linear_grouped_args args = {.x = run.x.dev, .n_rows = 1, .max_slots = 1, .y_stride = 88};
+  assert_int_equal(dev->ops->linear_forward_grouped(dev, linear, &args, &refusal), YK_E_INVAL);
+  assert_non_null(strstr(refusal.message, "rows of y 80 apart, found 88"));
+  dev->ops->linear_destroy(dev, linear);
+  spec.f32_output = true;
+  expect_refusal(dev, &spec, YK_E_UNSUPPORTED, "float32 output");
+  spec.f32_output = false;
+  spec.n_parts = 2;
+  spec.parts[1] = spec.parts[0];
+  spec.parts[1].as_16_bits = true;
+  expect_refusal(dev, &spec, YK_E_UNSUPPORTED, "expected one GEMM, found 2");
+  linear_run_free(dev, &run);
+  dev->ops->destroy(dev);
+}
+
+int main(void)
+{
+  int gate = gpu_gate(1);
+  if (gate != GPU_GO) return gate;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_routing),     cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_tiles_agree), cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
