@@ -1,0 +1,292 @@
+/* bench_experts.cu - mixtures of experts on a GPU: routing, both grouped W4A16 GEMMs and the combination, checked
+ * against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same work: the
+ * columns of all chosen experts side by side, by as many rows as an expert has on average.
+ *
+ * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
+ * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
+ * the memory's rate and the operations over the tensor cores' rate (--bandwidth, --peak). */
+#include "bench/experts_check.cuh"
+#include "bench/gpu_timing.cuh"
+#include "bench/kernel_bench.cuh"
+
+using namespace experts;
+
+namespace {
+
+struct options {
+  bench::report_options report;
+  bench::run_options run;
+  std::vector<int32_t> tokens = {1, 8, 32, 64, 256, 1024, 4096, 8192};
+  std::string model;
+  double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200 */
+  int32_t repeats = 7;
+  bool no_dense = false;
+};
+
+struct model {
+  const char *name;
+  int n_experts, top_k;
+  int64_t hidden, ffn;
+};
+
+const model MODELS[] = {
+    {"qwen3-30b-a3b", 128, 8, 2048, 768},
+    {"mixtral-8x7b", 8, 2, 4096, 14336},
+    {"deepseek-v2-lite", 64, 6, 2048, 1408},
+};
+
+constexpr double COLD_BYTES = 300e6; /* that pass through the L2 cache before anything is read again */
+
+/* One model's layer: weights of one or more layers one behind the other, and arrays for the largest number of rows. */
+struct layer {
+  model shape;
+  yk_route_spec spec;
+  matrices gate_up, down;
+
+  explicit layer(const model &m)
+      : shape(m), spec{m.n_experts, m.top_k, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true,
+                       1.0f,        0,       m.n_experts},
+        gate_up({m.hidden, 2 * m.ffn, 128, YK_F16, true}, m.n_experts, 1, 7),
+        down({m.ffn, m.hidden, 128, YK_F16, false}, m.n_experts, 1, 8)
+  {
+  }
+};
+
+struct times {
+  double route, gate_up, down, combine, layer, dense_gate_up, dense_down;
+  double floor_gate_up, floor_down;
+  int active, max_rows; /* experts with rows; rows of the busiest */
+};
+
+class measurement {
+public:
+  measurement(const options &o, const layer &l, const yk_w4a16_gpu &gpu, int n_tokens)
+      : o(o), l(l), gpu(gpu), n(n_tokens), slots(int64_t(n_tokens) * l.shape.top_k), x(size_t(n) * l.shape.hidden),
+        y(size_t(n) * l.shape.hidden), h(size_t(slots) * l.shape.ffn), out(size_t(slots) * l.shape.hidden)
+  {
+    check(cudaStreamCreate(&stream), "stream");
+    linear::fill_halves<<<1024, 256>>>(x.data, x.count, YK_F16, -1.0f, 1.0f, 3);
+    linear::fill_halves<<<1024, 256>>>(h.data, h.count, YK_F16, -1.0f, 1.0f, 4);
+    linear::fill_halves<<<1024, 256>>>(out.data, out.count, YK_F16, -1.0f, 1.0f, 5);
+    make_routings();
+  }
+
+  ~measurement()
+  {
+    cudaStreamDestroy(stream);
+  }
+
+  times run()
+  {
+    times t = {};
+    t.active = active;
+    t.max_rows = max_rows;
+    t.route = time([&](int i) { route(i); });
+    t.gate_up = time([&](int i) { multiply_gate_up(i); });
+    t.down = time([&](int i) { multiply_down(i); });
+    t.combine = time([&](int i) { combine(i); });
+    t.layer = time([&](int i) {
+      route(i);
+      multiply_gate_up(i);
+      multiply_down(i);
+      combine(i);
+    });
+    if (!o.no_dense) {
+      t.dense_gate_up = dense(l.gate_up);
+      t.dense_down = dense(l.down);
+    }
+    t.floor_gate_up = floor_us(l.gate_up);
+    t.floor_down = floor_us(l.down);
+    return t;
+  }
+
+private:
+  const options &o;
+  const layer &l;
+  const yk_w4a16_gpu &gpu;
+  int n;
+  int64_t slots;
+  device_array<uint16_t> x, y, h, out;
+  std::vector<std::unique_ptr<routing>> routings; /* one a node */
+  cudaStream_t stream;
+  int active = 0, max_rows = 0;
+  bool half = false;
+
+  /* Rows choose at random; where few experts are chosen, nodes go round through all of them. */
+  void make_routings()
+  {
+    std::mt19937 rng(5);
+    const int n_experts = l.shape.n_experts;
+    const double expected = n_experts * (1 - std::pow(1 - double(l.shape.top_k) / n_experts, n));
+    const double bytes = expected * double(l.gate_up.matrix_bytes + l.down.matrix_bytes);
+    const int nodes = std::max(2, int(std::ceil(COLD_BYTES / bytes)) * 2);
+    for (int i = 0; i < nodes; i++) {
+      auto r = std::make_unique<routing>(l.spec, n);
+      std::vector<float> logits(r->logits.count);
+      for (float &v : logits) v = float(rng() & 0xffffff) * 0x1p-22f;
+      if (n == 1)
+        for (int j = 0; j < l.shape.top_k; j++) logits[(i * l.shape.top_k + j) % n_experts] += 10.0f;
+      upload(r->logits, logits);
+      routings.push_back(std::move(r));
+      route(i);
+      check(cudaStreamSynchronize(stream), "route");
+      const auto starts = download(routings[i]->starts, n_experts + 1);
+      if (i > 0) continue;
+      for (int e = 0; e < n_experts; e++) {
+        active += starts[e + 1] > starts[e];
+        max_rows = std::max(max_rows, starts[e + 1] - starts[e]);
+      }
+    }
+  }
+
+  void route(int i)
+  {
+    const yk_route_args a = routings[i]->args(false, false);
+    check(yk_cuda_launch_route(&a, stream), "route");
+  }
+
+  void multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled)
+  {
+    yk_err err = YK_ERR_INIT;
+    yk_grouped_call c =
+        m.call(from, gathers ? n : int32_t(slots), to, gathers ? routings[i]->row_of_slot.data : nullptr,
+               routings[i]->starts.data, slots, false);
+    c.starts_are_settled = settled;
+    c.second_half = half = !half;
+    check(yk_w4a16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
+  }
+
+  void multiply_gate_up(int i)
+  {
+    multiply(l.gate_up, i, x.data, h.data, true, false);
+  }
+
+  void multiply_down(int i)
+  {
+    multiply(l.down, i, h.data, out.data, false, true);
+  }
+
+  void combine(int i)
+  {
+    const yk_combine_args a = {
+        y.data, out.data,      routings[i]->weights.data, routings[i]->slot_of_choice.data, nullptr, nullptr, 0,
+        n,      l.shape.top_k, int32_t(l.shape.hidden)};
+    check(yk_cuda_launch_combine(YK_F16, &a, stream), "combine");
+  }
+
+  template <typename F> double time(F node)
+  {
+    const int nodes = int(routings.size());
+    cudaGraphExec_t exec = bench::capture(stream, [&](cudaStream_t) {
+      for (int i = 0; i < nodes; i++) node(i);
+    });
+    const bench::spread us = bench::time_graph(stream, exec, nodes, o.repeats);
+    check(cudaGraphExecDestroy(exec), "graph");
+    return us.median;
+  }
+
+  /* The packed experts as one dense weight of all their columns: as many bytes, and valid everywhere. */
+  double dense(const matrices &m)
+  {
+    const int rows = int((slots + active - 1) / active), groups = std::max(1, m.n_experts / active);
+    yk_w4a16_desc d = m.desc;
+    d.n *= active;
+    yk_w4a16_plans plans;
+    yk_w4a16_plans_choose(&gpu, &d, &plans);
+    device_array<uint8_t> workspace(yk_w4a16_workspace_bytes(&gpu, &d, rows));
+    device_array<uint16_t> dense_x(size_t(rows) * d.k), dense_y(size_t(rows) * d.n);
+    check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
+    linear::fill_halves<<<1024, 256>>>(dense_x.data, dense_x.count, YK_F16, -1.0f, 1.0f, 3);
+    check(cudaDeviceSynchronize(), "x");
+    const int64_t copy = m.matrix_bytes * active;
+    return time([&](int i) {
+      yk_err err = YK_ERR_INIT;
+      yk_w4a16_call c = {
+          m.packed.data + i % groups * copy, nullptr, dense_x.data, dense_y.data, rows, workspace.data, half = !half};
+      check(yk_w4a16_forward(&gpu, &d, &plans, &c, stream, &err), err);
+    });
+  }
+
+  double floor_us(const matrices &m) const
+  {
+    const double bytes = double(yk_w4a16_packed_bytes(&m.desc)) * active,
+                 flop = 2.0 * double(slots) * double(m.desc.k) * double(m.desc.n);
+    return std::max(bytes / o.bandwidth_tb_s * 1e-6, flop / o.peak_tflop_s * 1e-6);
+  }
+};
+
+void time_model(const options &o, const yk_w4a16_gpu &gpu, const model &m, FILE *json, bool &first)
+{
+  const layer l(m);
+  std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld; microseconds\n", m.name, m.n_experts, m.top_k,
+              (long long)m.hidden, (long long)m.ffn);
+  std::printf("%6s %7s %6s | %6s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s | %8s %6s\n", "rows", "experts", "most",
+              "route", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine", "layer", "eff");
+  for (int32_t n : o.tokens) {
+    const times t = measurement(o, l, gpu, n).run();
+    const double floor = t.floor_gate_up + t.floor_down;
+    std::printf("%6d %7d %6d | %6.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f | %8.2f %5.0f%%\n",
+                n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up,
+                100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
+                t.combine, t.layer, 100 * floor / t.layer);
+    std::fflush(stdout);
+    if (!json) continue;
+    std::fprintf(
+        json,
+        "%s\n    {\"model\": \"%s\", \"rows\": %d, \"experts_with_rows\": %d, \"most_rows\": %d, \"route_us\": %.3f, "
+        "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
+        "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"layer_us\": %.3f}",
+        first ? "" : ",", m.name, n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up, t.down,
+        t.floor_down, t.dense_down, t.combine, t.layer);
+    first = false;
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+  options o;
+  const char *tokens = "", *only = "";
+  std::vector<yk_option> list;
+  bench::add_options(list, o.run);
+  bench::add_options(list, o.report);
+  list.push_back(
+      {.name = "tokens", .kind = YK_OPTION_STRING, .value = &tokens, .metavar = "LIST", .help = "numbers of rows"});
+  list.push_back(
+      {.name = "model", .kind = YK_OPTION_STRING, .value = &only, .metavar = "NAME", .help = "this one alone"});
+  list.push_back({.name = "no-dense", .kind = YK_OPTION_FLAG, .value = &o.no_dense, .help = "no dense GEMMs beside"});
+  bench::parse_options("bench_experts", "Time mixtures of experts on a GPU.", "bench_experts --tokens 1,64\n", list,
+                       argc, argv);
+  yk_err err = YK_ERR_INIT;
+  if (*tokens) bench::check(bench::parse_numbers(tokens, o.tokens, &err), err);
+  FILE *json = bench::open_figures(o.report);
+  yk_w4a16_gpu gpu;
+  bench::check(yk_w4a16_gpu_init(&gpu, YK_W4A16_AUTO, &err), err);
+  bench::check(yk_w4a16_grouped_init(&gpu, &err), err);
+  check(yk_cuda_route_init(), "route");
+  if (!o.run.time_only) {
+    bool good = check_routes();
+    good &= check_combines();
+    good &= check_grouped_gemms();
+    if (!good) return 1;
+  }
+  if (o.run.check_only) return 0;
+  cudaDeviceProp device;
+  int driver = 0;
+  check(cudaGetDeviceProperties(&device, 0), "properties");
+  check(cudaDriverGetVersion(&driver), "driver");
+  std::printf("%s, driver %d, roofline %.2f TB/s and %.0f TFLOP/s\n", device.name, driver, o.bandwidth_tb_s,
+              o.peak_tflop_s);
+  if (json)
+    std::fprintf(json,
+                 "{\"gpu\": \"%s\", \"driver\": %d, \"commit\": \"%s\", \"bandwidth_tb_s\": %.2f, \"peak_tflop_s\": "
+                 "%.0f,\n  \"points\": [",
+                 device.name, driver, o.report.commit, o.bandwidth_tb_s, o.peak_tflop_s);
+  bool first = true;
+  for (const model &m : MODELS)
+    if (!*only || std::string(only) == m.name) time_model(o, gpu, m, json, first);
+  if (json) std::fprintf(json, "\n  ]\n}\n");
+  bench::close_figures(o.report, json);
+  return 0;
+}

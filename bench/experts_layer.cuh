@@ -1,0 +1,163 @@
+/* experts_layer.cuh - data of a mixture of experts on the device for bench_experts: routing arrays, packed experts, and
+ * references in float64. */
+#ifndef YK_BENCH_EXPERTS_LAYER_CUH
+#define YK_BENCH_EXPERTS_LAYER_CUH
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/linear_gemm.cuh"
+#include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/gemm/w4a16_grouped.h"
+
+namespace experts {
+
+using bench::check;
+using linear::device_array;
+
+/* ---- Routing ----------------------------------------------------------------------------------------------------- */
+
+/* What route reads and writes for up to n_tokens rows. */
+struct routing {
+  yk_route_spec spec;
+  int n_tokens;
+  device_array<float> logits, bias, weights;
+  device_array<int32_t> kv_slots, choices, starts, row_of_slot, slot_of_choice;
+  device_array<int64_t> counts;
+  device_array<uint8_t> scratch;
+
+  routing(const yk_route_spec &s, int n)
+      : spec(s), n_tokens(n), logits(size_t(n) * s.n_experts), bias(s.n_experts), weights(size_t(n) * s.top_k),
+        kv_slots(n), choices(size_t(n) * s.top_k), starts(s.n_local + 1), row_of_slot(yk_route_max_slots(&s, n)),
+        slot_of_choice(size_t(n) * s.top_k), counts(s.n_experts), scratch(yk_route_scratch_bytes(&s, n))
+  {
+    check(cudaMemset(counts.data, 0, counts.count * 8), "counts");
+  }
+
+  yk_route_args args(bool with_bias, bool with_padding) const
+  {
+    yk_route_args a = {};
+    a.spec = &spec;
+    a.logits = logits.data;
+    a.logits_stride = spec.n_experts;
+    a.bias = with_bias ? bias.data : nullptr;
+    a.kv_slots = with_padding ? kv_slots.data : nullptr;
+    a.n_tokens = n_tokens;
+    a.choices = choices.data;
+    a.weights = weights.data;
+    a.starts = starts.data;
+    a.row_of_slot = row_of_slot.data;
+    a.slot_of_choice = slot_of_choice.data;
+    a.counts = counts.data;
+    a.scratch = scratch.data;
+    return a;
+  }
+};
+
+template <typename T> std::vector<T> download(const device_array<T> &from, size_t n)
+{
+  std::vector<T> v(n);
+  check(cudaMemcpy(v.data(), from.data, n * sizeof(T), cudaMemcpyDeviceToHost), "download");
+  return v;
+}
+
+template <typename T> void upload(const device_array<T> &to, const std::vector<T> &v)
+{
+  check(cudaMemcpy(to.data, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice), "upload");
+}
+
+/* ---- Experts ----------------------------------------------------------------------------------------------------- */
+
+/* n_experts random AWQ matrices side by side, packed, and their tensors where references are wanted. */
+struct matrices {
+  yk_w4a16_desc desc;
+  int n_experts;
+  int64_t matrix_bytes;
+  size_t words, groups; /* of one matrix */
+  device_array<uint32_t> qweight, qzeros;
+  device_array<uint16_t> scales, biases;
+  device_array<int64_t> columns;
+  device_array<uint8_t> packed;
+
+  /* distinct: tensors that are kept; matrix m is of tensors m % distinct. */
+  matrices(const yk_w4a16_desc &d, int n, int distinct, uint64_t seed)
+      : desc(d), n_experts(n),
+        matrix_bytes((int64_t(yk_w4a16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
+        words(d.k * d.n / 8), groups((d.k + d.group - 1) / d.group), qweight(words * distinct),
+        qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), biases(d.n), columns(d.n),
+        packed(matrix_bytes * n)
+  {
+    linear::fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
+    linear::fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
+    linear::fill_halves<<<256, 256>>>(scales.data, scales.count, YK_F16, 0.002f, 0.02f, seed + 3);
+    check(cudaMemset(packed.data, 0, packed.count), "packed");
+    std::vector<int64_t> map(d.n);
+    std::iota(map.begin(), map.end(), 0);
+    upload(columns, map);
+    yk_err err = YK_ERR_INIT;
+    for (int m = 0; m < n; m++) {
+      const linear::awq w = tensors(m % distinct);
+      yk_w4a16_source from = {};
+      from.qweight = w.qweight;
+      from.qzeros = w.qzeros;
+      from.scales = w.scales;
+      from.scales_dtype = YK_F16;
+      from.words_per_row = d.n / 8;
+      from.group = d.group;
+      uint8_t *to = packed.data + m * matrix_bytes;
+      check(yk_w4a16_pack(&d, to, &from, 0, d.n, nullptr, &err), err);
+      linear::fill_halves<<<8, 256>>>(bias_of(m), d.n, d.dtype, -2.0f, 2.0f, seed + 100 + m);
+    }
+    check(cudaDeviceSynchronize(), "pack");
+  }
+
+  linear::awq tensors(int m) const
+  {
+    return {reinterpret_cast<const int32_t *>(qweight.data) + m * words,
+            reinterpret_cast<const int32_t *>(qzeros.data) + m * groups * (desc.n / 8),
+            scales.data + m * groups * desc.n,
+            YK_F16,
+            desc.n,
+            desc.group,
+            0,
+            columns.data};
+  }
+
+  uint16_t *bias_of(int m) const
+  {
+    return reinterpret_cast<uint16_t *>(packed.data + m * matrix_bytes + matrix_bytes - (desc.n * 2 + 255) / 256 * 256);
+  }
+
+  int64_t width() const
+  {
+    return desc.gate_up ? desc.n / 2 : desc.n;
+  }
+
+  yk_grouped_call call(const void *x, int32_t n_rows, void *y, const int32_t *row_of_slot, const int32_t *starts,
+                       int64_t max_slots, bool with_bias) const
+  {
+    yk_grouped_call c = {};
+    c.weights = packed.data;
+    c.bias = with_bias ? bias_of(0) : nullptr;
+    c.bias_dtype = desc.dtype;
+    c.matrix_bytes = matrix_bytes;
+    c.n_matrices = n_experts;
+    c.x = x;
+    c.n_rows = n_rows;
+    c.y = y;
+    c.row_of_slot = row_of_slot;
+    c.starts = starts;
+    c.max_slots = max_slots;
+    return c;
+  }
+};
+
+} // namespace experts
+
+#endif
