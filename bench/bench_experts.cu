@@ -60,7 +60,7 @@ struct times {
 
 class measurement {
 public:
-  measurement(const options &o, const layer &l, const yk_w4a16_gpu &gpu, int n_tokens)
+  measurement(const options &o, const layer &l, const yk_wna16_gpu &gpu, int n_tokens)
       : o(o), l(l), gpu(gpu), n(n_tokens), slots(int64_t(n_tokens) * l.shape.top_k), x(size_t(n) * l.shape.hidden),
         y(size_t(n) * l.shape.hidden), h(size_t(slots) * l.shape.ffn), out(size_t(slots) * l.shape.hidden)
   {
@@ -103,7 +103,7 @@ public:
 private:
   const options &o;
   const layer &l;
-  const yk_w4a16_gpu &gpu;
+  const yk_wna16_gpu &gpu;
   int n;
   int64_t slots;
   device_array<uint16_t> x, y, h, out;
@@ -189,11 +189,11 @@ private:
   double dense(const matrices &m)
   {
     const int rows = int((slots + active - 1) / active), groups = std::max(1, m.n_experts / active);
-    yk_w4a16_desc d = m.desc;
+    yk_wna16_desc d = m.desc;
     d.n *= active;
-    yk_w4a16_plans plans;
-    yk_w4a16_plans_choose(&gpu, &d, &plans);
-    device_array<uint8_t> workspace(yk_w4a16_workspace_bytes(&gpu, &d, rows));
+    yk_wna16_plans plans;
+    yk_wna16_plans_choose(&gpu, &d, &plans);
+    device_array<uint8_t> workspace(yk_wna16_workspace_bytes(&gpu, &d, rows));
     device_array<uint16_t> dense_x(size_t(rows) * d.k), dense_y(size_t(rows) * d.n);
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
     linear::fill_halves<<<1024, 256>>>(dense_x.data, dense_x.count, YK_F16, -1.0f, 1.0f, 3);
@@ -201,21 +201,21 @@ private:
     const int64_t copy = m.matrix_bytes * active;
     return time([&](int i) {
       yk_err err = YK_ERR_INIT;
-      yk_w4a16_call c = {
+      yk_wna16_call c = {
           m.packed.data + i % groups * copy, nullptr, dense_x.data, dense_y.data, rows, workspace.data, half = !half};
-      check(yk_w4a16_forward(&gpu, &d, &plans, &c, stream, &err), err);
+      check(yk_wna16_forward(&gpu, &d, &plans, &c, stream, &err), err);
     });
   }
 
   double floor_us(const matrices &m) const
   {
-    const double bytes = double(yk_w4a16_packed_bytes(&m.desc)) * active,
+    const double bytes = double(yk_wna16_packed_bytes(&m.desc)) * active,
                  flop = 2.0 * double(slots) * double(m.desc.k) * double(m.desc.n);
     return std::max(bytes / o.bandwidth_tb_s * 1e-6, flop / o.peak_tflop_s * 1e-6);
   }
 };
 
-void time_model(const options &o, const yk_w4a16_gpu &gpu, const model &m, FILE *json, bool &first)
+void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE *json, bool &first)
 {
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld; microseconds\n", m.name, m.n_experts, m.top_k,
@@ -261,8 +261,8 @@ int main(int argc, char **argv)
   yk_err err = YK_ERR_INIT;
   if (*tokens) bench::check(bench::parse_numbers(tokens, o.tokens, &err), err);
   FILE *json = bench::open_figures(o.report);
-  yk_w4a16_gpu gpu;
-  bench::check(yk_w4a16_gpu_init(&gpu, YK_W4A16_AUTO, &err), err);
+  yk_wna16_gpu gpu;
+  bench::check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
   bench::check(yk_w4a16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   if (!o.run.time_only) {

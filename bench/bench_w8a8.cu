@@ -9,7 +9,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
-#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/rows/quantise.h"
 #include "kernels/cuda/w8a8/w8a8.h"
 
@@ -44,7 +44,7 @@ template <typename T> struct array {
 
 struct machine {
   cudaStream_t stream;
-  yk_w4a16_gpu gpu;
+  yk_wna16_gpu gpu;
   cublasHandle_t blas;
   cublasLtHandle_t lt;
   std::unique_ptr<array<char>> workspace, blas_workspace;
@@ -278,7 +278,7 @@ machine open_machine()
 {
   machine on = {};
   yk_err err = YK_ERR_INIT;
-  bench::check(yk_w4a16_gpu_init(&on.gpu, YK_W4A16_AUTO, &err), err);
+  bench::check(yk_wna16_gpu_init(&on.gpu, YK_WNA16_AUTO, &err), err);
   bench::check(yk_w8a8_init(&on.gpu, &err), err);
   CUDA_OK(cudaStreamCreateWithFlags(&on.stream, cudaStreamNonBlocking));
   bench::check(cublasCreate(&on.blas), "cuBLAS");

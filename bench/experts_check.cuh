@@ -157,7 +157,7 @@ inline bool check_routes()
 struct grouped_reference {
   linear::awq tensors; /* of matrix 0 */
   size_t words, zero_words, scales;
-  yk_w4a16_desc desc;
+  yk_wna16_desc desc;
   const uint8_t *biases; /* NULL: none */
   int64_t matrix_bytes;
 };
@@ -252,10 +252,10 @@ inline double grouped_error(const grouped_reference &reference, const yk_grouped
   return std::sqrt(error2 / size2);
 }
 
-inline bool check_grouped(const yk_w4a16_gpu &gpu, const grouped_case &c, yk_dtype dtype, bool is_packed, bool bias,
+inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dtype dtype, bool is_packed, bool bias,
                           int64_t max_slots, bool second_half, unsigned seed)
 {
-  const yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
   matrices m(d, c.n_experts, c.n_experts, seed);
   std::mt19937 rng(seed);
   const std::vector<int> rows = rows_of(c.pattern, c.n_experts, c.slots, rng);
@@ -309,7 +309,7 @@ inline bool check_grouped(const yk_w4a16_gpu &gpu, const grouped_case &c, yk_dty
     std::printf(
         "WRONG  %s %s k %lld n %lld group %lld%s, %d experts, %d slots (%s) of %lld, half %d, bias %d, gathers %d: "
         "error %.2e, %lld bad, %s\n",
-        is_packed ? "w4a16" : "16 bits", dtype == YK_F16 ? "f16" : "bf16", (long long)c.k, (long long)c.n,
+        is_packed ? "wna16" : "16 bits", dtype == YK_F16 ? "f16" : "bf16", (long long)c.k, (long long)c.n,
         (long long)c.group, c.gate_up ? " gate_up" : "", c.n_experts, c.slots, c.pattern, (long long)max_slots,
         second_half, bias, gathers, error, (long long)bad, got == again ? "same bits" : "BITS DIFFER");
   return good;
@@ -327,20 +327,20 @@ inline bool check_grouped_gemms()
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;
-  for (yk_w4a16_path path : {YK_W4A16_WGMMA, YK_W4A16_MMA}) {
-    yk_w4a16_gpu gpu;
+  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
+    yk_wna16_gpu gpu;
     yk_err err = YK_ERR_INIT;
-    if (yk_w4a16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) continue;
+    if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) continue;
     check(yk_w4a16_grouped_init(&gpu, &err), err);
     for (const grouped_case &c : cases)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
         for (int per_expert : {4, 10, 56, 80, 200}) { /* asks for each tile in turn, whatever the rows are */
-          if (path == YK_W4A16_MMA && per_expert != 10 && per_expert != 200) continue;
+          if (path == YK_WNA16_MMA && per_expert != 10 && per_expert != 200) continue;
           const int64_t max_slots = int64_t(per_expert) * c.n_experts;
           if (max_slots < c.slots) continue;
           failures += !check_grouped(gpu, c, dtype, true, seed % 2, max_slots, seed % 4 < 2, seed);
           runs++, seed++;
-          if (path == YK_W4A16_WGMMA || per_expert == 4) continue;
+          if (path == YK_WNA16_WGMMA || per_expert == 4) continue;
           failures += !check_grouped(gpu, c, dtype, false, seed % 2, max_slots, false, seed);
           runs++, seed++;
         }

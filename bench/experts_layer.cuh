@@ -76,7 +76,7 @@ template <typename T> void upload(const device_array<T> &to, const std::vector<T
 
 /* n_experts random AWQ matrices side by side, packed, and their tensors where references are wanted. */
 struct matrices {
-  yk_w4a16_desc desc;
+  yk_wna16_desc desc;
   int n_experts;
   int64_t matrix_bytes;
   size_t words, groups; /* of one matrix */
@@ -86,9 +86,9 @@ struct matrices {
   device_array<uint8_t> packed;
 
   /* distinct: tensors that are kept; matrix m is of tensors m % distinct. */
-  matrices(const yk_w4a16_desc &d, int n, int distinct, uint64_t seed)
+  matrices(const yk_wna16_desc &d, int n, int distinct, uint64_t seed)
       : desc(d), n_experts(n),
-        matrix_bytes((int64_t(yk_w4a16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
+        matrix_bytes((int64_t(yk_wna16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
         words(d.k * d.n / 8), groups((d.k + d.group - 1) / d.group), qweight(words * distinct),
         qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), biases(d.n), columns(d.n),
         packed(matrix_bytes * n)
@@ -103,7 +103,7 @@ struct matrices {
     yk_err err = YK_ERR_INIT;
     for (int m = 0; m < n; m++) {
       const linear::awq w = tensors(m % distinct);
-      yk_w4a16_source from = {};
+      yk_wna16_source from = {};
       from.qweight = w.qweight;
       from.qzeros = w.qzeros;
       from.scales = w.scales;
@@ -111,7 +111,7 @@ struct matrices {
       from.words_per_row = d.n / 8;
       from.group = d.group;
       uint8_t *to = packed.data + m * matrix_bytes;
-      check(yk_w4a16_pack(&d, to, &from, 0, d.n, nullptr, &err), err);
+      check(yk_wna16_pack(&d, to, &from, 0, d.n, nullptr, &err), err);
       linear::fill_halves<<<8, 256>>>(bias_of(m), d.n, d.dtype, -2.0f, 2.0f, seed + 100 + m);
     }
     check(cudaDeviceSynchronize(), "pack");

@@ -41,31 +41,31 @@ constexpr int64_t FEW_TOKENS = 32;
 
 /* Checks GEMMs of the given numbers of tokens and of some between, on one path or on both; prints failures and a
  * summary. Returns whether any failed. */
-inline bool run_checks(yk_w4a16_encoding encoding, yk_w4a16_path only, const std::vector<int64_t> &tokens,
+inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std::vector<int64_t> &tokens,
                        uint64_t seed)
 {
   int failures = 0, runs = 0;
   double worst[2] = {0, 0};
-  for (yk_w4a16_path path : {YK_W4A16_WGMMA, YK_W4A16_MMA}) {
-    if (only != YK_W4A16_AUTO && only != path) continue;
-    yk_w4a16_gpu gpu;
+  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
+    if (only != YK_WNA16_AUTO && only != path) continue;
+    yk_wna16_gpu gpu;
     yk_err err = YK_ERR_INIT;
-    if (yk_w4a16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
+    if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
       std::printf("%s\n", err.message);
       continue;
     }
     for (const check_case &c : CHECK_CASES) {
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-        const yk_w4a16_desc d = {c.k, c.n, c.group, dtype, c.gate_up, encoding};
+        const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up, encoding};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
         std::vector<int64_t> ms = tokens;
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
         gemm_case p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, seed / 16 % 2 == 0, parts_of(c), most,
                     seed += 16);
-        yk_w4a16_gpu few = gpu;
+        yk_wna16_gpu few = gpu;
         few.n_multiprocessors = FEW_MULTIPROCESSORS;
-        std::vector<std::pair<yk_w4a16_gpu, int64_t>> points;
+        std::vector<std::pair<yk_wna16_gpu, int64_t>> points;
         for (int64_t m : ms) {
           points.push_back({gpu, m});
           if (m <= FEW_TOKENS) points.push_back({few, m});
@@ -85,7 +85,7 @@ inline bool run_checks(yk_w4a16_encoding encoding, yk_w4a16_path only, const std
           failures++;
           std::printf("FAIL %s on %d k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not "
                       "finite, %s\n",
-                      path == YK_W4A16_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
+                      path == YK_WNA16_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
                       (long long)c.group, (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype),
                       (long long)m, e.normalised, (long long)e.bad, same ? "repeats" : "CHANGES");
         }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "bench/linear_check.cuh"
-#include "kernels/cuda/gemm/w4a16_plan.h"
+#include "kernels/cuda/gemm/wna16_plan.h"
 
 namespace linear {
 
@@ -45,23 +45,23 @@ struct timed_gemm {
 };
 
 /* Weights of 4 or 8 bits, activations of 16. */
-class w4a16_gemm : public timed_gemm {
+class wna16_gemm : public timed_gemm {
 public:
-  w4a16_gemm(const yk_w4a16_gpu &on, yk_w4a16_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
+  wna16_gemm(const yk_wna16_gpu &on, yk_wna16_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
       : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, s.gate_up, encoding}, 0, s.n, s.group, YK_F16, false,
                               {{0, s.n, 0}}, tokens, seed)
   {
-    yk_w4a16_plans_choose(&gpu, &p.desc, &plans);
+    yk_wna16_plans_choose(&gpu, &p.desc, &plans);
   }
   /* A scale is 16 bits, a zero as many as a weight. Integers of 8 bits are symmetric. */
   double weight_bytes() const override
   {
-    const bool is_int4 = p.desc.encoding == YK_W4A16_INT4;
+    const bool is_int4 = p.desc.encoding == YK_WNA16_INT4;
     return double(p.desc.k) * p.desc.n / (is_int4 ? 2 : 1) + double(p.n_groups()) * p.desc.n * (is_int4 ? 2.5 : 2.0);
   }
   std::string plan() const override
   {
-    return gpu.path == YK_W4A16_WGMMA ? yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]) : "";
+    return gpu.path == YK_WNA16_WGMMA ? yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]) : "";
   }
   double checked_error() override
   {
@@ -78,8 +78,8 @@ public:
   void forward(const uint8_t *weights, bool second_half, cudaStream_t stream) override
   {
     yk_err err = YK_ERR_INIT;
-    yk_w4a16_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
-    check(yk_w4a16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
+    yk_wna16_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
+    check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
   }
   void expand(uint16_t *out) const override
   {
@@ -94,37 +94,37 @@ public:
     return p.y.data;
   }
 
-  yk_w4a16_gpu gpu;
+  yk_wna16_gpu gpu;
   int64_t m; /* at most as many as p has inputs for */
   gemm_case p;
-  yk_w4a16_plans plans;
+  yk_wna16_plans plans;
 };
 
-template <yk_w4a16_encoding ENCODING>
-std::unique_ptr<timed_gemm> make_w4a16(const yk_w4a16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
+template <yk_wna16_encoding ENCODING>
+std::unique_ptr<timed_gemm> make_wna16(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
 {
-  return std::make_unique<w4a16_gemm>(gpu, ENCODING, shape, m, seed);
+  return std::make_unique<wna16_gemm>(gpu, ENCODING, shape, m, seed);
 }
 
-template <yk_w4a16_encoding ENCODING>
-bool check_w4a16(yk_w4a16_path path, const std::vector<int64_t> &tokens, uint64_t seed)
+template <yk_wna16_encoding ENCODING>
+bool check_wna16(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   return run_checks(ENCODING, path, tokens, seed);
 }
 
 struct format {
   const char *name;
-  bool has_plans; /* of w4a16_plan.h, for that encoding */
-  yk_w4a16_encoding encoding;
-  std::unique_ptr<timed_gemm> (*make)(const yk_w4a16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
+  bool has_plans; /* of wna16_plan.h, for that encoding */
+  yk_wna16_encoding encoding;
+  std::unique_ptr<timed_gemm> (*make)(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
   /* Odd shapes against float64; whether any failed. */
-  bool (*check)(yk_w4a16_path path, const std::vector<int64_t> &tokens, uint64_t seed);
+  bool (*check)(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed);
 };
 
 const format FORMATS[] = {
-    {"awq", true, YK_W4A16_INT4, make_w4a16<YK_W4A16_INT4>, check_w4a16<YK_W4A16_INT4>},
-    {"int8", true, YK_W4A16_INT8, make_w4a16<YK_W4A16_INT8>, check_w4a16<YK_W4A16_INT8>},
-    {"fp8", true, YK_W4A16_FP8, make_w4a16<YK_W4A16_FP8>, check_w4a16<YK_W4A16_FP8>},
+    {"awq", true, YK_WNA16_INT4, make_wna16<YK_WNA16_INT4>, check_wna16<YK_WNA16_INT4>},
+    {"int8", true, YK_WNA16_INT8, make_wna16<YK_WNA16_INT8>, check_wna16<YK_WNA16_INT8>},
+    {"fp8", true, YK_WNA16_FP8, make_wna16<YK_WNA16_FP8>, check_wna16<YK_WNA16_FP8>},
 };
 const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, nullptr};
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "bench/check.cuh"
-#include "kernels/cuda/gemm/w4a16.h"
-#include "kernels/cuda/gemm/w4a16_plan.h"
+#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_plan.h"
 
 namespace linear {
 
@@ -26,13 +26,13 @@ constexpr double NOT_TIMED = 2.0; /* times the best: what a plan is taken for th
 
 /* A plan's time at one point; 0 where the estimate was so bad that the plan was not timed. */
 struct timed_plan {
-  yk_w4a16_plan plan;
+  yk_wna16_plan plan;
   double us;
 };
 
 struct plan_point {
   std::string shape;
-  yk_w4a16_desc desc;
+  yk_wna16_desc desc;
   int64_t m;
   std::vector<timed_plan> plans;
 
@@ -49,7 +49,7 @@ struct plan_point {
 
 constexpr const char *PLANS_HEADER = "dtype group shape k n gate_up m plan us";
 
-inline void print_plans_header(const yk_w4a16_gpu &gpu, const char *commit)
+inline void print_plans_header(const yk_wna16_gpu &gpu, const char *commit)
 {
   std::printf("# bench_linear --plans, commit %s, multiprocessors %d\n# %s\n", commit, gpu.n_multiprocessors,
               PLANS_HEADER);
@@ -72,7 +72,7 @@ inline void print_point(const plan_point &p)
 }
 
 /* Times that print_point wrote, and the number of multiprocessors. Plans that are no longer compiled are left out. */
-inline std::vector<plan_point> read_points(const char *path, yk_w4a16_encoding encoding, yk_w4a16_gpu *gpu)
+inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding encoding, yk_wna16_gpu *gpu)
 {
   std::ifstream file(path);
   yk_err err = YK_ERR_INIT;
@@ -83,7 +83,7 @@ inline std::vector<plan_point> read_points(const char *path, yk_w4a16_encoding e
   std::vector<plan_point> points;
   std::string line, dtype, shape, plan;
   *gpu = {};
-  gpu->path = YK_W4A16_WGMMA;
+  gpu->path = YK_WNA16_WGMMA;
   for (int number = 1; std::getline(file, line); number++) {
     const size_t at = line.find("multiprocessors ");
     if (line.rfind("#", 0) == 0) {
@@ -100,8 +100,8 @@ inline std::vector<plan_point> read_points(const char *path, yk_w4a16_encoding e
     p.desc.dtype = dtype == yk_dtype_name(YK_F16) ? YK_F16 : YK_BF16;
     const plan_point *last = points.empty() ? nullptr : &points.back();
     if (!last || last->shape != p.shape || last->m != p.m || last->desc.dtype != p.desc.dtype) {
-      bench::check(yk_w4a16_desc_check(&p.desc, &err), err);
-      for (yk_w4a16_plan known : yk_gemm::plans_of(*gpu, p.desc, p.m)) p.plans.push_back({known, 0.0});
+      bench::check(yk_wna16_desc_check(&p.desc, &err), err);
+      for (yk_wna16_plan known : yk_gemm::plans_of(*gpu, p.desc, p.m)) p.plans.push_back({known, 0.0});
       points.push_back(p);
     }
     for (timed_plan &t : points.back().plans)
@@ -176,7 +176,7 @@ inline void print_worth(const std::vector<plan_point> &points)
 /* ---- The fit ----------------------------------------------------------------------------------------------------- */
 
 /* Time of the plan that the constants choose at a point. */
-inline double chosen_us(const plan_point &p, const yk_w4a16_gpu &gpu, const yk_gemm::gemm_costs &costs)
+inline double chosen_us(const plan_point &p, const yk_wna16_gpu &gpu, const yk_gemm::gemm_costs &costs)
 {
   const timed_plan *chosen = nullptr;
   double least = 0;
@@ -195,7 +195,7 @@ struct fit_result {
 };
 
 inline fit_result judge(const std::vector<plan_point> &points, const std::vector<double> &limits,
-                        const yk_w4a16_gpu &gpu, const yk_gemm::gemm_costs &costs)
+                        const yk_wna16_gpu &gpu, const yk_gemm::gemm_costs &costs)
 {
   fit_result r;
   for (size_t i = 0; i < points.size(); i++) {
@@ -211,7 +211,7 @@ inline void print_numbers(const double *from, const double *to)
   for (const double *at = from; at < to; at++) std::printf("%s%.3g", at == from ? "" : ", ", *at);
 }
 
-/* As w4a16_heuristics.h has them. */
+/* As wna16_heuristics.h has them. */
 inline void print_costs(const yk_gemm::gemm_costs &c)
 {
   using namespace yk_gemm;
@@ -226,10 +226,10 @@ inline void print_costs(const yk_gemm::gemm_costs &c)
   std::printf("}},\n};\n");
 }
 
-/* Random search from the constants of w4a16_heuristics.h, such that no point gets 2 % slower than with those. What
+/* Random search from the constants of wna16_heuristics.h, such that no point gets 2 % slower than with those. What
  * counts is the excess of the constants and of the same ones shaken by 1 % each: a choice must not hang on their last
  * digit. */
-inline void fit_costs(const std::vector<plan_point> &points, const yk_w4a16_gpu &gpu, int steps, uint64_t seed)
+inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu &gpu, int steps, uint64_t seed)
 {
   constexpr int SHAKES = 2;
   constexpr double SLOWER = 0.02;

@@ -33,7 +33,7 @@ static yk_status create_with_mma(const void *variant, yk_dtype dtype, int n_thre
                                  yk_device **out, yk_err *err)
 {
   YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
-  yk_cuda_device_of(*out)->w4a16.path = YK_W4A16_MMA;
+  yk_cuda_device_of(*out)->wna16.path = YK_WNA16_MMA;
   return YK_OK;
 }
 

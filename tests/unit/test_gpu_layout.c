@@ -169,7 +169,7 @@ static void parts_of_one_kind_are_one_gemm(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 5 * layout.matrix_bytes);
 }
 
-/* Groups of different lengths are two W4A16 GEMMs; slices as 16 bits join a plain neighbour; empty slices join none. */
+/* Groups of different lengths are two WNA16 GEMMs; slices as 16 bits join a plain neighbour; empty slices join none. */
 static void what_fuses(void **state)
 {
   (void)state;
@@ -261,7 +261,7 @@ static void what_no_row_takes_is_refused(void **state)
   assert_non_null(strstr(err.message, "linear part 0"));
 }
 
-/* What the W4A16 GEMM does not take is kept in 16 bits: results in float32, groups below 32, columns cut inside a
+/* What the WNA16 GEMM does not take is kept in 16 bits: results in float32, groups below 32, columns cut inside a
  * word.                                                                                                              */
 static void other_slices_stay_plain(void **state)
 {

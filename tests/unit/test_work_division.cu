@@ -17,11 +17,11 @@ extern "C" { /* cmocka.h is C alone */
 
 #include "kernels/cuda/attention/split_kv.cuh"
 #include "kernels/cuda/gemm/divider.cuh"
-#include "kernels/cuda/gemm/w4a16.h"
-#include "kernels/cuda/gemm/w4a16_plan.h"
-#include "kernels/cuda/gemm/w4a16_small_batch_kernel.cuh"
-#include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
-#include "kernels/cuda/gemm/w4a16_wgmma_schedule.cuh"
+#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_plan.h"
+#include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_schedule.cuh"
 
 namespace {
 
@@ -173,13 +173,13 @@ void tiles_are_dealt_out_once(void **)
 void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
-  const yk_w4a16_gpu gpu = {132, YK_W4A16_WGMMA, nullptr};
+  const yk_wna16_gpu gpu = {132, YK_WNA16_WGMMA, nullptr};
   for (int64_t group : {32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      const yk_w4a16_desc desc = {3840, 4096, group, types.dtype, false, types.encoding};
+      const yk_wna16_desc desc = {3840, 4096, group, types.dtype, false, types.encoding};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
-        for (yk_w4a16_plan plan : plans_of(gpu, desc, m)) {
+        for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
           const bool is_small = plan.kernel == PLAN_SMALL_BATCH;
           assert_non_null(with_types(types.encoding, types.dtype, [&](auto t) {
             return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE> : wgmma_kernels<t.ENCODING, t.DTYPE>)(plan.tile)
@@ -197,23 +197,23 @@ void a_bucket_of_rows_has_one_plan(void **)
   generator random(4);
   for (int64_t m = 1; m <= 10000; m++) {
     const int bucket = yk_gemm::row_bucket(m);
-    assert_in_range(bucket, 0, YK_W4A16_ROW_BUCKETS - 1);
+    assert_in_range(bucket, 0, YK_WNA16_ROW_BUCKETS - 1);
     assert_true(m <= yk_gemm::bucket_rows(bucket));
     assert_true(bucket == 0 || m > yk_gemm::bucket_rows(bucket - 1));
   }
-  assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_W4A16_ROW_BUCKETS - 1);
+  assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_WNA16_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
-    const yk_w4a16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_W4A16_WGMMA, nullptr};
-    const yk_w4a16_desc desc = {32 * between(random, 1, 300),
+    const yk_wna16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_WNA16_WGMMA, nullptr};
+    const yk_wna16_desc desc = {32 * between(random, 1, 300),
                                 16 * between(random, 1, 1500),
                                 i % 4 ? 128 : 32 << i / 4 % 2,
                                 i % 3 ? YK_F16 : YK_BF16,
                                 i % 5 == 0,
-                                static_cast<yk_w4a16_encoding>(i % 3)};
-    yk_w4a16_plans plans;
-    yk_w4a16_plans_choose(&gpu, &desc, &plans);
+                                static_cast<yk_wna16_encoding>(i % 3)};
+    yk_wna16_plans plans;
+    yk_wna16_plans_choose(&gpu, &desc, &plans);
     for (int64_t m = 1; m <= 256; m++) {
-      const yk_w4a16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(desc.encoding), gpu, desc, m);
+      const yk_wna16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(desc.encoding), gpu, desc, m);
       assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
       assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
     }

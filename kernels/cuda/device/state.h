@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention/attention_types.h"
-#include "kernels/cuda/gemm/w4a16_types.h"
+#include "kernels/cuda/gemm/wna16_types.h"
 #include "kernels/device.h"
 
 /* Device memory that is replaced by more while layers are created, and stays where it is afterwards. */
@@ -25,15 +25,20 @@ typedef struct yk_cuda_device {
   yk_device_limits limits;
   cudaStream_t stream;
   cudaEvent_t drained; /* yk_cuda_drain records this event and waits for it */
-  yk_w4a16_gpu w4a16;
+  yk_wna16_gpu wna16;
   yk_cuda_attention attention;
   struct yk_cuda_staging *staging; /* staging.h */
   struct yk_cuda_blas *blas;       /* blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
-  yk_cuda_buffer gemm_workspace; /* of the W4A16 GEMM: zeroed once, and every call leaves it ready for the next one */
-  bool gemm_second_half;         /* second_half of the next call of the W4A16 GEMM: see yk_w4a16_call */
+<<<<<<< HEAD
+  yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
+  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
+=======
+  yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
+  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
+>>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8)
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

@@ -256,7 +256,7 @@ cudaError_t grouped_sm80_init()
   return error;
 }
 
-cudaError_t grouped_sm80_forward(const yk_w4a16_desc &desc, bool is_packed, const yk_grouped_call &call,
+cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
                                  cudaStream_t stream)
 {
   sm80_params p = {};

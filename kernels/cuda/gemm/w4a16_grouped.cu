@@ -22,7 +22,7 @@ const void *wgmma_kernel_at(yk_dtype dtype, int tile)
   return dtype == YK_F16 ? grouped_wgmma_kernel_f16(tile) : grouped_wgmma_kernel_bf16(tile);
 }
 
-grouped_params params_of(const yk_w4a16_desc &desc, const yk_grouped_call &call)
+grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
   grouped_params p = {};
   p.call = call;
@@ -36,8 +36,8 @@ grouped_params params_of(const yk_w4a16_desc &desc, const yk_grouped_call &call)
 
 /* How many warps a K slice has: so many that the warps' time for a block's share is least. A block's share is estimated
  * from the room for slots; it is cut into items of a slice's panels, of which each takes a slice its part of K. Then as
- * many stages as fit, a multiple of the K slices (w4a16_small_batch.cu says why). */
-void lay_out_few(const yk_w4a16_gpu &gpu, const grouped_few_shape &s, grouped_params &p)
+ * many stages as fit, a multiple of the K slices (wna16_small_batch.cu says why). */
+void lay_out_few(const yk_wna16_gpu &gpu, const grouped_few_shape &s, grouped_params &p)
 {
   constexpr int64_t ITEM_END_K_TILES = 2; /* what the end of an item takes, in a warp's K tiles */
   const int64_t tiles = std::min<int64_t>(p.call.max_slots, p.call.n_matrices);
@@ -57,7 +57,7 @@ void lay_out_few(const yk_w4a16_gpu &gpu, const grouped_few_shape &s, grouped_pa
   }
 }
 
-cudaError_t few_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int tile, const yk_grouped_call &call,
+cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
                         cudaStream_t stream)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
@@ -75,7 +75,7 @@ cudaError_t few_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int 
 
 constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */
 
-cudaError_t wgmma_forward_grouped(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, int tile,
+cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
 {
   const grouped_wgmma_shape &s = GROUPED_WGMMA_SHAPES[tile];
@@ -95,7 +95,7 @@ cudaError_t wgmma_forward_grouped(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &
 }
 
 /* The first tile for so many rows a matrix: few, then wgmma. */
-cudaError_t sm90_forward(const yk_w4a16_gpu &gpu, const yk_w4a16_desc &desc, const yk_grouped_call &call,
+cudaError_t sm90_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_grouped_call &call,
                          cudaStream_t stream)
 {
   for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++)
@@ -137,24 +137,24 @@ cudaError_t init_sm90()
 
 } // namespace
 
-extern "C" yk_status yk_w4a16_grouped_init(const yk_w4a16_gpu *gpu, yk_err *err)
+extern "C" yk_status yk_w4a16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err)
 {
   YK_TRY(cuda_status(grouped_sm80_init(), "grouped GEMM init", err));
-  return gpu->path == YK_W4A16_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
+  return gpu->path == YK_WNA16_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
 }
 
-extern "C" yk_status yk_w4a16_grouped_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc,
+extern "C" yk_status yk_w4a16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                               const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
 {
-  YK_TRY(yk_w4a16_desc_check(desc, err));
+  YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
-  const bool sm90 = gpu->path == YK_W4A16_WGMMA && groups_per_k_tile(*desc) == 1;
+  const bool sm90 = gpu->path == YK_WNA16_WGMMA && groups_per_k_tile(*desc) == 1;
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
                      "grouped W4A16 GEMM", err);
 }
 
-extern "C" yk_status yk_16_bits_grouped_forward(const yk_w4a16_desc *desc, const yk_grouped_call *call,
+extern "C" yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call,
                                                 struct CUstream_st *stream, yk_err *err)
 {
   YK_TRY(check_call(*call, err));

@@ -9,29 +9,29 @@
  *
  * Every thread block works out from starts which row tiles there are (w4a16_grouped_table.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
- * cp.async, weights come by bulk copies, as in w4a16.h, whose packed form and device functions these kernels share.
+ * cp.async, weights come by bulk copies, as in wna16.h, whose packed form and device functions these kernels share.
  *
- * Numerics, and what may be called when: as w4a16.h says. */
+ * Numerics, and what may be called when: as wna16.h says. */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_H
 #define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_H
 
-#include "kernels/cuda/gemm/w4a16.h"
 #include "kernels/cuda/gemm/w4a16_grouped_types.h"
+#include "kernels/cuda/gemm/wna16.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* yk_w4a16_grouped_init - load every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
-yk_status yk_w4a16_grouped_init(const yk_w4a16_gpu *gpu, yk_err *err);
+yk_status yk_w4a16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 
 /* yk_w4a16_grouped_forward - with weights of 4 bits.
  *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
-yk_status yk_w4a16_grouped_forward(const yk_w4a16_gpu *gpu, const yk_w4a16_desc *desc, const yk_grouped_call *call,
+yk_status yk_w4a16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                    struct CUstream_st *stream, yk_err *err);
 
 /* yk_16_bits_grouped_forward - with weights of 16 bits, desc.dtype [n, k]; desc.group is not looked at. Same errors. */
-yk_status yk_16_bits_grouped_forward(const yk_w4a16_desc *desc, const yk_grouped_call *call, struct CUstream_st *stream,
+yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call, struct CUstream_st *stream,
                                      yk_err *err);
 
 #ifdef __cplusplus

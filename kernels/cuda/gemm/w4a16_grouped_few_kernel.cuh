@@ -5,7 +5,7 @@
  *             block's share is cut into items: up to stage_panels panels of one row tile, over all of K
  *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2, or 1 to 3: rows of x by
  *   warps     cp.async, in the order that the 128-byte swizzle gives
- *   consumer  eight, in K slices of slice_warps warps, as in w4a16_small_batch_kernel.cuh, whose main loop they run
+ *   consumer  eight, in K slices of slice_warps warps, as in wna16_small_batch_kernel.cuh, whose main loop they run
  *   warps
  *
  * Accumulators have memory of their own, so that the ring goes on filling while an item ends. */
@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
 #include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
-#include "kernels/cuda/gemm/w4a16_small_batch_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
 
 namespace yk_gemm {
 

@@ -3,9 +3,9 @@
 #define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_PARAMS_CUH
 
 #include "kernels/cuda/gemm/divider.cuh"
-#include "kernels/cuda/gemm/w4a16_common.cuh"
 #include "kernels/cuda/gemm/w4a16_grouped_table.cuh"
 #include "kernels/cuda/gemm/w4a16_grouped_types.h"
+#include "kernels/cuda/gemm/wna16_common.cuh"
 
 namespace yk_gemm {
 
@@ -65,7 +65,7 @@ const void *grouped_wgmma_kernel_f16(int tile);
 const void *grouped_wgmma_kernel_bf16(int tile);
 
 cudaError_t grouped_sm80_init();
-cudaError_t grouped_sm80_forward(const yk_w4a16_desc &desc, bool is_packed, const yk_grouped_call &call,
+cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
                                  cudaStream_t stream);
 
 } // namespace yk_gemm

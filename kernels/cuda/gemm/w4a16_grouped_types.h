@@ -2,13 +2,13 @@
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TYPES_H
 #define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TYPES_H
 
-#include "kernels/cuda/gemm/w4a16_types.h"
+#include "kernels/cuda/gemm/wna16_types.h"
 
 enum { YK_GROUPED_MAX_MATRICES = 1024 };
 
 /* One call of a grouped GEMM. All pointers are device memory. */
 typedef struct yk_grouped_call {
-  const void *weights;        /* of matrix 0, 128-byte aligned: packed by yk_w4a16_pack, or rows [n, k] of 16 bits */
+  const void *weights;        /* of matrix 0, 128-byte aligned: packed by yk_wna16_pack, or rows [n, k] of 16 bits */
   const void *bias;           /* [n] of matrix 0; or NULL */
   yk_dtype bias_dtype;        /* desc.dtype; of plain weights float32 too */
   int64_t matrix_bytes;       /* from a matrix to the next, a multiple of 128, of weights and of biases */
@@ -19,7 +19,7 @@ typedef struct yk_grouped_call {
   const int32_t *starts;      /* [n_matrices + 1] */
   int64_t max_slots;          /* starts[n_matrices] at most */
   void *y;                    /* [max_slots, n], or [max_slots, n/2] with gate_up, 16-byte aligned */
-  bool second_half;           /* as in yk_w4a16_call */
+  bool second_half;           /* as in yk_wna16_call */
   /* Not the previous kernel of the stream wrote starts, but one that came before the grouped GEMM that is the previous
    * kernel, or comes before that: weights are then asked for while the previous kernel still runs. */
   bool starts_are_settled;

@@ -9,14 +9,14 @@
  *             ordinary accesses, so that a fence must stand between; one that waited for the copies that are still
  *             under way would stop the pipeline. So copies land at a barrier of their own, where warp 3 waits, fences
  *             and tells the consumers
- *   consumer  as in w4a16_wgmma_kernel.cuh, whose main loop and epilogue they run
+ *   consumer  as in wna16_wgmma_kernel.cuh, whose main loop and epilogue they run
  *   warps */
 #ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
 
 #include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
 #include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
-#include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
 
 namespace yk_gemm {
 

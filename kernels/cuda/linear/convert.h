@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/gemm/w4a16_types.h"
+#include "kernels/cuda/gemm/wna16_types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,10 +24,10 @@ typedef struct yk_cuda_unpack_target {
   const int32_t *order; /* device int32 [k] or NULL */
 } yk_cuda_unpack_target;
 
-/* n columns of W of k inputs of an AWQ source, or of one of 8-bit integers (see w4a16.h), each weight rounded once. */
-cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_w4a16_source *source, int64_t k,
+/* n columns of W of k inputs of an AWQ source, or of one of 8-bit integers (see wna16.h), each weight rounded once. */
+cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source, int64_t k,
                                       int64_t n, cudaStream_t stream);
-cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_w4a16_rows *source, int64_t k,
+cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source, int64_t k,
                                        int64_t n, cudaStream_t stream);
 
 /* y act [n_rows, k] = x act [n_rows, x_size], column order[i] of x as column i, or 0 where that is -1. A dependent

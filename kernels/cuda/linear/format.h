@@ -188,10 +188,10 @@ extern const yk_cuda_format yk_cuda_format_int8_as_16_bits;
 extern const yk_cuda_format yk_cuda_format_fp8;
 extern const yk_cuda_format yk_cuda_format_plain;
 
-/* The GEMMs of quantised weights and 16-bit activations, of format_w4a16.c. */
-extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int4;
-extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_int8;
-extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a16_fp8;
+/* The GEMMs of quantised weights and 16-bit activations, of format_wna16.c. */
+extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8;
 
 /* The 16-bit GEMM of format_plain.c: weights act [n, k]. For every format that can be loaded as such. */
 extern const yk_cuda_gemm_kind yk_cuda_gemm_16_bits;

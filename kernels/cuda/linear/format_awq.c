@@ -1,8 +1,8 @@
-/* format_awq.c - AWQ weights on a GPU: packed for the W4A16 GEMM (gemm/w4a16.h), or, where that does not take a slice
+/* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/wna16.h), or, where that does not take a slice
  * or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
 #include "base/checked.h"
-#include "kernels/cuda/gemm/w4a16.h"
-#include "kernels/cuda/linear/format_w4a16.h"
+#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/linear/format_wna16.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 /* The words of an AWQ slice on the device, in a buffer of their own that the caller frees. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_source *source,
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_source *source,
                        yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
@@ -52,7 +52,7 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **
   int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(scales_at + n_groups * row_bytes * 4), buffer, err));
   char *to = *buffer;
-  *source = (yk_w4a16_source){.qweight = *buffer,
+  *source = (yk_wna16_source){.qweight = *buffer,
                               .qzeros = (const int32_t *)(const void *)(to + zeros_at),
                               .scales = to + scales_at,
                               .scales_dtype = w->dtype,
@@ -72,12 +72,12 @@ static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, voi
                              int64_t first_column, yk_err *err)
 {
   void *buffer = NULL;
-  yk_w4a16_source source;
-  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  yk_wna16_source source;
+  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
   yk_status status = stage(cuda, part, &buffer, &source, err);
   if (status == YK_OK)
     status = yk_cuda_blame(
-        cuda, yk_w4a16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
+        cuda, yk_wna16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
   yk_cuda_free(&cuda->base, buffer);
   return status;
 }
@@ -86,9 +86,9 @@ static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
   void *buffer = NULL, *order = NULL;
-  yk_w4a16_source source;
+  yk_wna16_source source;
   yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK) status = yk_w4a16_stage_order(cuda, part, &order, err);
+  if (status == YK_OK) status = yk_wna16_stage_order(cuda, part, &order, err);
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
   if (status == YK_OK)
     status = yk_cuda_check(
@@ -108,7 +108,7 @@ const yk_cuda_format yk_cuda_format_awq = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
-    .gemm = &yk_cuda_gemm_w4a16_int4,
+    .gemm = &yk_cuda_gemm_wna16_int4,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif

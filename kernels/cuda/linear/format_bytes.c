@@ -1,11 +1,11 @@
 /* format_bytes.c - weights of 8 bits whose inputs stay floats, integers and floats, on a GPU: packed for the GEMM of
- * 16-bit activations (gemm/w4a16.h). Integers whose inputs come in another order than x, and which that GEMM does not
+ * 16-bit activations (gemm/wna16.h). Integers whose inputs come in another order than x, and which that GEMM does not
  * take, are rounded to 16 bits: a part that was sorted by group can no longer be brought as floats. */
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cuda/linear/format.h"
-#include "kernels/cuda/linear/format_w4a16.h"
+#include "kernels/cuda/linear/format_wna16.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
@@ -63,14 +63,14 @@ static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/w4a16.h"
+#include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/layout.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 /* A slice's bytes, scales and zeros on the device, in a buffer of their own that the caller frees. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w4a16_rows *source,
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_rows *source,
                        yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
@@ -82,7 +82,7 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **
   int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), buffer, err));
   char *to = *buffer;
-  *source = (yk_w4a16_rows){.bytes = *buffer,
+  *source = (yk_wna16_rows){.bytes = *buffer,
                             .scales = (const float *)(const void *)(to + scales_at),
                             .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
                             .row_bytes = k,
@@ -102,12 +102,12 @@ static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, voi
                              int64_t first_column, yk_err *err)
 {
   void *buffer = NULL;
-  yk_w4a16_rows source;
-  const yk_w4a16_desc desc = yk_w4a16_desc_of(gemm);
+  yk_wna16_rows source;
+  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
   yk_status status = stage(cuda, part, &buffer, &source, err);
   if (status == YK_OK)
     status = yk_cuda_blame(
-        cuda, yk_w4a16_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err),
+        cuda, yk_wna16_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err),
         err);
   yk_cuda_free(&cuda->base, buffer);
   return status;
@@ -117,9 +117,9 @@ static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
   void *buffer = NULL, *order = NULL;
-  yk_w4a16_rows source;
+  yk_wna16_rows source;
   yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK) status = yk_w4a16_stage_order(cuda, part, &order, err);
+  if (status == YK_OK) status = yk_wna16_stage_order(cuda, part, &order, err);
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
   if (status == YK_OK)
     status = yk_cuda_check(
@@ -139,7 +139,7 @@ const yk_cuda_format yk_cuda_format_int8 = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
-    .gemm = &yk_cuda_gemm_w4a16_int8,
+    .gemm = &yk_cuda_gemm_wna16_int8,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif
@@ -163,7 +163,7 @@ const yk_cuda_format yk_cuda_format_fp8 = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
-    .gemm = &yk_cuda_gemm_w4a16_fp8,
+    .gemm = &yk_cuda_gemm_wna16_fp8,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif

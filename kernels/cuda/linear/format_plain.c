@@ -108,7 +108,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
-  const yk_w4a16_desc desc = {.k = call->gemm->k,
+  const yk_wna16_desc desc = {.k = call->gemm->k,
                               .n = call->gemm->n,
                               .group = call->gemm->k,
                               .dtype = call->gemm->dtype,

@@ -101,7 +101,7 @@ static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weig
 static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
 {
   (void)gemm, (void)max_tokens;
-  return yk_w8a8_workspace_bytes(&cuda->w4a16);
+  return yk_w8a8_workspace_bytes(&cuda->wna16);
 }
 
 /* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
@@ -143,7 +143,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                        .sums = call->sums,
                        .m = call->n_rows,
                        .workspace = cuda->gemm_workspace.ptr};
-  return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w4a16, &desc, &w8a8, cuda->stream, err), err);
+  return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->wna16, &desc, &w8a8, cuda->stream, err), err);
 }
 
 static yk_status scale_sums(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err)

@@ -24,20 +24,20 @@ extern "C" {
 
 struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
-/* yk_w8a8_init - once a GPU, which must be current; gpu: from yk_w4a16_gpu_init, whose path is taken here too.
+/* yk_w8a8_init - once a GPU, which must be current; gpu: from yk_wna16_gpu_init, whose path is taken here too.
  *   Errors: YK_E_DEVICE. */
-yk_status yk_w8a8_init(const yk_w4a16_gpu *gpu, yk_err *err);
+yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_err *err);
 
 /* yk_w8a8_pack - columns first_column .. first_column + n_columns - 1 of the packed weights, which are zeroed before.
  *   Asynchronous on the stream. Errors: YK_E_DEVICE. */
 yk_status yk_w8a8_pack(const yk_w8a8_desc *desc, void *packed, const yk_w8a8_source *source, int64_t first_column,
                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-size_t yk_w8a8_workspace_bytes(const yk_w4a16_gpu *gpu);
+size_t yk_w8a8_workspace_bytes(const yk_wna16_gpu *gpu);
 
 /* yk_w8a8_forward - asynchronous on the stream, a dependent of the kernel before; may be recorded in a graph.
  *   Errors: YK_E_DEVICE. Thread: the device's. */
-yk_status yk_w8a8_forward(const yk_w4a16_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
+yk_status yk_w8a8_forward(const yk_wna16_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
                           struct CUstream_st *stream, yk_err *err);
 
 #ifdef __cplusplus

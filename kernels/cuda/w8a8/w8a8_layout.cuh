@@ -3,11 +3,11 @@
  * Columns of W are rows here: of the matrix instruction's A operand. They lie as [K tile][row][128 bytes], so that any
  * run of rows of a K tile is one run of bytes and one bulk copy. The 16-byte pieces of a row are permuted as the
  * 128-byte swizzle of tensor copies would: piece i of row r is at i ^ (r % 8). With gate_up, panels of 16 rows are 8
- * gates and their 8 ups (column_of_row of gemm/w4a16_layout.cuh): the two fall to one thread of an epilogue. */
+ * gates and their 8 ups (column_of_row of gemm/wna16_layout.cuh): the two fall to one thread of an epilogue. */
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_LAYOUT_CUH
 #define YK_KERNELS_CUDA_W8A8_W8A8_LAYOUT_CUH
 
-#include "kernels/cuda/gemm/w4a16_layout.cuh"
+#include "kernels/cuda/gemm/wna16_layout.cuh"
 #include "kernels/cuda/w8a8/w8a8_sizes.h"
 
 namespace yk_w8a8 {

@@ -5,7 +5,7 @@
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_OUTPUT_CUH
 #define YK_KERNELS_CUDA_W8A8_W8A8_OUTPUT_CUH
 
-#include "kernels/cuda/gemm/w4a16_common.cuh"
+#include "kernels/cuda/gemm/wna16_common.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/w8a8/w8a8_layout.cuh"
 

@@ -2,7 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/gemm/w4a16_common.cuh"
+#include "kernels/cuda/gemm/wna16_common.cuh"
 #include "kernels/cuda/w8a8/w8a8.h"
 #include "kernels/cuda/w8a8/w8a8_layout.cuh"
 

@@ -4,7 +4,7 @@
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_TILES_H
 #define YK_KERNELS_CUDA_W8A8_W8A8_TILES_H
 
-#include "kernels/cuda/gemm/w4a16_heuristics.h"
+#include "kernels/cuda/gemm/wna16_heuristics.h"
 
 namespace yk_w8a8 {
 

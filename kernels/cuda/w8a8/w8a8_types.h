@@ -2,7 +2,7 @@
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_TYPES_H
 #define YK_KERNELS_CUDA_W8A8_W8A8_TYPES_H
 
-#include "kernels/cuda/gemm/w4a16_types.h"
+#include "kernels/cuda/gemm/wna16_types.h"
 #include "kernels/cuda/w8a8/w8a8_sizes.h"
 
 /* Columns of W in device memory, on their way into the packed form. */

@@ -27,7 +27,7 @@ const void *kernel_of(int tile)
 struct tile_counts {
   int64_t m, n, fit;
 
-  tile_counts(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, int64_t tokens, const tile_shape &s)
+  tile_counts(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, int64_t tokens, const tile_shape &s)
       : m(ceil_div(yk_w8a8_n_rows(&desc), TILE_ROWS * s.cluster)), n(ceil_div(tokens, s.n)),
         fit(gpu.n_multiprocessors / s.cluster)
   {
@@ -56,7 +56,7 @@ int n_stages_of(const tile_shape &s)
 }
 
 /* x_q as [m, k_padded], in boxes of 128 inputs by box_tokens tokens with the 128-byte swizzle; zeros outside. */
-bool encode_x(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_call &call, int box_tokens,
+bool encode_x(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_call &call, int box_tokens,
               CUtensorMap *map)
 {
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.encode_tensor_map);
@@ -70,7 +70,7 @@ bool encode_x(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_c
 
 } // namespace
 
-size_t wgmma_workspace_bytes(const yk_w4a16_gpu &gpu)
+size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
 {
   int most = 0;
   for (const tile_shape &s : TILES) most = std::max(most, TILE_ROWS * s.n * 4);
@@ -89,7 +89,7 @@ cudaError_t wgmma_init()
 
 /* K is split only where all ranges of all tiles run at once, since the ranges of a tile wait for each other. Where all
  * tokens fit in a tile no larger one is looked at. */
-gemm_plan wgmma_plan(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
+gemm_plan wgmma_plan(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
 {
   gemm_plan best = {0, 1};
   double best_us = 0.0;
@@ -106,7 +106,7 @@ gemm_plan wgmma_plan(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, int64_t 
   return best;
 }
 
-cudaError_t wgmma_forward(const yk_w4a16_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
+cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
                           const output_params &out, cudaStream_t stream)
 {
   const tile_shape &s = TILES[plan.tile];

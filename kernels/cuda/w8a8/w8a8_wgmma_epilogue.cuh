@@ -1,12 +1,12 @@
 /* w8a8_wgmma_epilogue.cuh - end of a tile of the wgmma kernel: partial sums of the thread blocks that share the tile,
  * and results, transposed through shared memory and written as 16-byte pieces of rows of y.
  *
- * Which thread block finishes which tokens, and where its peers leave theirs, is gemm/w4a16_wgmma_split_k.cuh's, but
+ * Which thread block finishes which tokens, and where its peers leave theirs, is gemm/wna16_wgmma_split_k.cuh's, but
  * what is sent are integers: in any order, and shifted, so that 0 means "not written yet". */
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_EPILOGUE_CUH
 
-#include "kernels/cuda/gemm/w4a16_wgmma_split_k.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_split_k.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
@@ -25,7 +25,7 @@ __device__ __forceinline__ void send_sums(uint4 *to, const int (&sum)[4])
 }
 
 /* Send the peers the sums of the tokens that they finish, and complete those of this block's own tokens. A warp leaves
- * a polling loop as one, as in receive_partials of the W4A16 GEMM.
+ * a polling loop as one, as in receive_partials of the WNA16 GEMM.
  *   BATCH, AHEAD   pieces of a range, and ranges, that are read together */
 template <int WARPGROUPS, int N>
 __device__ __forceinline__ void exchange_sums(const yk_gemm::wgmma_params &p, int range,

@@ -1,6 +1,6 @@
 /* w8a8_wgmma_kernel.cuh - W8A8 GEMM on 9.0: one persistent kernel for any number of tokens.
  *
- *   grid       as of the W4A16 wgmma kernel, whose tile scheduler deals out output tiles and K ranges: at most one
+ *   grid       as of the WNA16 wgmma kernel, whose tile scheduler deals out output tiles and K ranges: at most one
  *              thread block a multiprocessor, or clusters of two with neighbouring rows that share their tokens
  *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warp 1: x, by tensor map with the 128-byte
  *              swizzle and zeros past the edges. Both fill one ring of stages
@@ -12,7 +12,7 @@
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_KERNEL_CUH
 
-#include "kernels/cuda/gemm/w4a16_wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
 #include "kernels/cuda/ptx/wgmma_s8.cuh"
 #include "kernels/cuda/w8a8/w8a8_wgmma_epilogue.cuh"
 

@@ -1,0 +1,92 @@
+/* wna16_heuristics.h - every fitted constant of the estimates that choose among plans of the WNA16 GEMM.
+ *
+ * The constants were fitted to the times of plans on an H200, in rows of equal GEMMs with cold weights. They are the
+ * same on every machine, so that a plan is a function of the shape and the number of multiprocessors; taken one by one
+ * they mean little. To time all plans, and to search constants whose choices are slower than the fastest plans by the
+ * least, on average over shapes and numbers of tokens:
+ *
+ *   bench_linear --plans --m 1,2,4,8,16,24,32,48,64,96,128,192,256,512,1024,2048,4096               (on the GPU)
+ *   bench_linear --fit bench/results/linear_plans_h200.txt --fit-steps 300000 --seed 8              (anywhere)
+ *
+ * The first command also prints how much slower a shape gets when a tile is left out: a tile stays while that is 2 %
+ * at a number of tokens that a user meets. The second prints a table such as the one below; its file keeps the plans
+ * within 30 % of the fastest. Constants are to be judged in a model (yoke bench), not by that search alone: the best
+ * plan of a row of equal GEMMs can lose where other kernels stand between. So did the constants that the search finds
+ * now: in isolation they choose plans closer to the fastest by 0.4 % on average, and prefill in steps of 2,048 tokens
+ * is 2.7 % slower, for stream-K at the down projection (bench/LOG.md). */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_HEURISTICS_H
+#define YK_KERNELS_CUDA_GEMM_WNA16_HEURISTICS_H
+
+#include "kernels/cuda/gemm/wna16_tiles.h"
+
+namespace yk_gemm {
+
+struct small_batch_costs {
+  double panel_us;                        /* the memory's time for one panel, where every multiprocessor asks for one */
+  double token_us;                        /* and for the x of one token and K tile */
+  double alone_us;                        /* where the next GEMM cannot begin early */
+  double tile_end_us;                     /* end of an output tile, ... */
+  double k_slice_us;                      /* ... for each K slice of its warps, ... */
+  double panel_token_us;                  /* ... and for each panel and token */
+  double exchange_us;                     /* of partial sums between the two thread blocks of a cluster */
+  double k_tile_us[N_SMALL_BATCH_SHAPES]; /* a warp's time for one K tile */
+};
+
+struct wgmma_costs {
+  double start_us;                      /* of any plan, against the estimates of the kernel for few tokens */
+  double small_start_us;                /* more, for tiles of up to 64 tokens */
+  double cluster_start_us;              /* more, where thread blocks share their tokens */
+  double tile_end_byte_us;              /* for each byte of a tile's accumulators */
+  double peer_us;                       /* for each thread block but one that shares a tile */
+  double split_k_us, split_k_byte_us;   /* where every tile is split alike, and for each byte */
+  double stream_k_us, stream_k_byte_us; /* where K ranges ignore the ends of tiles, and for each byte ... */
+  double stream_k_peer_byte_us;         /* ... of each of up to two peers */
+  double k_tile_us[N_WGMMA_SHAPES];     /* of one K tile of a tile */
+};
+
+struct gemm_costs {
+  small_batch_costs small_batch;
+  wgmma_costs wgmma;
+};
+
+constexpr gemm_costs GEMM_COSTS = {
+    {0.0346, 0.98e-3, 1.0, 1.39, 0.105, 3.9e-3, 0.155, {0.330, 0.458, 0.470, 0.338, 0.558, 0.507, 0.747, 0.660, 0.448}},
+    {1.20,
+     0.17,
+     0.64,
+     25.8e-6,
+     0.17,
+     0.44,
+     38e-6,
+     0.49,
+     75e-6,
+     8e-6,
+     {0.360, 0.418, 0.473, 0.473, 0.946, 0.613, 0.920, 1.187, 1.175}},
+};
+
+/* Of weights of 8 bits. */
+constexpr gemm_costs BYTES_GEMM_COSTS = {
+    {0.0539,
+     1.07e-3,
+     0.975,
+     1.56,
+     0.102,
+     3.3e-3,
+     0.222,
+     {0.388, 0.501, 0.446, 0.372, 0.875, 0.704, 1.17, 0.693, 0.528}},
+    {0.746,
+     0.229,
+     0.657,
+     29.2e-6,
+     0.24,
+     0.401,
+     24.4e-6,
+     0.305,
+     126e-6,
+     8.01e-6,
+     {0.335, 0.565, 0.639, 0.56, 1.05, 0.629, 0.993, 1.33, 1.23}},
+};
+
+} // namespace yk_gemm
+
+#endif

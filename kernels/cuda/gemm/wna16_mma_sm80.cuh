@@ -1,0 +1,19 @@
+/* wna16_mma_sm80.cuh - host side of the WNA16 GEMM for compute capability 8.0 and later. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_MMA_SM80_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_MMA_SM80_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/wna16_types.h"
+
+namespace yk_gemm {
+
+/* For 1 to m_max tokens. */
+size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max);
+cudaError_t mma_sm80_init();
+cudaError_t mma_sm80_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_wna16_call &call,
+                             cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,53 @@
+/* wna16_sizes.h - sizes of the packed weights (wna16_layout.cuh): for kernels, and for the host, which plans with
+ * them where there is no CUDA. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_SIZES_H
+#define YK_KERNELS_CUDA_GEMM_WNA16_SIZES_H
+
+#include "kernels/cuda/gemm/wna16_types.h"
+
+enum {
+  YK_WNA16_TILE_K = 128,
+  YK_WNA16_PANEL_COLUMNS = 16,
+  YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* of a group */
+};
+
+/* A panel without its scales. */
+#define YK_WNA16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
+  (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K / ((encoding) == YK_WNA16_INT4 ? 2 : 1))
+
+/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. Weights of 8
+ * bits, of which a scale is a smaller share, do so from 64 inputs on: fewer kernels are compiled for them. */
+static inline int yk_wna16_groups_per_k_tile(const yk_wna16_desc *desc)
+{
+  if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
+  return desc->group % 64 == 0 && desc->encoding == YK_WNA16_INT4 ? 2 : 4;
+}
+
+static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
+{
+  return YK_WNA16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_wna16_groups_per_k_tile(desc) * YK_WNA16_PANEL_SCALE_BYTES;
+}
+
+static inline int64_t yk_wna16_n_k_tiles(const yk_wna16_desc *desc)
+{
+  return (desc->k + YK_WNA16_TILE_K - 1) / YK_WNA16_TILE_K;
+}
+
+/* Of a K tile. */
+static inline int64_t yk_wna16_n_panels(const yk_wna16_desc *desc)
+{
+  return (desc->n + YK_WNA16_PANEL_COLUMNS - 1) / YK_WNA16_PANEL_COLUMNS;
+}
+
+static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
+{
+  return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
+}
+
+/* Behind the panels of 8-bit weights: what the accumulators of each packed row are multiplied with, float32. */
+static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
+{
+  return desc->encoding == YK_WNA16_INT4 ? 0 : yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4;
+}
+
+#endif

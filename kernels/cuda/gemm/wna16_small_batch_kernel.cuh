@@ -1,0 +1,390 @@
+/* wna16_small_batch_kernel.cuh - WNA16 GEMM of up to 32 tokens on 9.0, where the memory's rate is the bound.
+ *
+ *   grid      one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
+ *             cluster split K, so that partial sums stay within the cluster
+ *   block     output tiles of tile_panels panels by N tokens, one after the other (most often there is only one)
+ *   producer  warp 0: weights of a K tile, one bulk copy a stage; warps 1 and 2: half of its x each, by tensor map with
+ *   warps     the 128-byte swizzle and zeros past the edges; warp 3 nothing
+ *   consumer  eight, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of its
+ *   warps     warps WARP_PANELS panels
+ *
+ * At the end of K the accumulators of the slices are added in shared memory, then those of the cluster's two blocks,
+ * each of which finishes half of the tile: in an order that depends on the shape alone. Accumulators lie where the
+ * ring of stages is, so a second tile's producers wait until the ring is free again (ring_free).
+ *
+ * Programmatic dependent launch: weights do not depend on the kernel before, so those of the first stages are asked
+ * for before griddepcontrol.wait. The next GEMM may start at once; its ring fills while this one works
+ * (wna16_occupancy.cuh). */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_SMALL_BATCH_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_SMALL_BATCH_KERNEL_CUH
+
+#include <cuda.h>
+
+#include <utility>
+
+#include "kernels/cuda/common/stage_ring.cuh"
+#include "kernels/cuda/gemm/wna16_integer_weights.cuh"
+#include "kernels/cuda/gemm/wna16_small_batch_epilogue.cuh"
+#include "kernels/cuda/gemm/wna16_tiles.h"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+
+namespace yk_gemm {
+
+constexpr int SMALL_BATCH_STAGES = 16; /* at most */
+using small_batch_ring = yk_cuda::stage_ring<SMALL_BATCH_STAGES>;
+
+/* Registers of a block with occupancy MOST: the accumulators of three panels, of a group of scales and of all K, need
+ * more than a half has. */
+constexpr int MOST_REGISTERS = 112, MOST_CONSUMER_REGISTERS = 152;
+static_assert(3 * MOST_REGISTERS >= HALF_PRODUCER_REGISTERS + 2 * MOST_CONSUMER_REGISTERS, "of three warpgroups");
+
+struct small_batch_params {
+  const uint8_t *packed;
+  output out;
+  int k_tiles, n_panels;
+  panel_split split;
+  int stages;                /* a multiple of k_slices */
+  int slice_warps, k_slices; /* warps of a K slice: 1, 2, 4 or 8; K slices of a block */
+  int tile_panels;           /* of the warps of a slice */
+  const float *row_scales;   /* NULL for 4 bits */
+};
+
+__host__ __device__ constexpr int small_batch_x_bytes(int tokens)
+{
+  return tokens * TILE_K * 2;
+}
+
+__host__ __device__ constexpr int stage_bytes_of(int tokens, int panels, int panel_bytes)
+{
+  return small_batch_x_bytes(tokens) + panels * panel_bytes;
+}
+
+/* Accumulators of so many panels. */
+__host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
+{
+  return panels * PANEL_COLUMNS * tokens * 4;
+}
+
+/* Addresses in shared memory. acc: a tile's accumulators, where the ring is, which is empty then. received: what the
+ * other block of the cluster sends, beside the ring and for two tiles alternately, so that it may be sent without
+ * asking: an arrival with `.release.cluster` at the other block's barrier is a fence of the whole GPU. */
+struct small_batch_memory {
+  uint32_t x, weights, acc, received;
+  uint32_t barriers;      /* of the ring */
+  uint32_t ring_free;     /* the tile before is done with the ring */
+  uint32_t received_full; /* two, of the two tiles */
+};
+
+constexpr int SMALL_BATCH_BARRIERS = small_batch_ring::BARRIERS + 3;
+
+template <typename PANEL, int N>
+__device__ __forceinline__ small_batch_memory memory_of_block(const small_batch_params &p, uint32_t memory,
+                                                              uint32_t barriers)
+{
+  small_batch_memory s;
+  s.x = memory;
+  s.weights = memory + p.stages * small_batch_x_bytes(N);
+  s.acc = memory;
+  s.received = memory + p.stages * stage_bytes_of(N, p.tile_panels, PANEL::BYTES);
+  s.barriers = barriers;
+  s.ring_free = barriers + small_batch_ring::BARRIERS * 8;
+  s.received_full = s.ring_free + 8;
+  return s;
+}
+
+__device__ __forceinline__ void init_barriers(const small_batch_params &p, const small_batch_memory &s)
+{
+  small_batch_ring(0, s.barriers, p.stages, 0).init(1, p.slice_warps);
+  mbarrier_init(s.ring_free, 1);
+  mbarrier_init(s.received_full, 1);
+  mbarrier_init(s.received_full + 8, 1);
+  fence_mbarrier_init();
+}
+
+/* ---- Producers --------------------------------------------------------------------------------------------------- */
+
+/* Weights; this warp also tells each full barrier how many bytes of weights and x to expect. */
+template <typename PANEL, int N>
+__device__ __forceinline__ void produce_weights(const small_batch_params &p, const small_batch_memory &s,
+                                                const block_work &w)
+{
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
+  int tile = 0;
+  int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
+  r.start_producing();
+#pragma unroll 1
+  for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    int bytes = min(p.tile_panels, w.panel_end - panel) * PANEL::BYTES;
+    const uint8_t *from = p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < w.k_tiles; k_tile++, from += k_tile_bytes) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes + small_batch_x_bytes(N));
+      bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* A half of each stage's x: 64 inputs of all tokens. All blocks go through K in the same order: they ask for the same
+ * lines of x at the same time, and other orders are slower all the same. */
+template <int N>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_batch_params &p,
+                                          const small_batch_memory &s, const block_work &w, int half)
+{
+  small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
+  int tile = 0;
+  r.start_producing();
+  wait_for_previous_kernel();
+#pragma unroll 1
+  for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < w.k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      tensor_copy(r.data() + half * (N * 128), map, (w.first_k_tile + k_tile) * TILE_K + half * 64, 0, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* ---- Consumers: main loop ---------------------------------------------------------------------------------------- */
+
+/* Whether weights go into the matrix instruction as integers (wna16_integer_weights.cuh): that saves instructions for
+ * each panel, but takes one more matrix instruction a step for the sums of x. */
+__host__ __device__ constexpr bool takes_integers(yk_wna16_encoding encoding, int tokens, int warp_panels)
+{
+  return encoding == YK_WNA16_INT4 && tokens == 8 && warp_panels > 1;
+}
+
+/* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has accumulators of its own, which are
+ * scaled in float32: fewer instructions than scaling the weights, and nothing is rounded.
+ *   panels   address of the warp's first panel
+ *   x        this lane's row for ldmatrix, of the first half of x. Rows are swizzled: their 16-byte pieces are permuted
+ *            within 128 bytes, so that the eight rows of a matrix lie in different banks. */
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
+__device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int lane,
+                                                float (&acc)[WARP_PANELS][N / 8][4])
+{
+  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS, N8 = N / 8;
+  constexpr bool INTEGERS = takes_integers(PANEL::ENCODING, N, WARP_PANELS);
+  using integers = integer_weights<DTYPE>;
+  const uint32_t ones[4] = {integers::ONE, integers::UPPER_ONE, integers::ONE, integers::UPPER_ONE};
+  uint4 words[WARP_PANELS];
+  uint2 scale_words[WARP_PANELS];
+  dequant<PANEL::ENCODING, DTYPE> scales[WARP_PANELS];
+  uint32_t b[N8][4];
+  float part[WARP_PANELS][N8][4], x_sum[N8][4]; /* of one group */
+#pragma unroll
+  for (int step = 0; step < 8; step++) {
+#pragma unroll
+    for (int c = 0; c < WARP_PANELS; c++) {
+      uint32_t panel = panels + c * PANEL::BYTES;
+      if (step % LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
+      if (step % GROUP_STEPS) continue;
+      scale_words[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
+      if constexpr (!INTEGERS) scales[c].load(scale_words[c]);
+    }
+    if (step % GROUP_STEPS == 0) {
+#pragma unroll
+      for (int i = 0; i < N8 * 4; i++) {
+        x_sum[i / 4][i % 4] = 0.0f;
+#pragma unroll
+        for (int c = 0; c < WARP_PANELS; c++) part[c][i / 4][i % 4] = 0.0f;
+      }
+    }
+    if (step % 2 == 0) {
+#pragma unroll
+      for (int t = 0; t < N8; t++) ldmatrix_x4(b[t], (step % 4 ? x ^ 64 : x) + step / 4 * (N * 128) + t * 1024);
+    }
+    if constexpr (INTEGERS) {
+#pragma unroll
+      for (int t = 0; t < N8; t++) mma<DTYPE>(x_sum[t], ones, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
+    }
+#pragma unroll
+    for (int c = 0; c < WARP_PANELS; c++) {
+      uint32_t a[4];
+      if constexpr (INTEGERS)
+        integers::expand(word_at(words[c], step % 4), a);
+      else
+        scales[c].expand_unscaled(words[c], step % LOAD_STEPS, a);
+#pragma unroll
+      for (int t = 0; t < N8; t++) mma<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
+      if ((step + 1) % GROUP_STEPS) continue;
+      if constexpr (INTEGERS) {
+        integers w;
+        w.load(scale_words[c]);
+#pragma unroll
+        for (int i = 0; i < N8 * 4; i++)
+          acc[c][i / 4][i % 4] =
+              fmaf(w.scale[i % 4 / 2], fmaf(w.offset[i % 4 / 2], x_sum[i / 4][i % 4], part[c][i / 4][i % 4]),
+                   acc[c][i / 4][i % 4]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < N8 * 4; i++)
+          acc[c][i / 4][i % 4] = fmaf(scales[c].scale_of(i % 4 / 2), part[c][i / 4][i % 4], acc[c][i / 4][i % 4]);
+      }
+    }
+  }
+}
+
+/* ---- Consumers: end of a tile ------------------------------------------------------------------------------------ */
+
+/* Add up the partial sums of the tile that begins at panel0, and write the results. An item is what one lane holds of
+ * one panel by 8 tokens. tile: counted by this block. */
+template <yk_dtype DTYPE, int N, int WARP_PANELS>
+__device__ __forceinline__ void finish_tile(const small_batch_params &p, const small_batch_memory &s,
+                                            const block_work &w, int tile, int panel0,
+                                            const float (&acc)[WARP_PANELS][N / 8][4])
+{
+  constexpr int PANEL_ITEMS = N / 8 * 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int items = p.tile_panels * PANEL_ITEMS, own = w.own_part(items);
+  int n_panels = min(p.tile_panels, w.panel_end - panel0);
+  uint32_t received = s.received + tile % 2 * items * 16, received_full = s.received_full + tile % 2 * 8;
+  auto finish = [&](int item, float4 v) {
+    int panel = item / PANEL_ITEMS;
+    if (panel < n_panels)
+      store_output<DTYPE>(p.out, panel0 + panel, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
+  };
+  if (w.n_ranks > 1 && threadIdx.x == 0) mbarrier_arrive_expect(received_full, items * 16);
+  sync_consumers(); /* the ring is empty, and nobody reads it */
+#pragma unroll
+  for (int c = 0; c < WARP_PANELS; c++) {
+#pragma unroll
+    for (int t = 0; t < N / 8; t++)
+      store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
+  }
+  sync_consumers();
+  /* The slices one after the other: reading them all ahead needs registers that the larger tiles do not have. */
+  for (int item = threadIdx.x; item < items; item += CONSUMER_WARPS * 32) {
+    float4 v = load_acc(s.acc + item * 16);
+    for (int slice = 1; slice < p.k_slices; slice++) add_acc(v, load_acc(s.acc + (slice * items + item) * 16));
+    if (w.n_ranks > 1) {
+      int to = item >= own; /* the rank that finishes the item */
+      store_async_remote16(received + (static_cast<int>(w.rank) * own + item - to * own) * 16, received_full,
+                           static_cast<uint32_t>(to), v);
+    } else {
+      finish(item, v);
+    }
+  }
+  if (w.n_ranks > 1) {
+    mbarrier_wait_asm_loop(received_full, tile / 2 % 2);
+    for (int i = threadIdx.x; i < own; i += CONSUMER_WARPS * 32) {
+      float4 v = load_acc(received + i * 16);
+      add_acc(v, load_acc(received + (own + i) * 16));
+      finish(static_cast<int>(w.rank) * own + i, v);
+    }
+  }
+  if (panel0 + p.tile_panels >= w.panel_end) return;
+  fence_async_shared(); /* our reads of the accumulators come before the next copies into the ring */
+  sync_consumers();
+  if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
+}
+
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
+__device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
+{
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int slice = warp / p.slice_warps, member = warp % p.slice_warps;
+  uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
+  uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
+  r.at.stage = slice;
+  int ahead = slice; /* K tiles of the output tile that come before this slice's next one */
+  wait_for_previous_kernel();
+  for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    float acc[WARP_PANELS][N / 8][4] = {};
+    float2 row_scales[WARP_PANELS];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++)
+        row_scales[c] = load_row_scales(p.row_scales, min(panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
+    }
+#pragma unroll 1
+    for (; ahead < w.k_tiles; ahead += p.k_slices) {
+      mbarrier_wait_asm_loop(r.full(), r.at.phase);
+      if (member * WARP_PANELS < w.panel_end - panel)
+        multiply_k_tile<DTYPE, PANEL, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
+                                                      acc);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(r.empty());
+      r.at.advance_by(p.k_slices, p.stages);
+    }
+    ahead -= w.k_tiles;
+    if constexpr (takes_integers(PANEL::ENCODING, N, WARP_PANELS)) {
+#pragma unroll
+      for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
+    }
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
+    }
+    finish_tile<DTYPE, N, WARP_PANELS>(p, s, w, tile, panel, acc);
+  }
+}
+
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
+__global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
+    small_batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ small_batch_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[SMALL_BATCH_BARRIERS];
+  uint32_t memory = shared_address(shared), barrier = shared_address(barriers);
+  begin_block(&map, [&] { init_barriers(p, memory_of_block<PANEL, N>(p, memory, barrier)); });
+  constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
+  run_warps<REGISTERS>(
+      [&](int producer) {
+        small_batch_memory s = memory_of_block<PANEL, N>(p, memory, barrier);
+        block_work w = work_of_block(p.split, p.k_tiles);
+        if (producer == 0)
+          produce_weights<PANEL, N>(p, s, w);
+        else if (producer <= 2)
+          produce_x<N>(&map, p, s, w, producer - 1);
+      },
+      [&] {
+        consume<DTYPE, PANEL, N, WARP_PANELS>(p, memory_of_block<PANEL, N>(p, memory, barrier),
+                                              work_of_block(p.split, p.k_tiles));
+      });
+#endif
+}
+
+/* The kernels of one type, by tile. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
+{
+  constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
+  if constexpr (!is_compiled(S, ENCODING, GROUPS))
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(
+        small_batch_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
+}
+
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const tile_kernels &small_batch_kernels_of_tile(int tile, std::index_sequence<TILES...>)
+{
+  static const tile_kernels table[] = {
+      {{small_batch_kernel_of<ENCODING, DTYPE, 1, TILES>(), small_batch_kernel_of<ENCODING, DTYPE, 2, TILES>(),
+        small_batch_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
+  return table[tile];
+}
+
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each table in a source of its own, for the sake of
+ * building. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_BF16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT8, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT8, YK_BF16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_FP8, YK_F16>(int tile);
+template <> const tile_kernels &small_batch_kernels<YK_WNA16_FP8, YK_BF16>(int tile);
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,183 @@
+/* wna16_wgmma.cu - see wna16_wgmma.cuh. Here is decided how K is split. */
+#include "kernels/cuda/gemm/wna16_wgmma.cuh"
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm/wna16_tensor_map.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
+
+namespace yk_gemm {
+namespace {
+
+constexpr int MAX_X_STAGES = 6; /* x comes late, since all blocks ask the L2 cache for the same lines */
+
+/* Panels of a thread block's tile. */
+int panels_of(const wgmma_shape &s)
+{
+  return s.m() / PANEL_COLUMNS;
+}
+
+/* A tile's accumulators in float32. */
+int64_t acc_bytes(const wgmma_shape &s)
+{
+  return static_cast<int64_t>(s.m()) * s.n * 4;
+}
+
+/* How a plan divides its tiles among clusters. */
+struct tile_split {
+  int tiles_m, tiles_n;
+  int split_tiles, split_blocks; /* the first split_tiles are split along K among split_blocks clusters */
+  int clusters;                  /* of the grid */
+
+  int k_splits() const
+  {
+    return k_splits_of(split_tiles, split_blocks);
+  }
+};
+
+/* With at least as many tiles as clusters that fit, whole waves of tiles are not split. With stream-K the remainder
+ * and one wave of tiles are, into one K range a cluster, so that none has less than a tile's worth of K tiles. With
+ * fewer tiles each is split evenly (split-K), or all together into one K range a cluster (stream-K). */
+tile_split split_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, yk_wna16_plan plan)
+{
+  const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
+  const bool stream_k = plan.splits == 0;
+  int64_t fit = gpu.n_multiprocessors / s.cluster;
+  int64_t tiles_m = ceil_div(n_panels(desc), panels_of(s) * s.cluster), tiles_n = ceil_div(m, s.n);
+  int64_t tiles = tiles_m * tiles_n, split_tiles = tiles, split_blocks = stream_k ? fit : tiles * plan.splits;
+  int64_t clusters = split_blocks;
+  if (tiles >= fit) {
+    split_tiles = stream_k ? tiles % fit + fit : 0;
+    split_blocks = stream_k ? fit : 0;
+    clusters = fit;
+  }
+  return {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(split_tiles),
+          static_cast<int>(split_blocks), static_cast<int>(clusters)};
+}
+
+/* How a thread block lies in its multiprocessor. */
+struct launch_layout {
+  int x_stages, weight_stages, shared_bytes, threads;
+};
+
+launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, bool second_half)
+{
+  launch_layout l = {};
+  int x_bytes = x_stage_bytes(s.n), weight_bytes = panels_of(s) * panel_bytes(desc);
+  int staging = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n);
+  int rings = most_shared_bytes(s.taken, second_half) - staging;
+  l.x_stages = std::min(MAX_X_STAGES, rings / (x_bytes + weight_bytes));
+  l.weight_stages = std::min(MAX_STAGES, (rings - l.x_stages * x_bytes) / weight_bytes);
+  l.shared_bytes = l.x_stages * x_bytes + l.weight_stages * weight_bytes + staging;
+  l.threads = (s.warpgroups + 1) * 128;
+  if (s.taken == occupancy::HALF) {
+    l.shared_bytes = half_shared_bytes(second_half, l.shared_bytes);
+    l.threads = HALF_THREADS[second_half];
+  }
+  return l;
+}
+
+const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+{
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
+}
+
+} // namespace
+
+void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
+{
+  for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
+    const wgmma_shape &s = WGMMA_SHAPES[tile];
+    if (!can_run(s, desc)) continue;
+    int64_t fit = gpu.n_multiprocessors / s.cluster;
+    int64_t tiles = ceil_div(n_panels(desc), panels_of(s) * s.cluster) * ceil_div(m, s.n);
+    auto add = [&](int64_t splits) {
+      plans.push_back({PLAN_WGMMA, static_cast<uint8_t>(tile), 0, static_cast<uint8_t>(splits)});
+    };
+    add(1);
+    if (tiles >= fit) {
+      if (tiles % fit) add(0);
+      continue;
+    }
+    for (int64_t splits = 2; tiles * splits <= fit && splits <= n_k_tiles(desc); splits++) add(splits);
+    if (tiles * n_k_tiles(desc) >= fit && fit % tiles) add(0);
+  }
+}
+
+double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+                yk_wna16_plan plan)
+{
+  const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
+  const tile_split l = split_of(gpu, desc, m, plan);
+  double k_tiles_of_tile = static_cast<double>(n_k_tiles(desc)), bytes = static_cast<double>(acc_bytes(s));
+  double whole =
+      std::ceil((static_cast<double>(l.tiles_m) * l.tiles_n - l.split_tiles) / (gpu.n_multiprocessors / s.cluster));
+  double k_tiles = whole * k_tiles_of_tile, ends = whole;
+  double us = s.n <= 64 ? costs.small_start_us : s.cluster > 1 ? costs.cluster_start_us : 0.0;
+  if (l.split_blocks > 0) {
+    double range = l.k_splits() ? std::ceil(k_tiles_of_tile / l.k_splits())
+                                : std::ceil(l.split_tiles * k_tiles_of_tile / l.split_blocks);
+    double peers = l.k_splits() ? l.k_splits() - 1 : std::ceil(k_tiles_of_tile / range);
+    k_tiles += range;
+    ends++;
+    if (peers > 0) {
+      us += peers * costs.peer_us;
+      us += l.k_splits() ? costs.split_k_us + bytes * costs.split_k_byte_us
+                         : costs.stream_k_us +
+                               bytes * (costs.stream_k_byte_us + costs.stream_k_peer_byte_us * std::min(peers, 2.0));
+    }
+  }
+  return costs.start_us + us + k_tiles * costs.k_tile_us[plan.tile] + ends * bytes * costs.tile_end_byte_us;
+}
+
+size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
+{
+  int64_t most = 0;
+  for (const wgmma_shape &s : WGMMA_SHAPES) most = std::max(most, acc_bytes(s));
+  return static_cast<size_t>(gpu.n_multiprocessors * most);
+}
+
+cudaError_t wgmma_init()
+{
+  for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
+    for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
+        if (!kernel) continue;
+        cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(WGMMA_SHAPES[tile].taken, false));
+        if (error != cudaSuccess) return error;
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
+                          const yk_wna16_call &call, cudaStream_t stream)
+{
+  const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
+  const tile_split split = split_of(gpu, desc, call.m, plan);
+  const launch_layout l = lay_out(desc, s, call.second_half);
+  CUtensorMap map;
+  if (!encode_x(gpu, desc, call, s.n / s.cluster, &map)) return cudaErrorInvalidValue;
+  wgmma_params p = {};
+  p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
+  p.bias = call.bias;
+  p.y = call.y;
+  p.partial = static_cast<float *>(call.workspace);
+  p.m = static_cast<int>(call.m);
+  p.n = static_cast<int>(desc.n);
+  p.panels = static_cast<int>(n_panels(desc));
+  schedule_tiles(p, static_cast<int>(n_k_tiles(desc)), split.tiles_m, split.tiles_n, split.split_tiles,
+                 split.split_blocks, split.clusters);
+  p.x_stages = l.x_stages;
+  p.weight_stages = l.weight_stages;
+  p.gate_up = desc.gate_up;
+  void *args[] = {&map, &p};
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters, s.cluster,
+                         l.threads, l.shared_bytes, args, stream);
+}
+
+} // namespace yk_gemm

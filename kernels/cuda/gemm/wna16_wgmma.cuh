@@ -1,0 +1,27 @@
+/* wna16_wgmma.cuh - host side of the WNA16 GEMM of more than 16 tokens on 9.0: its plans and their launch. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_CUH
+
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/wna16_common.cuh"
+#include "kernels/cuda/gemm/wna16_heuristics.h"
+
+namespace yk_gemm {
+
+/* Appends the plans that can run m tokens. */
+void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans);
+double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+                yk_wna16_plan plan);
+
+/* Partial sums of any GEMM. */
+size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
+cudaError_t wgmma_init();
+cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
+                          const yk_wna16_call &call, cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,11 @@
+/* wna16_wgmma_fp8_f16.cu - the wgmma kernels for weights of 8-bit floats and float16 activations. */
+#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
+
+namespace yk_gemm {
+
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_FP8, YK_F16>(int tile)
+{
+  return wgmma_kernels_of_tile<YK_WNA16_FP8, YK_F16>(tile, std::make_index_sequence<N_WGMMA_SHAPES>());
+}
+
+} // namespace yk_gemm

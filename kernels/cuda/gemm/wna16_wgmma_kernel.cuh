@@ -1,0 +1,226 @@
+/* wna16_wgmma_kernel.cuh - WNA16 GEMM of more than 16 tokens on 9.0: one persistent kernel for any number.
+ *
+ *   grid       at most one thread block a multiprocessor, or clusters of two with neighbouring tiles M that share their
+ *              tokens by multicast; the tile scheduler (wna16_wgmma_schedule.cuh) deals out output tiles and K ranges
+ *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: a half of x each, by tensor
+ *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes, since each copy costs the warp
+ *              that asks for it hundreds of cycles. Weights and x have a ring of stages each
+ *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: nibbles are expanded in registers (A operand of
+ *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums
+ *              (wna16_wgmma_split_k.cuh) and the epilogue (wna16_wgmma_epilogue.cuh)
+ *
+ * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, since they do
+ * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_KERNEL_CUH
+
+#include <utility>
+
+#include <cuda.h>
+
+#include "kernels/cuda/gemm/wna16_occupancy.cuh"
+#include "kernels/cuda/gemm/wna16_tiles.h"
+#include "kernels/cuda/gemm/wna16_wgmma_epilogue.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_mainloop.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+
+namespace yk_gemm {
+
+constexpr int X_WARPS = 2; /* producer warps of x */
+
+/* Registers of a thread: at the start, then of producers and of consumers. setmaxnreg hands out only what the block
+ * started with; a kernel that asks for more hangs. */
+__host__ __device__ constexpr int start_registers(int warpgroups, occupancy taken)
+{
+  return taken == occupancy::ALL ? SM_REGISTERS / (128 * (warpgroups + 1)) / 8 * 8 : HALF_REGISTERS;
+}
+
+__host__ __device__ constexpr int producer_registers(occupancy taken)
+{
+  return taken == occupancy::ALL ? 40 : HALF_PRODUCER_REGISTERS;
+}
+
+__host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy taken)
+{
+  if (taken != occupancy::ALL) return HALF_CONSUMER_REGISTERS;
+  return warpgroups == 3 ? 152 : 232;
+}
+
+template <typename PANEL, int M64, int CLUSTER>
+__device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring r, int cluster, int rank)
+{
+  work_tile w;
+  int tile_m, tile_n;
+  r.start_producing();
+  for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
+    tile_coordinates(p, w.tile, tile_m, tile_n);
+    tile_m = tile_m * CLUSTER + rank;
+    int panel = tile_m * M64 * WARPGROUP_PANELS;
+    int bytes = max(0, min(M64 * WARPGROUP_PANELS, p.panels - panel)) * PANEL::BYTES;
+    int64_t k_tile_bytes = static_cast<int64_t>(p.panels) * PANEL::BYTES;
+    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
+#pragma unroll 1
+    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes);
+      if (bytes > 0) bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* A half of x, 64 inputs of the tile's tokens: all of them, or this block's part of them for both blocks of a
+ * cluster. */
+template <int N, int CLUSTER>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, tile_ring r, int cluster,
+                                          int rank, int half)
+{
+  work_tile w;
+  int tile_m, tile_n;
+  r.start_producing();
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
+    tile_coordinates(p, w.tile, tile_m, tile_n);
+    int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
+#pragma unroll 1
+    for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), x_stage_bytes(N) / X_WARPS);
+      uint32_t to = r.data() + half * N * 128 + rank * (N / CLUSTER) * 128;
+      if constexpr (CLUSTER == 1)
+        tensor_copy(to, map, k, token, r.full());
+      else
+        tensor_copy_to_both(to, map, k, token, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* Has the compiler compute these before the main loop, where there are cycles to spare, and not after it, where they
+ * are used and there are none. */
+__device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers &peers)
+{
+  asm volatile(""
+               : "+r"(tile_m), "+r"(tile_n), "+r"(peers.first), "+r"(peers.count), "+r"(peers.index),
+                 "+r"(peers.own.first), "+r"(peers.own.end));
+}
+
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
+__device__ __forceinline__ void
+consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> &memory, int cluster, int rank)
+{
+  int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
+  uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N);
+  tile_ring x = memory.x(p), weights = memory.weights(p);
+  int range = tile_scheduler::range_of(p, cluster), of_range = rank * WARPGROUPS + warpgroup; /* warpgroup's number */
+  work_tile w;
+  for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
+    float acc[WGMMA_M][N / 8][4];
+    int tile_m, tile_n;
+    tile_coordinates(p, w.tile, tile_m, tile_n);
+    tile_peers peers = peers_of(p, range, w, N / 8);
+    compute_now(tile_m, tile_n, peers);
+    prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
+    wait_for_previous_kernel(); /* returns at once but for the first tile */
+    float2 row_scales[WGMMA_M];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+      int panel =
+          (tile_m * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS + first_panel<WGMMA_M>(warpgroup, warp);
+#pragma unroll
+      for (int c = 0; c < WGMMA_M; c++)
+        row_scales[c] = load_row_scales(p.row_scales, min(panel + c, p.panels - 1), lane);
+    }
+    mainloop<DTYPE, PANEL, WGMMA_M, N, CLUSTER>(x, weights, w, warpgroup, warp, lane, acc);
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WGMMA_M; c++) scale_rows(row_scales[c], acc[c]);
+    }
+    if (peers.count > 1) exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_range, acc);
+    if (peers.own.first == peers.own.end) continue;
+    int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
+                    first_panel<WGMMA_M>(warpgroup, warp);
+    int64_t row0 = panel * PANEL_COLUMNS;
+    if (p.gate_up)
+      write_output<DTYPE, WGMMA_M, N, true>(p, staging, row0, tile_n * N, peers.own, lane, acc);
+    else
+      write_output<DTYPE, WGMMA_M, N, false>(p, staging, row0, tile_n * N, peers.own, lane, acc);
+  }
+}
+
+/* PANEL: a panel_layout; the others as in wgmma_shape. */
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, occupancy OCCUPANCY, int CLUSTER>
+__global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
+    wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS];
+  block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> memory = {shared_address(shared), shared_address(barriers)};
+  int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
+  if (threadIdx.x == WARPGROUPS * 128) {
+    prefetch_tensor_map(&map);
+    memory.x(p).init(X_WARPS, WARPGROUPS * 4 * CLUSTER);
+    memory.weights(p).init(1, WARPGROUPS * 4);
+    fence_mbarrier_init();
+  }
+  if constexpr (CLUSTER == 1)
+    __syncthreads();
+  else
+    cluster_sync();
+  if (threadIdx.x >= (WARPGROUPS + 1) * 128) {
+    hold_registers();
+    return;
+  }
+  if (threadIdx.x >= WARPGROUPS * 128) {
+    lower_registers<producer_registers(OCCUPANCY)>();
+    int warp = threadIdx.x / 32 - WARPGROUPS * 4;
+    if (threadIdx.x % 32 == 0) {
+      if (warp == 0)
+        produce_weights<PANEL, WARPGROUPS * WGMMA_M, CLUSTER>(p, memory.weights(p), cluster, rank);
+      else if (warp <= X_WARPS)
+        produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, warp - 1);
+    }
+    __syncwarp();
+  } else {
+    raise_registers<consumer_registers(WARPGROUPS, OCCUPANCY)>();
+    consume<DTYPE, PANEL, WARPGROUPS, WGMMA_M, N, CLUSTER>(p, memory, cluster, rank);
+    if constexpr (OCCUPANCY == occupancy::HALF) release_idle_warps();
+  }
+  if constexpr (CLUSTER > 1) cluster_sync(); /* the other block may still copy to this one or arrive at its barriers */
+#endif
+}
+
+/* The kernels of one type, by tile. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
+{
+  constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
+  if constexpr (!is_compiled(S, ENCODING, GROUPS))
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(
+        wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
+}
+
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const tile_kernels &wgmma_kernels_of_tile(int tile, std::index_sequence<TILES...>)
+{
+  static const tile_kernels table[] = {
+      {{wgmma_kernel_of<ENCODING, DTYPE, 1, TILES>(), wgmma_kernel_of<ENCODING, DTYPE, 2, TILES>(),
+        wgmma_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
+  return table[tile];
+}
+
+/* The kernels of tile number `tile` of WGMMA_SHAPES; each table in a source of its own, for the sake of building. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_BF16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT8, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT8, YK_BF16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_FP8, YK_F16>(int tile);
+template <> const tile_kernels &wgmma_kernels<YK_WNA16_FP8, YK_BF16>(int tile);
+
+} // namespace yk_gemm
+
+#endif
