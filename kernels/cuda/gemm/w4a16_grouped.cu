@@ -90,7 +90,8 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&p};
-  return launch_clusters(wgmma_kernel_at(desc.dtype, tile), gpu.n_multiprocessors, 1, (s.warpgroups + 1) * 128,
+  return launch_clusters(wgmma_kernel_at(desc.dtype, tile), gpu.n_multiprocessors, 1,
+                         (s.warpgroups + grouped_producers(s.warpgroups)) * 128,
                          p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
 }
 

@@ -21,19 +21,30 @@
 namespace yk_gemm {
 
 constexpr int GROUPED_M64 = 4, GROUPED_TILE_PANELS = GROUPED_M64 * WARPGROUP_PANELS;
-constexpr int GATHER_WARPS = 2; /* producer warps of x */
+/* Where there are registers for it, two warpgroups of producers: two warps cannot ask for the x of 96 rows as fast as
+ * two warpgroups multiply. */
+__host__ __device__ constexpr int grouped_producers(int warpgroups)
+{
+  return warpgroups == 2 ? 2 : 1;
+}
+
+/* Producer warps of x. */
+__host__ __device__ constexpr int gather_warps(int warpgroups)
+{
+  return warpgroups == 2 ? 4 : 2;
+}
 
 __host__ __device__ constexpr int grouped_registers(int warpgroups)
 {
-  return SM_REGISTERS / (128 * (warpgroups + 1)) / 8 * 8;
+  return SM_REGISTERS / (128 * (warpgroups + grouped_producers(warpgroups))) / 8 * 8;
 }
 
 constexpr int GATHER_REGISTERS = 40;
 
 __host__ __device__ constexpr int grouped_consumer_registers(int warpgroups)
 {
-  int left = grouped_registers(warpgroups) * (warpgroups + 1) - GATHER_REGISTERS;
-  return left / warpgroups / 8 * 8 < 232 ? left / warpgroups / 8 * 8 : 232;
+  const int producers = grouped_producers(warpgroups);
+  return (grouped_registers(warpgroups) * (warpgroups + producers) - GATHER_REGISTERS * producers) / warpgroups / 8 * 8;
 }
 
 /* Beside the rings and staging: where the rows of x are, for each producer warp. map: the table's entry of each row
@@ -98,11 +109,11 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
  *   rows     in shared memory, this warp's N / 2: where they begin in x, in pieces; -1 where there is none, whose
  *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
  *            eight] */
-template <int N>
+template <int N, int WARPS>
 __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, uint32_t landed, grouped_tiles<N> tiles,
                                          int *rows, int warp)
 {
-  constexpr int WARP_ROWS = N / GATHER_WARPS, EIGHTS = WARP_ROWS / 8;
+  constexpr int WARP_ROWS = N / WARPS, EIGHTS = WARP_ROWS / 8;
   const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
   const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
@@ -204,7 +215,7 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
   if (threadIdx.x == WARPGROUPS * 128) {
     x.init(1, WARPGROUPS * 4);
     weights.init(1, WARPGROUPS * 4);
-    for (int i = 0; i < p.x_stages; i++) mbarrier_init(landed + i * 8, GATHER_WARPS * 32);
+    for (int i = 0; i < p.x_stages; i++) mbarrier_init(landed + i * 8, gather_warps(WARPGROUPS) * 32);
     fence_mbarrier_init();
   }
   wait_for_starts(p);
@@ -218,12 +229,13 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
   if (threadIdx.x >= WARPGROUPS * 128) {
     lower_registers<GATHER_REGISTERS>();
     const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
+    constexpr int WARPS = gather_warps(WARPGROUPS);
     if (warp == 0) {
       if (threadIdx.x % 32 == 0) produce_grouped_weights(p, weights, tiles);
-    } else if (warp <= GATHER_WARPS) {
-      gather_x<N>(p, x, landed, tiles, rows + (warp - 1) * (N / GATHER_WARPS), warp - 1);
-    } else if (threadIdx.x % 32 == 0) {
-      pass_on_x<N>(p, x, landed, tiles);
+    } else if (warp == 1) {
+      if (threadIdx.x % 32 == 0) pass_on_x<N>(p, x, landed, tiles);
+    } else if (warp < 2 + WARPS) {
+      gather_x<N, WARPS>(p, x, landed, tiles, rows + (warp - 2) * (N / WARPS), warp - 2);
     }
   } else {
     raise_registers<grouped_consumer_registers(WARPGROUPS)>();
