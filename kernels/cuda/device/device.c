@@ -14,15 +14,11 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
-<<<<<<< HEAD
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/latent/latent.h"
-    =======
-#include "kernels/cuda/gemm/wna16.h"
-    >>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8)
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/quantize/quantize.h"
@@ -32,9 +28,8 @@
 #include "kernels/cuda/sampling/sampler.h"
 #include "kernels/cuda/w8a8/w8a8.h"
 
-    /* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
-    static void
-    settle(yk_device *dev)
+/* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
+static void settle(yk_device *dev)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   const struct timespec pause = {0, 1000000};
@@ -240,14 +235,10 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_probe(cuda, err));
   YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
-<<<<<<< HEAD
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_gpu_init(&cuda->wna16, YK_WNA16_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a16_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
-=======
-  YK_TRY(yk_cuda_blame(cuda, yk_wna16_gpu_init(&cuda->wna16, YK_WNA16_AUTO, err), err));
->>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8)
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

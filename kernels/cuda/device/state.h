@@ -31,14 +31,9 @@ typedef struct yk_cuda_device {
   struct yk_cuda_blas *blas;       /* blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
-<<<<<<< HEAD
   yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
-=======
-  yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
-  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
->>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8)
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

@@ -4,19 +4,13 @@
 
 #include <stdlib.h>
 
-<<<<<<< HEAD:kernels/cuda/linear/format_wna16.c
 #include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_sizes.h"
-    =======
-#include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_sizes.h"
-    >>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8):kernels/cuda/linear/format_wna16.c
 
-    /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
+/* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-    yk_wna16_desc
-    yk_wna16_desc_of(const yk_cuda_gemm *gemm)
+yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm)
 {
   return (yk_wna16_desc){.k = gemm->k,
                          .n = gemm->n,
@@ -119,18 +113,9 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 
 /* ---- The kinds --------------------------------------------------------------------------------------------------- */
 
-<<<<<<< HEAD:kernels/cuda/linear/format_wna16.c
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
     .name = "W4A16", .variant = YK_WNA16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS, GROUPED};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_WNA16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
     .name = "W8A16 of floats", .variant = YK_WNA16_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
-=======
-const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
-    .name = "W4A16", .variant = YK_WNA16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
-const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
-    .name = "W8A16", .variant = YK_WNA16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
-const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
-    .name = "W8A16 of floats", .variant = YK_WNA16_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
->>>>>>> fde649e (cuda: the GEMM of quantised weights is called WNA16, since their bits are 4 or 8):kernels/cuda/linear/format_wna16.c
