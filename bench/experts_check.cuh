@@ -155,7 +155,7 @@ inline bool check_routes()
 /* ---- Grouped GEMMs ----------------------------------------------------------------------------------------------- */
 
 struct grouped_reference {
-  linear::awq tensors; /* of matrix 0 */
+  linear::tensors tensors; /* of matrix 0 */
   size_t words, zero_words, scales;
   yk_wna16_desc desc;
   const uint8_t *biases; /* NULL: none */
@@ -172,7 +172,7 @@ static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x
   const int slot = slots[blockIdx.y];
   int m = 0;
   while (starts[m + 1] <= slot) m++;
-  linear::awq w = r.tensors;
+  linear::tensors w = r.tensors;
   w.qweight += m * r.words;
   w.qzeros += m * r.zero_words;
   w.scales += m * r.scales;
@@ -192,7 +192,7 @@ static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x
 static __global__ void expand_matrices(grouped_reference r, uint8_t *out, int64_t matrix_bytes)
 {
   const int m = blockIdx.y;
-  linear::awq w = r.tensors;
+  linear::tensors w = r.tensors;
   w.qweight += m * r.words;
   w.qzeros += m * r.zero_words;
   w.scales += m * r.scales;

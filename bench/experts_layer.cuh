@@ -102,7 +102,7 @@ struct matrices {
     upload(columns, map);
     yk_err err = YK_ERR_INIT;
     for (int m = 0; m < n; m++) {
-      const linear::awq w = tensors(m % distinct);
+      const linear::tensors w = tensors(m % distinct);
       yk_wna16_source from = {};
       from.qweight = w.qweight;
       from.qzeros = w.qzeros;
@@ -117,16 +117,18 @@ struct matrices {
     check(cudaDeviceSynchronize(), "pack");
   }
 
-  linear::awq tensors(int m) const
+  linear::tensors tensors(int m) const
   {
-    return {reinterpret_cast<const int32_t *>(qweight.data) + m * words,
-            reinterpret_cast<const int32_t *>(qzeros.data) + m * groups * (desc.n / 8),
-            scales.data + m * groups * desc.n,
-            YK_F16,
-            desc.n,
-            desc.group,
-            0,
-            columns.data};
+    linear::tensors of_matrix = {};
+    of_matrix.encoding = YK_WNA16_INT4;
+    of_matrix.qweight = reinterpret_cast<const int32_t *>(qweight.data) + m * words;
+    of_matrix.qzeros = reinterpret_cast<const int32_t *>(qzeros.data) + m * groups * (desc.n / 8);
+    of_matrix.scales = scales.data + m * groups * desc.n;
+    of_matrix.scales_dtype = YK_F16;
+    of_matrix.n = desc.n;
+    of_matrix.group = desc.group;
+    of_matrix.columns = columns.data;
+    return of_matrix;
   }
 
   uint16_t *bias_of(int m) const

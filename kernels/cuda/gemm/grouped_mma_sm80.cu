@@ -100,13 +100,15 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
   const int lane = threadIdx.x % 32;
   if constexpr (PACKED) {
     const uint8_t *from = weights + panel * p.panel_bytes;
-    dequant<DTYPE> scales;
+    dequant<YK_WNA16_INT4, DTYPE> scales;
     const int group = quarter * p.groups / 4;
-    scales.load(*reinterpret_cast<const uint2 *>(from + PANEL_NIBBLE_BYTES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
+    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT4);
+    scales.load(*reinterpret_cast<const uint2 *>(from + SCALES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
     const uint2 words =
-        *reinterpret_cast<const uint2 *>(from + quarter / 2 * PANEL_HALF_BYTES + lane * 16 + quarter % 2 * 8);
-    scales.expand(words.x, a[0]);
-    scales.expand(words.y, a[1]);
+        *reinterpret_cast<const uint2 *>(from + quarter / 2 * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % 2 * 8);
+    const uint4 of_steps = make_uint4(words.x, words.y, 0, 0);
+    scales.expand(of_steps, 0, a[0]);
+    scales.expand(of_steps, 1, a[1]);
   } else {
     for (int step = 0; step < 2; step++)
       ldmatrix_x4(a[step], address + piece_at(panel * PANEL_COLUMNS + lane % 16, (quarter * 2 + step) * 2 + lane / 16));

@@ -47,7 +47,7 @@ void lay_out_few(const yk_wna16_gpu &gpu, const grouped_few_shape &s, grouped_pa
     const int64_t panels = static_cast<int64_t>(warps) * s.panels, slices = CONSUMER_WARPS / warps;
     const int64_t cost = ceil_div(share, panels) * (ceil_div(p.k_tiles, slices) + ITEM_END_K_TILES);
     const int64_t most = std::min(share, panels);
-    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * GROUPED_PANEL_BYTES;
+    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * grouped_panel::BYTES;
     const int64_t stages = std::min<int64_t>(p.ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / slices * slices;
     if (stages == 0 || cost >= least) continue;
     least = cost;
@@ -85,7 +85,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
   const int own = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n) + grouped_gather_bytes(s.n) +
                   grouped_map_bytes(p.max_tiles) + grouped_table_bytes(call.n_matrices);
-  const int x_bytes = x_stage_bytes(s.n), weight_bytes = weight_stage_bytes(1, GROUPED_TILE_PANELS);
+  const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * grouped_panel::BYTES;
   const int rings = ALL_SHARED_BYTES - own;
   p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);

@@ -18,8 +18,6 @@
 
 namespace yk_gemm {
 
-constexpr int GROUPED_PANEL_BYTES = panel_bytes_of(1);
-
 /* Producer warps of x. */
 __host__ __device__ constexpr int few_x_warps(int n)
 {
@@ -115,14 +113,14 @@ template <int N>
 __device__ __forceinline__ void produce_few_weights(const grouped_params &p, const grouped_table &table,
                                                     const few_share &share, const few_memory &s)
 {
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * GROUPED_PANEL_BYTES);
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * GROUPED_PANEL_BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * grouped_panel::BYTES);
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * grouped_panel::BYTES;
   few_item item;
   r.start_producing();
 #pragma unroll 1
   for (few_items<N> items(p, table, share); items.next(item);) {
-    const int bytes = item.n_panels * GROUPED_PANEL_BYTES;
-    const uint8_t *from = p.weights_of(item.matrix) + item.panel * GROUPED_PANEL_BYTES;
+    const int bytes = item.n_panels * grouped_panel::BYTES;
+    const uint8_t *from = p.weights_of(item.matrix) + item.panel * grouped_panel::BYTES;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -205,8 +203,8 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, const group
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   const uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
-  const uint32_t panels = member * WARP_PANELS * GROUPED_PANEL_BYTES;
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * GROUPED_PANEL_BYTES);
+  const uint32_t panels = member * WARP_PANELS * grouped_panel::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * grouped_panel::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
   int ahead = slice; /* K tiles of the item that come before this slice's next one */
@@ -219,14 +217,14 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, const group
     for (; ahead < p.k_tiles; ahead += k_slices) {
       mbarrier_wait_asm_loop(r.full(), r.at.phase);
       if (member * WARP_PANELS < item.n_panels)
-        multiply_k_tile<DTYPE, 1, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
-                                                  acc);
+        multiply_k_tile<DTYPE, grouped_panel, N, WARP_PANELS>(r.data() + panels,
+                                                              x + r.at.stage * small_batch_x_bytes(N), lane, acc);
       __syncwarp();
       if (lane == 0) mbarrier_arrive(r.empty());
       r.at.advance_by(k_slices, p.stages);
     }
     ahead -= p.k_tiles;
-    if constexpr (takes_integers(N, WARP_PANELS)) {
+    if constexpr (takes_integers(YK_WNA16_INT4, N, WARP_PANELS)) {
 #pragma unroll
       for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
     }

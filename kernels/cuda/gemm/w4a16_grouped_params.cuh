@@ -9,6 +9,9 @@
 
 namespace yk_gemm {
 
+/* Both kernels for 9.0 take groups of 128 and more. */
+using grouped_panel = panel_layout<YK_WNA16_INT4, 1>;
+
 struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;

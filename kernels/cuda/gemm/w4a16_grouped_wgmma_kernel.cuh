@@ -88,12 +88,12 @@ template <int N>
 __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p, tile_ring r, grouped_tiles<N> tiles)
 {
   grouped_tile w;
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * panel_bytes_of(1);
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * grouped_panel::BYTES;
   r.start_producing();
   while (tiles.next(p, w)) {
     const int panel = w.tile_m * GROUPED_TILE_PANELS;
-    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * panel_bytes_of(1);
-    const uint8_t *from = p.weights_of(w.matrix) + panel * panel_bytes_of(1);
+    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * grouped_panel::BYTES;
+    const uint8_t *from = p.weights_of(w.matrix) + panel * grouped_panel::BYTES;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -177,7 +177,7 @@ __device__ __forceinline__ void consume_grouped(const grouped_params &p, tile_ri
   wait_in_grouped(p);
   while (tiles.next(p, w)) {
     float acc[WGMMA_M][N / 8][4];
-    mainloop<DTYPE, 1, WGMMA_M, N, 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane, acc);
+    mainloop<DTYPE, grouped_panel, WGMMA_M, N, 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane, acc);
     wgmma_params to = {};
     to.bias = p.bias_of(w.matrix);
     to.y = p.y_of(w.first_slot);
@@ -200,7 +200,7 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
   static_assert(WARPGROUPS * WGMMA_M == GROUPED_M64, "256 columns");
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[2 * tile_ring::BARRIERS], landed_barriers[MAX_STAGES];
-  const block_shared_memory<1, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
+  const block_shared_memory<grouped_panel, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
   constexpr int STAGING = WARPGROUPS * 4 * staging_bytes(WGMMA_M, N);
   uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
   int *rows = reinterpret_cast<int *>(behind);
