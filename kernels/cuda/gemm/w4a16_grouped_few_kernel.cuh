@@ -6,6 +6,9 @@
  *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2, or 1 to 3: rows of x by
  *   warps     cp.async, in the order that the 128-byte swizzle gives
  *   consumer  eight, in K slices of slice_warps warps, as in wna16_small_batch_kernel.cuh, whose main loop they run
+ *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2: rows of x by
+ *   warps     cp.async, in the order that the 128-byte swizzle gives; warp 3 nothing
+ *   consumer  eight, in K slices of slice_warps warps, as in w4a16_small_batch_kernel.cuh, whose main loop they run
  *   warps
  *
  * Accumulators have memory of their own, so that the ring goes on filling while an item ends. */
@@ -23,6 +26,9 @@ __host__ __device__ constexpr int few_x_warps(int n)
 {
   return n > 16 ? 3 : 2;
 }
+constexpr int GROUPED_PANEL_BYTES = panel_bytes_of(1);
+
+constexpr int FEW_X_WARPS = 2; /* producer warps of x */
 
 /* A thread block's share: panels of all row tiles, one row tile after the other. In shared memory. */
 struct few_share {
@@ -137,7 +143,7 @@ template <int N>
 __device__ __forceinline__ void produce_few_x(const grouped_params &p, const grouped_table &table,
                                               const few_share &share, const few_memory &s, int warp)
 {
-  constexpr int WARP_ROWS = N / few_x_warps(N), ROWS = WARP_ROWS / 2; /* of a warp, of a lane */
+  constexpr int WARP_ROWS = N / FEW_X_WARPS, ROWS = WARP_ROWS / 2; /* of a warp, of a lane */
   small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
   const int lane = threadIdx.x % 32, piece = lane % 16, row0 = warp * WARP_ROWS + lane / 16;
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
@@ -250,7 +256,7 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
       grouped_table_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices);
   const few_memory s = few_memory_of<N>(p, shared_address(shared), shared_address(barriers));
   if (threadIdx.x == CONSUMER_WARPS * 32) {
-    small_batch_ring(0, s.barriers, p.stages, 0).init(1 + few_x_warps(N) * 32, p.slice_warps);
+    small_batch_ring(0, s.barriers, p.stages, 0).init(1 + FEW_X_WARPS * 32, p.slice_warps);
     fence_mbarrier_init();
   }
   wait_for_starts(p);
@@ -264,7 +270,7 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
     lower_registers<few_producer_registers(OCCUPANCY)>();
     if (producer == 0) {
       if (threadIdx.x % 32 == 0) produce_few_weights<N>(p, table, share, s);
-    } else if (producer <= few_x_warps(N)) {
+    } else if (producer <= FEW_X_WARPS) {
       produce_few_x<N>(p, table, share, s, producer - 1);
     }
   } else {

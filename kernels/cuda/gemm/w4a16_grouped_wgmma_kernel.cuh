@@ -4,10 +4,10 @@
  *   work      output tiles of 256 columns by N rows of one matrix, over all of K, dealt out in turn. Tiles of a matrix
  *             are neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x
  *             in the L2 cache
- *   producer  the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: half of the rows of x each,
- *   warps     by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared memory past the path of
- *             ordinary accesses, so that a fence must stand between; one that waited for the copies that are still
- *             under way would stop the pipeline. So copies land at a barrier of their own, where warp 3 waits, fences
+ *   producer  the last warpgroup or two. Warp 0: weights, one bulk copy a K tile; warps 2 and up: a part of the rows of
+ *   warps     x each, by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared memory past the path
+ *             of ordinary accesses, so that a fence must stand between; one that waited for the copies that are still
+ *             under way would stop the pipeline. So copies land at a barrier of their own, where warp 1 waits, fences
  *             and tells the consumers
  *   consumer  as in wna16_wgmma_kernel.cuh, whose main loop and epilogue they run
  *   warps */
@@ -106,7 +106,7 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
 
 /* Copies eight rows a time: half a warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight.
  *   landed   barriers of the stages
- *   rows     in shared memory, this warp's N / 2: where they begin in x, in pieces; -1 where there is none, whose
+ *   rows     in shared memory, this warp's part: where they begin in x, in pieces; -1 where there is none, whose
  *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
  *            eight] */
 template <int N, int WARPS>
