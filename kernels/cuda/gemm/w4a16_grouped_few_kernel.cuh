@@ -21,13 +21,6 @@
 
 namespace yk_gemm {
 
-/* Producer warps of x. */
-__host__ __device__ constexpr int few_x_warps(int n)
-{
-  return n > 16 ? 3 : 2;
-}
-constexpr int GROUPED_PANEL_BYTES = panel_bytes_of(1);
-
 constexpr int FEW_X_WARPS = 2; /* producer warps of x */
 
 /* A thread block's share: panels of all row tiles, one row tile after the other. In shared memory. */
