@@ -54,7 +54,7 @@ cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
 case $out in
-*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=128MiB >"$out" ;; # a window wider than two programs
+*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=512MiB >"$out" ;; # a window wider than two programs
 *) tar -C "$stage" -czf "$out" yoke ;;
 esac
 echo "$out: $(du -h "$out" | cut -f1)"

@@ -69,6 +69,26 @@ static const answer *answers_of(int i)
   return known[i];
 }
 
+/* A code that is rounded the other way moves what it stands for by a step, so where sums differ in their last bits,
+ * answers are only near each other, up to a near tie. */
+static void assert_near(const answer *found, const answer *expected)
+{
+  const float tolerance = 0.1f;
+  for (int32_t t = 0; t < expected->n && expected->margins[t] > tolerance; t++) {
+    assert_int_equal(found->ids[t], expected->ids[t]);
+    assert_true(fabsf(found->logprobs[t] - expected->logprobs[t]) <= tolerance);
+  }
+}
+
+/* GPUs split their sums by the shape of a step. */
+static void assert_alike(const answer *found, const answer *expected)
+{
+  if (test_backend_chosen().tolerance > 0)
+    assert_near(found, expected);
+  else
+    assert_same_answer(found, expected);
+}
+
 static void chunks_company_and_preemption_change_nothing(void **state)
 {
   (void)state;
@@ -84,7 +104,7 @@ static void chunks_company_and_preemption_change_nothing(void **state)
     yk_engine_get_stats(engine, &stats);
     assert_true(stats.preemptions > 0 || strcmp(cases[i].model, "mistral") == 0); /* blocks behind windows come back */
     fixture_close(engine);
-    for (int p = 0; p < N_PROMPTS; p++) assert_same_answer(&found[p], &answers_of(i)[p]);
+    for (int p = 0; p < N_PROMPTS; p++) assert_alike(&found[p], &answers_of(i)[p]);
   }
 }
 
@@ -97,7 +117,7 @@ static void reused_blocks_change_nothing(void **state)
     yk_engine *engine = fixture_open(&options);
     for (int again = 0; again < 2; again++) {
       ask_alone(engine, found);
-      for (int p = 0; p < N_PROMPTS; p++) assert_same_answer(&found[p], &answers_of(i)[p]);
+      for (int p = 0; p < N_PROMPTS; p++) assert_alike(&found[p], &answers_of(i)[p]);
     }
     yk_engine_stats stats;
     yk_engine_get_stats(engine, &stats);
@@ -106,25 +126,17 @@ static void reused_blocks_change_nothing(void **state)
   }
 }
 
-/* A code that is rounded the other way moves what it stands for by a step, so answers are only near each other. */
 static void other_rank_counts_come_near(void **state)
 {
   (void)state;
   static answer found[N_PROMPTS];
-  const float tolerance = 0.1f;
   for (int i = 0; i < N_CASES; i++)
     for (int n_ranks = 2; n_ranks <= 3 && n_ranks <= fixture_most_ranks(); n_ranks++) {
       yk_engine_options options = options_of(i, n_ranks);
       yk_engine *engine = fixture_open(&options);
       ask_together(engine, found);
       fixture_close(engine);
-      for (int p = 0; p < N_PROMPTS; p++) {
-        const answer *expected = &answers_of(i)[p];
-        for (int32_t t = 0; t < expected->n && expected->margins[t] > tolerance; t++) {
-          assert_int_equal(found[p].ids[t], expected->ids[t]);
-          assert_true(fabsf(found[p].logprobs[t] - expected->logprobs[t]) <= tolerance);
-        }
-      }
+      for (int p = 0; p < N_PROMPTS; p++) assert_near(&found[p], &answers_of(i)[p]);
     }
 }
 

@@ -126,32 +126,31 @@ class WeightsF16(harness.Case):
 
     @harness.of_the_program
     def test_plan_of_8_bits(self):
-        """GPUs have no GEMM for them: they take what 16 bits take, and are told of."""
-        for name in ("format_gptq8_v2_channel", "format_fp8"):
+        """Ranks keep them; GPUs only those whose groups their GEMM takes, and the others as 16 bits, which is told."""
+        for name, gpus_keep in (("format_gptq8_v2_channel", True), ("format_fp8_tensor", True), ("format_fp8", False)):
             with self.subTest(name):
-                self.check_plan_of_8_bits(os.path.join(harness.FAMILIES, name))
+                self.check_plan_of_8_bits(os.path.join(harness.FAMILIES, name), gpus_keep)
 
-    def check_plan_of_8_bits(self, model):
+    def check_plan_of_8_bits(self, model, gpus_keep):
         for device in ("cpu", "cuda"):
             options = ("--device", device, "--device-memory", "8GiB", "--dtype", "float16")
             same = self.weight_bytes(model, *options) == self.weight_bytes(model, *options, "--weights", "f16")
-            self.assertEqual(same, device == "cuda")
+            self.assertEqual(same, device == "cuda" and not gpus_keep)
             for weights in ("auto", "f16"):
                 plan = self.run_json("plan", "--model", model, "--no-link-test", *options, "--weights", weights)[0]
-                is_told = (device, weights) == ("cuda", "auto")
+                is_told = (device, weights, gpus_keep) == ("cuda", "auto", False)
                 self.assertEqual(is_told, "14 weights are kept as 16 bits: GPUs have no GEMM" in plan["reason"])
                 self.assertEqual(is_told, "16 bits" in plan["reason"])
 
     @harness.of_the_program
     def test_plan_of_8_bit_inputs(self):
-        """Where weights become 16 bits, inputs stay floats, which is told."""
+        """Where weights are to be 16 bits, inputs stay floats, which is told."""
         model = os.path.join(harness.FAMILIES, "format_w8a8")
         for device in ("cpu", "cuda"):
             for weights in ("auto", "f16"):
                 plan = self.run_json("plan", "--model", model, "--no-link-test", "--device", device, "--device-memory",
                                      "8GiB", "--dtype", "float16", "--weights", weights, "--tp", 2)[0]
-                is_told = (device, weights) != ("cpu", "auto")
-                self.assertEqual(is_told, "inputs of 14 weights stay floats" in plan["reason"])
+                self.assertEqual(weights == "f16", "inputs of 14 weights stay floats" in plan["reason"])
 
     @harness.of_the_program
     def test_refusals(self):

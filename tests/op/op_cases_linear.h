@@ -89,7 +89,7 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
   }
   memcpy(bytes, weight->quants, n_bytes);
   random_floats(scales, weight->scales, n_scales, YK_F32, sigma / (part->is_fp8 ? 110.0 : 74.0), true, random);
-  if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 30.0, false, random);
+  if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 20.0, false, random);
   weight->view.qweight = bytes;
   weight->view.scales = scales;
   weight->view.qzeros = part->has_zeros ? zeros : NULL;
