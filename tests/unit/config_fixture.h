@@ -7,20 +7,21 @@
 #include "base/json.h"
 #include "loader/hf_config.h"
 
+/* JSON written with ' for ", which keeps tables of cases readable. */
 static inline json_t *config_parse(const char *text)
 {
-  char copy[2048];
+  char copy[4096];
   snprintf(copy, sizeof copy, "%s", text);
   for (char *c = copy; *c; c++)
     if (*c == '\'') *c = '"';
   json_error_t at;
-  json_t *value = json_loads(copy, 0, &at);
+  json_t *value = json_loads(copy, JSON_DECODE_ANY, &at);
   if (!value) fail_msg("%s: %s", copy, at.text);
   return value;
 }
 
-/* A configuration with the keys of changes put over it; a value of "-" deletes. */
-static inline yk_status config_load(const char *base, const char *changes, yk_model_config *out, yk_err *err)
+/* The text of a configuration with the keys of changes put over it; a value of "-" deletes. The caller frees it. */
+static inline char *config_text(const char *base, const char *changes)
 {
   json_t *root = config_parse(base), *over = config_parse(changes), *value;
   const char *key;
@@ -33,11 +34,17 @@ static inline yk_status config_load(const char *base, const char *changes, yk_mo
       json_object_set(root, key, value);
   }
   char *text = json_dumps(root, 0);
+  json_decref(root);
+  json_decref(over);
+  return text;
+}
+
+static inline yk_status config_load(const char *base, const char *changes, yk_model_config *out, yk_err *err)
+{
+  char *text = config_text(base, changes);
   const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
   yk_status status = yk_model_config_parse(&texts, NULL, out, err);
   free(text);
-  json_decref(root);
-  json_decref(over);
   return status;
 }
 

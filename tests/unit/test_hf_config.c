@@ -1,10 +1,8 @@
 /* config.json and its companions: each family's settings, defaults as in transformers, and what is refused. */
 #include <math.h>
 
-#include "unit/loader_fixture.h"
+#include "unit/config_fixture.h"
 
-#include "base/json.h"
-#include "loader/hf_config.h"
 #include "loader/quant_rules.h"
 
 /* A small valid model; tests change single keys. */
@@ -13,48 +11,24 @@ static const char base_config[] =
     " 'intermediate_size': 96, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 2,"
     " 'vocab_size': 200, 'max_position_embeddings': 256, 'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'}";
 
-/* JSON written with ' for ", which keeps the tables below readable. */
-static json_t *parse(const char *text)
-{
-  char copy[4096];
-  snprintf(copy, sizeof copy, "%s", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
-  json_error_t at;
-  json_t *value = json_loads(copy, JSON_DECODE_ANY, &at);
-  if (!value) fail_msg("%s: %s", copy, at.text);
-  return value;
-}
-
 /* The base configuration with the keys of changes put over it (a value of "-" deletes), and other files beside it. */
 static yk_status load_logged(const char *changes, const char *generation, const char *quantize, const yk_log *log,
                              yk_model_config *out, yk_err *err)
 {
-  json_t *root = parse(base_config), *over = parse(changes), *value;
-  const char *key;
-  json_object_foreach(over, key, value)
-  {
-    const char *text = json_string_value(value);
-    if (text && strcmp(text, "-") == 0)
-      json_object_del(root, key);
-    else
-      json_object_set(root, key, value);
-  }
-  json_t *generation_json = generation ? parse(generation) : NULL, *quantize_json = quantize ? parse(quantize) : NULL;
-  char *config_text = json_dumps(root, 0);
+  json_t *generation_json = generation ? config_parse(generation) : NULL;
+  json_t *quantize_json = quantize ? config_parse(quantize) : NULL;
+  char *config = config_text(base_config, changes);
   char *generation_text = generation ? json_dumps(generation_json, JSON_ENCODE_ANY) : NULL;
   char *quantize_text = quantize ? json_dumps(quantize_json, JSON_ENCODE_ANY) : NULL;
-  yk_config_texts texts = {.config = config_text, .config_bytes = strlen(config_text)};
+  yk_config_texts texts = {.config = config, .config_bytes = strlen(config)};
   texts.generation = generation_text;
   texts.generation_bytes = generation ? strlen(generation_text) : 0;
   texts.quantize = quantize_text;
   texts.quantize_bytes = quantize ? strlen(quantize_text) : 0;
   yk_status status = yk_model_config_parse(&texts, log, out, err);
-  free(config_text);
+  free(config);
   free(generation_text);
   free(quantize_text);
-  json_decref(root);
-  json_decref(over);
   json_decref(generation_json);
   json_decref(quantize_json);
   return status;
@@ -834,7 +808,7 @@ static void files_of_a_directory(void **state)
   yk_err err = YK_ERR_INIT;
   expect_error("no config.json", YK_E_IO, "config.json|No such file",
                yk_model_config_load(dir.path, NULL, &config, &err), &err);
-  json_t *root = parse(base_config);
+  json_t *root = config_parse(base_config);
   char *text = json_dumps(root, 0);
   write_text(&dir, "config.json", text);
   expect_ok("config.json alone", yk_model_config_load(dir.path, NULL, &config, &err), &err);
