@@ -11,7 +11,7 @@ Usage: scripts/test.sh [release] [asan] [tsan] [fuzz]
 Installs what is missing (with apt; public clients of the server with pip, in build/test-venv), then builds and tests
 each named stage, or all of them:
   release   every test; where no GPU would run the CUDA kernels, they are compiled for every architecture, but not tuned
-  asan      the tests, some of them shorter, under the address and undefined-behaviour sanitizers
+  asan      most tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
 
