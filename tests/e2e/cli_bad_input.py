@@ -266,6 +266,11 @@ class Broken(harness.Case):
 
     # ---- configuration ----
 
+    def test_latent_attention_takes_no_other_cache(self):
+        self.folder = os.path.join(harness.FAMILIES, "deepseek_v3")
+        for dtype in ("int8", "fp8"):
+            self.refused("kv_cache_dtype", "latent attention", "auto", options=("--kv-cache-dtype", dtype))
+
     def edit_config(self, **changes):
         with open(self.path("config.json"), encoding="utf-8") as file:
             config = json.load(file)

@@ -279,6 +279,10 @@ class Quantize(harness.Case):
         empty = self.place("empty")
         os.makedirs(empty)
         cases = [(harness.DEMO, [], "quantised checkpoint (awq)"), (empty, [], "config.json"),
+                 (os.path.join(harness.FAMILIES, "moe_qwen2"), ["--group-size", 32, *awq, self.text],
+                  "experts are not supported"),
+                 (os.path.join(harness.FAMILIES, "deepseek_v2"), ["--group-size", 32, *awq, self.text],
+                  "method awq: "),
                  (self.place("absent"), [], "absent"), (FLOAT, [*awq, self.place("no.txt")], "no.txt"),
                  (FLOAT, ["--keep", "layers.9."], "layers.9."),
                  (self.glm(), [*awq, __file__], "one tensor of gate and up")]
