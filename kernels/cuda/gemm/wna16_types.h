@@ -18,7 +18,7 @@ typedef enum yk_wna16_path {
 /* How weights are kept, beside the scales of groups. */
 typedef enum yk_wna16_encoding {
   YK_WNA16_INT4, /* AWQ: unsigned integers, an integer zero and a 16-bit scale a group */
-  YK_WNA16_INT8, /* signed integers, a zero from -128 to 127, which need not be whole, and a float32 scale a group */
+  YK_WNA16_INT8, /* signed integers, a float32 scale and a zero from -128 to 128, kept to 1/256, a group */
   YK_WNA16_FP8   /* e4m3 without infinities, a float32 scale a group */
 } yk_wna16_encoding;
 

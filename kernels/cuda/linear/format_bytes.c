@@ -9,7 +9,7 @@
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-/* Zeros of a part's slice are in the packed form's range. */
+/* Zeros of a part's slice are in the packed form's range, which ends 1/256 below 128, as near as any zero is kept. */
 static yk_status check_zeros(const yk_linear_part *part, int index, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
@@ -18,9 +18,9 @@ static yk_status check_zeros(const yk_linear_part *part, int index, yk_err *err)
   for (int64_t i = part->n.begin * n_groups; i < part->n.end * n_groups; i++) {
     float zero; /* the source may be unaligned */
     memcpy(&zero, (const char *)w->qzeros + i * (int64_t)sizeof zero, sizeof zero);
-    if (!(zero >= -128.0f && zero < 128.0f))
+    if (!(zero >= -128.0f && zero <= 128.0f))
       return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "linear part %d: output %lld, group %lld: expected a zero from -128 to below 128, found %g",
+                        "linear part %d: output %lld, group %lld: expected a zero from -128 to 128, found %g",
                         index, (long long)(i / n_groups), (long long)(i % n_groups), (double)zero);
   }
   return YK_OK;
