@@ -17,6 +17,7 @@
 #ifndef YK_KERNELS_AWQ_QUANTIZE_H
 #define YK_KERNELS_AWQ_QUANTIZE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/dtype.h"
@@ -63,11 +64,18 @@ typedef struct yk_awq_quantize_args {
   yk_awq_found *found;
 } yk_awq_quantize_args;
 
+/* yk_awq_is_kept - whether token t of a text of n_text tokens is one of the n_kept, at equal distances, that are kept;
+ *   then it is row t * n_kept / n_text of those. */
+static inline bool yk_awq_is_kept(int64_t t, int64_t n_text, int64_t n_kept)
+{
+  return t * n_kept / n_text != (t + 1) * n_kept / n_text;
+}
+
 /* awq_observe: what a linear layer reads while a model reads a text of n_text tokens. sums[j] += |x(t, j)| of all rows;
- *   of the text's tokens n_kept are kept, at equal distances: token t as row t * n_kept / n_text, if t + 1 has another.
- */
+ *   the rows of tokens that are kept are copied. */
 typedef struct yk_awq_observe_args {
-  const void *x; /* act [n_tokens, k]: tokens first_token .. first_token + n_tokens - 1 of the text */
+  const void *x;    /* act [n_tokens, k]: tokens first_token .. first_token + n_tokens - 1 of the text */
+  int64_t x_stride; /* elements from one row of x to the next */
   int64_t first_token, n_text, n_kept;
   int32_t n_tokens;
   int64_t k;

@@ -42,7 +42,12 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
 {
   yk_weight_view view = {.format = YK_WEIGHT_PLAIN, .k = n_columns, .n = n_rows, .dtype = checkpoint->config.dtype};
   const yk_tensor_wish wish = {"weight", YK_TENSORS_FLOAT, 2, {n_rows, n_columns}};
-  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, module, &wish, &view.dtype, &view.plain, err));
+  const yk_tensor *tensor;
+  if (checkpoint->shards) {
+    YK_TRY(yk_tensors_require(checkpoint->shards, module, &wish, &view.dtype, &tensor, err));
+    view.plain = tensor->data;
+    view.tensor = tensor->name;
+  }
   *out = view;
   return YK_OK;
 }

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How a family names its modules: those that exist once wholly, the others after the prefix, the layer and a dot. #
@@ -112,6 +113,30 @@ void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int l
 void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
 {
   yk_weight_name_of_expert(family, role, layer, 0, out);
+}
+
+/* The number behind ".experts.", or 0. */
+static int32_t expert_in(const char *module)
+{
+  static const char before[] = ".experts.";
+  const char *at = strstr(module, before);
+  long expert = at ? strtol(at + strlen(before), NULL, 10) : 0;
+  return expert >= 0 && expert < INT32_MAX ? (int32_t)expert : INT32_MAX;
+}
+
+bool yk_weight_find(const yk_model_config *config, const char *module, yk_weight_place *out)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  *out = (yk_weight_place){.layer = yk_weight_layer(config->family, module), .expert = expert_in(module)};
+  if (out->layer < 0 || out->layer >= config->n_layers) return false;
+  for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
+    if (out->expert >= yk_weight_count(config, role, out->layer) && role >= YK_ROLE_EXPERT_GATE) continue;
+    if (!yk_weight_is_in_layer(config, role, out->layer)) continue;
+    yk_weight_name_of_expert(config->family, role, out->layer, out->expert, name);
+    out->role = role;
+    if (strcmp(name, module) == 0) return true;
+  }
+  return false;
 }
 
 bool yk_weight_is_linear(yk_weight_role role)

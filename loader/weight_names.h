@@ -50,6 +50,17 @@ void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char
 void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int layer, int expert,
                               char out[YK_WEIGHT_NAME_BYTES]);
 
+/* A module of a layer. */
+typedef struct yk_weight_place {
+  yk_weight_role role;
+  int32_t layer;
+  int32_t expert; /* 0 for roles that no expert has */
+} yk_weight_place;
+
+/* yk_weight_find - which module of the model has a name, the first role of several that share it. False: none within a
+ *   layer. */
+bool yk_weight_find(const yk_model_config *config, const char *module, yk_weight_place *out);
+
 /* yk_weight_is_linear - whether a role is a linear layer's. */
 bool yk_weight_is_linear(yk_weight_role role);
 

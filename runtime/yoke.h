@@ -679,10 +679,11 @@ typedef struct yk_quantize_report {
  *   among them. Embedding, lm_head, norms and router gates stay as they are, and so do layers whose inputs the group
  *   size does not divide, or whose outputs are no multiple of 8, with a warning. Experts of a layer that are one tensor
  *   ([experts, outputs, inputs]) become one layer each, named as where each has a tensor.
- *   Memory of a rank, beside mapped files: twice the largest layer's 4-bit form; AWQ: also the model, and while it
- *   searches YOKE_CALIBRATION_ROWS inputs of every layer, and up to 4096 outputs of a layer, in float32. On a GPU both
- *   of the GPU, with the largest layer's weight. Neither device nor number of ranks and threads changes a byte, but of
- *   AWQ the kind of device: GPUs calibrate with the model's 16-bit activations, CPUs with float32.
+ *   Memory of a rank, beside mapped files: twice the largest layer's 4-bit form; AWQ: also the model with
+ *   YOKE_CALIBRATION_ROWS inputs of every layer in float32, and while it searches those inputs in host memory and up to
+ *   4096 outputs of a layer in float32. On a GPU what is not host memory is the GPU's, with the largest layer's weight.
+ *   Neither device nor number of ranks and threads changes a byte, but of AWQ the kind of device: GPUs calibrate with
+ *   the model's 16-bit activations, CPUs with float32.
  *   Errors: YK_E_INVAL (an option; a name to keep that no module has), YK_E_IO (files; out_dir holds something else),
  *   YK_E_FORMAT (the checkpoint; a weight that is not finite, named), YK_E_UNSUPPORTED (a checkpoint that is quantised
  *   already; AWQ of an architecture that Yoke does not run), YK_E_CANCELLED (progress said so), YK_E_NOMEM,

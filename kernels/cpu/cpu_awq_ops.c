@@ -27,9 +27,9 @@ static void observe_columns(void *context, int thread, int64_t begin, int64_t en
   const yk_awq_observe_args *a = task->args;
   for (int32_t i = 0; i < a->n_tokens; i++) {
     int64_t token = a->first_token + i, row = token * a->n_kept / a->n_text;
-    float *kept = row != (token + 1) * a->n_kept / a->n_text ? a->kept + row * a->k : NULL;
+    float *kept = yk_awq_is_kept(token, a->n_text, a->n_kept) ? a->kept + row * a->k : NULL;
     for (int64_t j = begin; j < end; j++) {
-      float x = yk_dtype_load(task->dtype, a->x, (size_t)(i * a->k + j));
+      float x = yk_dtype_load(task->dtype, a->x, (size_t)(i * a->x_stride + j));
       a->sums[j] += fabs((double)x);
       if (kept) kept[j] = x;
     }

@@ -74,7 +74,7 @@ typedef struct yk_weight_view {
   const void *g_idx;   /* with act_order: i32 [k], the group of each input, from 0 to k / group - 1 */
   bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
   yk_inputs inputs;    /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
-  const char *tensor;  /* quantised: the name of qweight's tensor in the checkpoint, for messages; may be NULL */
+  const char *tensor;  /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
   /* What becomes a part of the bias when the layer is brought (loader/folded_bias.h); devices see none of it.

@@ -1,254 +1,78 @@
 #include "quantize/awq_scales.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/device.h"
-#include "quantize/calibration.h"
+#include "quantize/awq_search.h"
 
-enum { GRID = 20, MAX_READERS = 3, NO_ROLE = -1 };
-
-/* The scales of the inputs that a layer's linear layers of a kind share. */
-typedef struct fold {
+/* The scales of the inputs that linear layers share, once they are searched. */
+typedef struct known_fold {
   bool is_known;
-  float *scales;   /* [k], or NULL: none */
-  float *inverses; /* [k] */
-  void *norm;      /* the norm that writes the inputs, divided; NULL where a linear layer does */
-} fold;
+  yk_awq_fold fold;
+} known_fold;
 
 struct yk_awq_scales {
-  const yk_quantize_rank *rank;
-  const yk_checkpoint *checkpoint;
-  const yk_model_config *config;
-  yk_calibration calibration;
-  fold *folds;                             /* [n_layers, YK_N_INPUT_KINDS] */
-  yk_quantize_buffer readers[MAX_READERS]; /* weights that are searched for */
-  yk_quantize_buffer k_scales, n_scales;   /* of the next operation */
-  yk_quantize_buffer scratch, limits, grams;
-  void *bias; /* host */
+  yk_awq_search search;
+  known_fold *folds;                     /* [n_layers, folds_per_layer] */
+  yk_quantize_buffer k_scales, n_scales; /* of the next operation */
+  void *folded;                          /* host */
 };
 
-/* Who reads the inputs of a kind, and who writes them. */
-typedef struct kind_roles {
-  int n_readers;
-  yk_weight_role readers[MAX_READERS];
-  yk_weight_role writer;
-  bool writer_is_norm;
-} kind_roles;
+/* One of each kind, and the last one of each expert. */
+static size_t folds_per_layer(const yk_model_config *config)
+{
+  return YK_N_INPUT_KINDS + (size_t)config->experts.n_experts;
+}
 
-static const kind_roles roles_of[YK_N_INPUT_KINDS] = {
-    [YK_INPUT_QKV] = {3, {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V}, YK_ROLE_ATTENTION_NORM, true},
-    [YK_INPUT_O] = {1, {YK_ROLE_O}, YK_ROLE_V, false},
-    [YK_INPUT_GATE_UP] = {2, {YK_ROLE_GATE, YK_ROLE_UP}, YK_ROLE_FFN_NORM, true},
-    [YK_INPUT_DOWN] = {1, {YK_ROLE_DOWN}, YK_ROLE_UP, false},
-};
+/* ---- Folds ------------------------------------------------------------------------------------------------------- */
 
-/* ---- Layers by name ---------------------------------------------------------------------------------------------- */
-
-/* The role of a module within its layer, or NO_ROLE. */
-static int role_of(const yk_awq_scales *s, const char *module, int32_t *layer)
+static bool is_quantised(const yk_awq_scales *s, yk_weight_role role, int32_t layer, int32_t expert)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  *layer = yk_weight_layer(s->config->family, module);
-  if (*layer < 0 || *layer >= s->config->n_layers) return NO_ROLE;
-  for (int role = YK_ROLE_ATTENTION_NORM; role <= YK_ROLE_DOWN; role++) {
-    yk_weight_name(s->config->family, (yk_weight_role)role, *layer, name);
-    if (strcmp(name, module) == 0) return role;
-  }
-  return NO_ROLE;
+  yk_weight_name_of_expert(s->search.config->family, role, layer, expert, name);
+  return yk_quantize_plan_has(&s->search.rank->run->plan, name);
 }
 
-/* The kind of inputs that a linear layer reads. */
-static yk_input_kind kind_read_by(yk_weight_role role)
+/* Of one expert, or of all that a layer has. */
+static bool are_quantised(const yk_awq_scales *s, const yk_awq_inputs *inputs, yk_weight_role role)
 {
-  for (int kind = 0; kind < YK_N_INPUT_KINDS; kind++)
-    for (int i = 0; i < roles_of[kind].n_readers; i++)
-      if (roles_of[kind].readers[i] == role) return (yk_input_kind)kind;
-  return YK_N_INPUT_KINDS;
-}
-
-/* The kind of inputs that a module writes, or YK_N_INPUT_KINDS. */
-static yk_input_kind kind_written_by(int role)
-{
-  for (int kind = 0; kind < YK_N_INPUT_KINDS; kind++)
-    if ((int)roles_of[kind].writer == role) return (yk_input_kind)kind;
-  return YK_N_INPUT_KINDS;
-}
-
-static bool is_quantised(const yk_awq_scales *s, yk_weight_role role, int32_t layer)
-{
-  char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(s->config->family, role, layer, name);
-  return yk_quantize_plan_has(&s->rank->run->plan, name);
-}
-
-static bool can_fold(const yk_awq_scales *s, yk_input_kind kind, int32_t layer)
-{
-  const kind_roles *roles = &roles_of[kind];
-  if (kind == YK_INPUT_O && s->config->n_heads != s->config->n_kv_heads) return false;
-  if (!roles->writer_is_norm && !is_quantised(s, roles->writer, layer)) return false;
-  for (int i = 0; i < roles->n_readers; i++)
-    if (!is_quantised(s, roles->readers[i], layer)) return false;
+  if (inputs->kind == YK_INPUT_EXPERT_DOWN) return is_quantised(s, role, inputs->layer, inputs->expert);
+  for (int32_t i = 0; i < yk_weight_count(s->search.config, role, inputs->layer); i++)
+    if (!is_quantised(s, role, inputs->layer, i)) return false;
   return true;
 }
 
-static yk_status floats_of(const yk_awq_scales *s, yk_weight_role role, int32_t layer, yk_awq_floats *out, yk_err *err)
+static bool is_reached(const yk_awq_scales *s, int32_t layer, int32_t expert)
 {
-  const yk_weight_module m = yk_weight_module_of(s->config, role);
-  char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_view view;
-  yk_weight_name(s->config->family, role, layer, name);
-  YK_TRY(yk_checkpoint_linear(s->checkpoint, name, m.k, m.n, false, &view, err));
-  *out = (yk_awq_floats){.w = view.plain,
-                         .dtype = view.dtype,
-                         .n = m.n,
-                         .k = m.k,
-                         .group = yk_quantize_group(s->rank->run->plan.group_size, m.k)};
-  return YK_OK;
+  return yk_calibrated_expert_rows(&s->search.calibration, layer, YK_INPUT_EXPERT_DOWN, expert, NULL) > 0;
 }
 
-/* ---- The loss of some scales ------------------------------------------------------------------------------------- */
-
-/* The weights of a kind's readers, where the device sees them. */
-static yk_status show_readers(yk_awq_scales *s, yk_input_kind kind, int32_t layer, yk_awq_floats *weights, yk_err *err)
+static bool can_fold(const yk_awq_scales *s, const yk_awq_inputs *inputs)
 {
-  for (int i = 0; i < roles_of[kind].n_readers; i++) {
-    YK_TRY(floats_of(s, roles_of[kind].readers[i], layer, &weights[i], err));
-    size_t n_bytes = (size_t)(weights[i].n * weights[i].k) * yk_dtype_bytes(weights[i].dtype);
-    YK_TRY(yk_quantize_show(s->rank, &s->readers[i], weights[i].w, n_bytes, &weights[i].w, err));
-  }
-  return YK_OK;
-}
-
-static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer, const float *floats, int64_t n,
-                             const float **out, yk_err *err)
-{
-  const void *shown = NULL;
-  if (floats) YK_TRY(yk_quantize_show(s->rank, buffer, floats, (size_t)n * sizeof *floats, &shown, err));
-  *out = shown;
-  return YK_OK;
-}
-
-static yk_status reserve_scratch(yk_awq_scales *s, const yk_awq_floats *weight, const yk_calibrated_input *input,
-                                 yk_err *err)
-{
-  int64_t n_floats = yk_awq_scratch_floats(weight->n, weight->k, input->n_rows);
-  return yk_quantize_reserve(s->rank, &s->scratch, (size_t)n_floats * sizeof(float), err);
-}
-
-/* What the scales change the readers' outputs by: sum over sampled rows and outputs of the square. */
-static yk_status loss_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, const yk_awq_floats *weights,
-                         const float *scales, double *loss, yk_err *err)
-{
-  const yk_calibrated_input *input = yk_calibrated_input_of(&s->calibration, layer, kind);
-  const yk_quantize_run *run = s->rank->run;
-  yk_device *dev = s->rank->dev;
-  const float *k_scales;
-  *loss = 0;
-  YK_TRY(show_floats(s, &s->k_scales, scales, input->k, &k_scales, err));
-  for (int i = 0; i < roles_of[kind].n_readers; i++) {
-    double own;
-    YK_TRY(reserve_scratch(s, &weights[i], input, err));
-    yk_awq_loss_args args = {.weight = weights[i],
-                             .rows = input->rows,
-                             .n_rows = input->n_rows,
-                             .scratch = s->scratch.memory,
-                             .found = s->rank->found.memory};
-    args.weight.k_scales = k_scales;
-    YK_TRY(dev->ops->awq_loss(dev, &args, err));
-    YK_TRY(yk_quantize_found(s->rank, &args.weight, &own, err));
-    *loss += own;
-  }
-  return yk_quantize_progress(s->rank, "searching", atomic_load(&run->done_bytes), run->plan.total_bytes, err);
-}
-
-/* ---- The search -------------------------------------------------------------------------------------------------- */
-
-/* m^a, divided by the root of the product of its greatest and its least. */
-static void power_scales(const yk_calibration *calibration, const yk_calibrated_input *input, double a, float *scales)
-{
-  double most = 0, least = INFINITY;
-  for (int64_t i = 0; i < input->k; i++) {
-    double scale = fmax(pow(input->sums[i] / calibration->n_tokens, a), 1e-4);
-    most = fmax(most, scale);
-    least = fmin(least, scale);
-    scales[i] = (float)scale;
-  }
-  float middle = (float)sqrt(most * least);
-  for (int64_t i = 0; i < input->k; i++) scales[i] /= middle;
-}
-
-/* The norm's elements divided by the scales, and the scales that this makes of them. norm [n] of the view's type. */
-static void divide_norm(const yk_vector_view *view, float *scales, void *norm)
-{
-  memcpy(norm, view->data, (size_t)view->n * yk_dtype_bytes(view->dtype));
-  for (int64_t i = 0; i < view->n; i++) {
-    float before = yk_dtype_load(view->dtype, norm, (size_t)i);
-    yk_dtype_store(view->dtype, norm, (size_t)i, before / scales[i]);
-    float after = yk_dtype_load(view->dtype, norm, (size_t)i), ratio = before / after;
-    bool is_sound = isfinite(ratio) && ratio > 0 && fabsf(ratio / scales[i] - 1) < 0.02f;
-    scales[i] = is_sound ? ratio : 1; /* no such ratio: a norm of zero, or one that leaves its type's range */
-    if (!is_sound) yk_dtype_store(view->dtype, norm, (size_t)i, before);
-  }
-}
-
-static yk_status search(yk_awq_scales *s, yk_input_kind kind, int32_t layer, const yk_vector_view *norm, fold *out,
-                        yk_err *err)
-{
-  const yk_calibrated_input *input = yk_calibrated_input_of(&s->calibration, layer, kind);
-  yk_awq_floats weights[MAX_READERS];
-  double best_loss = INFINITY, best_power = 0;
-  YK_TRY(show_readers(s, kind, layer, weights, err));
-  for (int i = 0; i <= GRID; i++) { /* the last time with the best power, to keep its scales */
-    double power = i < GRID ? (double)i / GRID : best_power, loss;
-    power_scales(&s->calibration, input, power, out->scales);
-    if (norm) divide_norm(norm, out->scales, out->norm);
-    if (i == GRID) break;
-    YK_TRY(loss_of(s, kind, layer, weights, out->scales, &loss, err));
-    if (loss >= best_loss) continue;
-    best_loss = loss;
-    best_power = power;
-  }
-  for (int64_t i = 0; i < input->k; i++) out->inverses[i] = 1.0f / out->scales[i];
-  yk_log_write(&s->rank->run->options->log, YK_LOG_DEBUG, "layer %d, inputs %d: power %g, loss %g", (int)layer,
-               (int)kind, best_power, best_loss);
-  return YK_OK;
-}
-
-static void fold_free(fold *f)
-{
-  free(f->scales);
-  free(f->inverses);
-  free(f->norm);
-  *f = (fold){0};
-}
-
-static yk_status make_fold(yk_awq_scales *s, yk_input_kind kind, int32_t layer, fold *out, yk_err *err)
-{
-  size_t k = (size_t)yk_calibrated_input_of(&s->calibration, layer, kind)->k;
-  bool has_norm = roles_of[kind].writer_is_norm;
-  yk_vector_view norm;
-  if (has_norm) YK_TRY(yk_checkpoint_norm(s->checkpoint, roles_of[kind].writer, layer, (int64_t)k, &norm, err));
-  out->scales = malloc(k * sizeof *out->scales);
-  out->inverses = malloc(k * sizeof *out->inverses);
-  out->norm = has_norm ? malloc(k * sizeof(float)) : NULL;
-  if (!out->scales || !out->inverses || (has_norm && !out->norm))
-    return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of a layer");
-  return search(s, kind, layer, has_norm ? &norm : NULL, out, err);
+  const yk_model_config *config = s->search.config;
+  const yk_input_roles roles = yk_input_roles_of(config, inputs->layer, inputs->kind);
+  bool shares_values = config->latent.kv_rank == 0 && config->n_heads != config->n_kv_heads;
+  if (inputs->kind == YK_INPUT_O && shares_values) return false;
+  if (inputs->kind == YK_INPUT_EXPERT_DOWN && !is_reached(s, inputs->layer, inputs->expert)) return false;
+  if (!roles.writer_is_norm && !are_quantised(s, inputs, roles.writer)) return false;
+  for (int i = 0; i < roles.n_readers; i++)
+    if (!are_quantised(s, inputs, roles.readers[i])) return false;
+  return roles.n_readers > 0;
 }
 
 /* Searched once, when it is first asked for. */
-static yk_status fold_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, const fold **out, yk_err *err)
+static yk_status fold_of(yk_awq_scales *s, const yk_awq_inputs *inputs, const yk_awq_fold **out, yk_err *err)
 {
-  fold *f = &s->folds[(size_t)layer * YK_N_INPUT_KINDS + (size_t)kind];
-  *out = f;
+  size_t place = (size_t)inputs->kind + (size_t)inputs->expert;
+  known_fold *f = &s->folds[(size_t)inputs->layer * folds_per_layer(s->search.config) + place];
+  *out = &f->fold;
   if (f->is_known) return YK_OK;
-  yk_status status = can_fold(s, kind, layer) ? make_fold(s, kind, layer, f, err) : YK_OK;
+  yk_status status = can_fold(s, inputs) ? yk_awq_search_scales(&s->search, inputs, &f->fold, err) : YK_OK;
   if (status != YK_OK) {
-    fold_free(f);
-    yk_err_prefix(err, "layer %d, scales", (int)layer);
+    yk_awq_fold_free(&f->fold);
+    yk_err_prefix(err, "layer %d, scales", (int)inputs->layer);
   }
   f->is_known = status == YK_OK;
   return status;
@@ -256,93 +80,115 @@ static yk_status fold_of(yk_awq_scales *s, yk_input_kind kind, int32_t layer, co
 
 /* ---- What others ask for ----------------------------------------------------------------------------------------- */
 
-static yk_status find_limits(yk_awq_scales *s, const yk_calibrated_input *input, yk_awq_floats *weight, yk_err *err)
+/* The inputs that a module of a layer reads or writes. */
+static yk_awq_inputs inputs_at(const yk_weight_place *place, yk_input_kind kind)
 {
-  const yk_quantize_rank *rank = s->rank;
-  if (weight->group > YK_AWQ_MAX_LIMITED_GROUP) return YK_OK;
-  size_t n_limits = (size_t)(weight->n * (weight->k / weight->group));
-  YK_TRY(reserve_scratch(s, weight, input, err));
-  YK_TRY(yk_quantize_reserve(rank, &s->grams, (size_t)(weight->k * weight->group) * sizeof(float), err));
-  YK_TRY(yk_quantize_reserve(rank, &s->limits, n_limits * sizeof(float), err));
-  const yk_awq_limits_args args = {.weight = *weight,
-                                   .rows = input->rows,
-                                   .n_rows = input->n_rows,
-                                   .grams = s->grams.memory,
-                                   .scratch = s->scratch.memory,
-                                   .limits = s->limits.memory,
-                                   .found = rank->found.memory};
-  YK_TRY(rank->dev->ops->awq_limits(rank->dev, &args, err));
-  weight->limits = s->limits.memory;
-  return yk_quantize_found(rank, weight, NULL, err);
+  return (yk_awq_inputs){place->layer, kind, kind == YK_INPUT_EXPERT_DOWN ? place->expert : 0};
+}
+
+static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer, const float *floats, int64_t n,
+                             const float **out, yk_err *err)
+{
+  const void *shown = NULL;
+  if (floats) YK_TRY(yk_quantize_show(s->search.rank, buffer, floats, (size_t)n * sizeof *floats, &shown, err));
+  *out = shown;
+  return YK_OK;
+}
+
+/* q and k and what they are made of: cutting them hurts their product. */
+static bool may_be_cut(yk_weight_role role)
+{
+  return role != YK_ROLE_Q && role != YK_ROLE_K && role != YK_ROLE_Q_A && role != YK_ROLE_Q_B;
 }
 
 yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_floats *weight, yk_err *err)
 {
-  int32_t layer;
-  int role = role_of(scales, module, &layer);
-  if (role == NO_ROLE) return YK_OK;
-  yk_input_kind reads = kind_read_by((yk_weight_role)role), writes = kind_written_by(role);
-  const fold *f;
-  YK_TRY(fold_of(scales, reads, layer, &f, err));
-  const fold *written = NULL;
-  if (writes < YK_N_INPUT_KINDS) YK_TRY(fold_of(scales, writes, layer, &written, err));
+  const yk_model_config *config = scales->search.config;
+  yk_weight_place place;
+  if (!yk_weight_find(config, module, &place)) return YK_OK;
+  const yk_awq_inputs reads = inputs_at(&place, yk_input_read_by(config, place.layer, place.role));
+  const yk_awq_inputs writes = inputs_at(&place, yk_input_written_by(config, place.layer, place.role));
+  const yk_awq_fold *f, *written = NULL;
+  YK_TRY(fold_of(scales, &reads, &f, err));
+  if (writes.kind < YK_N_INPUT_KINDS) YK_TRY(fold_of(scales, &writes, &written, err));
   YK_TRY(show_floats(scales, &scales->k_scales, f->scales, weight->k, &weight->k_scales, err));
   if (written) YK_TRY(show_floats(scales, &scales->n_scales, written->inverses, weight->n, &weight->n_scales, err));
-  if (role == YK_ROLE_Q || role == YK_ROLE_K) return YK_OK;
-  yk_status status = find_limits(scales, yk_calibrated_input_of(&scales->calibration, layer, reads), weight, err);
+  if (!may_be_cut(place.role)) return YK_OK;
+  yk_status status = yk_awq_search_limits(&scales->search, &place, weight, err);
   if (status != YK_OK) yk_err_prefix(err, "%s.weight", module);
   return status;
+}
+
+/* folded <- the tensor's elements, each times the factor of its output, or, of a weight, of its input. */
+static yk_status multiply(yk_awq_scales *s, const yk_tensor *tensor, const float *factors, yk_err *err)
+{
+  yk_dtype dtype = yk_quantize_dtype(tensor);
+  size_t n = tensor->n_bytes / yk_dtype_bytes(dtype);
+  size_t n_factors = (size_t)tensor->shape[tensor->n_dims - 1];
+  free(s->folded);
+  s->folded = malloc(tensor->n_bytes);
+  if (!s->folded) return yk_err_set(err, YK_E_NOMEM, "no memory for %s", tensor->name);
+  memcpy(s->folded, tensor->data, tensor->n_bytes);
+  for (size_t i = 0; i < n; i++)
+    yk_dtype_store(dtype, s->folded, i, yk_dtype_load(dtype, s->folded, i) * factors[i % n_factors]);
+  return YK_OK;
 }
 
 yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, const char *module, const void **out,
                              yk_err *err)
 {
-  int32_t layer;
-  int role = module ? role_of(scales, module, &layer) : NO_ROLE;
-  yk_input_kind writes = role == NO_ROLE ? YK_N_INPUT_KINDS : kind_written_by(role);
-  const fold *f;
+  const yk_model_config *config = scales->search.config;
+  yk_weight_place place;
+  const yk_awq_fold *f;
   *out = NULL;
-  if (writes == YK_N_INPUT_KINDS) return YK_OK;
-  YK_TRY(fold_of(scales, writes, layer, &f, err));
+  if (!module || !yk_weight_find(config, module, &place)) return YK_OK;
+  bool is_float_reader = yk_weight_is_float(place.role);
+  const yk_awq_inputs inputs =
+      inputs_at(&place, is_float_reader ? yk_input_read_by(config, place.layer, place.role)
+                                        : yk_input_written_by(config, place.layer, place.role));
+  if (inputs.kind == YK_N_INPUT_KINDS) return YK_OK;
+  YK_TRY(fold_of(scales, &inputs, &f, err));
   if (!f->scales) return YK_OK;
-  if (roles_of[writes].writer_is_norm) {
+  if (f->norm && !is_float_reader) {
     *out = f->norm;
     return YK_OK;
   }
-  free(scales->bias);
-  scales->bias = malloc(tensor->n_bytes); /* a linear layer's bias */
-  if (!scales->bias) return yk_err_set(err, YK_E_NOMEM, "no memory for a bias");
-  memcpy(scales->bias, tensor->data, tensor->n_bytes);
-  yk_dtype dtype = yk_quantize_dtype(tensor);
-  for (size_t i = 0; i < tensor->n_bytes / yk_dtype_bytes(dtype); i++)
-    yk_dtype_store(dtype, scales->bias, i, yk_dtype_load(dtype, scales->bias, i) * f->inverses[i]);
-  *out = scales->bias;
+  YK_TRY(multiply(scales, tensor, is_float_reader ? f->scales : f->inverses, err));
+  *out = scales->folded;
   return YK_OK;
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------------------------------- */
 
+static void tell_unreached(const yk_awq_scales *s)
+{
+  const yk_model_config *config = s->search.config;
+  int64_t n = 0, n_unreached = 0;
+  for (int32_t layer = 0; layer < config->n_layers; layer++)
+    for (int32_t e = 0; config->experts.layers[layer] && e < config->experts.n_experts; e++, n++)
+      n_unreached += !is_reached(s, layer, e);
+  if (n_unreached == 0) return;
+  yk_log_write(&s->search.rank->run->options->log, YK_LOG_WARN,
+               "%lld of %lld experts were chosen by none of the %d tokens that are kept of the calibration text: their "
+               "down projections are rounded without scales, and none of their layers is cut",
+               (long long)n_unreached, (long long)n, (int)s->search.calibration.n_rows);
+}
+
 static yk_status prepare(yk_awq_scales *s, yk_err *err)
 {
-  s->checkpoint = s->rank->run->checkpoint;
-  s->config = yk_checkpoint_config(s->checkpoint);
-  s->folds = calloc((size_t)s->config->n_layers * YK_N_INPUT_KINDS, sizeof *s->folds);
+  yk_awq_search *search = &s->search;
+  search->checkpoint = search->rank->run->checkpoint;
+  search->config = yk_checkpoint_config(search->checkpoint);
+  s->folds = calloc((size_t)search->config->n_layers * folds_per_layer(search->config), sizeof *s->folds);
   if (!s->folds) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
-  return yk_calibrate(s->rank, &s->calibration, err);
+  YK_TRY(yk_calibrate(search->rank, &search->calibration, err));
+  if (search->rank->index == 0) tell_unreached(s);
+  return YK_OK;
 }
 
 yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, yk_err *err)
 {
-  const yk_model_config *config = yk_checkpoint_config(checkpoint);
-  if (config->experts.n_experts > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: method awq: %d experts are not supported; supported: method rtn, and models without experts",
-                      dir, config->experts.n_experts);
-  if (config->latent.kv_rank > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: method awq: latent attention is not supported; supported: method rtn, and models without it",
-                      dir);
-  const yk_weight_module gate = yk_weight_module_of(config, YK_ROLE_GATE);
+  const yk_weight_module gate = yk_weight_module_of(yk_checkpoint_config(checkpoint), YK_ROLE_GATE);
   if (gate.n != gate.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: method awq: one tensor of gate and up is not supported; supported: method rtn, and families "
@@ -355,7 +201,7 @@ yk_status yk_awq_scales_create(const yk_quantize_rank *rank, yk_awq_scales **out
 {
   yk_awq_scales *s = calloc(1, sizeof *s);
   if (!s) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
-  s->rank = rank;
+  s->search.rank = rank;
   yk_status status = prepare(s, err);
   if (status == YK_OK)
     *out = s;
@@ -367,14 +213,13 @@ yk_status yk_awq_scales_create(const yk_quantize_rank *rank, yk_awq_scales **out
 void yk_awq_scales_free(yk_awq_scales *scales)
 {
   if (!scales) return;
-  for (size_t i = 0; scales->folds && i < (size_t)scales->config->n_layers * YK_N_INPUT_KINDS; i++)
-    fold_free(&scales->folds[i]);
+  const yk_model_config *config = scales->search.config;
+  for (size_t i = 0; scales->folds && i < (size_t)config->n_layers * folds_per_layer(config); i++)
+    yk_awq_fold_free(&scales->folds[i].fold);
   free(scales->folds);
-  yk_calibration_free(scales->rank, &scales->calibration);
-  yk_quantize_buffer *const buffers[] = {&scales->readers[0], &scales->readers[1], &scales->readers[2],
-                                         &scales->k_scales,   &scales->n_scales,   &scales->scratch,
-                                         &scales->limits,     &scales->grams};
-  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) yk_quantize_release(scales->rank, buffers[i]);
-  free(scales->bias);
+  yk_quantize_release(scales->search.rank, &scales->k_scales);
+  yk_quantize_release(scales->search.rank, &scales->n_scales);
+  yk_awq_search_free(&scales->search);
+  free(scales->folded);
   free(scales);
 }

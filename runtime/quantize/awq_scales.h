@@ -8,14 +8,17 @@
  * mean square over sampled tokens. Then each group of weights is cut where that is best for its part of the output
  * (kernels/awq_quantize.h), but for q and k, whose product cutting hurts, and groups of more than 1024.
  *
- *   what writes x                   what reads x       scaled where
- *   input norm                      q, k, v            all are quantised
- *   v                               o                  there is a KV head for each query head, and both are quantised
- *   norm after attention            gate, up           both are quantised
- *   up                              down               both are quantised
+ * x is scaled where all that read it are quantised, but for those that are floats in every format, and a linear layer
+ * that writes it is quantised too (input_kinds.h has the table); what o reads only where each query head has values of
+ * its own. q, k and what they are made of (q_a, q_b) are not cut.
  *
  * A norm that is divided by s is rounded to its type; s is then the quotient of the old norm and the new one, so that
- * rounding costs nothing. */
+ * rounding costs nothing. Where a router or the score of a shared expert reads x too, its weights are multiplied by s
+ * and stay 16 bits: s then is a power of two, so that both are exact and every token goes to the experts to which it
+ * went before, with the same weights.
+ *
+ * An expert's own layers are searched with the kept tokens that chose it. One that none of them chose has no scales for
+ * down and no limits; how many there are of those is told to the log. */
 #ifndef YK_QUANTIZE_AWQ_SCALES_H
 #define YK_QUANTIZE_AWQ_SCALES_H
 
@@ -36,8 +39,9 @@ void yk_awq_scales_free(yk_awq_scales *scales); /* NULL is allowed */
  *   YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
 yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_floats *weight, yk_err *err);
 
-/* yk_awq_scales_fold - a tensor that is not quantised, of a module (NULL: of none), as scaling leaves it: a norm or a
- *   bias. *out: the tensor's elements, the object's, until the next call; NULL: it stays as it is. Errors as above. */
+/* yk_awq_scales_fold - a tensor that is not quantised, of a module (NULL: of none), as scaling leaves it: a norm, a
+ *   bias, the weight of a router. *out: the tensor's elements, the object's, until the next call; NULL: it stays as it
+ *   is. Errors as above. */
 yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, const char *module, const void **out,
                              yk_err *err);
 

@@ -23,12 +23,37 @@ static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const y
   return observer->inner->linear_forward(dev, linear, args, err);
 }
 
+static yk_status linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                        yk_err *err)
+{
+  const yk_observer *observer = observer_of(dev);
+  YK_TRY(observer->on_grouped(observer->user, linear, args, err));
+  return observer->inner->linear_forward_grouped(dev, linear, args, err);
+}
+
+static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
+{
+  const yk_observer *observer = observer_of(dev);
+  YK_TRY(observer->inner->route(dev, args, err));
+  return observer->on_route(observer->user, args, err);
+}
+
+static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
+{
+  const yk_observer *observer = observer_of(dev);
+  YK_TRY(observer->inner->latent_rope_cache(dev, args, err));
+  return observer->on_latent(observer->user, args, err);
+}
+
 void yk_observer_attach(yk_observer *observer, yk_device *dev)
 {
   observer->inner = dev->ops;
   observer->ops = *dev->ops;
   observer->ops.linear_create = linear_create;
   observer->ops.linear_forward = linear_forward;
+  if (dev->ops->linear_forward_grouped) observer->ops.linear_forward_grouped = linear_forward_grouped;
+  if (dev->ops->route) observer->ops.route = route;
+  if (dev->ops->latent_rope_cache) observer->ops.latent_rope_cache = latent_rope_cache;
   dev->ops = &observer->ops;
 }
 

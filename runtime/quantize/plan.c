@@ -151,6 +151,22 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
   return YK_OK;
 }
 
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static yk_status sort_quantised(yk_quantize_plan *plan, yk_err *err)
+{
+  size_t n = 0;
+  plan->quantised = calloc((size_t)plan->n_quantised, sizeof *plan->quantised);
+  if (!plan->quantised) return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  for (size_t i = 0; i < plan->n_tensors; i++)
+    if (plan->tensors[i].is_quantised) plan->quantised[n++] = plan->tensors[i].module;
+  qsort(plan->quantised, n, sizeof *plan->quantised, by_name);
+  return YK_OK;
+}
+
 static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan *plan, yk_err *err)
 {
   decisions d = {.options = options, .plan = plan, .keep_used = calloc(options->n_keep + 1, sizeof *d.keep_used)};
@@ -162,6 +178,7 @@ static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan
   yk_status status = has_memory ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
   for (size_t i = 0; i < plan->n_tensors && status == YK_OK; i++) status = decide(&d, &plan->tensors[i], err);
   if (status == YK_OK) status = tell_decisions(&d, err);
+  if (status == YK_OK) status = sort_quantised(plan, err);
   free(d.keep_used);
   return status;
 }
@@ -242,6 +259,7 @@ void yk_quantize_plan_free(yk_quantize_plan *plan)
   for (size_t i = 0; i < plan->n_experts; i++) free((char *)plan->experts[i].name);
   free(plan->experts);
   free(plan->tensors);
+  free(plan->quantised);
   free(plan->files);
   json_decref(plan->config);
   json_decref(plan->kept);
@@ -250,7 +268,5 @@ void yk_quantize_plan_free(yk_quantize_plan *plan)
 
 bool yk_quantize_plan_has(const yk_quantize_plan *plan, const char *module)
 {
-  for (size_t i = 0; i < plan->n_tensors; i++)
-    if (plan->tensors[i].is_quantised && strcmp(plan->tensors[i].module, module) == 0) return true;
-  return false;
+  return bsearch(&module, plan->quantised, (size_t)plan->n_quantised, sizeof *plan->quantised, by_name) != NULL;
 }

@@ -22,7 +22,8 @@ typedef struct yk_quantize_plan {
   size_t n_experts;
   yk_planned_tensor *tensors; /* [n_tensors] by file, and within a file as the file has them */
   size_t n_tensors;
-  const char **files; /* [n_files] names, rising */
+  const char **quantised; /* [n_quantised] modules, rising */
+  const char **files;     /* [n_files] names, rising */
   size_t n_files;
   json_t *kept; /* modules_to_not_convert: strings */
   int32_t group_size;

@@ -14,10 +14,8 @@ import time
 import unittest
 
 import harness
+from quantize_case import CPU, FLOAT, ON, QuantizeCase, read_model, write_model
 
-FLOAT = os.path.join(harness.TESTS_DIR, "models", "demo-fp16")
-CPU, CUDA = ["--device", "cpu"], ["--device", "cuda", "--ranks", max(harness.RANKS, 1)]
-ON = CPU if harness.ON_CPU else CUDA
 SHAPE = {"rms_norm_eps": 1e-06, "model_type": "llama"}
 
 
@@ -35,36 +33,6 @@ def write_checkpoint(folder, shapes):
         file.truncate(8 + len(text) + at)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(SHAPE, file)
-    return folder
-
-
-def read_model(folder):
-    """The configuration, and each tensor's shape and values, of a model of float16 weights in one file."""
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return config, {name: (entry["shape"], list(struct.unpack(f"<{math.prod(entry['shape'])}e",
-                                                              data[slice(*entry["data_offsets"])])))
-                    for name, entry in header.items()}
-
-
-def write_model(folder, config, tensors):
-    """A directory with the demo model's tokenizer and these values as float16."""
-    os.makedirs(folder)
-    shutil.copy(os.path.join(FLOAT, "tokenizer.json"), folder)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file)
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        packed = struct.pack(f"<{len(values)}e", *values)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-        data += packed
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
     return folder
 
 
@@ -89,30 +57,7 @@ def refuse_long_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
-class Quantize(harness.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.scratch = harness.scratch_folder(cls.addClassCleanup)
-        cls.text = os.path.join(cls.scratch, "text.txt")
-        with open(os.path.join(harness.DEMO, "heldout.txt"), encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        with open(cls.text, "w", encoding="utf-8") as file:
-            file.write("<|endoftext|>".join(lines[:30]))
-        cls.other_text = os.path.join(cls.scratch, "other.txt")
-        with open(cls.other_text, "w", encoding="utf-8") as file:
-            file.write("<|endoftext|>".join(lines[30:60]))
-
-    def place(self, name):
-        return os.path.join(self.scratch, name)
-
-    def quantize(self, model, out, *options, expect=0, on=ON, **how):
-        result = subprocess.run([self.yoke, "quantize", "--model", model, "-o", out, *map(str, [*on, *options])],
-                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.TIMEOUT_S,
-                                **how)
-        self.assertEqual(result.returncode, expect, result.stderr)
-        self.assertEqual(result.stdout, "")
-        return result.stderr
-
+class Quantize(QuantizeCase):
     def test_the_model_answers(self):
         out = self.place("answers")
         said = self.quantize(FLOAT, out, "--group-size", 64)
@@ -129,20 +74,6 @@ class Quantize(harness.Case):
         for name in ("once", "again"):
             self.quantize(FLOAT, self.place(name), "--method", "awq", "--calibration", self.text)
         self.assertEqual(tree(self.place("once")), tree(self.place("again")))
-
-    def distances(self, model, *options):
-        """Root mean square of what 4 bits change the log-probabilities of a text by: rounded alone, and scaled."""
-        if harness.is_sanitized(self.yoke):
-            self.skipTest("of numbers: unit/test_quantize_awq.c runs the same code")
-        scores = []
-        for place, method in ((model, None), (model + "-rtn", ["rtn"]),
-                              (model + "-awq", ["awq", "--calibration", self.text])):
-            if method:
-                self.quantize(model, place, "--method", *method, *options)
-            scores += self.run_json("score", "-m", place, "--device", "cpu", "--dtype", "float32", "--format", "json",
-                                    "--tokens", "--text-file", self.other_text, "--window", 256)
-        true, *others = [score["logprobs"][1:] for score in scores]
-        return [math.sqrt(sum((a - b) ** 2 for a, b in zip(true, other)) / len(true)) for other in others]
 
     def test_scaling_keeps_channels_that_matter(self):
         """The demo model's first layer computes the same with a few channels of its norms made large and the weights
@@ -279,10 +210,6 @@ class Quantize(harness.Case):
         empty = self.place("empty")
         os.makedirs(empty)
         cases = [(harness.DEMO, [], "quantised checkpoint (awq)"), (empty, [], "config.json"),
-                 (os.path.join(harness.FAMILIES, "moe_qwen2"), ["--group-size", 32, *awq, self.text],
-                  "experts are not supported"),
-                 (os.path.join(harness.FAMILIES, "deepseek_v2"), ["--group-size", 32, *awq, self.text],
-                  "method awq: "),
                  (self.place("absent"), [], "absent"), (FLOAT, [*awq, self.place("no.txt")], "no.txt"),
                  (FLOAT, ["--keep", "layers.9."], "layers.9."),
                  (self.glm(), [*awq, __file__], "one tensor of gate and up")]

@@ -44,8 +44,19 @@ static void scaling(void **state)
   model_remove(&m);
 }
 
+static void scaling_experts(void **state)
+{
+  (void)state;
+  model m = deepseek_make();
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = awq_options_for(&m, &r);
+  fail_allocations(&options, 3, 31);
+  model_remove(&m);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rounding), cmocka_unit_test(scaling)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rounding), cmocka_unit_test(scaling),
+                                     cmocka_unit_test(scaling_experts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,7 @@ static void test_refused(void **state)
 static void test_observe(void **state)
 {
   (void)state;
-  enum { TOKENS = 37, TEXT = 50, KEPT = 16, K = 200 };
+  enum { TOKENS = 37, TEXT = 50, KEPT = 16, K = 200, STRIDE = 208 };
   for (int type = 0; type < N_GPU_DTYPES; type++) {
     double sums[2][K];
     float kept[2][KEPT * K];
@@ -234,15 +234,15 @@ static void test_observe(void **state)
       else
         dev = op_device_new(&cuda_target, gpu_dtypes[type], 1, 16);
       op_random random = {.seed = 5};
-      op_array x = op_array_random(dev, gpu_dtypes[type], TOKENS * K, 1.0, &random);
-      yk_awq_observe_args args = {.x = x.dev, .n_text = TEXT, .n_kept = KEPT, .k = K};
+      op_array x = op_array_random(dev, gpu_dtypes[type], TOKENS * STRIDE, 1.0, &random);
+      yk_awq_observe_args args = {.x = x.dev, .x_stride = STRIDE, .n_text = TEXT, .n_kept = KEPT, .k = K};
       args.sums = room(dev, sizeof sums[0]);
       args.kept = room(dev, sizeof kept[0]);
       const int32_t ends[] = {0, 20, TOKENS};
       for (int i = 0; i < 2; i++) { /* in two windows */
         args.first_token = ends[i];
         args.n_tokens = ends[i + 1] - ends[i];
-        args.x = (const char *)x.dev + (size_t)ends[i] * K * 2;
+        args.x = (const char *)x.dev + (size_t)ends[i] * STRIDE * 2;
         op_ok(dev->ops->awq_observe(dev, &args, &err));
       }
       fetch(dev, sums[which], args.sums, sizeof sums[0]);

@@ -69,8 +69,11 @@ def load(folder, device, plant=None):
     state = read_weights(folder, device, plant)
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    model.load_state_dict(state, assign=True)
-    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config).to(device)
+    past = f"model.layers.{config.num_hidden_layers}."  # a layer that predicts a further token: not the model's
+    model.load_state_dict({key: value for key, value in state.items() if not key.startswith(past)}, assign=True)
+    for module in model.modules():
+        if hasattr(module, "rotary_emb"):
+            module.rotary_emb = type(module.rotary_emb)(config=model.config).to(device)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != torch.device(device).type or tensor.dtype != torch.float32:
             raise ValueError(f"{name}: expected float32 on {device}, found {tensor.dtype} on {tensor.device}")

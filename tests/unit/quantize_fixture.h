@@ -51,7 +51,14 @@ static inline bool has_experts(const drawn *tensor)
   return strstr(tensor->name, ".experts.down_proj") || strstr(tensor->name, ".experts.gate_up_proj");
 }
 
-/* Elements of a tensor: the same for the same name. */
+/* Element i of a tensor: the same for the same name. */
+static inline float drawn_value(const drawn *tensor, int64_t i)
+{
+  uint64_t name = 0;
+  for (const char *c = tensor->name; *c; c++) name = name * 31 + (unsigned char)*c;
+  return (float)yk_rng_uniform(name, (uint32_t)tensor->n, (uint32_t)i) - 0.5f;
+}
+
 static inline void put_drawn(yk_safetensors_writer *writer, const drawn *tensor)
 {
   int64_t count = tensor->n * (tensor->k ? tensor->k : 1) * (has_experts(tensor) ? N_EXPERTS : 1);
@@ -60,7 +67,7 @@ static inline void put_drawn(yk_safetensors_writer *writer, const drawn *tensor)
   char *bytes = malloc((size_t)count * element);
   yk_err err = YK_ERR_INIT;
   for (int64_t i = 0; i < count; i++) {
-    float value = (float)yk_rng_uniform(strlen(tensor->name), (uint32_t)tensor->n, (uint32_t)i) - 0.5f;
+    float value = drawn_value(tensor, i);
     uint16_t half = tensor->dtype == YK_TENSOR_BF16 ? yk_f32_to_bf16(value) : yk_f32_to_f16(value);
     memcpy(bytes + (size_t)i * element, is_wide ? (void *)&value : (void *)&half, element);
   }
@@ -231,24 +238,72 @@ static const drawn qwen2[] = {
 static const char calibration_text[] =
     "Hugo has a blue pen. Mia has a black bell. Who has the bell? 348+275=623, 366-310=56.";
 
-static inline model qwen2_make(void)
+/* A layer of latent attention and of experts with a shared one. */
+static const drawn deepseek[] = {
+    {"model.embed_tokens.weight", YK_TENSOR_BF16, 1024, 64},
+    {"model.layers.0.input_layernorm.weight", YK_TENSOR_BF16, 64, 0},
+    {"model.layers.0.mlp.experts.0.down_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.mlp.experts.0.gate_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.experts.0.up_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.experts.1.down_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.mlp.experts.1.gate_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.experts.1.up_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.experts.2.down_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.mlp.experts.2.gate_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.experts.2.up_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.gate.weight", YK_TENSOR_BF16, 3, 64},
+    {"model.layers.0.mlp.shared_experts.down_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.mlp.shared_experts.gate_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.mlp.shared_experts.up_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.post_attention_layernorm.weight", YK_TENSOR_BF16, 64, 0},
+    {"model.layers.0.self_attn.kv_a_layernorm.weight", YK_TENSOR_BF16, 32, 0},
+    {"model.layers.0.self_attn.kv_a_proj_with_mqa.weight", YK_TENSOR_BF16, 48, 64},
+    {"model.layers.0.self_attn.kv_b_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.self_attn.o_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.layers.0.self_attn.q_a_layernorm.weight", YK_TENSOR_BF16, 32, 0},
+    {"model.layers.0.self_attn.q_a_proj.weight", YK_TENSOR_BF16, 32, 64},
+    {"model.layers.0.self_attn.q_b_proj.weight", YK_TENSOR_BF16, 64, 32},
+    {"model.norm.weight", YK_TENSOR_BF16, 64, 0},
+};
+
+/* With the demo model's tokenizer. */
+static inline model text_model_make(const drawn *tensors, size_t n, const char *config)
 {
   model m = {.from = temp_dir_make(), .to = out_dir_make()};
   char *tokenizer = NULL;
   size_t n_bytes;
   yk_err err = YK_ERR_INIT;
   snprintf(m.out, sizeof m.out, "%s/out", m.to.path);
-  write_model(&m.from, qwen2, sizeof qwen2 / sizeof *qwen2, 150000);
-  write_text(&m.from, "config.json",
-             "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 64, "
-             "\"intermediate_size\": 96, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
-             "\"num_key_value_heads\": 4, \"vocab_size\": 1024, \"max_position_embeddings\": 256, "
-             "\"rms_norm_eps\": 1e-06, \"torch_dtype\": \"bfloat16\", \"tie_word_embeddings\": true}");
+  write_model(&m.from, tensors, n, 150000);
+  write_text(&m.from, "config.json", config);
   expect_ok("tokenizer",
             yk_file_read(YOKE_TESTS_DIR "/models/demo/tokenizer.json", 1 << 24, &tokenizer, &n_bytes, &err), &err);
   write_file(&m.from, "tokenizer.json", tokenizer, n_bytes);
   free(tokenizer);
   return m;
+}
+
+static inline model qwen2_make(void)
+{
+  return text_model_make(qwen2, sizeof qwen2 / sizeof *qwen2,
+                         "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 64, "
+                         "\"intermediate_size\": 96, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+                         "\"num_key_value_heads\": 4, \"vocab_size\": 1024, \"max_position_embeddings\": 256, "
+                         "\"rms_norm_eps\": 1e-06, \"torch_dtype\": \"bfloat16\", \"tie_word_embeddings\": true}");
+}
+
+static inline model deepseek_make(void)
+{
+  return text_model_make(
+      deepseek, sizeof deepseek / sizeof *deepseek,
+      "{\"architectures\": [\"DeepseekV2ForCausalLM\"], \"model_type\": \"deepseek_v2\", \"hidden_size\": 64, "
+      "\"intermediate_size\": 96, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+      "\"num_key_value_heads\": 2, \"vocab_size\": 1024, \"max_position_embeddings\": 256, "
+      "\"rms_norm_eps\": 1e-06, \"torch_dtype\": \"bfloat16\", \"tie_word_embeddings\": true, "
+      "\"q_lora_rank\": 32, \"kv_lora_rank\": 32, \"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 16, "
+      "\"v_head_dim\": 16, \"first_k_dense_replace\": 0, \"moe_intermediate_size\": 32, \"n_shared_experts\": 1, "
+      "\"n_routed_experts\": 3, \"num_experts_per_tok\": 2, \"n_group\": 1, \"topk_group\": 1, "
+      "\"topk_method\": \"greedy\", \"routed_scaling_factor\": 1.0}");
 }
 
 static inline yk_quantize_options awq_options_for(const model *m, recorder *r)

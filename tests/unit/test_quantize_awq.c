@@ -52,15 +52,13 @@ static void test_calibration(void **state)
     }
     n_kept += is_kept;
   }
-  assert_int_equal(input->n_rows, YOKE_CALIBRATION_ROWS);
+  assert_int_equal(c.n_rows, YOKE_CALIBRATION_ROWS);
   assert_int_equal(n_kept, YOKE_CALIBRATION_ROWS);
   for (int i = 0; i < K; i++)
     if (fabs(input->sums[i] / sums[i] - 1) > 1e-4) fail_msg("channel %d: %g, expected %g", i, input->sums[i], sums[i]);
-  for (int kind = 0; kind < YK_N_INPUT_KINDS; kind++)
-    assert_int_equal(yk_calibrated_input_of(&c, 0, (yk_input_kind)kind)->n_rows, YOKE_CALIBRATION_ROWS);
   free(ids);
   yk_tokenizer_free(tokenizer);
-  yk_calibration_free(&rank, &c);
+  yk_calibration_free(&c);
   rank.dev->ops->destroy(rank.dev);
   yk_checkpoint_close(checkpoint);
   model_remove(&m);
@@ -165,11 +163,6 @@ static void test_awq_refused(void **state)
   snprintf(other.out, sizeof other.out, "%s/third", other.to.path);
   write_text(&other.from, "config.json", "{\"model_type\": \"phimoe\"}");
   expect_refused("architecture", &options, YK_E_UNSUPPORTED, "architecture|phimoe");
-  write_text(&other.from, "config.json",
-             "{\"model_type\": \"mixtral\", \"vocab_size\": 64, \"hidden_size\": 64, \"intermediate_size\": 64,"
-             "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
-             "\"max_position_embeddings\": 64, \"num_local_experts\": 2, \"num_experts_per_tok\": 1}");
-  expect_refused("experts", &options, YK_E_UNSUPPORTED, "method awq|2 experts|rtn");
   model_remove(&m);
   model_remove(&other);
 }

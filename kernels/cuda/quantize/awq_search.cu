@@ -21,7 +21,7 @@ template <typename T> __global__ void observe_kernel(const yk_awq_observe_args p
   double sum = p.sums[j];
 #pragma unroll 8
   for (int32_t i = 0; i < p.n_tokens; i++) {
-    const float x = yk_cuda::to_float(static_cast<const T *>(p.x)[i * p.k + j]);
+    const float x = yk_cuda::to_float(static_cast<const T *>(p.x)[i * p.x_stride + j]);
     sum += fabsf(x);
     const int64_t token = p.first_token + i, row = token * p.n_kept / p.n_text;
     if (row != (token + 1) * p.n_kept / p.n_text) p.kept[row * p.k + j] = x;

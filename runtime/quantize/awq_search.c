@@ -1,0 +1,323 @@
+#include "quantize/awq_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+enum { GRID = 20 };
+
+static yk_status no_memory(yk_err *err)
+{
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of a layer");
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+/* The kept rows that a linear layer reads, where the device sees them: those of tokens that chose its expert, or all.
+ * Layers that read the same rows follow each other, so that rows are brought once for all of them. */
+static yk_status show_rows(yk_awq_search *s, const yk_weight_place *reader, yk_input_kind kind, yk_err *err)
+{
+  const yk_calibration *c = &s->calibration;
+  const yk_calibrated_input *input = yk_calibrated_input_of(c, reader->layer, kind);
+  bool is_expert = reader->role >= YK_ROLE_EXPERT_GATE;
+  int64_t which = is_expert ? reader->expert + 1 : 0;
+  int64_t key = ((int64_t)reader->layer * YK_N_INPUT_KINDS + kind) * (s->config->experts.n_experts + 1) + which;
+  const void *shown = NULL;
+  if (s->rows && s->rows_key == key) return YK_OK;
+  s->rows = NULL;
+  s->n_rows = c->n_rows;
+  const float *rows = input->rows;
+  if (is_expert) {
+    free(s->gathered);
+    s->gathered = malloc((size_t)(c->n_rows * input->k) * sizeof *s->gathered);
+    if (!s->gathered) return no_memory(err);
+    s->n_rows = yk_calibrated_expert_rows(c, reader->layer, kind, reader->expert, s->gathered);
+    rows = s->gathered;
+  }
+  if (s->n_rows == 0) return YK_OK;
+  size_t n_bytes = (size_t)(s->n_rows * input->k) * sizeof *rows;
+  YK_TRY(yk_quantize_show(s->rank, &s->shown_rows, rows, n_bytes, &shown, err));
+  s->rows = shown;
+  s->rows_key = key;
+  return YK_OK;
+}
+
+/* The mean of |x| of each input: over all tokens, of experts over the kept ones that chose them. */
+static yk_status find_means(yk_awq_search *s, const yk_awq_inputs *inputs, double *means, yk_err *err)
+{
+  const yk_calibration *c = &s->calibration;
+  const yk_calibrated_input *input = yk_calibrated_input_of(c, inputs->layer, inputs->kind);
+  for (int64_t i = 0; i < input->k; i++) means[i] = input->sums ? input->sums[i] / c->n_tokens : 0;
+  if (input->sums) return YK_OK;
+  float *rows = malloc((size_t)(c->n_rows * input->k) * sizeof *rows);
+  if (!rows) return no_memory(err);
+  int32_t n = yk_calibrated_expert_rows(c, inputs->layer, inputs->kind, inputs->expert, rows);
+  for (int32_t row = 0; row < n; row++)
+    for (int64_t i = 0; i < input->k; i++) means[i] += fabs((double)rows[row * input->k + i]) / n;
+  free(rows);
+  return YK_OK;
+}
+
+/* ---- Scales of a power ------------------------------------------------------------------------------------------- */
+
+/* What scales are made for: the inputs, and what must take them in. */
+typedef struct task {
+  yk_input_roles roles;
+  int64_t k;
+  double *means;                                      /* [k] */
+  yk_vector_view norm;                                /* where one writes the inputs */
+  yk_weight_view float_readers[YK_MAX_FLOAT_READERS]; /* [roles.n_float_readers] */
+} task;
+
+static float element_of(yk_dtype dtype, const void *data, int64_t i)
+{
+  size_t n_bytes = yk_dtype_bytes(dtype);
+  uint32_t element = 0; /* files do not align their data */
+  memcpy(&element, (const char *)data + (size_t)i * n_bytes, n_bytes);
+  return yk_dtype_load(dtype, &element, 0);
+}
+
+/* m^power, divided by the root of the product of its greatest and its least. */
+static void power_scales(const task *t, double power, float *scales)
+{
+  double most = 0, least = INFINITY;
+  for (int64_t i = 0; i < t->k; i++) {
+    double scale = fmax(pow(t->means[i], power), 1e-4);
+    most = fmax(most, scale);
+    least = fmin(least, scale);
+    scales[i] = (float)scale;
+  }
+  float middle = (float)sqrt(most * least);
+  for (int64_t i = 0; i < t->k; i++) scales[i] /= middle;
+}
+
+/* Whether an input's column of a weight of floats stays exact when it is multiplied with scale. */
+static bool takes_exactly(const yk_weight_view *weight, int64_t column, float scale)
+{
+  for (int64_t row = 0; row < weight->n; row++) {
+    float exact = element_of(weight->dtype, weight->plain, row * weight->k + column) * scale;
+    uint32_t element = 0;
+    yk_dtype_store(weight->dtype, &element, 0, exact);
+    if (yk_dtype_load(weight->dtype, &element, 0) != exact) return false;
+  }
+  return true;
+}
+
+/* Powers of two, with which the weights of float readers are multiplied without an error; 1 where that leaves the range
+ * of their type. */
+static void round_to_exact(const task *t, float *scales)
+{
+  for (int64_t i = 0; i < t->k; i++) {
+    scales[i] = exp2f(roundf(log2f(scales[i])));
+    for (int j = 0; j < t->roles.n_float_readers; j++)
+      if (!takes_exactly(&t->float_readers[j], i, scales[i])) scales[i] = 1;
+  }
+}
+
+/* The norm's elements divided by the scales, and the scales that this makes of them: the quotients of the old elements
+ * and the new ones, 1 where that is no number near the scale (a norm of zero, or one that leaves its type's range).
+ * Float readers want the scales themselves. norm [n] of the view's type. */
+static void divide_norm(const task *t, float *scales, void *norm)
+{
+  const float tolerance = t->roles.n_float_readers > 0 ? 0 : 0.02f;
+  for (int64_t i = 0; i < t->norm.n; i++) {
+    float before = element_of(t->norm.dtype, t->norm.data, i);
+    yk_dtype_store(t->norm.dtype, norm, (size_t)i, before / scales[i]);
+    float after = yk_dtype_load(t->norm.dtype, norm, (size_t)i), ratio = before / after;
+    bool is_sound = isfinite(ratio) && ratio > 0 && fabsf(ratio / scales[i] - 1) <= tolerance;
+    scales[i] = is_sound ? ratio : 1;
+    if (!is_sound) yk_dtype_store(t->norm.dtype, norm, (size_t)i, before);
+  }
+}
+
+static void make_scales(const task *t, int power, float *scales, void *norm)
+{
+  power_scales(t, (double)power / GRID, scales);
+  if (t->roles.n_float_readers > 0) round_to_exact(t, scales);
+  if (t->roles.writer_is_norm) divide_norm(t, scales, norm);
+}
+
+/* ---- The loss of some scales ------------------------------------------------------------------------------------- */
+
+static yk_status floats_of(const yk_awq_search *s, const yk_weight_place *place, yk_awq_floats *out, yk_err *err)
+{
+  const yk_weight_module m = yk_weight_module_of(s->config, place->role);
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_weight_view view;
+  yk_weight_name_of_expert(s->config->family, place->role, place->layer, place->expert, name);
+  YK_TRY(yk_checkpoint_linear(s->checkpoint, name, m.k, m.n, false, &view, err));
+  *out = (yk_awq_floats){.w = view.plain,
+                         .dtype = view.dtype,
+                         .n = m.n,
+                         .k = m.k,
+                         .group = yk_quantize_group(s->rank->run->plan.group_size, m.k)};
+  return YK_OK;
+}
+
+static yk_status reserve_scratch(yk_awq_search *s, const yk_awq_floats *weight, yk_err *err)
+{
+  int64_t n_floats = yk_awq_scratch_floats(weight->n, weight->k, s->n_rows);
+  return yk_quantize_reserve(s->rank, &s->scratch, (size_t)n_floats * sizeof(float), err);
+}
+
+/* losses[i] += what scales i of the grid, [GRID, k] of the device, change a reader's outputs by: the sum over its rows
+ * and outputs of the square. */
+static yk_status add_losses(yk_awq_search *s, const yk_weight_place *reader, yk_input_kind kind, const float *grid,
+                            double *losses, yk_err *err)
+{
+  const yk_quantize_run *run = s->rank->run;
+  yk_device *dev = s->rank->dev;
+  yk_awq_floats weight;
+  YK_TRY(floats_of(s, reader, &weight, err));
+  YK_TRY(show_rows(s, reader, kind, err));
+  if (s->n_rows == 0) return YK_OK;
+  size_t n_bytes = (size_t)(weight.n * weight.k) * yk_dtype_bytes(weight.dtype);
+  YK_TRY(yk_quantize_show(s->rank, &s->reader, weight.w, n_bytes, &weight.w, err));
+  YK_TRY(reserve_scratch(s, &weight, err));
+  for (int i = 0; i < GRID; i++) {
+    double loss;
+    weight.k_scales = grid + i * weight.k;
+    const yk_awq_loss_args args = {.weight = weight,
+                                   .rows = s->rows,
+                                   .n_rows = s->n_rows,
+                                   .scratch = s->scratch.memory,
+                                   .found = s->rank->found.memory};
+    YK_TRY(dev->ops->awq_loss(dev, &args, err));
+    YK_TRY(yk_quantize_found(s->rank, &weight, &loss, err));
+    losses[i] += loss;
+    YK_TRY(yk_quantize_progress(s->rank, "searching", atomic_load(&run->done_bytes), run->plan.total_bytes, err));
+  }
+  return YK_OK;
+}
+
+/* All readers of the inputs. An expert's follow each other, since they read the same rows. */
+static yk_status find_losses(yk_awq_search *s, const yk_awq_inputs *inputs, const task *t, const float *grid,
+                             double *losses, yk_err *err)
+{
+  bool is_one = inputs->kind == YK_INPUT_EXPERT_DOWN;
+  int32_t n_experts = is_one ? 1 : (int32_t)yk_max_i64(1, s->config->experts.n_experts);
+  for (int32_t e = 0; e < n_experts; e++)
+    for (int i = 0; i < t->roles.n_readers; i++) {
+      const yk_weight_place reader = {t->roles.readers[i], inputs->layer, is_one ? inputs->expert : e};
+      if (!is_one && e >= yk_weight_count(s->config, reader.role, inputs->layer)) continue;
+      YK_TRY(add_losses(s, &reader, inputs->kind, grid, losses, err));
+    }
+  return YK_OK;
+}
+
+/* ---- The search -------------------------------------------------------------------------------------------------- */
+
+/* Which of the kind's inputs an output of the writer is; -1: none. Of a head, kv_b writes what keys are made of and
+ * then the values, which o reads. */
+static int64_t input_of_output(const yk_model_config *c, yk_weight_role writer, int64_t n)
+{
+  const yk_latent_config *latent = &c->latent;
+  if (writer != YK_ROLE_KV_B) return n;
+  int64_t width = latent->nope_dim + latent->value_dim, place = n % width - latent->nope_dim;
+  return place < 0 ? -1 : n / width * latent->value_dim + place;
+}
+
+static yk_status invert(const yk_awq_search *s, const task *t, yk_awq_fold *fold, yk_err *err)
+{
+  if (t->roles.writer_is_norm) return YK_OK;
+  int64_t n = yk_weight_module_of(s->config, t->roles.writer).n_own;
+  fold->inverses = malloc((size_t)n * sizeof *fold->inverses);
+  if (!fold->inverses) return no_memory(err);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t input = input_of_output(s->config, t->roles.writer, i);
+    fold->inverses[i] = input < 0 ? 1.0f : 1.0f / fold->scales[input];
+  }
+  return YK_OK;
+}
+
+/* grid [GRID, k]: of the host. */
+static yk_status search_grid(yk_awq_search *s, const yk_awq_inputs *inputs, const task *t, float *grid,
+                             yk_awq_fold *out, yk_err *err)
+{
+  double losses[GRID] = {0};
+  const void *shown;
+  int best = 0;
+  for (int i = 0; i < GRID; i++) make_scales(t, i, grid + i * t->k, out->norm);
+  YK_TRY(yk_quantize_show(s->rank, &s->grid, grid, (size_t)(GRID * t->k) * sizeof *grid, &shown, err));
+  YK_TRY(find_losses(s, inputs, t, shown, losses, err));
+  for (int i = 1; i < GRID; i++)
+    if (losses[i] < losses[best]) best = i;
+  make_scales(t, best, out->scales, out->norm);
+  yk_log_write(&s->rank->run->options->log, YK_LOG_DEBUG, "layer %d, inputs %d, expert %d: power %g, loss %g",
+               (int)inputs->layer, (int)inputs->kind, (int)inputs->expert, (double)best / GRID, losses[best]);
+  return invert(s, t, out, err);
+}
+
+/* What stands in the checkpoint. */
+static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, task *t, yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  if (t->roles.writer_is_norm)
+    YK_TRY(yk_checkpoint_norm(s->checkpoint, t->roles.writer, inputs->layer, t->k, &t->norm, err));
+  for (int i = 0; i < t->roles.n_float_readers; i++) {
+    const yk_weight_module m = yk_weight_module_of(s->config, t->roles.float_readers[i]);
+    yk_weight_name(s->config->family, t->roles.float_readers[i], inputs->layer, name);
+    YK_TRY(yk_checkpoint_matrix(s->checkpoint, name, m.n, m.k, &t->float_readers[i], err));
+  }
+  return YK_OK;
+}
+
+yk_status yk_awq_search_scales(yk_awq_search *search, const yk_awq_inputs *inputs, yk_awq_fold *out, yk_err *err)
+{
+  task t = {.roles = yk_input_roles_of(search->config, inputs->layer, inputs->kind)};
+  size_t k = (size_t)(t.k = yk_input_size(search->config, &t.roles));
+  YK_TRY(read_task(search, inputs, &t, err));
+  float *grid = malloc(GRID * k * sizeof *grid);
+  t.means = malloc(k * sizeof *t.means);
+  out->scales = malloc(k * sizeof *out->scales);
+  out->norm = t.roles.writer_is_norm ? malloc(k * sizeof(float)) : NULL;
+  bool has_memory = grid && t.means && out->scales && (out->norm || !t.roles.writer_is_norm);
+  yk_status status = has_memory ? find_means(search, inputs, t.means, err) : no_memory(err);
+  if (status == YK_OK) status = search_grid(search, inputs, &t, grid, out, err);
+  free(grid);
+  free(t.means);
+  return status;
+}
+
+void yk_awq_fold_free(yk_awq_fold *fold)
+{
+  free(fold->scales);
+  free(fold->inverses);
+  free(fold->norm);
+  *fold = (yk_awq_fold){0};
+}
+
+/* ---- Limits ------------------------------------------------------------------------------------------------------ */
+
+yk_status yk_awq_search_limits(yk_awq_search *search, const yk_weight_place *reader, yk_awq_floats *weight, yk_err *err)
+{
+  const yk_quantize_rank *rank = search->rank;
+  if (weight->group > YK_AWQ_MAX_LIMITED_GROUP) return YK_OK;
+  YK_TRY(show_rows(search, reader, yk_input_read_by(search->config, reader->layer, reader->role), err));
+  if (search->n_rows == 0) return YK_OK;
+  size_t n_limits = (size_t)(weight->n * (weight->k / weight->group));
+  YK_TRY(reserve_scratch(search, weight, err));
+  YK_TRY(yk_quantize_reserve(rank, &search->grams, (size_t)(weight->k * weight->group) * sizeof(float), err));
+  YK_TRY(yk_quantize_reserve(rank, &search->limits, n_limits * sizeof(float), err));
+  const yk_awq_limits_args args = {.weight = *weight,
+                                   .rows = search->rows,
+                                   .n_rows = search->n_rows,
+                                   .grams = search->grams.memory,
+                                   .scratch = search->scratch.memory,
+                                   .limits = search->limits.memory,
+                                   .found = rank->found.memory};
+  YK_TRY(rank->dev->ops->awq_limits(rank->dev, &args, err));
+  weight->limits = search->limits.memory;
+  return yk_quantize_found(rank, weight, NULL, err);
+}
+
+void yk_awq_search_free(yk_awq_search *search)
+{
+  yk_quantize_buffer *const buffers[] = {&search->shown_rows, &search->reader, &search->grid,
+                                         &search->scratch,    &search->grams,  &search->limits};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) yk_quantize_release(search->rank, buffers[i]);
+  free(search->gathered);
+  yk_calibration_free(&search->calibration);
+}

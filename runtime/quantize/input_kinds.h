@@ -1,0 +1,55 @@
+/* input_kinds.h - which linear layers of a transformer layer read the same rows, and what writes those.
+ *
+ *   kind          written by            read by
+ *   QKV           norm                  q, k, v; of latent attention q or q_a, and kv_a
+ *   Q_B           norm behind q_a       q_b
+ *   KV_B          norm behind kv_a      kv_b
+ *   O             v; the values of kv_b o
+ *   GATE_UP       norm                  gate, up: one of each, or of every expert and the shared one; router and score
+ *                                       of the shared expert, which stay floats
+ *   DOWN          up                    down
+ *   SHARED_DOWN   up of the shared one  down of the shared expert
+ *   EXPERT_DOWN   up of an expert       down of that expert: inputs of its own for each */
+#ifndef YK_QUANTIZE_INPUT_KINDS_H
+#define YK_QUANTIZE_INPUT_KINDS_H
+
+#include "loader/weight_names.h"
+
+typedef enum yk_input_kind {
+  YK_INPUT_QKV,
+  YK_INPUT_Q_B,
+  YK_INPUT_KV_B,
+  YK_INPUT_O,
+  YK_INPUT_GATE_UP,
+  YK_INPUT_DOWN,
+  YK_INPUT_SHARED_DOWN,
+  YK_INPUT_EXPERT_DOWN,
+  YK_N_INPUT_KINDS
+} yk_input_kind;
+
+enum { YK_MAX_READERS = 6, YK_MAX_FLOAT_READERS = 2 };
+
+/* The roles of a kind that a layer has. */
+typedef struct yk_input_roles {
+  int n_readers, n_float_readers;
+  yk_weight_role readers[YK_MAX_READERS];
+  yk_weight_role float_readers[YK_MAX_FLOAT_READERS]; /* whose weights are floats in every format */
+  yk_weight_role writer;
+  bool writer_is_norm;
+} yk_input_roles;
+
+/* yk_input_roles_of - of a layer of the model; without readers where the layer has no such inputs. */
+yk_input_roles yk_input_roles_of(const yk_model_config *config, int32_t layer, yk_input_kind kind);
+
+/* yk_input_read_by, yk_input_written_by - the kind of inputs that a role of a layer reads (float readers included), or
+ *   writes. YK_N_INPUT_KINDS: none. */
+yk_input_kind yk_input_read_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
+yk_input_kind yk_input_written_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
+
+/* yk_input_size - elements of a row. roles: of a layer, with readers. */
+static inline int64_t yk_input_size(const yk_model_config *config, const yk_input_roles *roles)
+{
+  return yk_weight_module_of(config, roles->readers[0]).k;
+}
+
+#endif

@@ -1,0 +1,84 @@
+"""What the tests of yoke quantize share: models of a few numbers, texts, and how far a model of 4 bits is from its own
+of 16."""
+
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+
+import harness
+
+FLOAT = os.path.join(harness.TESTS_DIR, "models", "demo-fp16")
+CPU, CUDA = ["--device", "cpu"], ["--device", "cuda", "--ranks", max(harness.RANKS, 1)]
+ON = CPU if harness.ON_CPU else CUDA
+
+
+def read_model(folder):
+    """The configuration, and each tensor's shape and values, of a model of float16 weights in one file."""
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return config, {name: (entry["shape"], list(struct.unpack(f"<{math.prod(entry['shape'])}e",
+                                                              data[slice(*entry["data_offsets"])])))
+                    for name, entry in header.items()}
+
+
+def write_model(folder, config, tensors):
+    """A directory with the demo model's tokenizer and these values as float16."""
+    os.makedirs(folder)
+    shutil.copy(os.path.join(FLOAT, "tokenizer.json"), folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        packed = struct.pack(f"<{len(values)}e", *values)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+class QuantizeCase(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = harness.scratch_folder(cls.addClassCleanup)
+        cls.text = os.path.join(cls.scratch, "text.txt")
+        with open(os.path.join(harness.DEMO, "heldout.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        with open(cls.text, "w", encoding="utf-8") as file:
+            file.write("<|endoftext|>".join(lines[:30]))
+        cls.other_text = os.path.join(cls.scratch, "other.txt")
+        with open(cls.other_text, "w", encoding="utf-8") as file:
+            file.write("<|endoftext|>".join(lines[30:60]))
+
+    def place(self, name):
+        return os.path.join(self.scratch, name)
+
+    def quantize(self, model, out, *options, expect=0, on=ON, **how):
+        result = subprocess.run([self.yoke, "quantize", "--model", model, "-o", out, *map(str, [*on, *options])],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.TIMEOUT_S,
+                                **how)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def distances(self, model, *options):
+        """Root mean square of what 4 bits change the log-probabilities of a text by: rounded alone, and scaled."""
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("of numbers: unit/test_quantize_awq.c runs the same code")
+        scores = []
+        for place, method in ((model, None), (model + "-rtn", ["rtn"]),
+                              (model + "-awq", ["awq", "--calibration", self.text])):
+            if method:
+                self.quantize(model, place, "--method", *method, *options)
+            scores += self.run_json("score", "-m", place, "--device", "cpu", "--dtype", "float32", "--format", "json",
+                                    "--tokens", "--text-file", self.other_text, "--window", 256)
+        true, *others = [score["logprobs"][1:] for score in scores]
+        return [math.sqrt(sum((a - b) ** 2 for a, b in zip(true, other)) / len(true)) for other in others]
