@@ -5,22 +5,34 @@
 
 #include "base/checked.h"
 
-enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, PER_LAYER = 11, OTHERS = 3 };
+enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, OTHERS = 3 };
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
-static yk_convert_item *next(yk_convert_source *s, yk_convert_kind kind, yk_weight_role role, int32_t layer)
+static yk_convert_item *next(yk_convert_source *s, yk_convert_kind kind, const yk_weight_place *place)
 {
   yk_convert_item *item = &s->items[s->n_items++];
-  *item = (yk_convert_item){.kind = kind, .role = role, .layer = layer};
-  yk_weight_name(s->config->family, role, layer, item->module);
+  *item = (yk_convert_item){.kind = kind, .role = place->role, .layer = place->layer, .suffix = "weight"};
+  yk_weight_name_of_expert(s->config->family, place->role, place->layer, place->expert, item->module);
   return item;
 }
 
-static yk_status add_norm(yk_convert_source *s, yk_weight_role role, int32_t layer, int64_t n, yk_err *err)
+static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
 {
-  yk_convert_item *item = next(s, YK_CONVERT_VECTOR, role, layer);
-  return yk_checkpoint_norm(s->checkpoint, role, layer, n, &item->vector, err);
+  switch (role) {
+  case YK_ROLE_Q_NORM:
+  case YK_ROLE_K_NORM: return config->head_dim;
+  case YK_ROLE_Q_A_NORM: return config->latent.q_rank;
+  case YK_ROLE_KV_A_NORM: return config->latent.kv_rank;
+  default: return config->hidden_size;
+  }
+}
+
+static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk_err *err)
+{
+  yk_convert_item *item = next(s, YK_CONVERT_VECTOR, place);
+  return yk_checkpoint_norm(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
+                            &item->vector, err);
 }
 
 /* AWQ packs eight outputs into a word, and has nothing but 4 bits in groups of neighbouring inputs. */
@@ -41,52 +53,84 @@ static yk_status check_linear(const yk_convert_item *item, yk_err *err)
                     item->module, weight->n, PACKED);
 }
 
-static yk_status add_linear(yk_convert_source *s, yk_weight_role role, int32_t layer, yk_err *err)
+static yk_status add_linear(yk_convert_source *s, const yk_weight_place *place, yk_err *err)
 {
-  const yk_weight_module m = yk_weight_module_of(s->config, role);
-  yk_convert_item *item = next(s, YK_CONVERT_MATRIX, role, layer);
+  const yk_weight_module m = yk_weight_module_of(s->config, place->role);
+  yk_convert_item *item = next(s, YK_CONVERT_MATRIX, place);
   if (m.n != m.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: a module of several projections: such families are not converted; supported: those that "
                       "name modules as Llama does",
                       item->module);
+  if (yk_weight_is_float(place->role))
+    return yk_checkpoint_matrix(s->checkpoint, item->module, m.n, m.k, &item->weight, err);
   YK_TRY(yk_checkpoint_linear(s->checkpoint, item->module, m.k, m.n, m.has_bias, &item->weight, err));
   YK_TRY(check_linear(item, err));
   s->n_quantised += yk_convert_is_quantised(item);
   return YK_OK;
 }
 
+static yk_status add_choice_bias(yk_convert_source *s, int32_t layer, yk_err *err)
+{
+  const yk_weight_place router = {.role = YK_ROLE_ROUTER, .layer = layer};
+  yk_convert_item *item = next(s, YK_CONVERT_VECTOR, &router);
+  item->suffix = YK_CHOICE_BIAS_SUFFIX;
+  return yk_checkpoint_choice_bias(s->checkpoint, layer, s->config->experts.n_experts, &item->vector, err);
+}
+
+/* What the layer has of the roles of experts, expert by expert, and of all others before. */
 static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
 {
-  const yk_model_config *c = s->config;
-  YK_TRY(add_norm(s, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, err));
-  for (yk_weight_role role = YK_ROLE_Q; role <= YK_ROLE_V; role++) YK_TRY(add_linear(s, role, layer, err));
-  for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++)
-    YK_TRY(add_norm(s, role, layer, c->head_dim, err));
-  YK_TRY(add_linear(s, YK_ROLE_O, layer, err));
-  YK_TRY(add_norm(s, YK_ROLE_FFN_NORM, layer, c->hidden_size, err));
-  for (yk_weight_role role = YK_ROLE_GATE; role <= YK_ROLE_DOWN; role++) YK_TRY(add_linear(s, role, layer, err));
-  return YK_OK;
+  static const yk_weight_role roles[] = {YK_ROLE_ATTENTION_NORM,
+                                         YK_ROLE_Q,
+                                         YK_ROLE_Q_A,
+                                         YK_ROLE_Q_A_NORM,
+                                         YK_ROLE_Q_B,
+                                         YK_ROLE_KV_A,
+                                         YK_ROLE_KV_A_NORM,
+                                         YK_ROLE_KV_B,
+                                         YK_ROLE_K,
+                                         YK_ROLE_V,
+                                         YK_ROLE_Q_NORM,
+                                         YK_ROLE_K_NORM,
+                                         YK_ROLE_O,
+                                         YK_ROLE_FFN_NORM,
+                                         YK_ROLE_GATE,
+                                         YK_ROLE_UP,
+                                         YK_ROLE_DOWN,
+                                         YK_ROLE_ROUTER,
+                                         YK_ROLE_SHARED_SCORE,
+                                         YK_ROLE_SHARED_GATE,
+                                         YK_ROLE_SHARED_UP,
+                                         YK_ROLE_SHARED_DOWN};
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+    const yk_weight_place place = {.role = roles[i], .layer = layer};
+    if (!yk_weight_is_in_layer(s->config, place.role, layer)) continue;
+    YK_TRY(yk_weight_is_linear(place.role) ? add_linear(s, &place, err) : add_norm(s, &place, err));
+  }
+  for (int32_t expert = 0; expert < yk_weight_count(s->config, YK_ROLE_EXPERT_GATE, layer); expert++)
+    for (yk_weight_role role = YK_ROLE_EXPERT_GATE; role <= YK_ROLE_EXPERT_DOWN; role++) {
+      const yk_weight_place place = {role, layer, expert};
+      YK_TRY(add_linear(s, &place, err));
+    }
+  bool has_bias = s->config->experts.has_choice_bias && yk_weight_is_in_layer(s->config, YK_ROLE_ROUTER, layer);
+  return has_bias ? add_choice_bias(s, layer, err) : YK_OK;
 }
 
 static yk_status add_all(yk_convert_source *s, yk_err *err)
 {
+  static const yk_weight_place embed = {.role = YK_ROLE_EMBEDDING}, norm = {.role = YK_ROLE_FINAL_NORM},
+                               head = {.role = YK_ROLE_LM_HEAD};
   const yk_model_config *c = s->config;
-  if (c->experts.n_experts > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%d experts: models of experts are not converted; supported: dense models",
-                      c->experts.n_experts);
-  if (c->latent.kv_rank > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "models with latent attention (%s) are not converted",
-                      yk_model_family_name(c->family));
-  s->items = calloc((size_t)c->n_layers * PER_LAYER + OTHERS, sizeof *s->items);
+  size_t per_layer = YK_N_ROLES + 3 * (size_t)c->experts.n_experts;
+  s->items = calloc((size_t)c->n_layers * per_layer + OTHERS, sizeof *s->items);
   if (!s->items) return yk_err_set(err, YK_E_NOMEM, "no memory for a table of the weights of %d layers", c->n_layers);
-  yk_convert_item *embedding = next(s, YK_CONVERT_MATRIX, YK_ROLE_EMBEDDING, 0);
+  yk_convert_item *embedding = next(s, YK_CONVERT_MATRIX, &embed);
   YK_TRY(
       yk_checkpoint_matrix(s->checkpoint, embedding->module, c->vocab_size, c->hidden_size, &embedding->weight, err));
   for (int32_t layer = 0; layer < c->n_layers; layer++) YK_TRY(add_layer(s, layer, err));
-  YK_TRY(add_norm(s, YK_ROLE_FINAL_NORM, 0, c->hidden_size, err));
-  if (c->tie_word_embeddings) return YK_OK;
-  return add_linear(s, YK_ROLE_LM_HEAD, 0, err);
+  YK_TRY(add_norm(s, &norm, err));
+  return c->tie_word_embeddings ? YK_OK : add_linear(s, &head, err);
 }
 
 /* ---- The common group -------------------------------------------------------------------------------------------- */

@@ -6,12 +6,13 @@
 #include "loader/checkpoint.h"
 
 typedef enum yk_convert_kind {
-  YK_CONVERT_VECTOR, /* a norm */
+  YK_CONVERT_VECTOR, /* a norm, or the correction of a router's choice */
   YK_CONVERT_MATRIX  /* the embedding, or the weight of a linear layer, plain or of 4-bit integers */
 } yk_convert_kind;
 
 typedef struct yk_convert_item {
   char module[YK_WEIGHT_NAME_BYTES];
+  const char *suffix; /* behind the module in the name of a vector's tensor */
   yk_weight_role role;
   int32_t layer;
   yk_convert_kind kind;
@@ -36,7 +37,7 @@ typedef struct yk_convert_source {
 yk_status yk_convert_source_open(const char *path, const yk_log *log, yk_convert_source *out, yk_err *err);
 void yk_convert_source_close(yk_convert_source *source);
 
-/* yk_convert_source_find - a module's weight, or NULL. */
+/* yk_convert_source_find - a module's weight, of experts the first one's; or NULL. */
 const yk_convert_item *yk_convert_source_find(const yk_convert_source *source, yk_weight_role role, int32_t layer);
 
 /* yk_convert_is_quantised - 4-bit integers. */

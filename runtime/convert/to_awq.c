@@ -11,7 +11,7 @@
 #include "loader/safetensors_write.h"
 #include "loader/side_files.h"
 
-enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16, MAX_PER_ITEM = 4 };
+enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PER_ITEM = 4 };
 
 /* The list of what is written. */
 typedef struct tensors {
@@ -46,7 +46,7 @@ static void add_item(tensors *t, const yk_convert_item *item, int32_t group_size
 {
   const yk_weight_view *w = &item->weight;
   if (item->kind == YK_CONVERT_VECTOR) {
-    add(t, item->module, "weight", dtype_of(item->vector.dtype), 0, item->vector.n);
+    add(t, item->module, item->suffix, dtype_of(item->vector.dtype), 0, item->vector.n);
     return;
   }
   if (yk_convert_is_quantised(item)) {

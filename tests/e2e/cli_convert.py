@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 
 import harness
@@ -21,6 +22,64 @@ REFUSED = {**{name: NOT_EXACT for name in os.listdir(harness.FAMILIES)
               if name.startswith("format_") and "8" in name and "_kv_" not in name},
            **REASONS}
 TOLERANCE = 1e-3  # of e2e/families.py
+NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)  # of the eight columns of an AWQ word
+
+
+def read_tensors(folder):
+    """By name: dtype, shape, bytes."""
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
+            for name, entry in header.items()}
+
+
+def write_tensors(folder, tensors):
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def unpack_awq(tensor):
+    """Rows of integers of a tensor of AWQ's words."""
+    _, (n_rows, n_words), content = tensor
+    words = struct.unpack(f"<{n_rows * n_words}I", content)
+    return [[words[row * n_words + i // 8] >> 4 * NIBBLES[i % 8] & 15 for i in range(8 * n_words)]
+            for row in range(n_rows)]
+
+
+def pack(eights):
+    """Words of eight integers each, the first in the lowest bits."""
+    words = [sum(value << 4 * i for i, value in enumerate(eight)) for eight in eights]
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+def write_as_gptq(family, folder):
+    """A family's AWQ model in the packing of GPTQ: words of eight inputs, zeros in the order of outputs."""
+    os.mkdir(folder)
+    with open(os.path.join(harness.FAMILIES, family, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    group_size = config["quantization_config"]["group_size"]
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": group_size, "desc_act": False,
+                                     "sym": False, "checkpoint_format": "gptq_v2"}
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    tensors = read_tensors(os.path.join(harness.FAMILIES, family))
+    for name, tensor in list(tensors.items()):
+        if name.endswith(".qweight"):
+            q = unpack_awq(tensor)
+            eights = ([row[n] for row in q[k:k + 8]] for k in range(0, len(q), 8) for n in range(len(q[0])))
+            tensors[name] = ("I32", [len(q) // 8, len(q[0])], pack(eights))
+        elif name.endswith(".qzeros"):
+            z = unpack_awq(tensor)
+            tensors[name] = (tensor[0], tensor[1], pack(row[n:n + 8] for row in z for n in range(0, len(row), 8)))
+    write_tensors(folder, tensors)
+    return folder
 
 
 class Convert(harness.Case):
@@ -65,6 +124,23 @@ class Convert(harness.Case):
                 self.assertLessEqual(prompt["margins"][step], TOLERANCE, f"step {step}: another token")
                 return
             self.assertAlmostEqual(result["logprobs"][step]["logprob"], prompt["top"][step][0][1], delta=TOLERANCE)
+
+    def test_experts_and_latent_attention(self):
+        """Packed as GPTQ packs, such a model becomes AWQ's tensors that it was made of, to the last bit."""
+        for name in ("moe_qwen3", "moe_mixtral", "deepseek_v3"):
+            with self.subTest(name):
+                family, out = os.path.join(harness.FAMILIES, name), os.path.join(self.scratch, name)
+                gptq = write_as_gptq(name, out + "-gptq")
+                self.assertNotEqual(read_tensors(gptq), read_tensors(family))
+                self.convert(gptq, out=out)
+                self.assertEqual(read_tensors(out), read_tensors(family))
+                with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
+                    kept = json.load(file)["quantization_config"]["modules_to_not_convert"]
+                routers = [tensor.removesuffix(".weight") for tensor in read_tensors(family)
+                           if tensor.endswith("gate.weight")]
+                self.assertEqual(sorted(kept), sorted(routers))
+                self.check_golden(family, out)
+                self.refused(family, "KuiperLLama", to="kuiper")
 
     def test_the_files_beside_the_weights_come_along(self):
         model = harness.make_text_model(os.path.join(self.scratch, "text"))
