@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/fp8_tensors.h"
+#include "loader/block_tensors.h"
 #include "loader/int4_packing.h"
 #include "loader/int8_inputs.h"
 
@@ -66,7 +66,7 @@ static grain grain_of(const yk_quant_scheme *scheme)
 yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
   if (scheme->packing == YK_PACKING_BLOCKS) {
-    yk_fp8_begin(scheme, view);
+    yk_block_tensors_begin(scheme, view);
     return yk_int8_inputs_begin(module, scheme, view, err);
   }
   const grain unit = grain_of(scheme);
@@ -202,7 +202,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
 {
   if (scheme->packing == YK_PACKING_BLOCKS) {
     YK_TRY(yk_quant_begin(module, scheme, view, err));
-    YK_TRY(yk_fp8_read(shards, module, scheme, view, err));
+    YK_TRY(yk_block_tensors_read(shards, module, scheme, view, err));
     return yk_int8_inputs_read(shards, module, scheme, view, err);
   }
   const yk_packing_names *names = yk_packing_names_of(scheme->packing);

@@ -647,7 +647,7 @@ typedef struct yk_quantize_options {
   const char *out_dir;   /* made; or empty; or what an earlier call with the same options left unfinished */
   yk_quantize_method method;
   int32_t group_size;      /* inputs that share a scale: 32, 64, 128, or -1 for all; default 128 */
-  const char *const *keep; /* [n_keep] modules with one of these in their names stay as they are */
+  const char *const *keep; /* [n_keep] modules stay that have one of these between dots of their names: "layers.0" */
   size_t n_keep;
   const char *calibration; /* AWQ: a text of UTF-8 [calibration_bytes]; else NULL */
   size_t calibration_bytes;

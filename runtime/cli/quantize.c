@@ -91,8 +91,10 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
       {"group-size", NULL, YK_OPTION_INT, &q->group_size, "N",
        .help = "inputs that share a scale: 32, 64, 128, or -1 for all of a layer's", .min = -1, .max = 128},
       {"keep", NULL, YK_OPTION_CALL, options, "NAME",
-       .help = "modules with NAME in their names stay as they are (may be repeated; modules_to_not_convert of the new "
-               "config.json). vLLM wants q, k and v alike, and gate and up",
+       .help =
+           "modules stay as they are whose names have NAME as one or more of the parts between dots: layers.0, "
+           "self_attn, mlp.down_proj (may be repeated; modules_to_not_convert of the new config.json). vLLM wants q, "
+           "k and v alike, gate and up, and all experts of a layer",
        .parse = add_kept},
       {"calibration", NULL, YK_OPTION_STRING, &options->calibration_path, "FILE",
        .help = "with --method awq: text such as the model will read; - is standard input"},

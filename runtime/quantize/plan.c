@@ -84,11 +84,25 @@ typedef struct decisions {
   remark by_shape, by_name;
 } decisions;
 
+/* Whether a name has a part that is some of what stands between its dots: "layers.1" is none of "layers.10". Dots at
+ * either end of the part are as if they were not there. */
+static bool has_part(const char *name, const char *part)
+{
+  size_t n = strlen(part);
+  for (; n > 0 && *part == '.'; n--) part++;
+  while (n > 0 && part[n - 1] == '.') n--;
+  for (const char *at = name; n > 0 && at; at = strchr(at, '.')) {
+    at += *at == '.';
+    if (strncmp(at, part, n) == 0 && (at[n] == '\0' || at[n] == '.')) return true;
+  }
+  return false;
+}
+
 static bool is_asked_to_stay(decisions *d, const char *name)
 {
   bool stays = false;
   for (size_t i = 0; i < d->options->n_keep; i++) {
-    if (!strstr(name, d->options->keep[i])) continue;
+    if (!has_part(name, d->options->keep[i])) continue;
     d->keep_used[i] = stays = true;
   }
   return stays;
@@ -100,13 +114,13 @@ static bool fits(const decisions *d, const yk_tensor *tensor)
   return tensor->shape[0] % 8 == 0 && tensor->shape[1] % yk_quantize_group(d->plan->group_size, tensor->shape[1]) == 0;
 }
 
-/* A linear layer that stays as it is for itself, by its whole name. */
-static yk_status keep(decisions *d, const yk_planned_tensor *tensor, remark *why, yk_err *err)
+/* A linear layer that stays as it is. */
+static yk_status keep(decisions *d, yk_planned_tensor *tensor, remark *why)
 {
   if (why && why->n++ == 0) why->first = tensor->source->name;
+  tensor->is_kept = true;
   d->plan->n_kept++;
-  if (json_array_append_new(d->plan->kept, json_string(tensor->module)) == 0) return YK_OK;
-  return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  return YK_OK;
 }
 
 static yk_status decide(decisions *d, yk_planned_tensor *tensor, yk_err *err)
@@ -116,13 +130,9 @@ static yk_status decide(decisions *d, yk_planned_tensor *tensor, yk_err *err)
   bool stays = is_asked_to_stay(d, source->name);
   YK_TRY(check_tensor(d->options, tensor, err));
   if (kind == YK_KIND_OTHER || (kind == YK_KIND_UNKNOWN && source->n_dims < 2)) return YK_OK;
-  if (stays) {
-    d->plan->n_kept++;
-    return YK_OK;
-  }
-  if (kind == YK_KIND_GATE) return keep(d, tensor, NULL, err);
-  if (kind == YK_KIND_UNKNOWN) return keep(d, tensor, &d->by_name, err);
-  if (!fits(d, source)) return keep(d, tensor, &d->by_shape, err);
+  if (stays || kind == YK_KIND_GATE) return keep(d, tensor, NULL);
+  if (kind == YK_KIND_UNKNOWN) return keep(d, tensor, &d->by_name);
+  if (!fits(d, source)) return keep(d, tensor, &d->by_shape);
   tensor->is_quantised = true;
   d->plan->n_quantised++;
   return YK_OK;
@@ -133,8 +143,9 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
   const yk_quantize_options *options = d->options;
   for (size_t i = 0; i < options->n_keep; i++)
     if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* which stays in any case, or is tied */
-      return yk_err_set(err, YK_E_INVAL, "keep \"%s\": no tensor of %s has that in its name", options->keep[i],
-                        options->model_dir);
+      return yk_err_set(err, YK_E_INVAL,
+                        "keep \"%s\": expected some of the parts between dots of a module's name, found none of %s",
+                        options->keep[i], options->model_dir);
   if (d->plan->n_quantised == 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: expected linear layers (model.layers.0.self_attn.q_proj.weight ...) that groups of %d "
@@ -151,6 +162,11 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
   return YK_OK;
 }
 
+static yk_status no_memory(yk_err *err)
+{
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+}
+
 static int by_name(const void *a, const void *b)
 {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -160,25 +176,53 @@ static yk_status sort_quantised(yk_quantize_plan *plan, yk_err *err)
 {
   size_t n = 0;
   plan->quantised = calloc((size_t)plan->n_quantised, sizeof *plan->quantised);
-  if (!plan->quantised) return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  if (!plan->quantised) return no_memory(err);
   for (size_t i = 0; i < plan->n_tensors; i++)
     if (plan->tensors[i].is_quantised) plan->quantised[n++] = plan->tensors[i].module;
   qsort(plan->quantised, n, sizeof *plan->quantised, by_name);
   return YK_OK;
 }
 
+/* How much of a kept module's name is written: all of it, or up to "experts" where all experts of its layer stay, which
+ * are one module elsewhere. */
+static size_t kept_name_bytes(const yk_quantize_plan *plan, const char *module)
+{
+  static const char experts[] = ".experts.";
+  const char *at = strstr(module, experts);
+  if (!at) return strlen(module);
+  size_t n = (size_t)(at - module) + strlen(experts);
+  for (size_t i = 0; i < plan->n_tensors; i++)
+    if (plan->tensors[i].is_quantised && strncmp(plan->tensors[i].module, module, n) == 0) return strlen(module);
+  return n - 1;
+}
+
+/* Whole names: what reads the list looks for its entries anywhere in a module's name (vLLM, transformers 4), or at its
+ * beginning and its end (transformers 5). */
+static yk_status name_kept(yk_quantize_plan *plan, yk_err *err)
+{
+  const char *last = "";
+  size_t n_last = 0;
+  if (!(plan->kept = json_array()) || json_array_append_new(plan->kept, json_string("lm_head")) != 0)
+    return no_memory(err);
+  for (size_t i = 0; i < plan->n_tensors; i++) {
+    const char *module = plan->tensors[i].module;
+    if (!plan->tensors[i].is_kept) continue;
+    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.') continue; /* experts of one layer */
+    last = module;
+    n_last = kept_name_bytes(plan, module);
+    if (json_array_append_new(plan->kept, json_stringn(module, n_last)) != 0) return no_memory(err);
+  }
+  return YK_OK;
+}
+
 static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan *plan, yk_err *err)
 {
   decisions d = {.options = options, .plan = plan, .keep_used = calloc(options->n_keep + 1, sizeof *d.keep_used)};
-  bool has_memory =
-      d.keep_used && (plan->kept = json_array()) && json_array_append_new(plan->kept, json_string("lm_head")) == 0;
-  for (size_t i = 0; has_memory && i < options->n_keep; i++)
-    if (strcmp(options->keep[i], "lm_head") != 0)
-      has_memory = json_array_append_new(plan->kept, json_string(options->keep[i])) == 0;
-  yk_status status = has_memory ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  yk_status status = d.keep_used ? YK_OK : no_memory(err);
   for (size_t i = 0; i < plan->n_tensors && status == YK_OK; i++) status = decide(&d, &plan->tensors[i], err);
   if (status == YK_OK) status = tell_decisions(&d, err);
   if (status == YK_OK) status = sort_quantised(plan, err);
+  if (status == YK_OK) status = name_kept(plan, err);
   free(d.keep_used);
   return status;
 }

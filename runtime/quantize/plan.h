@@ -10,9 +10,9 @@
 /* A tensor, and what is made of it. */
 typedef struct yk_planned_tensor {
   const yk_tensor *source;
-  const char *file; /* that holds it, and its successors */
-  char *module;     /* owned: the name without ".weight" or ".bias"; NULL where that is not how it ends */
-  bool is_quantised;
+  const char *file;           /* that holds it, and its successors */
+  char *module;               /* owned: the name without ".weight" or ".bias"; NULL where that is not how it ends */
+  bool is_quantised, is_kept; /* a linear layer that becomes 4 bits, or stays as it is */
 } yk_planned_tensor;
 
 typedef struct yk_quantize_plan {

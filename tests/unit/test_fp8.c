@@ -6,8 +6,8 @@
 
 #include "base/checked.h"
 #include "base/float8.h"
+#include "loader/block_tensors.h"
 #include "loader/dequantise.h"
-#include "loader/fp8_tensors.h"
 #include "loader/int8.h"
 #include "parallel/shard.h"
 
@@ -190,7 +190,7 @@ static yk_status read_layer(const char *header, const yk_quant_scheme *scheme, y
   write_file(&dir, "model.safetensors", image.data, image.length);
   *view = (yk_weight_view){.k = COLUMNS, .n = ROWS};
   expect_ok("open", yk_shards_open(dir.path, NULL, &shards, err), err);
-  yk_status status = yk_fp8_read(shards, "layer", scheme, view, err);
+  yk_status status = yk_block_tensors_read(shards, "layer", scheme, view, err);
   yk_shards_close(shards);
   yk_strbuf_free(&image);
   yk_strbuf_free(&text);

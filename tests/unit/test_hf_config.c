@@ -408,6 +408,13 @@ static void quantisation(void **state)
   assert_non_null(scheme_of(&config, "model.layers.1.self_attn.q_proj"));
   yk_model_config_free(&config);
 
+  config = good("{'quantization_config': {" AWQ ", 'modules_to_not_convert': ['mlp.gate']}}"); /* any part of a name */
+  assert_null(scheme_of(&config, "model.layers.1.mlp.gate"));
+  assert_null(scheme_of(&config, "model.layers.1.mlp.gate_proj"));
+  assert_non_null(scheme_of(&config, "model.layers.1.mlp.shared_expert_gate"));
+  assert_non_null(scheme_of(&config, "model.layers.1.mlp.experts.1.gate_proj"));
+  yk_model_config_free(&config);
+
   config = good("{'quantization_config': {" AWQ ", 'modules_to_not_convert': null}}");
   assert_int_equal(config.quant.method, YK_QUANT_AWQ);
   assert_null(config.quant.rules);

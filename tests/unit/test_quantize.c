@@ -142,28 +142,44 @@ static void test_mixtral(void **state)
   model_remove(&m);
 }
 
-/* Names to keep are written as they were given; lm_head need not be there. */
+/* Names to keep are whole parts of modules' names; the modules are written; lm_head need not be there. */
 static void test_keep(void **state)
 {
   (void)state;
   static const drawn tied[] = {{"model.layers.0.mlp.down_proj.weight", YK_TENSOR_F16, 64, 64},
                                {"model.layers.0.mlp.gate_proj.weight", YK_TENSOR_F16, 64, 64},
-                               {"model.layers.0.mlp.up_proj.weight", YK_TENSOR_F16, 64, 64}};
-  static const char *const keep[] = {"lm_head", "0.mlp.gate_p", "up_proj"};
+                               {"model.layers.0.mlp.up_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.1.mlp.down_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.10.mlp.down_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.2.mlp.down_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.2.mlp.experts.0.up_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.2.mlp.experts.1.up_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.3.mlp.experts.0.up_proj.weight", YK_TENSOR_F16, 64, 64},
+                               {"model.layers.3.mlp.experts.1.up_proj.weight", YK_TENSOR_F16, 64, 64}};
+  static const char *const keep[] = {"lm_head", "0.mlp.gate_proj", "layers.1.", "layers.2", "experts.1"},
+                           *const parts[] = {"gate_p", "ayers.1", "mlp.gate", "layers.4", "."};
+  const size_t n_tied = sizeof tied / sizeof *tied;
   model m = {.from = temp_dir_make(), .to = out_dir_make()};
   recorder r = {.n_left = -1};
   snprintf(m.out, sizeof m.out, "%s/out", m.to.path);
-  write_model(&m.from, tied, 3, INT64_MAX);
+  write_model(&m.from, tied, n_tied, INT64_MAX);
   write_text(&m.from, "config.json", "{\"model_type\": \"mixtral\", \"rms_norm_eps\": 1e-06}");
   yk_quantize_options options = options_for(&m, &r);
   yk_quantize_report report;
   yk_err err = YK_ERR_INIT;
+  options.n_keep = 1;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    options.keep = parts + i;
+    expect_refused(parts[i], &options, YK_E_INVAL, parts[i]);
+  }
   options.keep = keep;
-  options.n_keep = 3;
+  options.n_keep = 5;
   expect_ok("quantise", yk_quantize(&options, &report, &err), &err);
-  assert_int_equal(report.n_quantised, 1);
-  assert_int_equal(report.n_kept, 2);
-  check_config(&m, "[\"lm_head\", \"0.mlp.gate_p\", \"up_proj\"]");
+  assert_int_equal(report.n_quantised, 4);
+  assert_int_equal(report.n_kept, 6);
+  check_config(&m, "[\"lm_head\", \"model.layers.0.mlp.gate_proj\", \"model.layers.1.mlp.down_proj\", "
+                   "\"model.layers.2.mlp.down_proj\", \"model.layers.2.mlp.experts\", "
+                   "\"model.layers.3.mlp.experts.1.up_proj\"]");
   model_remove(&m);
 }
 

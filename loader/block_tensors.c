@@ -1,4 +1,4 @@
-#include "loader/fp8_tensors.h"
+#include "loader/block_tensors.h"
 
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 static const char scale_name[] = "weight_scale", scale_inv_name[] = "weight_scale_inv";
 
-void yk_fp8_begin(const yk_quant_scheme *scheme, yk_weight_view *view)
+void yk_block_tensors_begin(const yk_quant_scheme *scheme, yk_weight_view *view)
 {
   view->format = scheme->format;
   view->packing = YK_PACKING_BLOCKS;
@@ -39,15 +39,15 @@ static yk_status read_scale(const yk_shards *shards, const char *module, yk_weig
   return YK_OK;
 }
 
-yk_status yk_fp8_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme, yk_weight_view *view,
-                      yk_err *err)
+yk_status yk_block_tensors_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
+                                yk_weight_view *view, yk_err *err)
 {
   const char *file;
   const yk_tensor *weight = yk_tensors_find(shards, module, "weight", &file);
   if (weight && weight->dtype == YK_TENSOR_F8_E5M2 && scheme->format == YK_WEIGHT_FP8)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: dtype F8_E5M2 is not supported; supported: F8_E4M3", file,
                       weight->name);
-  yk_fp8_begin(scheme, view);
+  yk_block_tensors_begin(scheme, view);
   const yk_tensor_kind kind = scheme->format == YK_WEIGHT_FP8 ? YK_TENSORS_FP8 : YK_TENSORS_I8;
   const yk_tensor_wish wish = {"weight", kind, 2, {view->n, view->k}};
   YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &weight, err));
