@@ -10,6 +10,9 @@ model saw its weights rounded to groups of 64 while it was trained, so that roun
 are the one size at which nothing can be gained. "outliers" is the same function with every 64th channel of the norms
 before projections times 64 and the weights behind it divided by 64, as large models' activations are.
 
+Beside it stand small random models of the families with experts and latent attention (tests/models/random_family.py),
+whose text means nothing to them: what counts there is rms.
+
 rms: root of the mean square of the differences. Everything runs on the CPU in float16 with float32 sums.
 """
 
@@ -32,10 +35,12 @@ FACTOR, STEP = 64, 64
 BEHIND = {"input_layernorm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
           "post_attention_layernorm": ("mlp.gate_proj", "mlp.up_proj")}
 
+sys.path.insert(0, MODELS)
+import demo_text  # noqa: E402
+from random_family import FAMILIES, Model, write_model  # noqa: E402
+
 
 def write_texts(folder):
-    sys.path.insert(0, MODELS)
-    import demo_text
     rng = random.Random(3)
     paths = [os.path.join(folder, name) for name in ("calibration.txt", "heldout.txt")]
     with open(paths[0], "w", encoding="utf-8") as file:
@@ -73,6 +78,11 @@ def write_outliers(folder):
     with open(os.path.join(folder, "model.safetensors"), "wb") as file:
         file.write(data)
     return folder
+
+
+def write_family(family, folder):
+    model = Model(family)
+    return write_model(os.path.join(folder, family), model.config, model.tensors)
 
 
 class Bench:
@@ -122,7 +132,8 @@ def main():
                   "calibration": "8192 tokens, 512 rows", "rows": []}
         for row in itertools.chain(
                 bench.rows("outliers", write_outliers(os.path.join(folder, "outliers")), (128,)),
-                bench.rows("demo-fp16", FLOAT, (128, -1, 64))):
+                bench.rows("demo-fp16", FLOAT, (128, -1, 64)),
+                *(bench.rows(family, write_family(family, folder), (32,)) for family in FAMILIES)):
             print(row, flush=True)
             result["rows"].append(row)
             with open(arguments.json, "w", encoding="utf-8") as file:

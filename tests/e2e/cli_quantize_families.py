@@ -4,128 +4,14 @@ nothing but what rounding loses, and that they leave routing as it was."""
 import json
 import math
 import os
-import random
 import struct
+import sys
 
 import harness
-from quantize_case import QuantizeCase, read_model, write_model
+from quantize_case import QuantizeCase, write_model
 
-COMMON = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 256,
-          "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "tie_word_embeddings": True}
-LATENT = {"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 24,
-          "first_k_dense_replace": 1, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "n_routed_experts": 4,
-          "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.5}
-FAMILIES = {
-    "qwen2_moe": {"architectures": ["Qwen2MoeForCausalLM"], "num_experts": 5, "num_experts_per_tok": 2,
-                  "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "decoder_sparse_step": 2},
-    "qwen3_moe": {"architectures": ["Qwen3MoeForCausalLM"], "num_experts": 4, "num_experts_per_tok": 3, "head_dim": 32,
-                  "moe_intermediate_size": 64, "num_key_value_heads": 2, "norm_topk_prob": True},
-    "mixtral": {"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2},
-    "glm4_moe": {"architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 6, "num_experts_per_tok": 2,
-                 "n_shared_experts": 2, "moe_intermediate_size": 32, "n_group": 3, "topk_group": 2, "head_dim": 32,
-                 "first_k_dense_replace": 1, "norm_topk_prob": True, "attention_bias": True},
-    "deepseek_v2": {"architectures": ["DeepseekV2ForCausalLM"], **LATENT, "q_lora_rank": None,
-                    "topk_method": "greedy"},
-    "deepseek_v3": {"architectures": ["DeepseekV3ForCausalLM"], **LATENT, "q_lora_rank": 32, "topk_method": "noaux_tc",
-                    "scoring_func": "sigmoid", "norm_topk_prob": True},
-}
-NEVER_CHOSEN = 1  # an expert of the families whose routers have a correction; and the other one of its group
-RESIDUAL_SCALE = 0.2  # of what layers add, so that a small error stays one
-
-
-def has_experts(config, layer):
-    if "first_k_dense_replace" in config:
-        return layer >= config["first_k_dense_replace"]
-    return (layer + 1) % config.get("decoder_sparse_step", 1) == 0
-
-
-def n_experts(config):
-    return next(config[key] for key in ("num_experts", "num_local_experts", "n_routed_experts") if key in config)
-
-
-class Model:
-    """Random tensors of a family by name, [shape, values]; inputs of a layer differ in size."""
-
-    def __init__(self, family):
-        self.config, self.rng = {**COMMON, "model_type": family, **FAMILIES[family]}, random.Random(7)
-        self.tensors = {}
-        self.draw("model.embed_tokens.weight", 1024, 64, scale=1)
-        self.draw("model.norm.weight", 64, scale=0.02, mean=0.2)
-        for self.layer in range(2):
-            self.norm("input_layernorm", 64)
-            self.norm("post_attention_layernorm", 64)
-            if "kv_lora_rank" in self.config:
-                self.latent_attention()
-            else:
-                self.attention()
-            if has_experts(self.config, self.layer):
-                self.experts()
-            else:
-                self.network("mlp", 96)
-
-    def draw(self, name, *shape, scale=0.1, mean=0.0):
-        self.tensors[name] = (list(shape), [mean + self.rng.gauss(0, scale) for _ in range(math.prod(shape))])
-
-    def norm(self, name, n):
-        values = [4 ** self.rng.uniform(-1.5, 1.5) for _ in range(n)]
-        self.tensors[f"model.layers.{self.layer}.{name}.weight"] = ([n], values)
-
-    def linear(self, name, k, n, scale=1.0):
-        self.draw(f"model.layers.{self.layer}.{name}.weight", n, k, scale=scale / math.sqrt(k))
-
-    def network(self, name, size, parts=("gate_proj", "up_proj", "down_proj")):
-        self.linear(f"{name}.{parts[0]}", 64, size)
-        self.linear(f"{name}.{parts[1]}", 64, size)
-        self.linear(f"{name}.{parts[2]}", size, 64, scale=RESIDUAL_SCALE)
-
-    def attention(self):
-        config = self.config
-        head = config.get("head_dim", 16)
-        q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
-        for name, n in (("q", q), ("k", kv), ("v", kv)):
-            self.linear(f"self_attn.{name}_proj", 64, n)
-            if config["model_type"] == "qwen2_moe" or config.get("attention_bias"):
-                self.draw(f"model.layers.{self.layer}.self_attn.{name}_proj.bias", n)
-        self.linear("self_attn.o_proj", q, 64, scale=RESIDUAL_SCALE)
-        if config["model_type"] == "qwen3_moe":
-            self.norm("self_attn.q_norm", head)
-            self.norm("self_attn.k_norm", head)
-
-    def latent_attention(self):
-        config = self.config
-        heads, q_rank, kv_rank = config["num_attention_heads"], config["q_lora_rank"], config["kv_lora_rank"]
-        q = heads * (config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
-        if q_rank:
-            self.linear("self_attn.q_a_proj", 64, q_rank)
-            self.norm("self_attn.q_a_layernorm", q_rank)
-            self.linear("self_attn.q_b_proj", q_rank, q)
-        else:
-            self.linear("self_attn.q_proj", 64, q)
-        self.linear("self_attn.kv_a_proj_with_mqa", 64, kv_rank + config["qk_rope_head_dim"])
-        self.norm("self_attn.kv_a_layernorm", kv_rank)
-        self.linear("self_attn.kv_b_proj", kv_rank, heads * (config["qk_nope_head_dim"] + config["v_head_dim"]))
-        self.linear("self_attn.o_proj", heads * config["v_head_dim"], 64, scale=RESIDUAL_SCALE)
-
-    def experts(self):
-        config, n = self.config, n_experts(self.config)
-        if config["model_type"] == "mixtral":
-            self.linear("block_sparse_moe.gate", 64, n, scale=0.5)
-            for expert in range(n):
-                self.network(f"block_sparse_moe.experts.{expert}", 96, ("w1", "w3", "w2"))
-            return
-        self.linear("mlp.gate", 64, n, scale=0.5)
-        for expert in range(n):
-            self.network(f"mlp.experts.{expert}", config["moe_intermediate_size"])
-        if config["model_type"] == "qwen2_moe":
-            self.network("mlp.shared_expert", config["shared_expert_intermediate_size"])
-            self.linear("mlp.shared_expert_gate", 64, 1)
-        elif "n_shared_experts" in config:
-            self.network("mlp.shared_experts", config["n_shared_experts"] * config["moe_intermediate_size"])
-        if config["model_type"] in ("glm4_moe", "deepseek_v3"):
-            correction = [-9.0 if expert == NEVER_CHOSEN else 0.0 for expert in range(n)]
-            self.tensors[f"model.layers.{self.layer}.mlp.gate.e_score_correction_bias"] = ([n], correction)
-
+sys.path.insert(0, os.path.join(harness.TESTS_DIR, "models"))
+from random_family import NEVER_CHOSEN, Model  # noqa: E402
 
 def read_floats(folder):
     """The float16 tensors of a model in one file, by name; and the names of all."""

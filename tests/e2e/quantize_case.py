@@ -4,11 +4,14 @@ of 16."""
 import json
 import math
 import os
-import shutil
 import struct
 import subprocess
+import sys
 
 import harness
+
+sys.path.insert(0, os.path.join(harness.TESTS_DIR, "models"))
+from random_family import write_model  # noqa: E402, F401
 
 FLOAT = os.path.join(harness.TESTS_DIR, "models", "demo-fp16")
 CPU, CUDA = ["--device", "cpu"], ["--device", "cuda", "--ranks", max(harness.RANKS, 1)]
@@ -26,23 +29,6 @@ def read_model(folder):
     return config, {name: (entry["shape"], list(struct.unpack(f"<{math.prod(entry['shape'])}e",
                                                               data[slice(*entry["data_offsets"])])))
                     for name, entry in header.items()}
-
-
-def write_model(folder, config, tensors):
-    """A directory with the demo model's tokenizer and these values as float16."""
-    os.makedirs(folder)
-    shutil.copy(os.path.join(FLOAT, "tokenizer.json"), folder)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file)
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        packed = struct.pack(f"<{len(values)}e", *values)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-        data += packed
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return folder
 
 
 class QuantizeCase(harness.Case):
