@@ -114,6 +114,38 @@ static void bad_values_are_refused(void **state)
   }
 }
 
+static void expect_found(const yk_model_config *c, const char *module, yk_weight_role role, int layer, int expert)
+{
+  yk_weight_place place;
+  if (!yk_weight_find(c, module, &place)) fail_msg("%s: not found", module);
+  assert_true(place.role == role && place.layer == layer && place.expert == expert);
+}
+
+static void names_find_modules(void **state)
+{
+  (void)state;
+  static const char *const absent[] = {"model.norm",
+                                       "lm_head",
+                                       "model.layers.4.self_attn.q_proj",
+                                       "model.layers.0.mlp.gate",
+                                       "model.layers.1.mlp.gate_proj",
+                                       "model.layers.1.mlp.experts.12.up_proj",
+                                       "model.layers.1.mlp.experts.99999999999999999999.up_proj",
+                                       "model.layers.1.mlp.experts.-1.up_proj",
+                                       "model.layers.1.mlp.experts.3.up_proj.weight"};
+  yk_model_config c = config_good(glm4, "{}");
+  yk_weight_place place;
+  expect_found(&c, "model.layers.0.mlp.gate_proj", YK_ROLE_GATE, 0, 0);
+  expect_found(&c, "model.layers.3.input_layernorm", YK_ROLE_ATTENTION_NORM, 3, 0);
+  expect_found(&c, "model.layers.1.mlp.gate", YK_ROLE_ROUTER, 1, 0);
+  expect_found(&c, "model.layers.2.mlp.experts.11.down_proj", YK_ROLE_EXPERT_DOWN, 2, 11);
+  expect_found(&c, "model.layers.2.mlp.shared_experts.up_proj", YK_ROLE_SHARED_UP, 2, 0);
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+    if (yk_weight_find(&c, absent[i], &place)) fail_msg("%s: found", absent[i]);
+  c = config_good(mixtral, "{}");
+  expect_found(&c, "model.layers.0.block_sparse_moe.experts.7.w3", YK_ROLE_EXPERT_UP, 0, 7);
+}
+
 static void names_and_modules(void **state)
 {
   (void)state;
@@ -239,9 +271,13 @@ static void bad_fused_tensors_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(qwen_values_and_defaults),   cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
-      cmocka_unit_test(bad_values_are_refused),     cmocka_unit_test(names_and_modules),
-      cmocka_unit_test(fused_tensors_become_views), cmocka_unit_test(bad_fused_tensors_are_refused),
+      cmocka_unit_test(qwen_values_and_defaults),
+      cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
+      cmocka_unit_test(bad_values_are_refused),
+      cmocka_unit_test(names_find_modules),
+      cmocka_unit_test(names_and_modules),
+      cmocka_unit_test(fused_tensors_become_views),
+      cmocka_unit_test(bad_fused_tensors_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
