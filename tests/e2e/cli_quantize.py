@@ -142,9 +142,9 @@ class Quantize(QuantizeCase):
         run = subprocess.Popen([self.yoke, "quantize", "-m", model, "-o", out, "--group-size", "64", *map(str, ON)],
                                stderr=write_end)
         os.close(write_end)
-        self.wait_until(lambda: self.threads_of(run.pid) > 1)  # one waits for signals
+        self.wait_until_asleep(run.pid)  # one thread waits for signals
         run.send_signal(signal.SIGINT)
-        self.wait_until(lambda: not self.is_pending(run.pid, signal.SIGINT))
+        self.wait_until_asleep(run.pid)
         with os.fdopen(read_end, encoding="utf-8") as pipe:
             said = pipe.read()[filled:]
         self.assertEqual(run.wait(harness.TIMEOUT_S), 130, said)
@@ -157,21 +157,23 @@ class Quantize(QuantizeCase):
         self.assertIn("model.layers.0.self_attn.q_proj.weight (1 layers in all) stays as it is", again.stderr)
         self.assertEqual(sorted(os.listdir(out)), ["config.json", "model.safetensors"])
 
-    def wait_until(self, is_true):
-        deadline = time.monotonic() + harness.TIMEOUT_S
-        while not is_true():
+    def wait_until_asleep(self, pid):
+        """Several threads, and for a while none that runs, could run or has a signal before it."""
+        deadline, n_times = time.monotonic() + harness.TIMEOUT_S, 0
+        while n_times < 20:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
+            n_times = n_times + 1 if self.is_asleep(pid) else 0
 
     @staticmethod
-    def threads_of(pid):
-        return len(os.listdir(f"/proc/{pid}/task"))
-
-    @staticmethod
-    def is_pending(pid, number):
-        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-            pending = [int(line.split()[1], 16) for line in file if line.startswith(("SigPnd", "ShdPnd"))]
-        return any(mask >> (number - 1) & 1 for mask in pending)
+    def is_asleep(pid):
+        threads = os.listdir(f"/proc/{pid}/task")
+        for thread in threads:
+            with open(f"/proc/{pid}/task/{thread}/status", encoding="utf-8") as file:
+                fields = dict(line.split(":", 1) for line in file)
+            if fields["State"].split()[0] != "S" or int(fields["SigPnd"], 16) or int(fields["ShdPnd"], 16):
+                return False
+        return len(threads) > 1
 
     def test_wrong_commands(self):
         out = self.place("never")
