@@ -34,7 +34,8 @@ MAY_INCLUDE = {
         "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
-        "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/common/", "kernels/cuda/device/"
+        "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
+        "kernels/cuda/device/"
     ],
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/quantize/awq_fused.cuh"
+#include "kernels/cuda/quantize/awq_rows.cuh"
 #include "kernels/cuda/quantize/awq_source.cuh"
 
 using namespace yk_awq;
@@ -76,14 +76,18 @@ template <typename T> cudaError_t launch_two_passes(const yk_awq_quantize_args &
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
+/* Where a row of words is no whole number of sectors (32 bytes), thread blocks share those at their tiles' ends: wider
+ * tiles have fewer ends. */
 template <typename T, int GROUPS> cudaError_t launch_tile_kernel(const fused_args &p, int64_t end, cudaStream_t stream)
 {
-  return launch_fused<T, 256, 64, 6, GROUPS>(p, end, stream);
+  constexpr int SECTOR_OUTPUTS = 64;
+  if (p.n % SECTOR_OUTPUTS == 0) return launch_fused<T, 256, 64, 6, GROUPS>(p, end, stream);
+  return launch_fused<T, 512, 128, 3, GROUPS>(p, end, stream);
 }
 
-/* All inputs as one group: while some outputs are quantised, whose inputs are in the L2 cache still, the ranges of the
- * next ones are found. */
-template <typename T> cudaError_t launch_rows(fused_args p, cudaStream_t stream)
+/* All inputs as one group, of rows that no cluster holds: while some outputs are quantised, whose inputs are in the L2
+ * cache still, the ranges of the next ones are found. */
+template <typename T> cudaError_t launch_rows_twice(fused_args p, cudaStream_t stream)
 {
   constexpr int64_t CACHED_BYTES = 16 << 20, OUTPUTS = 256;
   const int64_t step = std::max(CACHED_BYTES / (p.k * 2) / OUTPUTS, int64_t{1}) * OUTPUTS;
@@ -91,12 +95,21 @@ template <typename T> cudaError_t launch_rows(fused_args p, cudaStream_t stream)
     const int64_t ranges_end = std::min(p.n, end + step);
     p.n_range_blocks = (ranges_end - end) / 8;
     p.ranges_begin = end;
-    const cudaError_t error = launch_tile_kernel<T, 0>(p, end, stream);
+    const cudaError_t error = launch_fused<T, 256, 64, 6, 0>(p, end, stream);
     if (error != cudaSuccess) return error;
     p.ranges_begin = ranges_end;
   }
   p.n_range_blocks = 0;
-  return launch_tile_kernel<T, 0>(p, p.n, stream);
+  return launch_fused<T, 256, 64, 6, 0>(p, p.n, stream);
+}
+
+/* All inputs as one group. Fewer tiles in a thread block leave room for more thread blocks. */
+template <typename T> cudaError_t launch_whole_rows(const fused_args &p, cudaStream_t stream)
+{
+  bool fits = false;
+  cudaError_t error = launch_rows<T, 4, 3>(p, stream, &fits);
+  if (error == cudaSuccess && !fits) error = launch_rows<T, 6, 2>(p, stream, &fits);
+  return error == cudaSuccess && !fits ? launch_rows_twice<T>(p, stream) : error;
 }
 
 template <typename T> cudaError_t launch_tiles(const yk_awq_quantize_args &args, cudaStream_t stream)
@@ -108,7 +121,7 @@ template <typename T> cudaError_t launch_tiles(const yk_awq_quantize_args &args,
   case 32: return launch_tile_kernel<T, 4>(p, p.n, stream);
   case 64: return launch_tile_kernel<T, 2>(p, p.n, stream);
   case 128: return launch_tile_kernel<T, 1>(p, p.n, stream);
-  default: return launch_rows<T>(p, stream);
+  default: return launch_whole_rows<T>(p, stream);
   }
 }
 
