@@ -16,6 +16,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import expert_choices  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 families.ARCHITECTURES.update(deepseek_v2="DeepseekV2ForCausalLM", deepseek_v3="DeepseekV3ForCausalLM")
@@ -127,7 +128,7 @@ def make_case(spec, out):
     families.write_weights(folder, tensors, spec["files"])
     tensors = families.read_weights(folder)
     model = reference(config, tensors)
-    prompts = families.draw_prompts(model, config["vocab_size"], rng)
+    prompts = expert_choices.draw_prompts(config, model, rng, families.PROMPT_LENGTHS)
     families.check_feature(spec, config, tensors, model, prompts)
     quantization = None
     if spec["group"] is not None:

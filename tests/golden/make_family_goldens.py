@@ -363,14 +363,15 @@ def calibrate(config, tensors, rng):
     tensors["model.norm.weight"] = (norm.float() * (LOGIT_STD / std)).to(norm.dtype)
 
 
-def golden_prompt(model, ids):
-    """Greedy continuation of one prompt with its log-probabilities; None where a step comes near a tie."""
+def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
+    """Greedy continuation of one prompt with its log-probabilities; None where a step comes near a tie, or where
+    is_clear says so of the model's last forward."""
     sequence, margins, top = list(ids), [], []
-    for _ in range(N_OUTPUT_TOKENS):
+    for _ in range(n_tokens):
         logprobs = torch.log_softmax(logits_of(model, sequence)[-1], dim=-1)
         values, indices = logprobs.topk(N_TOP)
         margin = (values[0] - values[1]).item()
-        if margin < MIN_MARGIN:
+        if margin < MIN_MARGIN or not is_clear():
             return None
         margins.append(round(margin, 6))
         top.append([[i, round(v, 6)] for i, v in zip(indices.tolist(), values.tolist())])

@@ -2,7 +2,7 @@
 """Makes tiny random mixtures of experts, and what the public `transformers` says about them.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class. No
-row of a prompt or an answer comes near a tie between the last expert that it chooses and the first that it does not.
+row of a prompt or an answer comes near a tie between experts (expert_choices.py).
 """
 
 import math
@@ -14,12 +14,12 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import expert_choices  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
-families.PROMPT_LENGTHS = (7, 40)
 families.ARCHITECTURES.update(qwen2_moe="Qwen2MoeForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
                               mixtral="MixtralForCausalLM", glm4_moe="Glm4MoeForCausalLM")
-MIN_CHOICE_MARGIN = 5e-5
+PROMPT_LENGTHS = (7, 40)
 
 
 def case(name, about, group, dtype, without, model_type, fused=False, **config):
@@ -159,47 +159,6 @@ def reference(config, tensors):
     return model
 
 
-@torch.no_grad()
-def choice_margin(config, model, ids):
-    """The smallest difference between the last score that is chosen and the first that is not."""
-    margins, hooks = [], []
-
-    def note(module, args, out):
-        x = args[0].reshape(-1, config["hidden_size"])
-        scores = torch.nn.functional.linear(x.float(), module.weight.float())
-        if config["model_type"] == "glm4_moe":
-            scores = scores.sigmoid() + module.e_score_correction_bias
-            groups = scores.view(len(scores), config["n_group"], -1)
-            best = groups.topk(2, -1).values.sum(-1).sort(-1, descending=True).values
-            margins.append((best[:, config["topk_group"] - 1] - best[:, config["topk_group"]]).min().item())
-            kept = groups.topk(2, -1).values.sum(-1).topk(config["topk_group"], -1).indices
-            mask = torch.full_like(groups, -100.0).scatter_(1, kept[..., None].expand(-1, -1, groups.shape[-1]), 0.0)
-            scores = (groups + mask).view(len(scores), -1)
-        else:
-            scores = scores.softmax(-1)
-        k = config["num_experts_per_tok"]
-        ordered = scores.sort(-1, descending=True).values
-        margins.append((ordered[:, k - 1] - ordered[:, k]).min().item())
-
-    for name, module in model.named_modules():
-        if name.endswith(("mlp.gate", "block_sparse_moe.gate")):
-            hooks.append(module.register_forward_hook(note))
-    families.logits_of(model, ids)
-    for hook in hooks:
-        hook.remove()
-    return min(margins)
-
-
-def draw_prompts(config, model, rng):
-    prompts = []
-    while len(prompts) < len(families.PROMPT_LENGTHS):
-        ids = rng.randint(0, config["vocab_size"], size=families.PROMPT_LENGTHS[len(prompts)]).tolist()
-        prompt = families.golden_prompt(model, ids)
-        if prompt and choice_margin(config, model, ids + prompt["output_ids"]) > MIN_CHOICE_MARGIN:
-            prompts.append(prompt)
-    return prompts
-
-
 def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
@@ -210,7 +169,7 @@ def make_case(spec, out):
     tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
     families.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
     model = reference(config, tensors)
-    prompts = draw_prompts(config, model, rng)
+    prompts = expert_choices.draw_prompts(config, model, rng, PROMPT_LENGTHS)
     have = torch.log_softmax(families.logits_of(model, ids), -1)
     dropped = reference({**config, **spec["without"]}, tensors)
     change = (torch.log_softmax(families.logits_of(dropped, ids), -1) - have).abs().max().item()

@@ -1,0 +1,67 @@
+"""Prompts of mixtures of experts in which no row comes near a tie between experts.
+
+A row whose last chosen expert is as good as the first that is not chosen takes another expert once its activations are
+rounded to 16 bits, and its logits are then others by as much as a third of an FFN: transformers' own class in bfloat16
+parts from itself in float32 there. A score is a logit, or a sigmoid of one plus the expert's correction; margins are
+in logits (the sigmoid rises by a quarter of its logit at most). In bfloat16 a router's logits are off by 0.1 at most
+in these models.
+"""
+
+import torch
+
+import make_family_goldens as families
+
+MIN_MARGIN = 0.1
+N_OUTPUT_TOKENS = 12
+
+
+class Choices:
+    """Notes, for each row of the model's last forward, how clear the choices of its experts were."""
+
+    def __init__(self, config, model):
+        self.config, self.margins = config, []
+        model.register_forward_pre_hook(lambda module, args: self.margins.clear())
+        for name, module in model.named_modules():
+            if name.endswith(("mlp.gate", "block_sparse_moe.gate")):
+                module.register_forward_hook(self.note)
+
+    def gap(self, scores, n_chosen):
+        """Between the last score of a row that is chosen and the first that is not, if any is not."""
+        ordered = scores.sort(-1, descending=True).values
+        if n_chosen < scores.shape[-1]:
+            self.margins.append(ordered[:, n_chosen - 1] - ordered[:, n_chosen])
+
+    @torch.no_grad()
+    def note(self, router, args, out):
+        x = args[0].reshape(-1, self.config["hidden_size"])
+        scores = torch.nn.functional.linear(x.float(), router.weight.float())
+        correction = getattr(router, "e_score_correction_bias", None)
+        if correction is not None:
+            scores = 4 * (scores.sigmoid() + correction)
+            groups = scores.view(len(scores), self.config["n_group"], -1)
+            of_group = groups.topk(2, -1).values.sum(-1)
+            self.gap(of_group, self.config["topk_group"])
+            kept = torch.zeros_like(of_group).scatter_(1, of_group.topk(self.config["topk_group"], -1).indices, 1.0)
+            scores = groups.masked_fill(kept[..., None] == 0, -torch.inf).flatten(1)
+        self.gap(scores, self.config["num_experts_per_tok"])
+
+    def are_clear(self):
+        return all((margins > MIN_MARGIN).all() for margins in self.margins)
+
+
+def draw_prompts(config, model, rng, lengths):
+    """Golden prompts of these lengths: a token is drawn again until its row is clear, the last few until the answer's
+    are. Answers are short, since each further row makes one of them rarer."""
+    choices, prompts = Choices(config, model), []
+    for length in lengths:
+        ids, prompt = [], None
+        while prompt is None:
+            ids = ids[:-4]
+            while len(ids) < length:
+                ids.append(int(rng.randint(config["vocab_size"])))
+                families.logits_of(model, ids)
+                if not choices.are_clear():
+                    ids.pop()
+            prompt = families.golden_prompt(model, ids, N_OUTPUT_TOKENS, choices.are_clear)
+        prompts.append(prompt)
+    return prompts
