@@ -47,7 +47,9 @@ class Results(Base):
         self.assertEqual([len(result["token_ids"]) for result in results], [7, 9])
 
     def test_greedy(self):
-        self.check_same(prompts_of_ids(40), {"temperature": 0, "max_tokens": 20}, ["--temperature", 0, "-n", 20])
+        for name in harness.TINY_MODELS:
+            self.check_same(prompts_of_ids(40), {"temperature": 0, "max_tokens": 20}, ["--temperature", 0, "-n", 20],
+                            model=os.path.join(harness.FAMILIES, name))
 
     def test_sampled(self):
         self.check_same(prompts_of_ids(40), {"top_p": 0.9, "top_k": 50, "max_tokens": 20, "min_p": 0.01},
@@ -63,8 +65,11 @@ class Results(Base):
                          "--ignore-eos"])
 
     def test_logprobs(self):
-        self.check_same(prompts_of_ids(10), {"temperature": 0, "max_tokens": 5, "logprobs": 3, "prompt_logprobs": 1},
-                        ["--temperature", 0, "-n", 5, "--logprobs", 3, "--prompt-logprobs", 1])
+        for name in harness.TINY_MODELS:
+            self.check_same(prompts_of_ids(10),
+                            {"temperature": 0, "max_tokens": 5, "logprobs": 3, "prompt_logprobs": 1},
+                            ["--temperature", 0, "-n", 5, "--logprobs", 3, "--prompt-logprobs", 1],
+                            model=os.path.join(harness.FAMILIES, name))
 
     def test_text(self):
         self.check_same(TEXTS, {"temperature": 0.8, "max_tokens": 40, "stop": ["th", "9"]},

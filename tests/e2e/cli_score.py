@@ -34,12 +34,12 @@ class Score(harness.Case):
         return self.run_json("score", "--model", model, *harness.ON, "--dtype", harness.DTYPE, *options, stdin=stdin,
                              expect=expect)[0]
 
-    def prompt_logprobs(self, windows):
+    def prompt_logprobs(self, windows, model):
         """Each window by itself, by yoke generate: the log-probabilities of its tokens but the first."""
         parts = []
         for ids in windows:
             parts += ["--token-ids", id_list(ids)]
-        results = self.run_json("generate", "--model", TINY, *harness.ON, "--dtype", harness.DTYPE, "--max-tokens", 0,
+        results = self.run_json("generate", "--model", model, *harness.ON, "--dtype", harness.DTYPE, "--max-tokens", 0,
                                 "--prompt-logprobs", 0, *SMALL, *parts)
         return [[step["logprob"] for step in result["prompt_logprobs"]] for result in results]
 
@@ -106,7 +106,7 @@ class Score(harness.Case):
 
     # ---- windows ----
 
-    def windowed(self, ids, window, stride):
+    def windowed(self, ids, window, stride, model):
         """Strided perplexity as it is usually written down: each window scores what none before it has."""
         spans, scored_end = [], 0
         for begin in range(0, len(ids), stride):
@@ -116,7 +116,7 @@ class Score(harness.Case):
             if end == len(ids):
                 break
         logprobs = [None] * len(ids)
-        alone = self.prompt_logprobs([ids[begin:end] for begin, end, _ in spans])
+        alone = self.prompt_logprobs([ids[begin:end] for begin, end, _ in spans], model)
         for (begin, end, first), found in zip(spans, alone):
             for at in range(first, end):
                 self.assertIsNone(logprobs[at])  # once each
@@ -124,16 +124,16 @@ class Score(harness.Case):
         self.assertNotIn(None, logprobs[1:])
         return logprobs
 
-    def check_windows(self, n_tokens, window=None, stride=None, options=SMALL):
+    def check_windows(self, n_tokens, window=None, stride=None, options=SMALL, model=TINY):
         numbers = random.Random(n_tokens)
         ids = [numbers.randrange(200) for _ in range(n_tokens)]
         options = [*options, *(["--window", window] if window else []), *(["--stride", stride] if stride else [])]
         window = window or CONTEXT
         stride = stride or window // 2
         asked = f"{n_tokens} tokens, window {window}, stride {stride}"
-        result = self.score("--token-ids", id_list(ids), "--tokens", *options)
+        result = self.score("--token-ids", id_list(ids), "--tokens", *options, model=model)
         self.assertEqual((result["window"], result["stride"]), (window, stride), asked)
-        expected = self.windowed(ids, window, stride)
+        expected = self.windowed(ids, window, stride, model)
         for found, want in zip(result["logprobs"][1:], expected[1:], strict=True):
             self.assertAlmostEqual(found, want, delta=SAME, msg=asked)
         self.check_totals(result, expected[1:])
@@ -146,8 +146,10 @@ class Score(harness.Case):
 
     def test_many_windows(self):
         """More than run at once, and more than there is memory for at once."""
-        self.check_windows(500, 20, 5)
-        self.check_windows(500, 20, 5, options=("--kv-cache-bytes", "256KiB", "--max-model-len", 64))
+        for name in harness.TINY_MODELS:
+            model = os.path.join(harness.FAMILIES, name)
+            self.check_windows(500, 20, 5, model=model)
+            self.check_windows(500, 20, 5, options=("--kv-cache-bytes", "256KiB", "--max-model-len", 64), model=model)
 
     def test_the_context_bounds_the_window(self):
         result = self.score("--token-ids", id_list([5] * 50), "--max-model-len", 20)

@@ -46,6 +46,11 @@ yk_engine_options fixture_options(const char *model, int n_ranks)
   return options;
 }
 
+bool fixture_same_bits(void)
+{
+  return test_backend_chosen().tolerance == 0;
+}
+
 int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens)
 {
   yk_plan plan;

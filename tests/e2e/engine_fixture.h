@@ -34,6 +34,9 @@ int fixture_most_ranks(void);
 /* Whether opening an engine takes seconds, as GPUs do to connect: then tests open fewer. */
 bool fixture_opens_slowly(void);
 
+/* Whether the device promises a request the same bits whatever runs beside it (backend.h). */
+bool fixture_same_bits(void);
+
 /* kv_cache_bytes for this many tokens at least, on the rank that needs most for each. */
 int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens);
 yk_engine *fixture_open(const yk_engine_options *options);

@@ -89,8 +89,9 @@ class Families(harness.Case):
             self.assertEqual(found[2], found[0])
 
     def test_whole_experts(self):
-        """Experts dealt to ranks: 3 and 2, 2 each, and some to 4 of 6 ranks."""
-        for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6)):
+        """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, beside uneven heads of latent attention."""
+        for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
+                              ("deepseek_v2", 3), ("deepseek_v3", 5)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_waiting_for_memory(self):
@@ -100,7 +101,7 @@ class Families(harness.Case):
 
     def test_prefix_reuse(self):
         """The same prompts again and again, at once and in turn."""
-        for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5)):
+        for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5)):
             self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
             self.assertIn("were found computed", self.last_err)
