@@ -13,19 +13,20 @@ static yk_status no_memory(yk_err *err)
 }
 
 /* What summaries need of an engine. */
-static json_t *info_json(yk_engine *engine, yk_weights_choice weights)
+static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
 {
   yk_engine_info info;
   int64_t weight_bytes = 0;
   yk_engine_get_info(engine, &info);
   for (int rank = 0; rank < info.n_ranks; rank++) weight_bytes += info.memory[rank].weight_bytes;
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f}", "device", info.device,
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f}", "device", info.device,
                    "family", info.family, "dtype", info.dtype, "kv_cache_dtype", info.kv_cache_dtype, "weights",
-                   weights == YK_WEIGHTS_F16 ? "f16" : "auto", "vocab_size", (int)info.vocab_size, "n_layers",
-                   (int)info.n_layers, "hidden_size", (int)info.hidden_size, "max_model_tokens",
-                   (int)info.max_model_tokens, "max_seqs", (int)info.max_seqs, "max_batched_tokens",
-                   (int)info.max_batched_tokens, "kv_capacity_tokens", (json_int_t)info.kv_capacity_tokens,
-                   "weight_bytes", (json_int_t)weight_bytes, "load_s", info.load_s);
+                   options->weights == YK_WEIGHTS_F16 ? "f16" : "auto", "expert_parallel", options->expert_parallel,
+                   "vocab_size", (int)info.vocab_size, "n_layers", (int)info.n_layers, "hidden_size",
+                   (int)info.hidden_size, "max_model_tokens", (int)info.max_model_tokens, "max_seqs",
+                   (int)info.max_seqs, "max_batched_tokens", (int)info.max_batched_tokens, "kv_capacity_tokens",
+                   (json_int_t)info.kv_capacity_tokens, "weight_bytes", (json_int_t)weight_bytes, "load_s",
+                   info.load_s);
 }
 
 /* The GPUs of the engine to be, and who uses them before it does. */
@@ -68,7 +69,7 @@ static yk_status start(void *user, size_t config, json_t **info, yk_err *err)
   options.progress_user = self->progress_user;
   yk_status status = open_gpus(self, &options, err);
   if (status == YK_OK) status = yk_engine_create(&options, &self->engine, err);
-  if (status == YK_OK && !(*info = info_json(self->engine, options.weights))) status = no_memory(err);
+  if (status == YK_OK && !(*info = info_json(self->engine, &options))) status = no_memory(err);
   if (status != YK_OK) stop(self);
   return status;
 }

@@ -97,15 +97,22 @@ static double distinct_experts(const yk_model_shapes *shapes, double rows)
   return n * (1 - pow(1 - (double)shapes->top_k / n, rows));
 }
 
-static void add_experts(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes,
-                        double float_bytes)
+/* The time of the rank with the most whole experts, against an even share of them. */
+static double unevenness(const sum *total, const yk_model_shapes *shapes)
+{
+  double n = (double)shapes->n_experts;
+  return ceil(n / total->ranks) / n * total->ranks;
+}
+
+static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
+                        double element_bytes)
 {
   double layers = (double)shapes->n_expert_layers, hidden = (double)shapes->hidden_size;
   double weights = hidden * (double)shapes->expert_size, choices = rows * (double)shapes->top_k;
-  double n_read = distinct_experts(shapes, rows);
-  add_product(total, layers, hidden, (double)shapes->n_experts, rows, float_bytes);
-  add_operation(total, layers, n_read * 2 * weights * element_bytes, 2 * choices * 2 * weights);
-  add_operation(total, layers, n_read * weights * element_bytes, 2 * choices * weights);
+  double n_read = distinct_experts(shapes, rows), n = layers * (load->expert_parallel ? unevenness(total, shapes) : 1);
+  add_product(total, layers, hidden, (double)shapes->n_experts, rows, load->element_bytes);
+  add_operation(total, n, n_read * 2 * weights * element_bytes, 2 * choices * 2 * weights);
+  add_operation(total, n, n_read * weights * element_bytes, 2 * choices * weights);
   add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
 }
 
@@ -122,7 +129,7 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element);
   add_product(total, layers, q_size, hidden, rows, element);
   add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
-  if (shapes->n_expert_layers > 0) add_experts(total, shapes, rows, element, load->element_bytes);
+  if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows, element);
   add_operation(total, layers, attention_bytes, attention_flops);
   add_product(total, 1, hidden, (double)shapes->vocab_size, head_rows, load->element_bytes);
   double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);

@@ -5,8 +5,10 @@
  * added as measured alone, since each waits for the operation before it and holds up the one behind it. Operations of a
  * layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a step: lm_head. Of a
  * mixture the experts that rows choose are read once each, as many different ones as n random choices of k of E give in
- * the mean, E (1 - (1 - k / E)^n); each row is multiplied with its k; router and shared expert are products. Norms,
- * rotary embedding and sampling move few bytes and count as nothing, so the limit stays a lower bound.
+ * the mean, E (1 - (1 - k / E)^n); each row is multiplied with its k; router and shared expert are products. Where
+ * whole experts are dealt, a layer's experts take as long as the rank with the most of them, ceil(E / N) of E: of bytes
+ * and choices it has that share in the mean, and more where choices are uneven. Norms, rotary embedding and sampling
+ * move few bytes and count as nothing, so the limit stays a lower bound.
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
  *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a
  *   sequence (causal).
@@ -45,6 +47,7 @@ typedef struct yk_limit_load {
   double element_bytes; /* of activations and weights that are not quantised */
   bool kv_in_8_bits;    /* with a scale for each token and head; else KV is of such elements too */
   bool no_quantisation; /* linear layers are read as such elements too */
+  bool expert_parallel; /* ranks hold whole experts */
 } yk_limit_load;
 
 typedef enum yk_limit_bound { YK_BOUND_MEMORY, YK_BOUND_GEMM, YK_BOUND_LINK, YK_BOUNDS } yk_limit_bound;

@@ -12,6 +12,7 @@
 
 /* Points that differ in their rank count alone. */
 typedef struct family {
+  yk_split split;
   const json_t *points[YK_PIECES_MAX];
   yk_pieces pieces[YK_PIECES_MAX];
   size_t n;
@@ -19,7 +20,6 @@ typedef struct family {
 
 typedef struct prediction {
   const json_t *model;
-  yk_split split;
   yk_machine_rates machine;
   const int *ranks;
   size_t n_ranks;
@@ -77,7 +77,7 @@ static bool fit(const prediction *made, const family *from, size_t without, int 
     if (i != without && from->pieces[i].ranks != ranks) others[n++] = from->pieces[i];
   if (n == 0) return false;
   yk_pieces fitted = machine_pieces(made, from->points[0], ranks);
-  yk_pieces_fit(&made->split, others, n, &fitted);
+  yk_pieces_fit(&from->split, others, n, &fitted);
   double token_s = yk_pieces_total(&fitted);
   *throughput = 1 / token_s;
   return token_s > 0;
@@ -152,7 +152,10 @@ static void predict_all(prediction *made, const json_t *points, char **keys)
       free(keys[j]);
       keys[j] = NULL;
     }
-    if (found.n > 0) predict_family(made, &found);
+    if (found.n == 0) continue;
+    bool expert_parallel = json_is_true(json_object_get(found.points[0], "expert_parallel"));
+    found.split = yk_split_read(made->model, expert_parallel);
+    predict_family(made, &found);
   }
 }
 
@@ -162,7 +165,6 @@ yk_status yk_study_predict(const json_t *study, const int *ranks, size_t n_ranks
   const json_t *points = json_object_get(study, "points");
   size_t n = json_array_size(points);
   prediction made = {.model = json_object_get(study, "model"),
-                     .split = yk_split_read(json_object_get(study, "model")),
                      .ranks = ranks,
                      .n_ranks = n_ranks,
                      .predictions = json_array(),

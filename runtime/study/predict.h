@@ -10,7 +10,8 @@
  *                             ranks, where it has been measured, else to (N - 1) / N, the bytes that a rank receives;
  *                             where one rank alone was measured, the machine's own time
  *   waiting                   what the slowest rank's share takes beyond the mean by these b: with 8 KV heads over 3
- *                             ranks one reads 4 of them; and what was measured beyond that, mean over N > 1
+ *                             ranks one reads 4 of them, with 8 whole experts one has 3; and what was measured beyond
+ *                             that, uneven choices of experts among it, mean over N > 1
  *   the rest                  as measured, mean: no rank takes it off another
  * Points without times are carried over by a + b / N as a whole (Amdahl).
  *

@@ -6,13 +6,14 @@
 
 _Static_assert(YK_SPLIT_PARTS == 6, "the parts that are split come first");
 
-yk_split yk_split_read(const json_t *model)
+yk_split yk_split_read(const json_t *model, bool expert_parallel)
 {
   yk_split split = {.n_heads = json_integer_value(json_object_get(model, "n_heads")),
                     .n_kv_heads = json_integer_value(json_object_get(model, "n_kv_heads")),
                     .ffn_size = json_integer_value(json_object_get(model, "intermediate_size")),
                     .group = json_integer_value(json_object_get(model, "group_size"))};
-  const int64_t sizes[] = {split.n_heads, split.n_kv_heads, split.ffn_size, split.group + 1};
+  if (expert_parallel) split.n_whole_experts = json_integer_value(json_object_get(model, "n_experts"));
+  const int64_t sizes[] = {split.n_heads, split.n_kv_heads, split.ffn_size, split.group + 1, split.n_whole_experts + 1};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (sizes[i] < 1 || sizes[i] > INT32_MAX) return (yk_split){0};
   return split.n_heads % split.n_kv_heads == 0 ? split : (yk_split){0};
@@ -33,7 +34,9 @@ void yk_split_shares(const yk_split *split, int rank, int n_ranks, double shares
   shares[YK_TIME_GEMM_O] = share_of(heads.q, split->n_heads);
   shares[YK_TIME_ATTENTION] = share_of(heads.kv, split->n_kv_heads);
   shares[YK_TIME_GEMM_GATE_UP] = shares[YK_TIME_GEMM_DOWN] =
-      share_of(yk_shard_ffn_of(split->ffn_size, split->group, rank, n_ranks), split->ffn_size);
+      split->n_whole_experts > 0
+          ? share_of(yk_shard_range(split->n_whole_experts, 1, rank, n_ranks), split->n_whole_experts)
+          : share_of(yk_shard_ffn_of(split->ffn_size, split->group, rank, n_ranks), split->ffn_size);
 }
 
 void yk_split_mean(const yk_split *split, int n_ranks, double shares[YK_SPLIT_PARTS])

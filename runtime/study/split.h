@@ -4,7 +4,7 @@
  *   gemm_qkv            query and KV heads
  *   gemm_o              query heads
  *   attention           KV heads: decode steps take as long as reading their K and V
- *   gemm_gate_up, _down columns of the FFN
+ *   gemm_gate_up, _down columns of the FFN; experts, where ranks hold whole ones
  *   lm_head             1 / ranks: the vocabulary is cut finely                                                      */
 #ifndef YK_STUDY_SPLIT_H
 #define YK_STUDY_SPLIT_H
@@ -18,11 +18,12 @@ enum { YK_SPLIT_PARTS = YK_TIME_ATTENTION + 1 };
 typedef struct yk_split {
   int64_t n_heads, n_kv_heads, ffn_size; /* 0: not known, all shares are 1 / ranks */
   int64_t group;                         /* of quantised FFN weights; 0: not quantised */
+  int64_t n_whole_experts;               /* of a layer, dealt to ranks; 0: every rank has a share of each FFN */
 } yk_split;
 
-/* yk_split_read - from the object "model" of a study: n_heads, n_kv_heads, intermediate_size and group_size. Sizes that
- *   are missing, or no model could have, are not known. */
-yk_split yk_split_read(const json_t *model);
+/* yk_split_read - from the object "model" of a study: n_heads, n_kv_heads, intermediate_size and group_size; where
+ *   ranks hold whole experts, n_experts too. Sizes that are missing, or no model could have, are not known. */
+yk_split yk_split_read(const json_t *model, bool expert_parallel);
 
 /* yk_split_shares - shares of the whole, of one rank of n_ranks. Thread: any. */
 void yk_split_shares(const yk_split *split, int rank, int n_ranks, double shares[YK_SPLIT_PARTS]);

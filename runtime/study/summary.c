@@ -100,6 +100,11 @@ static int add_flow(json_t *point, json_t *limit, double running)
          json_object_set_new(limit, "offered_share", json_real(number_of(point, "output_throughput") / offered));
 }
 
+static bool holds_whole_experts(const yk_study_frame *frame, const json_t *info)
+{
+  return frame->shapes && frame->shapes->n_expert_layers > 0 && json_is_true(json_object_get(info, "expert_parallel"));
+}
+
 static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machine_rates *machine, const json_t *info)
 {
   const char *dtype = json_string_value(json_object_get(info, "dtype"));
@@ -113,7 +118,8 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
                         .shared_prefix = frame->shared_prefix,
                         .element_bytes = yk_study_element_bytes(dtype),
                         .kv_in_8_bits = kv && (strncmp(kv, "int8", 4) == 0 || strncmp(kv, "fp8", 3) == 0),
-                        .no_quantisation = weights && strcmp(weights, "f16") == 0};
+                        .no_quantisation = weights && strcmp(weights, "f16") == 0,
+                        .expert_parallel = holds_whole_experts(frame, info)};
   yk_limit limit;
   if (!(load.batch > 0)) return 0; /* no run tells how many were running */
   (is_batch ? yk_limit_compute : yk_limit_compute_flow)(frame->shapes, machine, &load, &limit);
@@ -132,10 +138,13 @@ static yk_status make_point(const yk_study_frame *frame, const yk_study_records 
   yk_machine_rates machine;
   json_t *point = yk_study_point_json(records->grid, i);
   yk_status status = point ? add_runs(point, records->runs[i], err) : no_memory(err);
+  const json_t *info = records->infos[records->grid->points[i].config];
   int failed = 0;
   if (status == YK_OK && records->profiles[i]) failed |= add_times(point, records->profiles[i]);
+  if (status == YK_OK && holds_whole_experts(frame, info))
+    failed |= json_object_set_new(point, "expert_parallel", json_true());
   if (status == YK_OK && frame->shapes && yk_machine_rates_read(records->machine, &machine))
-    failed |= add_limit(point, frame, &machine, records->infos[records->grid->points[i].config]);
+    failed |= add_limit(point, frame, &machine, info);
   if (status == YK_OK && failed) status = no_memory(err);
   if (status != YK_OK) {
     json_decref(point);

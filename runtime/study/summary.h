@@ -10,6 +10,8 @@
  *     "runs": [{"start", "repeat", metrics}]}],
  *   "skipped": [{"ranks", ..., "reason"}] }
  *
+ * A point whose ranks hold whole experts has "expert_parallel": true. Of a mixture the runs tell expert_busiest_share
+ * too: of a layer's choices, the most that fell to one rank, beside which waiting in all-reduces is to be read.
  * The model has name, family, dtype, sizes, and n_heads, n_kv_heads, intermediate_size (of an expert, where there are
  * n_experts) and group_size, by which ranks cut it (split.h). What is not known is left out: the limit of a model or a
  * machine without figures, times where an engine has none. Where requests come and go the limit is what the machine can

@@ -143,6 +143,22 @@ class Whole(Base):
             self.assertGreaterEqual(row["error"], 0)
         self.assertTrue(os.path.getsize(os.path.join(predicted, "report.html")) > 1000)
 
+    def test_whole_experts(self):
+        """Ranks with 4 and 3 of 7 experts: the study says so, and what fell to the busiest."""
+        model = os.path.join(harness.FAMILIES, "moe_qwen2")
+        shares, limits = {}, {}
+        for dealt in ("off", "on"):
+            self.dir = os.path.join(self.folder, dealt)
+            self.run_yoke(*self.arguments("--ranks", "2", "--batch", "4",
+                                          *(["--enable-expert-parallel"] if dealt == "on" else []), model=model))
+            point, = self.study()["points"]
+            self.assertEqual(point.get("expert_parallel", False), dealt == "on")
+            self.assertTrue(0.5 <= point["expert_busiest_share"] <= 1)
+            shares[dealt], limits[dealt] = point["expert_busiest_share"], point["limit"]["output_throughput"]
+        self.assertEqual(shares["off"], 3 / 5)  # 3 of an expert's 5 groups of columns
+        self.assertNotEqual(shares["on"], shares["off"])
+        self.assertEqual(limits["on"], limits["off"])  # ranks on a CPU share its memory
+
     def test_options_and_clients(self):
         """Another load, and engine options with and without values; nothing is known of the machine."""
         self.run_yoke(*self.arguments("--clients", "1,2", "--num-requests", "3", "--sweep", "max-num-seqs=1-2",

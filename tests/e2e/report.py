@@ -169,6 +169,17 @@ class Report(page_case.Case):
         self.assertIn("clock fell from 1980", self.text("[aria-labelledby=warnings]"))
         self.assertEqual(len(self.rows("[aria-labelledby=predictions] table")), 3)
 
+    def test_experts_of_the_busiest_rank(self):
+        """Beside transfer and waiting, of a mixture of experts alone."""
+        study = make_synthetic_study.make_study(ranks=(1, 2), batches=(8,), lengths=((512, 128),))
+        for point in study["points"]:
+            point["expert_busiest_share"] = 1.25 / point["ranks"]
+        self.open(study)
+        self.assertEqual([row[-1] for row in self.rows("#time table")],
+                         [["125.0\xa0%", "1.25"], ["62.5\xa0%", "0.625"]])
+        self.assertEqual([row[-1][1] for row in self.rows("#losses table")], ["0.625"])
+        self.assertIn("Experts chosen on the busiest rank", self.text("#losses table"))
+
     def test_selection(self):
         self.study["points"] += [{**copy.deepcopy(point), "options": {"max-num-seqs": "64"}, "speedup": 9.75,
                                   "efficiency": 9.75 / point["ranks"]} for point in self.points()]

@@ -26,6 +26,12 @@ function panelsOf(points, rowOf) {
 
 const partOf = (times, part) => finite(object(times)[part]);
 
+/* Of a mixture of experts: what fell to the busiest rank of a layer's choices, in the mean; none with other models. */
+const busiestHead = (points) => points.some((point) => metric(point, "expert_busiest_share") !== undefined)
+  ? ["Experts chosen on the busiest rank"] : [];
+const busiestCell = (point, points) => busiestHead(points).map(() => (
+  cell(metric(point, "expert_busiest_share"), percent, metricInterval(point, "expert_busiest_share"))));
+
 function timesRow(label, times) {
   return [...label, cell(partOf(times, "step"), micros), ...PARTS.map((part) => cell(partOf(times, part), micros))];
 }
@@ -34,8 +40,9 @@ function timesRow(label, times) {
 function timesTables(points) {
   const head = ["Ranks", "Load", "step", ...PARTS];
   const label = (point) => [cell(point.ranks), {text: point.load.label}];
-  const tables = [{caption: "Time of a decode step (\u00b5s), mean over ranks", head,
-                   rows: points.map((point) => timesRow(label(point), point.raw.time_us))}];
+  const tables = [{caption: "Time of a decode step (\u00b5s), mean over ranks", head: [...head, ...busiestHead(points)],
+                   rows: points.map((point) => (
+                     [...timesRow(label(point), point.raw.time_us), ...busiestCell(point, points)]))}];
   const prefill = points.filter((point) => partOf(point.raw.time_us_prefill, "step") > 0);
   if (prefill.length)
     tables.push({caption: "Time of a step with prompt rows (\u00b5s), mean over ranks", head,
@@ -107,9 +114,10 @@ function lossFigure(points) {
   const spec = {kinds: LOSSES, panels: panelsOf(some, rowOf), isShared: true, axis: "Share of the time lost (%)",
                 format: (value) => (100 * value).toFixed(0).replace("-", "\u2212")};
   const row = (point) => [cell(point.ranks), {text: point.load.label}, cell(metric(point, "efficiency"), percent),
-                          ...LOSSES.map(({key}) => cell(finite(object(point.raw.losses)[key]), percent))];
+                          ...LOSSES.map(({key}) => cell(finite(object(point.raw.losses)[key]), percent)),
+                          ...busiestCell(point, some)];
   return {id, title, words, nPanels: spec.panels.length,
           draw: (width, names, legendWidth) => drawBars({...spec, legendWidth}, width, names),
           tables: [{caption: "Efficiency and losses", rows: some.map(row),
-                    head: ["Ranks", "Load", "Efficiency", ...LOSSES.map(({label}) => label)]}]};
+                    head: ["Ranks", "Load", "Efficiency", ...LOSSES.map(({label}) => label), ...busiestHead(some)]}]};
 }

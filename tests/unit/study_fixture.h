@@ -1,0 +1,46 @@
+/* study_fixture.h - numbers that are compared, and points of studies that are made up. */
+#ifndef TESTS_UNIT_STUDY_FIXTURE_H
+#define TESTS_UNIT_STUDY_FIXTURE_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+
+static inline void near(double found, double expected, double relative)
+{
+  if (!(fabs(found - expected) <= relative * fabs(expected))) fail_msg("expected %.12g, found %.12g", expected, found);
+}
+
+static inline double number_of(const json_t *object, const char *key)
+{
+  return json_number_value(json_object_get(object, key));
+}
+
+/* A point whose runs have these throughputs, two starts of two runs. */
+static inline json_t *make_point(int ranks, int batch, double throughput, double spread)
+{
+  json_t *runs = json_array();
+  for (int i = 0; i < 4; i++)
+    json_array_append_new(runs, json_pack("{s:i, s:i, s:f, s:f}", "start", i / 2, "repeat", i % 2, "output_throughput",
+                                          throughput * (1 + (i / 2 ? spread : -spread)), "mean_tpot_ms",
+                                          1000 / throughput * (1 + (i / 2 ? spread : -spread))));
+  return json_pack("{s:i, s:i, s:i, s:i, s:{}, s:f, s:o}", "ranks", ranks, "batch", batch, "input_len", 16,
+                   "output_len", 8, "options", "output_throughput", throughput, "runs", runs);
+}
+
+static inline void set_time(json_t *point, const char *part, double us)
+{
+  json_t *times = json_object_get(point, "time_us");
+  if (!times) {
+    times = json_pack("{s:i}", "n_steps", 10);
+    json_object_set_new(point, "time_us", times);
+  }
+  json_object_set_new(times, part, json_real(us));
+}
+
+#endif
