@@ -1,4 +1,4 @@
-"""Prompts of mixtures of experts in which no row comes near a tie between experts.
+"""Prompts of mixtures of experts in which no row comes near a tie between experts, nor 16 bits move answers far.
 
 A row whose last chosen expert is as good as the first that is not chosen takes another expert once its activations are
 rounded to 16 bits, and its logits are then others by as much as a third of an FFN: transformers' own class in bfloat16
@@ -7,11 +7,14 @@ in logits (the sigmoid rises by a quarter of its logit at most). In bfloat16 a r
 in these models.
 """
 
+import copy
+
 import torch
 
 import make_family_goldens as families
 
 MIN_MARGIN = 0.1
+MAX_ROUNDING = 0.1  # of an answer's log-probability, by the class in bfloat16: GPUs are to be within 0.16
 N_OUTPUT_TOKENS = 12
 
 
@@ -49,9 +52,27 @@ class Choices:
         return all((margins > MIN_MARGIN).all() for margins in self.margins)
 
 
+def in_bfloat16(model):
+    """The model with weights and activations in bfloat16; its routers' corrections and frequencies stay float32."""
+    half = torch.nn.Module.to(copy.deepcopy(model), torch.bfloat16)
+    for module, exact in zip(half.modules(), model.modules()):
+        module._buffers.update({name: buffer.clone() for name, buffer in exact._buffers.items()})
+    return half
+
+
+def rounding_of(model, half, prompt):
+    """How far bfloat16 moves the log-probability of a token of the answer at most."""
+    ids, first = prompt["prompt_ids"] + prompt["output_ids"], len(prompt["prompt_ids"]) - 1
+    answer = range(first, len(ids) - 1)
+    exact, rounded = (torch.log_softmax(families.logits_of(one, ids).float(), -1)[answer, prompt["output_ids"]]
+                      for one in (model, half))
+    return (exact - rounded).abs().max().item()
+
+
 def draw_prompts(config, model, rng, lengths):
     """Golden prompts of these lengths: a token is drawn again until its row is clear, the last few until the answer's
     are. Answers are short, since each further row makes one of them rarer."""
+    half = in_bfloat16(model)
     choices, prompts = Choices(config, model), []
     for length in lengths:
         ids, prompt = [], None
@@ -63,5 +84,7 @@ def draw_prompts(config, model, rng, lengths):
                 if not choices.are_clear():
                     ids.pop()
             prompt = families.golden_prompt(model, ids, N_OUTPUT_TOKENS, choices.are_clear)
+            if prompt and rounding_of(model, half, prompt) > MAX_ROUNDING:
+                prompt = None
         prompts.append(prompt)
     return prompts
