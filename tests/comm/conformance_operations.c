@@ -1,0 +1,299 @@
+#include "comm/conformance_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/shard.h"
+
+void all_reduce_body(rank_case *c)
+{
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden;
+  void *data = case_array(c, c->comm->rank, n);
+  case_meet(c);
+  c->status = c->comm->ops->all_reduce(c->comm, data, (int64_t)n, c->dtype, NULL);
+  case_keep_result(c, data, n * yk_dtype_bytes(c->dtype));
+  for (size_t i = 0; i < n; i++) {
+    double magnitude, expected = case_sum(c, i, &magnitude);
+    case_expect_close(c, i, expected, magnitude);
+  }
+  c->comm->dev->ops->free(c->comm->dev, data);
+}
+
+/* Element i of a rank: of either sign, and such that float32 could not hold the sums. */
+static int32_t integer_of(int rank, size_t i)
+{
+  return (int32_t)(((uint32_t)i * 40503u + (uint32_t)rank * 977u) % 200000001u) - 100000000;
+}
+
+static int32_t reduced_integer(const rank_case *c, size_t i, yk_reduction reduction)
+{
+  int32_t result = integer_of(0, i);
+  for (int rank = 1; rank < c->comm->n_ranks; rank++) {
+    int32_t value = integer_of(rank, i);
+    result = reduction == YK_REDUCE_SUM ? result + value : value > result ? value : result;
+  }
+  return result;
+}
+
+static void reduce_integers(rank_case *c, yk_reduction reduction)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * sizeof(int32_t);
+  void *data = NULL;
+  int32_t *host = malloc(bytes);
+  for (size_t i = 0; i < n; i++) host[i] = integer_of(c->comm->rank, i);
+  if (dev->ops->alloc(dev, bytes, &data, NULL) != YK_OK || dev->ops->upload(dev, data, host, bytes, NULL) != YK_OK)
+    c->mismatches++;
+  case_meet(c);
+  c->status = c->comm->ops->all_reduce_i32(c->comm, data, (int64_t)n, reduction, NULL);
+  if (dev->ops->download(dev, host, data, bytes, NULL) != YK_OK) c->mismatches++;
+  for (size_t i = 0; i < n; i++) c->mismatches += host[i] != reduced_integer(c, i, reduction);
+  free(host);
+  dev->ops->free(dev, data);
+}
+
+void integer_sums_body(rank_case *c)
+{
+  reduce_integers(c, YK_REDUCE_SUM);
+}
+
+void integer_maxima_body(rank_case *c)
+{
+  reduce_integers(c, YK_REDUCE_MAX);
+}
+
+/* The norm is of the residual as stored. */
+static void check_norm(rank_case *c, const char *normed, size_t row, double eps)
+{
+  size_t hidden = (size_t)c->hidden;
+  double squares = 0;
+  for (size_t i = 0; i < hidden; i++) {
+    double x = yk_dtype_load(c->dtype, c->result, row * hidden + i);
+    squares += x * x;
+  }
+  double scale = 1 / sqrt(squares / (double)hidden + eps);
+  for (size_t i = 0; i < hidden; i++) {
+    double expected = yk_dtype_load(c->dtype, c->result, row * hidden + i) * scale * case_value(c, WEIGHT, i);
+    double found = yk_dtype_load(c->dtype, normed, row * hidden + i);
+    if (!(fabs(found - expected) <= 3 * case_rounding_step(c->dtype) * fabs(expected) + 1e-6)) c->mismatches++;
+  }
+}
+
+void all_reduce_add_norm_body(rank_case *c)
+{
+  const float alpha = 0.5f, eps = 1e-5f;
+  yk_device *dev = c->comm->dev;
+  size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
+  void *w = case_array(c, WEIGHT, hidden), *y = case_array(c, WEIGHT, n);
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps};
+  case_meet(c);
+  c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
+  case_keep_result(c, residual, bytes);
+  for (size_t i = 0; i < n; i++) {
+    double magnitude, sum = case_sum(c, i, &magnitude), before = case_value(c, RESIDUAL, i);
+    case_expect_close(c, i, before + alpha * sum, fabs(before) + alpha * magnitude);
+  }
+  char *normed = malloc(bytes);
+  if (dev->ops->download(dev, normed, y, bytes, NULL) != YK_OK) c->mismatches++;
+  for (size_t row = 0; row < (size_t)c->n_rows; row++) check_norm(c, normed, row, eps);
+  free(normed);
+  void *const arrays[] = {partial, residual, w, y};
+  for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
+}
+
+void gather_body(rank_case *c)
+{
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  int n_ranks = c->comm->n_ranks;
+  void *data = case_array(c, c->comm->rank, n * (size_t)n_ranks);
+  c->status = c->comm->ops->gather(c->comm, data, (int64_t)bytes, NULL);
+  if (c->comm->rank == 0) {
+    char *all = malloc(bytes * (size_t)n_ranks);
+    if (c->comm->dev->ops->download(c->comm->dev, all, data, bytes * (size_t)n_ranks, NULL) != YK_OK) c->mismatches++;
+    for (int rank = 0; rank < n_ranks; rank++)
+      for (size_t i = 0; i < n; i++)
+        if (yk_dtype_load(c->dtype, all, (size_t)rank * n + i) != case_value(c, rank, i)) c->mismatches++;
+    free(all);
+  }
+  c->comm->dev->ops->free(c->comm->dev, data);
+}
+
+void broadcast_body(rank_case *c)
+{
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  void *data = case_array(c, c->comm->rank, n);
+  c->status = c->comm->ops->broadcast(c->comm, data, (int64_t)bytes, NULL);
+  case_keep_result(c, data, bytes);
+  for (size_t i = 0; i < n; i++)
+    if (yk_dtype_load(c->dtype, c->result, i) != case_value(c, 0, i)) c->mismatches++;
+  c->comm->dev->ops->free(c->comm->dev, data);
+}
+
+/* ---- An embedding that is cut over the ranks ---- */
+
+enum { VOCAB = 131, VOCAB_UNIT = 8 };
+
+static int32_t token_of_row(int32_t row)
+{
+  return (row * 37 + VOCAB - 1) % VOCAB;
+}
+
+/* Element i of the whole table: minus zeros among others. */
+static float table_value(const rank_case *c, size_t i)
+{
+  return i % 7 == 0 ? -0.0f : c->values->rounded[RESIDUAL][i % PERIOD];
+}
+
+/* The rows of the rank's ids, and the ids that are asked for. */
+static void *make_table(rank_case *c, yk_range ids)
+{
+  yk_device *dev = c->comm->dev;
+  size_t first = (size_t)(ids.begin * c->hidden), n = (size_t)(yk_range_size(ids) * c->hidden);
+  void *table = NULL;
+  char *host = malloc(n * yk_dtype_bytes(c->dtype) + 1);
+  for (size_t i = 0; i < n; i++) yk_dtype_store(c->dtype, host, i, table_value(c, first + i));
+  if (dev->ops->alloc(dev, n * yk_dtype_bytes(c->dtype), &table, NULL) != YK_OK ||
+      dev->ops->upload(dev, table, host, n * yk_dtype_bytes(c->dtype), NULL) != YK_OK)
+    c->mismatches++;
+  free(host);
+  return table;
+}
+
+static void *make_ids(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n_bytes = (size_t)c->n_rows * sizeof(int32_t);
+  void *ids = NULL;
+  int32_t *host = malloc(n_bytes);
+  for (int32_t row = 0; row < c->n_rows; row++) host[row] = token_of_row(row);
+  if (dev->ops->alloc(dev, n_bytes, &ids, NULL) != YK_OK || dev->ops->upload(dev, ids, host, n_bytes, NULL) != YK_OK)
+    c->mismatches++;
+  free(host);
+  return ids;
+}
+
+/* Bit for bit as one table gives it, but that a zero is plus zero. */
+static void check_embedding(rank_case *c, float scale)
+{
+  size_t hidden = (size_t)c->hidden, bytes = yk_dtype_bytes(c->dtype);
+  for (size_t i = 0; i < (size_t)c->n_rows * hidden; i++) {
+    float expected[1], value = table_value(c, (size_t)token_of_row((int32_t)(i / hidden)) * hidden + i % hidden);
+    yk_dtype_store(c->dtype, expected, 0, value == 0 ? 0 : value * scale);
+    if (memcmp((char *)c->result + i * bytes, expected, bytes) != 0) c->mismatches++;
+  }
+}
+
+/* Partial and residual hold something else before. */
+void embedding_body(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden;
+  yk_range shard = yk_shard_range(VOCAB, VOCAB_UNIT, c->comm->rank, c->comm->n_ranks);
+  void *table = make_table(c, shard), *ids = make_ids(c), *w = case_array(c, WEIGHT, (size_t)c->hidden);
+  void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
+  void *y = case_array(c, WEIGHT, n);
+  yk_embed_args embed = {.y = partial,
+                         .cleared = residual,
+                         .table = table,
+                         .token_ids = ids,
+                         .first_id = (int32_t)shard.begin,
+                         .n_ids = (int32_t)yk_range_size(shard),
+                         .n_tokens = c->n_rows,
+                         .hidden = c->hidden,
+                         .scale = 0.3f};
+  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f};
+  case_meet(c);
+  c->status = dev->ops->embed(dev, &embed, NULL);
+  if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
+  case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
+  check_embedding(c, embed.scale);
+  void *const arrays[] = {table, ids, w, partial, residual, y};
+  for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
+}
+
+/* ---- Sums in a row, one by one and recorded ---- */
+
+enum { N_CHAIN = 6, N_REPLAYS = 3 };
+
+/* Of the sums of a chain; the case's own number of rows is the most. */
+static int32_t chain_rows(const rank_case *c, int i)
+{
+  static const int32_t rows[N_CHAIN] = {1, 40, 5, 1, 300, 1100};
+  return rows[i] < c->n_rows ? rows[i] : c->n_rows;
+}
+
+typedef struct chain {
+  void *source, *partial, *residual, *y, *w, *row_numbers;
+} chain;
+
+/* partial, which a sum may overwrite, is copied anew before each. */
+static yk_status run_chain(rank_case *c, const chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  for (int i = 0; i < N_CHAIN; i++) {
+    int32_t n_rows = chain_rows(c, i);
+    yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
+    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f};
+    YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
+    YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL));
+  }
+  return YK_OK;
+}
+
+static yk_status replay_chain(rank_case *c, const chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  yk_graph *graph = NULL;
+  YK_TRY(dev->ops->graph_begin(dev, NULL));
+  yk_status status = run_chain(c, a), ended = dev->ops->graph_end(dev, status == YK_OK ? &graph : NULL, NULL);
+  for (int i = 0; i < N_REPLAYS && status == YK_OK && ended == YK_OK; i++)
+    status = dev->ops->graph_run(dev, graph, NULL);
+  if (graph) dev->ops->graph_destroy(dev, graph);
+  return status == YK_OK ? ended : status;
+}
+
+/* Small whole numbers, which every type adds up exactly: rank 0 brings twos, the others ones. */
+static void make_chain(rank_case *c, chain *a)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  size_t number_bytes = (size_t)c->n_rows * sizeof(int32_t);
+  int32_t *numbers = malloc(number_bytes);
+  void **const arrays[] = {&a->source, &a->partial, &a->residual, &a->y, &a->w};
+  char *host = malloc(bytes);
+  for (size_t i = 0; i < n; i++) yk_dtype_store(c->dtype, host, i, c->comm->rank == 0 ? 2 : 1);
+  for (int32_t i = 0; i < c->n_rows; i++) numbers[i] = i;
+  for (int i = 0; i < 5; i++)
+    if (dev->ops->alloc(dev, bytes, arrays[i], NULL) != YK_OK) c->mismatches++;
+  if (dev->ops->alloc(dev, number_bytes, &a->row_numbers, NULL) != YK_OK ||
+      dev->ops->upload(dev, a->row_numbers, numbers, number_bytes, NULL) != YK_OK ||
+      dev->ops->upload(dev, a->source, host, bytes, NULL) != YK_OK)
+    c->mismatches++;
+  free(numbers);
+  free(host);
+}
+
+void chain_body(rank_case *c)
+{
+  chain a = {0};
+  yk_device *dev = c->comm->dev;
+  make_chain(c, &a);
+  case_meet(c);
+  int n_runs = 1 + (dev->ops->graph_begin ? N_REPLAYS : 0);
+  c->status = run_chain(c, &a);
+  if (c->status == YK_OK && dev->ops->graph_begin) c->status = replay_chain(c, &a);
+  size_t hidden = (size_t)c->hidden;
+  case_keep_result(c, a.residual, (size_t)c->n_rows * hidden * yk_dtype_bytes(c->dtype));
+  for (int32_t row = 0; row < c->n_rows; row++) {
+    int n_sums = 0;
+    for (int i = 0; i < N_CHAIN; i++) n_sums += row < chain_rows(c, i);
+    for (size_t column = 0; column < hidden; column++)
+      if (yk_dtype_load(c->dtype, c->result, (size_t)row * hidden + column) !=
+          (float)(n_runs * n_sums * (c->comm->n_ranks + 1)))
+        c->mismatches++;
+  }
+  void *const arrays[] = {a.source, a.partial, a.residual, a.y, a.w, a.row_numbers};
+  for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
+}
