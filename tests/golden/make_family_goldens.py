@@ -473,6 +473,34 @@ def draw_prompts(model, vocab, rng):
     return prompts
 
 
+def draw_rounded_prompt(model, vocab, length, rng, rounding, least_tie):
+    """A golden prompt of a model that rounds: nothing that it rounds comes nearer to a tie than least_tie.
+    rounding.nearest_tie: what came nearest since it was set."""
+    while True:
+        ids = rng.randint(0, vocab, size=length).tolist()
+        rounding.nearest_tie = 1.0
+        try:
+            prompt = golden_prompt(model, ids)
+        except AssertionError:  # float64 rounds a value differently
+            model.float()
+            continue
+        if prompt and rounding.nearest_tie >= least_tie:
+            return prompt
+
+
+def end_feature_case(spec, folder, config, prompts, model, dropped, ids):
+    """Ends a case of plain or AWQ weights. dropped: the model without the case's feature, which must tell on ids."""
+    have, without = (torch.log_softmax(logits_of(one, ids), -1) for one in (model, dropped))
+    change = (without - have).abs().max().item()
+    if change < 0.02:
+        raise AssertionError(f"the feature moves log-probabilities by {change} only")
+    quantization = None
+    if spec["group"] is not None:
+        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
+                        "version": "gemm", "modules_to_not_convert": None}
+    end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
+
+
 def end_case(spec, folder, config, prompts, quantization=None, note=""):
     """Writes configuration and answers; the end of a sequence is a token that no answer has. The tokens that have."""
     used = {token for prompt in prompts for token in prompt["output_ids"]}

@@ -135,19 +135,6 @@ def describe(folder, tensors):
     os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "quant_model_weight.safetensors"))
 
 
-def draw_prompt(model, config, length, rng):
-    while True:
-        ids = rng.randint(0, config["vocab_size"], size=length).tolist()
-        CodeCache.nearest_tie = 1.0
-        try:
-            prompt = families.golden_prompt(model, ids)
-        except AssertionError:  # float64 rounds a value differently
-            model.float()
-            continue
-        if prompt and CodeCache.nearest_tie >= MIN_TIE:
-            return prompt
-
-
 def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config, plain_logits = families.make_config(spec), families.logits_of
@@ -159,7 +146,8 @@ def make_case(spec, out):
         describe(folder, {**tensors, **scales})
     model = families.reference_model(config, tensors)
     families.logits_of = logits_with(spec["form"], scales)
-    prompts = [draw_prompt(model, config, length, rng) for length in PROMPT_LENGTHS]
+    prompts = [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, CodeCache, MIN_TIE)
+               for length in PROMPT_LENGTHS]
     ids = prompts[-1]["prompt_ids"]
     change = (families.logits_of(model, ids) - plain_logits(model, ids)).abs().max().item()
     families.logits_of = plain_logits

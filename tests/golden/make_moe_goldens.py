@@ -170,16 +170,8 @@ def make_case(spec, out):
     families.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
     model = reference(config, tensors)
     prompts = expert_choices.draw_prompts(config, model, rng, PROMPT_LENGTHS)
-    have = torch.log_softmax(families.logits_of(model, ids), -1)
     dropped = reference({**config, **spec["without"]}, tensors)
-    change = (torch.log_softmax(families.logits_of(dropped, ids), -1) - have).abs().max().item()
-    if change < 0.02:
-        raise AssertionError(f"the feature moves log-probabilities by {change} only")
-    quantization = None
-    if spec["group"] is not None:
-        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
-                        "version": "gemm", "modules_to_not_convert": None}
-    families.end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
+    families.end_feature_case(spec, folder, config, prompts, model, dropped, ids)
 
 
 if __name__ == "__main__":

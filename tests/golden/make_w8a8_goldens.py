@@ -174,19 +174,6 @@ def reference(spec, config, tensors):
     return model
 
 
-def draw_prompt(model, config, length, rng):
-    while True:
-        ids = rng.randint(0, config["vocab_size"], size=length).tolist()
-        QuantLinear.nearest_tie = 1.0
-        try:
-            prompt = families.golden_prompt(model, ids)
-        except AssertionError:  # float64 rounds an input differently
-            model.float()
-            continue
-        if prompt and QuantLinear.nearest_tie >= MIN_TIE:
-            return prompt
-
-
 def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = families.make_config(spec)
@@ -194,7 +181,8 @@ def make_case(spec, out):
     families.calibrate(config, tensors, rng)
     families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
     model = reference(spec, config, families.read_weights(folder))
-    prompts = [draw_prompt(model, config, length, rng) for length in PROMPT_LENGTHS]
+    prompts = [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
+               for length in PROMPT_LENGTHS]
     families.end_case(spec, folder, config, prompts, spec["quantization"])
 
 
