@@ -48,18 +48,4 @@ typedef struct yk_exchanges {
   int n;
 } yk_exchanges;
 
-/* What follows is http.c's. Server thread. */
-
-/* yk_exchange_resume - have libmicrohttpd look at it again, where it is suspended. */
-void yk_exchange_resume(yk_exchange *exchange);
-
-/* yk_exchange_suspend - from libmicrohttpd's callbacks alone. */
-void yk_exchange_suspend(yk_exchange *exchange);
-
-/* yk_exchange_leave - the client has left: whatever runs for it is given up. */
-void yk_exchange_leave(yk_exchange *exchange);
-
-/* yk_exchange_header - a header of the request, or NULL. Server thread, while mhd is. */
-const char *yk_exchange_header(const yk_exchange *exchange, const char *name);
-
 #endif

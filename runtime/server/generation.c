@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "server/server_internal.h"
+#include "server/suspension.h"
 
 /* ---- The end ----------------------------------------------------------------------------------------------------- */
 
@@ -31,6 +32,13 @@ void yk_generation_cancel(yk_exchange *x)
   for (size_t i = 0; i < g->n_running; i++) x->server->metrics.finished[YK_FINISH_CANCELLED]++;
   g->has_ended = true; /* it may be on the list of the ready, with news that nobody is to read */
   let_go(x);
+}
+
+void yk_generation_leave(yk_exchange *x)
+{
+  atomic_store(&x->is_gone, true);
+  if (x->state == YK_RUNNING) yk_generation_cancel(x);
+  yk_exchange_resume(x);
 }
 
 void yk_generation_free(yk_generation *g)
@@ -163,7 +171,7 @@ void yk_generation_pump(yk_exchange *x)
   read_all(x, joins);
   if (!g->has_ended && g->n_running == 0) end(x);
   if (g->out.failed) { /* bytes of the stream are lost: rather no end than one that looks whole */
-    yk_exchange_leave(x);
+    yk_generation_leave(x);
     return;
   }
   if (g->has_ended || (g->request.stream && g->out.length > g->sent_bytes)) yk_exchange_resume(x);

@@ -42,6 +42,9 @@ void yk_generation_fail(yk_exchange *exchange, const yk_openai_error *error);
 /* yk_generation_cancel - drop what runs for it in the engine, and give the lease back. */
 void yk_generation_cancel(yk_exchange *exchange);
 
+/* yk_generation_leave - the client of an exchange in any state has left: whatever runs for it is given up. */
+void yk_generation_leave(yk_exchange *exchange);
+
 /* yk_generation_take - for MHD_create_response_from_callback, with the exchange: the next bytes of the stream. */
 ssize_t yk_generation_take(void *exchange, uint64_t position, char *buffer, size_t max_bytes);
 

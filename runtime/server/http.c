@@ -12,6 +12,7 @@
 #include "server/request_log.h"
 #include "server/routes.h"
 #include "server/server_internal.h"
+#include "server/suspension.h"
 
 enum { STREAM_BLOCK_BYTES = 4096 };
 
@@ -104,33 +105,13 @@ void yk_http_completed(void *user, struct MHD_Connection *mhd, void **context, e
   release(x);
 }
 
-void yk_exchange_suspend(yk_exchange *x)
-{
-  x->is_suspended = true;
-  MHD_suspend_connection(x->mhd);
-}
+/* ---- What comes in ----------------------------------------------------------------------------------------------- */
 
-void yk_exchange_resume(yk_exchange *x)
-{
-  if (!x->is_suspended || !x->mhd) return;
-  x->is_suspended = false;
-  x->server->has_resumed = true;
-  MHD_resume_connection(x->mhd);
-}
-
-void yk_exchange_leave(yk_exchange *x)
-{
-  atomic_store(&x->is_gone, true);
-  if (x->state == YK_RUNNING) yk_generation_cancel(x);
-  yk_exchange_resume(x);
-}
-
-const char *yk_exchange_header(const yk_exchange *x, const char *name)
+/* A header of the request, or NULL. */
+static const char *header_of(const yk_exchange *x, const char *name)
 {
   return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
-
-/* ---- What comes in ----------------------------------------------------------------------------------------------- */
 
 /* The media type of a header's value is application/json, whatever parameters follow. */
 static bool is_json(const char *content_type)
@@ -142,9 +123,9 @@ static bool is_json(const char *content_type)
 
 static void check_body_headers(yk_exchange *x)
 {
-  const char *type = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_TYPE);
-  const char *encoding = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_ENCODING);
-  const char *length = yk_exchange_header(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  const char *type = header_of(x, MHD_HTTP_HEADER_CONTENT_TYPE);
+  const char *encoding = header_of(x, MHD_HTTP_HEADER_CONTENT_ENCODING);
+  const char *length = header_of(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
   long long limit = (long long)x->server->options.max_body_bytes;
   if (!is_json(type))
     yk_reply_refuse(&x->reply, 415, NULL, "Content-Type: expected application/json, found %.60s",
@@ -173,7 +154,7 @@ static void check_headers(yk_exchange *x)
   else if (!x->route)
     yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
   else if (options->api_key && !x->route->is_open &&
-           !yk_access_has_key(options->api_key, yk_exchange_header(x, MHD_HTTP_HEADER_AUTHORIZATION)))
+           !yk_access_has_key(options->api_key, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
     yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
   else if (x->route->methods & YK_METHOD_POST && x->route->prepare)
     check_body_headers(x);
@@ -281,7 +262,7 @@ enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const cha
     *context = x;
     check_headers(x);
     yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
-    bool asks_first = yk_exchange_header(x, MHD_HTTP_HEADER_EXPECT) != NULL;
+    bool asks_first = header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
     return asks_first && x->reply.http_status ? send_reply(x) : MHD_YES;
   }
   if (*upload_bytes) {

@@ -105,7 +105,7 @@ static void take_event(yk_server *server, void *what)
   } else if (what != &server->ready && what != server->daemon) {
     yk_connection *connection = what; /* its client has closed its end */
     yk_connection_leave(&server->connections, connection);
-    if (connection->exchange) yk_exchange_leave(connection->exchange);
+    if (connection->exchange) yk_generation_leave(connection->exchange);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/generation.h"
 #include "server/http.h"
 #include "server/listen.h"
 #include "server/loop.h"
@@ -129,7 +130,7 @@ static yk_status start(yk_server *server, yk_err *err)
 static void stop_http(yk_server *server)
 {
   if (!server->daemon) return;
-  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_exchange_leave(x);
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_generation_leave(x);
   MHD_run(server->daemon);
   MHD_stop_daemon(server->daemon);
 }
