@@ -160,18 +160,30 @@ static inline double weight_value(const linear_weight *weight, const linear_part
   return scale * (weight->quants[k * part->n + column] - zero);
 }
 
-/* Column i of one part's slice, for one row x. Adds to magnitude the absolute values of what is summed. */
-static inline double part_output(const linear_weight *weight, const linear_part_case *part, const double *x, int64_t i,
-                                 op_fault fault, double *magnitude)
+/* A slice of one part's weights, in float64: [n, k], which the caller frees. */
+static inline double *part_weights(const linear_weight *weight, const linear_part_case *part, op_fault fault)
 {
-  int64_t n = part->n_slice.begin + i;
-  double sum = part->use_bias && fault != OP_NO_BIAS ? weight->bias[n] : 0.0;
-  *magnitude += fabs(sum);
-  for (int64_t k = part->k_slice.begin; k < part->k_slice.end; k++) {
-    double product = x[k - part->k_slice.begin] * weight_value(weight, part, k, n, fault);
+  int64_t k_local = yk_range_size(part->k_slice);
+  double *w = calloc((size_t)(yk_range_size(part->n_slice) * k_local) + 1, sizeof *w), *to = w;
+  assert_non_null(w);
+  for (int64_t n = part->n_slice.begin; n < part->n_slice.end; n++)
+    for (int64_t k = part->k_slice.begin; k < part->k_slice.end; k++) *to++ = weight_value(weight, part, k, n, fault);
+  return w;
+}
+
+/* Column i of one part's slice, whose weights are w, for one row x. Adds to magnitude the absolute values of what is
+ * summed. */
+static inline double part_output(const linear_weight *weight, const linear_part_case *part, const double *w,
+                                 const double *x, int64_t i, op_fault fault, double *magnitude)
+{
+  int64_t k_local = yk_range_size(part->k_slice);
+  double sum = part->use_bias && fault != OP_NO_BIAS ? weight->bias[part->n_slice.begin + i] : 0.0, size = fabs(sum);
+  for (int64_t k = 0; k < k_local; k++) {
+    double product = x[k] * w[i * k_local + k];
     sum += product;
-    *magnitude += fabs(product);
+    size += fabs(product);
   }
+  *magnitude += size;
   return sum;
 }
 
@@ -263,14 +275,16 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
   double *y = calloc((size_t)(run->n_tokens * run->y_stride) + 1, sizeof *y);
   assert_non_null(y);
   const linear_part_case *parts = run->shape->parts;
+  double *w[YK_MAX_LINEAR_PARTS];
+  for (int p = 0; p < run->shape->n_parts; p++) w[p] = part_weights(&run->weights[p], &parts[p], fault);
   for (int32_t row = 0; row < run->n_tokens; row++) {
     const double *x = run->x.values + row * run->k_local;
     double *out = y + row * run->y_stride, *magnitude = magnitudes + row * run->y_stride, unused = 0.0;
     for (int64_t i = run->n_local; i < run->y_stride; i++) out[i] = -7.0;
     if (run->shape->epilogue == YK_EPILOGUE_SILU_MUL) {
       for (int64_t i = 0; i < run->n_local; i++) {
-        double gate = part_output(&run->weights[0], &parts[0], x, i, fault, &unused);
-        double up = part_output(&run->weights[1], &parts[1], x, i, fault, &unused);
+        double gate = part_output(&run->weights[0], &parts[0], w[0], x, i, fault, &unused);
+        double up = part_output(&run->weights[1], &parts[1], w[1], x, i, fault, &unused);
         if (fault == OP_GATE_UP_SWAPPED) {
           double swap = gate;
           gate = up, up = swap;
@@ -281,8 +295,9 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
     }
     for (int p = 0; p < run->shape->n_parts; p++)
       for (int64_t i = 0; i < yk_range_size(parts[p].n_slice); i++)
-        *out++ = part_output(&run->weights[p], &parts[p], x, i, fault, magnitude++);
+        *out++ = part_output(&run->weights[p], &parts[p], w[p], x, i, fault, magnitude++);
   }
+  for (int p = 0; p < run->shape->n_parts; p++) free(w[p]);
   return y;
 }
 
@@ -308,10 +323,9 @@ static inline double linear_run_error(const op_array *y, const double *expected,
   return worst;
 }
 
-static inline double linear_error(const op_target *target, yk_dtype dtype, const linear_case *shape, int32_t n_tokens,
-                                  uint32_t seed, op_fault fault)
+static inline double linear_error_on(yk_device *dev, const linear_case *shape, int32_t n_tokens, uint32_t seed,
+                                     op_fault fault)
 {
-  yk_device *dev = op_device_new(target, dtype, 2, 16);
   linear_run run = linear_run_new(dev, shape, n_tokens, seed);
   op_array y = linear_run_forward(dev, &run, 0, n_tokens);
   double *magnitudes = calloc(y.n + 1, sizeof *magnitudes);
@@ -322,6 +336,15 @@ static inline double linear_error(const op_target *target, yk_dtype dtype, const
   free(magnitudes);
   op_array_free(dev, &y);
   linear_run_free(dev, &run);
+  return error;
+}
+
+/* The same on a device of its own. */
+static inline double linear_error(const op_target *target, yk_dtype dtype, const linear_case *shape, int32_t n_tokens,
+                                  uint32_t seed, op_fault fault)
+{
+  yk_device *dev = op_device_new(target, dtype, 2, 16);
+  double error = linear_error_on(dev, shape, n_tokens, seed, fault);
   dev->ops->destroy(dev);
   return error;
 }
