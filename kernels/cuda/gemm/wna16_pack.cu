@@ -1,17 +1,13 @@
 /* wna16_pack.cu - from AWQ tensors to packed panels (wna16_layout.cuh). Runs once, at load. */
 #include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_common.cuh"
+#include "kernels/cuda/gemm/wna16_pack.cuh"
 
 namespace yk_gemm {
 namespace {
 
 struct repack_params {
   yk_wna16_source source;
-  uint8_t *packed;
-  int64_t k, n, first_column, n_columns, panels;
-  int groups; /* of scales in a K tile */
-  int panel_bytes;
-  bool gate_up;
+  pack_target to;
 };
 
 /* The bit at which AWQ keeps a column of its word. */
@@ -27,13 +23,6 @@ __device__ uint32_t awq_nibble(const int32_t *words, const repack_params &p, int
   return word >> awq_shift(at) & 0xFu;
 }
 
-/* The column of the source that a packed row holds, or -1 where this part does not own the row. */
-__device__ int64_t source_column(const repack_params &p, int64_t row)
-{
-  int64_t column = column_of_row(row, p.n, p.gate_up) - p.first_column;
-  return column >= 0 && column < p.n_columns ? column : -1;
-}
-
 /* The nibbles of one row in a word: at even places, for an upper row at odd ones. Inputs past k get q = 0; x is zero
  * there. */
 __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t k0, bool upper)
@@ -41,78 +30,66 @@ __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t 
   uint32_t word = 0;
   for (int j = 0; j < 4; j++) {
     int64_t k = k0 + (j / 2) * 8 + j % 2;
-    if (k >= p.k) continue;
+    if (k >= p.to.k) continue;
     int nibble = (j / 2) * 2 + (upper ? 1 : 0) + (j % 2) * 4;
     word |= awq_nibble(p.source.qweight, p, k, column) << (nibble * 4);
   }
   return word;
 }
 
-__device__ uint32_t scale_word_of(const repack_params &p, bool bf16, int64_t column, int64_t k, bool upper)
+__device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_t k, bool upper)
 {
-  int64_t group = (p.source.k_phase + (k < p.k ? k : p.k - 1)) / p.source.group;
+  int64_t group = (p.source.k_phase + (k < p.to.k ? k : p.to.k - 1)) / p.source.group;
   int64_t at = group * p.source.words_per_row * 8 + p.source.first_column + column;
   float scale = p.source.scales_dtype == YK_F16
                     ? __half2float(static_cast<const __half *>(p.source.scales)[at])
                     : __bfloat162float(static_cast<const __nv_bfloat16 *>(p.source.scales)[at]);
   uint32_t zero = awq_nibble(p.source.qzeros, p, group, column);
-  return bf16 ? dequant<YK_WNA16_INT4, YK_BF16>::scale_word(scale, zero, upper)
-              : dequant<YK_WNA16_INT4, YK_F16>::scale_word(scale, zero, upper);
+  return p.to.is_bf16 ? dequant<YK_WNA16_INT4, YK_BF16>::scale_word(scale, zero, upper)
+                      : dequant<YK_WNA16_INT4, YK_F16>::scale_word(scale, zero, upper);
 }
 
 /* Four panels of a K tile a block, one thread for each lane of each input half. A word that two parts share (8
  * columns each) keeps what the other part wrote. */
 constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
 
-__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(repack_params p, bool bf16)
+__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(repack_params p)
 {
-  int64_t row_blocks = (p.panels + BLOCK_PANELS - 1) / BLOCK_PANELS, k_tile = blockIdx.x / row_blocks;
-  int64_t panel = blockIdx.x % row_blocks * BLOCK_PANELS + threadIdx.x / PANEL_THREADS;
-  if (panel >= p.panels) return;
-  uint8_t *packed = p.packed + (k_tile * p.panels + panel) * p.panel_bytes;
-  int thread = threadIdx.x % PANEL_THREADS, half = thread / 32, lane = thread % 32;
+  const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
+  if (to.panel >= p.to.panels) return;
+  const int half = to.thread / 32, lane = to.thread % 32;
   int64_t columns[2];
   for (int upper = 0; upper < 2; upper++)
-    columns[upper] = source_column(p, panel * PANEL_COLUMNS + lane / 4 + 8 * upper);
+    columns[upper] = p.to.source_column(to.panel * PANEL_COLUMNS + lane / 4 + 8 * upper);
   if (columns[0] >= 0 || columns[1] >= 0) {
-    uint32_t *words = reinterpret_cast<uint32_t *>(packed) + thread * 4;
+    uint32_t *words = reinterpret_cast<uint32_t *>(to.packed) + to.thread * 4;
     for (int step = 0; step < 4; step++) {
-      int64_t k0 = k_tile * TILE_K + half * 64 + step * 16 + lane % 4 * 2;
+      int64_t k0 = to.k_tile * TILE_K + half * 64 + step * 16 + lane % 4 * 2;
       uint32_t word = words[step];
       if (columns[0] >= 0) word = (word & 0xF0F0F0F0u) | row_nibbles(p, columns[0], k0, false);
       if (columns[1] >= 0) word = (word & 0x0F0F0F0Fu) | row_nibbles(p, columns[1], k0, true);
       words[step] = word;
     }
   }
-  if (thread < p.groups * PANEL_COLUMNS) {
-    int group = thread / PANEL_COLUMNS, at = thread % PANEL_COLUMNS;
-    bool upper = at % 2;
-    int64_t column = source_column(p, panel * PANEL_COLUMNS + at / 2 + 8 * upper);
-    if (column < 0) return;
-    uint32_t word = scale_word_of(p, bf16, column, k_tile * TILE_K + group * (TILE_K / p.groups), upper);
-    reinterpret_cast<uint32_t *>(packed + YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT4))[thread] = word;
-  }
+  if (to.thread >= p.to.groups * PANEL_COLUMNS) return;
+  const int group = to.thread / PANEL_COLUMNS, at = to.thread % PANEL_COLUMNS;
+  const bool upper = at % 2;
+  const int64_t column = p.to.source_column(to.panel * PANEL_COLUMNS + at / 2 + 8 * upper);
+  if (column < 0) return;
+  reinterpret_cast<uint32_t *>(to.packed + YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT4))[to.thread] =
+      scale_word_of(p, column, to.k_tile * TILE_K + group * (TILE_K / p.to.groups), upper);
 }
 
 yk_status source_check(const yk_wna16_desc &desc, const yk_wna16_source &source, int64_t first_column,
                        int64_t n_columns, yk_err *err)
 {
-  if (first_column < 0 || n_columns < 0 || first_column % 8 || n_columns % 8 || first_column + n_columns > desc.n)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: columns %lld + %lld must be multiples of 8 within %lld",
-                      (long long)first_column, (long long)n_columns, (long long)desc.n);
+  YK_TRY(pack_check(desc, first_column, n_columns, source.group, source.k_phase, err));
   if (source.first_column < 0 || source.first_column + n_columns > source.words_per_row * 8)
     return yk_err_set(err, YK_E_INVAL, "wna16 pack: columns %lld + %lld of a source with %lld",
                       (long long)source.first_column, (long long)n_columns, (long long)source.words_per_row * 8);
   if (source.scales_dtype != YK_F16 && source.scales_dtype != YK_BF16)
     return yk_err_set(err, YK_E_INVAL, "wna16 pack: scales must be float16 or bfloat16, found %s",
                       yk_dtype_name(source.scales_dtype));
-  if (source.group <= 0 || source.k_phase < 0 || source.k_phase >= source.group)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld with %lld inputs before the range",
-                      (long long)source.group, (long long)source.k_phase);
-  bool one_group = source.k_phase + desc.k <= source.group;
-  if (!one_group && (source.group % desc.group || source.k_phase % desc.group))
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld must divide the source's %lld and its phase %lld",
-                      (long long)desc.group, (long long)source.group, (long long)source.k_phase);
   return YK_OK;
 }
 
@@ -126,17 +103,8 @@ extern "C" yk_status yk_wna16_pack(const yk_wna16_desc *desc, void *packed, cons
   YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(source_check(*desc, *source, first_column, n_columns, err));
   if (n_columns == 0) return YK_OK;
-  repack_params p = {*source,
-                     static_cast<uint8_t *>(packed),
-                     desc->k,
-                     desc->n,
-                     first_column,
-                     n_columns,
-                     n_panels(*desc),
-                     groups_per_k_tile(*desc),
-                     panel_bytes(*desc),
-                     desc->gate_up};
-  unsigned blocks = static_cast<unsigned>(ceil_div(p.panels, BLOCK_PANELS) * n_k_tiles(*desc));
-  repack_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p, desc->dtype == YK_BF16);
+  const repack_params p = {*source, {*desc, packed, first_column, n_columns}};
+  const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
+  repack_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
   return cuda_status(cudaGetLastError(), "wna16 pack", err);
 }
