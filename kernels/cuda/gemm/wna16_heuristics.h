@@ -61,32 +61,30 @@ constexpr gemm_costs GEMM_COSTS = {
      0.49,
      75e-6,
      8e-6,
-     {0.360, 0.418, 0.473, 0.473, 0.946, 0.613, 0.920, 1.187, 1.175}},
+     {0.360, 0.418, 0.473, 0.473, 0.613, 0.920, 1.187, 1.175}},
 };
 
-/* Of weights of 8 bits: fitted to bench/results/linear_plans_int8_h200.txt, in which there are up to 256 tokens. The
- * tiles of 128 and 256 tokens then got back what they were before, in proportion to each other, since the search had
- * chosen the former for thousands of tokens. */
+/* Of weights of 8 bits: fitted to bench/results/linear_plans_int8_h200.txt. */
 constexpr gemm_costs BYTES_GEMM_COSTS = {
     {0.0535,
      0.735e-3,
      0.906,
      1.52,
      0.109,
-     3.36e-3,
+     3.3e-3,
      0.234,
-     {0.441, 0.507, 0.446, 0.387, 0.875, 0.655, 1.17, 0.68, 0.473}},
-    {0.746,
-     0.201,
-     0.732,
+     {0.441, 0.507, 0.446, 0.387, 0.794, 0.796, 1.23, 0.726, 0.473}},
+    {0.793,
+     0.143,
+     0.758,
      29.9e-6,
-     0.24,
+     0.332,
      0.366,
-     23.8e-6,
-     0.326,
-     125e-6,
+     20.9e-6,
+     0.311,
+     116e-6,
      10.4e-6,
-     {0.335, 0.562, 0.668, 0.55, 1.08, 0.645, 0.955, 1.37, 1.18}},
+     {0.335, 0.566, 0.668, 0.55, 0.645, 0.955, 1.26, 1.23}},
 };
 
 } // namespace yk_gemm

@@ -66,10 +66,9 @@ constexpr wgmma_shape WGMMA_SHAPES[] = {
     {32, 2, 1, 1, occupancy::HALF, scale_groups::ANY, scale_groups::ANY},
     {64, 2, 1, 1, occupancy::HALF, scale_groups::ANY, scale_groups::FROM_128},
     {64, 2, 1, 1, occupancy::ALL, scale_groups::NONE, scale_groups::FROM_128},
-    {64, 2, 2, 1, occupancy::ALL, scale_groups::NONE, scale_groups::FROM_128},
     {128, 2, 1, 1, occupancy::ALL, scale_groups::ANY, scale_groups::ANY},
     {128, 3, 1, 1, occupancy::ALL, scale_groups::ANY, scale_groups::FROM_128},
-    {128, 2, 2, 1, occupancy::ALL, scale_groups::FROM_128, scale_groups::FROM_128},
+    {128, 2, 2, 1, occupancy::ALL, scale_groups::FROM_128, scale_groups::NONE},
     {256, 2, 1, 2, occupancy::ALL, scale_groups::FROM_128, scale_groups::FROM_128},
 };
 constexpr int N_WGMMA_SHAPES = sizeof WGMMA_SHAPES / sizeof *WGMMA_SHAPES;
