@@ -17,6 +17,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "bench/linear_formats.cuh"
 #include "bench/linear_plans.cuh"
@@ -83,69 +84,6 @@ double marlin_us(const shape &s, int64_t m)
   return 0;
 }
 
-__global__ void read_bytes(const uint4 *from, size_t n, uint32_t *out)
-{
-  uint32_t sum = 0;
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
-    uint4 v = from[i];
-    sum ^= v.x ^ v.y ^ v.z ^ v.w;
-  }
-  if (sum == 0x12345678u) *out = sum;
-}
-
-__global__ void copy_bytes(const uint4 *from, uint4 *to, size_t n)
-{
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
-    to[i] = from[i];
-}
-
-/* ---- timing ------------------------------------------------------------------------------------------------------ */
-
-struct timing {
-  double median_us = 0, low_us = 0, high_us = 0;
-};
-
-constexpr double WARM_UP_MS = 60; /* of replays before the first that counts: clocks rise with load */
-
-/* Time of one node of a graph that launch(i) fills with n nodes. */
-template <typename Launch> timing time_graph(cudaStream_t stream, int n, int repeats, double warm_up_ms, Launch launch)
-{
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  cudaEvent_t from, to;
-  check(cudaEventCreate(&from), "event");
-  check(cudaEventCreate(&to), "event");
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (int i = 0; i < n; i++) launch(i);
-  check(cudaStreamEndCapture(stream, &graph), "capture");
-  check(cudaGraphInstantiate(&exec, graph, 0), "graph");
-  std::vector<double> us;
-  for (double warm_ms = 0; us.size() < size_t(repeats);) {
-    check(cudaEventRecord(from, stream), "event");
-    check(cudaGraphLaunch(exec, stream), "graph");
-    check(cudaEventRecord(to, stream), "event");
-    check(cudaEventSynchronize(to), "graph");
-    float ms;
-    check(cudaEventElapsedTime(&ms, from, to), "event");
-    if (warm_ms < warm_up_ms)
-      warm_ms += ms;
-    else
-      us.push_back(ms * 1e3 / n);
-  }
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  cudaEventDestroy(from);
-  cudaEventDestroy(to);
-  std::sort(us.begin(), us.end());
-  return {us[us.size() / 2], us.front(), us.back()};
-}
-
-struct machine {
-  char gpu[256];
-  int driver, runtime;
-  double read_tbs, copy_tbs, peak_tflops;
-};
-
 void cublas_gemm(cublasHandle_t blas, yk_dtype dtype, const void *w, const void *x, void *y, int64_t m, int64_t n,
                  int64_t k)
 {
@@ -156,43 +94,13 @@ void cublas_gemm(cublasHandle_t blas, yk_dtype dtype, const void *w, const void 
         "cuBLAS");
 }
 
-machine measure_machine(cublasHandle_t blas, cudaStream_t stream)
-{
-  machine m = {};
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, 0), "device");
-  std::snprintf(m.gpu, sizeof m.gpu, "%s", properties.name);
-  check(cudaDriverGetVersion(&m.driver), "driver");
-  check(cudaRuntimeGetVersion(&m.runtime), "runtime");
-  const size_t bytes = size_t(2) << 30;
-  device_array<uint8_t> a(bytes), b(bytes);
-  fill_words<<<1024, 256>>>(reinterpret_cast<uint32_t *>(a.data), bytes / 4, 77);
-  check(cudaDeviceSynchronize(), "fill");
-  timing read = time_graph(stream, 2, 7, WARM_UP_MS, [&](int) {
-    read_bytes<<<132 * 16, 512, 0, stream>>>(reinterpret_cast<uint4 *>(a.data), bytes / 16,
-                                             reinterpret_cast<uint32_t *>(b.data));
-  });
-  timing copy = time_graph(stream, 2, 7, WARM_UP_MS, [&](int) {
-    copy_bytes<<<132 * 16, 512, 0, stream>>>(reinterpret_cast<uint4 *>(a.data), reinterpret_cast<uint4 *>(b.data),
-                                             bytes / 16);
-  });
-  const int64_t side = 8192;
-  fill_halves<<<1024, 256>>>(reinterpret_cast<uint16_t *>(a.data), side * side * 2, YK_F16, -1, 1, 78);
-  timing peak = time_graph(stream, 5, 7, WARM_UP_MS, [&](int) {
-    cublas_gemm(blas, YK_F16, a.data, a.data + side * side * 2, b.data, side, side, side);
-  });
-  m.read_tbs = bytes / read.median_us * 1e-6;
-  m.copy_tbs = 2.0 * bytes / copy.median_us * 1e-6;
-  m.peak_tflops = 2.0 * side * side * side / peak.median_us * 1e-6;
-  return m;
-}
-
 struct row {
   shape s;
   int64_t m;
   std::string plan; /* empty on the mma.sync path */
   double error, roofline_us, bytes, flops, marlin;
   timing ours, cublas;
+  std::vector<std::pair<std::string, double>> step_us; /* medians */
 };
 
 /* Largest time that the bars allow: near the roofline, and no slower than the 16-bit GEMM and Marlin. */
@@ -207,25 +115,33 @@ double bar_us(const row &r)
 void print_row(const row &r)
 {
   double us = r.ours.median_us;
-  std::printf(
-      "%-10s %5lldx%-5lld %5lld  %8.2f [%8.2f %8.2f] %8.2f %8.2f %8.1f  %5.2f  %6.2f %6.0f  %8.2f %s  %.1e  %s\n",
-      r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us, r.roofline_us,
-      r.cublas.median_us, r.marlin, r.roofline_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6, bar_us(r),
-      us <= bar_us(r) ? "ok  " : "MISS", r.error, r.plan.c_str());
+  std::printf("%-10s %5lldx%-5lld %5lld  %8.2f [%8.2f %8.2f] %8.2f %8.2f %8.1f  %5.2f  %6.2f %6.0f  %8.2f %s  %.1e  %s",
+              r.s.name, (long long)r.s.k, (long long)r.s.n, (long long)r.m, us, r.ours.low_us, r.ours.high_us,
+              r.roofline_us, r.cublas.median_us, r.marlin, r.roofline_us / us, r.bytes / us * 1e-6, r.flops / us * 1e-6,
+              bar_us(r), us <= bar_us(r) ? "ok  " : "MISS", r.error, r.plan.c_str());
+  for (const auto &[name, median_us] : r.step_us) std::printf("  %s %.2f", name.c_str(), median_us);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
-void write_json(FILE *f, const options &o, const machine &m, const std::vector<row> &rows)
+/* peak_tflop_s: of the roofline. */
+void write_json(FILE *f, const options &o, double peak_tflop_s, const bench::machine_rates &rates,
+                const std::vector<row> &rows)
 {
+  cudaDeviceProp properties;
+  int driver = 0, runtime = 0;
+  check(cudaGetDeviceProperties(&properties, 0), "device");
+  check(cudaDriverGetVersion(&driver), "driver");
+  check(cudaRuntimeGetVersion(&runtime), "runtime");
   std::fprintf(f,
                "{\"bench\": \"linear\", \"format\": \"%s\", \"commit\": \"%s\", \"warm_up_ms\": %.0f, \"gpu\": \"%s\", "
                "\"driver_api\": %d, "
                "\"cuda_runtime\": %d, \"dtype\": \"%s\", "
                "\"group\": %lld,\n \"read_tb_s\": %.3f, \"copy_tb_s\": %.3f, \"cublas_8192_tflops\": %.1f, "
                "\"roofline_tb_s\": %.3f, \"roofline_tflops\": %.1f, \"repeats\": %d,\n \"rows\": [\n",
-               FORMATS[o.format].name, o.report.commit, WARM_UP_MS, m.gpu, m.driver, m.runtime,
-               yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, m.read_tbs, m.copy_tbs, m.peak_tflops,
-               o.bandwidth_tb_s, o.peak_tflop_s, o.repeats);
+               FORMATS[o.format].name, o.report.commit, WARM_UP_MS, properties.name, driver, runtime,
+               yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, rates.read_tb_s, rates.copy_tb_s,
+               rates.matmul_tflop_s, o.bandwidth_tb_s, peak_tflop_s, o.repeats);
   for (size_t i = 0; i < rows.size(); i++) {
     const row &r = rows[i];
     std::fprintf(
@@ -233,11 +149,13 @@ void write_json(FILE *f, const options &o, const machine &m, const std::vector<r
         "  {\"shape\": \"%s\", \"k\": %lld, \"n\": %lld, \"gate_up\": %s, \"m\": %lld, \"us\": %.3f, \"us_min\": "
         "%.3f, \"us_max\": %.3f, \"roofline_us\": %.3f, \"cublas_us\": %.3f, \"marlin_quoted_us\": %.1f, "
         "\"efficiency\": %.3f, \"bytes\": %.0f, \"tflops\": %.1f, \"bar_us\": %.3f, \"met\": %s, \"error\": %.3e, "
-        "\"plan\": \"%s\"}%s\n",
+        "\"plan\": \"%s\"",
         r.s.name, (long long)r.s.k, (long long)r.s.n, r.s.gate_up ? "true" : "false", (long long)r.m, r.ours.median_us,
         r.ours.low_us, r.ours.high_us, r.roofline_us, r.cublas.median_us, r.marlin, r.roofline_us / r.ours.median_us,
         r.bytes, r.flops / r.ours.median_us * 1e-6, bar_us(r), r.ours.median_us <= bar_us(r) ? "true" : "false",
-        r.error, r.plan.c_str(), i + 1 < rows.size() ? "," : "");
+        r.error, r.plan.c_str());
+    for (const auto &[name, us] : r.step_us) std::fprintf(f, ", \"%s_us\": %.3f", name.c_str(), us);
+    std::fprintf(f, "}%s\n", i + 1 < rows.size() ? "," : "");
   }
   std::fprintf(f, " ]}\n");
 }
@@ -277,21 +195,24 @@ void forward(const yk_wna16_gpu &gpu, const gemm_case &p, const yk_wna16_plans &
   check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
 }
 
-row bench_point(const options &o, const yk_wna16_gpu &gpu, cublasHandle_t blas, cudaStream_t stream, const shape &s,
-                int64_t m, uint64_t seed)
+row bench_point(const options &o, double peak_tflop_s, const yk_wna16_gpu &gpu, cublasHandle_t blas,
+                cudaStream_t stream, const shape &s, int64_t m, uint64_t seed)
 {
   const gemm_shape shape = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
   const std::unique_ptr<timed_gemm> gemm = FORMATS[o.format].make(gpu, shape, m, seed);
   row r = {.s = s, .m = m, .plan = gemm->plan(), .error = gemm->checked_error()};
   r.bytes = gemm->weight_bytes() + 2.0 * m * s.k + 2.0 * m * (shape.gate_up ? s.n / 2 : s.n);
   r.flops = 2.0 * m * s.k * s.n;
-  r.roofline_us =
-      std::max(gemm->weight_bytes() / o.bandwidth_tb_s, r.flops / (o.peak_tflop_s * gemm->peak_factor())) * 1e-6;
+  r.roofline_us = std::max(gemm->weight_bytes() / o.bandwidth_tb_s, r.flops / peak_tflop_s) * 1e-6;
   r.marlin = o.format == 0 && DTYPES[o.dtype] == YK_F16 && o.group == 128 ? marlin_us(s, m) : 0;
   cold_copies packed(o, gemm->packed().count);
   packed.fill(gemm->packed().data, gemm->packed().count);
   r.ours = time_graph(stream, n_nodes(r, packed), o.repeats, WARM_UP_MS,
                       [&](int i) { gemm->forward(packed[i], i % 2 == 1, stream); });
+  for (const step &part : gemm->steps())
+    r.step_us.emplace_back(part.name, time_graph(stream, n_nodes(r, packed), o.repeats, WARM_UP_MS, [&](int i) {
+                                        part.launch(packed[i], stream);
+                                      }).median_us);
   if (o.no_cublas) return r;
   cold_copies plain(o, size_t(s.k) * s.n * 2);
   device_array<uint16_t> expanded(s.k * s.n);
@@ -468,7 +389,7 @@ options parse(int argc, char **argv)
        .kind = YK_OPTION_NUMBER,
        .value = &o.peak_tflop_s,
        .metavar = "TFLOP/s",
-       .help = "of the roofline",
+       .help = "of the roofline; w8a8: the best of cuBLASLt's int8 product is measured instead",
        .min = 1e-3,
        .max = 1e6},
       {.name = "cold",
@@ -520,9 +441,11 @@ int main(int argc, char **argv)
   device_array<uint8_t> blas_workspace(64u << 20);
   check(cublasSetStream(blas, stream), "cuBLAS");
   check(cublasSetWorkspace(blas, blas_workspace.data, blas_workspace.count), "cuBLAS");
-  std::printf("%s, %s, group %lld, roofline at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n",
-              FORMATS[o.format].name, yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s,
-              o.peak_tflop_s, (unsigned long long)o.seed);
+  const format &format = FORMATS[o.format];
+  const double peak_tflop_s = format.measure_peak ? format.measure_peak(stream) : o.peak_tflop_s;
+  std::printf("%s, %s, group %lld, roofline at %.2f TB/s and %.0f TFLOP/s, seed %llu; microseconds\n", format.name,
+              yk_dtype_name(DTYPES[o.dtype]), (long long)o.group, o.bandwidth_tb_s, peak_tflop_s,
+              (unsigned long long)o.seed);
   std::printf("shape           k x n         m      time [  lowest  highest] roofline   cuBLAS   Marlin    eff    TB/s "
               "TFLOP/s     bar       error    plan\n");
   std::vector<row> rows;
@@ -530,17 +453,17 @@ int main(int argc, char **argv)
   for (int64_t tokens : o.ms) {
     for (const shape &s : SHAPES) {
       if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
-      rows.push_back(bench_point(o, gpu, blas, stream, s, tokens, seed += 100));
+      rows.push_back(bench_point(o, peak_tflop_s, gpu, blas, stream, s, tokens, seed += 100));
       print_row(rows.back());
     }
   }
   int missed = 0;
   for (const row &r : rows) missed += r.ours.median_us > bar_us(r);
   std::printf("%zu points, %d bars missed\n", rows.size(), missed);
-  machine m = measure_machine(blas, stream);
-  std::printf("%s, driver API %d, CUDA %d: read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", m.gpu,
-              m.driver, m.runtime, m.read_tbs, m.copy_tbs, m.peak_tflops);
-  if (json) write_json(json, o, m, rows);
+  const bench::machine_rates rates = bench::measure_rates(stream);
+  std::printf("read %.2f TB/s, copy %.2f TB/s, cuBLAS f16 8192^3 %.0f TFLOP/s\n", rates.read_tb_s, rates.copy_tb_s,
+              rates.matmul_tflop_s);
+  if (json) write_json(json, o, peak_tflop_s, rates, rows);
   bench::close_figures(o.report, json);
   return 0;
 }

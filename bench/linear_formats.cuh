@@ -6,43 +6,14 @@
 #define YK_BENCH_LINEAR_FORMATS_CUH
 
 #include <memory>
-#include <string>
 
 #include "bench/linear_check.cuh"
+#include "bench/linear_int8_peak.cuh"
+#include "bench/linear_timed_gemm.cuh"
+#include "bench/linear_w8a8.cuh"
 #include "kernels/cuda/gemm/wna16_plan.h"
 
 namespace linear {
-
-struct gemm_shape {
-  int64_t k, n, group;
-  yk_dtype dtype;
-  bool gate_up;
-};
-
-/* A GEMM of m tokens with random weights and inputs. */
-struct timed_gemm {
-  virtual ~timed_gemm() = default;
-
-  /* Bytes of the checkpoint's weights, with scales and zeros: what the memory must deliver at least. */
-  virtual double weight_bytes() const = 0;
-  /* How many times the rate of 16-bit products the GEMM's matrix instruction has. */
-  virtual double peak_factor() const
-  {
-    return 1.0;
-  }
-  /* Which kernel, for the report. */
-  virtual std::string plan() const = 0;
-  /* Normalised error against the format's definition in float64; a wrong result ends the program. */
-  virtual double checked_error() = 0;
-  /* The weights on the device, of which copies are made to have cold ones. */
-  virtual const device_array<uint8_t> &packed() const = 0;
-  /* One call with a copy of the weights. second_half: of two calls that follow each other, the second. */
-  virtual void forward(const uint8_t *weights, bool second_half, cudaStream_t stream) = 0;
-  /* W rounded to 16 bits, [n, k], for the GEMM of plain weights; and inputs and outputs of m tokens for it. */
-  virtual void expand(uint16_t *out) const = 0;
-  virtual const uint16_t *x() const = 0;
-  virtual uint16_t *y() = 0;
-};
 
 /* Weights of 4 or 8 bits, activations of 16. */
 class wna16_gemm : public timed_gemm {
@@ -117,16 +88,19 @@ struct format {
   bool has_plans; /* of wna16_plan.h, for that encoding */
   yk_wna16_encoding encoding;
   std::unique_ptr<timed_gemm> (*make)(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
-  /* Odd shapes against float64; whether any failed. */
+  /* Odd shapes; whether any failed. */
   bool (*check)(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed);
+  /* The roofline's rate in TFLOP/s, measured; NULL: that of 16-bit products, of the command line. */
+  double (*measure_peak)(cudaStream_t stream);
 };
 
 const format FORMATS[] = {
-    {"awq", true, YK_WNA16_INT4, make_wna16<YK_WNA16_INT4>, check_wna16<YK_WNA16_INT4>},
-    {"int8", true, YK_WNA16_INT8, make_wna16<YK_WNA16_INT8>, check_wna16<YK_WNA16_INT8>},
-    {"fp8", true, YK_WNA16_FP8, make_wna16<YK_WNA16_FP8>, check_wna16<YK_WNA16_FP8>},
+    {"int4", true, YK_WNA16_INT4, make_wna16<YK_WNA16_INT4>, check_wna16<YK_WNA16_INT4>, nullptr},
+    {"int8", true, YK_WNA16_INT8, make_wna16<YK_WNA16_INT8>, check_wna16<YK_WNA16_INT8>, nullptr},
+    {"fp8", true, YK_WNA16_FP8, make_wna16<YK_WNA16_FP8>, check_wna16<YK_WNA16_FP8>, nullptr},
+    {"w8a8", false, YK_WNA16_INT8, make_w8a8, check_w8a8, measure_int8_peak},
 };
-const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, nullptr};
+const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, FORMATS[3].name, nullptr};
 
 } // namespace linear
 

@@ -268,13 +268,43 @@ struct errors {
   int64_t bad = 0;       /* results that are not finite, over all tokens */
 };
 
-/* Run once into poisoned memory and compare up to 12 tokens, among them the first, the last and the edges of tiles. */
-inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bias, bool second_half)
+/* Up to 12 of m tokens, among them the first, the last and the edges of tiles. */
+inline std::vector<int64_t> compared_rows(int64_t m)
 {
   std::vector<int64_t> rows;
   for (int64_t r : {int64_t(0), m - 1, m / 2, int64_t(7), int64_t(8), int64_t(63), int64_t(64), int64_t(127),
                     int64_t(128), m / 3, m - 2, m * 5 / 7})
     if (r >= 0 && r < m && std::find(rows.begin(), rows.end(), r) == rows.end()) rows.push_back(r);
+  return rows;
+}
+
+/* Errors of y [m, width] against exact [rows, width], both on the device. */
+inline errors errors_of(const device_array<uint16_t> &y_device, yk_dtype dtype, int64_t m, int64_t width,
+                        const std::vector<int64_t> &rows, const device_array<double> &exact_device)
+{
+  std::vector<uint16_t> y(m * width);
+  std::vector<double> exact(rows.size() * width);
+  check(cudaDeviceSynchronize(), "GEMM");
+  check(cudaMemcpy(y.data(), y_device.data, y.size() * 2, cudaMemcpyDeviceToHost), "results");
+  check(cudaMemcpy(exact.data(), exact_device.data, exact.size() * 8, cudaMemcpyDeviceToHost), "reference");
+  errors e;
+  double error2 = 0, size2 = 0;
+  for (uint16_t v : y) e.bad += !std::isfinite(to_double(v, dtype));
+  for (size_t r = 0; r < rows.size(); r++) {
+    for (int64_t c = 0; c < width; c++) {
+      double want = exact[r * width + c], got = to_double(y[rows[r] * width + c], dtype);
+      error2 += (got - want) * (got - want);
+      size2 += want * want;
+    }
+  }
+  e.normalised = std::sqrt(error2 / size2);
+  return e;
+}
+
+/* Run once into poisoned memory and compare. */
+inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bias, bool second_half)
+{
+  const std::vector<int64_t> rows = compared_rows(m);
   int64_t width = p.width();
   device_array<int64_t> rows_device(rows.size());
   device_array<double> exact_device(rows.size() * width);
@@ -288,23 +318,7 @@ inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bia
   check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, nullptr, &err), err);
   reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
       p.source(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
-  check(cudaDeviceSynchronize(), "GEMM");
-  std::vector<uint16_t> y(m * width);
-  std::vector<double> exact(rows.size() * width);
-  check(cudaMemcpy(y.data(), p.y.data, y.size() * 2, cudaMemcpyDeviceToHost), "results");
-  check(cudaMemcpy(exact.data(), exact_device.data, exact.size() * 8, cudaMemcpyDeviceToHost), "reference");
-  errors e;
-  double error2 = 0, size2 = 0;
-  for (uint16_t v : y) e.bad += !std::isfinite(to_double(v, p.desc.dtype));
-  for (size_t r = 0; r < rows.size(); r++) {
-    for (int64_t c = 0; c < width; c++) {
-      double want = exact[r * width + c], got = to_double(y[rows[r] * width + c], p.desc.dtype);
-      error2 += (got - want) * (got - want);
-      size2 += want * want;
-    }
-  }
-  e.normalised = std::sqrt(error2 / size2);
-  return e;
+  return errors_of(p.y, p.desc.dtype, m, width, rows, exact_device);
 }
 
 /* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean

@@ -66,8 +66,7 @@ start() {
   *.gpu*) on_gpus "$n_gpus" python3 -B "tests/e2e/${name%.gpu*}.py" "$bin/yoke" ;;
   linear_check)
     [ -n "$gpus" ] || exit 77
-    "$bin/bench_linear" --check-only && "$bin/bench_linear" --check-only --format int8 &&
-      "$bin/bench_linear" --check-only --format fp8
+    for format in int4 int8 fp8 w8a8; do "$bin/bench_linear" --check-only --format "$format" || exit 1; done
     ;;
   attention_check) # 163 and 99: what GPUs of compute capability 8.0 and 8.6 have
     [ -n "$gpus" ] || exit 77

@@ -75,6 +75,7 @@ class Refused(harness.Case):
                                  (["--shapes", "o,"], [one_of, '""']),
                                  (["--dtype", "f16"], ["float16, bfloat16", '"f16"']),
                                  (["--path", ""], ["auto, mma, wgmma"]),
+                                 (["--format", "awq"], ["int4, int8, fp8, w8a8", '"awq"']),
                                  (["--group", "0"], ["--group", '"0"']),
                                  (["--repeats", "0"], ["--repeats", "1 to 10000"]),
                                  (["--peak", "-1"], ["--peak", "a number from"]),

@@ -5,9 +5,17 @@
 #include "op/op_cpu_target.h"
 #include "op/op_cuda_target.h"
 
-/* Every tile of tokens, K ranges of several thread blocks, rows and columns past a tile, fused parts. */
+/* Every tile of tokens, K ranges of several thread blocks, rows and columns past a tile, fused parts; rows so few that
+ * the GEMM quantises them. */
 static const w8a8_case gpu_cases[] = {
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 5},
+    {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 3},
+    {.k = 1032,
+     .n = {200, 200},
+     .n_parts = 2,
+     .inputs = {STATIC(0.03f, 9), STATIC(0.03f, 9)},
+     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .n_tokens = 8},
     {.k = 1000, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 300},
     {.k = 2056, .n = {264}, .n_parts = 1, .inputs = {STATIC(0.03f, 5)}, .use_bias = true, .n_tokens = 129},
     {.k = 512,
@@ -75,7 +83,7 @@ static void test_bits_of_the_cpu(void **state)
   const op_target cpu = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_find("portable")};
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++)
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < 6; c++) {
       const op_target *both[] = {&cuda_target, &cpu};
       op_array y[2];
       for (int i = 0; i < 2; i++) {

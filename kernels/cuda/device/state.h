@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/attention/attention_types.h"
 #include "kernels/cuda/gemm/wna16_types.h"
+#include "kernels/cuda/w8a8/w8a8_types.h"
 #include "kernels/device.h"
 
 /* Device memory that is replaced by more while layers are created, and stays where it is afterwards. */
@@ -26,6 +27,7 @@ typedef struct yk_cuda_device {
   cudaStream_t stream;
   cudaEvent_t drained; /* yk_cuda_drain records this event and waits for it */
   yk_wna16_gpu wna16;
+  yk_w8a8_gpu w8a8;
   yk_cuda_attention attention;
   struct yk_cuda_staging *staging; /* staging.h */
   struct yk_cuda_blas *blas;       /* blas.h */

@@ -34,9 +34,9 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
-#include "kernels/cuda/device/state.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/stage.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
@@ -88,7 +88,7 @@ static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm,
   void *buffer = NULL, *order = NULL;
   yk_wna16_source source;
   yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK) status = yk_wna16_stage_order(cuda, part, &order, err);
+  if (status == YK_OK) status = yk_cuda_stage_order(cuda, part, &order, err);
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
   if (status == YK_OK)
     status = yk_cuda_check(

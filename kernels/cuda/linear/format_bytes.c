@@ -61,42 +61,12 @@ static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
-#include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/linear/convert.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/stage.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
-
-/* A slice's bytes, scales and zeros on the device, in a buffer of their own that the caller frees. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_rows *source,
-                       yk_err *err)
-{
-  const yk_weight_view *w = &part->weight;
-  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), all_groups = yk_ceil_div_i64(w->k, w->group);
-  int64_t first_group = part->k.begin / w->group, n_groups = yk_ceil_div_i64(part->k.end, w->group) - first_group;
-  size_t scale_bytes = (size_t)n_groups * sizeof(float), scale_stride = (size_t)all_groups * sizeof(float);
-  int64_t scales_at = yk_round_up_i64(n * k, YK_CUDA_ALIGNMENT_BYTES);
-  int64_t zeros_at = yk_round_up_i64(scales_at + n * (int64_t)scale_bytes, YK_CUDA_ALIGNMENT_BYTES);
-  int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
-  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), buffer, err));
-  char *to = *buffer;
-  *source = (yk_wna16_rows){.bytes = *buffer,
-                            .scales = (const float *)(const void *)(to + scales_at),
-                            .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
-                            .row_bytes = k,
-                            .n_groups = n_groups,
-                            .group = w->group,
-                            .k_phase = part->k.begin % w->group};
-  YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->n.begin * w->k + part->k.begin, (size_t)k,
-                             (size_t)w->k, (size_t)n, err));
-  YK_TRY(yk_cuda_upload_rows(cuda, to + scales_at, (const char *)w->scales + first_scale, scale_bytes, scale_stride,
-                             (size_t)n, err));
-  if (!w->has_zeros) return YK_OK;
-  return yk_cuda_upload_rows(cuda, to + zeros_at, (const char *)w->qzeros + first_scale, scale_bytes, scale_stride,
-                             (size_t)n, err);
-}
 
 static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                              int64_t first_column, yk_err *err)
@@ -104,7 +74,7 @@ static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, voi
   void *buffer = NULL;
   yk_wna16_rows source;
   const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
-  yk_status status = stage(cuda, part, &buffer, &source, err);
+  yk_status status = yk_cuda_stage_rows(cuda, part, &buffer, &source, err);
   if (status == YK_OK)
     status = yk_cuda_blame(
         cuda, yk_wna16_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err),
@@ -118,8 +88,8 @@ static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm,
 {
   void *buffer = NULL, *order = NULL;
   yk_wna16_rows source;
-  yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK) status = yk_wna16_stage_order(cuda, part, &order, err);
+  yk_status status = yk_cuda_stage_rows(cuda, part, &buffer, &source, err);
+  if (status == YK_OK) status = yk_cuda_stage_order(cuda, part, &order, err);
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
   if (status == YK_OK)
     status = yk_cuda_check(

@@ -55,8 +55,7 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
-#include "kernels/cuda/device/staging.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/stage.h"
 #include "kernels/cuda/rows/quantise.h"
 #include "kernels/cuda/w8a8/w8a8.h"
 
@@ -67,28 +66,14 @@ static float static_scale_of(const yk_cuda_gemm *gemm)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* The slice's rows and scales on the device, in a buffer of their own that the caller frees. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_w8a8_source *source,
-                       yk_err *err)
-{
-  const yk_weight_view *w = &part->weight;
-  int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
-  int64_t scales_at = yk_round_up_i64(n * k, YK_W8A8_ALIGNMENT_BYTES);
-  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(scales_at + n * 4), buffer, err));
-  char *to = *buffer;
-  *source = (yk_w8a8_source){.weights = *buffer, .scales = (const float *)(const void *)(to + scales_at)};
-  YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->n.begin * w->k + part->k.begin, (size_t)k,
-                             (size_t)w->k, (size_t)n, err));
-  return yk_cuda_upload(&cuda->base, to + scales_at, (const char *)w->scales + part->n.begin * 4, (size_t)n * 4, err);
-}
-
 static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                       int64_t first_column, yk_err *err)
 {
   void *buffer = NULL;
-  yk_w8a8_source source;
+  yk_wna16_rows rows = {0};
   const yk_w8a8_desc desc = desc_of(gemm);
-  yk_status status = stage(cuda, part, &buffer, &source, err);
+  yk_status status = yk_cuda_stage_rows(cuda, part, &buffer, &rows, err);
+  const yk_w8a8_source source = {(const int8_t *)rows.bytes, rows.scales};
   if (status == YK_OK)
     status = yk_cuda_blame(
         cuda, yk_w8a8_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
@@ -97,12 +82,6 @@ static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weig
 }
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
-
-static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
-{
-  (void)gemm, (void)max_tokens;
-  return yk_w8a8_workspace_bytes(&cuda->wna16);
-}
 
 /* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
 static int64_t quants_at(int64_t n_rows)
@@ -141,9 +120,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                        .y_dtype = call->y_dtype,
                        .y_stride = call->y_stride,
                        .sums = call->sums,
-                       .m = call->n_rows,
-                       .workspace = cuda->gemm_workspace.ptr};
-  return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->wna16, &desc, &w8a8, cuda->stream, err), err);
+                       .m = call->n_rows};
+  return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
 static yk_status scale_sums(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err)
@@ -170,7 +148,6 @@ static const yk_cuda_gemm_kind w8a8 = {
     .f32_bias = true,
     .weight_bytes = weight_bytes,
 #ifdef YOKE_HAVE_CUDA
-    .workspace_bytes = workspace_bytes,
     .quantised_bytes = quantised_bytes,
     .quantise = quantise,
     .forward = forward,

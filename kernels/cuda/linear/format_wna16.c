@@ -33,18 +33,7 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
-#include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-
-/* ---- Loading ----------------------------------------------------------------------------------------------------- */
-
-yk_status yk_wna16_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, void **order, yk_err *err)
-{
-  size_t bytes = (size_t)yk_range_size(part->k) * sizeof(int32_t);
-  if (part->x_size == 0) return YK_OK;
-  YK_TRY(yk_cuda_alloc(&cuda->base, bytes, order, err));
-  return yk_cuda_upload(&cuda->base, *order, part->x_order, bytes, err);
-}
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
 

@@ -9,8 +9,4 @@
 /* yk_wna16_desc_of - a GEMM of one of the kinds yk_cuda_gemm_wna16_*; its key is the inputs that share a scale. */
 yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm);
 
-/* yk_wna16_stage_order - the order of a part's inputs on the device, in memory of its own that the caller frees; *order
- *   stays as it is where the part has none. Only in builds with CUDA. Errors: YK_E_CAPACITY, YK_E_DEVICE. */
-yk_status yk_wna16_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, void **order, yk_err *err);
-
 #endif

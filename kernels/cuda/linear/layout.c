@@ -142,7 +142,8 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
 {
   const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
-  return YK_CUDA_CUBLAS_BYTES + rest + (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
+  return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest +
+         (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
 }
 
 /* Absorbed queries and weighted sums; partial sums of tiles of at most 64 queries, with their maximum and sum. */

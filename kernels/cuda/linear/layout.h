@@ -12,7 +12,8 @@ extern "C" {
 
 enum {
   YK_CUDA_ALIGNMENT_BYTES = 256,
-  YK_CUDA_CUBLAS_BYTES = 32 << 20 /* what cuBLAS recommends for its workspace on compute capability 9.0 */
+  YK_CUDA_CUBLAS_BYTES = 32 << 20,   /* what cuBLAS recommends for its workspace on compute capability 9.0 */
+  YK_CUDA_QUANTISED_BYTES = 64 << 20 /* at most, of quantised inputs of a block of rows */
 };
 
 /* The GEMMs of a linear layer, in the order of its parts. */

@@ -7,7 +7,7 @@
 
 enum {
   YK_CUDA_SCRATCH_ROWS = 512,   /* of one block that passes through the scratch */
-  YK_CUDA_QUANTISED_ROWS = 4096 /* of one block of which the scratch holds quantised inputs alone */
+  YK_CUDA_QUANTISED_ROWS = 4096 /* of one block of which the scratch holds quantised inputs alone, at most */
 };
 
 struct yk_linear {
@@ -22,7 +22,9 @@ struct yk_linear {
 /* Rows of a block that needs the scratch. */
 static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
-  return yk_min_i64(linear->max_tokens, gemm->kind->writes_in_place ? YK_CUDA_SCRATCH_ROWS : YK_CUDA_QUANTISED_ROWS);
+  if (gemm->kind->writes_in_place) return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);
+  int64_t fit = yk_max_i64(1, YK_CUDA_QUANTISED_BYTES / gemm->kind->quantised_bytes(gemm, 1));
+  return yk_min_i64(linear->max_tokens, yk_min_i64(fit, YK_CUDA_QUANTISED_ROWS));
 }
 
 #endif

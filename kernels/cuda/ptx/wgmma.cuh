@@ -1,5 +1,5 @@
-/* wgmma.cuh - matrix instructions of a warpgroup (sm_90a alone): d [64, N] (+)= A [64, 16] B [16, N], accumulated in
- * float32.
+/* wgmma.cuh - matrix instructions of a warpgroup (sm_90a alone): d [64, N] (+)= A [64, 16] B [16, N] of 16-bit floats,
+ * accumulated in float32, and A [64, 32] B [32, N] of signed bytes, accumulated in int32, exactly.
  *
  * The four warps of a warpgroup issue an instruction together; it runs asynchronously until wgmma_wait. Warp w holds
  * rows 16w .. 16w+15 of d, as C fragments of mma.cuh side by side: d[i] holds columns 8i .. 8i+7. A comes from
@@ -60,19 +60,29 @@ template <int N> __device__ __forceinline__ void pin(float (&d)[N][4])
   }
 }
 
+template <int N> __device__ __forceinline__ void pin(int (&d)[N][4])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) asm volatile("" : "+r"(d[i][e])::"memory");
+  }
+}
+
 /* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
- *   T        __half or __nv_bfloat16
- *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B
+ *   T        __half, __nv_bfloat16 or int8_t
+ *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of bytes
  *   run_ss   A and B K-major in shared memory */
 template <typename T, int N> struct wgmma;
 
-/* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many floats of d. */
-#define YK_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
-#define YK_D4(i)  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
-#define YK_D8(i)  YK_D4(i), YK_D4((i) + 1)
-#define YK_D16(i) YK_D8(i), YK_D8((i) + 2)
-#define YK_D32(i) YK_D16(i), YK_D16((i) + 4)
-#define YK_D64(i) YK_D32(i), YK_D32((i) + 8)
+/* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many numbers of d, whose
+ * constraint C is "+f" or "+r". */
+#define YK_TEN(t)    "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
+#define YK_D4(C, i)  C(d[i][0]), C(d[i][1]), C(d[i][2]), C(d[i][3])
+#define YK_D8(C, i)  YK_D4(C, i), YK_D4(C, (i) + 1)
+#define YK_D16(C, i) YK_D8(C, i), YK_D8(C, (i) + 2)
+#define YK_D32(C, i) YK_D16(C, i), YK_D16(C, (i) + 4)
+#define YK_D64(C, i) YK_D32(C, i), YK_D32(C, (i) + 8)
 
 /* Operands of the asm statement. D: the N / 2 floats of d, and NUMBERS their operand numbers. A, B, P, TB: operand
  * numbers of run_rs for A's registers, B's descriptor, accumulate and TRANSPOSE_B. SS_A, SS_B, SS_P: of run_ss. */
@@ -101,21 +111,51 @@ template <typename T, int N> struct wgmma;
   YK_WGMMA_TYPE(__half, "f16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)                  \
   YK_WGMMA_TYPE(__nv_bfloat16, "bf16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)
 
-YK_WGMMA(16, YK_LIST(YK_D8(0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13", "%14")
-YK_WGMMA(32, YK_LIST(YK_D16(0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21", "%22")
-YK_WGMMA(64, YK_LIST(YK_D32(0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", "%37",
+YK_WGMMA(16, YK_LIST(YK_D8("+f", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+YK_WGMMA(32, YK_LIST(YK_D16("+f", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21",
+         "%22")
+YK_WGMMA(64, YK_LIST(YK_D32("+f", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", "%37",
          "%38")
-YK_WGMMA(80, YK_LIST(YK_D32(0), YK_D8(8)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39",
-         "%40", "%41", "%42", "%43", "%44", "%45", "%46")
-YK_WGMMA(96, YK_LIST(YK_D32(0), YK_D16(8)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) "%40,%41,%42,%43,%44,%45,%46,%47",
-         "%48", "%49", "%50", "%51", "%52", "%53", "%54")
-YK_WGMMA(128, YK_LIST(YK_D64(0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63", "%64",
-         "%65", "%66", "%67", "%68", "%69", "%70")
-YK_WGMMA(256, YK_LIST(YK_D64(0), YK_D64(16)),
+YK_WGMMA(80, YK_LIST(YK_D32("+f", 0), YK_D8("+f", 8)),
+         YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39", "%40", "%41", "%42", "%43", "%44",
+         "%45", "%46")
+YK_WGMMA(96, YK_LIST(YK_D32("+f", 0), YK_D16("+f", 8)),
+         YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) "%40,%41,%42,%43,%44,%45,%46,%47", "%48", "%49", "%50", "%51", "%52",
+         "%53", "%54")
+YK_WGMMA(128, YK_LIST(YK_D64("+f", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63",
+         "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+YK_WGMMA(256, YK_LIST(YK_D64("+f", 0), YK_D64("+f", 16)),
          YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7) YK_TEN(8) YK_TEN(9) YK_TEN(10)
              YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
          "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
+/* The same of bytes. A, B, P: operand numbers of the descriptors and of accumulate. */
+#define YK_WGMMA_S8(N, D, NUMBERS, A, B, P)                                                                            \
+  template <> struct wgmma<int8_t, N> {                                                                                \
+    static __device__ __forceinline__ void run_ss(int (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)         \
+    {                                                                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N                  \
+                   "k32.s32.s8.s8 {" NUMBERS "}, " A ", " B ", p;\n}"                                                  \
+                   : D                                                                                                 \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                               \
+    }                                                                                                                  \
+  };
+
+YK_WGMMA_S8(16, YK_LIST(YK_D8("+r", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10")
+YK_WGMMA_S8(32, YK_LIST(YK_D16("+r", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18")
+YK_WGMMA_S8(64, YK_LIST(YK_D32("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34")
+YK_WGMMA_S8(128, YK_LIST(YK_D64("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63",
+            "%64", "%65", "%66")
+YK_WGMMA_S8(192, YK_LIST(YK_D64("+r", 0), YK_D32("+r", 16)),
+            YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7)
+                YK_TEN(8) "%90,%91,%92,%93,%94,%95",
+            "%96", "%97", "%98")
+YK_WGMMA_S8(256, YK_LIST(YK_D64("+r", 0), YK_D64("+r", 16)),
+            YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7) YK_TEN(8) YK_TEN(9)
+                YK_TEN(10) YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
+            "%128", "%129", "%130")
+
+#undef YK_WGMMA_S8
 #undef YK_WGMMA
 #undef YK_WGMMA_TYPE
 #undef YK_LIST

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/rows/launch.cuh"
+#include "kernels/cuda/rows/row_quantiser.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
@@ -12,15 +12,15 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int MOST_KEPT = 8; /* vectors of x that a thread keeps in registers; there are 1 and SOME_KEPT also */
-constexpr int SOME_KEPT = 4;
-constexpr int FEW_ROWS = 264; /* a row is short of threads; of more rows a thread has several loads under way */
-static_assert(1024 * MOST_KEPT * WIDE >= YK_CUDA_MAX_QUANTISED, "a thread block keeps a row");
+/* Vectors of a row that a thread keeps: few, where the threads of all rows run at once; else several, so that a thread
+ * has several loads under way. */
+constexpr int FEW_KEPT = 2, SOME_KEPT = 4, MOST_KEPT = 8;
+constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* about what an H200 holds */
 
-/* Bits of |x| as float32, which rise with it; those of NaNs are largest. */
-__device__ int magnitude(float x)
+/* Of a thread block, by its registers. */
+constexpr int most_threads(int kept)
 {
-  return static_cast<int>(__float_as_uint(x) & 0x7FFFFFFFu);
+  return kept == FEW_KEPT ? 1024 : 512;
 }
 
 /* The largest over the thread block, in every thread; shared: one number for each warp. */
@@ -32,109 +32,63 @@ __device__ int block_max(int x, int *shared)
   return __reduce_max_sync(ALL_LANES, threadIdx.x % WARP < blockDim.x / WARP ? shared[threadIdx.x % WARP] : 0);
 }
 
-__device__ float input_scale(int largest, float static_scale)
-{
-  if (largest >= 0x7F800000) return __int_as_float(0x7FC00000); /* NaN */
-  return static_scale > 0.0f ? static_scale : __fdiv_rn(__int_as_float(largest), 127.0f);
-}
+/* The scale of a row, which the first thread stores, and whether its integers are zeros: a scale of 0 means so, and so
+ * does NaN, whose row's results are NaNs by the scale alone. */
+struct row_scale {
+  float scale;
+  bool is_zeros;
 
-/* Out of line, since it is long and seldom wanted. */
-__device__ __noinline__ float quotient(float x, float scale)
-{
-  return __fdiv_rn(x, scale);
-}
-
-/* How the inputs of one row become integers. x times the reciprocal of the scale is off x / scale by less than 2^-14
- * where that is below 256, so that the quotient itself is needed only next to halves. */
-struct row_quantiser {
-  static constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, ties to even */
-  float scale, reciprocal, zero;
-  bool is_exact; /* the reciprocal is no number to rely on */
-  bool is_small; /* no integer leaves -127 .. 127, and zero is 0 */
-
-  __device__ static row_quantiser of(float scale, const yk_cuda_quantise_args &a)
+  __device__ row_scale(const yk_cuda_quantise_args &a, int64_t row, int largest)
+      : scale(input_scale(a.maxima ? a.maxima[row] : largest, a.static_scale)), is_zeros(!(scale > 0.0f))
   {
-    return {scale, 1.0f / scale, static_cast<float>(a.zero), !(scale > 1e-30f && scale < 1e30f),
-            !(a.static_scale > 0.0f)};
-  }
-
-  /* In the lowest byte the integer that v becomes, which is x / scale or near it. */
-  __device__ uint32_t integer(float v) const
-  {
-    v = fminf(fmaxf(v, -256.0f), 256.0f);
-    const float q = __fadd_rn(__fsub_rn(__fadd_rn(v, ROUND), ROUND), zero);
-    return __float_as_uint(__fadd_rn(fminf(fmaxf(q, -128.0f), 127.0f), ROUND));
-  }
-
-  template <typename T, int N> __device__ vec<int8_t, N> operator()(const vec<T, N> &x) const
-  {
-    vec<int8_t, N> q;
-    bool is_near = is_exact;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      const float v = to_float(x.at[i]), sum = __fmaf_rn(v, reciprocal, ROUND);
-      is_near = is_near || fabsf(__fmaf_rn(v, reciprocal, __fsub_rn(ROUND, sum))) > 0.4999f;
-      q.at[i] = static_cast<int8_t>(is_small ? __float_as_uint(sum) : integer(__fmul_rn(v, reciprocal)));
-    }
-    if (is_near) {
-#pragma unroll
-      for (int i = 0; i < N; i++) q.at[i] = static_cast<int8_t>(integer(quotient(to_float(x.at[i]), scale)));
-    }
-    return q;
+    if (threadIdx.x == 0) a.scales[row] = scale;
   }
 };
 
-/* Bits of the largest |x| of a vector as float32. Those of 16-bit floats rise with it too, two to a word. */
-template <typename T, int N> __device__ int largest_of(const vec<T, N> &x)
+/* One thread block for each row, whose vectors its threads keep, KEPT each. */
+template <typename T, int KEPT>
+__global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_cuda_quantise_args a)
 {
-  if constexpr (N == 1) {
-    return magnitude(to_float(x.at[0]));
-  } else {
-    static_assert(N == 8, "four words");
-    const uint4 words = *reinterpret_cast<const uint4 *>(&x);
-    constexpr uint32_t MAGNITUDES = 0x7FFF7FFFu;
-    const uint32_t low = __vmaxu2(words.x & MAGNITUDES, words.y & MAGNITUDES);
-    const uint32_t both = __vmaxu2(low, __vmaxu2(words.z & MAGNITUDES, words.w & MAGNITUDES));
-    const unsigned short bits = static_cast<unsigned short>(max(both & 0xFFFFu, both >> 16));
-    return magnitude(to_float(*reinterpret_cast<const T *>(&bits)));
-  }
-}
-
-/* One thread block for each row, whose vectors of N elements its threads keep, KEPT each; KEPT 0: rows that are read
- * twice. A scale of 0 means zeros; so does NaN, whose row's results are NaNs by the scale alone. */
-template <typename T, int N, int KEPT> __global__ void quantise_kernel(const yk_cuda_quantise_args a)
-{
-  using V = vec<T, N>;
   __shared__ int maxima[WARP];
   const int64_t row = blockIdx.x;
-  const int n = static_cast<int>(a.k / N);
-  const V *x = reinterpret_cast<const V *>(static_cast<const T *>(a.x) + row * a.k);
-  vec<int8_t, N> *to = reinterpret_cast<vec<int8_t, N> *>(a.quants + row * a.k_padded);
-  V kept[KEPT ? KEPT : 1] = {};
+  const int n = static_cast<int>(a.k / WIDE), n_padded = static_cast<int>(a.k_padded / WIDE);
+  const uint4 *x = static_cast<const uint4 *>(a.x) + row * n;
+  uint2 *to = reinterpret_cast<uint2 *>(a.quants) + row * n_padded;
+  uint4 kept[KEPT] = {};
+  int largest = 0;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  int largest = 0;
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int at = threadIdx.x + i * blockDim.x;
     if (at < n) kept[i] = x[at];
   }
 #pragma unroll
-  for (int i = 0; i < KEPT; i++) largest = max(largest, largest_of(kept[i]));
-  for (int at = threadIdx.x; KEPT == 0 && at < n; at += blockDim.x) largest = max(largest, largest_of(x[at]));
-  largest = a.maxima ? a.maxima[row] : block_max(largest, maxima);
-  const float scale = input_scale(largest, a.static_scale);
-  const bool is_zeros = !(scale > 0.0f);
-  const row_quantiser quantise = row_quantiser::of(scale, a);
-  if (threadIdx.x == 0) a.scales[row] = scale;
-  for (int at = (is_zeros ? 0 : n) + threadIdx.x; at < a.k_padded / N; at += blockDim.x) to[at] = {};
-  if (is_zeros) return;
+  for (int i = 0; i < KEPT; i++) largest = max(largest, largest_of<T>(kept[i]));
+  const row_scale scale(a, row, block_max(largest, maxima));
+  const row_quantiser quantise(scale.scale, a.static_scale, a.zero);
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int at = threadIdx.x + i * blockDim.x;
-    if (at < n) to[at] = quantise(kept[i]);
+    if (at < n) to[at] = scale.is_zeros ? uint2() : quantise.operator()<T>(kept[i]);
   }
-  for (int at = threadIdx.x; KEPT == 0 && at < n; at += blockDim.x) to[at] = quantise(x[at]);
+  for (int at = n + threadIdx.x; at < n_padded; at += blockDim.x) to[at] = {};
+}
+
+/* One thread block for each row, whose inputs are read twice, one by one. */
+template <typename T> __global__ void read_twice_kernel(const yk_cuda_quantise_args a)
+{
+  __shared__ int maxima[WARP];
+  const int64_t row = blockIdx.x;
+  const T *x = static_cast<const T *>(a.x) + row * a.k;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  int largest = 0;
+  for (int64_t at = threadIdx.x; at < a.k; at += blockDim.x) largest = max(largest, magnitude(to_float(x[at])));
+  const row_scale scale(a, row, block_max(largest, maxima));
+  const row_quantiser quantise(scale.scale, a.static_scale, a.zero);
+  for (int64_t at = threadIdx.x; at < a.k_padded; at += blockDim.x)
+    a.quants[row * a.k_padded + at] = at < a.k && !scale.is_zeros ? quantise(x[at]) : int8_t(0);
 }
 
 template <typename T> __global__ void maxima_kernel(int32_t *maxima, const T *x, int64_t k)
@@ -182,14 +136,16 @@ extern "C" cudaError_t yk_cuda_launch_quantise(yk_dtype dtype, const yk_cuda_qua
   const int64_t n = args->k / WIDE;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    const auto launch = [&](auto kernel, int64_t n_threads) {
-      return launch_with_max_shared_memory(kernel, grid_of(args->n_rows), row_threads(static_cast<int32_t>(n_threads)),
-                                           0, stream, *args);
+    const auto launch = [&](auto kernel, int n_threads) {
+      return launch_with_max_shared_memory(kernel, grid_of(args->n_rows), n_threads, 0, stream, *args);
     };
-    if (!is_wide) return launch(quantise_kernel<T, 1, 0>, threads_of(args->k));
-    if (n <= 1024 && args->n_rows <= FEW_ROWS) return launch(quantise_kernel<T, WIDE, 1>, n);
-    if (n <= 1024 * SOME_KEPT) return launch(quantise_kernel<T, WIDE, SOME_KEPT>, (n + SOME_KEPT - 1) / SOME_KEPT);
-    return launch(quantise_kernel<T, WIDE, MOST_KEPT>, (n + MOST_KEPT - 1) / MOST_KEPT);
+    const auto can_keep = [&](int kept) { return is_wide && n <= int64_t(most_threads(kept)) * kept; };
+    const auto threads_that_keep = [&](int kept) { return row_threads(static_cast<int32_t>((n + kept - 1) / kept)); };
+    if (can_keep(FEW_KEPT) && args->n_rows * threads_that_keep(FEW_KEPT) <= THREADS_AT_ONCE)
+      return launch(quantise_kernel<T, FEW_KEPT>, threads_that_keep(FEW_KEPT));
+    if (can_keep(SOME_KEPT)) return launch(quantise_kernel<T, SOME_KEPT>, threads_that_keep(SOME_KEPT));
+    if (can_keep(MOST_KEPT)) return launch(quantise_kernel<T, MOST_KEPT>, threads_that_keep(MOST_KEPT));
+    return launch(read_twice_kernel<T>, threads_of(args->k));
   });
 }
 

@@ -4,7 +4,7 @@
  *
  *   one thread block a row: x in registers -> largest |x| -> scale -> x_q
  *
- * Rows of which no 16 bytes are aligned are read twice instead. */
+ * Rows of which no 16 bytes are aligned, and those of more than 32768 inputs, are read twice instead. */
 #ifndef YK_KERNELS_CUDA_ROWS_QUANTISE_H
 #define YK_KERNELS_CUDA_ROWS_QUANTISE_H
 
@@ -16,8 +16,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { YK_CUDA_MAX_QUANTISED = 1 << 16 /* inputs of a row */ };
 
 typedef struct yk_cuda_quantise_args {
   const void *x;         /* act [n_rows, k] */

@@ -7,14 +7,10 @@
 
 using namespace yk_w8a8;
 
-extern "C" yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_err *err)
+extern "C" yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_w8a8_gpu *out, yk_err *err)
 {
-  return gpu->path == YK_WNA16_WGMMA ? yk_gemm::cuda_status(wgmma_init(), "w8a8 init", err) : YK_OK;
-}
-
-extern "C" size_t yk_w8a8_workspace_bytes(const yk_wna16_gpu *gpu)
-{
-  return gpu->path == YK_WNA16_WGMMA ? wgmma_workspace_bytes(*gpu) : 0;
+  *out = {gpu, {}};
+  return gpu->path == YK_WNA16_WGMMA ? yk_gemm::cuda_status(wgmma_init(*out), "w8a8 init", err) : YK_OK;
 }
 
 /* Whether rows of y may be written in pieces of 8 columns. */
@@ -45,12 +41,12 @@ static output_params output_of(const yk_w8a8_desc &desc, const yk_w8a8_call &cal
   return out;
 }
 
-extern "C" yk_status yk_w8a8_forward(const yk_wna16_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
+extern "C" yk_status yk_w8a8_forward(const yk_w8a8_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
                                      cudaStream_t stream, yk_err *err)
 {
   if (call->m == 0 || desc->n == 0) return YK_OK;
   const output_params out = output_of(*desc, *call);
-  const cudaError_t error = gpu->path == YK_WNA16_MMA
+  const cudaError_t error = gpu->gpu->path == YK_WNA16_MMA
                                 ? mma_sm80_forward(*desc, *call, out, stream)
                                 : wgmma_forward(*gpu, *desc, wgmma_plan(*gpu, *desc, call->m), *call, out, stream);
   return yk_gemm::cuda_status(error, "W8A8 GEMM", err);

@@ -9,7 +9,7 @@
  *   w8a8_sizes.h        sizes, for plans on any machine
  *   w8a8_layout.cuh     where a weight lies in the packed copy
  *   w8a8_pack.cu        packing
- *   w8a8_wgmma.cu       9.0: wgmma, persistent, stream-K; plans in w8a8_tiles.h
+ *   w8a8_wgmma.cu       9.0: wgmma, persistent, split-K; plans in w8a8_tiles.h
  *   w8a8_mma_sm80.cu    8.0 and later: mma.sync
  *
  * Results depend neither on the path nor on how K is split, since integers are exact. */
@@ -24,20 +24,18 @@ extern "C" {
 
 struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
-/* yk_w8a8_init - once a GPU, which must be current; gpu: from yk_wna16_gpu_init, whose path is taken here too.
+/* yk_w8a8_init - once a GPU, which must be current; gpu: from yk_wna16_gpu_init, kept, whose path is taken here too.
  *   Errors: YK_E_DEVICE. */
-yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_err *err);
+yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_w8a8_gpu *out, yk_err *err);
 
 /* yk_w8a8_pack - columns first_column .. first_column + n_columns - 1 of the packed weights, which are zeroed before.
  *   Asynchronous on the stream. Errors: YK_E_DEVICE. */
 yk_status yk_w8a8_pack(const yk_w8a8_desc *desc, void *packed, const yk_w8a8_source *source, int64_t first_column,
                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-size_t yk_w8a8_workspace_bytes(const yk_wna16_gpu *gpu);
-
 /* yk_w8a8_forward - asynchronous on the stream, a dependent of the kernel before; may be recorded in a graph.
  *   Errors: YK_E_DEVICE. Thread: the device's. */
-yk_status yk_w8a8_forward(const yk_wna16_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
+yk_status yk_w8a8_forward(const yk_w8a8_gpu *gpu, const yk_w8a8_desc *desc, const yk_w8a8_call *call,
                           struct CUstream_st *stream, yk_err *err);
 
 #ifdef __cplusplus

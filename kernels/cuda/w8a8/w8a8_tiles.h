@@ -4,27 +4,26 @@
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_TILES_H
 #define YK_KERNELS_CUDA_W8A8_W8A8_TILES_H
 
-#include "kernels/cuda/gemm/wna16_heuristics.h"
-
 namespace yk_w8a8 {
 
-/* Tiles of few tokens leave room for the kernel that quantises x: it starts while the GEMM before still runs. */
+/* By rising n. Tiles of 64 rows give few tokens twice as many thread blocks, so that K need seldom be split. */
 struct tile_shape {
-  int n;       /* tokens */
-  int cluster; /* thread blocks with neighbouring rows that share their tokens by multicast */
-  yk_gemm::occupancy taken;
+  int n;            /* tokens */
+  int warpgroups;   /* of 64 rows each */
+  int cluster;      /* thread blocks with neighbouring rows that share their tokens by multicast */
   double k_tile_us; /* of one K tile */
 };
 constexpr tile_shape TILES[] = {
-    {16, 1, yk_gemm::occupancy::MOST, 0.38},
-    {64, 1, yk_gemm::occupancy::MOST, 0.30},
-    {128, 1, yk_gemm::occupancy::ALL, 0.40},
-    {256, 2, yk_gemm::occupancy::ALL, 0.75},
+    {16, 1, 1, 0.149},  {32, 1, 1, 0.161},  {64, 1, 1, 0.186},  {64, 2, 1, 0.332},
+    {128, 2, 1, 0.468}, {192, 2, 1, 0.704}, {256, 2, 2, 0.878},
 };
 constexpr int N_TILES = sizeof TILES / sizeof *TILES;
 
+/* Up to so many tokens one tile holds all, so that weights are read once. */
+constexpr int ONE_TILE_TOKENS = 64;
+
 /* Of a split of K: for each range, and for each token of the tile. */
-constexpr double RANGE_US = 0.4, EXCHANGE_TOKEN_US = 0.03;
+constexpr double RANGE_US = 0.355, EXCHANGE_TOKEN_US = 0.019;
 constexpr double BYTES_PER_US = 4.35e6;
 
 /* A tile, and the ranges into which the K of each tile is split alike; 1: not at all. */

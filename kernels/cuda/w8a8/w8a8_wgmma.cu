@@ -14,7 +14,7 @@ using yk_gemm::ceil_div;
 template <size_t... I> const void *kernel_of(int tile, std::index_sequence<I...>)
 {
   static const void *const kernels[] = {
-      reinterpret_cast<const void *>(wgmma_kernel<TILES[I].n, TILES[I].taken, TILES[I].cluster>)...};
+      reinterpret_cast<const void *>(wgmma_kernel<TILES[I].warpgroups, TILES[I].n, TILES[I].cluster>)...};
   return kernels[tile];
 }
 
@@ -23,13 +23,12 @@ const void *kernel_of(int tile)
   return kernel_of(tile, std::make_index_sequence<N_TILES>());
 }
 
-/* How many tiles there are, and how many thread blocks or clusters fit. */
+/* How many tiles there are. */
 struct tile_counts {
-  int64_t m, n, fit;
+  int64_t m, n;
 
-  tile_counts(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, int64_t tokens, const tile_shape &s)
-      : m(ceil_div(yk_w8a8_n_rows(&desc), TILE_ROWS * s.cluster)), n(ceil_div(tokens, s.n)),
-        fit(gpu.n_multiprocessors / s.cluster)
+  tile_counts(const yk_w8a8_desc &desc, int64_t tokens, const tile_shape &s)
+      : m(ceil_div(yk_w8a8_n_rows(&desc), s.warpgroups * WARPGROUP_ROWS * s.cluster)), n(ceil_div(tokens, s.n))
   {
   }
   int64_t all() const
@@ -39,27 +38,38 @@ struct tile_counts {
 };
 
 /* Estimated microseconds, without what all plans take alike. */
-double plan_us(const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s, int64_t splits)
+double plan_us(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s,
+               int splits)
 {
-  const int64_t waves = ceil_div(tiles.all() * splits, tiles.fit),
+  const int64_t waves = ceil_div(tiles.all(), gpu.clusters_at_once[s.cluster * splits]),
                 k_tiles = ceil_div(yk_w8a8_n_k_tiles(desc.k), splits);
-  const double exchange = splits > 1 ? static_cast<double>(splits) * RANGE_US + s.n * EXCHANGE_TOKEN_US : 0.0;
+  const double exchange_us = splits > 1 ? splits * RANGE_US + s.n * EXCHANGE_TOKEN_US : 0.0;
   return std::max(static_cast<double>(waves * k_tiles) * s.k_tile_us,
                   static_cast<double>(yk_w8a8_packed_bytes(&desc)) / BYTES_PER_US) +
-         exchange;
+         exchange_us;
 }
+
+/* Whether K ranges of all tiles run at once. Thread blocks that share tokens by multicast share no tile. */
+bool can_split(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s,
+               int splits)
+{
+  return s.cluster == 1 && tiles.all() <= gpu.clusters_at_once[splits] && splits <= yk_w8a8_n_k_tiles(desc.k);
+}
+
+/* Of shared memory a thread block leaves no room for another GEMM, but for the kernel that quantises: that one starts
+ * while the GEMM before still runs, and the GEMM after starts while it does. */
+constexpr int MOST_BYTES = yk_gemm::MOST_SHARED_BYTES;
 
 int n_stages_of(const tile_shape &s)
 {
-  const int ring_bytes = yk_gemm::most_shared_bytes(s.taken, false) - WARPGROUPS * result_bytes(s.n);
-  return std::min(yk_gemm::MAX_STAGES, ring_bytes / stage_bytes(s.n));
+  return std::min(MOST_STAGES, (MOST_BYTES - s.warpgroups * result_bytes(s.n)) / stage_bytes(s.warpgroups, s.n));
 }
 
 /* x_q as [m, k_padded], in boxes of 128 inputs by box_tokens tokens with the 128-byte swizzle; zeros outside. */
-bool encode_x(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_call &call, int box_tokens,
+bool encode_x(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_call &call, int box_tokens,
               CUtensorMap *map)
 {
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.encode_tensor_map);
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.gpu->encode_tensor_map);
   const cuuint64_t k = static_cast<cuuint64_t>(yk_w8a8_k_padded(desc.k));
   const cuuint64_t sizes[2] = {k, static_cast<cuuint64_t>(call.m)}, strides[1] = {k};
   const cuuint32_t box[2] = {TILE_K, static_cast<cuuint32_t>(box_tokens)}, steps[2] = {1, 1};
@@ -70,62 +80,71 @@ bool encode_x(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_c
 
 } // namespace
 
-size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
-{
-  int most = 0;
-  for (const tile_shape &s : TILES) most = std::max(most, TILE_ROWS * s.n * 4);
-  return static_cast<size_t>(gpu.n_multiprocessors) * static_cast<size_t>(most);
-}
-
-cudaError_t wgmma_init()
+cudaError_t wgmma_init(yk_w8a8_gpu &gpu)
 {
   for (int tile = 0; tile < N_TILES; tile++) {
-    const cudaError_t error =
-        yk_gemm::allow_shared_bytes(kernel_of(tile), yk_gemm::most_shared_bytes(TILES[tile].taken, false));
+    const cudaError_t error = yk_gemm::allow_shared_bytes(kernel_of(tile), MOST_BYTES);
+    if (error != cudaSuccess) return error;
+  }
+  cudaLaunchConfig_t config = {};
+  config.blockDim = (TILES[0].warpgroups + 1) * 128;
+  config.dynamicSmemBytes = MOST_BYTES;
+  for (int size = 1; size <= YK_W8A8_MOST_SPLITS; size++) {
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(size), 1, 1};
+    config.gridDim = static_cast<unsigned>(size);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    const cudaError_t error = cudaOccupancyMaxActiveClusters(&gpu.clusters_at_once[size], kernel_of(0), &config);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
-/* K is split only where all ranges of all tiles run at once, since the ranges of a tile wait for each other. Where all
- * tokens fit in a tile no larger one is looked at. */
-gemm_plan wgmma_plan(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
+/* K is split only where all ranges of all tiles run at once. Where a tile holds all tokens no larger one is looked at.
+ */
+gemm_plan wgmma_plan(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
 {
   gemm_plan best = {0, 1};
   double best_us = 0.0;
-  for (int tile = 0; tile < N_TILES && (tile == 0 || TILES[tile - 1].n < m); tile++) {
-    const tile_counts tiles(gpu, desc, m, TILES[tile]);
-    const int64_t most = std::min(tiles.fit / std::min(tiles.all(), tiles.fit), yk_w8a8_n_k_tiles(desc.k));
-    for (int64_t splits = 1; splits <= most; splits++) {
-      const double us = plan_us(desc, tiles, TILES[tile], splits);
+  for (int tile = 0; tile < N_TILES; tile++) {
+    const tile_shape &s = TILES[tile];
+    if (tile > 0 && TILES[tile - 1].n >= m && TILES[tile - 1].n < s.n) break;
+    if (s.n < m && m <= ONE_TILE_TOKENS) continue;
+    const tile_counts tiles(desc, m, s);
+    for (int splits = 1; splits <= YK_W8A8_MOST_SPLITS; splits++) {
+      if (splits > 1 && !can_split(gpu, desc, tiles, s, splits)) continue;
+      const double us = plan_us(gpu, desc, tiles, s, splits);
       if (best_us > 0.0 && us >= best_us) continue;
-      best = {tile, static_cast<int>(splits)};
+      best = {tile, splits};
       best_us = us;
     }
   }
   return best;
 }
 
-cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
+cudaError_t wgmma_forward(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
                           const output_params &out, cudaStream_t stream)
 {
   const tile_shape &s = TILES[plan.tile];
-  const tile_counts tiles(gpu, desc, call.m, s);
+  const tile_counts tiles(desc, call.m, s);
   const int n_stages = n_stages_of(s), n_tiles = static_cast<int>(tiles.all());
-  const int split_blocks = plan.splits > 1 ? n_tiles * plan.splits : 0, split_tiles = plan.splits > 1 ? n_tiles : 0;
-  const int clusters = plan.splits > 1 ? split_blocks : static_cast<int>(std::min(tiles.all(), tiles.fit));
+  const bool is_split = plan.splits > 1;
+  const int clusters = is_split ? n_tiles : std::min(n_tiles, gpu.clusters_at_once[s.cluster]);
   CUtensorMap map;
   if (!encode_x(gpu, desc, call, s.n / s.cluster, &map)) return cudaErrorInvalidValue;
   kernel_params p = {};
   p.tiles.packed = static_cast<const uint8_t *>(call.packed);
-  p.tiles.partial = static_cast<float *>(call.workspace);
   yk_gemm::schedule_tiles(p.tiles, static_cast<int>(yk_w8a8_n_k_tiles(desc.k)), static_cast<int>(tiles.m),
-                          static_cast<int>(tiles.n), split_tiles, split_blocks, clusters);
+                          static_cast<int>(tiles.n), is_split ? n_tiles : 0, is_split ? n_tiles * plan.splits : 0,
+                          clusters);
   p.out = out;
   p.n_stages = n_stages;
   void *args[] = {&map, &p};
-  return yk_gemm::launch_clusters(kernel_of(plan.tile), clusters, s.cluster, (WARPGROUPS + 1) * 128,
-                                  n_stages * stage_bytes(s.n) + WARPGROUPS * result_bytes(s.n), args, stream);
+  return yk_gemm::launch_clusters(kernel_of(plan.tile), clusters, s.cluster * plan.splits, (s.warpgroups + 1) * 128,
+                                  n_stages * stage_bytes(s.warpgroups, s.n) + s.warpgroups * result_bytes(s.n), args,
+                                  stream);
 }
 
 } // namespace yk_w8a8

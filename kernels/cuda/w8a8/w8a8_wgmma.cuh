@@ -10,15 +10,13 @@
 
 namespace yk_w8a8 {
 
-cudaError_t wgmma_init();
-
-/* Partial sums of any GEMM. */
-size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
+/* Fills in gpu.clusters_at_once. */
+cudaError_t wgmma_init(yk_w8a8_gpu &gpu);
 
 /* The plan with the least estimated time. */
-gemm_plan wgmma_plan(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, int64_t m);
+gemm_plan wgmma_plan(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, int64_t m);
 
-cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
+cudaError_t wgmma_forward(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, gemm_plan plan, const yk_w8a8_call &call,
                           const output_params &out, cudaStream_t stream);
 
 } // namespace yk_w8a8

@@ -1,12 +1,13 @@
 /* w8a8_wgmma_epilogue.cuh - end of a tile of the wgmma kernel: partial sums of the thread blocks that share the tile,
  * and results, transposed through shared memory and written as 16-byte pieces of rows of y.
  *
- * Which thread block finishes which tokens, and where its peers leave theirs, is gemm/wna16_wgmma_split_k.cuh's, but
- * what is sent are integers: in any order, and shifted, so that 0 means "not written yet". */
+ * Thread blocks that share a tile (split-K) are a cluster and read each other's sums in shared memory. Which of them
+ * finishes which tokens is gemm/wna16_wgmma_split_k.cuh's. */
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_W8A8_W8A8_WGMMA_EPILOGUE_CUH
 
 #include "kernels/cuda/gemm/wna16_wgmma_split_k.cuh"
+#include "kernels/cuda/ptx/cluster_memory.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
@@ -14,60 +15,46 @@
 
 namespace yk_w8a8 {
 
-/* Sums are at most 2^30 in size, with 2^16 inputs. */
-constexpr uint32_t SHIFT = (1u << 30) + 1;
+constexpr int RING_READ_BARRIER = 3; /* of all consumer warps */
 
-__device__ __forceinline__ void send_sums(uint4 *to, const int (&sum)[4])
-{
-  asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(sum[0] + SHIFT),
-               "r"(sum[1] + SHIFT), "r"(sum[2] + SHIFT), "r"(sum[3] + SHIFT)
-               : "memory");
-}
-
-/* Send the peers the sums of the tokens that they finish, and complete those of this block's own tokens. A warp leaves
- * a polling loop as one, as in receive_partials of the WNA16 GEMM.
- *   BATCH, AHEAD   pieces of a range, and ranges, that are read together */
+/* Each of a tile's K ranges is a thread block of one cluster, the last range its first. All leave in the memory of
+ * their rings the sums of the tokens that others finish, and add up those of their own tokens.
+ *   ring     where the ring begins, which all warps have read when they get here
+ *   BATCH, AHEAD   pieces (what a thread has of 8 tokens) of a range, and ranges, that are read together */
 template <int WARPGROUPS, int N>
-__device__ __forceinline__ void exchange_sums(const yk_gemm::wgmma_params &p, int range,
-                                              const yk_gemm::tile_peers &peers, int warpgroup, int (&acc)[N / 8][4])
+__device__ __forceinline__ void exchange_sums(uint32_t ring, const yk_gemm::tile_peers &peers, int warpgroup,
+                                              int (&acc)[N / 8][4])
 {
-  constexpr int N8 = N / 8, BATCH = N8 < 8 ? N8 : 8, AHEAD = 8 / BATCH;
-  uint4 *to = yk_gemm::pieces_of<1, N>(p, range, WARPGROUPS, warpgroup);
+  constexpr int N8 = N / 8, BATCH = N8 < 4 ? N8 : 4, AHEAD = 8 / BATCH, PIECE_BYTES = 128 * 16;
+  const uint32_t pieces = ring + warpgroup * N8 * PIECE_BYTES + threadIdx.x % 128 * 16;
+  yk_ptx::named_barrier_sync(RING_READ_BARRIER, WARPGROUPS * 128);
 #pragma unroll
   for (int i = 0; i < N8; i++)
-    if (!peers.own.holds(i)) send_sums(to + i * 128, acc[i]);
-  if (peers.own.first == peers.own.end) return;
-  for (int other = 0; other < peers.count - 1; other += AHEAD) {
-    uint4 *from[AHEAD];
+    if (!peers.own.holds(i)) yk_ptx::store_shared16(pieces + i * PIECE_BYTES, *reinterpret_cast<const uint4 *>(acc[i]));
+  yk_ptx::cluster_sync();
+  for (int other = 1; other < peers.count; other += AHEAD) {
+    uint32_t from[AHEAD];
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
-      const int of = yk_gemm::range_of_other(peers, min(other + a, peers.count - 2));
-      from[a] = yk_gemm::pieces_of<1, N>(p, of, WARPGROUPS, warpgroup);
+      const int at = peers.index + min(other + a, peers.count - 1), index = at < peers.count ? at : at - peers.count;
+      from[a] = yk_ptx::remote_address(pieces, peers.count - 1 - index);
     }
 #pragma unroll
     for (int i0 = 0; i0 < N8; i0 += BATCH) {
       if (i0 >= peers.own.end || i0 + BATCH <= peers.own.first) continue;
-      uint4 v[AHEAD][BATCH];
-      bool complete;
-      do {
-        complete = true;
+      uint4 v[AHEAD][BATCH]; /* of tokens that others finish, too: what becomes of their sums here, nobody reads */
 #pragma unroll
-        for (int i = 0; i < AHEAD * BATCH; i++)
-          v[i / BATCH][i % BATCH] = yk_ptx::load_relaxed_gpu16(from[i / BATCH] + (i0 + i % BATCH) * 128);
-#pragma unroll
-        for (int i = 0; i < AHEAD * BATCH; i++)
-          complete = complete && (yk_gemm::is_written(v[i / BATCH][i % BATCH]) || !peers.own.holds(i0 + i % BATCH));
-      } while (!__all_sync(~0u, complete));
+      for (int i = 0; i < AHEAD * BATCH; i++)
+        v[i / BATCH][i % BATCH] = yk_ptx::load_remote16(from[i / BATCH] + (i0 + i % BATCH) * PIECE_BYTES);
 #pragma unroll
       for (int a = 0; a < AHEAD; a++) {
-        if (other + a >= peers.count - 1) break;
+        if (other + a >= peers.count) break;
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
-          acc[i0 + i][0] += static_cast<int>(v[a][i].x - SHIFT);
-          acc[i0 + i][1] += static_cast<int>(v[a][i].y - SHIFT);
-          acc[i0 + i][2] += static_cast<int>(v[a][i].z - SHIFT);
-          acc[i0 + i][3] += static_cast<int>(v[a][i].w - SHIFT);
-          if (peers.own.holds(i0 + i)) yk_ptx::store_relaxed_gpu16(from[a] + (i0 + i) * 128, 0);
+          acc[i0 + i][0] += static_cast<int>(v[a][i].x);
+          acc[i0 + i][1] += static_cast<int>(v[a][i].y);
+          acc[i0 + i][2] += static_cast<int>(v[a][i].z);
+          acc[i0 + i][3] += static_cast<int>(v[a][i].w);
         }
       }
     }
@@ -166,14 +153,15 @@ __device__ __forceinline__ void write_pieces(const output_params &o, const resul
 }
 
 /* A warpgroup's results, as the output wants them.
- *   own    groups of 8 tokens to write, the others' sums are not complete */
+ *   own    groups of 8 tokens to write, the others' sums are not complete
+ *   rows   of this thread */
 template <int N>
 __device__ __forceinline__ void write_output(const output_params &o, const result_memory<N> &memory, int64_t row0,
-                                             int token0, yk_gemm::n8_range own, const int (&acc)[N / 8][4])
+                                             int token0, yk_gemm::n8_range own, const row_terms (&rows)[2],
+                                             const int (&acc)[N / 8][4])
 {
   const int lane = threadIdx.x % 32;
   const int64_t row_of_warp = row0 + threadIdx.x / 32 % 4 * 16;
-  const row_terms rows[2] = {row_terms(o, row_of_warp + lane / 4), row_terms(o, row_of_warp + lane / 4 + 8)};
   if (!o.is_wide) {
 #pragma unroll
     for (int i = 0; i < N / 8; i++)

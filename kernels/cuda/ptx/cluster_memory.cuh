@@ -1,0 +1,31 @@
+/* cluster_memory.cuh - reading the shared memory of other thread blocks of the cluster (9.0). What another thread block
+ * wrote is there after a cluster_sync (thread_block.cuh); a second one keeps that thread block from ending, or writing
+ * again, before all have read. */
+#ifndef YK_KERNELS_CUDA_PTX_CLUSTER_MEMORY_CUH
+#define YK_KERNELS_CUDA_PTX_CLUSTER_MEMORY_CUH
+
+#include <cstdint>
+
+namespace yk_ptx {
+
+/* The address, for load_remote16, of what lies at offset `address` in the shared memory of thread block `rank` of the
+ * cluster. */
+__device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t rank)
+{
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+
+__device__ __forceinline__ uint4 load_remote16(uint32_t address)
+{
+  uint4 v;
+  asm volatile("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+
+} // namespace yk_ptx
+
+#endif
