@@ -20,8 +20,8 @@ static yk_status check_zeros(const yk_linear_part *part, int index, yk_err *err)
     memcpy(&zero, (const char *)w->qzeros + i * (int64_t)sizeof zero, sizeof zero);
     if (!(zero >= -128.0f && zero <= 128.0f))
       return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "linear part %d: output %lld, group %lld: expected a zero from -128 to 128, found %g",
-                        index, (long long)(i / n_groups), (long long)(i % n_groups), (double)zero);
+                        "linear part %d: output %lld, group %lld: expected a zero from -128 to 128, found %g", index,
+                        (long long)(i / n_groups), (long long)(i % n_groups), (double)zero);
   }
   return YK_OK;
 }
