@@ -55,7 +55,7 @@ inline bool check(const machine &m, const shape &of, unsigned seed, bool verbose
   s.has_channels = s.format != YK_KV_ACT && seed % 2;
   step st(s, 1, seed);
   std::vector<uint16_t> first(st.y_elements), again(st.y_elements);
-  CUDA_OK(cudaMemset(st.y, 0xff, st.y_elements * 2));
+  CUDA_OK(cudaMemsetAsync(st.y, 0xff, st.y_elements * 2, m.stream));
   run(m, st, 0);
   CUDA_OK(cudaStreamSynchronize(m.stream));
   const double error = error_of(m, st);
@@ -178,7 +178,8 @@ inline bool check_replay(const machine &m, bool verbose)
     for (int i = n; i < 16; i++) kv[i] = 0;
     CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.kv_tokens), kv.data(), 64, cudaMemcpyHostToDevice));
     CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.row_starts), starts.data(), 68, cudaMemcpyHostToDevice));
-    CUDA_OK(cudaMemset(st.y, 0xff, st.y_elements * 2));
+    CUDA_OK(cudaDeviceSynchronize()); /* the stream does not wait for the copies */
+    CUDA_OK(cudaMemsetAsync(st.y, 0xff, st.y_elements * 2, m.stream));
     CUDA_OK(cudaGraphLaunch(exec, m.stream));
     CUDA_OK(cudaStreamSynchronize(m.stream));
     step view = st;
