@@ -71,6 +71,18 @@ struct step {
   }
 };
 
+/* The warps of a thread block take consecutive pages, all of its own and as many as each other up to one. */
+void expect_divided(const yk_attn::block_pages &block, int n_warps)
+{
+  const auto warps = yk_attn::warp_pages::of(block, n_warps);
+  assert_int_equal(warps.first(0), block.begin);
+  assert_int_equal(warps.first(n_warps), block.end);
+  for (int warp = 0; warp < n_warps; warp++) {
+    const int32_t n = warps.first(warp + 1) - warps.first(warp), fewest = (block.end - block.begin) / n_warps;
+    assert_in_range(n, fewest, fewest + 1);
+  }
+}
+
 /* Every page is read by one thread block, none reads many more than the mean, and all that read pages of a work item
  * agree on which thread blocks these are. */
 void expect_divided(const step &s, int n_blocks)
@@ -81,6 +93,7 @@ void expect_divided(const step &s, int n_blocks)
   for (int block = 0; block < n_blocks; block++) {
     const yk_attn::block_pages mine = s.pages_of(n_blocks, block);
     assert_true(mine.end - mine.begin <= most);
+    for (int n_warps : {1, 4, 6, 8, 12}) expect_divided(mine, n_warps);
     for (int32_t page = mine.begin; page < mine.end; page++) {
       assert_int_equal(owners[static_cast<size_t>(page)], -1);
       owners[static_cast<size_t>(page)] = block;

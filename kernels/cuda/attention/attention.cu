@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/attention/flash_decoding.cuh"
 #include "kernels/cuda/attention/generic.cuh"
-#include "kernels/cuda/attention/kv_room.cuh"
 #include "kernels/cuda/attention/params.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
@@ -61,6 +60,10 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.format = args.kv.format;
   p.k_channels = args.kv.k_channels;
   p.v_channels = args.kv.v_channels;
+  if (p.format != YK_KV_ACT && b->max_rows_per_seq > 1) {
+    p.k_room = args.kv.k_room;
+    p.v_room = args.kv.v_room;
+  }
   p.heads = h;
   p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
   p.y_stride = static_cast<int64_t>(h.n_q_heads) * h.head_dim;
@@ -88,17 +91,14 @@ static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p,
   }
 }
 
-/* Prefill reads pages of T: those of the cache, or of the room that they are dequantised into. */
+/* Prefill reads pages of T: those of the cache, or of the room that decode has dequantised them into. */
 template <typename T>
-static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, const yk_kv_layer &kv,
-                                  cudaStream_t stream)
+static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, cudaStream_t stream)
 {
   params p = cached;
-  if (p.format != YK_KV_ACT) {
-    const cudaError_t error = launch_fill_room<T>(attn, p, kv.k_room, kv.v_room, stream);
-    if (error != cudaSuccess) return error;
-    p.k = kv.k_room;
-    p.v = kv.v_room;
+  if (p.k_room) {
+    p.k = p.k_room;
+    p.v = p.v_room;
   }
   return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
                                 : launch_prefill_mma_sync<T>(attn, p, stream);
@@ -116,7 +116,7 @@ static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const 
   cudaError_t error = launch_decode<T>(attn, p, stream);
   if (error == cudaErrorNotSupported) return launch_generic<T>(attn, p, stream);
   if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
-  return launch_prefill<T>(attn, p, args.kv, stream);
+  return launch_prefill<T>(attn, p, stream);
 }
 
 extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,

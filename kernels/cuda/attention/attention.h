@@ -11,13 +11,13 @@
  *     split_kv.cuh         work division: which pages of K and V a thread block reads
  *     page_ring.cuh        a warp's ring of stages in shared memory
  *     flash_decoding_warp.cuh   a warp's scores, online softmax and output on mma.sync
- *     flash_decoding_codes.cuh  the same on a cache of 8 bits (kernels/kv_cache.h)
+ *     cache_elements.cuh        what differs between caches of 16 and of 8 bits (kernels/kv_cache.h)
  *     split_kv_combine.cuh      combine the partial results of warps, then those of thread blocks
  *     decode_output.cuh         what becomes of a combined result
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
- *     kv_room.cuh               a cache of 8 bits as the 16-bit pages that both read
+ *     kv_room.cuh               a cache of 8 bits as the 16-bit pages that both read, made by the decode kernel
  *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
  *
  * Words: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device
@@ -27,18 +27,19 @@
  * the one of both sets: they combine.
  *
  * Decode: one thread block of 8 warps (of a cache of 8 bits 12, whose conversions take time; half as many where shared
- * memory is small) on each multiprocessor.
+ * memory is small) on each multiprocessor. The thread block takes consecutive pages, and each of its warps consecutive
+ * ones of them, so that a warp seldom ends one work item and begins another.
  *
  *   block tables --> page numbers, 32 at a time in the registers of a warp
  *   K page, V page --(bulk copy or cp.async, issued by the warp)--> a stage of the warp's own ring in shared memory
  *   each warp, a page or two at a time:
  *     wait for the stage's mbarrier | S^T = K Q^T | online softmax | O^T += V^T P^T | refill the stage
- *   warps' (m, l, o) --> shared memory --> combined by the thread block --> y where it has read the whole work item,
- *                                                                      else --> a partial result in the workspace
+ *   a warp's (m, l, o) of a work item --> shared memory --> combined with those of other warps, if there are any
+ *     --> y where the thread block has read the whole work item, else --> a partial result in the workspace
  *   the thread block that completes a work item's count of partial results combines them in order --> y
  *
- *   A warp waits for copies that it has issued itself and, twice a work item, for its thread block (__syncthreads).
- *   No thread block waits for another one: the last to arrive does the rest of the work.
+ *   A warp waits for copies that it has issued itself and, once all its pages are read, for its thread block
+ *   (__syncthreads). No thread block waits for another one: the last to arrive does the rest of the work.
  *
  * Prefill on Hopper: one thread block of three warpgroups on each multiprocessor; tile M 128 query rows, tile N 128
  * keys.

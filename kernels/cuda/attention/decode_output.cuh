@@ -10,10 +10,15 @@
 
 namespace yk_attn {
 
-template <typename T> __device__ __forceinline__ void store_4(T *dst, float4 v, float factor)
+/* N neighbouring pairs, of 16 bits an element; N is 1, 2 or 4. */
+template <int N> __device__ __forceinline__ void store_pairs(void *to, const uint32_t (&pairs)[N])
 {
-  *reinterpret_cast<uint2 *>(dst) =
-      make_uint2(round_pair<T>(v.x * factor, v.y * factor), round_pair<T>(v.z * factor, v.w * factor));
+  if constexpr (N == 4)
+    *static_cast<uint4 *>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  else if constexpr (N == 2)
+    *static_cast<uint2 *>(to) = make_uint2(pairs[0], pairs[1]);
+  else
+    *static_cast<uint32_t *>(to) = pairs[0];
 }
 
 /* Of a cache in the activation type T. */
@@ -25,10 +30,16 @@ template <typename T, int HD> struct act_output {
     return {static_cast<T *>(p.y) + item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD};
   }
 
-  /* Dimensions d .. d+3 of a head: the sum o of values times probabilities, and the sum l of probabilities. */
-  __device__ __forceinline__ void store(const params &, int head, int d, float4 o, float l) const
+  /* N pairs of dimensions, from d on, of a head: the sum o of values times probabilities, and the sum l of
+   * probabilities. */
+  template <int N>
+  __device__ __forceinline__ void store(const params &, int head, int d, const float2 (&o)[N], float l) const
   {
-    store_4(y + head * HD + d, o, 1.0f / l);
+    const float factor = 1.0f / l;
+    uint32_t pairs[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) pairs[i] = round_pair<T>(o[i].x * factor, o[i].y * factor);
+    store_pairs<N>(y + head * HD + d, pairs);
   }
 };
 
@@ -42,21 +53,23 @@ template <int HD> struct code_output {
     return {item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD, kv_head_of(p, item)};
   }
 
-  __device__ __forceinline__ void store(const params &p, int head, int d, float4 o, float l) const
+  template <int N>
+  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float l) const
   {
     const float factor = 1.0f / l;
-    float4 v = make_float4(o.x * factor, o.y * factor, o.z * factor, o.w * factor);
-    if (p.v_channels) {
-      const float *scales = p.v_channels + kv_head * HD + d;
-      const float4 c = *reinterpret_cast<const float4 *>(scales);
-      const float4 z = *reinterpret_cast<const float4 *>(scales + p.heads.n_kv_heads * HD);
-      v = make_float4(c.x * (v.x - z.x), c.y * (v.y - z.y), c.z * (v.z - z.z), c.w * (v.w - z.w));
+    uint32_t pairs[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      float2 v = make_float2(o[i].x * factor, o[i].y * factor);
+      if (p.v_channels) {
+        const float *scales = p.v_channels + kv_head * HD + d + 2 * i;
+        const float2 c = *reinterpret_cast<const float2 *>(scales);
+        const float2 z = *reinterpret_cast<const float2 *>(scales + p.heads.n_kv_heads * HD);
+        v = make_float2(c.x * (v.x - z.x), c.y * (v.y - z.y));
+      }
+      pairs[i] = p.dtype == YK_F16 ? round_pair<__half>(v.x, v.y) : round_pair<__nv_bfloat16>(v.x, v.y);
     }
-    const int64_t at = element + head * HD + d;
-    if (p.dtype == YK_F16)
-      store_4(static_cast<__half *>(p.y) + at, v, 1.0f);
-    else
-      store_4(static_cast<__nv_bfloat16 *>(p.y) + at, v, 1.0f);
+    store_pairs<N>(static_cast<uint16_t *>(p.y) + element + head * HD + d, pairs);
   }
 };
 

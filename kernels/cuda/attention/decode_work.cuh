@@ -9,18 +9,36 @@
 
 namespace yk_attn {
 
-/* Warps of a thread block; half as many where shared memory has too little room for their rings. */
-constexpr int DECODE_WARPS = 8, DECODE_WARPS_OF_CODES = 12;
-constexpr int DECODE_MAX_STAGES = 16;
+constexpr int DECODE_MIN_STAGES = 2, DECODE_MAX_STAGES = 16; /* of a warp's ring */
 
 /* Sequences of one launch: their lengths are kept in shared memory. Larger batches take several launches. */
 constexpr int MAX_SEQS_PER_LAUNCH = 1024;
 
+struct work_item {
+  int32_t entry, kv_tokens; /* of its sequence */
+  int32_t begin, end;       /* its pages on the page list */
+  int32_t head_begin, n_heads;
+  int64_t row;
+};
+
+/* A work item that several thread blocks share. */
+struct split_item {
+  int32_t first_block, n_splits; /* n_splits 0: there is none */
+  work_item item;
+};
+
+/* Attention of a work item's heads over the pages that one warp has read: output relative to 2^maximum, not divided by
+ * the sum of probabilities; (maximum, sum). */
+template <int HD, int N_HEADS> struct warp_result {
+  alignas(16) float o[N_HEADS][HD];
+  float2 ml[N_HEADS];
+};
+
 /* Shared memory besides the rings. HD: head_dim; N_TILES: tiles of 8 query heads. */
 template <int HD, int N_TILES, int WARPS> struct decode_shared {
   static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32;
-  alignas(16) float o[WARPS][N_HEADS][HD]; /* the warps' results of a work item: output, maximum and sum */
-  float m[WARPS][N_HEADS], l[WARPS][N_HEADS];
+  using result = warp_result<HD, N_HEADS>;
+  result ended[WARPS]; /* of a work item that an earlier warp began and that ends before this one's pages do */
   uint64_t full[WARPS][DECODE_MAX_STAGES]; /* mbarriers of the warps' stages */
   /* The sequences with one query row, in the order of the step. Their index here is called entry below. */
   int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* on the page list; at the end the list's length */
@@ -28,6 +46,8 @@ template <int HD, int N_TILES, int WARPS> struct decode_shared {
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
+  work_item begun[WARPS];           /* of which the warp has the thread block's first pages and others have more */
+  split_item split[2];              /* begun by an earlier thread block; begun by this one and not finished */
   int32_t is_last[2];               /* see count_arrival */
 };
 
@@ -126,13 +146,6 @@ __device__ block_pages pages_of_this_block(const SHARED &s, const params &p, con
     return s.first_page[entry] + (item - entry * n_head_groups) * pages_of(p, s.kv_tokens[entry]);
   });
 }
-
-struct work_item {
-  int32_t entry, kv_tokens; /* of its sequence */
-  int32_t begin, end;       /* its pages on the page list */
-  int32_t head_begin, n_heads;
-  int64_t row;
-};
 
 /* The work item of page number index. entry: of this page's sequence or of an earlier one. */
 template <int N_HEADS, typename SHARED>

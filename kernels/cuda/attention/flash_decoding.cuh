@@ -10,7 +10,8 @@
 namespace yk_attn {
 
 /* The elements of a cache of 8 bits (kernels/kv_cache.h). */
-template <yk_kv_format FORMAT> struct codes {
+template <yk_kv_format OF> struct codes {
+  static constexpr yk_kv_format FORMAT = OF;
 };
 
 template <typename CACHE>

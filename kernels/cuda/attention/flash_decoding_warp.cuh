@@ -3,59 +3,104 @@
  *
  * Keys are the A operand and the query heads the 8 columns of B, so the scores come out transposed, S^T [16 tokens,
  * 8 heads], and so does the output, O^T [head_dim, 8 heads]. The index that a GEMM sums over may come in any order.
- * Both orders are chosen so that every fragment is whole 16-byte reads of rows as they lie in memory. With g = lane / 4
- * and t = lane % 4:
- *   scores: lane (g, t) takes elements 8t .. 8t+7 of each 32 of rows g and g + 8 of the K page;
- *   output: lane (g, t) takes elements 8g .. 8g+7 of each 64 of tokens 2t, 2t+1, 2t+8, 2t+9 of the V page. */
+ * Both orders are chosen so that every fragment is whole reads of rows as they lie in memory. With g = lane / 4 and
+ * t = lane % 4:
+ *   scores: lane (g, t) takes 16 bytes at a time of rows g and g + 8 of the K page: of each 4 E elements, where E is
+ *           how many 16 bytes hold, elements E t .. E t + E - 1;
+ *   output: lane (g, t) takes elements 8g .. 8g+7 of each 64 of tokens 2t, 2t+1, 2t+8, 2t+9 of the V page.
+ * Of a last chunk of fewer elements, every lane takes as many fewer. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 
+#include "kernels/cuda/attention/cache_elements.cuh"
 #include "kernels/cuda/attention/page_ring.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 
 namespace yk_attn {
 
-/* A warp's registers for one work item: its queries, and the running maximum m (in powers of two), sum l and output o
- * of the pages that the warp has read. N_TILES: tiles of 8 query heads. Lane (g, t) holds heads 2t and 2t+1 of every
- * tile; its l covers only the tokens that it holds itself, until store adds the lanes' sums up. */
-template <typename T, int HD, int N_TILES> struct warp_state {
-  static constexpr int N_K32 = HD / 32, N_K16 = HD / 32 * 2 + HD % 32 / 16; /* steps of K Q^T along head_dim */
-  static constexpr int N_D16 = HD / 16;                                     /* tiles of O^T along head_dim */
-  static constexpr int AT_ONCE = 2;                                         /* pages that are consumed together */
+template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *from, uint32_t *to)
+{
+#pragma unroll
+  for (int i = 0; i < N_BYTES / 16; i++)
+    reinterpret_cast<uint4 *>(to)[i] = static_cast<const uint4 *>(from)[i];
+  if constexpr (N_BYTES == 8) *reinterpret_cast<uint2 *>(to) = *static_cast<const uint2 *>(from);
+  if constexpr (N_BYTES == 4) *to = *static_cast<const uint32_t *>(from);
+  if constexpr (N_BYTES == 2) *to = *static_cast<const uint16_t *>(from);
+}
 
-  uint32_t q[N_TILES][N_K16][2];
+/* A warp's registers for one work item: its queries, and the running maximum m (in powers of two), sum l and output o
+ * of the pages that the warp has read. m is raised only where a score exceeds it by more than HEADROOM, so that most
+ * pages need no exchange between lanes: probabilities are then up to 2^HEADROOM, and what follows from m, l and o is
+ * the same. N_TILES: tiles of 8 query heads. Lane (g, t) holds heads 2t and 2t+1 of every
+ * tile; its l covers only the tokens that it holds itself, until store adds the lanes' sums up. */
+template <typename CACHE, int HD, int N_TILES> struct warp_state {
+  using elements = cache_elements<CACHE>;
+  using T = typename elements::operand;
+  static constexpr int N_K16 = HD / 16, N_D16 = HD / 16; /* steps of K Q^T along head_dim; tiles of O^T along it */
+  static constexpr int AT_ONCE = elements::PAGES_AT_ONCE;
+  static constexpr int K_CHUNK = 64 / elements::BYTES;   /* elements of a row that four lanes take at a time */
+  static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16; /* mma of a chunk, of a last short one */
+  static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
+  static constexpr float NO_UNIT = 1e-30f;
+  static constexpr float HEADROOM = 8.0f, UNIT_HEADROOM = 16.0f; /* how far m and unit may be exceeded */
+
+  uint32_t q[N_TILES][N_K16][2]; /* from load_queries to start as in memory */
   float o[N_TILES][N_D16][4];
   float m[N_TILES][2], l[N_TILES][2];
+  /* Of codes alone: */
+  const float *channels;     /* K's static scales of the KV head; NULL: there are none */
+  float q_scale[N_TILES][2]; /* what scores are multiplied by */
+  float unit, inverse_unit;  /* what o is relative to, and 1 over it */
 
-  /* Start loading the work item's queries. */
+  /* Column pairs of a V chunk that a lane takes. */
+  __device__ __forceinline__ static constexpr int v_pairs(int chunk)
+  {
+    return chunk < HD / 64 ? 4 : V_REST;
+  }
+
+  /* Where in the head the lane's part of K chunk c begins. */
+  __device__ __forceinline__ static int k_column(int c)
+  {
+    return c * K_CHUNK + static_cast<int>(threadIdx.x % 4) * 4 * (c < HD / K_CHUNK ? K_STEPS : K_REST);
+  }
+
+  /* Start loading the lane's elements of head g of each tile; zeros where there is no such head. They are not used
+   * before start, since loads that nobody waits for are under way while the work item before is combined. */
   __device__ void load_queries(const params &p, const work_item &item)
   {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if (elements::ARE_CODES) channels = p.k_channels ? p.k_channels + kv_head_of(p, item) * HD : nullptr;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
-      int32_t head = tile * 8 + g;
-      bool valid = head < item.n_heads;
-      const T *src =
-          static_cast<const T *>(p.q) + item.row * p.q_stride + static_cast<int64_t>(item.head_begin + head) * HD;
+      const int head = tile * 8 + threadIdx.x % 32 / 4;
+      const char *row = static_cast<const char *>(p.q) +
+                        2 * (item.row * p.q_stride + static_cast<int64_t>(item.head_begin + head) * HD);
 #pragma unroll
-      for (int j = 0; j < N_K32; j++) {
-        uint4 v = valid ? *reinterpret_cast<const uint4 *>(src + j * 32 + t * 8) : make_uint4(0, 0, 0, 0);
-        q[tile][2 * j][0] = v.x;
-        q[tile][2 * j][1] = v.y;
-        q[tile][2 * j + 1][0] = v.z;
-        q[tile][2 * j + 1][1] = v.w;
-      }
-      if (HD % 32 == 16) {
-        uint2 v = valid ? *reinterpret_cast<const uint2 *>(src + N_K32 * 32 + t * 4) : make_uint2(0, 0);
-        q[tile][N_K16 - 1][0] = v.x;
-        q[tile][N_K16 - 1][1] = v.y;
-      }
+      for (int i = 0; i < N_K16; i++) q[tile][i][0] = q[tile][i][1] = 0;
+      if (head >= item.n_heads) continue;
+#pragma unroll
+      for (int c = 0; c < HD / K_CHUNK; c++)
+        read_bytes<8 * K_STEPS>(row + 2 * k_column(c), &q[tile][c * K_STEPS][0]);
+      if constexpr (K_REST > 0)
+        read_bytes<8 * K_REST>(row + 2 * k_column(HD / K_CHUNK), &q[tile][N_K16 - K_REST][0]);
     }
   }
 
-  __device__ void start(const params &)
+  __device__ void bring_queries(const params &p)
   {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int tile = 0; tile < N_TILES; tile++) {
+      const auto column_of = [](int i) { return k_column(i / 2 / K_STEPS) + i / 2 % K_STEPS * 4 + i % 2 * 2; };
+      const float scale = bring_query<2 * N_K16>(p.dtype, channels, &q[tile][0][0], column_of);
+#pragma unroll
+      for (int e = 0; e < 2; e++) q_scale[tile][e] = __shfl_sync(~0u, scale, (2 * t + e) * 4) * p.scale_log2;
+    }
+  }
+
+  __device__ void start(const params &p)
+  {
+    if constexpr (elements::ARE_CODES) bring_queries(p);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
@@ -66,36 +111,45 @@ template <typename T, int HD, int N_TILES> struct warp_state {
       m[tile][0] = m[tile][1] = -INFINITY;
       l[tile][0] = l[tile][1] = 0.0f;
     }
+    unit = NO_UNIT;
+    inverse_unit = 1.0f / NO_UNIT;
   }
 
-  /* s[tile] = K page [16, HD] Q^T. Two accumulators, since an mma waits for the one before on the same accumulator. */
+  /* N mma along head_dim, of which the first is number first. Even and odd ones have an accumulator each, since an mma
+   * waits for the one before on the same accumulator. */
+  template <int N>
+  __device__ __forceinline__ void score_chunk(const char *row, int first, float (&even)[N_TILES][4],
+                                              float (&odd)[N_TILES][4]) const
+  {
+    uint32_t low[4], high[4];
+    read_bytes<4 * N * elements::BYTES>(row, low);
+    read_bytes<4 * N * elements::BYTES>(row + 8 * HD * elements::BYTES, high);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      uint32_t a0, a1, a2, a3;
+      elements::key_operands(low, i, a0, a2);
+      elements::key_operands(high, i, a1, a3);
+#pragma unroll
+      for (int tile = 0; tile < N_TILES; tile++)
+        mma_m16n8k16<T>(i % 2 ? odd[tile] : even[tile], a0, a1, a2, a3, q[tile][first + i][0], q[tile][first + i][1]);
+    }
+  }
+
+  /* s[tile] = K page [16, HD] Q^T, without any scale. */
   __device__ __forceinline__ void scores(const char *k_page, float (&s)[N_TILES][4]) const
   {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const char *row = k_page + threadIdx.x % 32 / 4 * HD * elements::BYTES;
     float odd[N_TILES][4];
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
       for (int e = 0; e < 4; e++) s[tile][e] = odd[tile][e] = 0.0f;
     }
-    const T *low = reinterpret_cast<const T *>(k_page) + g * HD, *high = low + 8 * HD;
 #pragma unroll
-    for (int j = 0; j < N_K32; j++) {
-      uint4 a = *reinterpret_cast<const uint4 *>(low + j * 32 + t * 8),
-            b = *reinterpret_cast<const uint4 *>(high + j * 32 + t * 8);
-#pragma unroll
-      for (int tile = 0; tile < N_TILES; tile++) {
-        mma_m16n8k16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][2 * j][0], q[tile][2 * j][1]);
-        mma_m16n8k16<T>(odd[tile], a.z, b.z, a.w, b.w, q[tile][2 * j + 1][0], q[tile][2 * j + 1][1]);
-      }
-    }
-    if (HD % 32 == 16) {
-      uint2 a = *reinterpret_cast<const uint2 *>(low + N_K32 * 32 + t * 4),
-            b = *reinterpret_cast<const uint2 *>(high + N_K32 * 32 + t * 4);
-#pragma unroll
-      for (int tile = 0; tile < N_TILES; tile++)
-        mma_m16n8k16<T>(s[tile], a.x, b.x, a.y, b.y, q[tile][N_K16 - 1][0], q[tile][N_K16 - 1][1]);
-    }
+    for (int c = 0; c < HD / K_CHUNK; c++)
+      score_chunk<K_STEPS>(row + k_column(c) * elements::BYTES, c * K_STEPS, s, odd);
+    if constexpr (K_REST > 0)
+      score_chunk<K_REST>(row + k_column(HD / K_CHUNK) * elements::BYTES, N_K16 - K_REST, s, odd);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
@@ -103,42 +157,43 @@ template <typename T, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Online softmax over the tokens of N pages. token[i] is the first token of page i; tokens begin .. end - 1 are
-   * visible. b: the probabilities as the B operand of V^T P^T. */
-  template <int N>
-  __device__ __forceinline__ void probabilities(float scale_log2, const int32_t (&token)[N], int32_t begin, int32_t end,
-                                                float (&s)[N][N_TILES][4], uint32_t (&b)[N][N_TILES][2])
+  /* The largest x of the eight lanes that have the same heads. */
+  __device__ __forceinline__ static float max_over_tokens(float x)
   {
-    const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int offset = 4; offset < 32; offset *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, offset));
+    return x;
+  }
+
+  /* What the scores of head 2t + e are multiplied by, without the tokens' scales. */
+  __device__ __forceinline__ float score_scale(const params &p, int tile, int e) const
+  {
+    return elements::ARE_CODES ? q_scale[tile][e] : p.scale_log2;
+  }
+
+  /* Make the scores' maxima the new m, and the largest of the scales of V the new unit. top: of the lane's scores. */
+  template <int N> __device__ __forceinline__ void raise(float (&top)[N_TILES][2], const float2 (&v)[N])
+  {
+    float rescale_unit = 1.0f;
+    if constexpr (elements::ARE_CODES) {
+      float largest = unit;
+#pragma unroll
+      for (int i = 0; i < N; i++) largest = fmaxf(largest, fmaxf(v[i].x, v[i].y));
+      largest = max_over_tokens(largest);
+      rescale_unit = __fdividef(unit, largest);
+      unit = largest;
+      inverse_unit = __fdividef(1.0f, largest);
+    }
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
       float rescale[2];
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        float top = m[tile][e];
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-          const int32_t low = token[i] + g, high = low + 8;
-          s[i][tile][e] = low >= begin && low < end ? s[i][tile][e] * scale_log2 : -INFINITY;
-          s[i][tile][e + 2] = high >= begin && high < end ? s[i][tile][e + 2] * scale_log2 : -INFINITY;
-          top = fmaxf(top, fmaxf(s[i][tile][e], s[i][tile][e + 2]));
-        }
-#pragma unroll
-        for (int offset = 4; offset < 32; offset *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
-        rescale[e] = exp2_approx(m[tile][e] - top);
-        m[tile][e] = top;
+        const float new_m = max_over_tokens(fmaxf(m[tile][e], top[tile][e]));
+        rescale[e] = exp2_approx(m[tile][e] - new_m);
+        m[tile][e] = new_m;
         l[tile][e] *= rescale[e];
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-          s[i][tile][e] = exp2_approx(s[i][tile][e] - top);
-          s[i][tile][e + 2] = exp2_approx(s[i][tile][e + 2] - top);
-          l[tile][e] += s[i][tile][e] + s[i][tile][e + 2];
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < N; i++) {
-        b[i][tile][0] = transpose_8x8(round_pair<T>(s[i][tile][0], s[i][tile][1]));
-        b[i][tile][1] = transpose_8x8(round_pair<T>(s[i][tile][2], s[i][tile][3]));
+        rescale[e] *= rescale_unit;
       }
 #pragma unroll
       for (int i = 0; i < N_D16; i++) {
@@ -148,9 +203,76 @@ template <typename T, int HD, int N_TILES> struct warp_state {
     }
   }
 
+  /* Online softmax over the tokens of N pages. token[i] is the first token of page i; tokens begin .. end - 1 are
+   * visible, others get a probability of 0. k, v: the scales of tokens g and g + 8 of each page, 1 where the cache has
+   * none. b: the probabilities, times the scales of V, as the B operand of V^T P^T. */
+  template <int N>
+  __device__ __forceinline__ void probabilities(const params &p, const int32_t (&token)[N], int32_t begin, int32_t end,
+                                                const float2 (&k)[N], float2 (&v)[N], float (&s)[N][N_TILES][4],
+                                                uint32_t (&b)[N][N_TILES][2])
+  {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+      for (int tile = 0; tile < N_TILES; tile++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[i][tile][e] *= (e < 2 ? k[i].x : k[i].y) * score_scale(p, tile, e % 2);
+      }
+    }
+    if (token[0] < begin || token[N - 1] + PAGE_TOKENS > end) hide<N>(token, begin, end, v, s);
+    float top[N_TILES][2];
+    bool is_beyond = false;
+#pragma unroll
+    for (int tile = 0; tile < N_TILES; tile++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        top[tile][e] = fmaxf(s[0][tile][e], s[0][tile][e + 2]);
+#pragma unroll
+        for (int i = 1; i < N; i++) top[tile][e] = fmaxf(top[tile][e], fmaxf(s[i][tile][e], s[i][tile][e + 2]));
+        is_beyond |= top[tile][e] > m[tile][e] + HEADROOM;
+      }
+    }
+    if constexpr (elements::ARE_CODES) {
+#pragma unroll
+      for (int i = 0; i < N; i++) is_beyond |= fmaxf(v[i].x, v[i].y) > unit * UNIT_HEADROOM;
+    }
+    if (__any_sync(~0u, is_beyond)) raise<N>(top, v);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      if constexpr (elements::ARE_CODES) v[i] = make_float2(v[i].x * inverse_unit, v[i].y * inverse_unit);
+#pragma unroll
+      for (int tile = 0; tile < N_TILES; tile++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          s[i][tile][e] = exp2_approx(s[i][tile][e] - m[tile][e % 2]);
+          l[tile][e % 2] += s[i][tile][e];
+        }
+        b[i][tile][0] = transpose_8x8(round_pair<T>(s[i][tile][0] * v[i].x, s[i][tile][1] * v[i].x));
+        b[i][tile][1] = transpose_8x8(round_pair<T>(s[i][tile][2] * v[i].y, s[i][tile][3] * v[i].y));
+      }
+    }
+  }
+
+  /* Scores of tokens that are not visible become minus infinity, scales of V 0. */
+  template <int N>
+  __device__ __forceinline__ static void hide(const int32_t (&token)[N], int32_t begin, int32_t end, float2 (&v)[N],
+                                              float (&s)[N][N_TILES][4])
+  {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const int32_t t = token[i] + static_cast<int32_t>(threadIdx.x % 32 / 4) + half * 8;
+        if (t >= begin && t < end) continue;
+        if constexpr (elements::ARE_CODES) (half ? v[i].y : v[i].x) = 0.0f;
+#pragma unroll
+        for (int tile = 0; tile < N_TILES; tile++) s[i][tile][2 * half] = s[i][tile][2 * half + 1] = -INFINITY;
+      }
+    }
+  }
+
   /* The lane's part of a V page: w[c][i] is the row of token_of(i) in column chunk c. */
-  static constexpr int N_CHUNKS = (HD + 63) / 64, REST_WORDS = HD % 64 / 16; /* chunks of 64, the last may be short */
-  using values = uint32_t[N_CHUNKS][4][4];
+  using values = uint32_t[V_CHUNKS][4][2 * elements::BYTES];
 
   __device__ __forceinline__ static int token_of(int i)
   {
@@ -161,18 +283,14 @@ template <typename T, int HD, int N_TILES> struct warp_state {
   {
     const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int c = 0; c < N_CHUNKS; c++) {
-      const int n_words = c < HD / 64 ? 4 : REST_WORDS;
+    for (int i = 0; i < 4; i++) {
+      const char *row = v_page + token_of(i) * HD * elements::BYTES;
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const T *src = reinterpret_cast<const T *>(v_page) + token_of(i) * HD + c * 64 + g * n_words * 2;
-        if (n_words == 4)
-          *reinterpret_cast<uint4 *>(w[c][i]) = *reinterpret_cast<const uint4 *>(src);
-        else if (n_words == 2)
-          *reinterpret_cast<uint2 *>(w[c][i]) = *reinterpret_cast<const uint2 *>(src);
-        else
-          w[c][i][0] = *reinterpret_cast<const uint32_t *>(src);
-      }
+      for (int c = 0; c < HD / 64; c++)
+        read_bytes<8 * elements::BYTES>(row + (c * 64 + g * 8) * elements::BYTES, w[c][i]);
+      if constexpr (V_REST > 0)
+        read_bytes<2 * V_REST * elements::BYTES>(row + (HD / 64 * 64 + g * 2 * V_REST) * elements::BYTES,
+                                                 w[V_CHUNKS - 1][i]);
     }
   }
 
@@ -180,10 +298,11 @@ template <typename T, int HD, int N_TILES> struct warp_state {
   __device__ __forceinline__ static void clear_values(values &w, int32_t n_valid)
   {
 #pragma unroll
-    for (int c = 0; c < N_CHUNKS; c++) {
+    for (int c = 0; c < V_CHUNKS; c++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        if (token_of(i) >= n_valid) w[c][i][0] = w[c][i][1] = w[c][i][2] = w[c][i][3] = 0;
+#pragma unroll
+        for (int j = 0; j < 2 * elements::BYTES; j++) w[c][i][j] = token_of(i) < n_valid ? w[c][i][j] : 0;
       }
     }
   }
@@ -192,11 +311,12 @@ template <typename T, int HD, int N_TILES> struct warp_state {
   __device__ __forceinline__ void accumulate(const values &w, const uint32_t (&b)[N_TILES][2])
   {
 #pragma unroll
-    for (int c = 0; c < N_CHUNKS; c++) {
+    for (int c = 0; c < V_CHUNKS; c++) {
 #pragma unroll
-      for (int i = 0; i < (c < HD / 64 ? 4 : REST_WORDS); i++) {
-        uint32_t a0 = __byte_perm(w[c][0][i], w[c][1][i], 0x5410), a1 = __byte_perm(w[c][0][i], w[c][1][i], 0x7632);
-        uint32_t a2 = __byte_perm(w[c][2][i], w[c][3][i], 0x5410), a3 = __byte_perm(w[c][2][i], w[c][3][i], 0x7632);
+      for (int i = 0; i < v_pairs(c); i++) {
+        uint32_t a0, a1, a2, a3;
+        elements::value_operands(w[c][0], w[c][1], i, a0, a1);
+        elements::value_operands(w[c][2], w[c][3], i, a2, a3);
 #pragma unroll
         for (int tile = 0; tile < N_TILES; tile++)
           mma_m16n8k16<T>(o[tile][c * 4 + i], a0, a1, a2, a3, b[tile][0], b[tile][1]);
@@ -204,57 +324,67 @@ template <typename T, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Consume the next N pages of the ring. The first one begins with first_token, each further one N_WARPS pages
-   * later. */
+  /* Consume the next N pages of the ring, whose first token is first_token. Tokens begin .. end - 1 are visible. */
   template <int N, typename RING>
-  __device__ __forceinline__ void consume(RING &pages, float scale_log2, int32_t first_token, int32_t begin,
-                                          int32_t end)
+  __device__ __forceinline__ void consume(RING &pages, int32_t first_token, int32_t begin, int32_t end)
   {
     float score[N][N_TILES][4];
     uint32_t prob[N][N_TILES][2];
     int32_t token[N];
     values w[N];
+    float2 k_scale[N], v_scale[N];
+    const char *page[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) page[i] = pages.wait(i);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      token[i] = first_token + i * RING::N_WARPS * PAGE_TOKENS;
-      const char *page = pages.wait(i);
-      scores(page, score[i]);
-      load_values(page + RING::PAGE_BYTES, w[i]);
+      token[i] = first_token + i * PAGE_TOKENS;
+      scores(page[i], score[i]);
+      load_values(page[i] + RING::PAGE_BYTES, w[i]);
+      k_scale[i] = v_scale[i] = make_float2(1.0f, 1.0f);
+      if constexpr (elements::ARE_CODES) {
+        k_scale[i] = token_scales(page[i] + PAGE_TOKENS * HD);
+        v_scale[i] = token_scales(page[i] + RING::PAGE_BYTES + PAGE_TOKENS * HD);
+      }
     }
-    probabilities<N>(scale_log2, token, begin, end, score, prob);
+    pages.release(N); /* the rest is in registers */
+    probabilities<N>(pages.p, token, begin, end, k_scale, v_scale, score, prob);
 #pragma unroll
     for (int i = 0; i < N; i++) {
       if (end - token[i] < PAGE_TOKENS) clear_values(w[i], end - token[i]);
       accumulate(w[i], prob[i]);
     }
-    pages.release(N);
   }
 
-  /* Write the warp's m, l and o to shared memory. Element o[tile][4c + i][e] of lane (g, t) is head 2t + e % 2,
-   * dimension 64 c + g * 2 * words + 2 i + e / 2, where words is 4 except in a short last chunk. */
-  template <typename SHARED> __device__ void store(SHARED &s) const
+  /* Call write(head, d, o, ml) for the lane's pairs of dimensions, from d on, of each head's output o, which is
+   * relative to 2^m and not divided by l. Element o[tile][4c + i][e] of lane (g, t) is head 2t + e % 2, dimension
+   * 64 c + 2 g v_pairs(c) + 2 i + e / 2. */
+  template <typename WRITE> __device__ __forceinline__ void results(WRITE write) const
   {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x / 32;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const int head = tile * 8 + 2 * t + e;
         float sum = l[tile][e];
 #pragma unroll
         for (int offset = 4; offset < 32; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-        if (g == 0) {
-          s.m[warp][head] = m[tile][e];
-          s.l[warp][head] = sum;
-        }
 #pragma unroll
-        for (int i = 0; i < N_D16; i++) {
-          const int words = i / 4 < HD / 64 ? 4 : HD % 64 / 16;
-          float2 pair = make_float2(o[tile][i][e], o[tile][i][e + 2]);
-          *reinterpret_cast<float2 *>(&s.o[warp][head][i / 4 * 64 + g * 2 * words + 2 * (i % 4)]) = pair;
-        }
+        for (int c = 0; c < HD / 64; c++) write_chunk<4>(tile, e, c, sum, write);
+        if constexpr (V_REST > 0) write_chunk<V_REST>(tile, e, HD / 64, sum, write);
       }
     }
+  }
+
+  template <int N, typename WRITE>
+  __device__ __forceinline__ void write_chunk(int tile, int e, int c, float sum, WRITE write) const
+  {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const float factor = elements::ARE_CODES ? unit : 1.0f;
+    float2 pairs[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      pairs[i] = make_float2(o[tile][c * 4 + i][e] * factor, o[tile][c * 4 + i][e + 2] * factor);
+    write(tile * 8 + 2 * t + e, c * 64 + g * 2 * N, pairs, make_float2(m[tile][e], sum));
   }
 };
 

@@ -1,19 +1,167 @@
-/* kv_room.cuh - pages of 8 bits as pages of the activation type T, for prefill: what the sequences with several query
+/* kv_room.cuh - pages of 8 bits as pages of the activation type, for prefill: what the sequences with several query
  * rows see of the cache is dequantised into the room that yk_kv_layer has for it, block for block, so that the prefill
- * kernels read the same block tables. A page that several sequences share is written by each of them, alike.
- *
- * head_dim: a multiple of 16. Asynchronous on stream. */
+ * kernels read the same block tables. A page that several sequences share is written by each of them, alike. The decode
+ * kernel does it, which runs ahead of prefill's anyway: a launch of its own would cost more than the work. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 #define YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/attention/flash_decoding.cuh"
 #include "kernels/cuda/attention/params.cuh"
+#include "kernels/cuda/common/kv_codes.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_attn {
 
-/* k_room, v_room: act [n_blocks, n_kv_heads, PAGE_TOKENS, head_dim]. */
-template <typename T>
-cudaError_t launch_fill_room(const yk_cuda_attention &device, const params &p, void *k_room, void *v_room,
-                             cudaStream_t stream);
+/* Prefill reads keys in tiles of up to so many tokens, from the beginning of a tile: also what lies before the window
+ * must then be numbers. */
+constexpr int ROOM_TILE_TOKENS = 128;
+
+/* A page of K or V in the registers of a warp: each lane has 8 codes of a token, and those 256 and more further. */
+template <yk_kv_format FORMAT, int HD> struct page_of_codes {
+  static constexpr int STEPS = PAGE_TOKENS * HD / (32 * 8);
+  uint2 codes[STEPS];
+  float scales[STEPS];
+
+  __device__ __forceinline__ static int place(int i)
+  {
+    return threadIdx.x % 32 * 8 + i * 256;
+  }
+
+  __device__ __forceinline__ void load(const char *page)
+  {
+    const float *token_scales = reinterpret_cast<const float *>(page + PAGE_TOKENS * HD);
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+      codes[i] = *reinterpret_cast<const uint2 *>(page + place(i));
+      scales[i] = token_scales[place(i) / HD];
+    }
+  }
+
+  /* channels: static scales of the KV head and, n_kv_heads further, offsets; or NULL. */
+  template <typename T> __device__ void store(void *room, int64_t page, const float *channels, int32_t n_kv_heads) const
+  {
+    T *to = static_cast<T *>(room) + page * PAGE_TOKENS * HD;
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+      uint32_t pairs[4];
+      yk_cuda::kv_decode_4<FORMAT>(codes[i].x, pairs[0], pairs[1]);
+      yk_cuda::kv_decode_4<FORMAT>(codes[i].y, pairs[2], pairs[3]);
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        float2 x = __half22float2(*reinterpret_cast<const __half2 *>(&pairs[j]));
+        if (channels) {
+          const float *c = channels + place(i) % HD + 2 * j, *z = c + n_kv_heads * HD;
+          x = make_float2(c[0] * (x.x - z[0]), c[1] * (x.y - z[1]));
+        }
+        pairs[j] = round_pair<T>(scales[i] * x.x, scales[i] * x.y);
+      }
+      *reinterpret_cast<uint4 *>(to + place(i)) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+  }
+};
+
+/* One warp's share of the work: of the pages of the step's sequences with several rows, one after the other, every
+ * step-th, and both of K and of V. The whole warp calls each function. For caches of the activation type: nothing. */
+template <typename CACHE, int HD> struct room_filler {
+  __device__ room_filler(const params &, int32_t, int32_t)
+  {
+  }
+  __device__ void run()
+  {
+  }
+};
+
+template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
+  static constexpr int CODE_BYTES = PAGE_TOKENS * yk_cuda::kv_token_bytes(HD);
+
+  const params &p;
+  int32_t next, step;
+  /* 32 sequences, one a lane: the first page that prefill sees, how many pages it sees of all heads, and how many are
+   * before them; pages of the sequences before these 32, and of these. */
+  int32_t chunk = -1, first_page = 0, n = 0, start = 0, n_before = 0, n_of_chunk = 0;
+  /* The warp's next page. */
+  bool more;
+  int32_t kv_head;
+  int64_t page;
+
+  /* Finds the warp's first page, and may be called before the previous kernel ends. */
+  __device__ room_filler(const params &p, int32_t first, int32_t step) : p(p), next(first), step(step)
+  {
+    more = p.k_room && find();
+  }
+
+  __device__ void load_chunk()
+  {
+    const int32_t seq = ++chunk * 32 + static_cast<int32_t>(threadIdx.x % 32);
+    n_before += n_of_chunk;
+    n = 0;
+    if (seq < p.n_seqs) {
+      const int32_t n_rows = p.row_starts[seq + 1] - p.row_starts[seq], n_tokens = p.kv_tokens[seq];
+      const int32_t visible = p.window_tokens > 0 ? max(0, n_tokens - n_rows - p.window_tokens + 1) : 0;
+      first_page = visible / ROOM_TILE_TOKENS * (ROOM_TILE_TOKENS / PAGE_TOKENS);
+      if (n_rows > 1 && n_tokens > 0)
+        n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads;
+    }
+    const int32_t sum = yk_cuda::warp_prefix_sum(n);
+    start = n_before + sum - n;
+    n_of_chunk = __shfl_sync(~0u, sum, 31);
+  }
+
+  /* Find page number next and start bringing it into the L2 cache; false: there is none. */
+  __device__ bool find()
+  {
+    while (next >= n_before + n_of_chunk) {
+      if ((chunk + 1) * 32 >= p.n_seqs) return false;
+      load_chunk();
+    }
+    const int from = __ffs(__ballot_sync(~0u, next >= start && next < start + n)) - 1;
+    const int32_t index = next - __shfl_sync(~0u, start, from), logical = index / p.heads.n_kv_heads;
+    const int32_t entry = __shfl_sync(~0u, first_page, from) + logical;
+    const int32_t block = p.block_tables[static_cast<int64_t>(chunk * 32 + from) * p.block_table_stride + entry];
+    kv_head = index - logical * p.heads.n_kv_heads;
+    page = static_cast<int64_t>(block) * p.heads.n_kv_heads + kv_head;
+    next += step;
+#if defined(YK_HAVE_SM90A)
+    if (threadIdx.x % 32 == 0) {
+      bulk_prefetch_l2(codes_of(p.k), CODE_BYTES);
+      bulk_prefetch_l2(codes_of(p.v), CODE_BYTES);
+    }
+#endif
+    return true;
+  }
+
+  __device__ const char *codes_of(const void *cache) const
+  {
+    return static_cast<const char *>(cache) + page * CODE_BYTES;
+  }
+
+  /* Finds the next page while this one's codes are on their way. */
+  __device__ void run()
+  {
+    while (more) {
+      page_of_codes<FORMAT, HD> k, v;
+      k.load(codes_of(p.k));
+      v.load(codes_of(p.v));
+      const int64_t this_page = page;
+      const float *k_channels = p.k_channels ? p.k_channels + kv_head * HD : nullptr;
+      const float *v_channels = p.v_channels ? p.v_channels + kv_head * HD : nullptr;
+      more = find();
+      if (p.dtype == YK_F16) {
+        k.template store<__half>(p.k_room, this_page, k_channels, p.heads.n_kv_heads);
+        v.template store<__half>(p.v_room, this_page, v_channels, p.heads.n_kv_heads);
+      } else {
+        k.template store<__nv_bfloat16>(p.k_room, this_page, k_channels, p.heads.n_kv_heads);
+        v.template store<__nv_bfloat16>(p.v_room, this_page, v_channels, p.heads.n_kv_heads);
+      }
+    }
+  }
+};
 
 } // namespace yk_attn
 

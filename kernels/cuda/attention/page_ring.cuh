@@ -8,12 +8,13 @@
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
 
 namespace yk_attn {
 
-/* A thread block's pages go round its warps: the warp's n-th page is number first + n * N_WARPS of the page list. */
+/* The warp's pages are numbers first .. end - 1 of the page list. */
 template <int BYTES, typename SHARED> struct page_ring {
-  static constexpr int PAGE_BYTES = BYTES, N_WARPS = SHARED::N_WARPS;
+  static constexpr int PAGE_BYTES = BYTES;
 
   const params &p;
   SHARED &s;
@@ -27,7 +28,7 @@ template <int BYTES, typename SHARED> struct page_ring {
   /* Look up the next 32 pages in the block tables, one a lane. */
   __device__ void look_up_32()
   {
-    int32_t index = first + (n_issued + static_cast<int32_t>(threadIdx.x % 32)) * SHARED::N_WARPS;
+    int32_t index = first + n_issued + static_cast<int32_t>(threadIdx.x % 32);
     page_number = 0;
     if (index >= end) return;
     int32_t entry = find_entry(s.first_page, n_entries, index);
@@ -41,21 +42,20 @@ template <int BYTES, typename SHARED> struct page_ring {
   /* Start the copies of the warp's next page, if there is one left. */
   __device__ void issue()
   {
-    const int lane = threadIdx.x % 32;
-    if (first + n_issued * SHARED::N_WARPS >= end) return;
+    if (first + n_issued >= end) return;
     if (n_issued % 32 == 0 && n_issued > 0) look_up_32();
     int64_t offset = static_cast<int64_t>(__shfl_sync(~0u, page_number, n_issued % 32)) * PAGE_BYTES;
     const char *k = static_cast<const char *>(p.k) + offset, *v = static_cast<const char *>(p.v) + offset;
     uint32_t to = shared_address(stages) + static_cast<uint32_t>(issue_stage) * 2 * PAGE_BYTES;
     uint64_t *bar = &full[issue_stage];
 #if defined(YK_HAVE_SM90A)
-    if (lane == 0) {
+    if (elect_one()) {
       mbarrier_arrive_expect(bar, 2 * PAGE_BYTES);
       bulk_copy(to, k, PAGE_BYTES, bar);
       bulk_copy(to + PAGE_BYTES, v, PAGE_BYTES, bar);
     }
 #else
-    for (int i = lane * 16; i < PAGE_BYTES; i += 512) {
+    for (int i = threadIdx.x % 32 * 16; i < PAGE_BYTES; i += 512) {
       cp_async_16(to + i, k + i, true);
       cp_async_16(to + PAGE_BYTES + i, v + i, true);
     }

@@ -40,6 +40,7 @@ struct params {
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
   float *partial_results; /* of decode: see split_kv_combine.cuh */
+  void *k_room, *v_room;  /* that decode fills for prefill (kv_room.cuh); NULL: none */
 };
 
 /* The local query heads [begin, end) that read local KV head kv_head. */

@@ -61,6 +61,23 @@ struct block_pages {
   }
 };
 
+/* The pages of a thread block, divided among its warps: each takes consecutive ones, the first n_longer one more. */
+struct warp_pages {
+  int32_t begin, each, n_longer;
+
+  __host__ __device__ static warp_pages of(const block_pages &block, int32_t n_warps)
+  {
+    const int32_t n = block.end - block.begin;
+    return {block.begin, n / n_warps, n % n_warps};
+  }
+
+  /* The first page of a warp, or behind the last one of the warp before. */
+  __host__ __device__ int32_t first(int32_t warp) const
+  {
+    return begin + warp * each + min(warp, n_longer);
+  }
+};
+
 /* What thread block number block of n_blocks takes. first_page_of(item): index of a work item's first page on the page
  * list; n_pages for item n_items and beyond. */
 #pragma nv_exec_check_disable /* first_page_of runs on the host where the caller does, and on the GPU where it does */

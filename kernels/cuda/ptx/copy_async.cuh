@@ -44,6 +44,12 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_b
                : "memory");
 }
 
+/* Bring n_bytes contiguous bytes, a multiple of 16, into the L2 cache. */
+__device__ __forceinline__ void bulk_prefetch_l2(const void *from, int n_bytes)
+{
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
+}
+
 /* Copy the box whose first element is (column, row) of a two-dimensional tensor map; elements of the box outside the
  * tensor become zeros. map: a CUtensorMap that is a __grid_constant__ parameter of the kernel. */
 __device__ __forceinline__ void tensor_copy(uint32_t to, const void *map, int column, int row, mbarrier barrier)

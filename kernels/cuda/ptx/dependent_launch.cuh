@@ -11,6 +11,9 @@
  *   - which slots each expert has (starts of a grouped GEMM), where an earlier grouped GEMM has read them too. Such a
  *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then.
  *
+ * A prefetch into the L2 cache is no read: what a kernel writes later goes through the same cache. So a kernel may
+ * prefetch anything before the wait, such as pages of the KV cache.
+ *
  * Everything else, above all activations, the KV cache, workspaces and counters in global memory, may be read or
  * written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its
  * successor start before it has itself waited, so an early read may race with any earlier kernel of the step.

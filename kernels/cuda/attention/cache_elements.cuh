@@ -1,0 +1,123 @@
+/* cache_elements.cuh - what flash decoding needs to know of a cache's elements: how the words of a page become operands
+ * of an mma, and what stands between such an operand and the number that it is for.
+ *
+ * Elements of the activation type are operands as they are. Codes become float16, whatever the activation type is.
+ * kernels/kv_cache.h derives where their scales come in: K's static ones in the query, V's in the output
+ * (decode_output.cuh), the tokens' in scores and probabilities. float16 has few exponents, so what goes into an mma is
+ * brought near 1 by a factor that float32 makes good again:
+ *
+ *   query          divided by a power of two near its largest element, exactly; the scores are multiplied by it
+ *   probabilities  times the token's scale, relative to unit, which is near the largest scale of the tokens so far.
+ *                  Where a much larger one comes, unit grows and the output so far is multiplied by the old unit over
+ *                  the new, as for a new maximum. */
+#ifndef YK_KERNELS_CUDA_ATTENTION_CACHE_ELEMENTS_CUH
+#define YK_KERNELS_CUDA_ATTENTION_CACHE_ELEMENTS_CUH
+
+#include "kernels/cuda/attention/decode_output.cuh"
+#include "kernels/cuda/attention/flash_decoding.cuh"
+#include "kernels/cuda/common/kv_codes.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+
+namespace yk_attn {
+
+/* T: __half or __nv_bfloat16. */
+template <typename T> struct cache_elements {
+  using operand = T; /* of the mma */
+  template <int HD> using output = act_output<T, HD>;
+  static constexpr int BYTES = 2, WARPS = 8, PAGES_AT_ONCE = 2, MAX_TILES = 2;
+  static constexpr bool ARE_CODES = false;
+
+  __host__ __device__ static constexpr int page_bytes(int head_dim)
+  {
+    return PAGE_TOKENS * head_dim * BYTES;
+  }
+
+  /* Elements 4i, 4i+1 and 4i+2, 4i+3 of consecutive elements of one row. */
+  __device__ __forceinline__ static void key_operands(const uint32_t *row, int i, uint32_t &first, uint32_t &second)
+  {
+    first = row[2 * i];
+    second = row[2 * i + 1];
+  }
+
+  /* Element 2i of two rows, and element 2i+1 of them. */
+  __device__ __forceinline__ static void value_operands(const uint32_t *row, const uint32_t *next, int i,
+                                                        uint32_t &first, uint32_t &second)
+  {
+    first = __byte_perm(row[i], next[i], 0x5410);
+    second = __byte_perm(row[i], next[i], 0x7632);
+  }
+};
+
+template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
+  using operand = __half;
+  template <int HD> using output = code_output<HD>;
+  static constexpr int BYTES = 1, WARPS = 12, PAGES_AT_ONCE = 1, MAX_TILES = 1;
+  static constexpr bool ARE_CODES = true;
+
+  __host__ __device__ static constexpr int page_bytes(int head_dim)
+  {
+    return PAGE_TOKENS * yk_cuda::kv_token_bytes(head_dim);
+  }
+
+  __device__ __forceinline__ static void key_operands(const uint32_t *row, int i, uint32_t &first, uint32_t &second)
+  {
+    yk_cuda::kv_decode_4<FORMAT>(row[i], first, second);
+  }
+
+  __device__ __forceinline__ static void value_operands(const uint32_t *row, const uint32_t *next, int i,
+                                                        uint32_t &first, uint32_t &second)
+  {
+    const uint32_t both = __byte_perm(row[i / 2], next[i / 2], i % 2 ? 0x7362 : 0x5140);
+    yk_cuda::kv_decode_4<FORMAT>(both, first, second);
+  }
+};
+
+/* ---- Codes: queries and probabilities near 1 --------------------------------------------------------------------- */
+
+/* Two neighbouring elements of the queries. */
+__device__ __forceinline__ float2 act_pair(yk_dtype dtype, uint32_t pair)
+{
+  if (dtype == YK_F16) return __half22float2(*reinterpret_cast<const __half2 *>(&pair));
+  const __nv_bfloat162 of_bf16 = *reinterpret_cast<const __nv_bfloat162 *>(&pair);
+  return make_float2(__low2float(of_bf16), __high2float(of_bf16));
+}
+
+/* 2^exponent for exponents of normal numbers. */
+__device__ __forceinline__ float power_of_2(int exponent)
+{
+  return __int_as_float((exponent + 127) << 23);
+}
+
+/* A lane's N pairs of a query, of which lanes 4g .. 4g+3 have one together: as float16 near 1, times K's static scales
+ * if channels is not NULL. column_of(i): where pair i lies in the head. Returns what scores are to be multiplied by. */
+template <int N, typename COLUMN_OF>
+__device__ __forceinline__ float bring_query(yk_dtype dtype, const float *channels, uint32_t *q, COLUMN_OF column_of)
+{
+  float2 x[N];
+  float largest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    x[i] = act_pair(dtype, q[i]);
+    if (channels) x[i] = make_float2(x[i].x * channels[column_of(i)], x[i].y * channels[column_of(i) + 1]);
+    largest = fmaxf(largest, fmaxf(fabsf(x[i].x), fabsf(x[i].y)));
+  }
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+  /* At most 2^9 in size: float16 holds what is smaller by 2^-23 of it as a normal number. */
+  const int exponent = min(max(__float_as_int(largest) >> 23, 20), 250) - 127 - 8;
+  const float factor = power_of_2(-exponent);
+#pragma unroll
+  for (int i = 0; i < N; i++) q[i] = round_pair<__half>(x[i].x * factor, x[i].y * factor);
+  return power_of_2(exponent);
+}
+
+/* The tokens' scales, which lie behind a page: of tokens g and g + 8. */
+__device__ __forceinline__ float2 token_scales(const char *codes_end)
+{
+  const float *scales = reinterpret_cast<const float *>(codes_end) + threadIdx.x % 32 / 4;
+  return make_float2(scales[0], scales[8]);
+}
+
+} // namespace yk_attn
+
+#endif
