@@ -17,7 +17,6 @@
 #define YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
 
 #include "kernels/cuda/attention/decode_work.cuh"
-#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 
@@ -161,17 +160,19 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     const int32_t end = min(item.end, mine.end);
     const bool has_pages = lane >= first_warp && lane < SHARED::N_WARPS && of_warps.first(lane) < end;
     const int end_warp = first_warp + __popc(__ballot_sync(~0u, has_pages));
-    const float2 ml = has_pages ? of_warp(lane, end).ml[head] : make_float2(-INFINITY, 0.0f);
-    const float top = yk_cuda::warp_max(ml.x), weight = exp2_approx(ml.x - top), l = yk_cuda::warp_sum(weight * ml.y);
-    float4 o = make_float4(0, 0, 0, 0);
+    if (d >= HD) return;
+    partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
+#pragma unroll 4
+    for (int w = first_warp; w < end_warp; w++) sum.m = fmaxf(sum.m, of_warp(w, end).ml[head].x);
 #pragma unroll 4
     for (int w = first_warp; w < end_warp; w++) {
-      const float weight_of_warp = __shfl_sync(~0u, weight, w);
-      if (d < HD) add_scaled(o, weight_of_warp, *reinterpret_cast<const float4 *>(&of_warp(w, end).o[head][d]));
+      const result &r = of_warp(w, end);
+      const float weight = exp2_approx(r.ml[head].x - sum.m);
+      sum.l += weight * r.ml[head].y;
+      add_scaled(sum.o, weight, *reinterpret_cast<const float4 *>(&r.o[head][d]));
     }
-    if (d >= HD) return;
-    const float2 pairs[2] = {make_float2(o.x, o.y), make_float2(o.z, o.w)};
-    deliver(item, head, d, pairs, make_float2(top, l));
+    const float2 o[2] = {make_float2(sum.o.x, sum.o.y), make_float2(sum.o.z, sum.o.w)};
+    deliver(item, head, d, o, make_float2(sum.m, sum.l));
   }
 
   /* Called by a warp that has consumed pages [begin, end) of a work item, the first and the last of its own that belong

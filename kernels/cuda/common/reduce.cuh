@@ -1,4 +1,4 @@
-/* reduce.cuh - sums and maxima over the threads of a warp and of a thread block, in a fixed order. */
+/* reduce.cuh - sums over the threads of a warp and of a thread block, in a fixed order. */
 #ifndef YK_KERNELS_CUDA_COMMON_REDUCE_CUH
 #define YK_KERNELS_CUDA_COMMON_REDUCE_CUH
 
@@ -11,13 +11,6 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 template <typename T> __device__ inline T warp_sum(T x)
 {
   for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
-  return x;
-}
-
-/* The maximum over the warp, in every lane. */
-__device__ inline float warp_max(float x)
-{
-  for (int offset = WARP / 2; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
   return x;
 }
 
