@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   filler.run();
 
   const block_results<HD, output, shared> results = {p, s, mine, of_warps, memory, n_stages * 2 * ring::PAGE_BYTES};
-  if (begin == end) let_next_kernel_start(); /* which takes all warps */
+  if (begin == end) let_next_kernel_start();
   for (int32_t at = begin; at < end;) {
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
     const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* as if page 0 of the list were its */
