@@ -153,7 +153,7 @@ private:
                routings[i]->starts.data, slots, false);
     c.starts_are_settled = settled;
     c.second_half = half = !half;
-    check(yk_w4a16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
+    check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
   }
 
   void multiply_gate_up(int i)
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
   FILE *json = bench::open_figures(o.report);
   yk_wna16_gpu gpu;
   bench::check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
-  bench::check(yk_w4a16_grouped_init(&gpu, &err), err);
+  bench::check(yk_wna16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   if (!o.run.time_only) {
     bool good = check_routes();

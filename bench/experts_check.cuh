@@ -293,7 +293,7 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   std::vector<uint16_t> got, again;
   for (int i = 0; i < 2; i++) {
     check(cudaMemset(y.data, 0xFF, y.count * 2), "poison");
-    check(is_packed ? yk_w4a16_grouped_forward(&gpu, &d, &call, nullptr, &err)
+    check(is_packed ? yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err)
                     : yk_16_bits_grouped_forward(&d, &call, nullptr, &err),
           err);
     check(cudaDeviceSynchronize(), "grouped GEMM");
@@ -331,7 +331,7 @@ inline bool check_grouped_gemms()
     yk_wna16_gpu gpu;
     yk_err err = YK_ERR_INIT;
     if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) continue;
-    check(yk_w4a16_grouped_init(&gpu, &err), err);
+    check(yk_wna16_grouped_init(&gpu, &err), err);
     for (const grouped_case &c : cases)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
         for (int per_expert : {4, 10, 56, 80, 200}) { /* asks for each tile in turn, whatever the rows are */

@@ -14,7 +14,7 @@
 #include "bench/linear_gemm.cuh"
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
-#include "kernels/cuda/gemm/w4a16_grouped.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 
 namespace experts {
 

@@ -111,6 +111,9 @@ typedef struct yk_linear_grouped_args {
   int32_t max_slots;          /* at most the layer's max_tokens */
   void *y;                    /* [max_slots, y_stride] act (or f32) */
   int64_t y_stride;
+  /* What comes next, where that is the combination of these slots (experts.h): y is its slots, and the device may leave
+   * y as it is. NULL: something else. */
+  const struct yk_combine_args *combine;
 } yk_linear_grouped_args;
 
 /* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks

@@ -21,7 +21,9 @@ MAY_INCLUDE = {
     "kernels/": ["runtime/base/"],
     "kernels/cuda/ptx/": [],
     "kernels/cuda/common/": ["runtime/base/", "kernels/cuda/ptx/"],
-    "kernels/cuda/gemm/": ["runtime/base/", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/gemm/": [
+        "runtime/base/", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/"
+    ],
     "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
     "kernels/cuda/experts/": ["runtime/base/", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],

@@ -263,7 +263,8 @@ static yk_status choose(const yk_sublayer *e, const yk_sublayer_step *s, yk_err 
   return YK_OK;
 }
 
-static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, yk_err *err)
+/* The outputs of the rank's experts, and their sum. */
+static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_combine_args *sum, yk_err *err)
 {
   const layout *at = &e->at;
   const int32_t max_slots = (int32_t)yk_route_max_slots(&e->route, s->batch->n_tokens);
@@ -279,8 +280,8 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, yk
                                              .starts = to_inner.starts,
                                              .max_slots = max_slots,
                                              .y = scratch_at(s, at->outputs),
-                                             .y_stride = s->hidden};
-  if (!e->gate_up) return YK_OK;
+                                             .y_stride = s->hidden,
+                                             .combine = sum};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "experts' gate_up_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->gate_up, &to_inner, err));
   YK_RUN(s->operations, GEMM_DOWN, s->layer, "experts' down_proj",
@@ -305,7 +306,7 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
                                .hidden = s->hidden};
   YK_TRY(choose(e, s, err));
   if (e->has_shared) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
-  YK_TRY(run_experts(e, s, err));
+  if (e->gate_up) return run_experts(e, s, &sum, err);
   YK_RUN(s->operations, OTHER, s->layer, "combination of experts", s->dev->ops->combine(s->dev, &sum, err));
   return YK_OK;
 }

@@ -212,7 +212,7 @@ yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                .row_of_slot = args->row_of_slot};
     forward_blocks(&context, args->starts[m], args->starts[m + 1]);
   }
-  return YK_OK;
+  return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
 }
 
 /* The middle one of the steps of sums.c. */

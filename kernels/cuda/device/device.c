@@ -16,8 +16,8 @@
 #include "kernels/cuda/device/timestamp.h"
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
-#include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
@@ -237,7 +237,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_gpu_init(&cuda->wna16, YK_WNA16_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
-  YK_TRY(yk_cuda_blame(cuda, yk_w4a16_grouped_init(&cuda->wna16, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_wna16_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));

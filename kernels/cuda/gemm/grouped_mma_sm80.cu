@@ -1,12 +1,12 @@
-/* grouped_mma_sm80.cu - grouped GEMM for compute capability 8.0 and later, by mma.sync m16n8k16, of packed 4-bit
- * weights or of plain 16-bit ones.
+/* grouped_mma_sm80.cu - grouped GEMM for compute capability 8.0 and later, by mma.sync m16n8k16, of packed weights or
+ * of plain 16-bit ones.
  *
  *   block   128 columns of W by 16 or 64 rows of one matrix; each of its four warps has two panels of 16 columns. There
  *           are as many blocks as there could be row tiles; those past the last one end at once
  *   loads   every thread, by cp.async into a ring of stages of one K tile each: rows of x and weights
  *
  * Plain weights lie in shared memory as the packed ones are ordered, so that a panel is 8 gates and their 8 ups. */
-#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_params.cuh"
 
 #include <algorithm>
 
@@ -25,22 +25,28 @@ struct sm80_params {
   yk_grouped_call call;
   int64_t k, n;
   int k_tiles, panels, groups, panel_bytes;
+  int64_t row_scales_at;      /* of 8-bit weights, in bytes from a matrix's first panel */
   bool gate_up, whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
+
+/* What weights are: packed as one of yk_wna16_encoding, or plain. */
+constexpr int PLAIN = -1;
+constexpr int N_WEIGHT_KINDS = YK_WNA16_FP8 + 2;
+static_assert(YK_WNA16_INT4 == 0 && YK_WNA16_INT8 == 1 && YK_WNA16_FP8 == 2, "kinds are counted");
 
 /* A row tile of one matrix. */
 struct row_tile {
   int matrix, first_slot, rows;
 };
 
-__host__ __device__ constexpr int n_stages(bool packed)
+__host__ __device__ constexpr int n_stages(int weights)
 {
-  return packed ? 3 : 2; /* as much as GPUs of 8.6 have memory for */
+  return weights == YK_WNA16_INT4 ? 3 : 2; /* as much as GPUs of 8.6 have memory for */
 }
 
-__host__ __device__ inline int weight_bytes_of_stage(bool packed, int panel_bytes)
+__host__ __device__ inline int weight_bytes_of_stage(int weights, int panel_bytes)
 {
-  return packed ? PANELS * panel_bytes : TILE_M * ROW_BYTES;
+  return weights == PLAIN ? TILE_M * ROW_BYTES : PANELS * panel_bytes;
 }
 
 /* One piece of 8 inputs, zeros past k or where the row is missing. */
@@ -65,7 +71,7 @@ __device__ __forceinline__ uint32_t piece_at(int row, int piece)
 }
 
 /* rows: of x, of each row of the tile. */
-template <int TOKENS, bool PACKED>
+template <int TOKENS, int WEIGHTS>
 __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage, const row_tile &tile, const int *rows,
                                            int k_tile)
 {
@@ -77,7 +83,7 @@ __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage,
     load_piece(p, stage + piece_at(row, i % 16), row < tile.rows ? x + rows[row] * p.k : nullptr, k0 + i % 16 * 8);
   }
   const uint32_t weights = stage + TOKENS * ROW_BYTES;
-  if constexpr (PACKED) {
+  if constexpr (WEIGHTS != PLAIN) {
     const int panel = blockIdx.x * PANELS, bytes = min(PANELS, p.panels - panel) * p.panel_bytes;
     const uint8_t *from = matrix + (static_cast<int64_t>(k_tile) * p.panels + panel) * p.panel_bytes;
     for (int at = threadIdx.x * 16; at < PANELS * p.panel_bytes; at += THREADS * 16)
@@ -93,22 +99,29 @@ __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage,
 
 /* The A fragments of a warp's panel for the two steps of a quarter of a K tile: 32 inputs, which are of one
  * group. */
-template <yk_dtype DTYPE, bool PACKED>
+template <yk_dtype DTYPE, int WEIGHTS>
 __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weights, uint32_t address, int panel,
                                        int quarter, uint32_t (&a)[2][4])
 {
   const int lane = threadIdx.x % 32;
-  if constexpr (PACKED) {
+  if constexpr (WEIGHTS != PLAIN) {
+    constexpr yk_wna16_encoding ENCODING = static_cast<yk_wna16_encoding>(WEIGHTS);
+    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING), QUARTER_BYTES = SCALES / 4 / 32; /* of a lane */
+    constexpr int LOAD_QUARTERS = LANE_BYTES / QUARTER_BYTES;
     const uint8_t *from = weights + panel * p.panel_bytes;
-    dequant<YK_WNA16_INT4, DTYPE> scales;
+    dequant<ENCODING, DTYPE> scales;
     const int group = quarter * p.groups / 4;
-    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT4);
     scales.load(*reinterpret_cast<const uint2 *>(from + SCALES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
-    const uint2 words =
-        *reinterpret_cast<const uint2 *>(from + quarter / 2 * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % 2 * 8);
-    const uint4 of_steps = make_uint4(words.x, words.y, 0, 0);
-    scales.expand(of_steps, 0, a[0]);
-    scales.expand(of_steps, 1, a[1]);
+    from += quarter / LOAD_QUARTERS * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % LOAD_QUARTERS * QUARTER_BYTES;
+    uint4 words = {};
+    if constexpr (QUARTER_BYTES == LANE_BYTES) {
+      words = *reinterpret_cast<const uint4 *>(from);
+    } else {
+      const uint2 half = *reinterpret_cast<const uint2 *>(from);
+      words = make_uint4(half.x, half.y, 0, 0);
+    }
+    scales.expand(words, 0, a[0]);
+    scales.expand(words, 1, a[1]);
   } else {
     for (int step = 0; step < 2; step++)
       ldmatrix_x4(a[step], address + piece_at(panel * PANEL_COLUMNS + lane % 16, (quarter * 2 + step) * 2 + lane / 16));
@@ -116,7 +129,7 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
 }
 
 /* acc[panel][8 rows][4] += one stage. */
-template <yk_dtype DTYPE, int TOKENS, bool PACKED>
+template <yk_dtype DTYPE, int TOKENS, int WEIGHTS>
 __device__ __forceinline__ void multiply_stage(const sm80_params &p, const uint8_t *stage, uint32_t address,
                                                float (&acc)[2][TOKENS / 8][4])
 {
@@ -127,8 +140,8 @@ __device__ __forceinline__ void multiply_stage(const sm80_params &p, const uint8
   for (int quarter = 0; quarter < 4; quarter++) {
     uint32_t a[2][2][4];
     for (int panel = 0; panel < 2; panel++)
-      load_a<DTYPE, PACKED>(p, stage + TOKENS * ROW_BYTES, address + TOKENS * ROW_BYTES, warp * 2 + panel, quarter,
-                            a[panel]);
+      load_a<DTYPE, WEIGHTS>(p, stage + TOKENS * ROW_BYTES, address + TOKENS * ROW_BYTES, warp * 2 + panel, quarter,
+                             a[panel]);
 #pragma unroll
     for (int step = 0; step < 2; step++) {
 #pragma unroll
@@ -167,15 +180,15 @@ __device__ __forceinline__ void store(const sm80_params &p, const row_tile &tile
     y[column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(results[0]) * results[1], 0.0f));
 }
 
-template <yk_dtype DTYPE, int TOKENS, bool PACKED>
+template <yk_dtype DTYPE, int TOKENS, int WEIGHTS>
 __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_constant__ sm80_params p)
 {
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ int rows[TOKENS];
   __shared__ row_tile own;
-  constexpr int STAGES = n_stages(PACKED);
+  constexpr int STAGES = n_stages(WEIGHTS);
   const uint32_t memory = shared_address(shared);
-  const int stage_bytes = TOKENS * ROW_BYTES + weight_bytes_of_stage(PACKED, p.panel_bytes);
+  const int stage_bytes = TOKENS * ROW_BYTES + weight_bytes_of_stage(WEIGHTS, p.panel_bytes);
   const grouped_table table = grouped_table_at(shared + STAGES * stage_bytes, p.call.n_matrices);
   if (threadIdx.x < 32) build_grouped_table<TOKENS>(table, p.call.starts, p.call.n_matrices);
   __syncthreads();
@@ -195,7 +208,7 @@ __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_const
 
   float acc[2][TOKENS / 8][4] = {};
   for (int i = 0; i < STAGES - 1; i++) {
-    if (i < p.k_tiles) load_stage<TOKENS, PACKED>(p, memory + i * stage_bytes, tile, rows, i);
+    if (i < p.k_tiles) load_stage<TOKENS, WEIGHTS>(p, memory + i * stage_bytes, tile, rows, i);
     cp_async_commit();
   }
   for (int k_tile = 0, stage = 0; k_tile < p.k_tiles; k_tile++, stage = (stage + 1) % STAGES) {
@@ -203,15 +216,22 @@ __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_const
     __syncthreads();
     const int next = (stage + STAGES - 1) % STAGES;
     if (k_tile + STAGES - 1 < p.k_tiles)
-      load_stage<TOKENS, PACKED>(p, memory + next * stage_bytes, tile, rows, k_tile + STAGES - 1);
+      load_stage<TOKENS, WEIGHTS>(p, memory + next * stage_bytes, tile, rows, k_tile + STAGES - 1);
     cp_async_commit();
-    multiply_stage<DTYPE, TOKENS, PACKED>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, acc);
+    multiply_stage<DTYPE, TOKENS, WEIGHTS>(p, shared + stage * stage_bytes, memory + stage * stage_bytes, acc);
   }
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int panel = 0; panel < 2; panel++) {
     const int64_t row = static_cast<int64_t>(blockIdx.x) * TILE_M + (warp * 2 + panel) * PANEL_COLUMNS + lane / 4;
+    if constexpr (WEIGHTS != PLAIN && WEIGHTS != YK_WNA16_INT4) {
+      const float *row_scales = reinterpret_cast<const float *>(static_cast<const uint8_t *>(p.call.weights) +
+                                                                tile.matrix * p.call.matrix_bytes + p.row_scales_at);
+      scale_rows(load_row_scales(row_scales,
+                                 min(static_cast<int>(blockIdx.x) * PANELS + warp * 2 + panel, p.panels - 1), lane),
+                 acc[panel]);
+    }
 #pragma unroll
     for (int block = 0; block < TOKENS / 8; block++) {
 #pragma unroll
@@ -221,21 +241,22 @@ __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_const
   }
 }
 
-template <yk_dtype DTYPE, bool PACKED> const void *kernel_of(int tokens)
+template <yk_dtype DTYPE, int WEIGHTS> const void *kernel_of(int tokens)
 {
-  return tokens == 16 ? reinterpret_cast<const void *>(grouped_mma_kernel<DTYPE, 16, PACKED>)
-                      : reinterpret_cast<const void *>(grouped_mma_kernel<DTYPE, 64, PACKED>);
+  return tokens == 16 ? reinterpret_cast<const void *>(grouped_mma_kernel<DTYPE, 16, WEIGHTS>)
+                      : reinterpret_cast<const void *>(grouped_mma_kernel<DTYPE, 64, WEIGHTS>);
 }
 
-const void *kernel_of(yk_dtype dtype, bool packed, int tokens)
+const void *kernel_of(yk_dtype dtype, int weights, int tokens)
 {
-  if (packed) return dtype == YK_F16 ? kernel_of<YK_F16, true>(tokens) : kernel_of<YK_BF16, true>(tokens);
-  return dtype == YK_F16 ? kernel_of<YK_F16, false>(tokens) : kernel_of<YK_BF16, false>(tokens);
+  if (weights == PLAIN) return dtype == YK_F16 ? kernel_of<YK_F16, PLAIN>(tokens) : kernel_of<YK_BF16, PLAIN>(tokens);
+  return with_types(static_cast<yk_wna16_encoding>(weights), dtype,
+                    [=](auto types) { return kernel_of<types.DTYPE, types.ENCODING>(tokens); });
 }
 
-int shared_bytes(bool packed, int tokens, int panel_bytes, int n_matrices)
+int shared_bytes(int weights, int tokens, int panel_bytes, int n_matrices)
 {
-  return n_stages(packed) * (tokens * ROW_BYTES + weight_bytes_of_stage(packed, panel_bytes)) +
+  return n_stages(weights) * (tokens * ROW_BYTES + weight_bytes_of_stage(weights, panel_bytes)) +
          grouped_table_bytes(n_matrices);
 }
 
@@ -247,8 +268,8 @@ cudaError_t grouped_sm80_init()
   int device = 0, most = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  for (int i = 0; i < 8 && error == cudaSuccess; i++) {
-    const void *kernel = kernel_of(i & 1 ? YK_BF16 : YK_F16, i & 2, i & 4 ? 16 : 64);
+  for (int i = 0; i < 4 * N_WEIGHT_KINDS && error == cudaSuccess; i++) {
+    const void *kernel = kernel_of(i & 1 ? YK_BF16 : YK_F16, i / 4 + PLAIN, i & 2 ? 16 : 64);
     cudaFuncAttributes code;
     error = cudaFuncGetAttributes(&code, kernel);
     if (error != cudaSuccess) break;
@@ -269,14 +290,16 @@ cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, cons
   p.panels = static_cast<int>(desc.gate_up ? ceil_div(desc.n / 2, 8) : n_panels(desc));
   p.groups = is_packed ? groups_per_k_tile(desc) : 0;
   p.panel_bytes = is_packed ? panel_bytes(desc) : 0;
+  p.row_scales_at = yk_wna16_panels_bytes(&desc);
   p.gate_up = desc.gate_up;
   p.whole_pieces = desc.k % 8 == 0;
+  const int weights = is_packed ? desc.encoding : PLAIN;
   const int tokens = call.max_slots <= 16 * static_cast<int64_t>(call.n_matrices) ? 16 : 64;
   const int64_t tiles = std::min(call.max_slots, call.n_matrices + call.max_slots / tokens);
   const dim3 grid(static_cast<unsigned>(ceil_div(p.panels, PANELS)), static_cast<unsigned>(tiles));
   void *args[] = {&p};
-  return cudaLaunchKernel(kernel_of(desc.dtype, is_packed, tokens), grid, dim3(THREADS), args,
-                          static_cast<size_t>(shared_bytes(is_packed, tokens, p.panel_bytes, call.n_matrices)), stream);
+  return cudaLaunchKernel(kernel_of(desc.dtype, weights, tokens), grid, dim3(THREADS), args,
+                          static_cast<size_t>(shared_bytes(weights, tokens, p.panel_bytes, call.n_matrices)), stream);
 }
 
 } // namespace yk_gemm

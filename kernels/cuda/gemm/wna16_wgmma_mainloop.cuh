@@ -67,18 +67,26 @@ template <int WGMMA_M> __device__ __forceinline__ int first_panel(int warpgroup,
 
 constexpr int BATCH_STEPS = 2; /* k16 steps whose wgmma are committed as one batch */
 
-/* Accumulators of one work tile: WGMMA_M times 64 columns by N tokens a warpgroup. The A operand has two sets of
- * registers, so that one batch is expanded from nibbles while the tensor cores work on the other; a batch's words are
- * read from shared memory ahead of the wait for the batch before. A stage is released once the wgmma that read it are
- * known to be complete, which is a batch into the next K tile.
+/* The accumulators of the first N tokens. */
+template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(float (&acc)[ROOM8][4]))[N / 8][4]
+{
+  static_assert(N / 8 <= ROOM8, "they are there");
+  return reinterpret_cast<float(&)[N / 8][4]>(acc);
+}
+
+/* Accumulators of one work tile: WGMMA_M times 64 columns by N tokens a warpgroup. Accumulators and a stage have room
+ * for ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is expanded from nibbles while
+ * the tensor cores work on the other; a batch's words are read from shared memory ahead of the wait for the batch
+ * before. A stage is released once the wgmma that read it are known to be complete, which is a batch into the next K
+ * tile.
  *
  * The loop is close to the limit of the tensor cores. No branch may stand between two batches, else ptxas serialises
  * them (its note C7513): read what it says after every change. Weights are scaled in the fragment: scaling the
  * accumulators of a group instead would have every K tile wait for its wgmma. A stage of x is released to a cluster
  * without `.release.cluster`, which is a fence of the whole GPU. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int ROOM8>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
-                                         int lane, float (&acc)[WGMMA_M][N / 8][4])
+                                         int lane, float (&acc)[WGMMA_M][ROOM8][4])
 {
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
   uint32_t weights_read = 0, x_read = 0; /* empty barriers of the K tile before */
@@ -114,7 +122,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
         const int at = step - BATCH_STEPS + 1 + i;
 #pragma unroll
         for (int c = 0; c < WGMMA_M; c++)
-          wgmma<element<DTYPE>, N>::run_rs(acc[c], a[batch][c][i], b + x_step(N, at), at > 0 || k_tile > w.first);
+          wgmma<element<DTYPE>, N>::run_rs(first_tokens<N>(acc[c]), a[batch][c][i], b + x_step(ROOM8 * 8, at),
+                                           at > 0 || k_tile > w.first);
       }
       wgmma_commit();
     }
@@ -125,7 +134,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int c = 0; c < WGMMA_M; c++) pin(acc[c]);
+  for (int c = 0; c < WGMMA_M; c++) pin(first_tokens<N>(acc[c]));
   release_stage<1>(weights_read, lane);
   release_stage<CLUSTER>(x_read, lane);
 }

@@ -146,6 +146,9 @@ struct yk_cuda_gemm_kind {
   /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act. NULL: the
    * kind takes no grouped layer. Errors: YK_E_DEVICE. */
   yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
+
+  /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
+  bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 };
 
 /* One row of the table. */

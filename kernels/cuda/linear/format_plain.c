@@ -24,7 +24,7 @@ static bool uses_resident(const yk_linear_spec *spec)
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/few_outputs.h"
-#include "kernels/cuda/gemm/w4a16_grouped.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */

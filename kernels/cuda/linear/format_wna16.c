@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "kernels/cuda/gemm/w4a16_grouped.h"
 #include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_sizes.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
@@ -72,38 +72,50 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
+static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+{
+  return (yk_grouped_call){.weights = call->weights,
+                           .bias = call->bias,
+                           .bias_dtype = call->gemm->dtype,
+                           .matrix_bytes = call->matrix_bytes,
+                           .n_matrices = call->n_matrices,
+                           .n_rows = call->args->n_rows,
+                           .x = call->args->x,
+                           .row_of_slot = call->args->row_of_slot,
+                           .starts = call->args->starts,
+                           .max_slots = call->args->max_slots,
+                           .y = call->args->y,
+                           .second_half = cuda->gemm_second_half,
+                           .starts_are_settled = call->starts_are_settled,
+                           .combine = call->args->combine};
+}
+
+static bool combines(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+{
+  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
+  const yk_grouped_call grouped = grouped_call_of(cuda, call);
+  return yk_wna16_grouped_combines(&cuda->wna16, &desc, &grouped);
+}
+
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  const yk_grouped_call grouped = {.weights = call->weights,
-                                   .bias = call->bias,
-                                   .bias_dtype = call->gemm->dtype,
-                                   .matrix_bytes = call->matrix_bytes,
-                                   .n_matrices = call->n_matrices,
-                                   .n_rows = call->args->n_rows,
-                                   .x = call->args->x,
-                                   .row_of_slot = call->args->row_of_slot,
-                                   .starts = call->args->starts,
-                                   .max_slots = call->args->max_slots,
-                                   .y = call->args->y,
-                                   .second_half = cuda->gemm_second_half,
-                                   .starts_are_settled = call->starts_are_settled};
+  const yk_grouped_call grouped = grouped_call_of(cuda, call);
   cuda->gemm_second_half = !cuda->gemm_second_half;
-  return yk_cuda_blame(cuda, yk_w4a16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
+  return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
 }
 
-#define GROUPED .forward_grouped = forward_grouped
 #define FUNCTIONS                                                                                                      \
-  .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward
+  .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
+  .forward_grouped = forward_grouped, .combines = combines
 #else
 #define FUNCTIONS .plan = NULL
-#define GROUPED   .forward_grouped = NULL
 #endif
 
 /* ---- The kinds --------------------------------------------------------------------------------------------------- */
 
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
-    .name = "W4A16", .variant = YK_WNA16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS, GROUPED};
+    .name = "W4A16", .variant = YK_WNA16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_WNA16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {

@@ -67,7 +67,7 @@ bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
   if (weight->format == YK_WEIGHT_PLAIN) return true;
-  if (spec->is_grouped) return weight->format == YK_WEIGHT_AWQ && !weight->act_order;
+  if (spec->is_grouped && (weight->act_order || weight->inputs.kind != YK_INPUTS_FLOAT)) return false;
   if (weight->format == YK_WEIGHT_AWQ) return true;
   if (weight->act_order) return weight->format == YK_WEIGHT_INT8 && weight->inputs.kind == YK_INPUTS_FLOAT;
   const yk_cuda_format *format = format_of(spec, i);

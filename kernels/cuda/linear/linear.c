@@ -10,7 +10,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/w4a16_grouped.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/prepared.h"
 
@@ -271,7 +271,8 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
-  if (linear->layout.n_gemms == 0 || args->max_slots == 0) return YK_OK;
+  if (linear->layout.n_gemms == 0 || args->max_slots == 0)
+    return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
   if (args->y_stride != yk_cuda_gemm_columns_of_y(gemm))
     return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
@@ -285,5 +286,7 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
                                      .args = args,
                                      .starts_are_settled = cuda->settled_starts == args->starts};
   cuda->settled_starts = args->starts;
-  return gemm->kind->forward_grouped(cuda, &call, err);
+  YK_TRY(gemm->kind->forward_grouped(cuda, &call, err));
+  if (!args->combine || (gemm->kind->combines && gemm->kind->combines(cuda, &call))) return YK_OK;
+  return dev->ops->combine(dev, args->combine, err);
 }

@@ -1,20 +1,21 @@
-/* w4a16_grouped_params.cuh - what the kernels of grouped GEMMs are given. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_PARAMS_CUH
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_PARAMS_CUH
+/* wna16_grouped_params.cuh - what the kernels of grouped GEMMs are given. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_PARAMS_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_PARAMS_CUH
 
 #include "kernels/cuda/gemm/divider.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_table.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_types.h"
 #include "kernels/cuda/gemm/wna16_common.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_table.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_types.h"
 
 namespace yk_gemm {
 
 /* Both kernels for 9.0 take groups of 128 and more. */
-using grouped_panel = panel_layout<YK_WNA16_INT4, 1>;
+template <yk_wna16_encoding ENCODING> using grouped_panel = panel_layout<ENCODING, 1>;
 
 struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;
+  int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
   bool gate_up;
   int slice_warps, stage_panels, stages; /* few rows */
   int ring_bytes;
@@ -27,6 +28,10 @@ struct grouped_params {
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
   {
     return static_cast<const uint8_t *>(call.weights) + matrix * call.matrix_bytes;
+  }
+  __device__ __forceinline__ const float *row_scales_of(int matrix) const
+  {
+    return reinterpret_cast<const float *>(weights_of(matrix) + row_scales_at);
   }
   __device__ __forceinline__ const void *bias_of(int matrix) const
   {
@@ -61,11 +66,19 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* In the source of each type, for the sake of building. tile: of the host's table of each family. */
-const void *grouped_few_kernel_f16(int tile);
-const void *grouped_few_kernel_bf16(int tile);
-const void *grouped_wgmma_kernel_f16(int tile);
-const void *grouped_wgmma_kernel_bf16(int tile);
+/* Each in a source of its own, for the sake of building. tile: of the host's table of each family. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const void *grouped_few_kernel_of(int tile);
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const void *grouped_wgmma_kernel_of(int tile);
+#define YK_DECLARE_GROUPED_KERNELS(ENCODING, DTYPE)                                                                    \
+  template <> const void *grouped_few_kernel_of<ENCODING, DTYPE>(int tile);                                            \
+  template <> const void *grouped_wgmma_kernel_of<ENCODING, DTYPE>(int tile);
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_F16)
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_BF16)
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_F16)
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_BF16)
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_F16)
+YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_BF16)
+#undef YK_DECLARE_GROUPED_KERNELS
 
 cudaError_t grouped_sm80_init();
 cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,

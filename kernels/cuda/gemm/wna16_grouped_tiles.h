@@ -1,6 +1,6 @@
-/* w4a16_grouped_tiles.h - which tiles of the grouped GEMM are compiled, and when each is taken. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TILES_H
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TILES_H
+/* wna16_grouped_tiles.h - which tiles of the grouped GEMM are compiled, and when each is taken. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TILES_H
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TILES_H
 
 #include "kernels/cuda/gemm/wna16_heuristics.h"
 
@@ -16,14 +16,18 @@ struct grouped_few_shape {
 constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF, 7}};
 constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
 
-/* Of the wgmma kernel: all have tiles of 256 columns, in warpgroups * wgmma_m * 64. */
+/* Of the wgmma kernel: all have tiles of 256 columns, in warpgroups * wgmma_m * 64. The rows that a matrix has beyond
+ * whole tiles are multiplied by the narrowest instruction that holds them, in steps of GROUPED_TILE_STEP rows from
+ * least_n on. */
 struct grouped_wgmma_shape {
   int n; /* tile N: rows */
   int warpgroups, wgmma_m;
+  int least_n;
   int most_rows;
 };
 constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {
-    {32, 4, 1, 24}, {64, 4, 1, 56}, {96, 2, 2, 80}, {128, 2, 2, 1 << 30}};
+    {32, 4, 1, 32, 24}, {64, 4, 1, 64, 56}, {128, 2, 2, 32, 1 << 30}};
+constexpr int GROUPED_TILE_STEP = 32;
 constexpr int N_GROUPED_WGMMA_SHAPES = sizeof GROUPED_WGMMA_SHAPES / sizeof *GROUPED_WGMMA_SHAPES;
 
 } // namespace yk_gemm

@@ -1,22 +1,19 @@
-/* w4a16_grouped_few_kernel.cuh - grouped W4A16 GEMM on 9.0 for matrices of few rows each, where the memory's rate is
- * the bound: one persistent thread block a multiprocessor.
+/* wna16_grouped_few_kernel.cuh - grouped WNA16 GEMM on 9.0 for matrices of few rows each, where the memory's rate is
+ * the bound: one persistent thread block a multiprocessor, or two.
  *
  *   work      the panels of all row tiles, one row tile after the other, are divided evenly among the thread blocks. A
  *             block's share is cut into items: up to stage_panels panels of one row tile, over all of K
- *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2, or 1 to 3: rows of x by
- *   warps     cp.async, in the order that the 128-byte swizzle gives
+ *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2: rows of x by cp.async, in the
+ *   warps     order that the 128-byte swizzle gives; warp 3 nothing
  *   consumer  eight, in K slices of slice_warps warps, as in wna16_small_batch_kernel.cuh, whose main loop they run
- *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2: rows of x by
- *   warps     cp.async, in the order that the 128-byte swizzle gives; warp 3 nothing
- *   consumer  eight, in K slices of slice_warps warps, as in w4a16_small_batch_kernel.cuh, whose main loop they run
  *   warps
  *
  * Accumulators have memory of their own, so that the ring goes on filling while an item ends. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_FEW_KERNEL_CUH
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_FEW_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_FEW_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_FEW_KERNEL_CUH
 
-#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
+#include "kernels/cuda/gemm/wna16_grouped_params.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
 #include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
 
 namespace yk_gemm {
@@ -108,18 +105,18 @@ __device__ __forceinline__ void find_share(const grouped_params &p, const groupe
   }
 }
 
-template <int N>
+template <typename PANEL, int N>
 __device__ __forceinline__ void produce_few_weights(const grouped_params &p, const grouped_table &table,
                                                     const few_share &share, const few_memory &s)
 {
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * grouped_panel::BYTES);
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * grouped_panel::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
   few_item item;
   r.start_producing();
 #pragma unroll 1
   for (few_items<N> items(p, table, share); items.next(item);) {
-    const int bytes = item.n_panels * grouped_panel::BYTES;
-    const uint8_t *from = p.weights_of(item.matrix) + item.panel * grouped_panel::BYTES;
+    const int bytes = item.n_panels * PANEL::BYTES;
+    const uint8_t *from = p.weights_of(item.matrix) + item.panel * PANEL::BYTES;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -195,15 +192,15 @@ __device__ __forceinline__ void finish_few_item(const grouped_params &p, const f
   }
 }
 
-template <yk_dtype DTYPE, int N, int WARP_PANELS>
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume_few(const grouped_params &p, const grouped_table &table, const few_share &share,
                                             const few_memory &s)
 {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   const uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
-  const uint32_t panels = member * WARP_PANELS * grouped_panel::BYTES;
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * grouped_panel::BYTES);
+  const uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
   int ahead = slice; /* K tiles of the item that come before this slice's next one */
@@ -212,20 +209,31 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, const group
 #pragma unroll 1
   for (few_items<N> items(p, table, share); items.next(item);) {
     float acc[WARP_PANELS][N / 8][4] = {};
+    float2 row_scales[WARP_PANELS];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++)
+        row_scales[c] = load_row_scales(p.row_scales_of(item.matrix),
+                                        min(item.panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
+    }
 #pragma unroll 1
     for (; ahead < p.k_tiles; ahead += k_slices) {
       mbarrier_wait_asm_loop(r.full(), r.at.phase);
       if (member * WARP_PANELS < item.n_panels)
-        multiply_k_tile<DTYPE, grouped_panel, N, WARP_PANELS>(r.data() + panels,
-                                                              x + r.at.stage * small_batch_x_bytes(N), lane, acc);
+        multiply_k_tile<DTYPE, PANEL, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
+                                                      acc);
       __syncwarp();
       if (lane == 0) mbarrier_arrive(r.empty());
       r.at.advance_by(k_slices, p.stages);
     }
     ahead -= p.k_tiles;
-    if constexpr (takes_integers(YK_WNA16_INT4, N, WARP_PANELS)) {
+    if constexpr (takes_integers(PANEL::ENCODING, N, WARP_PANELS)) {
 #pragma unroll
       for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
+    }
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
     finish_few_item<DTYPE, N, WARP_PANELS>(p, s, item, acc);
   }
@@ -237,7 +245,7 @@ __host__ __device__ constexpr int few_producer_registers(occupancy taken)
   return taken == occupancy::MOST ? 3 * MOST_REGISTERS - 2 * MOST_CONSUMER_REGISTERS : HALF_PRODUCER_REGISTERS;
 }
 
-template <yk_dtype DTYPE, int N, int WARP_PANELS, occupancy OCCUPANCY>
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
 __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
     grouped_few_kernel(const __grid_constant__ grouped_params p)
 {
@@ -262,28 +270,24 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
   } else if (producer >= 0) {
     lower_registers<few_producer_registers(OCCUPANCY)>();
     if (producer == 0) {
-      if (threadIdx.x % 32 == 0) produce_few_weights<N>(p, table, share, s);
+      if (threadIdx.x % 32 == 0) produce_few_weights<PANEL, N>(p, table, share, s);
     } else if (producer <= FEW_X_WARPS) {
       produce_few_x<N>(p, table, share, s, producer - 1);
     }
   } else {
     raise_registers<REGISTERS>();
-    consume_few<DTYPE, N, WARP_PANELS>(p, table, share, s);
+    consume_few<DTYPE, PANEL, N, WARP_PANELS>(p, table, share, s);
     release_idle_warps();
   }
 #endif
 }
 
-template <yk_dtype DTYPE, int TILE> const void *grouped_few_kernel_at()
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const void *grouped_few_kernel_of_tile(int tile, std::index_sequence<TILES...>)
 {
-  constexpr grouped_few_shape S = GROUPED_FEW_SHAPES[TILE];
-  return reinterpret_cast<const void *>(grouped_few_kernel<DTYPE, S.n, S.panels, S.taken>);
-}
-
-template <yk_dtype DTYPE> const void *grouped_few_kernel_of(int tile)
-{
-  const void *const kernels[] = {grouped_few_kernel_at<DTYPE, 0>()};
-  static_assert(N_GROUPED_FEW_SHAPES == 1, "all of them");
+  const void *const kernels[] = {reinterpret_cast<const void *>(
+      grouped_few_kernel<DTYPE, grouped_panel<ENCODING>, GROUPED_FEW_SHAPES[TILES].n, GROUPED_FEW_SHAPES[TILES].panels,
+                         GROUPED_FEW_SHAPES[TILES].taken>)...};
   return kernels[tile];
 }
 

@@ -1,7 +1,7 @@
-/* w4a16_grouped_table.cuh - which row tiles a grouped GEMM has: worked out by every thread block from the slots of each
+/* wna16_grouped_table.cuh - which row tiles a grouped GEMM has: worked out by every thread block from the slots of each
  * matrix, which only the device knows. A row tile is up to TILE_ROWS slots of one matrix. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TABLE_CUH
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TABLE_CUH
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TABLE_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TABLE_CUH
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace yk_gemm {
 /* A matrix with slots. Matrices without are left out. */
 struct grouped_entry {
   int matrix;
-  int first_tile; /* of the call's row tiles */
+  int first_tile; /* of the call's row tiles that are counted */
   int first_slot, end_slot;
 };
 
@@ -37,12 +37,16 @@ __device__ __forceinline__ grouped_table grouped_table_at(uint8_t *memory, int n
 
 /* By one warp, after the previous kernel's results may be read; the caller has the thread block meet before others use
  * the table. Returns its size, in every lane. Starts are read past the L1 cache, since they may be newer than what lies
- * there. Each lane has a run of matrices, and keeps their starts in shared memory for itself. */
-template <int TILE_ROWS>
+ * there. Each lane has a run of matrices, and keeps their starts in shared memory for itself.
+ *   COUNTED   which row tiles are numbered */
+enum class row_tiles { ALL, WHOLE /* those of TILE_ROWS rows */ };
+
+template <int TILE_ROWS, row_tiles COUNTED = row_tiles::ALL>
 __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, const int32_t *starts, int n_matrices)
 {
   using namespace yk_cuda;
   constexpr int AHEAD = 4; /* starts that a lane asks for together */
+  constexpr int UP = COUNTED == row_tiles::ALL ? TILE_ROWS - 1 : 0;
   const int lane = threadIdx.x % WARP, each = (n_matrices + WARP - 1) / WARP;
   const int first = min(lane * each, n_matrices), end = min(first + each, n_matrices);
   int2 own = {0, 0}; /* entries, tiles */
@@ -57,7 +61,7 @@ __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, 
       if (m0 + i >= end) continue;
       const int rows = next[i] - slot;
       own.x += rows > 0;
-      own.y += (rows + TILE_ROWS - 1) / TILE_ROWS;
+      own.y += (rows + UP) / TILE_ROWS;
       table.ends[m0 + i] = slot = next[i];
     }
   }
@@ -69,7 +73,7 @@ __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, 
   for (int m = first; m < end; m++) {
     const int next = table.ends[m], rows = next - slot;
     if (rows > 0) table.entries[at.x++] = {m, at.y, slot, next};
-    at.y += (rows + TILE_ROWS - 1) / TILE_ROWS;
+    at.y += (rows + UP) / TILE_ROWS;
     slot = next;
   }
   if (lane == 0) {

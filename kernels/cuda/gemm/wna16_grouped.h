@@ -1,33 +1,37 @@
-/* w4a16_grouped.h - GEMMs with many matrices of one shape, each of which has rows of its own (the experts of a
+/* wna16_grouped.h - GEMMs with many matrices of one shape, each of which has rows of its own (the experts of a
  * mixture): y[slot] = x[row_of_slot[slot]] W_m (+ bias), or SiLU(gate) * up of it, for the slots starts[m] ..
  * starts[m + 1] - 1 of each matrix m. How many slots a matrix has is known to the device alone.
  *
  *   rows a matrix  GPU      kernel
- *   up to 7        9.0      w4a16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
- *   more           9.0      w4a16_grouped_wgmma_kernel.cuh
+ *   1 row in all   9.0      wna16_grouped_row_kernel.cuh: with the combination of its slots
+ *   up to 7        9.0      wna16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
+ *   more           9.0      wna16_grouped_wgmma_kernel.cuh
  *   any            8.0 on   grouped_mma_sm80.cu: mma.sync; groups of scales below 128 everywhere
  *
- * Every thread block works out from starts which row tiles there are (w4a16_grouped_table.cuh), and which of them it
+ * Every thread block works out from starts which row tiles there are (wna16_grouped_table.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
  * cp.async, weights come by bulk copies, as in wna16.h, whose packed form and device functions these kernels share.
  *
  * Numerics, and what may be called when: as wna16.h says. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_H
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_H
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_H
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_H
 
-#include "kernels/cuda/gemm/w4a16_grouped_types.h"
 #include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_grouped_types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* yk_w4a16_grouped_init - load every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
-yk_status yk_w4a16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
+/* yk_wna16_grouped_init - load every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
+yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 
-/* yk_w4a16_grouped_forward - with weights of 4 bits.
+/* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. */
+bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+
+/* yk_wna16_grouped_forward - with packed weights.
  *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
-yk_status yk_w4a16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
+yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                    struct CUstream_st *stream, yk_err *err);
 
 /* yk_16_bits_grouped_forward - with weights of 16 bits, desc.dtype [n, k]; desc.group is not looked at. Same errors. */

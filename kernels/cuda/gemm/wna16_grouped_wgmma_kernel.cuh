@@ -1,9 +1,10 @@
-/* w4a16_grouped_wgmma_kernel.cuh - grouped W4A16 GEMM on 9.0 for matrices of more than a few rows: one persistent
+/* wna16_grouped_wgmma_kernel.cuh - grouped WNA16 GEMM on 9.0 for matrices of more than a few rows: one persistent
  * thread block a multiprocessor.
  *
- *   work      output tiles of 256 columns by N rows of one matrix, over all of K, dealt out in turn. Tiles of a matrix
- *             are neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x
- *             in the L2 cache
+ *   work      output tiles of 256 columns by up to N rows of one matrix, over all of K, dealt out in turn. Whole tiles
+ *             come first: those of a matrix are neighbours, and among them those of the same columns, so that a wave of
+ *             blocks finds weights and x in the L2 cache. Then come the rows that matrices have beyond whole tiles,
+ *             most rows first: a narrower instruction multiplies them in less time, and the last wave is short
  *   producer  the last warpgroup or two. Warp 0: weights, one bulk copy a K tile; warps 2 and up: a part of the rows of
  *   warps     x each, by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared memory past the path
  *             of ordinary accesses, so that a fence must stand between; one that waited for the copies that are still
@@ -11,11 +12,11 @@
  *             and tells the consumers
  *   consumer  as in wna16_wgmma_kernel.cuh, whose main loop and epilogue they run
  *   warps */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_WGMMA_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
 
-#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
+#include "kernels/cuda/gemm/wna16_grouped_params.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
 #include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
 
 namespace yk_gemm {
@@ -39,7 +40,7 @@ __host__ __device__ constexpr int grouped_registers(int warpgroups)
   return SM_REGISTERS / (128 * (warpgroups + grouped_producers(warpgroups))) / 8 * 8;
 }
 
-constexpr int GATHER_REGISTERS = 40;
+constexpr int GATHER_REGISTERS = 32;
 
 __host__ __device__ constexpr int grouped_consumer_registers(int warpgroups)
 {
@@ -59,6 +60,28 @@ __host__ __device__ inline int grouped_map_bytes(int max_tiles)
   return (max_tiles * 2 + 15) / 16 * 16;
 }
 
+/* By one warp, once the table counts whole tiles: the entries of the row tiles in the order of the work, whole ones and
+ * then the others, narrowest instructions last. Returns the number of row tiles. */
+template <int N, int LEAST_N> __device__ __forceinline__ int order_row_tiles(const grouped_table &table, uint16_t *map)
+{
+  const int lane = threadIdx.x % 32;
+  const int2 size = *table.size;
+  for (int i = lane; i < size.x; i += 32)
+    for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
+      map[tile] = static_cast<uint16_t>(i);
+  int n_tiles = size.y;
+  for (int n = N; n >= LEAST_N; n -= GROUPED_TILE_STEP)
+    for (int first = 0; first < size.x; first += 32) {
+      const grouped_entry e = table.entries[min(first + lane, size.x - 1)];
+      const int rest = (e.end_slot - e.first_slot) % N;
+      const bool is_here = first + lane < size.x && rest > (n == LEAST_N ? 0 : n - GROUPED_TILE_STEP) && rest <= n;
+      const unsigned here = __ballot_sync(~0u, is_here);
+      if (is_here) map[n_tiles + __popc(here & ((1u << lane) - 1))] = static_cast<uint16_t>(first + lane);
+      n_tiles += __popc(here);
+    }
+  return n_tiles;
+}
+
 struct grouped_tile {
   int matrix, first_slot, rows, tile_m;
 };
@@ -67,33 +90,38 @@ struct grouped_tile {
 template <int N> struct grouped_tiles {
   const grouped_table &table;
   const uint16_t *map;
-  int at;
+  int n_row_tiles, at;
 
   __device__ __forceinline__ bool next(const grouped_params &p, grouped_tile &w)
   {
-    if (at >= table.size->y * p.tiles_m) return false;
-    const grouped_entry &e = table.entries[map[p.by_tiles_m.quotient(at)]];
-    const unsigned in_entry = static_cast<unsigned>(at - e.first_tile * p.tiles_m);
-    const unsigned row_tiles = static_cast<unsigned>((&e)[1].first_tile - e.first_tile), m = in_entry / row_tiles;
+    const int row_tile = p.by_tiles_m.quotient(at);
+    if (row_tile >= n_row_tiles) return false;
+    const grouped_entry &e = table.entries[map[row_tile]];
+    unsigned m = at - row_tile * p.tiles_m, tile = (&e)[1].first_tile - e.first_tile; /* the one behind whole tiles */
+    if (row_tile < table.size->y) {
+      const unsigned in_entry = at - e.first_tile * p.tiles_m, whole_tiles = tile;
+      m = in_entry / whole_tiles;
+      tile = in_entry - m * whole_tiles;
+    }
     w.matrix = e.matrix;
     w.tile_m = static_cast<int>(m);
-    w.first_slot = e.first_slot + static_cast<int>(in_entry - m * row_tiles) * N;
+    w.first_slot = e.first_slot + static_cast<int>(tile) * N;
     w.rows = min(N, e.end_slot - w.first_slot);
     at += gridDim.x;
     return true;
   }
 };
 
-template <int N>
+template <typename PANEL, int N>
 __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p, tile_ring r, grouped_tiles<N> tiles)
 {
   grouped_tile w;
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * grouped_panel::BYTES;
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
   r.start_producing();
   while (tiles.next(p, w)) {
     const int panel = w.tile_m * GROUPED_TILE_PANELS;
-    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * grouped_panel::BYTES;
-    const uint8_t *from = p.weights_of(w.matrix) + panel * grouped_panel::BYTES;
+    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * PANEL::BYTES;
+    const uint8_t *from = p.weights_of(w.matrix) + panel * PANEL::BYTES;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -105,6 +133,7 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
 }
 
 /* Copies eight rows a time: half a warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight.
+ * The warps take eights in turn, so that all of them have work where a tile has few rows.
  *   landed   barriers of the stages
  *   rows     in shared memory, this warp's part: where they begin in x, in pieces; -1 where there is none, whose
  *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
@@ -113,25 +142,25 @@ template <int N, int WARPS>
 __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, uint32_t landed, grouped_tiles<N> tiles,
                                          int *rows, int warp)
 {
-  constexpr int WARP_ROWS = N / WARPS, EIGHTS = WARP_ROWS / 8;
+  constexpr int WARP_ROWS = N / WARPS;
   const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
   const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
   uint32_t at[4]; /* of the lane's rows of eight, in a stage */
 #pragma unroll
   for (int i = 0; i < 4; i++)
-    at[i] = piece / 8 * (N * 128) + (warp * WARP_ROWS + 2 * i + half) * 128 + ((piece ^ (2 * i + half)) & 7) * 16;
+    at[i] = piece / 8 * (N * 128) + (warp * 8 + 2 * i + half) * 128 + ((piece ^ (2 * i + half)) & 7) * 16;
   grouped_tile w;
   r.start_producing();
   wait_for_previous_kernel();
   while (tiles.next(p, w)) {
-    const int n_rows = w.rows - warp * WARP_ROWS;
     __syncwarp();
-    for (int i = lane; i < WARP_ROWS; i += 32)
-      rows[i % 2 * (WARP_ROWS / 2) + i / 2] =
-          i < n_rows ? p.row_of(w.first_slot + warp * WARP_ROWS + i) * (p.k / 8) : -1;
+    for (int i = lane; i < WARP_ROWS; i += 32) {
+      const int row = (i / 8 * WARPS + warp) * 8 + i % 8;
+      rows[i % 2 * (WARP_ROWS / 2) + i / 2] = row < w.rows ? p.row_of(w.first_slot + row) * (p.k / 8) : -1;
+    }
     __syncwarp();
-    const int eights = min(EIGHTS, (n_rows + 7) / 8);
+    const int eights = ((w.rows + 7) / 8 - warp + WARPS - 1) / WARPS;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
       const bool valid = k_tile * TILE_K + piece * 8 < p.k;
@@ -140,7 +169,7 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
 #pragma unroll 2
       for (int e = 0; e < eights; e++) {
         const uint4 of_lane = load_shared16(own_rows + e * 16);
-        const uint32_t to = r.data() + e * 1024;
+        const uint32_t to = r.data() + e * WARPS * 1024;
         if (static_cast<int>(of_lane.x) >= 0) cp_async_16(to + at[0], from + of_lane.x * uint64_t{16}, valid);
         if (static_cast<int>(of_lane.y) >= 0) cp_async_16(to + at[1], from + of_lane.y * uint64_t{16}, valid);
         if (static_cast<int>(of_lane.z) >= 0) cp_async_16(to + at[2], from + of_lane.z * uint64_t{16}, valid);
@@ -168,31 +197,51 @@ __device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, 
   }
 }
 
-template <yk_dtype DTYPE, int WARPGROUPS, int WGMMA_M, int N>
-__device__ __forceinline__ void consume_grouped(const grouped_params &p, tile_ring x, tile_ring weights,
-                                                grouped_tiles<N> tiles, uint32_t staging)
+/* One output tile of at most N rows. */
+template <yk_dtype DTYPE, typename PANEL, int N, int WGMMA_M, int ROOM8>
+__device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                      const grouped_tile &w, uint32_t staging,
+                                                      float (&acc)[WGMMA_M][ROOM8][4])
 {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
-  grouped_tile w;
-  wait_in_grouped(p);
-  while (tiles.next(p, w)) {
-    float acc[WGMMA_M][N / 8][4];
-    mainloop<DTYPE, grouped_panel, WGMMA_M, N, 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane, acc);
-    wgmma_params to = {};
-    to.bias = p.bias_of(w.matrix);
-    to.y = p.y_of(w.first_slot);
-    to.m = w.rows;
-    to.n = p.n;
-    const int64_t row0 =
-        static_cast<int64_t>(w.tile_m * GROUPED_TILE_PANELS + first_panel<WGMMA_M>(warpgroup, warp)) * PANEL_COLUMNS;
-    if (p.gate_up)
-      write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
-    else
-      write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+  const int panel = w.tile_m * GROUPED_TILE_PANELS + first_panel<WGMMA_M>(warpgroup, warp);
+  mainloop<DTYPE, PANEL, WGMMA_M, N, 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane, acc);
+  if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+    for (int c = 0; c < WGMMA_M; c++)
+      scale_rows(load_row_scales(p.row_scales_of(w.matrix), min(panel + c, p.n_panels - 1), lane),
+                 first_tokens<N>(acc[c]));
   }
+  wgmma_params to = {};
+  to.bias = p.bias_of(w.matrix);
+  to.y = p.y_of(w.first_slot);
+  to.m = w.rows;
+  to.n = p.n;
+  const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
+  if (p.gate_up)
+    write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+  else
+    write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
 }
 
-template <yk_dtype DTYPE, int WARPGROUPS, int WGMMA_M, int N>
+/* The block's output tiles: those of more rows than narrower instructions hold come first. */
+template <yk_dtype DTYPE, typename PANEL, int N, int LEAST_N, int ROOM, int WGMMA_M>
+__device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                       grouped_tiles<ROOM> &tiles, grouped_tile &w, bool &is_there,
+                                                       uint32_t staging)
+{
+#pragma unroll 1
+  while (is_there && (N == LEAST_N || w.rows > N - GROUPED_TILE_STEP)) {
+    float acc[WGMMA_M][ROOM / 8][4];
+    multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
+    is_there = tiles.next(p, w);
+  }
+  if constexpr (N > LEAST_N)
+    multiply_grouped_tiles<DTYPE, PANEL, N - GROUPED_TILE_STEP, LEAST_N, ROOM, WGMMA_M>(p, x, weights, tiles, w,
+                                                                                        is_there, staging);
+}
+
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int LEAST_N>
 __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
     grouped_wgmma_kernel(const __grid_constant__ grouped_params p)
 {
@@ -200,7 +249,8 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
   static_assert(WARPGROUPS * WGMMA_M == GROUPED_M64, "256 columns");
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[2 * tile_ring::BARRIERS], landed_barriers[MAX_STAGES];
-  const block_shared_memory<grouped_panel, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
+  __shared__ int n_row_tiles;
+  const block_shared_memory<PANEL, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
   constexpr int STAGING = WARPGROUPS * 4 * staging_bytes(WGMMA_M, N);
   uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
   int *rows = reinterpret_cast<int *>(behind);
@@ -219,19 +269,20 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
     fence_mbarrier_init();
   }
   wait_for_starts(p);
-  if (threadIdx.x < 32) build_grouped_table<N>(table, p.call.starts, p.call.n_matrices);
+  if (threadIdx.x < 32) {
+    build_grouped_table<N, row_tiles::WHOLE>(table, p.call.starts, p.call.n_matrices);
+    __syncwarp();
+    const int n = order_row_tiles<N, LEAST_N>(table, map);
+    if (threadIdx.x == 0) n_row_tiles = n;
+  }
   __syncthreads();
-  for (int i = threadIdx.x; i < table.size->x; i += blockDim.x)
-    for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
-      map[tile] = static_cast<uint16_t>(i);
-  __syncthreads();
-  const grouped_tiles<N> tiles = {table, map, static_cast<int>(blockIdx.x)};
+  grouped_tiles<N> tiles = {table, map, n_row_tiles, static_cast<int>(blockIdx.x)};
   if (threadIdx.x >= WARPGROUPS * 128) {
     lower_registers<GATHER_REGISTERS>();
     const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     constexpr int WARPS = gather_warps(WARPGROUPS);
     if (warp == 0) {
-      if (threadIdx.x % 32 == 0) produce_grouped_weights(p, weights, tiles);
+      if (threadIdx.x % 32 == 0) produce_grouped_weights<PANEL>(p, weights, tiles);
     } else if (warp == 1) {
       if (threadIdx.x % 32 == 0) pass_on_x<N>(p, x, landed, tiles);
     } else if (warp < 2 + WARPS) {
@@ -239,23 +290,26 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
     }
   } else {
     raise_registers<grouped_consumer_registers(WARPGROUPS)>();
-    consume_grouped<DTYPE, WARPGROUPS, WGMMA_M, N>(
-        p, x, weights, tiles, memory.staging(rings) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N));
+    const uint32_t staging = memory.staging(rings) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N);
+    grouped_tile w;
+    wait_in_grouped(p);
+    bool is_there = tiles.next(p, w);
+    multiply_grouped_tiles<DTYPE, PANEL, N, LEAST_N, N, WGMMA_M>(p, x, weights, tiles, w, is_there, staging);
   }
 #endif
 }
 
-template <yk_dtype DTYPE, int TILE> const void *grouped_wgmma_kernel_at()
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t TILE> const void *grouped_wgmma_kernel_at()
 {
   constexpr grouped_wgmma_shape S = GROUPED_WGMMA_SHAPES[TILE];
-  return reinterpret_cast<const void *>(grouped_wgmma_kernel<DTYPE, S.warpgroups, S.wgmma_m, S.n>);
+  return reinterpret_cast<const void *>(
+      grouped_wgmma_kernel<DTYPE, grouped_panel<ENCODING>, S.warpgroups, S.wgmma_m, S.n, S.least_n>);
 }
 
-template <yk_dtype DTYPE> const void *grouped_wgmma_kernel_of(int tile)
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+const void *grouped_wgmma_kernel_of_tile(int tile, std::index_sequence<TILES...>)
 {
-  const void *const kernels[] = {grouped_wgmma_kernel_at<DTYPE, 0>(), grouped_wgmma_kernel_at<DTYPE, 1>(),
-                                 grouped_wgmma_kernel_at<DTYPE, 2>(), grouped_wgmma_kernel_at<DTYPE, 3>()};
-  static_assert(N_GROUPED_WGMMA_SHAPES == 4, "all of them");
+  const void *const kernels[] = {grouped_wgmma_kernel_at<ENCODING, DTYPE, TILES>()...};
   return kernels[tile];
 }
 

@@ -1,25 +1,28 @@
-/* w4a16_grouped.cu - the grouped GEMMs' interface: checks of arguments, choice of tiles, launches on 9.0. */
-#include "kernels/cuda/gemm/w4a16_grouped.h"
+/* wna16_grouped.cu - the grouped GEMMs' interface: checks of arguments, choice of tiles, launches on 9.0. */
+#include "kernels/cuda/gemm/wna16_grouped.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/gemm/w4a16_grouped_few_kernel.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_params.cuh"
-#include "kernels/cuda/gemm/w4a16_grouped_tiles.h"
-#include "kernels/cuda/gemm/w4a16_grouped_wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_few_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_params.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_row.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
+#include "kernels/cuda/gemm/wna16_grouped_wgmma_kernel.cuh"
 
 using namespace yk_gemm;
 
 namespace {
 
-const void *few_kernel(yk_dtype dtype, int tile)
+const void *few_kernel(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return dtype == YK_F16 ? grouped_few_kernel_f16(tile) : grouped_few_kernel_bf16(tile);
+  return with_types(encoding, dtype,
+                    [=](auto types) { return grouped_few_kernel_of<types.ENCODING, types.DTYPE>(tile); });
 }
 
-const void *wgmma_kernel_at(yk_dtype dtype, int tile)
+const void *wgmma_kernel(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return dtype == YK_F16 ? grouped_wgmma_kernel_f16(tile) : grouped_wgmma_kernel_bf16(tile);
+  return with_types(encoding, dtype,
+                    [=](auto types) { return grouped_wgmma_kernel_of<types.ENCODING, types.DTYPE>(tile); });
 }
 
 grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
@@ -30,6 +33,7 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   p.n = static_cast<int>(desc.n);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
+  p.row_scales_at = yk_wna16_panels_bytes(&desc);
   p.gate_up = desc.gate_up;
   return p;
 }
@@ -37,17 +41,17 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
 /* How many warps a K slice has: so many that the warps' time for a block's share is least. A block's share is estimated
  * from the room for slots; it is cut into items of a slice's panels, of which each takes a slice its part of K. Then as
  * many stages as fit, a multiple of the K slices (wna16_small_batch.cu says why). */
-void lay_out_few(const yk_wna16_gpu &gpu, const grouped_few_shape &s, grouped_params &p)
+void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_shape &s, grouped_params &p)
 {
   constexpr int64_t ITEM_END_K_TILES = 2; /* what the end of an item takes, in a warp's K tiles */
   const int64_t tiles = std::min<int64_t>(p.call.max_slots, p.call.n_matrices);
-  const int64_t share = ceil_div(tiles * p.n_panels, gpu.n_multiprocessors);
+  const int64_t share = ceil_div(tiles * p.n_panels, blocks);
   int64_t least = INT64_MAX;
   for (int warps = CONSUMER_WARPS / 2; warps >= 1; warps /= 2) {
     const int64_t panels = static_cast<int64_t>(warps) * s.panels, slices = CONSUMER_WARPS / warps;
     const int64_t cost = ceil_div(share, panels) * (ceil_div(p.k_tiles, slices) + ITEM_END_K_TILES);
     const int64_t most = std::min(share, panels);
-    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * grouped_panel::BYTES;
+    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * panel_bytes(desc);
     const int64_t stages = std::min<int64_t>(p.ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / slices * slices;
     if (stages == 0 || cost >= least) continue;
     least = cost;
@@ -57,20 +61,31 @@ void lay_out_few(const yk_wna16_gpu &gpu, const grouped_few_shape &s, grouped_pa
   }
 }
 
+/* Whether two blocks share a multiprocessor: where its share of the weights is more than both halves hold at once. The
+ * one then multiplies while the other ends an item. Otherwise a half is left to the next kernel. */
+bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
+                       const yk_grouped_call &call)
+{
+  const int64_t panels = std::min<int64_t>(call.max_slots, call.n_matrices) * n_panels(desc);
+  return s.taken == occupancy::HALF &&
+         panels * n_k_tiles(desc) * panel_bytes(desc) > 2 * HALF_SHARED_BYTES[1] * gpu.n_multiprocessors;
+}
+
 cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
                         cudaStream_t stream)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
   grouped_params p = params_of(desc, call);
-  const bool second = call.second_half && s.taken == occupancy::HALF;
+  const bool both = takes_both_halves(gpu, desc, s, call);
+  const bool second = (both || call.second_half) && s.taken == occupancy::HALF;
+  const int64_t blocks = static_cast<int64_t>(gpu.n_multiprocessors) * (both ? 2 : 1);
   const int own = few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices);
   p.ring_bytes = (most_shared_bytes(s.taken, second) - own) / 1024 * 1024;
   p.by_panels = yk_cuda::divider::of(p.n_panels);
-  lay_out_few(gpu, s, p);
+  lay_out_few(blocks, desc, s, p);
   void *args[] = {&p};
-  return launch_clusters(few_kernel(desc.dtype, tile), gpu.n_multiprocessors, 1,
-                         s.taken == occupancy::HALF ? HALF_THREADS[second] : HALF_THREADS[0], p.ring_bytes + own, args,
-                         stream);
+  return launch_clusters(few_kernel(desc.encoding, desc.dtype, tile), blocks, 1, HALF_THREADS[second && !both],
+                         p.ring_bytes + own, args, stream);
 }
 
 constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */
@@ -85,12 +100,12 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
   const int own = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n) + grouped_gather_bytes(s.n) +
                   grouped_map_bytes(p.max_tiles) + grouped_table_bytes(call.n_matrices);
-  const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * grouped_panel::BYTES;
+  const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;
   p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&p};
-  return launch_clusters(wgmma_kernel_at(desc.dtype, tile), gpu.n_multiprocessors, 1,
+  return launch_clusters(wgmma_kernel(desc.encoding, desc.dtype, tile), gpu.n_multiprocessors, 1,
                          (s.warpgroups + grouped_producers(s.warpgroups)) * 128,
                          p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
 }
@@ -99,6 +114,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
 cudaError_t sm90_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_grouped_call &call,
                          cudaStream_t stream)
 {
+  if (grouped_row_takes(desc, call)) return grouped_row_forward(gpu, desc, params_of(desc, call), stream);
   for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++)
     if (call.max_slots <= static_cast<int64_t>(GROUPED_FEW_SHAPES[i].most_rows) * call.n_matrices)
       return few_forward(gpu, desc, i, call, stream);
@@ -122,29 +138,35 @@ yk_status check_call(const yk_grouped_call &call, yk_err *err)
 
 cudaError_t init_sm90()
 {
-  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+  for (const kernel_types &t : ALL_KERNEL_TYPES) {
     for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++) {
       const cudaError_t error =
-          allow_shared_bytes(few_kernel(dtype, i), most_shared_bytes(GROUPED_FEW_SHAPES[i].taken, false));
+          allow_shared_bytes(few_kernel(t.encoding, t.dtype, i), most_shared_bytes(GROUPED_FEW_SHAPES[i].taken, false));
       if (error != cudaSuccess) return error;
     }
     for (int i = 0; i < N_GROUPED_WGMMA_SHAPES; i++) {
-      const cudaError_t error = allow_shared_bytes(wgmma_kernel_at(dtype, i), ALL_SHARED_BYTES);
+      const cudaError_t error = allow_shared_bytes(wgmma_kernel(t.encoding, t.dtype, i), ALL_SHARED_BYTES);
       if (error != cudaSuccess) return error;
     }
   }
-  return cudaSuccess;
+  return grouped_row_init();
 }
 
 } // namespace
 
-extern "C" yk_status yk_w4a16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err)
+extern "C" yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err)
 {
   YK_TRY(cuda_status(grouped_sm80_init(), "grouped GEMM init", err));
   return gpu->path == YK_WNA16_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
 }
 
-extern "C" yk_status yk_w4a16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                          const yk_grouped_call *call)
+{
+  return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
+}
+
+extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                               const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
 {
   YK_TRY(yk_wna16_desc_check(desc, err));
@@ -152,7 +174,7 @@ extern "C" yk_status yk_w4a16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
   if (call->max_slots <= 0) return YK_OK;
   const bool sm90 = gpu->path == YK_WNA16_WGMMA && groups_per_k_tile(*desc) == 1;
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
-                     "grouped W4A16 GEMM", err);
+                     "grouped WNA16 GEMM", err);
 }
 
 extern "C" yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call,

@@ -1,8 +1,9 @@
-/* w4a16_grouped_types.h - a call of a grouped GEMM: see w4a16_grouped.h. */
-#ifndef YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TYPES_H
-#define YK_KERNELS_CUDA_GEMM_W4A16_GROUPED_TYPES_H
+/* wna16_grouped_types.h - a call of a grouped GEMM: see wna16_grouped.h. */
+#ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TYPES_H
+#define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TYPES_H
 
 #include "kernels/cuda/gemm/wna16_types.h"
+#include "kernels/experts.h"
 
 enum { YK_GROUPED_MAX_MATRICES = 1024 };
 
@@ -23,6 +24,7 @@ typedef struct yk_grouped_call {
   /* Not the previous kernel of the stream wrote starts, but one that came before the grouped GEMM that is the previous
    * kernel, or comes before that: weights are then asked for while the previous kernel still runs. */
   bool starts_are_settled;
+  const yk_combine_args *combine; /* of the slots y, for yk_wna16_grouped_combines; or NULL */
 } yk_grouped_call;
 
 #endif

@@ -1,0 +1,63 @@
+/* wna16_grouped_row.cu - see wna16_grouped_row.cuh. */
+#include "kernels/cuda/gemm/wna16_grouped_row.cuh"
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm/wna16_grouped_row_kernel.cuh"
+
+namespace yk_gemm {
+namespace {
+
+/* A block fits beside one of the grouped GEMM before it (wna16_occupancy.cuh), two of these do not fit there. */
+constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
+constexpr int MOST_X_BYTES = 64 * 1024;
+
+const void *kernel_of(yk_wna16_encoding encoding, yk_dtype dtype)
+{
+  return with_types(encoding, dtype, [](auto types) {
+    return reinterpret_cast<const void *>(grouped_row_kernel<types.DTYPE, grouped_panel<types.ENCODING>>);
+  });
+}
+
+int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  return row_x_bytes(static_cast<int>(call.max_slots * n_k_tiles(desc)));
+}
+
+} // namespace
+
+cudaError_t grouped_row_init()
+{
+  for (const kernel_types &t : ALL_KERNEL_TYPES) {
+    const cudaError_t error = allow_shared_bytes(kernel_of(t.encoding, t.dtype), MOST_BYTES);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
+         !desc.gate_up && groups_per_k_tile(desc) == 1 && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
+         x_bytes(desc, call) <= MOST_X_BYTES;
+}
+
+cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_params &params,
+                                cudaStream_t stream)
+{
+  grouped_row_params p = {};
+  p.gemm = params;
+  p.sum = *params.call.combine;
+  const int64_t blocks = std::min<int64_t>(params.n_panels, gpu.n_multiprocessors);
+  const int64_t stage_bytes = ROW_WARPS * panel_bytes(desc);
+  const int64_t wanted =
+      ceil_div(params.call.max_slots * params.k_tiles, ROW_WARPS) * ceil_div(params.n_panels, blocks);
+  const int64_t fitting = (MOST_BYTES - 1024 - x_bytes(desc, params.call)) / stage_bytes;
+  p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{ROW_STAGES}}));
+  const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
+  const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
+  void *args[] = {&p};
+  return launch_clusters(kernel_of(desc.encoding, desc.dtype), blocks, 1, ROW_THREADS, bytes, args, stream);
+}
+
+} // namespace yk_gemm
