@@ -1,6 +1,7 @@
-/* bench_experts.cu - mixtures of experts on a GPU: routing, both grouped W4A16 GEMMs and the combination, checked
- * against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same work: the
- * columns of all chosen experts side by side, by as many rows as an expert has on average.
+/* bench_experts.cu - mixtures of experts on a GPU: router and routing, both grouped W4A16 GEMMs and the combination,
+ * checked against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same
+ * work: the columns of all chosen experts side by side, by as many rows as an expert has on average. The router's GEMM
+ * is timed where it is not cuBLAS's.
  *
  * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
  * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
@@ -35,7 +36,8 @@ const model MODELS[] = {
     {"deepseek-v2-lite", 64, 6, 2048, 1408},
 };
 
-constexpr double COLD_BYTES = 300e6; /* that pass through the L2 cache before anything is read again */
+constexpr double COLD_BYTES = 300e6;  /* that pass through the L2 cache before anything is read again */
+constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
 
 /* One model's layer: weights of one or more layers one behind the other, and arrays for the largest number of rows. */
 struct layer {
@@ -53,7 +55,7 @@ struct layer {
 };
 
 struct times {
-  double route, gate_up, down, combine, layer, dense_gate_up, dense_down;
+  double route, gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest */
 };
@@ -85,11 +87,11 @@ public:
     t.gate_up = time([&](int i) { multiply_gate_up(i); });
     t.down = time([&](int i) { multiply_down(i); });
     t.combine = time([&](int i) { combine(i); });
+    t.down_combine = time([&](int i) { multiply_down_and_combine(i); });
     t.layer = time([&](int i) {
       route(i);
       multiply_gate_up(i);
-      multiply_down(i);
-      combine(i);
+      multiply_down_and_combine(i);
     });
     if (!o.no_dense) {
       t.dense_gate_up = dense(l.gate_up);
@@ -107,27 +109,31 @@ private:
   int n;
   int64_t slots;
   device_array<uint16_t> x, y, h, out;
-  std::vector<std::unique_ptr<routing>> routings; /* one a node */
+  std::vector<std::unique_ptr<routing>> routings;               /* one a node */
+  std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
   cudaStream_t stream;
   int active = 0, max_rows = 0;
   bool half = false;
 
-  /* Rows choose at random; where few experts are chosen, nodes go round through all of them. */
+  /* Rows choose at random. A lone row chooses the experts whose router weights are the row itself: nodes go round
+   * through all of them. */
   void make_routings()
   {
-    std::mt19937 rng(5);
+    const int64_t row_bytes = l.shape.hidden * 2;
     const int n_experts = l.shape.n_experts;
     const double expected = n_experts * (1 - std::pow(1 - double(l.shape.top_k) / n_experts, n));
     const double bytes = expected * double(l.gate_up.matrix_bytes + l.down.matrix_bytes);
     const int nodes = std::max(2, int(std::ceil(COLD_BYTES / bytes)) * 2);
     for (int i = 0; i < nodes; i++) {
-      auto r = std::make_unique<routing>(l.spec, n);
-      std::vector<float> logits(r->logits.count);
-      for (float &v : logits) v = float(rng() & 0xffffff) * 0x1p-22f;
-      if (n == 1)
-        for (int j = 0; j < l.shape.top_k; j++) logits[(i * l.shape.top_k + j) % n_experts] += 10.0f;
-      upload(r->logits, logits);
-      routings.push_back(std::move(r));
+      routings.push_back(std::make_unique<routing>(l.spec, n));
+      routers.push_back(std::make_unique<device_array<uint16_t>>(size_t(n_experts) * l.shape.hidden));
+      linear::fill_halves<<<1024, 256>>>(routers[i]->data, routers[i]->count, YK_F16, -0.1f, 0.1f, 20 + i);
+      check(cudaDeviceSynchronize(), "router");
+      for (int j = 0; n == 1 && j < l.shape.top_k; j++)
+        check(cudaMemcpy(routers[i]->data + (i * l.shape.top_k + j) % n_experts * l.shape.hidden, x.data, row_bytes,
+                         cudaMemcpyDeviceToDevice),
+              "router");
+      for (int row = 0; row < n; row += MOST_ROUTER_ROWS) multiply_router(i, row, std::min(MOST_ROUTER_ROWS, n - row));
       route(i);
       check(cudaStreamSynchronize(stream), "route");
       const auto starts = download(routings[i]->starts, n_experts + 1);
@@ -139,13 +145,34 @@ private:
     }
   }
 
+  void multiply_router(int i, int row, int rows)
+  {
+    const yk_few_outputs_gemm g = {x.data + row * l.shape.hidden,
+                                   routers[i]->data,
+                                   routings[i]->logits.data + row * l.shape.n_experts,
+                                   rows,
+                                   l.shape.n_experts,
+                                   l.shape.hidden,
+                                   l.shape.n_experts,
+                                   YK_F16,
+                                   YK_F32};
+    check(yk_few_outputs_launch(&g, stream), "router");
+  }
+
   void route(int i)
   {
     const yk_route_args a = routings[i]->args(false, false);
+    const yk_cuda_router router = {x.data, routers[i]->data, l.shape.n_experts, l.shape.hidden, YK_F16};
+    if (yk_cuda_router_takes(&router, &a)) {
+      check(yk_cuda_launch_router(&router, &a, stream), "router");
+      return;
+    }
+    if (n <= MOST_ROUTER_ROWS) multiply_router(i, 0, n);
     check(yk_cuda_launch_route(&a, stream), "route");
   }
 
-  void multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled)
+  bool multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled,
+                const yk_combine_args *sum = nullptr)
   {
     yk_err err = YK_ERR_INIT;
     yk_grouped_call c =
@@ -153,7 +180,9 @@ private:
                routings[i]->starts.data, slots, false);
     c.starts_are_settled = settled;
     c.second_half = half = !half;
+    c.combine = sum;
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
+    return yk_wna16_grouped_combines(&gpu, &m.desc, &c);
   }
 
   void multiply_gate_up(int i)
@@ -166,11 +195,21 @@ private:
     multiply(l.down, i, h.data, out.data, false, true);
   }
 
+  yk_combine_args sum_of(int i)
+  {
+    return {y.data, out.data,      routings[i]->weights.data, routings[i]->slot_of_choice.data, nullptr, nullptr, 0,
+            n,      l.shape.top_k, int32_t(l.shape.hidden)};
+  }
+
+  void multiply_down_and_combine(int i)
+  {
+    const yk_combine_args a = sum_of(i);
+    if (!multiply(l.down, i, h.data, out.data, false, true, &a)) combine(i);
+  }
+
   void combine(int i)
   {
-    const yk_combine_args a = {
-        y.data, out.data,      routings[i]->weights.data, routings[i]->slot_of_choice.data, nullptr, nullptr, 0,
-        n,      l.shape.top_k, int32_t(l.shape.hidden)};
+    const yk_combine_args a = sum_of(i);
     check(yk_cuda_launch_combine(YK_F16, &a, stream), "combine");
   }
 
@@ -220,24 +259,27 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld; microseconds\n", m.name, m.n_experts, m.top_k,
               (long long)m.hidden, (long long)m.ffn);
-  std::printf("%6s %7s %6s | %6s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s | %8s %6s\n", "rows", "experts", "most",
-              "route", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine", "layer", "eff");
+  std::printf("%6s %7s %6s | %6s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s\n", "rows", "experts", "most",
+              "route", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine", "both", "layer",
+              "eff");
   for (int32_t n : o.tokens) {
     const times t = measurement(o, l, gpu, n).run();
     const double floor = t.floor_gate_up + t.floor_down;
-    std::printf("%6d %7d %6d | %6.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f | %8.2f %5.0f%%\n",
-                n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up,
-                100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
-                t.combine, t.layer, 100 * floor / t.layer);
+    std::printf(
+        "%6d %7d %6d | %6.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f %8.2f | %8.2f %5.0f%%\n",
+        n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up,
+        100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down, t.combine,
+        t.down_combine, t.layer, 100 * floor / t.layer);
     std::fflush(stdout);
     if (!json) continue;
     std::fprintf(
         json,
         "%s\n    {\"model\": \"%s\", \"rows\": %d, \"experts_with_rows\": %d, \"most_rows\": %d, \"route_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
-        "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"layer_us\": %.3f}",
+        "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
+        "\"layer_us\": %.3f}",
         first ? "" : ",", m.name, n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up, t.down,
-        t.floor_down, t.dense_down, t.combine, t.layer);
+        t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
     first = false;
   }
 }
@@ -265,6 +307,7 @@ int main(int argc, char **argv)
   bench::check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
   bench::check(yk_wna16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
+  check(yk_cuda_router_init(), "router");
   if (!o.run.time_only) {
     bool good = check_routes();
     good &= check_combines();

@@ -14,6 +14,8 @@
 #include "bench/linear_gemm.cuh"
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 
 namespace experts {

@@ -1,8 +1,8 @@
 /* experts.h - operations of a mixture of experts: which experts serve a row, and what they give is worth.
  *
- *   x -> router logits -> route -> row_of_slot, starts -> linear_forward_grouped gate and up (linear.h)
- *                            |                             -> linear_forward_grouped down -> slots
- *                            +-> weights, slot_of_choice -> combine <--------------------------+
+ *   x -> router's logits -> route -> row_of_slot, starts -> linear_forward_grouped gate and up (linear.h)
+ *                             |                              -> linear_forward_grouped down -> slots
+ *                             +-> weights, slot_of_choice -> combine <--------------------------+
  *
  * A choice is one expert of one row: a row makes top_k of them, by falling score. A slot is a choice of one of this
  * rank's experts: slots are numbered expert by expert, those of one expert by rising row, so that an expert's rows lie
@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/experts.h"
+#include "kernels/linear.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,7 +60,9 @@ static inline int64_t yk_route_scratch_bytes(const yk_route_spec *spec, int64_t 
  * choose nothing (choices and slot_of_choice -1, weights 0), cost no expert's weights and are not counted. */
 typedef struct yk_route_args {
   const yk_route_spec *spec;
-  const float *logits; /* [n_tokens, logits_stride], of which n_experts are read */
+  const yk_linear *router; /* of float32 outputs: logits become x times it first; NULL: logits are there */
+  const void *x;           /* act [n_tokens, k] of the router */
+  float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */
   int64_t logits_stride;
   const float *bias;       /* [n_experts] or NULL: correction of the choice alone */
   const int32_t *kv_slots; /* [n_tokens], or NULL: no row is padding */

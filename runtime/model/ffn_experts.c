@@ -243,9 +243,9 @@ static void *scratch_at(const yk_sublayer_step *s, int64_t offset)
 static yk_status choose(const yk_sublayer *e, const yk_sublayer_step *s, yk_err *err)
 {
   const layout *at = &e->at;
-  const yk_linear_args logits = {
-      .x = s->x, .y = scratch_at(s, at->logits), .n_tokens = s->batch->n_tokens, .y_stride = e->n_logits};
   const yk_route_args route = {.spec = &e->route,
+                               .router = e->router,
+                               .x = s->x,
                                .logits = scratch_at(s, at->logits),
                                .logits_stride = e->n_logits,
                                .bias = e->choice_bias,
@@ -258,7 +258,6 @@ static yk_status choose(const yk_sublayer *e, const yk_sublayer_step *s, yk_err 
                                .slot_of_choice = scratch_at(s, at->slot_of_choice),
                                .counts = e->counts,
                                .scratch = scratch_at(s, at->routing)};
-  YK_RUN(s->operations, OTHER, s->layer, "router", s->dev->ops->linear_forward(s->dev, e->router, &logits, err));
   YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
   return YK_OK;
 }

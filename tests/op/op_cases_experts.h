@@ -119,18 +119,28 @@ static inline void *route_room(yk_device *dev, size_t n_bytes)
   return room;
 }
 
+typedef struct route_input {
+  const op_array *logits;
+  int64_t stride;
+  const op_array *bias; /* or NULL */
+  const int32_t *kv_slots;
+  const yk_linear *router; /* or NULL: logits are there */
+  const void *x;           /* of the router */
+} route_input;
+
 /* Twice, so that counts are seen to add up. */
-static inline route_found route_run(yk_device *dev, const route_case *c, const op_array *logits, int64_t stride,
-                                    const op_array *bias, const int32_t *kv_slots)
+static inline route_found route_run(yk_device *dev, const route_case *c, const route_input *input)
 {
   const yk_route_spec *spec = &c->spec;
   size_t n_choices = (size_t)(c->n_tokens * spec->top_k), n_slots = (size_t)yk_route_max_slots(spec, c->n_tokens);
   route_found found = {.weights = op_array_new(dev, YK_F32, n_choices)};
   const yk_route_args args = {.spec = spec,
-                              .logits = logits->dev,
-                              .logits_stride = stride,
-                              .bias = bias ? bias->dev : NULL,
-                              .kv_slots = kv_slots,
+                              .router = input->router,
+                              .x = input->x,
+                              .logits = input->logits->dev,
+                              .logits_stride = input->stride,
+                              .bias = input->bias ? input->bias->dev : NULL,
+                              .kv_slots = input->kv_slots,
                               .n_tokens = c->n_tokens,
                               .choices = route_room(dev, n_choices * 4),
                               .weights = found.weights.dev,
@@ -148,6 +158,12 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const o
   found.counts = route_fetch(dev, args.counts, (size_t)spec->n_experts * 8);
   dev->ops->free(dev, args.scratch);
   return found;
+}
+
+static inline void route_found_free(yk_device *dev, route_found *found)
+{
+  free(found->choices), free(found->starts), free(found->row_of_slot), free(found->slot_of_choice), free(found->counts);
+  op_array_free(dev, &found->weights);
 }
 
 static inline void route_check_row(const route_case *c, int32_t row, const op_array *logits, int64_t stride,
@@ -210,7 +226,8 @@ static inline void check_route(const op_target *target, const route_case *c)
   }
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
   if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
-  route_found found = route_run(dev, c, &logits, stride, c->has_bias ? &bias : NULL, kv_slots);
+  const route_input input = {&logits, stride, c->has_bias ? &bias : NULL, kv_slots, NULL, NULL};
+  route_found found = route_run(dev, c, &input);
   for (int32_t row = 0; row < c->n_tokens; row++)
     route_check_row(c, row, &logits, stride, c->has_bias ? &bias : NULL, slots[row] < 0, &found);
   route_check_slots(c, &found);
@@ -219,12 +236,67 @@ static inline void check_route(const op_target *target, const route_case *c)
     assert_true(found.counts[7] >= 2 * (c->n_tokens - c->n_tokens / 4 - 2));
   }
   if (c->logits == ROUTE_ONE_SIDED) assert_int_equal(found.counts[5], 2 * c->n_tokens);
-  free(found.choices), free(found.starts), free(found.row_of_slot), free(found.slot_of_choice), free(found.counts);
-  op_array_free(dev, &found.weights);
+  route_found_free(dev, &found);
   op_array_free(dev, &logits);
   if (c->has_bias) op_array_free(dev, &bias);
   dev->ops->free(dev, kv_slots);
   dev->ops->destroy(dev);
+}
+
+/* A router's rows and weights: its logits are those of its own forward, and what is routed follows from them. The
+ * sums of a forward may be in another order. */
+typedef struct router_case {
+  yk_route_spec spec;
+  int32_t n_tokens, n_more_logits;
+  int64_t k;
+  bool has_padding;
+} router_case;
+
+static const router_case router_cases[] = {
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 1, 0, 2048, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 8, 1, 2560, true},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 1, 1, 256, false},
+    {{5, 2, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 5}, 3, 1, 72, false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 7, 0, 416, true},
+    {{60, 4, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 7, 0}, 8, 0, 104, false},
+    {{300, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 300}, 4, 0, 64, false},
+    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 64}, 37, 1, 96, true},
+    {{16, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 16}, 2, 0, 67, false},
+};
+
+static inline void check_router(const op_target *target, yk_dtype dtype, const router_case *c)
+{
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  const int64_t n_logits = c->spec.n_experts + c->n_more_logits;
+  const linear_case shape = {
+      .parts = {{c->k, n_logits, 0, YK_F16, {0, c->k}, {0, n_logits}, 0, false}}, .n_parts = 1, .f32_output = true};
+  linear_run run = linear_run_new(dev, &shape, c->n_tokens, 40 + (uint32_t)c->k);
+  op_array alone = linear_run_forward(dev, &run, 0, c->n_tokens), logits = op_array_new(dev, YK_F32, alone.n);
+  const route_case routed = {.spec = c->spec, .n_tokens = c->n_tokens};
+  int32_t slots[64], *kv_slots = NULL;
+  for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
+  if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
+  const route_input input = {&logits, n_logits, NULL, kv_slots, run.linear, run.x.dev};
+  route_found found = route_run(dev, &routed, &input);
+  op_array_fetch(dev, &logits);
+  double error = op_error(logits.values, alone.values, logits.n);
+  if (!(error <= 0x1p-17))
+    fail_msg("%s %s router of %d rows, %lld logits: error %.3g", target->name, yk_dtype_name(dtype), c->n_tokens,
+             (long long)n_logits, error);
+  for (int32_t row = 0; row < c->n_tokens; row++)
+    route_check_row(&routed, row, &logits, n_logits, NULL, slots[row] < 0, &found);
+  route_check_slots(&routed, &found);
+  route_found_free(dev, &found);
+  op_array_free(dev, &alone), op_array_free(dev, &logits);
+  linear_run_free(dev, &run);
+  dev->ops->free(dev, kv_slots);
+  dev->ops->destroy(dev);
+}
+
+static inline void check_routers(const op_target *target, size_t n_dtypes)
+{
+  for (size_t i = 0; i < sizeof router_cases / sizeof *router_cases; i++)
+    check_router(target, op_dtypes[i % n_dtypes], &router_cases[i]);
 }
 
 static inline void check_routes(const op_target *target)
@@ -372,6 +444,110 @@ static inline void check_linear_grouped(const op_target *target, yk_dtype dtype,
   assert_int_equal(dev->ops->linear_forward_grouped(dev, linear, &args, &refusal), YK_E_INVAL);
   args.max_slots = 1;
   assert_int_equal(dev->ops->linear_forward_grouped(dev, runs[0].linear, &args, &refusal), YK_E_INVAL);
+  dev->ops->linear_destroy(dev, linear);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
+  dev->ops->free(dev, dev_starts);
+  dev->ops->free(dev, dev_rows);
+  op_array_free(dev, &y);
+  dev->ops->destroy(dev);
+}
+
+/* One row whose choices have slots of some of the matrices: a forward with its combination gives what both give one
+ * after the other, but for the rounding of the slots. Choice 0 is another rank's. */
+static inline void check_grouped_combination(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                             bool has_shared, double tolerance)
+{
+  enum { TOP_K = 4, N_SLOTS = TOP_K - 1 };
+  op_random random = {.seed = 7};
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  linear_run runs[N_GROUPED_MATRICES];
+  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) runs[m] = linear_run_new(dev, shape, N_SLOTS, 60 + (uint32_t)m);
+  const yk_linear_spec spec = grouped_spec(runs, N_SLOTS, views);
+  yk_linear *linear = NULL;
+  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
+  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, slot_of_choice[TOP_K] = {-1, 2, 0, 1};
+  const size_t n = (size_t)runs[0].y_stride;
+  op_array slots = op_array_new(dev, dtype, N_SLOTS * n), weights = op_array_random(dev, YK_F32, TOP_K, 1.0, &random);
+  op_array shared = op_array_random(dev, dtype, n, 1.0, &random), gate = op_array_random(dev, YK_F32, 1, 2.0, &random);
+  op_array together = op_array_new(dev, dtype, n), apart = op_array_new(dev, dtype, n);
+  int32_t *dev_starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1);
+  int32_t *dev_slots = op_send_i32(dev, slot_of_choice, TOP_K);
+  yk_combine_args sum = {.y = apart.dev,
+                         .slots = slots.dev,
+                         .weights = weights.dev,
+                         .slot_of_choice = dev_slots,
+                         .shared = has_shared ? shared.dev : NULL,
+                         .shared_gate = has_shared ? gate.dev : NULL,
+                         .shared_gate_stride = 1,
+                         .n_tokens = 1,
+                         .top_k = TOP_K,
+                         .hidden = (int32_t)n};
+  yk_linear_grouped_args args = {.x = runs[0].x.dev,
+                                 .n_rows = N_SLOTS,
+                                 .starts = dev_starts,
+                                 .max_slots = N_SLOTS,
+                                 .y = slots.dev,
+                                 .y_stride = runs[0].y_stride};
+  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  op_ok(dev->ops->combine(dev, &sum, &err));
+  sum.y = together.dev;
+  args.combine = &sum;
+  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  op_array_fetch(dev, &apart);
+  op_array_fetch(dev, &together);
+  double error = op_error(together.values, apart.values, n);
+  if (!(error <= tolerance))
+    fail_msg("%s %s combination of %zu columns: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), n,
+             error, tolerance);
+  dev->ops->linear_destroy(dev, linear);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
+  dev->ops->free(dev, dev_starts);
+  dev->ops->free(dev, dev_slots);
+  op_array_free(dev, &slots), op_array_free(dev, &weights), op_array_free(dev, &shared), op_array_free(dev, &gate);
+  op_array_free(dev, &together), op_array_free(dev, &apart);
+  dev->ops->destroy(dev);
+}
+
+/* One row that some of the matrices have a slot of: as each matrix gives it alone. */
+static inline void check_grouped_row(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                     double tolerance)
+{
+  enum { N_SLOTS = 3 };
+  static const int matrix_of_slot[N_SLOTS] = {1, 3, 4};
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  linear_run runs[N_GROUPED_MATRICES];
+  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) runs[m] = linear_run_new(dev, shape, 1, 30 + (uint32_t)m);
+  const yk_linear_spec spec = grouped_spec(runs, N_SLOTS + 1, views);
+  yk_linear *linear = NULL;
+  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
+  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, rows[N_SLOTS] = {0};
+  const int64_t n = runs[0].y_stride;
+  int32_t *dev_starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1), *dev_rows = op_send_i32(dev, rows, N_SLOTS);
+  op_array y = op_array_new(dev, dtype, (size_t)((N_SLOTS + 1) * n));
+  for (size_t i = 0; i < y.n; i++) y.values[i] = -7.0;
+  op_array_send(dev, &y);
+  const yk_linear_grouped_args args = {.x = runs[0].x.dev,
+                                       .n_rows = 1,
+                                       .row_of_slot = dev_rows,
+                                       .starts = dev_starts,
+                                       .max_slots = N_SLOTS + 1,
+                                       .y = y.dev,
+                                       .y_stride = n};
+  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  op_array_fetch(dev, &y);
+  for (int slot = 0; slot < N_SLOTS; slot++) {
+    linear_run of_row = runs[matrix_of_slot[slot]];
+    of_row.x = runs[0].x;
+    op_array alone = linear_run_forward(dev, &of_row, 0, 1);
+    double error = op_error(y.values + slot * n, alone.values, alone.n);
+    if (!(error <= tolerance))
+      fail_msg("%s %s one row, slot %d: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), slot, error,
+               tolerance);
+    op_array_free(dev, &alone);
+  }
+  for (int64_t i = N_SLOTS * n; i < (N_SLOTS + 1) * n; i++) assert_true(y.values[i] == -7.0);
   dev->ops->linear_destroy(dev, linear);
   for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
   dev->ops->free(dev, dev_starts);

@@ -8,6 +8,17 @@ static void test_routing(void **state)
   for_each_cpu_target(check_routes);
 }
 
+static void check_all_routers(const op_target *target)
+{
+  check_routers(target, 3);
+}
+
+static void test_routers(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_all_routers);
+}
+
 static void check_all_combines(const op_target *target)
 {
   check_combines(target, 3);
@@ -33,12 +44,34 @@ static void test_grouped_layers(void **state)
   for_each_cpu_target(check_grouped);
 }
 
+static void check_combination(const op_target *target)
+{
+  for (int s = 2; s < 6; s++) check_grouped_combination(target, op_dtypes[s % 3], &linear_cases[s], s % 2 == 0, 0.0);
+}
+
+static void check_row(const op_target *target)
+{
+  check_grouped_row(target, YK_F32, &linear_cases[4], 0.0);
+}
+
+static void test_grouped_row(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_row);
+}
+
+static void test_grouped_combination(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_combination);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),
-      cmocka_unit_test(test_combination),
-      cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_routing),     cmocka_unit_test(test_routers),
+      cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_grouped_combination),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,12 @@ static void test_routing(void **state)
   check_routes(&cuda_target);
 }
 
+static void test_routers(void **state)
+{
+  (void)state;
+  check_routers(&cuda_target, N_GPU_DTYPES);
+}
+
 static void test_combination(void **state)
 {
   (void)state;
@@ -15,7 +21,8 @@ static void test_combination(void **state)
 }
 
 /* Of the GEMM for 4 bits with groups of 128 and of 32, then of 16 bits: plain weights, and groups that the packed form
- * does not have. The last matrix has a tail of K. */
+ * does not have. The sixth has a tail of K. The last ones are of 8-bit integers and floats, with groups of 128 and of
+ * 32, and one scale a column. */
 static const linear_case grouped_cases[] = {
     {.parts = {{384, 80, 128, YK_F16, {128, 384}, {0, 80}, 128, true}}, .n_parts = 1},
     {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
@@ -28,6 +35,17 @@ static const linear_case grouped_cases[] = {
      .n_parts = 2,
      .epilogue = YK_EPILOGUE_SILU_MUL},
     {.parts = {{160, 264, 160, YK_F16, {0, 160}, {0, 264}, 160, false}}, .n_parts = 1},
+    {.parts = {{384, 80, 128, YK_F32, {128, 384}, {0, 80}, 128, true, true, true}}, .n_parts = 1},
+    {.parts = {{256, 96, 256, YK_F32, {0, 256}, {8, 72}, 256, true, true, false},
+               {256, 96, 256, YK_F32, {0, 256}, {16, 80}, 256, false, true, false}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{160, 64, 32, YK_F32, {0, 160}, {0, 64}, 32, false, true, true}}, .n_parts = 1},
+    {.parts = {{416, 88, 128, YK_F32, {0, 416}, {0, 88}, 128, true, true, false, true}}, .n_parts = 1},
+    {.parts = {{256, 96, 128, YK_F32, {0, 256}, {8, 72}, 128, true, true, false, true},
+               {256, 96, 128, YK_F32, {0, 256}, {16, 80}, 128, false, true, false, true}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
 
@@ -109,7 +127,31 @@ static void test_tiles_agree(void **state)
     check_tiles(gpu_dtypes[d], &grouped_cases[0], 5);
     check_tiles(gpu_dtypes[d], &grouped_cases[1], 4);
     check_tiles(gpu_dtypes[d], &grouped_cases[5], 13);
+    check_tiles(gpu_dtypes[d], &grouped_cases[0], 65);
+    check_tiles(gpu_dtypes[d], &grouped_cases[6], 30);
+    check_tiles(gpu_dtypes[d], &grouped_cases[7], 65);
+    check_tiles(gpu_dtypes[d], &grouped_cases[9], 40);
+    check_tiles(gpu_dtypes[d], &grouped_cases[10], 33);
   }
+}
+
+static void test_grouped_row(void **state)
+{
+  (void)state;
+  for (int c = 0; c < N_GROUPED_CASES; c++)
+    for (int d = 0; d < N_GPU_DTYPES; d++)
+      check_grouped_row(&cuda_target, gpu_dtypes[d], &grouped_cases[c], tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
+}
+
+/* The kernel of one row with its combination, and the two one after the other where that does not take the layer. */
+static void test_grouped_combination(void **state)
+{
+  (void)state;
+  static const int shapes[] = {0, 2, 3, 5, 6, 8, 9};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int d = 0; d < N_GPU_DTYPES; d++)
+      check_grouped_combination(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]], s % 2 == 0,
+                                8.0 * op_unit_roundoff(gpu_dtypes[d]));
 }
 
 static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
@@ -151,8 +193,10 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),     cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_tiles_agree), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_routing),     cmocka_unit_test(test_routers),
+      cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_tiles_agree), cmocka_unit_test(test_grouped_combination),
+      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "kernels/cuda/device/timestamp.h"
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/experts/router.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
@@ -110,6 +111,15 @@ static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   cuda->settled_starts = NULL;
+  if (args->router) {
+    yk_cuda_router router = {.x = args->x, .dtype = dev->dtype};
+    router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
+    if (router.w && yk_cuda_router_takes(&router, args))
+      return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->stream), "router", err);
+    const yk_linear_args logits = {
+        .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
+    YK_TRY(yk_cuda_linear_forward(dev, args->router, &logits, err));
+  }
   return yk_cuda_check(cuda, yk_cuda_launch_route(args, cuda->stream), "route", err);
 }
 
@@ -239,6 +249,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/experts/route_choose.cuh"
+#include "kernels/cuda/experts/route_assign.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;
@@ -24,37 +24,24 @@ int ceil_div(int a, int b)
 /* Where the counts of other blocks are. */
 enum class peers { CLUSTER, SCRATCH };
 
-/* Memory that the assigning needs: words of the rows that chose each expert of the model, and first slots of the rank's
- * experts. */
-struct route_memory {
-  uint32_t *chosen; /* [n_experts] */
-  int *first;       /* [n_local] first slot of this block's rows */
-  int *total;       /* [n_local] */
-  int *sums;        /* [32] */
-  int *choices;     /* [block_rows, top_k] of this block's rows */
-};
-
-__device__ route_memory memory_of(const route_params &p, uint32_t *shared)
-{
-  int *first = reinterpret_cast<int *>(shared + p.spec.n_experts);
-  int *sums = first + 2 * p.spec.n_local;
-  return {shared, first, first + p.spec.n_local, sums, sums + WARP};
-}
-
-/* Slots of each of the rank's experts in the blocks before this one and in all. */
+/* Slots of each of the rank's experts in the blocks before this one and in all. The words of all blocks are asked for
+ * together. */
 __device__ void count_in_cluster(const route_params &p, const route_memory &m)
 {
-  const int n_blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  const int block = static_cast<int>(blockIdx.x);
   for (int e = threadIdx.x; e < p.spec.n_local; e += blockDim.x) {
-    int before = 0, total = 0;
-    for (int b = 0; b < n_blocks; b++) {
-      uint32_t *own = m.chosen + p.spec.first_local + e;
+    uint32_t *own = m.chosen + p.spec.first_local + e, words[MOST_BLOCKS_OF_CLUSTER] = {*own};
 #if __CUDA_ARCH__ >= 900
-      if (n_blocks > 1) own = map_shared_rank(own, b);
+    const int n_blocks = static_cast<int>(gridDim.x);
+#pragma unroll
+    for (int b = 0; b < MOST_BLOCKS_OF_CLUSTER; b++)
+      if (n_blocks > 1) words[b] = b < n_blocks ? *map_shared_rank(own, b) : 0;
 #endif
-      const int count = __popc(*own);
-      before += b < block ? count : 0;
-      total += count;
+    int before = 0, total = 0;
+#pragma unroll
+    for (int b = 0; b < MOST_BLOCKS_OF_CLUSTER; b++) {
+      before += b < block ? __popc(words[b]) : 0;
+      total += __popc(words[b]);
     }
     m.first[e] = before;
     m.total[e] = total;
@@ -74,62 +61,6 @@ __device__ void count_in_scratch(const route_params &p, const route_memory &m)
     atomicAdd(m.total + e, count);
     if (block < static_cast<int>(blockIdx.x)) atomicAdd(m.first + e, count);
   }
-}
-
-/* first becomes the first slot of this block's rows; block 0 writes starts. */
-__device__ void add_starts(const route_params &p, const route_memory &m)
-{
-  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_warps = blockDim.x / WARP;
-  int base = 0;
-  for (int e0 = 0; e0 < p.spec.n_local; e0 += blockDim.x) {
-    const int e = e0 + threadIdx.x, own = e < p.spec.n_local ? m.total[e] : 0, upto = warp_prefix_sum(own);
-    if (lane == WARP - 1) m.sums[warp] = upto;
-    __syncthreads();
-    const int of_warp = lane < n_warps ? m.sums[lane] : 0, upto_warp = warp_prefix_sum(of_warp);
-    const int start = base + upto - own + (warp > 0 ? __shfl_sync(ALL_LANES, upto_warp, max(warp - 1, 0)) : 0);
-    base += __shfl_sync(ALL_LANES, upto_warp, WARP - 1);
-    if (e < p.spec.n_local) {
-      m.first[e] += start;
-      if (blockIdx.x == 0) p.starts[e] = start;
-    }
-    __syncthreads();
-  }
-  if (blockIdx.x == 0 && threadIdx.x == 0) p.starts[p.spec.n_local] = base;
-}
-
-/* Slots of this block's choices. */
-__device__ void assign_slots(const route_params &p, const route_memory &m, int row0, int n_rows)
-{
-  const int top_k = p.spec.top_k;
-  for (int i = threadIdx.x; i < n_rows * top_k; i += blockDim.x) {
-    const int row = i / top_k, at = row0 * top_k + i, expert = m.choices[i], e = expert - p.spec.first_local;
-    int slot = -1;
-    if (expert >= 0 && e >= 0 && e < p.spec.n_local) {
-      slot = m.first[e] + __popc(m.chosen[expert] & ((1u << row) - 1));
-      p.row_of_slot[slot] = row0 + row;
-    }
-    p.slot_of_choice[at] = slot;
-  }
-}
-
-__device__ void add_counts(const route_params &p, const route_memory &m)
-{
-  if (!p.counts) return;
-  for (int e = threadIdx.x; e < p.spec.n_experts; e += blockDim.x)
-    if (m.chosen[e])
-      atomicAdd(reinterpret_cast<unsigned long long *>(p.counts) + e,
-                static_cast<unsigned long long>(__popc(m.chosen[e])));
-}
-
-template <int PER_LANE> __device__ void choose_rows(const route_params &p, const route_memory &m, int row0, int n_rows)
-{
-  const int warp = threadIdx.x / WARP, n_warps = blockDim.x / WARP;
-  for (int e = threadIdx.x; e < p.spec.n_experts; e += blockDim.x) m.chosen[e] = 0;
-  __syncthreads();
-  uint32_t *of_groups = reinterpret_cast<uint32_t *>(m.choices + p.block_rows * p.spec.top_k) + warp * p.spec.n_experts;
-  for (int row = warp; row < n_rows; row += n_warps)
-    choose<PER_LANE>(p, row0 + row, row, m.chosen, m.choices + row * p.spec.top_k, of_groups);
-  __syncthreads();
 }
 
 /* Choose, and with the counts of the cluster's other blocks assign too. */
@@ -180,13 +111,6 @@ __global__ void __launch_bounds__(MOST_THREADS) assign_kernel(const __grid_const
   assign_slots(p, m, row0, n_rows);
 }
 
-size_t shared_bytes(const yk_route_spec &spec, int block_rows, int warps)
-{
-  const size_t words = static_cast<size_t>(spec.n_experts) + 2 * static_cast<size_t>(spec.n_local) + WARP +
-                       static_cast<size_t>(block_rows) * spec.top_k;
-  return (words + (spec.n_groups > 1 ? static_cast<size_t>(warps) * spec.n_experts : 0)) * sizeof(uint32_t);
-}
-
 template <peers PEERS> const void *route_kernel_for(int n_experts)
 {
   if (n_experts <= 4 * WARP) return reinterpret_cast<const void *>(route_kernel<4, PEERS>);
@@ -200,7 +124,7 @@ int most_warps(const yk_route_spec &spec)
 {
   constexpr size_t MOST_SHARED_BYTES = 96 * 1024;
   if (spec.n_groups <= 1) return WARP;
-  return static_cast<int>((MOST_SHARED_BYTES - shared_bytes(spec, MOST_BLOCK_ROWS, 0)) / sizeof(uint32_t)) /
+  return static_cast<int>((MOST_SHARED_BYTES - route_shared_bytes(spec, MOST_BLOCK_ROWS, 0)) / sizeof(uint32_t)) /
          spec.n_experts;
 }
 
@@ -223,20 +147,7 @@ extern "C" cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStrea
 {
   const yk_route_spec &spec = *args->spec;
   if (args->n_tokens <= 0) return cudaMemsetAsync(args->starts, 0, (spec.n_local + 1) * sizeof(int32_t), stream);
-  route_params p = {};
-  p.spec = spec;
-  p.logits = args->logits;
-  p.logits_stride = args->logits_stride;
-  p.bias = args->bias;
-  p.kv_slots = args->kv_slots;
-  p.n_tokens = args->n_tokens;
-  p.choices = args->choices;
-  p.weights = args->weights;
-  p.starts = args->starts;
-  p.row_of_slot = args->row_of_slot;
-  p.slot_of_choice = args->slot_of_choice;
-  p.counts = args->counts;
-  p.scratch = static_cast<int32_t *>(args->scratch);
+  route_params p = route_params_of(*args);
   bool has_clusters = false;
   const cudaError_t error = has_code_for_90(reinterpret_cast<const void *>(assign_kernel), &has_clusters);
   if (error != cudaSuccess) return error;
@@ -245,7 +156,7 @@ extern "C" cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStrea
   const int blocks = ceil_div(args->n_tokens, p.block_rows);
   const int scanners = ceil_div(spec.n_local, WARP); /* warps, for a thread each expert */
   const int warps = std::clamp(std::max(std::min(args->n_tokens, p.block_rows), scanners), 1, most_warps(spec));
-  const size_t bytes = shared_bytes(spec, p.block_rows, warps);
+  const size_t bytes = route_shared_bytes(spec, p.block_rows, warps);
   const dim3 grid(static_cast<unsigned>(blocks));
   void *pointers[] = {&p};
   if (blocks <= most_of_cluster)
@@ -255,5 +166,5 @@ extern "C" cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStrea
                                               {grid, WARP * warps, bytes, 1}, stream, pointers);
   if (chosen != cudaSuccess) return chosen;
   return launch_dependent(reinterpret_cast<const void *>(assign_kernel),
-                          {grid, MOST_THREADS, shared_bytes(spec, p.block_rows, 0), 1}, stream, pointers);
+                          {grid, MOST_THREADS, route_shared_bytes(spec, p.block_rows, 0), 1}, stream, pointers);
 }

@@ -1,5 +1,6 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
+ *   up to 8 rows, GPUs of 9.0   one cluster          router.cu: the router's GEMM, choose, assign
  *   up to 256 rows, GPUs of 9.0 one cluster          choose, then assign; blocks read each other's shared memory
  *   up to 32 rows, other GPUs   one thread block     the same
  *   more                        two kernels          choose; counts through the scratch; assign
@@ -22,6 +23,7 @@ extern "C" {
 /* yk_cuda_route_init - load the kernels of the current device. */
 cudaError_t yk_cuda_route_init(void);
 
+/* args.router and args.x are not looked at. */
 cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -61,14 +61,16 @@ template <int PER_LANE> __device__ __forceinline__ int take_largest(uint32_t (&k
   return static_cast<int>(at);
 }
 
-/* What the lane that keeps it has at an index of the warp's values. */
+/* The warp's value at each lane's own index. */
 template <int PER_LANE> __device__ __forceinline__ float value_at(const float (&values)[PER_LANE], int index)
 {
-  float own = values[0];
+  float found = 0.0f;
 #pragma unroll
-  for (int i = 1; i < PER_LANE; i++)
-    if (index / WARP == i) own = values[i];
-  return __shfl_sync(ALL_LANES, own, index % WARP);
+  for (int i = 0; i < PER_LANE; i++) {
+    const float value = __shfl_sync(ALL_LANES, values[i], index % WARP);
+    if (index / WARP == i) found = value;
+  }
+  return found;
 }
 
 /* Takes the keys of all groups but the best. keys_of: memory of the warp, [n_experts]. */
@@ -167,14 +169,12 @@ __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen
     if (spec.n_groups > 1) keep_groups(spec, keys, keys_of, lane);
     for (int j = 0; j < top_k; j++) {
       const int e = take_largest(keys, lane);
-      const float of_expert = value_at(scores, e);
-      if (lane == j) {
-        expert = e;
-        weight = of_expert;
-      }
+      if (lane == j) expert = e;
     }
+    weight = value_at(scores, expert);
     if (spec.normalise) {
       float sum = 0.0f; /* in the order of the choices */
+#pragma unroll 8
       for (int j = 0; j < top_k; j++) sum += __shfl_sync(ALL_LANES, weight, j);
       weight /= sum + 1e-20f;
     }

@@ -1,6 +1,6 @@
 /* few_outputs.h - GEMM of few rows with few columns of 16-bit weights, such as the router of a mixture of experts. It
- * takes no longer than the memory's latency, so what matters is that weights are read while the kernel before still
- * runs, and that there is one launch. */
+ * takes little longer than the memory's latency, so what matters is that weights are read while the kernel before still
+ * runs, and that there is one launch. A row's results do not depend on how many rows there are. */
 #ifndef YK_KERNELS_CUDA_GEMM_FEW_OUTPUTS_H
 #define YK_KERNELS_CUDA_GEMM_FEW_OUTPUTS_H
 

@@ -265,6 +265,16 @@ yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const 
   return YK_OK;
 }
 
+const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || !linear->f32_output) return NULL;
+  if (gemm->kind != &yk_cuda_gemm_16_bits || gemm->has_bias || gemm->gate_up || gemm->x_size > 0) return NULL;
+  *n = gemm->n;
+  *k = gemm->k;
+  return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
+}
+
 /* Where the grouped forward before had the same starts, they were complete before that one began. */
 yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                          yk_err *err)

@@ -10,6 +10,10 @@ yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const 
 yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                          yk_err *err);
 
+/* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
+ *   without a bias and with float32 outputs: for kernels that do more than multiply by them. NULL: another layer. */
+const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k);
+
 /* The steps of a row-parallel layer with quantised inputs. */
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cuda_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

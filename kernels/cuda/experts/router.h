@@ -1,0 +1,34 @@
+/* router.h - the router of a mixture of experts and the routing of a few rows in one kernel: see route.h. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_H
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/dtype.h"
+#include "kernels/experts.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. */
+typedef struct yk_cuda_router {
+  const void *x, *w;
+  int64_t n, k;
+  yk_dtype dtype;
+} yk_cuda_router;
+
+/* yk_cuda_router_init - load the kernels of the current device. */
+cudaError_t yk_cuda_router_init(void);
+
+/* yk_cuda_router_takes - whether the kernel can do it: few rows, and a GPU with clusters. */
+bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
+
+/* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, and the route of these. W is read before the
+ * previous kernel has ended. */
+cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
