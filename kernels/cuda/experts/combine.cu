@@ -62,6 +62,8 @@ __global__ void __launch_bounds__(THREADS) combine_kernel(const __grid_constant_
 template <typename T, int N> cudaError_t launch(const yk_combine_args &args, cudaStream_t stream)
 {
   const unsigned blocks = static_cast<unsigned>((args.hidden / N + THREADS - 1) / THREADS);
+  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(combine_kernel<T, N>));
+  if (error != cudaSuccess) return error;
   return launch_dependent(combine_kernel<T, N>, {dim3(blocks, static_cast<unsigned>(args.n_tokens)), THREADS, 0, 1},
                           stream, args);
 }

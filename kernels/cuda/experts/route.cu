@@ -132,13 +132,14 @@ int most_warps(const yk_route_spec &spec)
 
 extern "C" cudaError_t yk_cuda_route_init(void)
 {
-  cudaFuncAttributes code;
-  cudaError_t error = cudaFuncGetAttributes(&code, reinterpret_cast<const void *>(assign_kernel));
+  cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(assign_kernel));
   for (int n_experts : {128, 256, 512, 1024}) {
     const void *kernels[] = {route_kernel_for<peers::CLUSTER>(n_experts), route_kernel_for<peers::SCRATCH>(n_experts)};
-    for (const void *kernel : kernels)
+    for (const void *kernel : kernels) {
+      if (error == cudaSuccess) error = prefer_shared_memory(kernel);
       if (error == cudaSuccess)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 96 * 1024);
+    }
   }
   return error;
 }

@@ -107,8 +107,7 @@ extern "C" cudaError_t yk_cuda_router_init(void)
 {
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (int n_experts : {128, 256}) {
-      cudaFuncAttributes code;
-      const cudaError_t error = cudaFuncGetAttributes(&code, router_kernel_for(dtype, n_experts));
+      const cudaError_t error = prefer_shared_memory(router_kernel_for(dtype, n_experts));
       if (error != cudaSuccess) return error;
     }
   return cudaSuccess;

@@ -42,6 +42,8 @@ template <typename T, int ROWS> cudaError_t launch(const yk_few_outputs_gemm &ge
   using tile = few_outputs_tile<T, ROWS>;
   const dim3 grid(static_cast<unsigned>((gemm.n + tile::COLUMNS - 1) / tile::COLUMNS),
                   static_cast<unsigned>((gemm.m + ROWS - 1) / ROWS));
+  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(few_outputs_kernel<T, ROWS>));
+  if (error != cudaSuccess) return error;
   return launch_dependent(few_outputs_kernel<T, ROWS>, {grid, tile::THREADS, 0, 1}, stream, gemm);
 }
 

@@ -64,6 +64,14 @@ inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
   return error;
 }
 
+/* Ask for as much shared memory, and as little L1 cache, as a multiprocessor can have while the kernel runs, as GEMMs
+ * do. A multiprocessor changes the division only when it is empty, so a kernel that asked for another one could not
+ * start before the previous kernel has left the multiprocessor, nor the next one before this kernel has. */
+inline cudaError_t prefer_shared_memory(const void *kernel)
+{
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+}
+
 /* Launch a kernel that calls wait_for_previous_kernel, as a dependent of the previous kernel in the stream. In code for
  * less than 9.0 that call does nothing, so there the kernel is launched to start after the previous one has ended.
  * args: the addresses of the kernel's parameters. */

@@ -21,15 +21,12 @@ inline int row_threads(int32_t n)
   return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
 }
 
-/* Launch a dependent kernel that asks for as much shared memory, and as little L1 cache, as a multiprocessor can have.
- * The GEMMs before and after ask for the same division. A multiprocessor changes the division only when it is empty, so
- * a kernel that asked for another one could not start before the previous kernel has left the multiprocessor. */
+/* Launch a dependent kernel with the GEMMs' division of shared memory and cache. */
 template <typename P>
 cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes,
                                           cudaStream_t stream, const P &p)
 {
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   return yk_ptx::launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
 }
