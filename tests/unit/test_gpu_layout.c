@@ -99,6 +99,25 @@ static void other_bytes_are_not_kept(void **state)
   }
 }
 
+/* A grouped layer keeps bytes, but has neither an order of x nor quantised inputs. */
+static void grouped_layers_keep_bytes(void **state)
+{
+  (void)state;
+  static const yk_weight_format formats[] = {YK_WEIGHT_AWQ, YK_WEIGHT_INT8, YK_WEIGHT_FP8};
+  for (int i = 0; i < 3; i++) {
+    yk_linear_spec spec = {
+        .parts = {part_of(formats[i], 256, 64, 128)}, .n_parts = 1, .n_matrices = 4, .is_grouped = true};
+    yk_weight_view *weight = &spec.parts[0].weight;
+    assert_true(yk_cuda_linear_keeps(&spec, 0));
+    weight->act_order = true;
+    assert_false(yk_cuda_linear_keeps(&spec, 0));
+    weight->act_order = false;
+    weight->group = spec.parts[0].group_local = 256;
+    weight->inputs.kind = YK_INPUTS_PER_TOKEN;
+    assert_false(yk_cuda_linear_keeps(&spec, 0));
+  }
+}
+
 /* Parts whose inputs are in one order are one GEMM, which keeps the order. */
 static void orders_of_inputs(void **state)
 {
@@ -387,6 +406,7 @@ int main(void)
       cmocka_unit_test(packed_bytes),
       cmocka_unit_test(packed_bytes_of_bytes),
       cmocka_unit_test(other_bytes_are_not_kept),
+      cmocka_unit_test(grouped_layers_keep_bytes),
       cmocka_unit_test(orders_of_inputs),
       cmocka_unit_test(awq_as_16_bits),
       cmocka_unit_test(parts_of_one_kind_are_one_gemm),
