@@ -116,18 +116,43 @@ static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limi
   add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
 }
 
+/* Projections of grouped-query attention. */
+static void add_grouped(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes)
+{
+  double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
+  double q_size = (double)(shapes->n_heads * shapes->head_dim),
+         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
+  add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element_bytes);
+  add_product(total, layers, q_size, hidden, rows, element_bytes);
+}
+
+/* Of latent attention. Each rank projects to q_a and to the latent vector by itself: n times over `repeated` ranks.
+ * kv_b is multiplied with as float_bytes; once a row, which is the least either with absorbed weights or without. */
+static void add_latent(sum *total, const yk_model_shapes *shapes, double repeated, double rows, double element_bytes,
+                       double float_bytes)
+{
+  double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size, heads = (double)shapes->n_heads;
+  double q_size = heads * (double)(shapes->nope_dim + shapes->rope_dim), q_rank = (double)shapes->q_rank;
+  double kv_rank = (double)shapes->kv_rank, value_dim = (double)shapes->value_dim;
+  add_product(total, layers * repeated, hidden, kv_rank + (double)shapes->rope_dim, rows, element_bytes);
+  if (q_rank > 0) add_product(total, layers * repeated, hidden, q_rank, rows, element_bytes);
+  add_product(total, layers, q_rank > 0 ? q_rank : hidden, q_size, rows, element_bytes);
+  add_product(total, layers, kv_rank, heads * ((double)shapes->nope_dim + value_dim), rows, float_bytes);
+  add_product(total, layers, heads * value_dim, hidden, rows, element_bytes);
+}
+
 /* One step of so many rows, lm_head's among them, whose attention takes so many bytes and flops a layer. */
 static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
                      double head_rows, double attention_bytes, double attention_flops)
 {
   double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
-  double q_size = (double)(shapes->n_heads * shapes->head_dim),
-         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
   double n_dense = layers - (double)shapes->n_expert_layers;
   bool is_quantised = shapes->linear_element_bytes > 0 && !load->no_quantisation;
   double element = is_quantised ? shapes->linear_element_bytes : load->element_bytes;
-  add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element);
-  add_product(total, layers, q_size, hidden, rows, element);
+  if (shapes->kv_rank > 0)
+    add_latent(total, shapes, load->ranks, rows, element, load->element_bytes);
+  else
+    add_grouped(total, shapes, rows, element);
   add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
   if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows, element);
   add_operation(total, layers, attention_bytes, attention_flops);
@@ -136,18 +161,25 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one of the embedding */
 }
 
-/* K and V of a token in one layer. */
+/* K and V of a token in one layer; its latent vector, which every rank reads. */
 static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load)
 {
+  if (shapes->kv_rank > 0) return load->ranks * (double)(shapes->kv_rank + shapes->rope_dim) * load->element_bytes;
   double head_dim = (double)shapes->head_dim;
   double head_bytes = load->kv_in_8_bits ? head_dim + sizeof(float) : head_dim * load->element_bytes;
   return 2 * (double)shapes->n_kv_heads * head_bytes;
 }
 
-/* Of a head's query over n pairs of a row and a position that it sees: a product with K and one with V. */
-static double attention_flops(const yk_model_shapes *shapes, double pairs)
+/* Of queries over pairs of a row and a position that it sees, of prompts and of decodes: a product with K and one with
+ * V. Where they come from latent vectors, prompts make them, decodes take latent vectors for both. */
+static double attention_flops(const yk_model_shapes *shapes, double prompt_pairs, double decode_pairs)
 {
-  return 4 * (double)(shapes->n_heads * shapes->head_dim) * pairs;
+  const yk_model_shapes *s = shapes;
+  double heads = (double)s->n_heads;
+  if (s->kv_rank == 0) return 4 * heads * (double)s->head_dim * (prompt_pairs + decode_pairs);
+  return 2 * heads *
+         (prompt_pairs * (double)(s->nope_dim + s->rope_dim + s->value_dim) +
+          decode_pairs * (double)(2 * s->kv_rank + s->rope_dim));
 }
 
 static double total_of(const sum *added)
@@ -164,9 +196,9 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
   double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
   double rows = load->batch * own + prefix;
   double pairs = (load->batch * (load->input_len * load->input_len - prefix * prefix) + prefix * prefix) / 2;
-  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, attention_flops(shapes, pairs));
+  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, attention_flops(shapes, pairs, 0));
   add_step(&decode, shapes, load, load->batch, load->batch, load->batch * context * kv_bytes,
-           attention_flops(shapes, load->batch * context));
+           attention_flops(shapes, 0, load->batch * context));
   *out = (yk_limit){.prefill_s = total_of(&prefill), .decode_step_s = total_of(&decode)};
   out->total_s = out->prefill_s + n_decodes * out->decode_step_s;
   for (int i = 0; i < YK_BOUNDS; i++) {
@@ -184,9 +216,9 @@ void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates
   double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
   double rows = load->batch / n_steps * (own + n_decodes);
   double read_tokens = load->batch / n_steps * (own + n_decodes * context);
-  double pairs =
-      load->batch / n_steps * ((load->input_len * load->input_len - prefix * prefix) / 2 + n_decodes * context);
-  add_step(&step, shapes, load, rows, load->batch, read_tokens * kv_bytes, attention_flops(shapes, pairs));
+  double a_step = load->batch / n_steps, pairs = a_step * (load->input_len * load->input_len - prefix * prefix) / 2;
+  add_step(&step, shapes, load, rows, load->batch, read_tokens * kv_bytes,
+           attention_flops(shapes, pairs, a_step * n_decodes * context));
   *out = (yk_limit){.decode_step_s = total_of(&step), .total_s = n_steps * total_of(&step)};
   for (int i = 0; i < YK_BOUNDS; i++) {
     out->bound_s[i] = n_steps * step.bound_s[i];

@@ -7,8 +7,10 @@
  * mixture the experts that rows choose are read once each, as many different ones as n random choices of k of E give in
  * the mean, E (1 - (1 - k / E)^n); each row is multiplied with its k; router and shared expert are products. Where
  * whole experts are dealt, a layer's experts take as long as the rank with the most of them, ceil(E / N) of E: of bytes
- * and choices it has that share in the mean, and more where choices are uneven. Norms, rotary embedding and sampling
- * move few bytes and count as nothing, so the limit stays a lower bound.
+ * and choices it has that share in the mean, and more where choices are uneven. Of latent attention q_a, kv_a and the
+ * latent vectors count on every rank, kv_b once a row; a pair of a row and a position takes nope_dim + rope_dim +
+ * value_dim products a head in a prompt and 2 kv_rank + rope_dim in a decode. Norms, rotary embedding and sampling move
+ * few bytes and count as nothing, so the limit stays a lower bound.
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
  *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a
  *   sequence (causal).

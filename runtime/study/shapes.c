@@ -42,6 +42,18 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
   return read_quantisation(config, path, out, err);
 }
 
+static yk_status read_latent(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
+{
+  if (!json_object_get(config, "kv_lora_rank")) return YK_OK;
+  const json_t *q_rank = json_object_get(config, "q_lora_rank");
+  if (q_rank && !json_is_null(q_rank))
+    YK_TRY(yk_json_get_i64(config, path, "q_lora_rank", true, 1, SIZE_MAX_VALUE, &out->q_rank, err));
+  YK_TRY(yk_json_get_i64(config, path, "qk_nope_head_dim", true, 1, SIZE_MAX_VALUE, &out->nope_dim, err));
+  YK_TRY(yk_json_get_i64(config, path, "qk_rope_head_dim", true, 1, SIZE_MAX_VALUE, &out->rope_dim, err));
+  YK_TRY(yk_json_get_i64(config, path, "v_head_dim", true, 1, SIZE_MAX_VALUE, &out->value_dim, err));
+  return yk_json_get_i64(config, path, "kv_lora_rank", true, 1, SIZE_MAX_VALUE, &out->kv_rank, err);
+}
+
 /* Layers that have experts: by Qwen's keys, else by DeepSeek's, else all. */
 static yk_status count_expert_layers(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
 {
@@ -86,11 +98,10 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   yk_status status = YK_OK;
   if (!json_is_object(config))
     status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(config));
-  else if (json_object_get(config, "kv_lora_rank"))
-    status = yk_err_set(err, YK_E_UNSUPPORTED, "%s: no limit is known for latent attention", path);
   else
     status = read_sizes(config, path, out, err);
   if (status == YK_OK) status = read_experts(config, path, out, err);
+  if (status == YK_OK) status = read_latent(config, path, out, err);
   json_decref(config);
   return status;
 }

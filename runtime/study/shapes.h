@@ -14,12 +14,14 @@ typedef struct yk_model_shapes {
   /* A mixture of experts, in n_expert_layers of the layers; the others have intermediate_size. 0: there is none. */
   int64_t n_expert_layers, n_experts, top_k;
   int64_t expert_size, shared_size; /* FFN of one expert, and of the shared one */
+  /* Latent attention: then n_heads queries of nope_dim + rope_dim over latent vectors of kv_rank + rope_dim, and
+   * n_kv_heads and head_dim count for nothing. kv_rank 0: there is none; q_rank 0: q is one projection. */
+  int64_t kv_rank, q_rank, nope_dim, rope_dim, value_dim;
   double linear_element_bytes; /* of a weight in a linear layer, with its share of scales and zeros; 0: not quantised */
 } yk_model_shapes;
 
 /* yk_model_shapes_read - from model_dir/config.json.
- *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name), YK_E_UNSUPPORTED for latent attention, of
- *   which no limit is known. Thread: any. */
+ *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name). Thread: any. */
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err);
 
 #endif
