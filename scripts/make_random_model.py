@@ -73,7 +73,12 @@ class ModelTensors:
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
         nope, rope, value = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"]
         latent = config["kv_lora_rank"]
-        self.linear(f"{layer}.q_proj", hidden, heads * (nope + rope))
+        if config["q_lora_rank"]:
+            self.linear(f"{layer}.q_a_proj", hidden, config["q_lora_rank"])
+            self.norm(f"{layer}.q_a_layernorm", config["q_lora_rank"])
+            self.linear(f"{layer}.q_b_proj", config["q_lora_rank"], heads * (nope + rope))
+        else:
+            self.linear(f"{layer}.q_proj", hidden, heads * (nope + rope))
         self.linear(f"{layer}.kv_a_proj_with_mqa", hidden, latent + rope)
         self.norm(f"{layer}.kv_a_layernorm", latent)
         self.linear(f"{layer}.kv_b_proj", latent, heads * (nope + value))
@@ -88,6 +93,9 @@ class ModelTensors:
         """A router, whose logits for normed activations have standard deviation 1, and experts one by one."""
         config, size = self.config, self.config["moe_intermediate_size"]
         self.normal(f"{name}.gate", (n_experts(config), self.hidden), 0.0, 1 / math.sqrt(self.hidden))
+        if config.get("topk_method") == "noaux_tc":
+            self.tensors.append(Tensor(f"{name}.gate.e_score_correction_bias", "F32", (n_experts(config),),
+                                       draw_normal(0.0, 0.05, "F32")))
         for i in range(n_experts(config)):
             self.ffn(f"{name}.experts.{i}", size)
         if config.get("n_shared_experts"):

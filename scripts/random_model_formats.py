@@ -51,7 +51,7 @@ def draw_from(table):
 
 @functools.cache
 def draw_normal(mean, std, dtype):
-    return draw_from(to_16_bits(mean + std * unit_normal_quantiles(), dtype))
+    return draw_from(to_stored(mean + std * unit_normal_quantiles(), dtype))
 
 
 @functools.cache
