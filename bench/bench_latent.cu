@@ -17,10 +17,12 @@ struct point {
 };
 
 constexpr point points[] = {
-    {"decode 1 x 1024, 16 heads", 16, 1, 1024, 1},     {"decode 64 x 1024, 16 heads", 16, 64, 1024, 1},
-    {"decode 64 x 4096, 16 heads", 16, 64, 4096, 1},   {"decode 256 x 1024, 16 heads", 16, 256, 1024, 1},
-    {"decode 1 x 1024, 128 heads", 128, 1, 1024, 1},   {"decode 64 x 4096, 128 heads", 128, 64, 4096, 1},
-    {"prefill 1 x 4096, 16 heads", 16, 1, 4096, 4096}, {"prefill 1 x 4096, 128 heads", 128, 1, 4096, 4096},
+    {"decode 1 x 1024, 16 heads", 16, 1, 1024, 1},      {"decode 64 x 1024, 16 heads", 16, 64, 1024, 1},
+    {"decode 64 x 4096, 16 heads", 16, 64, 4096, 1},    {"decode 256 x 1024, 16 heads", 16, 256, 1024, 1},
+    {"decode 1 x 1024, 128 heads", 128, 1, 1024, 1},    {"decode 64 x 4096, 128 heads", 128, 64, 4096, 1},
+    {"prefill 1 x 4096, 16 heads", 16, 1, 4096, 4096},  {"prefill 1 x 4096, 128 heads", 128, 1, 4096, 4096},
+    {"170 rows of 4096, 128 heads", 128, 1, 4096, 170}, {"171 rows of 4096, 128 heads", 128, 1, 4096, 171},
+    {"512 rows of 4096, 128 heads", 128, 1, 4096, 512},
 };
 
 void *take(yk_device *dev, size_t n_bytes)

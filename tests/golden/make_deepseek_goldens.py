@@ -61,6 +61,12 @@ CASES = [
          q_lora_rank=None, num_attention_heads=5, num_key_value_heads=5, v_head_dim=36, qk_rope_head_dim=12,
          n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2, norm_topk_prob=False, n_group=1, topk_group=1,
          routed_scaling_factor=1.5, topk_method="greedy"),
+    case("deepseek_v3_sizes", "AWQ: latent vectors of 512 + 64, heads of 128 + 64 and 128, as the real models have", 32,
+         "float16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
+         model_type="deepseek_v3", num_attention_heads=3, num_key_value_heads=3, kv_lora_rank=512,
+         qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=4, n_group=2, topk_group=1,
+         num_experts_per_tok=2, norm_topk_prob=True, routed_scaling_factor=1.8, scoring_func="sigmoid",
+         topk_method="noaux_tc"),
 ]
 
 

@@ -7,7 +7,7 @@
 
 #include "op/op_reference.h"
 
-enum { SCENE_MAX_SEQS = 6, SCENE_MAX_ROWS = 128, SCENE_MAX_TOKENS = 160 };
+enum { SCENE_MAX_SEQS = 6, SCENE_MAX_ROWS = 640, SCENE_MAX_TOKENS = 160 };
 
 typedef struct scene_shape {
   yk_head_layout heads;
@@ -21,6 +21,7 @@ typedef struct scene_shape {
 
 typedef struct scene {
   const scene_shape *shape;
+  int32_t max_tokens; /* positions of the rotary table, tokens of a block table: SCENE_MAX_TOKENS or more */
   int32_t n_tokens, stride, n_blocks;
   int32_t ids[SCENE_MAX_ROWS], positions[SCENE_MAX_ROWS], slots[SCENE_MAX_ROWS], seq_of_row[SCENE_MAX_ROWS];
   int32_t row_starts[SCENE_MAX_SEQS + 1], kv_tokens[SCENE_MAX_SEQS], *tables;
@@ -46,7 +47,12 @@ static inline int64_t slot_of(const scene *s, int32_t seq, int32_t position)
 static inline void lay_out_rows(scene *s, op_random *random)
 {
   const scene_shape *shape = s->shape;
-  s->stride = SCENE_MAX_TOKENS / YK_KV_BLOCK_TOKENS + 1;
+  s->max_tokens = SCENE_MAX_TOKENS;
+  for (int i = 0; i < shape->n_seqs; i++) {
+    int32_t n_tokens = shape->seqs[i].cached + shape->seqs[i].rows;
+    s->max_tokens = n_tokens > s->max_tokens ? n_tokens : s->max_tokens;
+  }
+  s->stride = s->max_tokens / YK_KV_BLOCK_TOKENS + 1;
   s->n_blocks = shape->n_seqs * s->stride + 3;
   s->tables = calloc((size_t)(shape->n_seqs * s->stride), sizeof *s->tables);
   int32_t *blocks = calloc((size_t)s->n_blocks, sizeof *blocks);
@@ -106,10 +112,10 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   s.kv = (yk_kv_layer){.k = s.k_cache.dev, .v = s.v_cache.dev};
   s.q_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
   s.k_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
-  s.rope = op_array_new(dev, YK_F32, (size_t)(SCENE_MAX_TOKENS * head_dim));
+  s.rope = op_array_new(dev, YK_F32, (size_t)(s.max_tokens * head_dim));
   s.inv_freq = calloc((size_t)half, sizeof *s.inv_freq);
   for (int32_t i = 0; i < half; i++) s.inv_freq[i] = pow(10000.0, -2.0 * i / head_dim);
-  for (int32_t p = 0; p < SCENE_MAX_TOKENS; p++)
+  for (int32_t p = 0; p < s.max_tokens; p++)
     for (int32_t i = 0; i < half; i++) {
       s.rope.values[p * head_dim + i] = cos(p * s.inv_freq[i]);
       s.rope.values[p * head_dim + half + i] = sin(p * s.inv_freq[i]);

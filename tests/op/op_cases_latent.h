@@ -6,6 +6,8 @@
 
 #include "op/op_cases_attention.h"
 
+enum { LATENT_MAX_TOKENS = 1024 };
+
 typedef struct latent_shape {
   yk_latent_layout layout; /* n_heads, nope_dim, rope_dim, kv_rank, value_dim */
   int n_seqs;
@@ -176,7 +178,7 @@ static inline void latent_reference_row(const latent_scene *l, const double *q, 
 {
   const yk_latent_layout *layout = &l->layout;
   int32_t width = layout->nope_dim + layout->rope_dim, last = position - (fault == OP_MASK_EARLY);
-  double scores[SCENE_MAX_TOKENS], highest = -INFINITY, sum = 0;
+  double scores[LATENT_MAX_TOKENS], highest = -INFINITY, sum = 0;
   for (int32_t t = 0; t <= last; t++) {
     scores[t] = 0;
     for (int32_t i = 0; i < width; i++) scores[t] += q[i] * keys[t * width + i];
@@ -202,8 +204,8 @@ static inline double latent_attention_error(const op_target *target, yk_dtype dt
   op_array y = run_latent_attention(dev, l);
   int32_t key_width = layout->nope_dim + layout->rope_dim;
   double *expected = calloc(y.n, sizeof *expected);
-  double *keys = calloc((size_t)(SCENE_MAX_TOKENS * key_width), sizeof *keys);
-  double *values = calloc((size_t)(SCENE_MAX_TOKENS * layout->value_dim), sizeof *values);
+  double *keys = calloc((size_t)(l->s.max_tokens * key_width), sizeof *keys);
+  double *values = calloc((size_t)(l->s.max_tokens * layout->value_dim), sizeof *values);
   for (int32_t seq = 0; seq < shape->n_seqs; seq++)
     for (int32_t head = 0; head < layout->n_heads; head++) {
       latent_heads_of(l, seq, head, fault, keys, values);
@@ -232,24 +234,31 @@ static const latent_shape latent_shapes[] = {
 };
 enum { N_LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
-/* absorbed_dtype: what products with kv_up are rounded to before the softmax and before the result. */
+/* absorbed_dtype: what products with kv_up are rounded to before the softmax and before the result, and probabilities.
+ * Emulated in numpy, a head of 171 rows is off by up to 5 such roundings, whether absorbed or with keys and values. */
 static inline double latent_tolerance(yk_dtype dtype, yk_dtype absorbed_dtype)
 {
-  return op_unit_roundoff(dtype) + 4.0 * op_unit_roundoff(absorbed_dtype) + 0x1p-17;
+  return op_unit_roundoff(dtype) + 6.0 * op_unit_roundoff(absorbed_dtype) + 0x1p-17;
 }
 
-static inline void check_latent_table(const op_target *target, size_t n_dtypes, bool absorbs_in_f32)
+static inline void check_latent_shapes(const op_target *target, const latent_shape *shapes, int n_shapes,
+                                       size_t n_dtypes, bool absorbs_in_f32)
 {
   for (size_t d = 0; d < n_dtypes; d++)
-    for (int i = 0; i < N_LATENT_SHAPES; i++) {
+    for (int i = 0; i < n_shapes; i++) {
       yk_dtype dtype = op_dtypes[d];
-      double rope = latent_rope_error(target, dtype, &latent_shapes[i], OP_RIGHT);
-      double attention = latent_attention_error(target, dtype, &latent_shapes[i], OP_RIGHT);
+      double rope = latent_rope_error(target, dtype, &shapes[i], OP_RIGHT);
+      double attention = latent_attention_error(target, dtype, &shapes[i], OP_RIGHT);
       if (!(rope <= rope_tolerance(dtype, true)) ||
           !(attention <= latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype)))
         fail_msg("%s %s latent shape %d: errors of latent_rope_cache %.3g, latent_attention %.3g", target->name,
                  yk_dtype_name(dtype), i, rope, attention);
     }
+}
+
+static inline void check_latent_table(const op_target *target, size_t n_dtypes, bool absorbs_in_f32)
+{
+  check_latent_shapes(target, latent_shapes, N_LATENT_SHAPES, n_dtypes, absorbs_in_f32);
 }
 
 static inline void check_latent_faults(const op_target *target, yk_dtype dtype)

@@ -22,6 +22,7 @@ extern "C" { /* cmocka.h is C alone */
 #include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_schedule.cuh"
+#include "kernels/cuda/latent/work_list.cuh"
 
 namespace {
 
@@ -130,6 +131,56 @@ void a_step_without_decodes_has_no_pages(void **)
     const yk_attn::block_pages mine = yk_attn::divide_pages({0, 0, 0}, 0, 132, block, first);
     assert_int_equal(mine.begin, mine.end);
   }
+}
+
+/* ---- Tiles of latent attention ----------------------------------------------------------------------------------- */
+
+/* Every tile is of one thread block, the thread blocks of an item are neighbours and as many as they say, none has a
+ * third item that others share, and none takes much more than an even share. */
+void check_latent_tiles(const std::vector<int32_t> &first_tile, int32_t longest, int32_t n_blocks)
+{
+  const int32_t n_items = static_cast<int32_t>(first_tile.size()) - 1, n_tiles = first_tile.back();
+  const int32_t even = std::max((n_tiles + n_blocks - 1) / n_blocks, yk_latent::MIN_TILES_PER_BLOCK);
+  std::vector<int32_t> of_tile(static_cast<size_t>(n_tiles), -1);
+  std::vector<yk_latent::block_tiles> blocks;
+  for (int32_t block = 0; block < n_blocks; block++) {
+    const auto mine = yk_latent::divide_tiles(first_tile.data(), n_items, longest, n_blocks, block);
+    blocks.push_back(mine);
+    assert_true(mine.begin <= mine.end && mine.end - mine.begin <= even + yk_latent::ITEM_COST_TILES);
+    for (int32_t tile = mine.begin; tile < mine.end; tile++) {
+      assert_int_equal(of_tile[static_cast<size_t>(tile)], -1);
+      of_tile[static_cast<size_t>(tile)] = block;
+    }
+  }
+  for (int32_t item = 0; item < n_items; item++) {
+    const int32_t begin = first_tile[static_cast<size_t>(item)], end = first_tile[static_cast<size_t>(item) + 1];
+    const int32_t first = of_tile[static_cast<size_t>(begin)], last = of_tile[static_cast<size_t>(end) - 1];
+    for (int32_t tile = begin; tile + 1 < end; tile++) {
+      const int32_t own = of_tile[static_cast<size_t>(tile)], next = of_tile[static_cast<size_t>(tile) + 1];
+      assert_true(own >= 0 && (next == own || next == own + 1));
+    }
+    assert_int_equal(blocks[static_cast<size_t>(first)].first_block(first, begin), first);
+    assert_int_equal(blocks[static_cast<size_t>(first)].n_blocks(begin, end), last - first + 1);
+  }
+}
+
+void latent_tiles_are_divided_once(void **)
+{
+  generator random(7);
+  for (int i = 0; i < 20000; i++) {
+    std::vector<int32_t> first_tile(1, 0);
+    int32_t longest = 0;
+    const int n_items = between(random, 1, i % 3 ? 20 : 256), most = i % 2 ? between(random, 1, 200) : 64;
+    for (int item = 0; item < n_items; item++) {
+      const int32_t n = i % 2 ? between(random, 1, most) : most;
+      first_tile.push_back(first_tile.back() + n);
+      longest = std::max(longest, n);
+    }
+    check_latent_tiles(first_tile, longest, between(random, 1, 132));
+  }
+  const int32_t none = 0;
+  const auto mine = yk_latent::divide_tiles(&none, 0, 0, 132, 5);
+  assert_int_equal(mine.begin, mine.end);
 }
 
 /* ---- Tiles of a GEMM --------------------------------------------------------------------------------------------- */
@@ -259,6 +310,7 @@ int main()
       cmocka_unit_test(quotients_are_exact),
       cmocka_unit_test(pages_are_divided_once),
       cmocka_unit_test(a_step_without_decodes_has_no_pages),
+      cmocka_unit_test(latent_tiles_are_divided_once),
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),

@@ -100,8 +100,10 @@ static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_ar
 static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  const yk_cuda_latent latent = {
-      .n_multiprocessors = cuda->attention.n_sms, .shared_bytes = cuda->attention.smem_bytes, .blas = cuda->blas};
+  const yk_cuda_latent latent = {.n_multiprocessors = cuda->attention.n_sms,
+                                 .shared_bytes = cuda->attention.smem_bytes,
+                                 .encode_tensor_map = cuda->attention.encode_tensor_map,
+                                 .blas = cuda->blas};
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&latent, args, dev->dtype, cuda->stream, err), err);
 }

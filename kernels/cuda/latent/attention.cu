@@ -6,8 +6,9 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/latent/attention_kernel.cuh"
+#include "kernels/cuda/latent/expanded_work.cuh"
 #include "kernels/cuda/latent/latent.h"
+#include "kernels/cuda/latent/mma_sync_kernel.cuh"
 #include "kernels/cuda/linear/layout.h"
 
 using namespace yk_latent;
@@ -66,7 +67,7 @@ template <typename T, int MT> cudaError_t launch_tiles(const params &p, int shar
 }
 
 template <typename T>
-cudaError_t launch_attention(const yk_cuda_latent &latent, params &p, const yk_batch &batch, cudaStream_t stream)
+cudaError_t launch_mma_sync(const yk_cuda_latent &latent, params &p, const yk_batch &batch, cudaStream_t stream)
 {
   const bool is_decode = batch.max_rows_per_seq <= 1;
   const int mt = is_decode && p.layout.n_heads <= 16 ? 1 : is_decode && p.layout.n_heads <= 32 ? 2 : 4;
@@ -143,8 +144,12 @@ params rows_of(const params &all, int32_t first, int32_t n, const yk_latent_atte
   params p = all;
   const int64_t head_rows = static_cast<int64_t>(YK_CUDA_LATENT_ROWS) * l.n_heads;
   p.n_rows = n;
-  p.y = static_cast<char *>(all.y) + static_cast<int64_t>(first) * l.n_heads * l.value_dim * 2;
-  p.q = static_cast<const char *>(all.q) + first * all.q_stride * 2;
+  if (all.row_of) {
+    p.row_of += first;
+  } else {
+    p.y = static_cast<char *>(all.y) + static_cast<int64_t>(first) * l.n_heads * l.value_dim * 2;
+    p.q = static_cast<const char *>(all.q) + first * all.q_stride * 2;
+  }
   p.positions += first;
   p.kv_slots += first;
   p.seq_of_row += first;
@@ -154,6 +159,92 @@ params rows_of(const params &all, int32_t first, int32_t n, const yk_latent_atte
   return p;
 }
 
+/* mma.sync, with cuBLAS on both sides. */
+yk_status run_mma_sync(const yk_cuda_latent *latent, params p, const yk_batch &batch, yk_dtype dtype,
+                       cudaStream_t stream, yk_err *err)
+{
+  YK_TRY(multiply_heads(latent, p, dtype, true, p.absorbed, err));
+  YK_TRY(cuda_status(dtype == YK_F16 ? launch_mma_sync<__half>(*latent, p, batch, stream)
+                                     : launch_mma_sync<__nv_bfloat16>(*latent, p, batch, stream),
+                     err));
+  return multiply_heads(latent, p, dtype, false, p.y, err);
+}
+
+/* Decode of at most 16 heads takes tiles of 16 queries, all else tiles of 64. */
+yk_status run_wgmma(const yk_cuda_latent *latent, params p, const yk_batch &batch, yk_dtype dtype, cudaStream_t stream,
+                    yk_err *err)
+{
+  constexpr int64_t MOST = INT64_C(64) * YK_CUDA_LATENT_SPLIT_BLOCKS; /* queries with partial results */
+  const bool is_decode = batch.max_rows_per_seq <= 1;
+  choose_tile(&p, is_decode && p.layout.n_heads <= 16 ? 1 : 4, is_decode);
+  p.partial_stats = reinterpret_cast<float2 *>(p.partial_sums + MOST * KV_RANK);
+  p.splits = reinterpret_cast<item_splits *>(p.partial_stats + MOST);
+  const auto launch = dtype == YK_F16 ? launch_wgmma<__half> : launch_wgmma<__nv_bfloat16>;
+  return cuda_status(launch(latent->encode_tensor_map, latent->n_multiprocessors, p, stream), err);
+}
+
+bool takes_wgmma(const yk_cuda_latent &latent, const yk_latent_layout &l)
+{
+  return latent.encode_tensor_map && l.nope_dim % HEAD_MULTIPLE == 0 && l.value_dim % HEAD_MULTIPLE == 0;
+}
+
+/* Latent vectors as keys and values of all heads. */
+yk_status run_absorbed(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
+                       yk_dtype dtype, cudaStream_t stream, yk_err *err)
+{
+  const auto run = takes_wgmma(*latent, args->layout) ? run_wgmma : run_mma_sync;
+  for (int32_t first = 0; first < all.n_rows; first += YK_CUDA_LATENT_ROWS) {
+    const params p = rows_of(all, first, std::min<int32_t>(YK_CUDA_LATENT_ROWS, all.n_rows - first), args);
+    YK_TRY(run(latent, p, *args->batch, dtype, stream, err));
+  }
+  return YK_OK;
+}
+
+/* ---- Keys and values of each head -------------------------------------------------------------------------------- */
+
+/* Where the lists and the keys and values lie in the scratch. */
+struct expanded_plan {
+  expanded_launch launch;
+  other_rows others;
+};
+
+/* False: no sequence has rows enough, or the keys and values of one head would not fit. */
+bool plan_expanded(const yk_cuda_latent &latent, const yk_latent_attention_args &args, expanded_plan *plan)
+{
+  const yk_batch &b = *args.batch;
+  if (!latent.encode_tensor_map || !yk_cuda_latent_expands(&args.layout)) return false;
+  if (b.max_rows_per_seq <= YK_CUDA_LATENT_EXPANDED_ROWS) return false;
+  const int32_t n_seqs = std::min(b.n_seqs, b.n_tokens / (YK_CUDA_LATENT_EXPANDED_ROWS + 1)); /* at most */
+  const int64_t made_tokens = n_seqs * yk_round_up_i64(b.max_kv_tokens, EXPANDED_TILE);
+  const int64_t at_once = YK_CUDA_LATENT_MADE_BYTES / (made_tokens * MADE_DIM * 2);
+  if (n_seqs > YK_CUDA_LATENT_EXPANDED_SEQS || at_once * YK_CUDA_LATENT_HEAD_GROUPS < args.layout.n_heads) return false;
+  char *memory = static_cast<char *>(args.scratch) + yk_cuda_latent_scratch_bytes(&args.layout, 0);
+  int32_t *lists = reinterpret_cast<int32_t *>(memory + sizeof(expanded_work));
+  const int64_t list_bytes =
+      yk_round_up_i64(static_cast<int64_t>(sizeof(expanded_work)) + INT64_C(16) * b.n_tokens, YK_CUDA_ALIGNMENT_BYTES);
+  plan->launch = {latent.encode_tensor_map, latent.n_multiprocessors,  reinterpret_cast<expanded_work *>(memory),
+                  memory + list_bytes,      YK_CUDA_LATENT_MADE_BYTES, made_tokens};
+  plan->others = {lists, lists + b.n_tokens, lists + 2 * b.n_tokens, lists + 3 * b.n_tokens,
+                  std::min(b.n_tokens - b.max_rows_per_seq, (b.n_seqs - 1) * YK_CUDA_LATENT_EXPANDED_ROWS)};
+  return true;
+}
+
+yk_status run_expanded(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
+                       const expanded_plan &plan, yk_dtype dtype, cudaStream_t stream, yk_err *err)
+{
+  const other_rows &others = plan.others;
+  YK_TRY(cuda_status(launch_list_expanded(*args->batch, plan.launch.work, others, stream), err));
+  params rest = all;
+  rest.n_rows = others.most;
+  rest.row_of = others.rows;
+  rest.positions = others.positions;
+  rest.kv_slots = others.kv_slots;
+  rest.seq_of_row = others.seq_of_row;
+  YK_TRY(run_absorbed(latent, rest, args, dtype, stream, err));
+  const auto launch = dtype == YK_F16 ? launch_expanded<__half> : launch_expanded<__nv_bfloat16>;
+  return cuda_status(launch(plan.launch, all, stream), err);
+}
+
 } // namespace
 
 extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, const yk_latent_attention_args *args,
@@ -161,16 +252,10 @@ extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, 
 {
   const params all = params_of(*args);
   const yk_latent_layout &l = args->layout;
+  expanded_plan plan;
   if (all.n_rows <= 0 || l.n_heads <= 0) return YK_OK;
   if (l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0)
     return cuda_status(launch_generic(dtype, all, stream), err);
-  for (int32_t first = 0; first < all.n_rows; first += YK_CUDA_LATENT_ROWS) {
-    params p = rows_of(all, first, std::min<int32_t>(YK_CUDA_LATENT_ROWS, all.n_rows - first), args);
-    YK_TRY(multiply_heads(latent, p, dtype, true, const_cast<void *>(p.absorbed), err));
-    YK_TRY(cuda_status(dtype == YK_F16 ? launch_attention<__half>(*latent, p, *args->batch, stream)
-                                       : launch_attention<__nv_bfloat16>(*latent, p, *args->batch, stream),
-                       err));
-    YK_TRY(multiply_heads(latent, p, dtype, false, p.y, err));
-  }
-  return YK_OK;
+  return plan_expanded(*latent, *args, &plan) ? run_expanded(latent, all, args, plan, dtype, stream, err)
+                                              : run_absorbed(latent, all, args, dtype, stream, err);
 }

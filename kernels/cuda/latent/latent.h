@@ -1,16 +1,31 @@
 /* latent.h - latent attention on CUDA devices: the operations of kernels/latent.h.
  *
  *   rope_cache.cu       norm and rotation of a row, and the write to the paged cache: one launch
- *   attention.cu        in blocks of rows:
- *     cuBLAS              queries = K[h]^T q_nope, for every head, act [rows, heads, kv_rank]
- *     attention_kernel.cuh   softmax over the cache and weighted sums of latent vectors, act [rows, heads, kv_rank]
- *     cuBLAS              y = V[h] sums, for every head
- *   generic.cu          other sizes than kv_rank 512 and rope_dim 64: one thread block for each row and head
+ *   attention.cu        which rows and sizes take which kernels
  *
- * The absorbed product reads a latent vector once for all heads of a tile, whatever their number; its flops are those
- * of a head of kv_rank + rope_dim for scores and kv_rank for sums. Prefill takes the same kernel, in tiles of several
- * rows. Everything may be recorded in a graph: lengths are read from device memory, and counts that the host gives are
- * upper bounds. */
+ * On Hopper (compute capability 9.0), where kv_rank is 512 and rope_dim 64, in one of two ways:
+ *
+ *   latent vectors as keys and values of all heads: decodes and short runs of rows, 256 rows at a time
+ *     absorb_kernel       head_products.cuh        queries = K[h]^T q_nope, act [rows, heads, kv_rank]
+ *     few_kernel          wgmma_few_kernel.cuh     at most 16 queries a tile: at the speed of memory
+ *     many_kernel         wgmma_many_kernel.cuh    64 queries a tile: at the speed of tensor cores
+ *       work_list.cuh       which tokens of which rows a thread block takes
+ *       wgmma_tiles.cuh     tiles in shared memory, and the warps that load them
+ *     output_kernel       head_products.cuh        combines splits; y = V[h] sums
+ *   keys and values of each head: sequences with many rows in the step, some heads at a time
+ *     list_expanded_kernel  expanded_work.cu       which sequences, and the rows of all others
+ *     make_heads_kernel     expanded_make.cuh      keys and values from the latent vectors of whole sequences
+ *     attend_heads_kernel   expanded_attend.cuh    causal attention with them
+ *
+ * On other GPUs mma_sync_kernel.cuh, with cuBLAS for the products on both sides; for other sizes generic.cu, one thread
+ * block for each row and head.
+ *
+ * Against latent vectors a head takes 2 kv_rank + rope_dim products a row and token, and each latent vector is read
+ * once for all heads of a tile; against keys and values of its own, once these are made, nope_dim + rope_dim +
+ * value_dim.
+ * Both read latent vectors of earlier tokens from the cache, so that chunks and reused prefixes are nothing special.
+ * Decode may be recorded in a graph: lengths are read from device memory, and counts that the host gives are upper
+ * bounds. Partial results are combined in a fixed order: the same step gives the same bits. */
 #ifndef YK_KERNELS_CUDA_LATENT_LATENT_H
 #define YK_KERNELS_CUDA_LATENT_LATENT_H
 
@@ -26,6 +41,7 @@ extern "C" {
 /* What the launches need of a device. */
 typedef struct yk_cuda_latent {
   int32_t n_multiprocessors, shared_bytes; /* largest shared memory of a thread block */
+  void *encode_tensor_map;                 /* as of yk_cuda_attention: NULL: no wgmma */
   const yk_cuda_blas *blas;
 } yk_cuda_latent;
 

@@ -1,4 +1,4 @@
-/* attention_kernel.cuh - softmax over cached latent vectors on mma.sync, for kv_rank 512 and rope_dim 64.
+/* mma_sync_kernel.cuh - softmax over cached latent vectors on GPUs without wgmma, by mma.sync.
  *
  * A thread block takes one tile of queries (tile_rows neighbouring rows times tile_heads heads, at most 16 MT) and one
  * split of their tokens. A latent vector is the key of every query of the tile, and its first kv_rank values are what
@@ -13,8 +13,8 @@
  *
  * Rows of a tile may be of several sequences: the tile then goes through the tokens of each in turn, and the others'
  * queries see none of them. */
-#ifndef YK_KERNELS_CUDA_LATENT_ATTENTION_KERNEL_CUH
-#define YK_KERNELS_CUDA_LATENT_ATTENTION_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
+#define YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
 
 #include "kernels/cuda/latent/params.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
@@ -25,13 +25,11 @@ namespace yk_latent {
 
 using namespace yk_ptx;
 
-constexpr int KV_RANK = 512, ROPE_DIM = 64, WIDTH = KV_RANK + ROPE_DIM;
 constexpr int TILE_TOKENS = 32, WARPS = 8, THREADS = 32 * WARPS;
 constexpr int ROW_ELEMENTS = WIDTH + 8;     /* of a vector in shared memory: ldmatrix without bank conflicts */
 constexpr int P_ELEMENTS = TILE_TOKENS + 8; /* of a row of probabilities, likewise */
 constexpr int SCORE_FLOATS = TILE_TOKENS + 4;
 constexpr int ROW_BYTES = ROW_ELEMENTS * 2, STAGE_BYTES = TILE_TOKENS * ROW_BYTES;
-constexpr float NO_SCORE = -1e30f; /* a maximum before the first token: finite, so that differences are numbers */
 
 /* Shared memory in front of the ring. MT: fragments of 16 queries. */
 template <int MT> struct shared_block {

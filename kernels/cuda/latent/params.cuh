@@ -2,32 +2,78 @@
 #ifndef YK_KERNELS_CUDA_LATENT_PARAMS_CUH
 #define YK_KERNELS_CUDA_LATENT_PARAMS_CUH
 
+#include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/device.h"
 
 namespace yk_latent {
 
+/* The sizes that the tensor core kernels are made for: DeepSeek's. */
+constexpr int KV_RANK = 512, ROPE_DIM = 64, WIDTH = KV_RANK + ROPE_DIM;
+constexpr int HEAD_MULTIPLE = 64;  /* nope_dim and value_dim of the wgmma kernels are multiples */
+constexpr float NO_SCORE = -1e30f; /* a maximum before the first token: finite, so that differences are numbers */
+
+/* Where the wgmma kernels leave the partial results of a row's item: in n thread blocks from first_block on. */
+struct item_splits {
+  int32_t first_row, first_block, n; /* first_row: of the item; n = 1: no partial results */
+};
+
 struct params {
-  void *y; /* the generic kernel's result; else sums are written to `sums` */
+  void *y;
   const void *q, *kv_up, *cache;
   int64_t q_stride;
   yk_latent_layout layout;
   float scale_log2; /* softmax scale times log2(e): the kernels compute powers of two */
   int32_t n_rows, block_table_stride;
+  const int32_t *row_of; /* of the wgmma kernels: rows of q and y; NULL: as they come */
   const int32_t *positions, *kv_slots, *seq_of_row, *block_tables;
   /* The tensor core kernel: rows and heads of a tile, and how the tokens of a tile are split over thread blocks. */
-  const void *absorbed; /* act [n_rows, n_heads, kv_rank] */
-  void *sums;           /* likewise */
+  void *absorbed; /* act [n_rows, n_heads, kv_rank] */
+  void *sums;     /* likewise */
   int32_t tile_rows, tile_heads, n_head_tiles, n_splits;
   float *partial_sums;   /* [item, split, query of the tile, kv_rank], where n_splits > 1 */
   float2 *partial_stats; /* [item, split, query of the tile]: maximum in powers of two, and sum */
+  item_splits *splits;   /* [n_rows], of the wgmma kernels */
 };
+
+/* The step's row of q and y. */
+__device__ __forceinline__ int64_t step_row(const params &p, int32_t row)
+{
+  return p.row_of ? p.row_of[row] : row;
+}
 
 /* The place of a sequence's token in the cache. */
 __device__ __forceinline__ int64_t slot_of(const int32_t *table, int32_t token)
 {
   return static_cast<int64_t>(table[token / YK_KV_BLOCK_TOKENS]) * YK_KV_BLOCK_TOKENS + token % YK_KV_BLOCK_TOKENS;
 }
+
+/* Latent attention by the wgmma kernels, of T __half or __nv_bfloat16; n_rows is at most YK_CUDA_LATENT_ROWS. */
+template <typename T>
+cudaError_t launch_wgmma(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream);
+
+/* What attention with keys and values of each head needs beside. */
+struct expanded_work;
+struct expanded_launch {
+  void *encode_tensor_map;
+  int n_multiprocessors;
+  expanded_work *work;
+  void *made;                      /* keys and values of some heads */
+  int64_t made_bytes, made_tokens; /* tokens: at least those of all sequences that take it, in whole tiles */
+};
+
+/* Rows of a step that do not take it, as a step of their own; arrays of `most` places. */
+struct other_rows {
+  int32_t *rows, *positions, *kv_slots, *seq_of_row;
+  int32_t most;
+};
+
+/* list_expanded_kernel. */
+cudaError_t launch_list_expanded(const yk_batch &batch, expanded_work *work, const other_rows &others,
+                                 cudaStream_t stream);
+
+/* Attention of the listed sequences, of T __half or __nv_bfloat16. */
+template <typename T> cudaError_t launch_expanded(const expanded_launch &launch, const params &p, cudaStream_t stream);
 
 cudaError_t launch_generic(yk_dtype dtype, const params &p, cudaStream_t stream);
 

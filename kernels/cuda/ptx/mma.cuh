@@ -60,6 +60,14 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t add
                : "memory");
 }
 
+/* Store four matrices; lanes and addresses as in ldmatrix_x4 (9.0). */
+__device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&v)[4])
+{
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
+               : "memory");
+}
+
 /* Store N = 1, 2 or 4 matrices and transpose each on the way; lanes and addresses as in ldmatrix_x4 (9.0). */
 template <int N> __device__ __forceinline__ void stmatrix_trans(uint32_t address, const uint32_t (&v)[N])
 {

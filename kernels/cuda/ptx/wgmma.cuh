@@ -72,7 +72,7 @@ template <int N> __device__ __forceinline__ void pin(int (&d)[N][4])
 /* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
  *   T        __half, __nv_bfloat16 or int8_t
  *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of bytes
- *   run_ss   A and B K-major in shared memory */
+ *   run_ss   A and B from shared memory, K-major, or, but for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B */
 template <typename T, int N> struct wgmma;
 
 /* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many numbers of d, whose
@@ -85,8 +85,9 @@ template <typename T, int N> struct wgmma;
 #define YK_D64(C, i) YK_D32(C, i), YK_D32(C, (i) + 8)
 
 /* Operands of the asm statement. D: the N / 2 floats of d, and NUMBERS their operand numbers. A, B, P, TB: operand
- * numbers of run_rs for A's registers, B's descriptor, accumulate and TRANSPOSE_B. SS_A, SS_B, SS_P: of run_ss. */
-#define YK_WGMMA_TYPE(TYPE, NAME, N, D, NUMBERS, A, B, P, TB, SS_A, SS_B, SS_P)                                        \
+ * numbers of run_rs for A's registers, B's descriptor, accumulate and TRANSPOSE_B. SS_A, SS_B, SS_P, SS_TA, SS_TB: of
+ * run_ss, with TRANSPOSE_A. */
+#define YK_WGMMA_TYPE(TYPE, NAME, N, D, NUMBERS, A, B, P, TB, SS_A, SS_B, SS_P, SS_TA, SS_TB)                          \
   template <> struct wgmma<TYPE, N> {                                                                                  \
     template <bool TRANSPOSE_B = false>                                                                                \
     static __device__ __forceinline__ void run_rs(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b,            \
@@ -98,18 +99,20 @@ template <typename T, int N> struct wgmma;
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),            \
                      "n"(static_cast<int>(TRANSPOSE_B)));                                                              \
     }                                                                                                                  \
+    template <bool TRANSPOSE_A = false, bool TRANSPOSE_B = false>                                                      \
     static __device__ __forceinline__ void run_ss(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)       \
     {                                                                                                                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " SS_P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N               \
-                   "k16.f32." NAME "." NAME " {" NUMBERS "}, " SS_A ", " SS_B ", p, 1, 1, 0, 0;\n}"                    \
+                   "k16.f32." NAME "." NAME " {" NUMBERS "}, " SS_A ", " SS_B ", p, 1, 1, " SS_TA ", " SS_TB ";\n}"    \
                    : D                                                                                                 \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                               \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(TRANSPOSE_A)),            \
+                     "n"(static_cast<int>(TRANSPOSE_B)));                                                              \
     }                                                                                                                  \
   };
 #define YK_LIST(...) __VA_ARGS__
 #define YK_WGMMA(N, D, NUMBERS, A0, A1, A2, A3, B, P, TB)                                                              \
-  YK_WGMMA_TYPE(__half, "f16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)                  \
-  YK_WGMMA_TYPE(__nv_bfloat16, "bf16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2)
+  YK_WGMMA_TYPE(__half, "f16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2, A3, B)           \
+  YK_WGMMA_TYPE(__nv_bfloat16, "bf16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2, A3, B)
 
 YK_WGMMA(16, YK_LIST(YK_D8("+f", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 YK_WGMMA(32, YK_LIST(YK_D16("+f", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21",

@@ -1,0 +1,273 @@
+/* head_products.cuh - the products with kv_b_proj of few rows: K[h]^T q_nope before the attention, V[h] times the
+ * weighted sums behind it. Both read each head's weights once for a tile of rows, on mma.sync, and fetch them before
+ * they wait for the kernel in front of them. */
+#ifndef YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
+#define YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
+
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/latent/params.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+
+namespace yk_latent {
+
+using namespace yk_ptx;
+
+/* Elements between rows in shared memory are padded by 16 bytes: ldmatrix without bank conflicts. */
+constexpr int PAD = 8;
+
+/* ---- queries = K[h]^T q_nope ------------------------------------------------------------------------------------- */
+
+constexpr int ABSORB_ROWS = 64, ABSORB_COLUMNS = 128, ABSORB_K = HEAD_MULTIPLE, ABSORB_THREADS = 128;
+
+struct absorb_shared {
+  alignas(16) uint16_t w[2][ABSORB_K][ABSORB_COLUMNS + PAD];
+  alignas(16) uint16_t q[2][ABSORB_ROWS][ABSORB_K + PAD];
+};
+
+/* Grid: heads x blocks of columns x tiles of rows. */
+template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_kernel(const params p)
+{
+  extern __shared__ __align__(1024) char memory[];
+  absorb_shared &s = *reinterpret_cast<absorb_shared *>(memory);
+  const int head = blockIdx.x, first_column = blockIdx.y * ABSORB_COLUMNS, first_row = blockIdx.z * ABSORB_ROWS;
+  const int n_rows = min(ABSORB_ROWS, p.n_rows - first_row), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int n_steps = p.layout.nope_dim / ABSORB_K;
+  const T *w = static_cast<const T *>(p.kv_up) +
+               static_cast<int64_t>(head) * (p.layout.nope_dim + p.layout.value_dim) * KV_RANK + first_column;
+  const T *q = static_cast<const T *>(p.q) + static_cast<int64_t>(head) * (p.layout.nope_dim + ROPE_DIM);
+  const auto load_w = [&](int step) {
+    for (int i = threadIdx.x; i < ABSORB_K * ABSORB_COLUMNS / 8; i += ABSORB_THREADS) {
+      const int k = i / (ABSORB_COLUMNS / 8), at = i % (ABSORB_COLUMNS / 8) * 8;
+      cp_async_16(shared_address(&s.w[step % 2][k][at]), w + static_cast<int64_t>(step * ABSORB_K + k) * KV_RANK + at,
+                  true);
+    }
+  };
+  const auto load_q = [&](int step) {
+    for (int i = threadIdx.x; i < ABSORB_ROWS * ABSORB_K / 8; i += ABSORB_THREADS) {
+      const int row = i / (ABSORB_K / 8), at = i % (ABSORB_K / 8) * 8;
+      cp_async_16(shared_address(&s.q[step % 2][row][at]),
+                  q + step_row(p, first_row + (row < n_rows ? row : 0)) * p.q_stride + step * ABSORB_K + at,
+                  row < n_rows);
+    }
+  };
+  load_w(0);
+  wait_for_previous_kernel();
+  let_next_kernel_start(); /* the cache is complete: the next kernel reads it before it waits */
+  load_q(0);
+  cp_async_commit();
+  float acc[ABSORB_ROWS / 16][4][4] = {};
+  for (int step = 0; step < n_steps; step++) {
+    if (step + 1 < n_steps) {
+      load_w(step + 1);
+      load_q(step + 1);
+    }
+    cp_async_commit();
+    cp_async_wait<1>();
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < ABSORB_K; k += 16) {
+      uint32_t b[2][4];
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        ldmatrix_x4_trans(b[j], shared_address(&s.w[step % 2][k + lane % 16][warp * 32 + j * 16 + lane / 16 * 8]));
+#pragma unroll
+      for (int m = 0; m < ABSORB_ROWS / 16; m++) {
+        if (m * 16 >= n_rows) break;
+        uint32_t a[4];
+        ldmatrix_x4(a, shared_address(&s.q[step % 2][m * 16 + lane % 16][k + lane / 16 * 8]));
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          mma_m16n8k16<T>(acc[m][j], a[0], a[1], a[2], a[3], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int m = 0; m < ABSORB_ROWS / 16; m++) {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int row = m * 16 + lane / 4 + 8 * e;
+      if (row >= n_rows) continue;
+      T *to = static_cast<T *>(p.absorbed) +
+              (static_cast<int64_t>(first_row + row) * p.layout.n_heads + head) * KV_RANK + first_column + warp * 32;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        *reinterpret_cast<uint32_t *>(to + j * 8 + lane % 4 * 2) =
+            round_pair<T>(acc[m][j][2 * e], acc[m][j][2 * e + 1]);
+    }
+  }
+}
+
+/* ---- y = V[h] sums ----------------------------------------------------------------------------------------------- */
+
+constexpr int OUTPUT_COLUMNS = HEAD_MULTIPLE, OUTPUT_THREADS = 512, OUTPUT_WARPS = OUTPUT_THREADS / 32;
+constexpr int OUTPUT_K = 128, OUTPUT_STEPS = KV_RANK / OUTPUT_K; /* columns of the sums of a stage of weights */
+
+/* Tiles of 16 rows keep all weights of the thread block; of 64 rows, two stages of them, so that a multiprocessor has
+ * room for two thread blocks. */
+template <int ROWS> struct output_shared {
+  static constexpr int STAGES = ROWS == 16 ? OUTPUT_STEPS : 2;
+  alignas(16) uint16_t w[STAGES][OUTPUT_COLUMNS][OUTPUT_K + PAD];
+  alignas(16) uint16_t sums[ROWS][KV_RANK + PAD];
+};
+
+/* By one warp: the weighted sum of one row and head from its partial results, in the order of the thread blocks that
+ * left them. */
+template <typename T, int QUERIES>
+__device__ void combine_row(const params &p, const item_splits &of, int32_t row, int32_t head, uint16_t *to)
+{
+  constexpr int AT_ONCE = 4, OWN = KV_RANK / 4 / 32; /* float4 of a lane */
+  const int lane = threadIdx.x % 32, head_tile = head / p.tile_heads;
+  const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);
+  const int32_t query = (row - of.first_row) * n_heads + head % p.tile_heads;
+  float maximum = NO_SCORE, sum = 0.0f;
+  float4 value[OWN] = {};
+  for (int first = 0; first < of.n; first += AT_ONCE) {
+    float2 stats[AT_ONCE];
+    float4 part[AT_ONCE][OWN];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const int split = min(first + i, of.n - 1); /* one that does not exist gets no weight */
+      const int64_t place =
+          (static_cast<int64_t>(2 * (of.first_block + split) + (split == 0)) * p.n_head_tiles + head_tile) * QUERIES +
+          query;
+      stats[i] = p.partial_stats[place];
+      if (first + i >= of.n) stats[i] = make_float2(NO_SCORE, 0.0f);
+#pragma unroll
+      for (int j = 0; j < OWN; j++)
+        part[i][j] = reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK)[j * 32 + lane];
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const float top = fmaxf(maximum, stats[i].x);
+      const float before = exp2_approx(maximum - top), weight = exp2_approx(stats[i].x - top);
+#pragma unroll
+      for (int j = 0; j < OWN; j++) {
+        value[j].x = value[j].x * before + part[i][j].x * weight;
+        value[j].y = value[j].y * before + part[i][j].y * weight;
+        value[j].z = value[j].z * before + part[i][j].z * weight;
+        value[j].w = value[j].w * before + part[i][j].w * weight;
+      }
+      sum = sum * before + stats[i].y * weight;
+      maximum = top;
+    }
+  }
+  const float inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
+#pragma unroll
+  for (int j = 0; j < OWN; j++)
+    *reinterpret_cast<uint2 *>(to + (j * 32 + lane) * 4) =
+        make_uint2(round_pair<T>(value[j].x * inverse, value[j].y * inverse),
+                   round_pair<T>(value[j].z * inverse, value[j].w * inverse));
+}
+
+/* The rows of a tile into shared memory: whole results as they are, partial ones combined. */
+template <typename T, int QUERIES, int ROWS>
+__device__ void load_sums(output_shared<ROWS> &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
+{
+  for (int row = threadIdx.x / 32; row < ROWS; row += OUTPUT_WARPS) {
+    const int32_t at = first_row + min(row, n_rows - 1), slot = p.kv_slots[at];
+    const item_splits of = p.splits[at]; /* of a padding row it may be anything */
+    const bool exists = row < n_rows && slot >= 0;
+    if (exists && of.n > 1) {
+      combine_row<T, QUERIES>(p, of, first_row + row, head, s.sums[row]);
+      continue;
+    }
+    const T *sums = static_cast<const T *>(p.sums) +
+                    (static_cast<int64_t>(exists ? first_row + row : 0) * p.layout.n_heads + head) * KV_RANK;
+    for (int i = threadIdx.x % 32; i < KV_RANK / 8; i += 32)
+      cp_async_16(shared_address(&s.sums[row][i * 8]), sums + i * 8, exists);
+  }
+}
+
+/* Grid: heads x blocks of columns x tiles of ROWS rows. QUERIES: of a tile of the attention kernel. A warp has 8
+ * columns, and of 64 rows one half, of 16 rows one half of the products, which are added up in shared memory. */
+template <typename T, int QUERIES, int ROWS>
+__global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
+{
+  extern __shared__ __align__(1024) char memory[];
+  using shared = output_shared<ROWS>;
+  constexpr bool SPLITS_K = ROWS == 16;
+  constexpr int M = SPLITS_K ? 1 : ROWS / 32, K = SPLITS_K ? OUTPUT_K / 2 : OUTPUT_K;
+  shared &s = *reinterpret_cast<shared *>(memory);
+  const int head = blockIdx.x, first_column = blockIdx.y * OUTPUT_COLUMNS, first_row = blockIdx.z * ROWS;
+  const int n_rows = min(ROWS, p.n_rows - first_row), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int column = warp % 8 * 8, row = SPLITS_K ? 0 : warp / 8 * (ROWS / 2), k = SPLITS_K ? warp / 8 * K : 0;
+  const T *w =
+      static_cast<const T *>(p.kv_up) +
+      (static_cast<int64_t>(head) * (p.layout.nope_dim + p.layout.value_dim) + p.layout.nope_dim + first_column) *
+          KV_RANK;
+  const auto load_w = [&](int step) {
+    constexpr int PIECES = OUTPUT_K / 8;
+    for (int i = threadIdx.x; i < OUTPUT_COLUMNS * PIECES; i += OUTPUT_THREADS)
+      cp_async_16(shared_address(&s.w[step % shared::STAGES][i / PIECES][i % PIECES * 8]),
+                  w + i / PIECES * KV_RANK + step * OUTPUT_K + i % PIECES * 8, true);
+  };
+  for (int step = 0; step < shared::STAGES; step++) load_w(step);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  load_sums<T, QUERIES>(s, p, first_row, n_rows, head);
+  cp_async_commit();
+  float acc[M][4] = {};
+#pragma unroll
+  for (int step = 0; step < OUTPUT_STEPS; step++) {
+    if (step == 0 || step >= shared::STAGES) {
+      if (step >= shared::STAGES && step + 1 < OUTPUT_STEPS)
+        cp_async_wait<1>();
+      else
+        cp_async_wait<0>();
+    }
+    __syncthreads();
+    /* Of B: columns i % 8, and 8 of 32 k for each group of 8 lanes. */
+    const uint32_t b_at = shared_address(&s.w[step % shared::STAGES][column + lane % 8][k + lane / 8 * 8]);
+#pragma unroll
+    for (int i = 0; i < K; i += 32) {
+      uint32_t b[4];
+      ldmatrix_x4(b, b_at + i * 2);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          uint32_t a[4];
+          ldmatrix_x4(
+              a, shared_address(&s.sums[row + m * 16 + lane % 16][step * OUTPUT_K + k + i + j * 16 + lane / 16 * 8]));
+          mma_m16n8k16<T>(acc[m], a[0], a[1], a[2], a[3], b[2 * j], b[2 * j + 1]);
+        }
+      }
+    }
+    if (step + shared::STAGES < OUTPUT_STEPS) {
+      __syncthreads(); /* the stage has been read */
+      load_w(step + shared::STAGES);
+      cp_async_commit();
+    }
+  }
+  if constexpr (SPLITS_K) {
+    float4 *halves = reinterpret_cast<float4 *>(s.w);
+    __syncthreads();
+    if (warp >= 8) halves[threadIdx.x - OUTPUT_THREADS / 2] = make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
+    __syncthreads();
+    if (warp >= 8) return;
+    const float4 other = halves[threadIdx.x];
+    acc[0][0] += other.x;
+    acc[0][1] += other.y;
+    acc[0][2] += other.z;
+    acc[0][3] += other.w;
+  }
+#pragma unroll
+  for (int m = 0; m < M; m++) {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int at = row + m * 16 + lane / 4 + 8 * e;
+      if (at >= n_rows) continue;
+      if (p.row_of && p.kv_slots[first_row + at] < 0) continue; /* a place of the list without a row */
+      T *to = static_cast<T *>(p.y) + (step_row(p, first_row + at) * p.layout.n_heads + head) * p.layout.value_dim +
+              first_column + column + lane % 4 * 2;
+      *reinterpret_cast<uint32_t *>(to) = round_pair<T>(acc[m][2 * e], acc[m][2 * e + 1]);
+    }
+  }
+}
+
+} // namespace yk_latent
+
+#endif

@@ -1,0 +1,323 @@
+/* wgmma_few_kernel.cuh - latent attention of at most 16 queries a tile, at the speed of memory.
+ *
+ * wgmma has 64 rows: tokens take them, so that no row is wasted. A thread block of one producer warpgroup and two
+ * consumer warpgroups; each consumer warpgroup has a buffer of its own and takes every second tile of a segment by
+ * itself, so that one buffer fills while the other is used:
+ *
+ *   S^T [64 tokens, 16 queries] = K Q^T
+ *   online softmax: a warp has 16 tokens of all queries; the warps' maxima meet in shared memory
+ *   P^T --> shared memory; O^T [512, 16] += V^T P^T, all in registers
+ *
+ * At the end of a segment the warpgroups exchange halves of O^T: each adds up and writes 256 of the 512 columns. */
+#ifndef YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
+#define YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
+
+#include "kernels/cuda/latent/wgmma_tiles.cuh"
+
+namespace yk_latent {
+
+constexpr int FEW_QUERIES = 16, FEW_Q_STAGES = 2;
+
+struct few_shared : loading<FEW_QUERIES, FEW_Q_STAGES> {
+  alignas(1024) char p[2][FEW_QUERIES * 128]; /* probabilities [queries][64 tokens] of each warpgroup, swizzled */
+  alignas(16) float4 halves[2][4 * 2][128];   /* what a warpgroup adds to its half of O^T, in order of its fragments */
+  float top[2][2][4][FEW_QUERIES];            /* a tile's maxima of each warpgroup and warp, in turn */
+  float m[2][FEW_QUERIES], l[2][4][FEW_QUERIES];
+};
+
+#if defined(YK_HAVE_SM90A)
+
+/* Lane (g, t) = (lane / 4, lane % 4) of warp w holds tokens (columns of values) 16 w + g and 16 w + g + 8, and queries
+ * 8 j + 2 t + e: element [j][e] of token g, [j][2 + e] of token g + 8. */
+template <typename T> struct few_consumer {
+  static constexpr int N_Q = FEW_QUERIES / 8, HALF = VALUE_BLOCKS / 2;
+
+  few_shared &s;
+  const params &p;
+  const int warpgroup;
+  const block_tiles mine;
+  uint32_t phase; /* of this warpgroup's buffer */
+  int turn;       /* of s.top */
+  int32_t n_visible[N_Q][2];
+  float m[N_Q][2], l[N_Q][2];
+
+  __device__ static int lane()
+  {
+    return threadIdx.x % 32;
+  }
+  __device__ static int warp()
+  {
+    return threadIdx.x % 128 / 32;
+  }
+  __device__ static int query_of(int j, int e)
+  {
+    return 8 * j + lane() % 4 * 2 + e;
+  }
+
+  __device__ void scores(float (&score)[N_Q][4], uint32_t tile, uint32_t q) const
+  {
+    const uint64_t a = tile_descriptor(tile, 1024, 16), b = tile_descriptor(q, 1024, 16);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < WIDTH / 16; i++)
+      wgmma<T, FEW_QUERIES>::run_ss(score, a + descriptor_step(i / 4 * BLOCK_BYTES + i % 4 * 32),
+                                    b + descriptor_step(i / 4 * FEW_QUERIES * 128 + i % 4 * 32), i > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(score);
+  }
+
+  /* Scores become probabilities. first: token of the tile's first row. rescale: of what was summed before. */
+  __device__ void softmax(float (&score)[N_Q][4], int32_t first, float (&rescale)[N_Q][2])
+  {
+    const int32_t token = first + warp() * 16 + lane() / 4;
+    float top[N_Q][2];
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        if (token >= n_visible[j][e]) score[j][e] = -INFINITY;
+        if (token + 8 >= n_visible[j][e]) score[j][2 + e] = -INFINITY;
+        top[j][e] = fmaxf(score[j][e], score[j][2 + e]);
+#pragma unroll
+        for (int offset = 4; offset < 32; offset *= 2)
+          top[j][e] = fmaxf(top[j][e], __shfl_xor_sync(~0u, top[j][e], offset));
+        if (lane() < 4) s.top[warpgroup][turn][warp()][query_of(j, e)] = top[j][e];
+      }
+    }
+    named_barrier_sync(1 + warpgroup, 128);
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        float all = m[j][e];
+#pragma unroll
+        for (int w = 0; w < 4; w++) all = fmaxf(all, s.top[warpgroup][turn][w][query_of(j, e)]);
+        const float shift = all == -INFINITY ? 0.0f : all * p.scale_log2; /* no visible token so far */
+        rescale[j][e] = exp2_approx(m[j][e] * p.scale_log2 - shift);
+        m[j][e] = all;
+        score[j][e] = exp2_approx(score[j][e] * p.scale_log2 - shift);
+        score[j][2 + e] = exp2_approx(score[j][2 + e] * p.scale_log2 - shift);
+        l[j][e] = l[j][e] * rescale[j][e] + score[j][e] + score[j][2 + e];
+      }
+    }
+    turn ^= 1;
+  }
+
+  /* Matrices of 8 tokens by 8 queries: both halves of the warp's tokens of queries 0 to 7, then of the others. */
+  __device__ void store_probabilities(const float (&score)[N_Q][4]) const
+  {
+    uint32_t matrices[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) matrices[i] = round_pair<T>(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
+    const int query = lane() / 16 * 8 + lane() % 8, chunk = warp() * 2 + lane() / 8 % 2;
+    stmatrix_trans<4>(shared_address(s.p[warpgroup]) + query * 128 + ((chunk ^ query) & 7) * 16, matrices);
+    fence_async_shared();
+  }
+
+  __device__ void add_values(float (&o)[VALUE_BLOCKS][N_Q][4], uint32_t tile) const
+  {
+    const uint64_t v = tile_descriptor(tile, 1024, BLOCK_BYTES);
+    const uint64_t prob = tile_descriptor(shared_address(s.p[warpgroup]), 1024, 16);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < WGMMA_TOKENS / 16; i++) {
+#pragma unroll
+      for (int block = 0; block < VALUE_BLOCKS; block++)
+        wgmma<T, FEW_QUERIES>::template run_ss<true>(o[block], v + descriptor_step(block * BLOCK_BYTES + i * 2048),
+                                                     prob + descriptor_step(i * 32), true);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int block = 0; block < VALUE_BLOCKS; block++) pin(o[block]);
+  }
+
+  /* Both warpgroups' maxima and sums; factor: what this warpgroup's O^T is multiplied by. */
+  __device__ void meet(float (&factor)[N_Q][2], float (&total)[N_Q][2])
+  {
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        float sum = l[j][e];
+#pragma unroll
+        for (int offset = 4; offset < 32; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+        if (lane() >= 4) continue;
+        s.l[warpgroup][warp()][query_of(j, e)] = sum;
+        if (warp() == 0) s.m[warpgroup][query_of(j, e)] = m[j][e];
+      }
+    }
+    named_barrier_sync(3, 256);
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int query = query_of(j, e);
+        const float all = fmaxf(s.m[0][query], s.m[1][query]);
+        const float shift = all == -INFINITY ? 0.0f : all * p.scale_log2;
+        total[j][e] = 0.0f;
+#pragma unroll
+        for (int w = 0; w < 2; w++) {
+          float sum = 0.0f;
+#pragma unroll
+          for (int i = 0; i < 4; i++) sum += s.l[w][i][query];
+          total[j][e] += sum * exp2_approx(s.m[w][query] * p.scale_log2 - shift);
+        }
+        factor[j][e] = exp2_approx(m[j][e] * p.scale_log2 - shift);
+        m[j][e] = all;
+      }
+    }
+  }
+
+  /* MINE: 0 or 1, this warpgroup. The other one's half goes to it, its contribution to this half comes in. */
+  template <int MINE> __device__ void exchange(float (&o)[VALUE_BLOCKS][N_Q][4], const float (&factor)[N_Q][2])
+  {
+#pragma unroll
+    for (int block = 0; block < VALUE_BLOCKS; block++) {
+#pragma unroll
+      for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[block][j][e] *= factor[j][e % 2];
+        if (block / HALF != MINE)
+          s.halves[1 - MINE][block % HALF * N_Q + j][threadIdx.x % 128] =
+              make_float4(o[block][j][0], o[block][j][1], o[block][j][2], o[block][j][3]);
+      }
+    }
+    named_barrier_sync(3, 256);
+#pragma unroll
+    for (int i = 0; i < HALF * N_Q; i++) {
+      float(&own)[4] = o[MINE * HALF + i / N_Q][i % N_Q];
+      const float4 other = s.halves[MINE][i][threadIdx.x % 128];
+      own[0] += other.x;
+      own[1] += other.y;
+      own[2] += other.z;
+      own[3] += other.w;
+    }
+  }
+
+  template <int MINE>
+  __device__ void store(const float (&o)[VALUE_BLOCKS][N_Q][4], const segment &of, const float (&total)[N_Q][2]) const
+  {
+    const destination to = destination::of<FEW_QUERIES>(p, of, mine);
+    const int column = MINE * HALF * 64 + warp() * 16 + lane() / 4;
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int query = query_of(j, e);
+        if (query >= to.n_queries) continue;
+        if (to.partial && MINE == 0 && threadIdx.x % 128 < 4)
+          to.stats[query] = make_float2(m[j][e] == -INFINITY ? NO_SCORE : m[j][e] * p.scale_log2, total[j][e]);
+        const float inverse = total[j][e] > 0.0f ? 1.0f / total[j][e] : 0.0f;
+        T *sums = to.sums_of<T>(p, query) + column;
+        float *partial = to.partial + query * KV_RANK + column;
+#pragma unroll
+        for (int i = 0; i < 2 * HALF; i++) {
+          const float value = o[MINE * HALF + i / 2][j][i % 2 * 2 + e];
+          if (to.partial)
+            partial[i / 2 * 64 + i % 2 * 8] = value;
+          else
+            sums[i / 2 * 64 + i % 2 * 8] = yk_cuda::from_float<T>(value * inverse);
+        }
+      }
+    }
+  }
+
+  __device__ void run_segment(const segment &of, const char *q)
+  {
+    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - static_cast<int32_t>(blockIdx.y) * p.tile_heads);
+    float o[VALUE_BLOCKS][N_Q][4] = {};
+#pragma unroll
+    for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int row = query_of(j, e) / n_heads;
+        n_visible[j][e] = row < of.n_rows ? p.positions[of.first_row + row] + 1 : of.n_tokens;
+        m[j][e] = -INFINITY;
+        l[j][e] = 0.0f;
+      }
+    }
+    const uint32_t tile = shared_address(s.tile[warpgroup]);
+    for (int32_t at = of.begin + warpgroup; at < of.end; at += 2) {
+      float score[N_Q][4], rescale[N_Q][2];
+      mbarrier_wait_loop(&s.full[warpgroup][0], phase);
+      mbarrier_wait_loop(&s.full[warpgroup][1], phase);
+      phase ^= 1;
+      if (of.n_tokens - at * WGMMA_TOKENS < WGMMA_TOKENS) {
+        clear_rows(tile, of.n_tokens - at * WGMMA_TOKENS);
+        named_barrier_sync(1 + warpgroup, 128);
+      }
+      scores(score, tile, shared_address(q));
+      softmax(score, at * WGMMA_TOKENS, rescale);
+      store_probabilities(score);
+#pragma unroll
+      for (int block = 0; block < VALUE_BLOCKS; block++) {
+#pragma unroll
+        for (int j = 0; j < N_Q; j++) {
+#pragma unroll
+          for (int e = 0; e < 4; e++) o[block][j][e] *= rescale[j][e % 2];
+        }
+      }
+      named_barrier_sync(1 + warpgroup, 128);
+      add_values(o, tile);
+      if (lane() == 0) {
+        mbarrier_arrive(&s.empty[warpgroup][0]);
+        mbarrier_arrive(&s.empty[warpgroup][1]);
+      }
+    }
+    float factor[N_Q][2], total[N_Q][2];
+    meet(factor, total);
+    if (warpgroup == 0) {
+      exchange<0>(o, factor);
+      store<0>(o, of, total);
+    } else {
+      exchange<1>(o, factor);
+      store<1>(o, of, total);
+    }
+  }
+
+  __device__ void run()
+  {
+    yk_cuda::ring_position at;
+    for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+      if (threadIdx.x % 128 < 32 && warpgroup == 0) describe_splits(s.list, p, mine, of);
+      mbarrier_wait_loop(&s.q_full[at.stage], at.phase);
+      run_segment(of, s.q[at.stage]);
+      if (lane() == 0) mbarrier_arrive(&s.q_empty[at.stage]);
+      at.advance(FEW_Q_STAGES);
+    });
+  }
+};
+
+#endif
+
+template <typename T>
+__global__ void __launch_bounds__(WGMMA_THREADS, 1) few_kernel(const params p, const __grid_constant__ CUtensorMap map)
+{
+#if defined(YK_HAVE_SM90A)
+  extern __shared__ __align__(1024) char memory[];
+  few_shared &s = *reinterpret_cast<few_shared *>(memory);
+  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) init_loading(s, 4);
+  s.list.build(p); /* and the barriers are there for all */
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
+  let_next_kernel_start();
+  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
+  if (warpgroup == 0) {
+    lower_registers<40>();
+    if (warp < 2)
+      load_tiles(s, p, mine, &map, warp);
+    else
+      load_queries<T>(s, p, mine);
+  } else {
+    raise_registers<232>();
+    few_consumer<T> consumer = {s, p, warpgroup - 1, mine, 0, 0, {}, {}, {}};
+    consumer.run();
+  }
+#endif
+}
+
+} // namespace yk_latent
+
+#endif

@@ -1,0 +1,369 @@
+/* wgmma_many_kernel.cuh - latent attention of up to 64 queries a tile, at the speed of the tensor cores.
+ *
+ * The weighted sums of 64 queries, [64, 512] in float32, take half of all registers: the two consumer warpgroups have
+ * 256 columns each. Tiles of tokens go in pairs, and each warpgroup makes scores and probabilities of one of a pair:
+ *
+ *   warpgroup 0                                       warpgroup 1
+ *   S0 = Q K0^T                                       S1 = Q K1^T
+ *   P0, maximum m0 --> shared memory ---------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
+ *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   meanwhile P1, maximum m1
+ *   O = O rescaled to m1 + P1 V1 <------------------- P1, m1 --> shared memory
+ *   the next S0                                       O = O rescaled to m1 + P1 V1
+ *
+ * so that the softmax of each runs beside the products of the other. Probabilities lie where the rotating part of the
+ * tile's keys was, which nothing reads once the scores are there. The left half of a tile's values is free for
+ * the next tile once warpgroup 0 has multiplied with it, the rest once both have. */
+#ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
+#define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
+
+#include "kernels/cuda/latent/wgmma_tiles.cuh"
+
+namespace yk_latent {
+
+constexpr int MANY_QUERIES = 64;
+
+struct many_shared : loading<MANY_QUERIES, 1> {
+  float m[2][MANY_QUERIES]; /* running maxima, after the first and after the second tile of a pair */
+  float l[2][MANY_QUERIES];
+};
+
+#if defined(YK_HAVE_SM90A)
+
+/* Lane (g, t) = (lane / 4, lane % 4) of warp w holds queries 16 w + g and 16 w + g + 8. */
+template <typename T> struct many_consumer {
+  static constexpr int N_S = WGMMA_TOKENS / 8, N_O = KV_RANK / 2 / 8; /* tiles of 8 columns: of scores, of sums */
+  static constexpr int HAS_FIRST = 1, HAS_SECOND = 2;                 /* named barriers: probabilities of a pair */
+
+  many_shared &s;
+  const params &p;
+  const int warpgroup;
+  const block_tiles mine;
+  uint32_t phase; /* of this warpgroup's tiles */
+  int32_t n_visible[2];
+  float m[2], l[2]; /* m: of the sums; l: of this warpgroup's probabilities, relative to own */
+  float own[2];
+
+  __device__ static int lane()
+  {
+    return threadIdx.x % 32;
+  }
+  __device__ static int query_of(int e)
+  {
+    return threadIdx.x % 128 / 32 * 16 + lane() / 4 + 8 * e;
+  }
+  __device__ static uint32_t probabilities(uint32_t tile)
+  {
+    return tile + VALUE_BLOCKS * BLOCK_BYTES;
+  }
+
+  __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint32_t tile, int begin, int end) const
+  {
+    const uint64_t q = tile_descriptor(shared_address(s.q[0]), 1024, 16), k = tile_descriptor(tile, 1024, 16);
+#pragma unroll
+    for (int i = begin * 4; i < end * 4; i++) {
+      const uint64_t step = descriptor_step(i / 4 * BLOCK_BYTES + i % 4 * 32);
+      wgmma<T, WGMMA_TOKENS>::run_ss(score, q + step, k + step, i > 0);
+    }
+  }
+
+  __device__ __forceinline__ void scores(float (&score)[N_S][4], int32_t n_valid)
+  {
+    const uint32_t tile = shared_address(s.tile[warpgroup]);
+    mbarrier_wait_loop(&s.full[warpgroup][0], phase);
+    if (n_valid < WGMMA_TOKENS) {
+      mbarrier_wait_loop(&s.full[warpgroup][1], phase);
+      clear_rows(tile, n_valid);
+      named_barrier_sync(3 + warpgroup, 128);
+    }
+    wgmma_fence();
+    issue_scores(score, tile, 0, LEFT_BLOCKS);
+    mbarrier_wait_loop(&s.full[warpgroup][1], phase);
+    wgmma_fence();
+    issue_scores(score, tile, LEFT_BLOCKS, N_BLOCKS);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(score);
+    phase ^= 1;
+  }
+
+  /* This thread's part of the largest scores of its queries, after tokens that they do not see are gone. */
+  __device__ __forceinline__ void mask(float (&score)[N_S][4], int32_t first) const
+  {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int32_t end = n_visible[e] - first - lane() % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < N_S; i++) {
+        if (8 * i >= end) score[i][2 * e] = -INFINITY;
+        if (8 * i + 1 >= end) score[i][2 * e + 1] = -INFINITY;
+      }
+    }
+  }
+
+  __device__ __forceinline__ float shift_of(float top) const
+  {
+    return top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
+  }
+
+  /* Scores become probabilities relative to top, the larger of their maximum and `before`. */
+  __device__ __forceinline__ void softmax(float (&score)[N_S][4], const float (&before)[2], float (&top)[2])
+  {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      float largest = before[e];
+#pragma unroll
+      for (int i = 0; i < N_S; i++) largest = fmaxf(largest, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      const float shift = shift_of(largest);
+      float sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < N_S; i++) {
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
+          sum += score[i][2 * e + c];
+        }
+      }
+      l[e] = l[e] * exp2_approx(own[e] * p.scale_log2 - shift) + sum;
+      own[e] = top[e] = largest;
+    }
+  }
+
+  __device__ __forceinline__ static void round_probabilities(const float (&score)[N_S][4], uint32_t (&prob)[N_S / 2][4])
+  {
+#pragma unroll
+    for (int i = 0; i < N_S / 2; i++) {
+      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
+      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
+      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
+      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
+    }
+  }
+
+  /* Probabilities and the maximum they are relative to, for the other warpgroup. */
+  __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4], const float (&top)[2])
+  {
+    const int row = threadIdx.x % 128 / 32 * 16 + lane() % 16;
+    named_barrier_sync(3 + warpgroup, 128); /* no warp still reads the keys */
+    const uint32_t to = probabilities(shared_address(s.tile[warpgroup])) + row * 128;
+#pragma unroll
+    for (int i = 0; i < N_S / 2; i++) stmatrix_x4(to + (((2 * i + lane() / 16) ^ row) & 7) * 16, prob[i]);
+    if (lane() % 4 == 0) {
+      s.m[warpgroup][query_of(0)] = top[0];
+      s.m[warpgroup][query_of(1)] = top[1];
+    }
+    fence_async_shared();
+  }
+
+  /* From the maximum m to another. */
+  __device__ __forceinline__ void rescale(float (&o)[N_O][4], const float (&to)[2])
+  {
+    float factor[2];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      factor[e] = exp2_approx(m[e] * p.scale_log2 - shift_of(to[e]));
+      m[e] = to[e];
+    }
+    if (!__any_sync(~0u, factor[0] != 1.0f || factor[1] != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < N_O; i++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) o[i][e] *= factor[e / 2];
+    }
+  }
+
+  /* This warpgroup's half of the values of a tile. */
+  __device__ __forceinline__ uint64_t values(int of) const
+  {
+    return tile_descriptor(shared_address(s.tile[of]) + warpgroup * LEFT_BLOCKS * BLOCK_BYTES, 1024, BLOCK_BYTES);
+  }
+
+  __device__ __forceinline__ void issue_own(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4]) const
+  {
+    const uint64_t v = values(warpgroup);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < WGMMA_TOKENS / 16; i++)
+      wgmma<T, KV_RANK / 2>::template run_rs<true>(o, prob[i], v + descriptor_step(i * 2048), true);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void issue_others(float (&o)[N_O][4]) const
+  {
+    const int other = 1 - warpgroup;
+    const uint64_t v = values(other), prob = tile_descriptor(probabilities(shared_address(s.tile[other])), 1024, 16);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < WGMMA_TOKENS / 16; i++)
+      wgmma<T, KV_RANK / 2>::template run_ss<false, true>(o, prob + descriptor_step(i * 32),
+                                                          v + descriptor_step(i * 2048), true);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void finish(float (&o)[N_O][4], int buffer)
+  {
+    wgmma_wait<0>();
+    pin(o);
+    if (lane() != 0) return;
+    if (warpgroup == 0) mbarrier_arrive(&s.empty[buffer][0]);
+    mbarrier_arrive(&s.empty[buffer][1]);
+  }
+
+  __device__ __forceinline__ void maxima_of(int other, float (&top)[2]) const
+  {
+    top[0] = s.m[other][query_of(0)];
+    top[1] = s.m[other][query_of(1)];
+  }
+
+  __device__ __forceinline__ bool needs_mask(const segment &of, int32_t tile) const
+  {
+    return (tile + 1) * WGMMA_TOKENS > of.n_tokens - of.n_rows + 1;
+  }
+
+  __device__ __forceinline__ void release_queries(bool is_last)
+  {
+    if (is_last && lane() == 0) mbarrier_arrive(&s.q_empty[0]);
+  }
+
+  /* Tiles `tile` and tile + 1 for the first warpgroup. */
+  __device__ __forceinline__ void first_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
+  {
+    float score[N_S][4], top[2];
+    uint32_t prob[N_S / 2][4];
+    scores(score, of.n_tokens - tile * WGMMA_TOKENS);
+    release_queries(tile + 2 >= of.end);
+    if (needs_mask(of, tile)) mask(score, tile * WGMMA_TOKENS);
+    softmax(score, m, top);
+    round_probabilities(score, prob);
+    hand_over(prob, top);
+    named_barrier_arrive(HAS_FIRST, 256);
+    rescale(o, top);
+    issue_own(o, prob);
+    finish(o, 0);
+    if (tile + 1 >= of.end) return;
+    named_barrier_sync(HAS_SECOND, 256);
+    maxima_of(1, top);
+    rescale(o, top);
+    issue_others(o);
+    finish(o, 1);
+  }
+
+  __device__ __forceinline__ void second_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
+  {
+    float score[N_S][4], before[2], top[2];
+    uint32_t prob[N_S / 2][4];
+    const bool has_second = tile + 1 < of.end;
+    if (has_second) scores(score, of.n_tokens - (tile + 1) * WGMMA_TOKENS);
+    release_queries(tile + 2 >= of.end);
+    named_barrier_sync(HAS_FIRST, 256);
+    maxima_of(0, before);
+    rescale(o, before);
+    issue_others(o);
+    if (has_second) {
+      if (needs_mask(of, tile + 1)) mask(score, (tile + 1) * WGMMA_TOKENS);
+      softmax(score, before, top);
+      round_probabilities(score, prob);
+      hand_over(prob, top);
+      named_barrier_arrive(HAS_SECOND, 256);
+    }
+    finish(o, 0);
+    if (!has_second) return;
+    rescale(o, top);
+    issue_own(o, prob);
+    finish(o, 1);
+  }
+
+  __device__ void store(const float (&o)[N_O][4], const segment &of)
+  {
+    const destination to = destination::of<MANY_QUERIES>(p, of, mine);
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      float sum = l[e] * exp2_approx(own[e] * p.scale_log2 - shift_of(m[e]));
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      if (lane() % 4 == 0) s.l[warpgroup][query_of(e)] = sum;
+    }
+    named_barrier_sync(5, 256);
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int query = query_of(e), column = warpgroup * (KV_RANK / 2) + lane() % 4 * 2;
+      if (query >= to.n_queries) continue;
+      const float total = s.l[0][query] + s.l[1][query], inverse = total > 0.0f ? 1.0f / total : 0.0f;
+      if (to.partial && warpgroup == 0 && lane() % 4 == 0)
+        to.stats[query] = make_float2(m[e] == -INFINITY ? NO_SCORE : m[e] * p.scale_log2, total);
+      T *sums = to.sums_of<T>(p, query) + column;
+      float *partial = to.partial + query * KV_RANK + column;
+#pragma unroll
+      for (int i = 0; i < N_O; i++) {
+        if (to.partial)
+          *reinterpret_cast<float2 *>(partial + 8 * i) = make_float2(o[i][2 * e], o[i][2 * e + 1]);
+        else
+          *reinterpret_cast<uint32_t *>(sums + 8 * i) = round_pair<T>(o[i][2 * e] * inverse, o[i][2 * e + 1] * inverse);
+      }
+    }
+    named_barrier_sync(5, 256); /* s.l has been read */
+  }
+
+  __device__ void run_segment(const segment &of)
+  {
+    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - static_cast<int32_t>(blockIdx.y) * p.tile_heads);
+    float o[N_O][4] = {};
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int32_t row = query_of(e) / n_heads;
+      n_visible[e] = row < of.n_rows ? p.positions[of.first_row + row] + 1 : of.n_tokens;
+      m[e] = own[e] = -INFINITY;
+      l[e] = 0.0f;
+    }
+    if (warpgroup == 0) {
+      for (int32_t tile = of.begin; tile < of.end; tile += 2) first_of_pair(o, of, tile);
+    } else {
+      for (int32_t tile = of.begin; tile < of.end; tile += 2) second_of_pair(o, of, tile);
+    }
+    store(o, of);
+  }
+
+  __device__ void run()
+  {
+    uint32_t q_phase = 0;
+    for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+      if (threadIdx.x % 128 < 32 && warpgroup == 0) describe_splits(s.list, p, mine, of);
+      mbarrier_wait_loop(&s.q_full[0], q_phase);
+      q_phase ^= 1;
+      run_segment(of);
+    });
+  }
+};
+
+#endif
+
+template <typename T>
+__global__ void __launch_bounds__(WGMMA_THREADS, 1) many_kernel(const params p, const __grid_constant__ CUtensorMap map)
+{
+#if defined(YK_HAVE_SM90A)
+  extern __shared__ __align__(1024) char memory[];
+  many_shared &s = *reinterpret_cast<many_shared *>(memory);
+  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) init_loading(s, 8);
+  s.list.build(p); /* and the barriers are there for all */
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
+  let_next_kernel_start();
+  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
+  if (warpgroup == 0) {
+    lower_registers<40>();
+    if (warp < 2)
+      load_tiles(s, p, mine, &map, warp);
+    else
+      load_queries<T>(s, p, mine);
+  } else {
+    raise_registers<232>();
+    many_consumer<T> consumer = {s, p, warpgroup - 1, mine, 0, {}, {}, {}, {}};
+    consumer.run();
+  }
+#endif
+}
+
+} // namespace yk_latent
+
+#endif

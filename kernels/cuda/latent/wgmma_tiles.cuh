@@ -1,0 +1,185 @@
+/* wgmma_tiles.cuh - what the two wgmma kernels share: tiles of latent vectors and of queries in shared memory, the
+ * warps that load them, and where results go.
+ *
+ * A tile is [9 blocks of 64 columns][rows][128 bytes] with the 128-byte swizzle. For scores its rows are K-major; the
+ * first 8 blocks of a tile of latent vectors are the values too, MN-major with tokens along k. */
+#ifndef YK_KERNELS_CUDA_LATENT_WGMMA_TILES_CUH
+#define YK_KERNELS_CUDA_LATENT_WGMMA_TILES_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/common/stage_ring.cuh"
+#include "kernels/cuda/latent/work_list.cuh"
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
+
+namespace yk_latent {
+
+using namespace yk_ptx;
+
+constexpr int N_BLOCKS = WIDTH / 64, VALUE_BLOCKS = KV_RANK / 64; /* blocks of 64 columns */
+constexpr int BLOCK_BYTES = WGMMA_TOKENS * 128, TILE_BYTES = N_BLOCKS * BLOCK_BYTES;
+constexpr int PAGES = WGMMA_TOKENS / YK_KV_BLOCK_TOKENS;
+constexpr int WGMMA_THREADS = 384, Q_PRODUCER_THREADS = 64;
+
+/* A tile's first 4 blocks have a barrier of their own, since in the kernel for many queries each consumer warpgroup
+ * multiplies with one half of the values. */
+constexpr int HALVES = 2, LEFT_BLOCKS = VALUE_BLOCKS / 2;
+
+template <int QUERIES, int Q_STAGES> struct loading {
+  alignas(1024) char q[Q_STAGES][N_BLOCKS * QUERIES * 128];
+  alignas(1024) char tile[2][TILE_BYTES]; /* one for each consumer warpgroup */
+  uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
+  uint64_t full[2][HALVES], empty[2][HALVES];
+  work_list list;
+};
+
+#if defined(YK_HAVE_SM90A)
+
+/* Calls f with each of the thread block's segments, and their number. */
+template <typename F>
+__device__ __forceinline__ void for_each_segment(const work_list &list, const block_tiles &mine, F f)
+{
+  int32_t item = 0, n = 0;
+  for (int32_t at = mine.begin; at < mine.end; n++) {
+    const segment of = segment_at(list, mine, at, item);
+    f(of, n);
+    item = of.item;
+    at += of.n_tiles();
+  }
+}
+
+/* One warp for each buffer: every second tile of a segment, by TMA, a page and a block of columns at a time. Pages
+ * behind the segment's last token are left out. */
+template <typename LOADING>
+__device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer)
+{
+  const int lane = threadIdx.x % 32;
+  uint32_t phase = 1;
+  for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+    const int32_t *table = p.block_tables + static_cast<int64_t>(of.seq) * p.block_table_stride;
+    const int32_t end_page = divide_up(of.n_tokens, YK_KV_BLOCK_TOKENS);
+    for (int32_t tile = of.begin + buffer; tile < of.end; tile += 2) {
+      const int32_t n_pages = min(PAGES, end_page - tile * PAGES);
+      const int32_t own = lane < n_pages ? table[tile * PAGES + lane] * YK_KV_BLOCK_TOKENS : 0;
+#pragma unroll
+      for (int half = 0; half < HALVES; half++) {
+        const int begin = half * LEFT_BLOCKS, end = half == 0 ? LEFT_BLOCKS : N_BLOCKS;
+        mbarrier_wait_loop(&s.empty[buffer][half], phase);
+        if (elect_one())
+          mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * (end - begin));
+        for (int page = 0; page < n_pages; page++) {
+          const int32_t row = __shfl_sync(~0u, own, page);
+          if (!elect_one()) continue;
+          for (int block = begin; block < end; block++)
+            tensor_copy(shared_address(s.tile[buffer]) + block * BLOCK_BYTES + page * YK_KV_BLOCK_TOKENS * 128, map,
+                        block * 64, row, &s.full[buffer][half]);
+        }
+      }
+      phase ^= 1;
+    }
+  });
+}
+
+/* Two warps: the queries of each segment, the absorbed part and then what rotates. Queries that do not exist become
+ * zeros. */
+template <typename T, int QUERIES, int Q_STAGES>
+__device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine)
+{
+  const int tid = threadIdx.x % Q_PRODUCER_THREADS;
+  const int32_t first_head = blockIdx.y * p.tile_heads, n_heads = min(p.tile_heads, p.layout.n_heads - first_head);
+  yk_cuda::ring_position at;
+  for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+    mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
+    const uint32_t to = shared_address(s.q[at.stage]);
+    for (int i = tid; i < QUERIES * N_BLOCKS * 8; i += Q_PRODUCER_THREADS) {
+      const int query = i / (N_BLOCKS * 8), piece = i % (N_BLOCKS * 8), block = piece / 8;
+      const bool exists = query < of.n_rows * n_heads;
+      const int32_t row = of.first_row + (exists ? query / n_heads : 0);
+      const int64_t head = first_head + (exists ? query % n_heads : 0);
+      const T *from = block < VALUE_BLOCKS
+                          ? static_cast<const T *>(p.absorbed) +
+                                (static_cast<int64_t>(row) * p.layout.n_heads + head) * KV_RANK + piece * 8
+                          : static_cast<const T *>(p.q) + step_row(p, row) * p.q_stride +
+                                head * (p.layout.nope_dim + ROPE_DIM) + p.layout.nope_dim + piece * 8 - KV_RANK;
+      cp_async_16(to + block * QUERIES * 128 + query * 128 + ((piece ^ query) & 7) * 16, from, exists);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    fence_async_shared();
+    mbarrier_arrive(&s.q_full[at.stage]);
+    at.advance(Q_STAGES);
+  });
+}
+
+template <int QUERIES, int Q_STAGES>
+__device__ __forceinline__ void init_loading(loading<QUERIES, Q_STAGES> &s, int right_arrivals)
+{
+  for (int i = 0; i < Q_STAGES; i++) {
+    mbarrier_init(&s.q_full[i], Q_PRODUCER_THREADS);
+    mbarrier_init(&s.q_empty[i], 8); /* consumer warps */
+  }
+  for (int buffer = 0; buffer < 2; buffer++) {
+    for (int half = 0; half < HALVES; half++) mbarrier_init(&s.full[buffer][half], 1);
+    mbarrier_init(&s.empty[buffer][0], 4);
+    mbarrier_init(&s.empty[buffer][1], right_arrivals);
+  }
+  fence_mbarrier_init();
+}
+
+/* By a warpgroup: rows of a tile from n_valid on become zeros. The cache may hold anything there, and a NaN among the
+ * values would survive a probability of 0. */
+__device__ inline void clear_rows(uint32_t tile, int32_t n_valid)
+{
+  for (int i = n_valid * 8 + static_cast<int>(threadIdx.x % 128); i < WGMMA_TOKENS * 8; i += 128) {
+    for (int block = 0; block < N_BLOCKS; block++)
+      store_shared16(tile + block * BLOCK_BYTES + i * 16, make_uint4(0, 0, 0, 0));
+  }
+  fence_async_shared();
+}
+
+/* Where the results of a segment go: weighted sums of T, or a partial result in float32. */
+struct destination {
+  int32_t first_row, first_head, n_heads, n_queries;
+  float *partial; /* [queries, KV_RANK]; NULL: the segment is a whole item */
+  float2 *stats;  /* [queries]: maximum in powers of two, and sum */
+
+  template <int QUERIES> static __device__ destination of(const params &p, const segment &of, const block_tiles &mine)
+  {
+    destination d;
+    d.first_row = of.first_row;
+    d.first_head = blockIdx.y * p.tile_heads;
+    d.n_heads = min(p.tile_heads, p.layout.n_heads - d.first_head);
+    d.n_queries = of.n_rows * d.n_heads;
+    const int64_t place = (static_cast<int64_t>(2 * blockIdx.x + of.begins) * gridDim.y + blockIdx.y) * QUERIES;
+    d.partial = of.is_whole ? nullptr : p.partial_sums + place * KV_RANK;
+    d.stats = p.partial_stats + place;
+    return d;
+  }
+
+  template <typename T> __device__ T *sums_of(const params &p, int query) const
+  {
+    const int64_t row = first_row + query / n_heads, head = first_head + query % n_heads;
+    return static_cast<T *>(p.sums) + (row * p.layout.n_heads + head) * KV_RANK;
+  }
+};
+
+/* By one warp: which thread blocks share the segment's item, for the combine. */
+__device__ inline void describe_splits(const work_list &list, const params &p, const block_tiles &mine,
+                                       const segment &of)
+{
+  if (!of.begins || blockIdx.y != 0) return;
+  const int32_t first = list.first_tile[of.item], end = list.first_tile[of.item + 1];
+  const int32_t block = mine.first_block(blockIdx.x, first), n = of.is_whole ? 1 : mine.n_blocks(first, end);
+  for (int i = threadIdx.x % 32; i < of.n_rows; i += 32) p.splits[of.first_row + i] = {of.first_row, block, n};
+}
+
+#endif
+
+} // namespace yk_latent
+
+#endif
