@@ -1,4 +1,5 @@
 /* test_op_cuda_latent.c - latent attention on a GPU. */
+#include "kernels/cuda/device/state.h"
 #include "op/op_cases_latent.h"
 #include "op/op_cuda_target.h"
 
@@ -21,11 +22,28 @@ static const latent_shape deepseek_shapes[] = {
     {{2, 128, 64, 512, 128}, 6, {{90, 1}, {0, 256}, {40, 20}, {500, 172}, {70, 1}, {0, 3}}},
 };
 
+enum { N_DEEPSEEK_SHAPES = sizeof deepseek_shapes / sizeof *deepseek_shapes };
+
 static void test_deepseek(void **state)
 {
   (void)state;
-  check_latent_shapes(&cuda_target, deepseek_shapes, sizeof deepseek_shapes / sizeof *deepseek_shapes, N_GPU_DTYPES,
-                      false);
+  check_latent_shapes(&cuda_target, deepseek_shapes, N_DEEPSEEK_SHAPES, N_GPU_DTYPES, false);
+}
+
+/* As a GPU without wgmma. */
+static yk_status create_without_wgmma(const void *variant, yk_dtype dtype, int n_threads,
+                                      const yk_device_limits *limits, yk_device **out, yk_err *err)
+{
+  YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
+  yk_cuda_device_of(*out)->attention.encode_tensor_map = NULL;
+  return YK_OK;
+}
+
+static void test_without_wgmma(void **state)
+{
+  (void)state;
+  static const op_target target = {.name = "cuda without wgmma", .create = create_without_wgmma};
+  check_latent_shapes(&target, deepseek_shapes, N_DEEPSEEK_SHAPES, 1, false);
 }
 
 static void test_planted_faults_are_seen(void **state)
@@ -37,6 +55,7 @@ static void test_planted_faults_are_seen(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_deepseek),
+                                     cmocka_unit_test(test_without_wgmma),
                                      cmocka_unit_test(test_planted_faults_are_seen)};
   int gate = gpu_gate(1);
   return gate ? gate : cmocka_run_group_tests(tests, NULL, NULL);

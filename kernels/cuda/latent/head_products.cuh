@@ -129,15 +129,16 @@ __device__ void combine_row(const params &p, const item_splits &of, int32_t row,
     float4 part[AT_ONCE][OWN];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-      const int split = min(first + i, of.n - 1); /* one that does not exist gets no weight */
+      const int split = first + i;
       const int64_t place =
           (static_cast<int64_t>(2 * (of.first_block + split) + (split == 0)) * p.n_head_tiles + head_tile) * QUERIES +
           query;
-      stats[i] = p.partial_stats[place];
-      if (first + i >= of.n) stats[i] = make_float2(NO_SCORE, 0.0f);
+      const bool exists = split < of.n;
+      stats[i] = exists ? p.partial_stats[place] : make_float2(NO_SCORE, 0.0f);
 #pragma unroll
       for (int j = 0; j < OWN; j++)
-        part[i][j] = reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK)[j * 32 + lane];
+        part[i][j] = exists ? reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK)[j * 32 + lane]
+                            : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {

@@ -18,10 +18,17 @@ namespace yk_latent {
 
 constexpr int FEW_QUERIES = 16, FEW_Q_STAGES = 2;
 
+/* A warpgroup's half of O^T: what the other warpgroup adds, in order of its fragments; then as rows of queries. */
+union few_half {
+  static constexpr int ROW = KV_RANK / 2 + 4; /* padded, so that the queries of a warp lie in different banks */
+  float4 added[4 * 2][128];
+  float rows[FEW_QUERIES * ROW];
+};
+
 struct few_shared : loading<FEW_QUERIES, FEW_Q_STAGES> {
   alignas(1024) char p[2][FEW_QUERIES * 128]; /* probabilities [queries][64 tokens] of each warpgroup, swizzled */
-  alignas(16) float4 halves[2][4 * 2][128];   /* what a warpgroup adds to its half of O^T, in order of its fragments */
-  float top[2][2][4][FEW_QUERIES];            /* a tile's maxima of each warpgroup and warp, in turn */
+  few_half half[2];
+  float top[2][2][4][FEW_QUERIES]; /* a tile's maxima of each warpgroup and warp, in turn */
   float m[2][FEW_QUERIES], l[2][4][FEW_QUERIES];
 };
 
@@ -180,7 +187,7 @@ template <typename T> struct few_consumer {
 #pragma unroll
         for (int e = 0; e < 4; e++) o[block][j][e] *= factor[j][e % 2];
         if (block / HALF != MINE)
-          s.halves[1 - MINE][block % HALF * N_Q + j][threadIdx.x % 128] =
+          s.half[1 - MINE].added[block % HALF * N_Q + j][threadIdx.x % 128] =
               make_float4(o[block][j][0], o[block][j][1], o[block][j][2], o[block][j][3]);
       }
     }
@@ -188,7 +195,7 @@ template <typename T> struct few_consumer {
 #pragma unroll
     for (int i = 0; i < HALF * N_Q; i++) {
       float(&own)[4] = o[MINE * HALF + i / N_Q][i % N_Q];
-      const float4 other = s.halves[MINE][i][threadIdx.x % 128];
+      const float4 other = s.half[MINE].added[i][threadIdx.x % 128];
       own[0] += other.x;
       own[1] += other.y;
       own[2] += other.z;
@@ -196,31 +203,37 @@ template <typename T> struct few_consumer {
     }
   }
 
+  /* Through shared memory, where this warpgroup's half of O^T becomes rows of queries. */
   template <int MINE>
-  __device__ void store(const float (&o)[VALUE_BLOCKS][N_Q][4], const segment &of, const float (&total)[N_Q][2]) const
+  __device__ void store(const float (&o)[VALUE_BLOCKS][N_Q][4], const segment &of, const float (&total)[N_Q][2])
   {
+    constexpr int ROW = few_half::ROW;
     const destination to = destination::of<FEW_QUERIES>(p, of, mine);
-    const int column = MINE * HALF * 64 + warp() * 16 + lane() / 4;
+    float *rows = s.half[MINE].rows;
+    named_barrier_sync(1 + MINE, 128); /* what it held has been added */
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         const int query = query_of(j, e);
-        if (query >= to.n_queries) continue;
-        if (to.partial && MINE == 0 && threadIdx.x % 128 < 4)
+        if (to.partial && MINE == 0 && threadIdx.x % 128 < 4 && query < to.n_queries)
           to.stats[query] = make_float2(m[j][e] == -INFINITY ? NO_SCORE : m[j][e] * p.scale_log2, total[j][e]);
-        const float inverse = total[j][e] > 0.0f ? 1.0f / total[j][e] : 0.0f;
-        T *sums = to.sums_of<T>(p, query) + column;
-        float *partial = to.partial + query * KV_RANK + column;
+        const float factor = to.partial ? 1.0f : total[j][e] > 0.0f ? 1.0f / total[j][e] : 0.0f;
 #pragma unroll
-        for (int i = 0; i < 2 * HALF; i++) {
-          const float value = o[MINE * HALF + i / 2][j][i % 2 * 2 + e];
-          if (to.partial)
-            partial[i / 2 * 64 + i % 2 * 8] = value;
-          else
-            sums[i / 2 * 64 + i % 2 * 8] = yk_cuda::from_float<T>(value * inverse);
-        }
+        for (int i = 0; i < 2 * HALF; i++)
+          rows[query * ROW + i / 2 * 64 + warp() * 16 + i % 2 * 8 + lane() / 4] =
+              o[MINE * HALF + i / 2][j][i % 2 * 2 + e] * factor;
       }
+    }
+    named_barrier_sync(1 + MINE, 128);
+    for (int i = threadIdx.x % 128; i < to.n_queries * HALF * 16; i += 128) {
+      const int query = i / (HALF * 16), column = i % (HALF * 16) * 4;
+      const float4 v = *reinterpret_cast<const float4 *>(rows + query * ROW + column);
+      if (to.partial)
+        *reinterpret_cast<float4 *>(to.partial + query * KV_RANK + MINE * HALF * 64 + column) = v;
+      else
+        *reinterpret_cast<uint2 *>(to.sums_of<T>(p, query) + MINE * HALF * 64 + column) =
+            make_uint2(round_pair<T>(v.x, v.y), round_pair<T>(v.z, v.w));
     }
   }
 
@@ -241,8 +254,7 @@ template <typename T> struct few_consumer {
     const uint32_t tile = shared_address(s.tile[warpgroup]);
     for (int32_t at = of.begin + warpgroup; at < of.end; at += 2) {
       float score[N_Q][4], rescale[N_Q][2];
-      mbarrier_wait_loop(&s.full[warpgroup][0], phase);
-      mbarrier_wait_loop(&s.full[warpgroup][1], phase);
+      for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.full[warpgroup][half], phase);
       phase ^= 1;
       if (of.n_tokens - at * WGMMA_TOKENS < WGMMA_TOKENS) {
         clear_rows(tile, of.n_tokens - at * WGMMA_TOKENS);

@@ -5,8 +5,8 @@
  *
  *   warpgroup 0                                       warpgroup 1
  *   S0 = Q K0^T                                       S1 = Q K1^T
- *   P0, maximum m0 --> shared memory ---------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
- *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   meanwhile P1, maximum m1
+ *   P0, reference m0 --> shared memory ---------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
+ *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   meanwhile P1, reference m1
  *   O = O rescaled to m1 + P1 V1 <------------------- P1, m1 --> shared memory
  *   the next S0                                       O = O rescaled to m1 + P1 V1
  *
@@ -23,7 +23,7 @@ namespace yk_latent {
 constexpr int MANY_QUERIES = 64;
 
 struct many_shared : loading<MANY_QUERIES, 1> {
-  float m[2][MANY_QUERIES]; /* running maxima, after the first and after the second tile of a pair */
+  float m[2][MANY_QUERIES]; /* references after the first and after the second tile of a pair */
   float l[2][MANY_QUERIES];
 };
 
@@ -33,6 +33,7 @@ struct many_shared : loading<MANY_QUERIES, 1> {
 template <typename T> struct many_consumer {
   static constexpr int N_S = WGMMA_TOKENS / 8, N_O = KV_RANK / 2 / 8; /* tiles of 8 columns: of scores, of sums */
   static constexpr int HAS_FIRST = 1, HAS_SECOND = 2;                 /* named barriers: probabilities of a pair */
+  static constexpr float MOST = 8.0f; /* probabilities of up to 2^8 save rescaling the sums at every new maximum */
 
   many_shared &s;
   const params &p;
@@ -40,7 +41,8 @@ template <typename T> struct many_consumer {
   const block_tiles mine;
   uint32_t phase; /* of this warpgroup's tiles */
   int32_t n_visible[2];
-  float m[2], l[2]; /* m: of the sums; l: of this warpgroup's probabilities, relative to own */
+  float m[2]; /* what the sums are relative to: a reference, near the largest score so far */
+  float l[2]; /* sums of this warpgroup's probabilities, relative to own */
   float own[2];
 
   __device__ static int lane()
@@ -100,21 +102,23 @@ template <typename T> struct many_consumer {
     }
   }
 
-  __device__ __forceinline__ float shift_of(float top) const
+  __device__ __forceinline__ float shift_of(float reference) const
   {
-    return top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
+    return reference == -INFINITY ? 0.0f : reference * p.scale_log2; /* no visible token so far */
   }
 
-  /* Scores become probabilities relative to top, the larger of their maximum and `before`. */
-  __device__ __forceinline__ void softmax(float (&score)[N_S][4], const float (&before)[2], float (&top)[2])
+  /* Scores become probabilities relative to a reference: `before`, or their own maximum where that is so much larger
+   * that probabilities would exceed 2^MOST. */
+  __device__ __forceinline__ void softmax(float (&score)[N_S][4], const float (&before)[2], float (&reference)[2])
   {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float largest = before[e];
+      float largest = score[0][2 * e];
 #pragma unroll
       for (int i = 0; i < N_S; i++) largest = fmaxf(largest, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      if ((largest - before[e]) * p.scale_log2 <= MOST || largest == -INFINITY) largest = before[e];
       const float shift = shift_of(largest);
       float sum = 0.0f;
 #pragma unroll
@@ -126,7 +130,7 @@ template <typename T> struct many_consumer {
         }
       }
       l[e] = l[e] * exp2_approx(own[e] * p.scale_log2 - shift) + sum;
-      own[e] = top[e] = largest;
+      own[e] = reference[e] = largest;
     }
   }
 
@@ -141,8 +145,8 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* Probabilities and the maximum they are relative to, for the other warpgroup. */
-  __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4], const float (&top)[2])
+  /* Probabilities and the reference they are relative to, for the other warpgroup. */
+  __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4], const float (&reference)[2])
   {
     const int row = threadIdx.x % 128 / 32 * 16 + lane() % 16;
     named_barrier_sync(3 + warpgroup, 128); /* no warp still reads the keys */
@@ -150,13 +154,13 @@ template <typename T> struct many_consumer {
 #pragma unroll
     for (int i = 0; i < N_S / 2; i++) stmatrix_x4(to + (((2 * i + lane() / 16) ^ row) & 7) * 16, prob[i]);
     if (lane() % 4 == 0) {
-      s.m[warpgroup][query_of(0)] = top[0];
-      s.m[warpgroup][query_of(1)] = top[1];
+      s.m[warpgroup][query_of(0)] = reference[0];
+      s.m[warpgroup][query_of(1)] = reference[1];
     }
     fence_async_shared();
   }
 
-  /* From the maximum m to another. */
+  /* From the reference m to another. */
   __device__ __forceinline__ void rescale(float (&o)[N_O][4], const float (&to)[2])
   {
     float factor[2];
@@ -210,10 +214,10 @@ template <typename T> struct many_consumer {
     mbarrier_arrive(&s.empty[buffer][1]);
   }
 
-  __device__ __forceinline__ void maxima_of(int other, float (&top)[2]) const
+  __device__ __forceinline__ void references_of(int other, float (&reference)[2]) const
   {
-    top[0] = s.m[other][query_of(0)];
-    top[1] = s.m[other][query_of(1)];
+    reference[0] = s.m[other][query_of(0)];
+    reference[1] = s.m[other][query_of(1)];
   }
 
   __device__ __forceinline__ bool needs_mask(const segment &of, int32_t tile) const
@@ -229,47 +233,47 @@ template <typename T> struct many_consumer {
   /* Tiles `tile` and tile + 1 for the first warpgroup. */
   __device__ __forceinline__ void first_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
   {
-    float score[N_S][4], top[2];
+    float score[N_S][4], reference[2];
     uint32_t prob[N_S / 2][4];
     scores(score, of.n_tokens - tile * WGMMA_TOKENS);
     release_queries(tile + 2 >= of.end);
     if (needs_mask(of, tile)) mask(score, tile * WGMMA_TOKENS);
-    softmax(score, m, top);
+    softmax(score, m, reference);
     round_probabilities(score, prob);
-    hand_over(prob, top);
+    hand_over(prob, reference);
     named_barrier_arrive(HAS_FIRST, 256);
-    rescale(o, top);
+    rescale(o, reference);
     issue_own(o, prob);
     finish(o, 0);
     if (tile + 1 >= of.end) return;
     named_barrier_sync(HAS_SECOND, 256);
-    maxima_of(1, top);
-    rescale(o, top);
+    references_of(1, reference);
+    rescale(o, reference);
     issue_others(o);
     finish(o, 1);
   }
 
   __device__ __forceinline__ void second_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
   {
-    float score[N_S][4], before[2], top[2];
+    float score[N_S][4], before[2], reference[2];
     uint32_t prob[N_S / 2][4];
     const bool has_second = tile + 1 < of.end;
     if (has_second) scores(score, of.n_tokens - (tile + 1) * WGMMA_TOKENS);
     release_queries(tile + 2 >= of.end);
     named_barrier_sync(HAS_FIRST, 256);
-    maxima_of(0, before);
+    references_of(0, before);
     rescale(o, before);
     issue_others(o);
     if (has_second) {
       if (needs_mask(of, tile + 1)) mask(score, (tile + 1) * WGMMA_TOKENS);
-      softmax(score, before, top);
+      softmax(score, before, reference);
       round_probabilities(score, prob);
-      hand_over(prob, top);
+      hand_over(prob, reference);
       named_barrier_arrive(HAS_SECOND, 256);
     }
     finish(o, 0);
     if (!has_second) return;
-    rescale(o, top);
+    rescale(o, reference);
     issue_own(o, prob);
     finish(o, 1);
   }

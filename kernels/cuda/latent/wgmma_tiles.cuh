@@ -85,28 +85,29 @@ __device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine,
   });
 }
 
-/* Two warps: the queries of each segment, the absorbed part and then what rotates. Queries that do not exist become
- * zeros. */
+/* Two warps: the queries of each segment, the absorbed part and then what rotates, 16 bytes of 8 queries at once.
+ * Queries that do not exist become zeros. */
 template <typename T, int QUERIES, int Q_STAGES>
 __device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine)
 {
-  const int tid = threadIdx.x % Q_PRODUCER_THREADS;
+  const int piece = threadIdx.x % 8, first_query = threadIdx.x % Q_PRODUCER_THREADS / 8;
   const int32_t first_head = blockIdx.y * p.tile_heads, n_heads = min(p.tile_heads, p.layout.n_heads - first_head);
   yk_cuda::ring_position at;
   for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
     mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
-    const uint32_t to = shared_address(s.q[at.stage]);
-    for (int i = tid; i < QUERIES * N_BLOCKS * 8; i += Q_PRODUCER_THREADS) {
-      const int query = i / (N_BLOCKS * 8), piece = i % (N_BLOCKS * 8), block = piece / 8;
+    for (int query = first_query; query < QUERIES; query += Q_PRODUCER_THREADS / 8) {
       const bool exists = query < of.n_rows * n_heads;
       const int32_t row = of.first_row + (exists ? query / n_heads : 0);
       const int64_t head = first_head + (exists ? query % n_heads : 0);
-      const T *from = block < VALUE_BLOCKS
-                          ? static_cast<const T *>(p.absorbed) +
-                                (static_cast<int64_t>(row) * p.layout.n_heads + head) * KV_RANK + piece * 8
-                          : static_cast<const T *>(p.q) + step_row(p, row) * p.q_stride +
-                                head * (p.layout.nope_dim + ROPE_DIM) + p.layout.nope_dim + piece * 8 - KV_RANK;
-      cp_async_16(to + block * QUERIES * 128 + query * 128 + ((piece ^ query) & 7) * 16, from, exists);
+      const T *absorbed = static_cast<const T *>(p.absorbed) +
+                          (static_cast<int64_t>(row) * p.layout.n_heads + head) * KV_RANK + piece * 8;
+      const T *rotating = static_cast<const T *>(p.q) + step_row(p, row) * p.q_stride +
+                          head * (p.layout.nope_dim + ROPE_DIM) + p.layout.nope_dim + piece * 8;
+      const uint32_t to = shared_address(s.q[at.stage]) + query * 128 + ((piece ^ query) & 7) * 16;
+#pragma unroll
+      for (int block = 0; block < VALUE_BLOCKS; block++)
+        cp_async_16(to + block * QUERIES * 128, absorbed + block * 64, exists);
+      cp_async_16(to + VALUE_BLOCKS * QUERIES * 128, rotating, exists);
     }
     cp_async_commit();
     cp_async_wait<0>();
