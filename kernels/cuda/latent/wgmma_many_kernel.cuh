@@ -5,14 +5,15 @@
  *
  *   warpgroup 0                                       warpgroup 1
  *   S0 = Q K0^T                                       S1 = Q K1^T
- *   P0, reference m0 --> shared memory ---------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
+ *   P0, reference m0 --> shared memory -------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
  *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   meanwhile P1, reference m1
  *   O = O rescaled to m1 + P1 V1 <------------------- P1, m1 --> shared memory
  *   the next S0                                       O = O rescaled to m1 + P1 V1
  *
  * so that the softmax of each runs beside the products of the other. Probabilities lie where the rotating part of the
  * tile's keys was, which nothing reads once the scores are there. The left half of a tile's values is free for
- * the next tile once warpgroup 0 has multiplied with it, the rest once both have. */
+ * the next tile once warpgroup 0 has multiplied with it, the rest once both have. A reference is what scores are taken
+ * relative to in the softmax: their maximum so far, or less by at most 8 in powers of two. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 
