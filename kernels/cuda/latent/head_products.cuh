@@ -118,7 +118,7 @@ template <int ROWS> struct output_shared {
 template <typename T, int QUERIES>
 __device__ void combine_row(const params &p, const item_splits &of, int32_t row, int32_t head, uint16_t *to)
 {
-  constexpr int AT_ONCE = 4, OWN = KV_RANK / 4 / 32; /* float4 of a lane */
+  constexpr int AT_ONCE = 2, OWN = KV_RANK / 4 / 32; /* float4 of a lane */
   const int lane = threadIdx.x % 32, head_tile = head / p.tile_heads;
   const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);
   const int32_t query = (row - of.first_row) * n_heads + head % p.tile_heads;
