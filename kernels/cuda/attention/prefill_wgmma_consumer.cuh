@@ -7,9 +7,8 @@
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 
 #include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
+#include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/stage_ring.cuh"
-#include "kernels/cuda/ptx/arithmetic.cuh"
-#include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/mbarrier.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
@@ -87,94 +86,22 @@ template <typename T, int HD> struct prefill_consumer {
     }
   }
 
-  /* Online softmax: scores become probabilities. rescale: the factor by which the output so far must be multiplied. */
-  __device__ __forceinline__ void softmax(float (&score)[N_S][4], float (&rescale)[2])
-  {
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-      float top = m[e];
-#pragma unroll
-      for (int i = 0; i < N_S; i++) top = fmaxf(top, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
-      rescale[e] = exp2_approx(m[e] * p.scale_log2 - shift);
-      m[e] = top;
-      float sum = 0.0f;
-#pragma unroll
-      for (int i = 0; i < N_S; i++) {
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
-          sum += score[i][2 * e + c];
-        }
-      }
-      l[e] = l[e] * rescale[e] + sum;
-    }
-  }
-
-  __device__ __forceinline__ static void round_probabilities(const float (&score)[N_S][4], uint32_t (&prob)[N_S / 2][4])
-  {
-#pragma unroll
-    for (int i = 0; i < N_S / 2; i++) {
-      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
-      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
-      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
-      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
-    }
-  }
-
   __device__ __forceinline__ bool needs_mask(const work_tile &w, int32_t tile, int32_t last_position) const
   {
     return (tile + 1) * WGMMA_TILE_N > w.position + 1 ||
            (p.window_tokens > 0 && tile * WGMMA_TILE_N <= last_position - p.window_tokens);
   }
 
-  /* Lane t of four has word t of four column tiles; after it, lane t has all four words of tile t. */
-  __device__ __forceinline__ static void transpose_quad(uint32_t (&words)[4])
-  {
-#pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) {
-      const bool upper = threadIdx.x & bit;
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        if (j & bit) continue;
-        const uint32_t other = __shfl_xor_sync(~0u, upper ? words[j] : words[j | bit], bit);
-        words[j] = upper ? other : words[j];
-        words[j | bit] = upper ? words[j | bit] : other;
-      }
-    }
-  }
-
-  /* Divide by the sums and write the output, 16 bytes a lane where there are four column tiles. */
+  /* Divide by the sums and write the output. */
   __device__ __forceinline__ void store(const work_tile &w, const float (&o)[N_O][4])
   {
-    const int t = threadIdx.x % 4;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float sum = l[e];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
-      const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+      const float sum = yk_cuda::quad_sum(l[e]), factor = sum > 0.0f ? 1.0f / sum : 0.0f;
       const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
-      const bool valid = r < w.n_rows;
       T *y = static_cast<T *>(p.y) + static_cast<int64_t>(w.row + r / w.n_heads) * p.y_stride +
              static_cast<int64_t>(w.head_begin + r % w.n_heads) * HD;
-#pragma unroll
-      for (int i = 0; i < N_O / 4; i++) {
-        uint32_t words[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-          words[j] = round_pair<T>(o[4 * i + j][2 * e] * factor, o[4 * i + j][2 * e + 1] * factor);
-        transpose_quad(words);
-        if (valid) store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
-      }
-#pragma unroll
-      for (int i = N_O / 4 * 4; i < N_O; i++) {
-        if (valid)
-          *reinterpret_cast<uint32_t *>(y + 8 * i + 2 * t) =
-              round_pair<T>(o[i][2 * e] * factor, o[i][2 * e + 1] * factor);
-      }
+      yk_cuda::store_row<T>(y, o, e, factor, r < w.n_rows);
     }
   }
 
@@ -204,8 +131,8 @@ template <typename T, int HD> struct prefill_consumer {
     release(kv.stage);
     kv.advance(KV_STAGES);
     if (needs_mask(w, w.key_tile_end - 1, last_position)) mask(score, w.key_tile_end - 1);
-    softmax(score, rescale);
-    round_probabilities(score, prob);
+    yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+    yk_cuda::round_to_operand<T>(score, prob);
     for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
       const int32_t k_stage = kv.stage;
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
@@ -220,7 +147,7 @@ template <typename T, int HD> struct prefill_consumer {
       pin(score);
       release(k_stage);
       if (needs_mask(w, tile, last_position)) mask(score, tile);
-      softmax(score, rescale);
+      yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
       /* The V tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
        * softmax. */
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
@@ -228,12 +155,8 @@ template <typename T, int HD> struct prefill_consumer {
       pin(o);
       release(kv.stage);
       kv.advance(KV_STAGES);
-      round_probabilities(score, prob);
-#pragma unroll
-      for (int i = 0; i < N_O; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) o[i][e] *= rescale[e / 2];
-      }
+      yk_cuda::round_to_operand<T>(score, prob);
+      yk_cuda::scale_rows(o, rescale);
     }
     if (first_lane()) mbarrier_arrive(q_empty);
     mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);

@@ -110,21 +110,11 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, con
                                                     const few_share &share, const few_memory &s)
 {
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
   few_item item;
   r.start_producing();
 #pragma unroll 1
-  for (few_items<N> items(p, table, share); items.next(item);) {
-    const int bytes = item.n_panels * PANEL::BYTES;
-    const uint8_t *from = p.weights_of(item.matrix) + item.panel * PANEL::BYTES;
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      mbarrier_arrive_expect(r.full(), bytes);
-      bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
-  }
+  for (few_items<N> items(p, table, share); items.next(item);)
+    stream_panels<PANEL>(p, r, item.matrix, item.panel, item.n_panels);
 }
 
 /* A warp copies its part of the rows, two at a time: half a warp the 16 pieces of 16 bytes that one row of a K tile

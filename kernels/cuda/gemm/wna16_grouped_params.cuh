@@ -6,6 +6,8 @@
 #include "kernels/cuda/gemm/wna16_common.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_table.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_types.h"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mbarrier.cuh"
 
 namespace yk_gemm {
 
@@ -64,6 +66,22 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
   if (!p.call.starts_are_settled) return;
   wait_for_previous_kernel();
   if (threadIdx.x == 0) let_next_kernel_start();
+}
+
+/* By one thread: all K tiles of some neighbouring panels of a matrix, a stage each. */
+template <typename PANEL, typename RING>
+__device__ __forceinline__ void stream_panels(const grouped_params &p, RING &r, int matrix, int panel, int n_panels)
+{
+  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
+  const int bytes = n_panels * PANEL::BYTES;
+  const uint8_t *from = p.weights_of(matrix) + panel * PANEL::BYTES;
+#pragma unroll 1
+  for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
+    mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+    mbarrier_arrive_expect(r.full(), bytes);
+    bulk_copy(r.data(), from, bytes, r.full());
+    r.advance();
+  }
 }
 
 /* Each in a source of its own, for the sake of building. tile: of the host's table of each family. */

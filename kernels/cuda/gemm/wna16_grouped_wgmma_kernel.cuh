@@ -116,19 +116,10 @@ template <typename PANEL, int N>
 __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p, tile_ring r, grouped_tiles<N> tiles)
 {
   grouped_tile w;
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
   r.start_producing();
   while (tiles.next(p, w)) {
     const int panel = w.tile_m * GROUPED_TILE_PANELS;
-    const int bytes = min(GROUPED_TILE_PANELS, p.n_panels - panel) * PANEL::BYTES;
-    const uint8_t *from = p.weights_of(w.matrix) + panel * PANEL::BYTES;
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      mbarrier_arrive_expect(r.full(), bytes);
-      bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
+    stream_panels<PANEL>(p, r, w.matrix, panel, min(GROUPED_TILE_PANELS, p.n_panels - panel));
   }
 }
 

@@ -183,43 +183,6 @@ template <typename T> struct attend_consumer {
     }
   }
 
-  /* Scores become probabilities. rescale: the factor by which the output so far must be multiplied. */
-  __device__ __forceinline__ void softmax(float (&score)[N_S][4], float (&rescale)[2])
-  {
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-      float top = m[e];
-#pragma unroll
-      for (int i = 0; i < N_S; i++) top = fmaxf(top, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
-      rescale[e] = exp2_approx(m[e] * p.scale_log2 - shift);
-      m[e] = top;
-      float sum = 0.0f;
-#pragma unroll
-      for (int i = 0; i < N_S; i++) {
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
-          sum += score[i][2 * e + c];
-        }
-      }
-      l[e] = l[e] * rescale[e] + sum;
-    }
-  }
-
-  __device__ __forceinline__ static void round_probabilities(const float (&score)[N_S][4], uint32_t (&prob)[N_S / 2][4])
-  {
-#pragma unroll
-    for (int i = 0; i < N_S / 2; i++) {
-      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
-      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
-      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
-      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
-    }
-  }
-
   __device__ __forceinline__ void compute(const row_tile &t)
   {
     const uint64_t q = tile_descriptor(shared_address(s.q) + warpgroup * 64 * 128, 1024, 16);
@@ -240,8 +203,8 @@ template <typename T> struct attend_consumer {
     if (first_lane()) mbarrier_arrive(&s.k_empty[k_at.stage]);
     k_at.advance(ATTEND_STAGES);
     mask(score, t.n_key_tiles - 1);
-    softmax(score, rescale);
-    round_probabilities(score, prob);
+    yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+    yk_cuda::round_to_operand<T>(score, prob);
     for (int32_t tile = t.n_key_tiles - 2; tile >= 0; tile--) {
       mbarrier_wait_loop(&s.k_full[k_at.stage], k_at.phase);
       named_barrier_sync(PING_PONG + warpgroup, 256);
@@ -256,7 +219,7 @@ template <typename T> struct attend_consumer {
       if (first_lane()) mbarrier_arrive(&s.k_empty[k_at.stage]);
       k_at.advance(ATTEND_STAGES);
       if ((tile + 1) * EXPANDED_TILE > t.position + 1) mask(score, tile);
-      softmax(score, rescale);
+      yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
       /* The tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
        * softmax. */
       mbarrier_wait_loop(&s.v_full[v_at.stage], v_at.phase);
@@ -264,12 +227,8 @@ template <typename T> struct attend_consumer {
       pin(o);
       if (first_lane()) mbarrier_arrive(&s.v_empty[v_at.stage]);
       v_at.advance(ATTEND_STAGES);
-      round_probabilities(score, prob);
-#pragma unroll
-      for (int i = 0; i < N_O; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) o[i][e] *= rescale[e / 2];
-      }
+      yk_cuda::round_to_operand<T>(score, prob);
+      yk_cuda::scale_rows(o, rescale);
     }
     if (first_lane()) mbarrier_arrive(&s.q_empty);
     mbarrier_wait_loop(&s.v_full[v_at.stage], v_at.phase);
@@ -281,12 +240,10 @@ template <typename T> struct attend_consumer {
     v_at.advance(ATTEND_STAGES);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float sum = l[e];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float sum = yk_cuda::quad_sum(l[e]);
       T *y = static_cast<T *>(p.y) +
              (static_cast<int64_t>(t.row + row + 8 * e) * p.layout.n_heads + heads.first + t.head) * VALUE_DIM;
-      store_row<T>(y, o, e, sum > 0.0f ? 1.0f / sum : 0.0f, row + 8 * e < t.n_rows);
+      yk_cuda::store_row<T>(y, o, e, sum > 0.0f ? 1.0f / sum : 0.0f, row + 8 * e < t.n_rows);
     }
   }
 

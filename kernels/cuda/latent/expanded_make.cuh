@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/latent/expanded_work.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
@@ -87,38 +88,6 @@ __device__ inline void make_producer(make_shared &s, const params &p, const expa
   }
 }
 
-/* Lane t of four has word t of four column tiles; after it, lane t has all four words of tile t. */
-__device__ __forceinline__ void transpose_quad(uint32_t (&words)[4])
-{
-#pragma unroll
-  for (int bit = 1; bit < 4; bit *= 2) {
-    const bool upper = threadIdx.x & bit;
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-      if (j & bit) continue;
-      const uint32_t other = __shfl_xor_sync(~0u, upper ? words[j] : words[j | bit], bit);
-      words[j] = upper ? other : words[j];
-      words[j | bit] = upper ? words[j | bit] : other;
-    }
-  }
-}
-
-/* Row g + 8 e of a warp's fragments [16, 8 N], times a factor, as T: 16 bytes a lane. */
-template <typename T, int N>
-__device__ __forceinline__ void store_row(T *row, const float (&d)[N][4], int e, float factor, bool exists)
-{
-#pragma unroll
-  for (int i = 0; i < N / 4; i++) {
-    uint32_t words[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-      words[j] = round_pair<T>(d[4 * i + j][2 * e] * factor, d[4 * i + j][2 * e + 1] * factor);
-    transpose_quad(words);
-    if (exists)
-      store_global16(row + 32 * i + 8 * (threadIdx.x % 4), make_uint4(words[0], words[1], words[2], words[3]));
-  }
-}
-
 template <typename T>
 __device__ void make_consumer(make_shared &s, const expanded_work &work, void *made, const head_group &heads,
                               int32_t begin, int32_t end, int warpgroup)
@@ -164,8 +133,8 @@ __device__ void make_consumer(make_shared &s, const expanded_work &work, void *m
     if (lane == 0 && (item + 1 == end || head + 1 == heads.n)) mbarrier_arrive(&s.tokens_empty);
     T *to = static_cast<T *>(made) +
             (head * heads.made_tokens + static_cast<int64_t>(tile) * EXPANDED_TILE + row) * MADE_DIM;
-    store_row<T>(to, d, 0, 1.0f, true);
-    store_row<T>(to + 8 * MADE_DIM, d, 1, 1.0f, true);
+    yk_cuda::store_row<T>(to, d, 0, 1.0f, true);
+    yk_cuda::store_row<T>(to + 8 * MADE_DIM, d, 1, 1.0f, true);
   }
 }
 

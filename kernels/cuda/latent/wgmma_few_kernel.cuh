@@ -100,7 +100,7 @@ template <typename T> struct few_consumer {
         float all = m[j][e];
 #pragma unroll
         for (int w = 0; w < 4; w++) all = fmaxf(all, s.top[warpgroup][turn][w][query_of(j, e)]);
-        const float shift = all == -INFINITY ? 0.0f : all * p.scale_log2; /* no visible token so far */
+        const float shift = yk_cuda::softmax_shift(all, p.scale_log2);
         rescale[j][e] = exp2_approx(m[j][e] * p.scale_log2 - shift);
         m[j][e] = all;
         score[j][e] = exp2_approx(score[j][e] * p.scale_log2 - shift);
@@ -162,7 +162,7 @@ template <typename T> struct few_consumer {
       for (int e = 0; e < 2; e++) {
         const int query = query_of(j, e);
         const float all = fmaxf(s.m[0][query], s.m[1][query]);
-        const float shift = all == -INFINITY ? 0.0f : all * p.scale_log2;
+        const float shift = yk_cuda::softmax_shift(all, p.scale_log2);
         total[j][e] = 0.0f;
 #pragma unroll
         for (int w = 0; w < 2; w++) {
@@ -309,24 +309,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1) few_kernel(const params p, c
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  few_shared &s = *reinterpret_cast<few_shared *>(memory);
-  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) init_loading(s, 4);
-  s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
-  let_next_kernel_start();
-  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
-  if (warpgroup == 0) {
-    lower_registers<40>();
-    if (warp < 2)
-      load_tiles(s, p, mine, &map, warp);
-    else
-      load_queries<T>(s, p, mine);
-  } else {
-    raise_registers<232>();
-    few_consumer<T> consumer = {s, p, warpgroup - 1, mine, 0, 0, {}, {}, {}};
-    consumer.run();
-  }
+  attend<T, few_consumer<T>>(*reinterpret_cast<few_shared *>(memory), p, map, 4);
 #endif
 }
 

@@ -103,46 +103,18 @@ template <typename T> struct many_consumer {
     }
   }
 
-  __device__ __forceinline__ float shift_of(float reference) const
-  {
-    return reference == -INFINITY ? 0.0f : reference * p.scale_log2; /* no visible token so far */
-  }
-
   /* Scores become probabilities relative to a reference: `before`, or their own maximum where that is so much larger
    * that probabilities would exceed 2^MOST. */
   __device__ __forceinline__ void softmax(float (&score)[N_S][4], const float (&before)[2], float (&reference)[2])
   {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float largest = score[0][2 * e];
-#pragma unroll
-      for (int i = 0; i < N_S; i++) largest = fmaxf(largest, fmaxf(score[i][2 * e], score[i][2 * e + 1]));
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      float largest = yk_cuda::quad_max(yk_cuda::row_max(score, e, score[0][2 * e]));
       if ((largest - before[e]) * p.scale_log2 <= MOST || largest == -INFINITY) largest = before[e];
-      const float shift = shift_of(largest);
-      float sum = 0.0f;
-#pragma unroll
-      for (int i = 0; i < N_S; i++) {
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
-          sum += score[i][2 * e + c];
-        }
-      }
+      const float shift = yk_cuda::softmax_shift(largest, p.scale_log2);
+      const float sum = yk_cuda::exponentiate_row(score, e, p.scale_log2, shift);
       l[e] = l[e] * exp2_approx(own[e] * p.scale_log2 - shift) + sum;
       own[e] = reference[e] = largest;
-    }
-  }
-
-  __device__ __forceinline__ static void round_probabilities(const float (&score)[N_S][4], uint32_t (&prob)[N_S / 2][4])
-  {
-#pragma unroll
-    for (int i = 0; i < N_S / 2; i++) {
-      prob[i][0] = round_pair<T>(score[2 * i][0], score[2 * i][1]);
-      prob[i][1] = round_pair<T>(score[2 * i][2], score[2 * i][3]);
-      prob[i][2] = round_pair<T>(score[2 * i + 1][0], score[2 * i + 1][1]);
-      prob[i][3] = round_pair<T>(score[2 * i + 1][2], score[2 * i + 1][3]);
     }
   }
 
@@ -167,15 +139,11 @@ template <typename T> struct many_consumer {
     float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      factor[e] = exp2_approx(m[e] * p.scale_log2 - shift_of(to[e]));
+      factor[e] = exp2_approx(m[e] * p.scale_log2 - yk_cuda::softmax_shift(to[e], p.scale_log2));
       m[e] = to[e];
     }
     if (!__any_sync(~0u, factor[0] != 1.0f || factor[1] != 1.0f)) return;
-#pragma unroll
-    for (int i = 0; i < N_O; i++) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) o[i][e] *= factor[e / 2];
-    }
+    yk_cuda::scale_rows(o, factor);
   }
 
   /* This warpgroup's half of the values of a tile. */
@@ -240,7 +208,7 @@ template <typename T> struct many_consumer {
     release_queries(tile + 2 >= of.end);
     if (needs_mask(of, tile)) mask(score, tile * WGMMA_TOKENS);
     softmax(score, m, reference);
-    round_probabilities(score, prob);
+    yk_cuda::round_to_operand<T>(score, prob);
     hand_over(prob, reference);
     named_barrier_arrive(HAS_FIRST, 256);
     rescale(o, reference);
@@ -268,7 +236,7 @@ template <typename T> struct many_consumer {
     if (has_second) {
       if (needs_mask(of, tile + 1)) mask(score, (tile + 1) * WGMMA_TOKENS);
       softmax(score, before, reference);
-      round_probabilities(score, prob);
+      yk_cuda::round_to_operand<T>(score, prob);
       hand_over(prob, reference);
       named_barrier_arrive(HAS_SECOND, 256);
     }
@@ -284,9 +252,8 @@ template <typename T> struct many_consumer {
     const destination to = destination::of<MANY_QUERIES>(p, of, mine);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float sum = l[e] * exp2_approx(own[e] * p.scale_log2 - shift_of(m[e]));
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
+      const float shift = yk_cuda::softmax_shift(m[e], p.scale_log2);
+      const float sum = yk_cuda::quad_sum(l[e] * exp2_approx(own[e] * p.scale_log2 - shift));
       if (lane() % 4 == 0) s.l[warpgroup][query_of(e)] = sum;
     }
     named_barrier_sync(5, 256);
@@ -348,24 +315,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1) many_kernel(const params p, 
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  many_shared &s = *reinterpret_cast<many_shared *>(memory);
-  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) init_loading(s, 8);
-  s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
-  let_next_kernel_start();
-  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
-  if (warpgroup == 0) {
-    lower_registers<40>();
-    if (warp < 2)
-      load_tiles(s, p, mine, &map, warp);
-    else
-      load_queries<T>(s, p, mine);
-  } else {
-    raise_registers<232>();
-    many_consumer<T> consumer = {s, p, warpgroup - 1, mine, 0, {}, {}, {}, {}};
-    consumer.run();
-  }
+  attend<T, many_consumer<T>>(*reinterpret_cast<many_shared *>(memory), p, map, 8);
 #endif
 }
 

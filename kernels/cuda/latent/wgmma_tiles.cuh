@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/latent/work_list.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
@@ -117,6 +118,7 @@ __device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, con
   });
 }
 
+/* right_arrivals: of consumer warps, once a tile's other blocks have been read. */
 template <int QUERIES, int Q_STAGES>
 __device__ __forceinline__ void init_loading(loading<QUERIES, Q_STAGES> &s, int right_arrivals)
 {
@@ -177,6 +179,29 @@ __device__ inline void describe_splits(const work_list &list, const params &p, c
   const int32_t first = list.first_tile[of.item], end = list.first_tile[of.item + 1];
   const int32_t block = mine.first_block(blockIdx.x, first), n = of.is_whole ? 1 : mine.n_blocks(first, end);
   for (int i = threadIdx.x % 32; i < of.n_rows; i += 32) p.splits[of.first_row + i] = {of.first_row, block, n};
+}
+
+/* A thread block: its first warpgroup loads, the others are CONSUMERs. right_arrivals: see init_loading. */
+template <typename T, typename CONSUMER, typename SHARED>
+__device__ __forceinline__ void attend(SHARED &s, const params &p, const CUtensorMap &map, int right_arrivals)
+{
+  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) init_loading(s, right_arrivals);
+  s.list.build(p); /* and the barriers are there for all */
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
+  let_next_kernel_start();
+  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
+  if (warpgroup == 0) {
+    lower_registers<40>();
+    if (warp < 2)
+      load_tiles(s, p, mine, &map, warp);
+    else
+      load_queries<T>(s, p, mine);
+  } else {
+    raise_registers<232>();
+    CONSUMER consumer = {s, p, warpgroup - 1, mine};
+    consumer.run();
+  }
 }
 
 #endif

@@ -1,0 +1,138 @@
+/* accumulator_rows.cuh - rows of the accumulators of mma.sync and wgmma as attention needs them: the online softmax,
+ * probabilities as the A operand of the next product, and rows of results to memory.
+ *
+ * d[N][4] is N tiles of 8 columns. Lane (g, t) = (lane / 4, lane % 4) of a warp holds of rows g and g + 8 (e = 0 and 1)
+ * the columns 2 t and 2 t + 1: d[i][2 e] and d[i][2 e + 1]. The four lanes of a row are a quad. */
+#ifndef YK_KERNELS_CUDA_COMMON_ACCUMULATOR_ROWS_CUH
+#define YK_KERNELS_CUDA_COMMON_ACCUMULATOR_ROWS_CUH
+
+#include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+
+namespace yk_cuda {
+
+__device__ __forceinline__ float quad_max(float x)
+{
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x)
+{
+  x += __shfl_xor_sync(~0u, x, 1);
+  x += __shfl_xor_sync(~0u, x, 2);
+  return x;
+}
+
+/* The largest of the lane's columns of a row, and of `from`. */
+template <int N> __device__ __forceinline__ float row_max(const float (&d)[N][4], int e, float from)
+{
+#pragma unroll
+  for (int i = 0; i < N; i++) from = fmaxf(from, fmaxf(d[i][2 * e], d[i][2 * e + 1]));
+  return from;
+}
+
+/* What scores times scale_log2 are taken relative to; largest: minus infinity where no token has been visible. */
+__device__ __forceinline__ float softmax_shift(float largest, float scale_log2)
+{
+  return largest == -INFINITY ? 0.0f : largest * scale_log2;
+}
+
+/* Scores of a row become probabilities 2^(score scale_log2 - shift). Returns the sum of the lane's own. */
+template <int N>
+__device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, float scale_log2, float shift)
+{
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+      score[i][2 * e + c] = yk_ptx::exp2_approx(score[i][2 * e + c] * scale_log2 - shift);
+      sum += score[i][2 * e + c];
+    }
+  }
+  return sum;
+}
+
+/* Scores of both rows become probabilities relative to the largest score so far.
+ *   m        the largest score before; becomes the new one
+ *   l        the lane's sums of probabilities
+ *   rescale  the factor by which what was summed with probabilities before must be multiplied */
+template <int N>
+__device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale_log2, float (&m)[2], float (&l)[2],
+                                               float (&rescale)[2])
+{
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    const float top = quad_max(row_max(score, e, m[e])), shift = softmax_shift(top, scale_log2);
+    rescale[e] = yk_ptx::exp2_approx(m[e] * scale_log2 - shift);
+    m[e] = top;
+    const float sum = exponentiate_row(score, e, scale_log2, shift);
+    l[e] = l[e] * rescale[e] + sum;
+  }
+}
+
+template <int N> __device__ __forceinline__ void scale_rows(float (&d)[N][4], const float (&factor)[2])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) d[i][e] *= factor[e / 2];
+  }
+}
+
+/* As the A operands of products over 16 columns each, rounded to T. */
+template <typename T, int N>
+__device__ __forceinline__ void round_to_operand(const float (&d)[N][4], uint32_t (&a)[N / 2][4])
+{
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) {
+    a[i][0] = yk_ptx::round_pair<T>(d[2 * i][0], d[2 * i][1]);
+    a[i][1] = yk_ptx::round_pair<T>(d[2 * i][2], d[2 * i][3]);
+    a[i][2] = yk_ptx::round_pair<T>(d[2 * i + 1][0], d[2 * i + 1][1]);
+    a[i][3] = yk_ptx::round_pair<T>(d[2 * i + 1][2], d[2 * i + 1][3]);
+  }
+}
+
+/* Lane t of a quad has word t of four tiles of columns; after it, lane t has all four words of tile t. */
+__device__ __forceinline__ void transpose_quad(uint32_t (&words)[4])
+{
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool upper = threadIdx.x & bit;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      if (j & bit) continue;
+      const uint32_t other = __shfl_xor_sync(~0u, upper ? words[j] : words[j | bit], bit);
+      words[j] = upper ? other : words[j];
+      words[j | bit] = upper ? words[j | bit] : other;
+    }
+  }
+}
+
+/* A row times a factor, as T to y: 16 bytes a lane where there are four tiles of columns. exists: nothing is written to
+ * y otherwise. Called by all lanes of the quad. */
+template <typename T, int N>
+__device__ __forceinline__ void store_row(T *y, const float (&d)[N][4], int e, float factor, bool exists)
+{
+  const unsigned t = threadIdx.x % 4;
+#pragma unroll
+  for (int i = 0; i < N / 4; i++) {
+    uint32_t words[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      words[j] = yk_ptx::round_pair<T>(d[4 * i + j][2 * e] * factor, d[4 * i + j][2 * e + 1] * factor);
+    transpose_quad(words);
+    if (exists) yk_ptx::store_global16(y + 32 * i + 8 * t, make_uint4(words[0], words[1], words[2], words[3]));
+  }
+#pragma unroll
+  for (int i = N / 4 * 4; i < N; i++) {
+    if (exists)
+      *reinterpret_cast<uint32_t *>(y + 8 * i + 2 * t) =
+          yk_ptx::round_pair<T>(d[i][2 * e] * factor, d[i][2 * e + 1] * factor);
+  }
+}
+
+} // namespace yk_cuda
+
+#endif
