@@ -4,6 +4,7 @@
 #define YK_BENCH_EXPERTS_CHECK_CUH
 
 #include "bench/experts_layer.cuh"
+#include "bench/gemm_paths.cuh"
 
 namespace experts {
 
@@ -327,10 +328,8 @@ inline bool check_grouped_gemms()
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;
-  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
-    yk_wna16_gpu gpu;
+  bench::for_each_path(YK_WNA16_AUTO, [&](const yk_wna16_gpu &gpu, yk_wna16_path path) {
     yk_err err = YK_ERR_INIT;
-    if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) continue;
     check(yk_wna16_grouped_init(&gpu, &err), err);
     for (const grouped_case &c : cases)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
@@ -344,7 +343,7 @@ inline bool check_grouped_gemms()
           failures += !check_grouped(gpu, c, dtype, false, seed % 2, max_slots, false, seed);
           runs++, seed++;
         }
-  }
+  });
   std::printf("grouped GEMMs: %d of %d runs wrong\n", failures, runs);
   return failures == 0;
 }

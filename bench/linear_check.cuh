@@ -2,6 +2,7 @@
 #ifndef YK_BENCH_LINEAR_CHECK_CUH
 #define YK_BENCH_LINEAR_CHECK_CUH
 
+#include "bench/gemm_paths.cuh"
 #include "bench/linear_gemm.cuh"
 
 namespace linear {
@@ -39,21 +40,31 @@ inline std::vector<part> parts_of(const check_case &c)
 constexpr int FEW_MULTIPROCESSORS = 10;
 constexpr int64_t FEW_TOKENS = 32;
 
+/* What checks of GEMMs found. */
+struct check_totals {
+  int checked = 0, failed = 0;
+  double worst[2] = {}; /* normalised errors in float16, bfloat16 */
+
+  void add(yk_dtype dtype, double error)
+  {
+    double &most = worst[dtype == YK_BF16];
+    most = std::max(most, error);
+    checked++;
+  }
+  void print() const
+  {
+    std::printf("%d GEMMs checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", checked, failed,
+                worst[0], worst[1]);
+  }
+};
+
 /* Checks GEMMs of the given numbers of tokens and of some between, on one path or on both; prints failures and a
  * summary. Returns whether any failed. */
 inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std::vector<int64_t> &tokens,
                        uint64_t seed)
 {
-  int failures = 0, runs = 0;
-  double worst[2] = {0, 0};
-  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
-    if (only != YK_WNA16_AUTO && only != path) continue;
-    yk_wna16_gpu gpu;
-    yk_err err = YK_ERR_INIT;
-    if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
-      std::printf("%s\n", err.message);
-      continue;
-    }
+  check_totals totals;
+  bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path path) {
     for (const check_case &c : CHECK_CASES) {
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
         const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up, encoding};
@@ -79,10 +90,9 @@ inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std
           check(cudaMemcpy(second.data(), p.y.data, second.size() * 2, cudaMemcpyDeviceToHost), "results");
           bool same = first == second,
                good = e.bad == 0 && e.normalised < tolerance(dtype, c.gate_up, m * p.width()) && same;
-          worst[dtype == YK_BF16] = std::max(worst[dtype == YK_BF16], e.normalised);
-          runs++;
+          totals.add(dtype, e.normalised);
           if (good) continue;
-          failures++;
+          totals.failed++;
           std::printf("FAIL %s on %d k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not "
                       "finite, %s\n",
                       path == YK_WNA16_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
@@ -91,10 +101,9 @@ inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std
         }
       }
     }
-  }
-  std::printf("%d GEMMs checked, %d failed; largest normalised error %.2e float16, %.2e bfloat16\n", runs, failures,
-              worst[0], worst[1]);
-  return failures != 0;
+  });
+  totals.print();
+  return totals.failed != 0;
 }
 
 } // namespace linear

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "bench/linear_check.cuh"
 #include "bench/linear_timed_gemm.cuh"
 #include "kernels/cuda/rows/quantise.h"
 #include "kernels/cuda/w8a8/w8a8.h"
@@ -246,29 +247,18 @@ inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, u
                                       {4096, 1536, 0, YK_F16, false}, {1000, 520, 0, YK_F16, false},
                                       {12288, 96, 0, YK_F16, false},  {1032, 400, 0, YK_F16, true},
                                       {4096, 8192, 0, YK_F16, true},  {3072, 4096, 0, YK_F16, false}};
-  int n_checked = 0;
-  double worst[2] = {0, 0};
-  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
-    if (only != YK_WNA16_AUTO && only != path) continue;
-    yk_wna16_gpu gpu;
-    yk_err err = YK_ERR_INIT;
-    if (yk_wna16_gpu_init(&gpu, path, &err) == YK_E_UNSUPPORTED) {
-      std::printf("%s\n", err.message);
-      continue;
-    }
+  check_totals totals;
+  bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path) {
     std::vector<int64_t> ms = tokens;
     for (int64_t m : {3, 17, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
     for (gemm_shape shape : SHAPES)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
         for (int64_t m : ms) {
           shape.dtype = dtype;
-          double &most = worst[dtype == YK_BF16];
-          most = std::max(most, w8a8_gemm(gpu, shape, m, seed += 16).checked_error());
-          n_checked++;
+          totals.add(dtype, w8a8_gemm(gpu, shape, m, seed += 16).checked_error());
         }
-  }
-  std::printf("%d GEMMs checked, 0 failed; largest normalised error %.2e float16, %.2e bfloat16\n", n_checked, worst[0],
-              worst[1]);
+  });
+  totals.print();
   return false;
 }
 

@@ -381,19 +381,59 @@ enum { N_GROUPED_MATRICES = 5, N_GROUPED_ROWS = 60 };
 /* Slots of each matrix: none, one, more than a block of rows, few; a matrix's rows rise. */
 static const int32_t grouped_counts[N_GROUPED_MATRICES] = {0, 1, 50, 0, 7};
 
-/* The layer of runs' weights side by side. views: [n_parts][N_GROUPED_MATRICES - 1]. */
-static inline yk_linear_spec grouped_spec(const linear_run *runs, int32_t max_slots,
-                                          yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1])
+/* The weights of runs side by side as a grouped layer, each also as a layer of its own. */
+typedef struct grouped_layer {
+  linear_run runs[N_GROUPED_MATRICES]; /* x of the first is the rows of the grouped forward */
+  yk_linear *linear;
+  int32_t *starts; /* device memory */
+} grouped_layer;
+
+static inline grouped_layer grouped_layer_new(yk_device *dev, const linear_case *shape, int32_t n_rows, uint32_t seed,
+                                              const int32_t starts[N_GROUPED_MATRICES + 1], int32_t max_slots)
 {
-  yk_linear_spec spec = runs[0].spec;
+  grouped_layer layer = {.starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1)};
+  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) layer.runs[m] = linear_run_new(dev, shape, n_rows, seed + (uint32_t)m);
+  yk_linear_spec spec = layer.runs[0].spec;
   spec.n_matrices = N_GROUPED_MATRICES;
   spec.is_grouped = true;
   spec.max_tokens = max_slots;
   for (int i = 0; i < spec.n_parts; i++) {
-    for (int m = 1; m < N_GROUPED_MATRICES; m++) views[i][m - 1] = runs[m].spec.parts[i].weight;
+    for (int m = 1; m < N_GROUPED_MATRICES; m++) views[i][m - 1] = layer.runs[m].spec.parts[i].weight;
     spec.parts[i].more_weights = views[i];
   }
-  return spec;
+  op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
+  return layer;
+}
+
+static inline void grouped_layer_free(yk_device *dev, grouped_layer *layer)
+{
+  dev->ops->linear_destroy(dev, layer->linear);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &layer->runs[m]);
+  dev->ops->free(dev, layer->starts);
+}
+
+/* Results of so many slots, in which whatever nobody writes is -7. */
+static inline op_array slots_new(yk_device *dev, yk_dtype dtype, size_t n)
+{
+  op_array y = op_array_new(dev, dtype, n);
+  for (size_t i = 0; i < n; i++) y.values[i] = -7.0;
+  op_array_send(dev, &y);
+  return y;
+}
+
+/* A slot gives what its row gives with its matrix alone. */
+static inline void check_slot(const op_target *target, yk_device *dev, const grouped_layer *layer, const op_array *y,
+                              int32_t slot, int matrix, int32_t row, double tolerance)
+{
+  linear_run of_row = layer->runs[matrix];
+  of_row.x = layer->runs[0].x;
+  op_array alone = linear_run_forward(dev, &of_row, row, 1);
+  double error = op_error(y->values + slot * of_row.y_stride, alone.values, alone.n);
+  if (!(error <= tolerance))
+    fail_msg("%s %s slot %d of matrix %d: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dev->dtype), slot,
+             matrix, error, tolerance);
+  op_array_free(dev, &alone);
 }
 
 /* Each slot gives what its row gives with its matrix alone: to the bit where rows do not depend on their company, else
@@ -402,51 +442,34 @@ static inline void check_linear_grouped(const op_target *target, yk_dtype dtype,
                                         bool is_gathered, double tolerance)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
-  linear_run runs[N_GROUPED_MATRICES];
-  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
   int32_t starts[N_GROUPED_MATRICES + 1] = {0}, rows[N_GROUPED_ROWS], n_slots = 0;
   for (int m = 0; m < N_GROUPED_MATRICES; m++) {
-    runs[m] = linear_run_new(dev, shape, N_GROUPED_ROWS, 90 + (uint32_t)m);
     for (int32_t i = 0; i < grouped_counts[m]; i++, n_slots++) rows[n_slots] = is_gathered ? i + m : n_slots;
     starts[m + 1] = n_slots;
   }
-  const yk_linear_spec spec = grouped_spec(runs, n_slots + 1, views);
-  yk_linear *linear = NULL;
-  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
-  op_array y = op_array_new(dev, shape->f32_output ? YK_F32 : dtype, (size_t)((n_slots + 1) * runs[0].y_stride));
-  for (size_t i = 0; i < y.n; i++) y.values[i] = -7.0;
-  op_array_send(dev, &y);
-  int32_t *dev_starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1);
+  grouped_layer layer = grouped_layer_new(dev, shape, N_GROUPED_ROWS, 90, starts, n_slots + 1);
+  const int64_t stride = layer.runs[0].y_stride;
+  op_array y = slots_new(dev, shape->f32_output ? YK_F32 : dtype, (size_t)((n_slots + 1) * stride));
   int32_t *dev_rows = op_send_i32(dev, rows, (size_t)n_slots);
-  yk_linear_grouped_args args = {.x = runs[0].x.dev,
+  yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
                                  .n_rows = N_GROUPED_ROWS,
                                  .row_of_slot = is_gathered ? dev_rows : NULL,
-                                 .starts = dev_starts,
+                                 .starts = layer.starts,
                                  .max_slots = n_slots + 1,
                                  .y = y.dev,
-                                 .y_stride = runs[0].y_stride};
-  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+                                 .y_stride = stride};
+  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int m = 0; m < N_GROUPED_MATRICES; m++)
-    for (int32_t slot = starts[m]; slot < starts[m + 1]; slot++) {
-      linear_run of_row = runs[m];
-      of_row.x = runs[0].x;
-      op_array alone = linear_run_forward(dev, &of_row, rows[slot], 1);
-      double error = op_error(y.values + slot * runs[0].y_stride, alone.values, alone.n);
-      if (!(error <= tolerance))
-        fail_msg("%s %s slot %d of matrix %d: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), slot, m,
-                 error, tolerance);
-      op_array_free(dev, &alone);
-    }
-  for (int64_t i = 0; i < runs[0].y_stride; i++) assert_true(y.values[n_slots * runs[0].y_stride + i] == -7.0);
+    for (int32_t slot = starts[m]; slot < starts[m + 1]; slot++)
+      check_slot(target, dev, &layer, &y, slot, m, rows[slot], tolerance);
+  for (int64_t i = 0; i < stride; i++) assert_true(y.values[n_slots * stride + i] == -7.0);
   yk_err refusal = YK_ERR_INIT;
   args.max_slots = n_slots + 2;
-  assert_int_equal(dev->ops->linear_forward_grouped(dev, linear, &args, &refusal), YK_E_INVAL);
+  assert_int_equal(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &refusal), YK_E_INVAL);
   args.max_slots = 1;
-  assert_int_equal(dev->ops->linear_forward_grouped(dev, runs[0].linear, &args, &refusal), YK_E_INVAL);
-  dev->ops->linear_destroy(dev, linear);
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
-  dev->ops->free(dev, dev_starts);
+  assert_int_equal(dev->ops->linear_forward_grouped(dev, layer.runs[0].linear, &args, &refusal), YK_E_INVAL);
+  grouped_layer_free(dev, &layer);
   dev->ops->free(dev, dev_rows);
   op_array_free(dev, &y);
   dev->ops->destroy(dev);
@@ -460,18 +483,12 @@ static inline void check_grouped_combination(const op_target *target, yk_dtype d
   enum { TOP_K = 4, N_SLOTS = TOP_K - 1 };
   op_random random = {.seed = 7};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
-  linear_run runs[N_GROUPED_MATRICES];
-  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) runs[m] = linear_run_new(dev, shape, N_SLOTS, 60 + (uint32_t)m);
-  const yk_linear_spec spec = grouped_spec(runs, N_SLOTS, views);
-  yk_linear *linear = NULL;
-  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
   const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, slot_of_choice[TOP_K] = {-1, 2, 0, 1};
-  const size_t n = (size_t)runs[0].y_stride;
+  grouped_layer layer = grouped_layer_new(dev, shape, N_SLOTS, 60, starts, N_SLOTS);
+  const size_t n = (size_t)layer.runs[0].y_stride;
   op_array slots = op_array_new(dev, dtype, N_SLOTS * n), weights = op_array_random(dev, YK_F32, TOP_K, 1.0, &random);
   op_array shared = op_array_random(dev, dtype, n, 1.0, &random), gate = op_array_random(dev, YK_F32, 1, 2.0, &random);
   op_array together = op_array_new(dev, dtype, n), apart = op_array_new(dev, dtype, n);
-  int32_t *dev_starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1);
   int32_t *dev_slots = op_send_i32(dev, slot_of_choice, TOP_K);
   yk_combine_args sum = {.y = apart.dev,
                          .slots = slots.dev,
@@ -483,26 +500,24 @@ static inline void check_grouped_combination(const op_target *target, yk_dtype d
                          .n_tokens = 1,
                          .top_k = TOP_K,
                          .hidden = (int32_t)n};
-  yk_linear_grouped_args args = {.x = runs[0].x.dev,
+  yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
                                  .n_rows = N_SLOTS,
-                                 .starts = dev_starts,
+                                 .starts = layer.starts,
                                  .max_slots = N_SLOTS,
                                  .y = slots.dev,
-                                 .y_stride = runs[0].y_stride};
-  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+                                 .y_stride = (int64_t)n};
+  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_ok(dev->ops->combine(dev, &sum, &err));
   sum.y = together.dev;
   args.combine = &sum;
-  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &apart);
   op_array_fetch(dev, &together);
   double error = op_error(together.values, apart.values, n);
   if (!(error <= tolerance))
     fail_msg("%s %s combination of %zu columns: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), n,
              error, tolerance);
-  dev->ops->linear_destroy(dev, linear);
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
-  dev->ops->free(dev, dev_starts);
+  grouped_layer_free(dev, &layer);
   dev->ops->free(dev, dev_slots);
   op_array_free(dev, &slots), op_array_free(dev, &weights), op_array_free(dev, &shared), op_array_free(dev, &gate);
   op_array_free(dev, &together), op_array_free(dev, &apart);
@@ -516,41 +531,24 @@ static inline void check_grouped_row(const op_target *target, yk_dtype dtype, co
   enum { N_SLOTS = 3 };
   static const int matrix_of_slot[N_SLOTS] = {1, 3, 4};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
-  linear_run runs[N_GROUPED_MATRICES];
-  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) runs[m] = linear_run_new(dev, shape, 1, 30 + (uint32_t)m);
-  const yk_linear_spec spec = grouped_spec(runs, N_SLOTS + 1, views);
-  yk_linear *linear = NULL;
-  op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
   const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, rows[N_SLOTS] = {0};
-  const int64_t n = runs[0].y_stride;
-  int32_t *dev_starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1), *dev_rows = op_send_i32(dev, rows, N_SLOTS);
-  op_array y = op_array_new(dev, dtype, (size_t)((N_SLOTS + 1) * n));
-  for (size_t i = 0; i < y.n; i++) y.values[i] = -7.0;
-  op_array_send(dev, &y);
-  const yk_linear_grouped_args args = {.x = runs[0].x.dev,
+  grouped_layer layer = grouped_layer_new(dev, shape, 1, 30, starts, N_SLOTS + 1);
+  const int64_t n = layer.runs[0].y_stride;
+  int32_t *dev_rows = op_send_i32(dev, rows, N_SLOTS);
+  op_array y = slots_new(dev, dtype, (size_t)((N_SLOTS + 1) * n));
+  const yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
                                        .n_rows = 1,
                                        .row_of_slot = dev_rows,
-                                       .starts = dev_starts,
+                                       .starts = layer.starts,
                                        .max_slots = N_SLOTS + 1,
                                        .y = y.dev,
                                        .y_stride = n};
-  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
-  for (int slot = 0; slot < N_SLOTS; slot++) {
-    linear_run of_row = runs[matrix_of_slot[slot]];
-    of_row.x = runs[0].x;
-    op_array alone = linear_run_forward(dev, &of_row, 0, 1);
-    double error = op_error(y.values + slot * n, alone.values, alone.n);
-    if (!(error <= tolerance))
-      fail_msg("%s %s one row, slot %d: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), slot, error,
-               tolerance);
-    op_array_free(dev, &alone);
-  }
+  for (int slot = 0; slot < N_SLOTS; slot++)
+    check_slot(target, dev, &layer, &y, slot, matrix_of_slot[slot], 0, tolerance);
   for (int64_t i = N_SLOTS * n; i < (N_SLOTS + 1) * n; i++) assert_true(y.values[i] == -7.0);
-  dev->ops->linear_destroy(dev, linear);
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &runs[m]);
-  dev->ops->free(dev, dev_starts);
+  grouped_layer_free(dev, &layer);
   dev->ops->free(dev, dev_rows);
   op_array_free(dev, &y);
   dev->ops->destroy(dev);

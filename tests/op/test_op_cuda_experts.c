@@ -64,13 +64,7 @@ static void test_grouped_layers(void **state)
                            tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
 }
 
-/* The layer of several matrices with so many slots in each, forwarded with room for max_slots: y [n_slots]. */
-typedef struct grouped_layer {
-  linear_run runs[N_GROUPED_MATRICES];
-  yk_linear *linear;
-  int32_t *starts;
-} grouped_layer;
-
+/* The layer forwarded with room for max_slots: y [n_slots]. */
 static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_slots, int32_t max_slots)
 {
   const linear_run *run = &layer->runs[0];
@@ -92,15 +86,10 @@ static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each)
 {
   static const int32_t rooms[] = {5, 24, 56, 80, 130}; /* of each matrix */
   yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
-  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
-  int32_t starts[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
+  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
   const int32_t n_slots = starts[N_GROUPED_MATRICES];
   op_array first = {0};
-  grouped_layer layer;
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) layer.runs[m] = linear_run_new(dev, shape, n_slots, 190 + (uint32_t)m);
-  const yk_linear_spec spec = grouped_spec(layer.runs, 130 * N_GROUPED_MATRICES, views);
-  op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
-  layer.starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1);
+  grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 130 * N_GROUPED_MATRICES);
   for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
     const int32_t room = rooms[r] * N_GROUPED_MATRICES;
     if (room < n_slots) continue;
@@ -113,9 +102,7 @@ static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each)
     op_array_free(dev, &y);
     op_array_free(dev, &again);
   }
-  dev->ops->linear_destroy(dev, layer.linear);
-  for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &layer.runs[m]);
-  dev->ops->free(dev, layer.starts);
+  grouped_layer_free(dev, &layer);
   op_array_free(dev, &first);
   dev->ops->destroy(dev);
 }

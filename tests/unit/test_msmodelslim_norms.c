@@ -41,30 +41,17 @@ static float first_of(const void *data)
   return value;
 }
 
-#define PLAIN_NORM                                                                                                     \
+/* Eight floats of one value. */
+#define FLOATS(name, value)                                                                                            \
   {                                                                                                                    \
-    NORM ".weight", "F32", "[8]", 8, 1                                                                                 \
+    name, "F32", "[8]", 8, value                                                                                       \
   }
-#define SCALED_NORM                                                                                                    \
-  {                                                                                                                    \
-    NORM ".module.weight", "F32", "[8]", 8, 2                                                                          \
-  }
-#define SAME_NORM                                                                                                      \
-  {                                                                                                                    \
-    NORM ".module.weight", "F32", "[8]", 8, 1                                                                          \
-  }
-#define OFFSET                                                                                                         \
-  {                                                                                                                    \
-    NORM ".module.bias", "F32", "[8]", 8, 5                                                                            \
-  }
-#define NO_OFFSET                                                                                                      \
-  {                                                                                                                    \
-    NORM ".module.bias", "F32", "[8]", 8, 0                                                                            \
-  }
-#define NEW_OFFSET                                                                                                     \
-  {                                                                                                                    \
-    NORM ".bias", "F32", "[8]", 8, 6                                                                                   \
-  }
+#define PLAIN_NORM  FLOATS(NORM ".weight", 1)
+#define SCALED_NORM FLOATS(NORM ".module.weight", 2)
+#define SAME_NORM   FLOATS(NORM ".module.weight", 1)
+#define OFFSET      FLOATS(NORM ".module.bias", 5)
+#define NO_OFFSET   FLOATS(NORM ".module.bias", 0)
+#define NEW_OFFSET  FLOATS(NORM ".bias", 6)
 
 static void norms(void **state)
 {
@@ -121,8 +108,7 @@ static void bad_norms(void **state)
                  read_norm(cases[i].tensors, "FLOAT", &q, &norm, &checkpoint, &err), &err);
     yk_checkpoint_close(checkpoint);
   }
-  static const tensor final[MAX_TENSORS] = {
-      PLAIN_NORM, {"model.norm.weight", "F32", "[8]", 8, 1}, {"model.norm.bias", "F32", "[8]", 8, 1}};
+  static const tensor final[MAX_TENSORS] = {PLAIN_NORM, FLOATS("model.norm.weight", 1), FLOATS("model.norm.bias", 1)};
   yk_checkpoint *checkpoint;
   yk_weight_view q;
   yk_vector_view norm;

@@ -1,0 +1,31 @@
+/* gemm_paths.cuh - the kernels of GEMMs that a GPU has: those for 9.0, and those for 8.0, which run there too. */
+#ifndef YK_BENCH_GEMM_PATHS_CUH
+#define YK_BENCH_GEMM_PATHS_CUH
+
+#include <cstdio>
+
+#include "bench/check.cuh"
+#include "kernels/cuda/gemm/wna16.h"
+
+namespace bench {
+
+/* Calls f(gpu, path) for the wanted path, or for both, where the GPU has it. */
+template <typename F> void for_each_path(yk_wna16_path only, F f)
+{
+  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
+    if (only != YK_WNA16_AUTO && only != path) continue;
+    yk_wna16_gpu gpu;
+    yk_err err = YK_ERR_INIT;
+    const yk_status status = yk_wna16_gpu_init(&gpu, path, &err);
+    if (status == YK_E_UNSUPPORTED) {
+      std::printf("%s\n", err.message);
+      continue;
+    }
+    check(status, err);
+    f(gpu, path);
+  }
+}
+
+} // namespace bench
+
+#endif
