@@ -15,8 +15,8 @@
 
 #include "kernels/cuda/attention/decode_output.cuh"
 #include "kernels/cuda/attention/flash_decoding.cuh"
+#include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/kv_codes.cuh"
-#include "kernels/cuda/ptx/arithmetic.cuh"
 
 namespace yk_attn {
 
@@ -101,8 +101,7 @@ __device__ __forceinline__ float bring_query(yk_dtype dtype, const float *channe
     if (channels) x[i] = make_float2(x[i].x * channels[column_of(i)], x[i].y * channels[column_of(i) + 1]);
     largest = fmaxf(largest, fmaxf(fabsf(x[i].x), fabsf(x[i].y)));
   }
-  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+  largest = yk_cuda::quad_max(largest);
   /* At most 2^9 in size: float16 holds what is smaller by 2^-23 of it as a normal number. */
   const int exponent = min(max(__float_as_int(largest) >> 23, 20), 250) - 127 - 8;
   const float factor = power_of_2(-exponent);

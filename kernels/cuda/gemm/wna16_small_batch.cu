@@ -114,7 +114,8 @@ cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
 {
   const launch_layout l = lay_out(gpu, desc, plan, call.second_half);
   CUtensorMap map;
-  if (!encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map)) return cudaErrorInvalidValue;
+  const cudaError_t error = encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map);
+  if (error != cudaSuccess) return error;
   small_batch_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.row_scales = row_scales_of(desc, call.packed);

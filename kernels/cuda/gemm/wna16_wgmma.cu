@@ -160,7 +160,8 @@ cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk
   const tile_split split = split_of(gpu, desc, call.m, plan);
   const launch_layout l = lay_out(desc, s, call.second_half);
   CUtensorMap map;
-  if (!encode_x(gpu, desc, call, s.n / s.cluster, &map)) return cudaErrorInvalidValue;
+  const cudaError_t error = encode_x(gpu, desc, call, s.n / s.cluster, &map);
+  if (error != cudaSuccess) return error;
   wgmma_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.row_scales = row_scales_of(desc, call.packed);

@@ -208,7 +208,8 @@ struct expanded_plan {
   other_rows others;
 };
 
-/* False: no sequence has rows enough, or the keys and values of one head would not fit. */
+/* False: no sequence has rows enough, there may be too many that have, or so few heads at once would fit that there
+ * would be too many groups of them. */
 bool plan_expanded(const yk_cuda_latent &latent, const yk_latent_attention_args &args, expanded_plan *plan)
 {
   const yk_batch &b = *args.batch;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/common/tensor_map.cuh"
 #include "kernels/cuda/latent/expanded_attend.cuh"
-#include "kernels/cuda/latent/tensor_map.cuh"
 
 namespace yk_latent {
 
@@ -17,7 +17,7 @@ template <typename T> cudaError_t launch_expanded(const expanded_launch &launch,
   const int32_t at_once = static_cast<int32_t>(std::min<int64_t>(launch.made_bytes / head_bytes, p.layout.n_heads));
   CUtensorMap cache_page, weights, made, q;
   const auto encode = [&](CUtensorMap *map, const void *base, int64_t columns, int64_t rows, int64_t stride, int box) {
-    return encode_matrix<T>(launch.encode_tensor_map, base, columns, rows, stride, box, map);
+    return yk_cuda::encode_matrix<T>(launch.encode_tensor_map, base, columns, rows, stride, box, map);
   };
   cudaError_t error = encode(&cache_page, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS);
   if (error == cudaSuccess)

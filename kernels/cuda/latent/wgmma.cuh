@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/common/tensor_map.cuh"
 #include "kernels/cuda/latent/head_products.cuh"
-#include "kernels/cuda/latent/tensor_map.cuh"
 #include "kernels/cuda/latent/wgmma_few_kernel.cuh"
 #include "kernels/cuda/latent/wgmma_many_kernel.cuh"
 
@@ -27,7 +27,8 @@ cudaError_t launch_attend(void (*kernel)(params, CUtensorMap), void *encode_tens
                           const params &p, cudaStream_t stream)
 {
   CUtensorMap map;
-  cudaError_t error = encode_matrix<T>(encode_tensor_map, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS, &map);
+  cudaError_t error =
+      yk_cuda::encode_matrix<T>(encode_tensor_map, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS, &map);
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED));
   if (error != cudaSuccess) return error;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/common/tensor_map.cuh"
 #include "kernels/cuda/w8a8/w8a8_wgmma_kernel.cuh"
 
 namespace yk_w8a8 {
@@ -65,19 +66,6 @@ int n_stages_of(const tile_shape &s)
   return std::min(MOST_STAGES, (MOST_BYTES - s.warpgroups * result_bytes(s.n)) / stage_bytes(s.warpgroups, s.n));
 }
 
-/* x_q as [m, k_padded], in boxes of 128 inputs by box_tokens tokens with the 128-byte swizzle; zeros outside. */
-bool encode_x(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const yk_w8a8_call &call, int box_tokens,
-              CUtensorMap *map)
-{
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(gpu.gpu->encode_tensor_map);
-  const cuuint64_t k = static_cast<cuuint64_t>(yk_w8a8_k_padded(desc.k));
-  const cuuint64_t sizes[2] = {k, static_cast<cuuint64_t>(call.m)}, strides[1] = {k};
-  const cuuint32_t box[2] = {TILE_K, static_cast<cuuint32_t>(box_tokens)}, steps[2] = {1, 1};
-  return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<int8_t *>(call.x), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 } // namespace
 
 cudaError_t wgmma_init(yk_w8a8_gpu &gpu)
@@ -132,8 +120,11 @@ cudaError_t wgmma_forward(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, gemm
   const int n_stages = n_stages_of(s), n_tiles = static_cast<int>(tiles.all());
   const bool is_split = plan.splits > 1;
   const int clusters = is_split ? n_tiles : std::min(n_tiles, gpu.clusters_at_once[s.cluster]);
+  const int64_t k = yk_w8a8_k_padded(desc.k);
   CUtensorMap map;
-  if (!encode_x(gpu, desc, call, s.n / s.cluster, &map)) return cudaErrorInvalidValue;
+  const cudaError_t error =
+      yk_cuda::encode_matrix<int8_t>(gpu.gpu->encode_tensor_map, call.x, k, call.m, k, s.n / s.cluster, &map);
+  if (error != cudaSuccess) return error;
   kernel_params p = {};
   p.tiles.packed = static_cast<const uint8_t *>(call.packed);
   yk_gemm::schedule_tiles(p.tiles, static_cast<int>(yk_w8a8_n_k_tiles(desc.k)), static_cast<int>(tiles.m),
