@@ -1,9 +1,6 @@
-/* engine_state.c - what the server thread knows of the engine: that it serves, and that it has failed. */
-#include <string.h>
+#include "server/engine_state.h"
 
-#include "server/generation.h"
 #include "server/listen.h"
-#include "server/server_internal.h"
 
 static void adopt(yk_server *server, yk_engine *engine)
 {
@@ -24,7 +21,7 @@ static void adopt(yk_server *server, yk_engine *engine)
 static bool is_used(const yk_server *server)
 {
   for (const yk_exchange *x = server->exchanges.first; x; x = x->next)
-    if (x->state == YK_RUNNING && x->generation->engine) return true;
+    if (x->state == YK_RUNNING && x->engine) return true;
   return false;
 }
 
@@ -55,7 +52,7 @@ void yk_server_check_engine(yk_server *server)
   server->has_failed = true;
   yk_engine_host_fail(&server->host, &err);
   for (yk_exchange *x = server->exchanges.first; x; x = x->next) /* their requests have ended, or end in a moment */
-    if (x->state == YK_RUNNING) yk_generation_pump(x);
+    if (x->state == YK_RUNNING) yk_ready_push(&server->ready, &x->news);
 }
 
 bool yk_server_explain(yk_server *server, yk_reply *reply)
@@ -72,4 +69,19 @@ bool yk_server_explain(yk_server *server, yk_reply *reply)
     yk_reply_refuse(reply, 503, NULL, "the model is loading");
   if (state == YK_HOST_LOADING || state == YK_HOST_SERVING) reply->retry_after_s = 5;
   return false;
+}
+
+bool yk_exchange_lease_engine(yk_exchange *x)
+{
+  yk_server *server = x->server;
+  if (atomic_load(&server->has_chat) && !atomic_load(&server->is_draining))
+    x->engine = yk_engine_host_acquire(&server->host);
+  if (!x->engine) yk_server_explain(server, &x->reply);
+  return x->engine != NULL;
+}
+
+void yk_exchange_return_engine(yk_exchange *x)
+{
+  x->engine = NULL;
+  yk_engine_host_release(&x->server->host);
 }

@@ -16,6 +16,7 @@
 #include "server/ready.h"
 #include "server/reply.h"
 #include "server/workers.h"
+#include "yoke.h"
 
 typedef struct yk_route yk_route;
 typedef struct yk_generation yk_generation;
@@ -39,6 +40,7 @@ struct yk_exchange {
   /* Whose it is for the moment, server thread or worker. */
   yk_strbuf body;
   yk_reply reply;
+  yk_engine *engine;         /* leased for it (engine_state.h); NULL: no lease */
   yk_generation *generation; /* NULL where the route has none, or it was refused */
 };
 

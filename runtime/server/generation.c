@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "server/server_internal.h"
+#include "server/engine_state.h"
 #include "server/suspension.h"
 
 /* ---- The end ----------------------------------------------------------------------------------------------------- */
@@ -13,22 +13,21 @@
 static void let_go(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (!g || !g->engine) return;
+  if (!g || !x->engine) return;
   for (size_t i = 0; i < g->n_choices; i++) yk_request_free(g->requests[i]);
   free(g->requests);
   g->requests = NULL;
   yk_openai_answer_free(g->answer);
   g->answer = NULL;
-  g->engine = NULL;
   yk_end_rate_add(&x->server->ends, (int)g->n_choices, yk_clock_now_ns());
   atomic_fetch_sub(&x->server->n_open, (int)g->n_choices);
-  yk_engine_host_release(&x->server->host);
+  yk_exchange_return_engine(x);
 }
 
 void yk_generation_cancel(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (!g || !g->engine) return;
+  if (!g || !x->engine) return;
   for (size_t i = 0; i < g->n_running; i++) x->server->metrics.finished[YK_FINISH_CANCELLED]++;
   g->has_ended = true; /* it may be on the list of the ready, with news that nobody is to read */
   let_go(x);
@@ -159,7 +158,7 @@ static void read_all(yk_exchange *x, bool joins)
 void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (g->has_ended || !g->engine) return; /* the last: cancelled, and about to be closed */
+  if (g->has_ended || !x->engine) return; /* the last: cancelled, and about to be closed */
   /* What a slow client has not taken stays with the engine, unless that engine is to go. */
   if (g->request.stream && g->sent_bytes < g->out.length && !x->server->has_failed) {
     g->has_news = true;

@@ -1,4 +1,5 @@
-/* generation.h - an answer that an engine is writing: the choices of one request for a completion. */
+/* generation.h - an answer that an engine is writing: the choices of one request for a completion. The exchange holds
+ * the lease of that engine until every choice has ended. */
 #ifndef YK_SERVER_GENERATION_H
 #define YK_SERVER_GENERATION_H
 
@@ -6,7 +7,6 @@
 #include "server/exchange.h"
 
 struct yk_generation {
-  yk_engine *engine; /* leased; NULL once every choice has ended */
   yk_openai_document document;
   yk_openai_request request;
   yk_openai_answer *answer;
@@ -25,10 +25,6 @@ struct yk_generation {
  *   or a reply that says why there is none. */
 void yk_generation_prepare_completion(yk_exchange *exchange);
 void yk_generation_prepare_chat(yk_exchange *exchange);
-
-/* yk_generation_lease - the engine, leased, for work of an exchange; NULL: the reply says why not. A worker's thread.
- *   */
-yk_engine *yk_generation_lease(yk_exchange *exchange);
 
 /* yk_generation_begin - the server thread takes it over from the worker. */
 void yk_generation_begin(yk_exchange *exchange);

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "openai/chat_ids.h"
+#include "server/engine_state.h"
 #include "server/generation.h"
-#include "server/server_internal.h"
 
 static void tell(void *exchange)
 {
@@ -30,7 +30,7 @@ static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
   yk_generation *g = x->generation;
   yk_openai_defaults defaults;
   YK_TRY(yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &g->document, err));
-  yk_openai_defaults_init(g->engine, form, &defaults);
+  yk_openai_defaults_init(x->engine, form, &defaults);
   if (x->server->options.tool_parser) defaults.tools = yk_tool_format_find(x->server->options.tool_parser);
   return yk_openai_request_parse(&g->document, g->document.root, form, &defaults, &g->request, err);
 }
@@ -38,7 +38,7 @@ static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
 static yk_status find_ids(yk_exchange *x, yk_err *err)
 {
   yk_generation *g = x->generation;
-  if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, g->engine, err);
+  if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, x->engine, err);
   yk_openai_prompt *prompt = &g->request.prompts[0];
   YK_TRY(yk_chat_tokenize(&x->server->chat, &g->request.chat, &prompt->ids, &prompt->n_ids, err));
   return yk_openai_chat_end(x->server->chat.renderer, &g->request, err);
@@ -52,11 +52,11 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   if (!g->requests || !g->token_ns) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
   for (size_t i = 0; i < g->n_choices; i++) {
     yk_request_options options;
-    yk_request_options_init(g->engine, &options);
+    yk_request_options_init(x->engine, &options);
     yk_openai_request_options_of(&g->request, i, context_tokens, &options);
     options.notify = tell;
     options.notify_user = x;
-    YK_TRY(yk_engine_submit(g->engine, &options, &g->requests[i], err));
+    YK_TRY(yk_engine_submit(x->engine, &options, &g->requests[i], err));
     g->n_running++;
   }
   for (size_t i = 0; i < g->request.n_prompts; i++) g->n_prompt_tokens += (int64_t)g->request.prompts[i].n_ids;
@@ -92,7 +92,7 @@ static void drop(yk_exchange *x)
   atomic_fetch_sub(&x->server->n_open, (int)g->n_choices);
   yk_generation_free(g);
   x->generation = NULL;
-  yk_engine_host_release(&x->server->host);
+  yk_exchange_return_engine(x);
 }
 
 static void prepare(yk_exchange *x, yk_openai_form form)
@@ -100,7 +100,7 @@ static void prepare(yk_exchange *x, yk_openai_form form)
   yk_generation *g = x->generation;
   yk_engine_info info;
   yk_err err = YK_ERR_INIT;
-  yk_engine_get_info(g->engine, &info);
+  yk_engine_get_info(x->engine, &info);
   bool is_admitted = false;
   if (parse(x, form, &err) == YK_OK) is_admitted = admit(x, &info);
   if (is_admitted && find_ids(x, &err) == YK_OK) submit_all(x, info.max_model_tokens, &err);
@@ -108,28 +108,15 @@ static void prepare(yk_exchange *x, yk_openai_form form)
   if (x->reply.http_status) drop(x);
 }
 
-/* A lease for the exchange, or a reply that says why there is none. */
-yk_engine *yk_generation_lease(yk_exchange *x)
-{
-  yk_server *server = x->server;
-  yk_engine *engine = NULL;
-  if (atomic_load(&server->has_chat) && !atomic_load(&server->is_draining))
-    engine = yk_engine_host_acquire(&server->host);
-  if (!engine) yk_server_explain(server, &x->reply);
-  return engine;
-}
-
 static void begin(yk_exchange *x, yk_openai_form form)
 {
-  yk_engine *engine = yk_generation_lease(x);
-  if (!engine) return;
+  if (!yk_exchange_lease_engine(x)) return;
   x->generation = calloc(1, sizeof *x->generation);
   if (!x->generation) {
     yk_reply_refuse(&x->reply, 500, NULL, "out of memory");
-    yk_engine_host_release(&x->server->host);
+    yk_exchange_return_engine(x);
     return;
   }
-  x->generation->engine = engine;
   prepare(x, form);
   yk_strbuf_free(&x->body);
 }

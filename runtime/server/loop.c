@@ -9,9 +9,9 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/listen.h"
-#include "server/server_internal.h"
 
 enum { N_EVENTS = 64, EXIT_SIGNAL = 128 };
 static const int64_t flush_ns = 2000000000; /* for what is written to reach its clients, once everything is cancelled */

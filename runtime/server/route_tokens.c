@@ -3,21 +3,19 @@
 #include <string.h>
 
 #include "openai/tokens.h"
-#include "server/generation.h"
+#include "server/engine_state.h"
 #include "server/routes.h"
-#include "server/server_internal.h"
 
 /* What either of them holds while it works. */
 typedef struct tokens_work {
   yk_exchange *exchange;
-  yk_engine *engine; /* leased */
   yk_openai_document document;
 } tokens_work;
 
 static bool begin(tokens_work *work, yk_exchange *x, yk_err *err)
 {
-  *work = (tokens_work){.exchange = x, .engine = yk_generation_lease(x)};
-  if (!work->engine) return false;
+  *work = (tokens_work){.exchange = x};
+  if (!yk_exchange_lease_engine(x)) return false;
   yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &work->document, err);
   return true;
 }
@@ -30,7 +28,7 @@ static void end(tokens_work *work, const yk_err *err, const char *param)
   else if (!reply->http_status)
     yk_reply_json(reply);
   yk_openai_document_free(&work->document);
-  yk_engine_host_release(&work->exchange->server->host);
+  yk_exchange_return_engine(work->exchange);
 }
 
 /* Whether a body's model is the one that is served; else the reply says so. */
@@ -48,11 +46,11 @@ static yk_status tokenize(tokens_work *work, const yk_tokenize_request *request,
   yk_token_texts *texts = NULL;
   int32_t *ids = NULL;
   size_t n_ids = 0;
-  yk_engine_get_info(work->engine, &info);
-  yk_status status = request->text ? yk_engine_tokenize(work->engine, request->text, request->n_bytes,
+  yk_engine_get_info(x->engine, &info);
+  yk_status status = request->text ? yk_engine_tokenize(x->engine, request->text, request->n_bytes,
                                                         request->add_special_tokens, &ids, &n_ids, err)
                                    : yk_chat_tokenize(&x->server->chat, &request->chat, &ids, &n_ids, err);
-  if (status == YK_OK && request->return_token_strs) status = yk_token_texts_create(work->engine, &texts, err);
+  if (status == YK_OK && request->return_token_strs) status = yk_token_texts_create(x->engine, &texts, err);
   if (status == YK_OK)
     status = yk_tokenize_answer_append(ids, n_ids, info.max_model_tokens, texts, &x->reply.body, err);
   yk_token_texts_free(texts);
@@ -75,7 +73,7 @@ static yk_status detokenize(tokens_work *work, const yk_detokenize_request *requ
 {
   char *text;
   size_t n_bytes;
-  YK_TRY(yk_engine_detokenize(work->engine, request->ids, request->n_ids, false, &text, &n_bytes, err));
+  YK_TRY(yk_engine_detokenize(work->exchange->engine, request->ids, request->n_ids, false, &text, &n_bytes, err));
   yk_detokenize_answer_append(text, n_bytes, &work->exchange->reply.body);
   free(text);
   return YK_OK;

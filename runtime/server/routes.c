@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "openai/tokens.h"
+#include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/page.h"
-#include "server/server_internal.h"
 
 static const yk_route routes[] = {
     {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},

@@ -48,15 +48,4 @@ struct yk_server {
   int64_t drain_until_ns; /* while draining */
 };
 
-/* yk_server_follow_host - take notice of an engine that has been loaded, or has been given up. Server thread. */
-void yk_server_follow_host(yk_server *server);
-
-/* yk_server_check_engine - after a request's failure: whether the engine has failed as a whole. Then no more work goes
- *   to it, and every exchange is told. Server thread. */
-void yk_server_check_engine(yk_server *server);
-
-/* yk_server_explain - a reply, with 503, that says why there is no engine to work with. True where there is one: the
- *   reply is left alone. Any thread. */
-bool yk_server_explain(yk_server *server, yk_reply *reply);
-
 #endif

@@ -14,6 +14,18 @@ from server_case import JSON, Case, ask_on, read_events, request_bytes
 
 PATH = "/v1/completions"
 LONG = {"prompt": "Tell a story: Mia the fox, a red kite, the garden.", "max_tokens": 900, "ignore_eos": True}
+N_LAYERS = 6  # of the demo model
+
+
+def read_stream(connection):
+    """The bytes of a whole stream."""
+    answer = b""
+    while not answer.endswith(b"0\r\n\r\n"):
+        chunk = connection.recv(1 << 16)
+        assert chunk, answer[-1000:]
+        answer += chunk
+    assert b"data: [DONE]" in answer[-100:], answer[-1000:]
+    return answer
 
 
 @harness.of_the_program
@@ -168,20 +180,27 @@ class Life(Case):
         self.assertIn("rank 1", answer.value["error"]["message"])
         self.assert_refused(server.ask("GET", "/health"), 503, "rank 1")
 
-    def test_a_slow_reader_does_not_keep_a_failed_engine(self):
-        call = 800 if harness.is_sanitized(self.yoke) else 3000
-        fault = f"rank=0 operation=attention call={call} fault=error"
+    def open_slow_reader(self, server, max_tokens):
+        """A client whose answer is more than fits on its way, and who takes nothing yet."""
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # which decides how much the server's end buffers
+        slow.connect(("127.0.0.1", server.port))
+        slow.sendall(request_bytes(PATH, {**LONG, "n": 4, "logprobs": 20, "max_tokens": max_tokens, "stream": True}))
+        return slow
+
+    def test_slow_readers_do_not_keep_a_failed_engine(self):
+        ended_tokens = 100
+        fault = f"rank=0 operation=attention call={2 * N_LAYERS * ended_tokens} fault=error"
         server = self.serve("--restart-on-failure", program=self.faulty, env={"YOKE_FAULT": fault})
-        with socket.create_connection(("127.0.0.1", server.port)) as slow:
-            slow.sendall(request_bytes(PATH, {**LONG, "n": 32, "logprobs": 20, "stream": True}))
-            server.wait_for_err("serving", 2)
-            answer = b""
-            while chunk := slow.recv(1 << 16):
-                answer += chunk
-                if answer.endswith(b"0\r\n\r\n"):
-                    break
-        self.assertIn(b"rank 0", answer[-1000:])
-        self.assertIn(b"data: [DONE]", answer[-100:])
+        with self.open_slow_reader(server, ended_tokens) as ended:
+            while server.metric("generation_tokens_total") == 0 or server.metric("num_requests_running") > 0:
+                time.sleep(0.01)
+            with self.open_slow_reader(server, LONG["max_tokens"]) as running:
+                server.wait_for_err("serving", 2)
+                whole, broken = read_stream(ended), read_stream(running)
+        self.assertNotIn(b"error", whole)
+        self.assertIn(b"rank 0", broken[-1000:])
 
     # ---- A service manager -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,26 @@
+/* engine_state.h - what the server thread knows of the engine: that it serves, and that it has failed. */
+#ifndef YK_SERVER_ENGINE_STATE_H
+#define YK_SERVER_ENGINE_STATE_H
+
+#include "server/server_internal.h"
+
+/* yk_server_follow_host - take notice of an engine that has been loaded, or has been given up. Server thread. */
+void yk_server_follow_host(yk_server *server);
+
+/* yk_server_check_engine - after a request's failure: whether the engine has failed as a whole. Then no more work goes
+ *   to it, and every exchange that runs is listed as ready, so that it reads the failure. Server thread. */
+void yk_server_check_engine(yk_server *server);
+
+/* yk_exchange_lease_engine - a lease for the work of an exchange. False: the reply says why there is none. A worker's
+ *   thread. */
+bool yk_exchange_lease_engine(yk_exchange *exchange);
+
+/* yk_exchange_return_engine - give the lease back: nothing of the exchange uses the engine any more. The thread that
+ *   has the exchange. */
+void yk_exchange_return_engine(yk_exchange *exchange);
+
+/* yk_server_explain - a reply, with 503, that says why there is no engine to work with. True where there is one: the
+ *   reply is left alone. Any thread. */
+bool yk_server_explain(yk_server *server, yk_reply *reply);
+
+#endif
