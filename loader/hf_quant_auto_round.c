@@ -2,6 +2,7 @@
  * Source: auto_round, export/export_to_autoround/export.py and inference/convert_model.py. */
 #include <string.h>
 
+#include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
 
 /* The packing itself, or followed by the kernel that was meant to run. */

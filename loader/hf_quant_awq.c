@@ -1,6 +1,7 @@
 /* hf_quant_awq.c - the settings of AWQ checkpoints, as autoawq and gptqmodel write them. */
 #include <strings.h>
 
+#include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
 
 /* Two generations of tools wrote two spellings of each key; the newer one first. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
 
 static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",

@@ -1,6 +1,7 @@
 /* hf_quant_gptq.c - the settings of GPTQ checkpoints, as auto-gptq, optimum and gptqmodel write them. */
 #include <string.h>
 
+#include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
 
 /* Keys of an override that say how weights were found, not how they are stored. */

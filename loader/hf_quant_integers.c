@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
 
 enum { LABEL_BYTES = 256 };

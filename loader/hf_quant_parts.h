@@ -1,25 +1,9 @@
-/* hf_quant_parts.h - the pieces hf_quant.c is made of, one file for each method. Not for use outside the loader. */
+/* hf_quant_parts.h - what the configurations of all quantisation methods say alike. Not for use outside the loader. */
 #ifndef YK_LOADER_HF_QUANT_PARTS_H
 #define YK_LOADER_HF_QUANT_PARTS_H
 
 #include "base/json.h"
 #include "loader/quant_rules.h"
-
-/* What a method's own file reads: object is its configuration, label its name in messages. Rules that were added are
- * the caller's to free, also on failure. Errors: YK_E_FORMAT, YK_E_UNSUPPORTED naming key and value, YK_E_NOMEM. */
-typedef yk_status (*yk_hf_quant_reader)(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-
-yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_auto_round(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-
-/* yk_hf_read_float_weights - what compressed-tensors says of weights of type "float", of which 8 bits are read. */
-yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err);
-
-/* yk_hf_read_integers - a group of compressed-tensors whose weights are bytes as they are. */
-yk_status yk_hf_read_integers(const json_t *group, const char *label, yk_quant_scheme *scheme, yk_err *err);
 
 /* yk_hf_refuse_value - YK_E_UNSUPPORTED: "LABEL: KEY VALUE is not supported; supported: SUPPORTED". */
 yk_status yk_hf_refuse_value(const json_t *object, const char *label, const char *key, const char *supported,
@@ -40,9 +24,5 @@ yk_status yk_hf_get_group_size(const json_t *object, const char *label, const ch
 /* yk_hf_add_skips - a list of names that are not quantised (NULL or null: none) as rules. */
 yk_status yk_hf_add_skips(const json_t *object, const char *label, const char *key, yk_name_match match,
                           yk_quant_config *quant, yk_err *err);
-
-/* yk_hf_add_dynamic - the key "dynamic" of gptqmodel: {"-:regex": {}, "+:regex": {"group_size": ...}}, as rules after
- *   quant->scheme is set. */
-yk_status yk_hf_add_dynamic(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
 
 #endif
