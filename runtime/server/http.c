@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "server/access.h"
+#include "server/framing.h"
 #include "server/generation.h"
 #include "server/request_log.h"
 #include "server/routes.h"
@@ -138,10 +139,12 @@ static void check_body_headers(yk_exchange *x)
 
 /* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
  * for an answer before it has sent all, finds one. */
-static void check_headers(yk_exchange *x)
+static void check_headers(yk_exchange *x, const char *version)
 {
   const yk_server_options *options = &x->server->options;
   const char *allow;
+  yk_framing_check(x->mhd, version, &x->reply);
+  if (x->reply.http_status) return;
   if (strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) == 0 && options->n_origins) {
     x->is_preflight = true;
     x->reply.http_status = MHD_HTTP_NO_CONTENT;
@@ -207,7 +210,8 @@ static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int 
 {
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
-  if (atomic_load(&x->server->is_draining)) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+  if (x->reply.is_last || atomic_load(&x->server->is_draining))
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
   MHD_destroy_response(response);
   return result;
@@ -253,17 +257,16 @@ static enum MHD_Result begin_stream(yk_exchange *x)
 enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const char *url, const char *method,
                                const char *version, const char *upload, size_t *upload_bytes, void **context)
 {
-  (void)version;
   yk_exchange *x = *context;
   yk_server *server = user;
   if (!x) {
     x = create(server, mhd, url, method);
     if (!x) return MHD_NO;
     *context = x;
-    check_headers(x);
+    check_headers(x, version);
     yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
-    bool asks_first = header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
-    return asks_first && x->reply.http_status ? send_reply(x) : MHD_YES;
+    bool is_due = x->reply.is_last || header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
+    return is_due && x->reply.http_status ? send_reply(x) : MHD_YES;
   }
   if (*upload_bytes) {
     receive(x, upload, *upload_bytes);

@@ -72,17 +72,16 @@ static void log_http(void *log, const char *format, va_list arguments)
 }
 
 /* Without threads and wake-up pipes of its own: a resumed connection costs no system call, since the server thread runs
- * the daemon anyway. */
+ * the daemon anyway. Not strict for clients either: framing.c refuses more, and in OpenAI's form. */
 static yk_status start_http(yk_server *server, yk_err *err)
 {
   const unsigned flags = MHD_USE_EPOLL | (MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) | MHD_USE_ERROR_LOG;
   void *log = (void *)(uintptr_t)server->log;
-  server->daemon = MHD_start_daemon(flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_http,
-                                    log, MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-                                    (unsigned)server->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                                    (unsigned)STALLED_CLIENT_S, MHD_OPTION_NOTIFY_COMPLETED, yk_http_completed, server,
-                                    MHD_OPTION_NOTIFY_CONNECTION, yk_connection_notify, &server->connections,
-                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+  server->daemon = MHD_start_daemon(
+      flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_http, log, MHD_OPTION_LISTEN_SOCKET,
+      server->listen_fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->options.max_connections,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)STALLED_CLIENT_S, MHD_OPTION_NOTIFY_COMPLETED, yk_http_completed, server,
+      MHD_OPTION_NOTIFY_CONNECTION, yk_connection_notify, &server->connections, MHD_OPTION_END);
   if (!server->daemon) return yk_err_set(err, YK_E_IO, "cannot start the HTTP server: %s", strerror(errno));
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
   return watch(server, info->epoll_fd, EPOLLIN, server->daemon, err);

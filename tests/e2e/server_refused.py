@@ -82,7 +82,7 @@ BAD_BODIES = [
 
 # What comes over a connection that is no request of HTTP/1.1.
 BAD_HTTP = [
-    b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n",
+    b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
@@ -90,6 +90,17 @@ BAD_HTTP = [
     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000, b"\x16\x03\x01" * 100,
+]
+
+# Headers of a POST that leave open whom it is for, or where it ends: status, words of the message.
+DOUBTFUL_HEADERS = [
+    ("", 400, ["Host", "0"]),
+    ("Host: x\r\nHost: y\r\n", 400, ["Host", "2"]),
+    ("Host: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n", 400, ["Content-Length", "2"]),
+    ("Host: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n", 400, ["Content-Length", "Transfer-Encoding"]),
+    ("Host: x\r\nTransfer-Encoding: gzip\r\n", 501, ["Transfer-Encoding", "chunked", "gzip"]),
+    ("Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", 501, ["Transfer-Encoding", "gzip"]),
+    ("Host: x\r\nContent-Length : 2\r\n", 400, ["Content-Length "]),
 ]
 
 
@@ -192,6 +203,25 @@ class Refused(Case):
             answer = raw(server, text, b"")
             self.assertNotIn(b"HTTP/1.1 2", answer, text[:40])
         self.assertEqual(server.ask("GET", "/health").status, 200)
+
+    def test_doubtful_headers(self):
+        """Refused at once, and nothing behind them is taken for another request."""
+        server = self.serve()
+        for headers, status, parts in DOUBTFUL_HEADERS:
+            with self.subTest(headers=headers):
+                head = f"POST {COMPLETIONS} HTTP/1.1\r\nContent-Type: application/json\r\n{headers}\r\n".encode()
+                answer = raw(server, head + b"{}GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+                self.assertEqual(answer.count(b"HTTP/1.1"), 1, answer)
+                self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), answer)
+                self.assertIn(b"\r\nConnection: close\r\n", answer)
+                error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+                self.assertEqual(list(error), ["message", "type", "param", "code"])
+                for part in parts:
+                    self.assertIn(part, error["message"])
+        self.assertIn(b" 200 ", raw(server, b"GET /version HTTP/1.0\r\n\r\n"))  # which needs no Host
+        spaced = raw(server, b"GET /no where HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        self.assertTrue(spaced.startswith(b"HTTP/1.1 404 "), spaced)
+        self.assertIn(b'"error"', spaced)
 
     def test_slow_senders(self):
         """Headers and bodies that trickle in, and connections that say nothing, end; an idle one in silence."""
