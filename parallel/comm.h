@@ -28,7 +28,8 @@ typedef struct yk_comm_ops {
   const char *name; /* "local", "nccl", ... */
   void (*destroy)(yk_comm *comm);
 
-  /* data [count] of dtype becomes the sum over ranks, on every rank. */
+  /* data [count] of dtype becomes the sum over ranks, on every rank. Ranks on CPUs: of their devices' dtype alone, else
+   * YK_E_UNSUPPORTED. */
   yk_status (*all_reduce)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
   yk_status (*all_reduce_add_norm)(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err);
   /* data [count] becomes the sum or the largest over ranks, on every rank; exact: a sum must fit, and no value may be

@@ -30,8 +30,8 @@ enum { SPIN_NS = 500000 }; /* longer than what a rank is usually behind the othe
 typedef struct local_comm {
   yk_comm base;
   group *group;
-  float *sum; /* scratch of one all_reduce */
-  int64_t sum_capacity;
+  void *scratch; /* [scratch_bytes] the sums of one all_reduce */
+  size_t scratch_bytes;
 } local_comm;
 
 static group *group_of(yk_comm *comm)
@@ -86,28 +86,6 @@ static yk_status publish(yk_comm *comm, const void *pointer, yk_err *err)
 static yk_status local_barrier(yk_comm *comm, yk_err *err)
 {
   return meet(comm, NULL, err);
-}
-
-static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
-{
-  local_comm *local = (local_comm *)comm;
-  if (comm->n_ranks == 1) return YK_OK;
-  if (count > local->sum_capacity) {
-    float *sum = realloc(local->sum, (size_t)count * sizeof *sum);
-    if (!sum) return yk_err_set(err, YK_E_NOMEM, "all-reduce: no memory for %lld sums", (long long)count);
-    local->sum = sum;
-    local->sum_capacity = count;
-  }
-  YK_TRY(publish(comm, data, err));
-  for (int64_t i = 0; i < count; i++) {
-    float sum = 0;
-    for (int rank = 0; rank < comm->n_ranks; rank++)
-      sum += yk_dtype_load(dtype, local->group->published[rank], (size_t)i);
-    local->sum[i] = sum;
-  }
-  YK_TRY(meet(comm, NULL, err));
-  for (int64_t i = 0; i < count; i++) yk_dtype_store(dtype, data, (size_t)i, local->sum[i]);
-  return YK_OK;
 }
 
 /* What belongs to one rank of count elements: [share of rank, share of rank + 1). */
@@ -204,6 +182,43 @@ static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_ad
   return publish(comm, NULL, err);
 }
 
+/* Room for n_bytes in the scratch of an end, which keeps nothing. */
+static yk_status reserve(local_comm *local, size_t n_bytes, yk_err *err)
+{
+  if (n_bytes <= local->scratch_bytes) return YK_OK;
+  free(local->scratch);
+  local->scratch = malloc(n_bytes);
+  local->scratch_bytes = local->scratch ? n_bytes : 0;
+  return local->scratch ? YK_OK : yk_err_set(err, YK_E_NOMEM, "all-reduce: no memory for %zu bytes of sums", n_bytes);
+}
+
+/* Rows that are added to a residual of zeros, without a norm: the device adds them up. */
+static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+{
+  enum { HIDDEN = 1024 }; /* a row: few enough elements that the rows of small data are shared out too */
+  local_comm *local = (local_comm *)comm;
+  size_t n_bytes = (size_t)count * yk_dtype_bytes(dtype);
+  if (dtype != comm->dev->dtype)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "all-reduce: expected %s, the device's type, found %s",
+                      yk_dtype_name(comm->dev->dtype), yk_dtype_name(dtype));
+  if (comm->n_ranks == 1) return YK_OK;
+  YK_TRY(reserve(local, n_bytes, err));
+  memset(local->scratch, 0, n_bytes);
+  int32_t n_rows = (int32_t)(count / HIDDEN), n_left = (int32_t)(count % HIDDEN);
+  size_t whole_bytes = n_bytes - (size_t)n_left * yk_dtype_bytes(dtype);
+  yk_all_reduce_add_norm_args rows = {
+      .partial = data, .residual = local->scratch, .n_rows = n_rows, .hidden = HIDDEN, .alpha = 1};
+  yk_all_reduce_add_norm_args rest = {.partial = (char *)data + whole_bytes,
+                                      .residual = (char *)local->scratch + whole_bytes,
+                                      .n_rows = 1,
+                                      .hidden = n_left,
+                                      .alpha = 1};
+  if (n_rows > 0) YK_TRY(local_all_reduce_add_norm(comm, &rows, err));
+  if (n_left > 0) YK_TRY(local_all_reduce_add_norm(comm, &rest, err));
+  memcpy(data, local->scratch, n_bytes);
+  return YK_OK;
+}
+
 static yk_status local_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
 {
   YK_TRY(publish(comm, data, err));
@@ -244,7 +259,7 @@ static void local_destroy(yk_comm *comm)
   if (!comm) return;
   local_comm *local = (local_comm *)comm;
   release_group(local->group);
-  free(local->sum);
+  free(local->scratch);
   free(local);
 }
 
