@@ -69,7 +69,7 @@ static yk_status read_special_ids(const json_t *root, const char *file, const js
 }
 
 /* Other software takes other ranges, and a default that no request could have would fail every one that brings no value
- * of its own: out of the range that requests have (yoke.h), the nearest value is taken.                              */
+ * of its own: out of the range that requests have (api/requests.h), the nearest value is taken. */
 static yk_status clip_f32(const json_t *object, const char *file, const char *key, double min, double max,
                           const yk_log *log, float *out, yk_err *err)
 {

@@ -17,7 +17,8 @@ INCLUDE_DIRS = ("", "runtime/", "tests/")  # as the build has them, after the fo
 # Folder (longest match decides) -> prefixes of the files it may include, beside its own folder.
 MAY_INCLUDE = {
     "runtime/base/": [],
-    "runtime/yoke.h": ["runtime/base/"],
+    "runtime/api/": ["runtime/base/"],
+    "runtime/yoke.h": ["runtime/base/", "runtime/api/"],
     "kernels/": ["runtime/base/"],
     "kernels/cuda/ptx/": [],
     "kernels/cuda/common/": ["runtime/base/", "kernels/cuda/ptx/"],

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order of the enums in yoke.h and base/log.h. */
+/* In the order of the enums in api/engine.h and base/log.h. */
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};

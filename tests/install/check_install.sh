@@ -31,14 +31,23 @@ export PKG_CONFIG_PATH=$libdir
 compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
 
+# Each header stands alone.
+headers=$(cd "$work/prefix/include/yoke" && ls yoke.h api/*.h)
+for header in $headers; do
+  echo "#include <$header>" >"$work/alone.c"
+  # shellcheck disable=SC2046 # flags are words
+  cc -std=c99 -Wall -Wextra -pedantic -Werror -fsyntax-only $(pkg-config --cflags yoke) "$work/alone.c"
+done
+
 # The public names are visible, all of them and nothing else.
 nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | sort >"$work/shown"
 extra=$(grep -v '^yk_' "$work/shown" || true)
 [ -z "$extra" ] || fail "unexpected names in libyoke.so: $extra"
-sed -n 's/^[a-z].*[ *]\(yk_[a-z0-9_]*\)(.*/\1/p' "$work/prefix/include/yoke/yoke.h" | sort -u >"$work/declared"
-[ "$(wc -l <"$work/declared")" -ge 20 ] || fail "found only $(wc -l <"$work/declared") functions in yoke.h"
+(cd "$work/prefix/include/yoke" && cat yoke.h api/*.h) |
+  sed -n 's/^[a-z].*[ *]\(yk_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$work/declared"
+[ "$(wc -l <"$work/declared")" -ge 40 ] || fail "found only $(wc -l <"$work/declared") functions in the headers"
 missing=$(comm -23 "$work/declared" "$work/shown")
-[ -z "$missing" ] || fail "yoke.h declares what libyoke.so lacks: $missing"
+[ -z "$missing" ] || fail "the headers declare what libyoke.so lacks: $missing"
 
 # cuBLAS and NCCL are loaded when GPUs are used.
 needed=$(readelf -d "$libdir/../libyoke.so" "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
