@@ -12,8 +12,6 @@
 #include "cli/device_ids.h"
 #include "yoke.h"
 
-static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
-
 typedef struct settings {
   yk_machine_options machine;
   int device;
@@ -150,8 +148,7 @@ static yk_status run(settings *s, yk_err *err)
 static yk_status apply(settings *s, yk_err *err)
 {
   yk_machine_options *machine = &s->machine;
-  if (s->devices.n && s->device == YK_DEVICE_CPU)
-    return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
+  YK_TRY(yk_device_ids_check(&s->devices, s->device, 0, "--ranks", err));
   if (s->ranks_given && s->device != YK_DEVICE_CPU)
     return yk_err_set(err, YK_E_INVAL, "--ranks: needs --device cpu; on GPUs --devices says how many there are");
   if (machine->gemm_k % 128 || machine->gemm_n % 128)
@@ -174,7 +171,7 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
 {
   const yk_option table[] = {
       {"device", NULL, YK_OPTION_CHOICE, &s->device, NULL, .help = "auto takes CUDA where there is a device",
-       .choices = device_names},
+       .choices = yk_device_names},
       {"devices", NULL, YK_OPTION_CALL, &s->devices, "LIST", .help = "CUDA devices to measure, as 0,2,3",
        .fallback = "all", .parse = yk_device_ids_parse},
       {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "with --device cpu: all-reduces over 2 to N ranks",

@@ -9,7 +9,6 @@
 
 /* In the order of yk_convert_format. */
 static const char *const format_names[] = {"awq", "kuiper", NULL};
-static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 typedef struct convert_command {
   yk_convert_options options;
@@ -53,7 +52,7 @@ static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
       {"shard-size", NULL, YK_OPTION_BYTES, &options->shard_bytes, "SIZE", .help = "awq: most data of a weight file",
        .fallback = "5GB"},
       {"log-level", NULL, YK_OPTION_CHOICE, &c->log_level, NULL, .help = "messages on stderr; info also shows progress",
-       .choices = level_names},
+       .choices = yk_log_level_names},
   };
   const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
   const yk_command command = {

@@ -3,6 +3,8 @@
 #include "cli/options.h"
 #include "yoke.h"
 
+const char *const yk_device_names[] = {"auto", "cpu", "cuda", NULL};
+
 yk_status yk_device_ids_parse(void *device_ids, const char *text, yk_err *err)
 {
   yk_device_ids *list = device_ids;
@@ -15,5 +17,15 @@ yk_status yk_device_ids_parse(void *device_ids, const char *text, yk_err *err)
     for (size_t j = 0; j < i; j++)
       if (list->ids[i] == list->ids[j]) return yk_err_set(err, YK_E_INVAL, "device %d occurs twice", list->ids[i]);
   }
+  return YK_OK;
+}
+
+yk_status yk_device_ids_check(const yk_device_ids *list, int device, int n_ranks, const char *ranks_option, yk_err *err)
+{
+  if (!list->n) return YK_OK;
+  if (n_ranks && (size_t)n_ranks != list->n)
+    return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as %s says, found %zu", n_ranks, ranks_option,
+                      list->n);
+  if (device == YK_DEVICE_CPU) return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
   return YK_OK;
 }

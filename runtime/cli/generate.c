@@ -66,9 +66,8 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
       "yoke generate",
       "--model DIR [options]",
       "Continue prompts with a language model. All prompts run together in batches, each with its samples one after "
-      "the "
-      "other in what is printed; where none is given, standard input is the prompt, less one newline at its end. A "
-      "UTF-8 byte order mark at the start of a file is skipped.",
+      "the other in what is printed; where none is given, standard input is the prompt, less one newline at its end. "
+      "A UTF-8 byte order mark at the start of a file is skipped.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order of the enums in api/engine.h and base/log.h. */
-static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
+#include "cli/console.h"
+
+/* In the order of the enums in api/engine.h. */
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const weights_names[] = {"auto", "f16", NULL};
 static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
 static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
-static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 static void fill_table(yk_model_options *options)
 {
@@ -28,7 +28,7 @@ static void fill_table(yk_model_options *options)
       {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
        .help = "deal whole experts to ranks, not a share of each; no effect on models without experts"},
       {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto takes CUDA where there is a device",
-       .choices = device_names},
+       .choices = yk_device_names},
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
        .parse = yk_device_ids_parse},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
@@ -53,8 +53,8 @@ static void fill_table(yk_model_options *options)
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE", .help = "KV memory per rank, as 4GiB",
        .fallback = "what the share above leaves; on CPU at most 4 GiB and a quarter of memory over all ranks"},
       {"threads", "t", YK_OPTION_INT, &options->n_threads, "N",
-       .help = "CPU threads over all ranks; with GPUs, while weights are loaded",
-       .fallback = "every core", .min = 1, .max = 4096},
+       .help = "CPU threads over all ranks; with GPUs, while weights are loaded", .fallback = "every core", .min = 1,
+       .max = 4096},
       {"seed", NULL, YK_OPTION_SEED, &options->seed, "N",
        .help = "of the random numbers that sampling draws, 0 to 2^64 - 1; -1: as if not given"},
       {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
@@ -63,7 +63,7 @@ static void fill_table(yk_model_options *options)
       {"no-prefix-reuse", NULL, YK_OPTION_FLAG, &options->no_prefix_reuse,
        .help = "compute every prompt from its start, also where an earlier one began alike"},
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, NULL,
-       .help = "messages on stderr; info also shows progress", .choices = level_names},
+       .help = "messages on stderr; info also shows progress", .choices = yk_log_level_names},
   };
   static_assert(sizeof table <= sizeof options->table, "YK_MODEL_OPTIONS is too small");
   memcpy(options->table, table, sizeof table);
@@ -115,13 +115,8 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
 {
   if (!options->model_dir || !options->model_dir[0])
     return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory or a KuiperLLama .bin, found nothing");
-  if (options->devices.n) {
-    if (options->ranks_given && (size_t)options->n_ranks != options->devices.n)
-      return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as --tensor-parallel-size says, found %zu",
-                        options->n_ranks, options->devices.n);
-    if (options->device == YK_DEVICE_CPU)
-      return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
-  }
+  YK_TRY(yk_device_ids_check(&options->devices, options->device, options->ranks_given ? options->n_ranks : 0,
+                             "--tensor-parallel-size", err));
   yk_engine_options_init(engine);
   engine->model_dir = options->model_dir;
   engine->tokenizer = options->tokenizer;

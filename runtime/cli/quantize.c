@@ -14,9 +14,7 @@
 enum { MAX_KEPT = 256 };
 #define CALIBRATION_MAX_BYTES ((size_t)1 << 30)
 
-static const char *const method_names[] = {"rtn", "awq", NULL};          /* as in yk_quantize_method */
-static const char *const device_names[] = {"auto", "cpu", "cuda", NULL}; /* as in yk_device_kind */
-static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+static const char *const method_names[] = {"rtn", "awq", NULL}; /* as in yk_quantize_method */
 
 typedef struct quantize_options {
   yk_quantize_options quantize;
@@ -69,11 +67,8 @@ static void check(quantize_options *options, yk_err *err)
     yk_err_set(err, YK_E_INVAL, "--method awq: expected --calibration FILE with it, found none");
   else if (q->method == YK_QUANTIZE_RTN && options->calibration_path)
     yk_err_set(err, YK_E_INVAL, "--calibration: expected --method awq with it, found --method rtn");
-  else if (options->devices.n && q->device == YK_DEVICE_CPU)
-    yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
-  else if (options->devices.n && options->ranks_given && (size_t)q->n_ranks != options->devices.n)
-    yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as --ranks says, found %zu", q->n_ranks,
-               options->devices.n);
+  else
+    yk_device_ids_check(&options->devices, options->device, options->ranks_given ? q->n_ranks : 0, "--ranks", err);
   if (!options->devices.n) return;
   q->device_ids = options->devices.ids;
   q->n_ranks = (int)options->devices.n;
@@ -101,7 +96,7 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
       {"calibration-tokens", NULL, YK_OPTION_INT, &q->calibration_tokens, "N",
        .help = "how many tokens of its beginning the model reads, 512 at a time", .min = 16, .max = 1 << 20},
       {"device", NULL, YK_OPTION_CHOICE, &options->device, .help = "auto takes CUDA where there is a device",
-       .choices = device_names},
+       .choices = yk_device_names},
       {"ranks", NULL, YK_OPTION_INT, &q->n_ranks, "N",
        .help = "devices, which take weight files in turn; with awq each calibrates", .min = 1, .max = YOKE_MAX_RANKS,
        .given = &options->ranks_given},
@@ -109,7 +104,8 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
        .fallback = "0 to N - 1", .parse = yk_device_ids_parse},
       {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "with --device cpu: threads over all ranks",
        .fallback = "every core", .min = 1, .max = 4096},
-      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr", .choices = level_names},
+      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr",
+       .choices = yk_log_level_names},
   };
   const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
   const yk_command command = {"yoke quantize",

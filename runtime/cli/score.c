@@ -34,10 +34,9 @@ typedef struct score {
 
 static const char about[] =
     "Log-probability and perplexity of one text; without any, of standard input less one newline at its end. Each "
-    "token but "
-    "the first is scored once. A text longer than the window is scored in windows that begin --stride tokens apart, so "
-    "that every token sees at least window - stride tokens before it. Logarithms are natural; bits per byte are over "
-    "all bytes of the text.";
+    "token but the first is scored once. A text longer than the window is scored in windows that begin --stride "
+    "tokens apart, so that every token sees at least window - stride tokens before it. Logarithms are natural; bits "
+    "per byte are over all bytes of the text.";
 
 static const char examples[] = "  yoke score -m Qwen3-8B-AWQ --text-file wikitext.txt --window 2048 --stride 1024\n"
                                "  yoke score -m Qwen3-8B-AWQ --text \"To be, or not to be\" --format json --tokens\n"
