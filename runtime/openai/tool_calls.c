@@ -230,44 +230,33 @@ static void hold_space(yk_tool_parser *p, char c)
   if (hold(p, c)) p->n_space++;
 }
 
-static void step_content(yk_tool_parser *p, char c)
+/* A byte of text that goes up to a tag, which is then all that is held. True: the tag is there. */
+static bool find_tag(yk_tool_parser *p, char c, const char *tag, yk_tool_event_kind kind)
 {
   bool is_whole;
-  if (!hold(p, c)) return;
-  if (is_part_of(p, open_tag, &is_whole)) {
-    if (is_whole) enter_call(p);
-    return;
-  }
+  if (!hold(p, c)) return false;
+  if (is_part_of(p, tag, &is_whole)) return is_whole;
   p->held.length--;
   bool is_first = p->held.length == 0;
-  release(p, YK_TOOL_CONTENT);
-  if (is_first)
-    add(p, YK_TOOL_CONTENT, &c, 1);
-  else
-    step_content(p, c); /* the byte may begin a tag itself */
+  release(p, kind);
+  if (!is_first) return find_tag(p, c, tag, kind); /* the byte may begin a tag itself */
+  add(p, kind, &c, 1);
+  return false;
+}
+
+static void step_content(yk_tool_parser *p, char c)
+{
+  if (find_tag(p, c, open_tag, YK_TOOL_CONTENT)) enter_call(p);
 }
 
 static void step_broken(yk_tool_parser *p, char c)
 {
-  bool is_whole;
   if (p->format != YK_TOOLS_HERMES) {
     add(p, YK_TOOL_ARGUMENTS, &c, 1);
-    return;
-  }
-  if (!hold(p, c)) return;
-  if (is_part_of(p, close_tag, &is_whole)) {
-    if (!is_whole) return;
+  } else if (find_tag(p, c, close_tag, YK_TOOL_ARGUMENTS)) {
     drop_held(p);
     p->mode = MODE_AFTER;
-    return;
   }
-  p->held.length--;
-  bool is_first = p->held.length == 0;
-  release(p, YK_TOOL_ARGUMENTS);
-  if (is_first)
-    add(p, YK_TOOL_ARGUMENTS, &c, 1);
-  else
-    step_broken(p, c);
 }
 
 /* White space between calls and the closing tag are nobody's content. */
