@@ -58,7 +58,7 @@ typedef struct yk_batch {
 } yk_batch;
 
 /* How this rank's heads are laid out. The rank's query heads are contiguous; query head h (local) reads KV head
- * (q_head_first + h) / q_per_kv - kv_head_first, which covers ranks whose range starts or ends inside a KV group.    */
+ * (q_head_first + h) / q_per_kv - kv_head_first, which covers ranks whose range starts or ends inside a KV group. */
 typedef struct yk_head_layout {
   int32_t n_q_heads, n_kv_heads; /* local */
   int32_t head_dim;
@@ -90,7 +90,7 @@ typedef struct yk_rms_norm_args {
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
  * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden] Partials
- * may be other ranks' memory; residual is ours alone, so every rank holds the same bits.                  */
+ * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. */
 typedef struct yk_add_norm_args {
   void *y, *residual;
   const void *partials[YK_MAX_RANKS];
@@ -189,7 +189,7 @@ typedef struct yk_sampled {
  *   shard_first[s + 1] - 1 in its first columns, the rest is padding and never read. Ties: lower id first.
  *   rows: host [n_rows]. out: host [n_rows], valid on return (the call waits for its result).
  *   Log-probabilities are of the raw logits, before biases and penalties.
- *   A row that cannot be sampled says why in its state; nothing is counted or copied for it.                         */
+ *   A row that cannot be sampled says why in its state; nothing is counted or copied for it. */
 typedef struct yk_sample_args {
   const float *logits;
   int32_t n_rows, n_shards, shard_stride;
@@ -275,7 +275,7 @@ typedef struct yk_device_ops {
   /* Graphs: all NULL on a device that has none. Between begin and end what operations (a communicator's too) put on the
    * stream is recorded instead of run; run then does all of it again, on the same addresses, at the cost of one launch.
    * What is recorded must have run once before, and may not wait for the stream (sync, download, sample) or allocate.
-   * end always ends the recording; out NULL discards it. destroy waits for the stream.                              */
+   * end always ends the recording; out NULL discards it. destroy waits for the stream. */
   yk_status (*graph_begin)(yk_device *dev, yk_err *err);
   yk_status (*graph_end)(yk_device *dev, yk_graph **out, yk_err *err);
   yk_status (*graph_run)(yk_device *dev, const yk_graph *graph, yk_err *err);
@@ -301,7 +301,7 @@ typedef struct yk_device_limits {
 
 /* yk_cpu_device_create - a device on the host's cores.
  *   n_threads: threads that an operation may use, the caller's included, at least 1. Results do not depend on it.
- *   Errors: YK_E_NOMEM, YK_E_INVAL. Thread: any; from then on one thread at a time.                                  */
+ *   Errors: YK_E_NOMEM, YK_E_INVAL. Thread: any; from then on one thread at a time. */
 yk_status yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                yk_err *err);
 

@@ -246,7 +246,7 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
 }
 
 /* What is not supported comes before what is missing: a configuration names it better than files that are not there.
- * Without a configuration the weights' own format does.                                                              */
+ * Without a configuration the weights' own format does. */
 static yk_status read_config(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_other_formats_check_path(dir, err));

@@ -14,7 +14,7 @@
  *   yk_weight_view down;
  *   YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &down, err));
  *
- * Thread: after open the object is constant; any thread may read it. Views live until close.                         */
+ * Thread: after open the object is constant; any thread may read it. Views live until close. */
 #ifndef YK_LOADER_CHECKPOINT_H
 #define YK_LOADER_CHECKPOINT_H
 
@@ -42,12 +42,12 @@ typedef struct yk_vector_view {
  *   missing from the index or without a use) go to log, which may be NULL.
  *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A configuration that is
  *   not supported comes before anything about weights. A directory that holds only PyTorch .bin, GGUF or other weights,
- *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them.                                   */
+ *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them. */
 yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_open_for_sizes - the same, but where the directory holds no weights of any format the configuration
  *   alone decides the format and type of each: quantised but for lm_head and what it leaves out, or the model's dtype.
- *   The data of such views is NULL.                                                                                  */
+ *   The data of such views is NULL. */
 yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_has_weights - false where formats are assumed. */
@@ -72,7 +72,7 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);
  *   has_bias: module.bias must exist; otherwise it is not used.
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found: dtype, shape, missing tensor, g_idx out of range,
  *   k not a multiple of the group, n not a multiple of what the packing packs; YK_E_UNSUPPORTED for quantised tensors
- *   in a checkpoint whose configuration names no quantisation. *out is untouched on error.                           */
+ *   in a checkpoint whose configuration names no quantisation. *out is untouched on error. */
 yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *module, int64_t k, int64_t n, bool has_bias,
                                yk_weight_view *out, yk_err *err);
 

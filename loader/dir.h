@@ -20,7 +20,7 @@ yk_status yk_dir_path(const char *dir, const char *name, char out[YK_PATH_BYTES]
 bool yk_dir_has(const char *dir, const char *name);
 
 /* yk_dir_read - a whole file into malloc'd memory that the caller frees. Where it does not exist and is not required,
- *   *text is NULL and the call succeeds.                                                                             */
+ *   *text is NULL and the call succeeds. */
 yk_status yk_dir_read(const char *dir, const char *name, bool required, char **text, size_t *n_bytes, yk_err *err);
 
 /* yk_dir_sync - bring the names in a directory to the disk, as far as its file system can. Errors: YK_E_IO. */

@@ -5,7 +5,7 @@
  * has, and groups that are too large are several local ones with the same scales.
  *
  *   g_idx    0 1 0 1 1 0 0 1 1 0 ...     a rank's inputs: 0 to 7        places, local groups of 2
- *   sorted   0 2 5 6 9 .. | 1 3 4 7 8 ..  -->  0 2 5 6 | 1 3 4 7   -->  0 2 | 5 6 | 1 3 | 4 7                        */
+ *   sorted   0 2 5 6 9 .. | 1 3 4 7 8 ..  -->  0 2 5 6 | 1 3 4 7   -->  0 2 | 5 6 | 1 3 | 4 7 */
 #ifndef YK_LOADER_GROUP_ORDER_H
 #define YK_LOADER_GROUP_ORDER_H
 

@@ -107,7 +107,7 @@ static yk_status read_family(const json_t *root, yk_model_config *config, yk_err
 }
 
 /* Absent means one KV head per query head for Llama and MiniCPM; the other families' class defaults fit one model only,
- * so there the key is required. null means one per query head everywhere.                                            */
+ * so there the key is required. null means one per query head everywhere. */
 static yk_status read_kv_heads(const json_t *root, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "num_key_value_heads";
@@ -237,7 +237,7 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
 }
 
 /* MiniCPM's three scalings. Its own class has defaults that no model was trained with, so the keys are required, except
- * for fm9g7b, a plain Llama that has none of them.                                                                   */
+ * for fm9g7b, a plain Llama that has none of them. */
 static yk_status read_scales(const json_t *root, yk_model_config *config, yk_err *err)
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;

@@ -5,7 +5,7 @@
  * range-checked, so that sizes computed from them (products of any three, times 4 bytes) cannot overflow int64.
  * Defaults of absent keys are those of the transformers configuration classes; keys that decide shapes are required.
  *
- * Errors name file and key, what was expected and what was found. Keys that Yoke does not know are ignored.          */
+ * Errors name file and key, what was expected and what was found. Keys that Yoke does not know are ignored. */
 #ifndef YK_LOADER_HF_CONFIG_H
 #define YK_LOADER_HF_CONFIG_H
 
@@ -23,7 +23,7 @@
  *   What is not supported comes first: the architecture, then the quantisation.
  *   Errors: YK_E_IO (config.json cannot be read), YK_E_FORMAT (malformed, missing key, out of range, contradiction),
  *   YK_E_UNSUPPORTED (architecture, quantisation, rotary type, activation ...: the message lists what is supported),
- *   YK_E_NOMEM. Thread: any.                                                                                         */
+ *   YK_E_NOMEM. Thread: any. */
 yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err);
 
 /* The same from memory; a NULL text is a file that does not exist (config must be there). */

@@ -53,7 +53,7 @@ yk_status yk_hf_read_quant(const json_t *root, const json_t *separate, const cha
 yk_status yk_hf_read_msmodelslim(const json_t *object, const char *file, yk_quant_config *quant, yk_err *err);
 
 /* yk_hf_read_generation - bos and eos ids, sampling defaults; generation is NULL where there is no such file. A default
- *   out of its range is taken as the nearest in it, with a warning to log.                                           */
+ *   out of its range is taken as the nearest in it, with a warning to log. */
 yk_status yk_hf_read_generation(const json_t *root, const char *file, const json_t *generation,
                                 const char *generation_file, const yk_log *log, yk_model_config *config, yk_err *err);
 

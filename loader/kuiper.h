@@ -3,7 +3,7 @@
  * the loader.
  *
  * Every number of the header is checked, and the file's length is exactly that of its layout, before anything is read.
- * Data is not aligned. The file must not be shortened while it is mapped.                                            */
+ * Data is not aligned. The file must not be shortened while it is mapped. */
 #ifndef YK_LOADER_KUIPER_H
 #define YK_LOADER_KUIPER_H
 

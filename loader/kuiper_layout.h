@@ -11,7 +11,7 @@
  *   float16      lm_head unless shared, norms of q of all layers, norms of k of all layers
  *
  * Names of fields are those of the tool that writes such files (tools/export_qwen3-8B-awq.py of KuiperLLama). What the
- * file does not hold is Qwen3's: a rotary base of 1e6, an epsilon of 1e-6, SiLU, no biases, no windows.              */
+ * file does not hold is Qwen3's: a rotary base of 1e6, an epsilon of 1e-6, SiLU, no biases, no windows. */
 #ifndef YK_LOADER_KUIPER_LAYOUT_H
 #define YK_LOADER_KUIPER_LAYOUT_H
 

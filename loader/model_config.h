@@ -99,7 +99,7 @@ typedef struct yk_quant_config {
 } yk_quant_config;
 
 /* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1
- * and everything else off.                                                                                           */
+ * and everything else off. */
 typedef struct yk_generation_defaults {
   float temperature;        /* 0 where do_sample is false */
   float top_p;              /* 1: off */

@@ -1,5 +1,5 @@
 /* other_formats.h - what comes in the place of a safetensors directory, and how to convert it. Not for use outside the
- * loader.                                                                                                            */
+ * loader. */
 #ifndef YK_LOADER_OTHER_FORMATS_H
 #define YK_LOADER_OTHER_FORMATS_H
 

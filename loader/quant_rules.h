@@ -16,7 +16,7 @@ typedef struct yk_quant_rules yk_quant_rules;
 
 /* yk_quant_rules_add - the next rule; the first that fits a module decides. *rules is NULL before the first.
  *   scheme NULL: such modules are not quantised. label, key: of the pattern, for messages.
- *   Errors: YK_E_FORMAT (empty, or not a regular expression), YK_E_NOMEM.                                            */
+ *   Errors: YK_E_FORMAT (empty, or not a regular expression), YK_E_NOMEM. */
 yk_status yk_quant_rules_add(yk_quant_rules **rules, yk_name_match match, const char *pattern,
                              const yk_quant_scheme *scheme, const char *label, const char *key, yk_err *err);
 

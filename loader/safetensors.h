@@ -4,7 +4,7 @@
  * The whole table is checked when the file is opened: lengths, UTF-8, duplicate names, dtypes, shapes against sizes,
  * and that the tensors cover the data without hole or overlap. A file that opens can be read without further checks.
  *
- * Data is not aligned: read elements with memcpy. The file must not be shortened while it is mapped.                */
+ * Data is not aligned: read elements with memcpy. The file must not be shortened while it is mapped. */
 #ifndef YK_LOADER_SAFETENSORS_H
 #define YK_LOADER_SAFETENSORS_H
 
@@ -56,7 +56,7 @@ typedef struct yk_safetensors yk_safetensors;
 
 /* yk_safetensors_open - map a file read-only and check its table. Free with yk_safetensors_close.
  *   Errors: YK_E_IO (cannot open, not a regular file), YK_E_FORMAT naming file, tensor, expected and found, YK_E_NOMEM.
- *   Thread: any; afterwards the object is constant and any thread may read it.                                      */
+ *   Thread: any; afterwards the object is constant and any thread may read it. */
 yk_status yk_safetensors_open(const char *path, yk_safetensors **out, yk_err *err);
 
 /* yk_safetensors_parse - the same on a file image in memory, which must outlive the object. name appears in errors. */

@@ -13,7 +13,7 @@
  * names that end in .part until all of them are on the disk; the index comes last. So a directory never holds a
  * checkpoint that opens and is not whole. Memory: the list's order and 100 bytes a file.
  *
- * One thread at a time.                                                                                              */
+ * One thread at a time. */
 #ifndef YK_LOADER_SAFETENSORS_WRITE_H
 #define YK_LOADER_SAFETENSORS_WRITE_H
 

@@ -11,7 +11,7 @@ typedef struct yk_shards yk_shards;
 /* yk_shards_open - msmodelslim's quant_model_weight*.safetensors, or its files with an index; where there are none,
  *   model.safetensors, else all files that model.safetensors.index.json names.
  *   The index and the files must agree: a shard or a tensor that is only in the index is an error; one that is only in
- *   a file is used and logged. Errors: see yk_checkpoint_open. Constant afterwards.                                  */
+ *   a file is used and logged. Errors: see yk_checkpoint_open. Constant afterwards. */
 yk_status yk_shards_open(const char *dir, const yk_log *log, yk_shards **out, yk_err *err);
 
 /* yk_shards_of - a table of tensors [n] that lie in one file of another format. source: the file's name. Both, and the

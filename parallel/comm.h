@@ -5,7 +5,7 @@
  * on every rank), so all ranks hold the same bits.
  *
  * Errors: YK_E_COMM when the group was aborted or the transport failed; the operation's output is then undefined and
- * every later call fails too. Thread: the rank's own, except abort.                                                  */
+ * every later call fails too. Thread: the rank's own, except abort. */
 #ifndef YK_PARALLEL_COMM_H
 #define YK_PARALLEL_COMM_H
 
@@ -14,7 +14,7 @@
 typedef struct yk_comm yk_comm; /* one rank's end */
 
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
- *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics.    */
+ *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics. */
 typedef struct yk_all_reduce_add_norm_args {
   void *partial, *residual, *y;
   const void *w;
@@ -56,7 +56,7 @@ struct yk_comm {
 
 /* yk_comm_local_create - ends for n_ranks threads of this process that share host memory (CPU devices).
  *   devs [n_ranks], not owned. out [n_ranks]; destroy each end once, in any order, from any thread.
- *   One rank needs no transport: its operations reduce to the device's own.                                          */
+ *   One rank needs no transport: its operations reduce to the device's own. */
 yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct yk_comm_auto_options {
  *   yk_p2p_layout_of tells on each. Which way a sum goes depends on its size alone (p2p_sizes.h), so it is the same on
  *   every rank. A rank that does not come to a sum in time is named by the others, in err->rank and in the message.
  *   Errors: those of yk_comm_nccl_create, and YK_E_CAPACITY where the slots do not fit. GPUs that cannot reach each
- *   other's memory are no error: then all goes over NCCL.                                                            */
+ *   other's memory are no error: then all goes over NCCL. */
 yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm_auto_options *options, yk_comm **out,
                               yk_err *err);
 

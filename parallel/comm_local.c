@@ -163,7 +163,7 @@ static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
 }
 
 /* A few rows every rank sums for itself. Of many each sums its share and copies the others': the same bits, and a copy
- * costs less than doing every rank's work, at the price of one more meeting.                                         */
+ * costs less than doing every rank's work, at the price of one more meeting. */
 static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   enum { SHARED_ROWS_PER_RANK = 4 };

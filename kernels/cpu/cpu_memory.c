@@ -37,7 +37,7 @@ static yk_status no_memory(size_t n_bytes, yk_err *err)
 }
 
 /* calloc rather than aligned_alloc and memset: large blocks are then zero pages that nobody touches before their use.
- * The address that calloc gave stands just before the aligned one.                                                  */
+ * The address that calloc gave stands just before the aligned one. */
 yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 {
   (void)dev;

@@ -14,7 +14,7 @@ typedef struct yk_cpu_chunk yk_cpu_chunk;
 
 /* yk_cpu_weights_alloc - zeroed memory for one layer, aligned to 256 bytes, of *current or of a new chunk, which
  * *current then is. *chunk is where it came from; NULL for a small layer, which has memory of its own.
- *   Errors: YK_E_CAPACITY. Thread: the device's.                                                                     */
+ *   Errors: YK_E_CAPACITY. Thread: the device's. */
 yk_status yk_cpu_weights_alloc(yk_cpu_chunk **current, size_t n_bytes, yk_cpu_chunk **chunk, void **out, yk_err *err);
 void yk_cpu_weights_free(yk_cpu_chunk **current, yk_cpu_chunk *chunk, void *ptr);
 

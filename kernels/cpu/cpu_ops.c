@@ -1,6 +1,6 @@
 /* cpu_ops.c - the row-wise operations: embedding, norms, rotary embedding with the write to the cache, gather.
  *
- * Each works through a row in chunks of float32 on the stack; a row's result depends on nothing but the row.        */
+ * Each works through a row in chunks of float32 on the stack; a row's result depends on nothing but the row. */
 #include <math.h>
 #include <string.h>
 

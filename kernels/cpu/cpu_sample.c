@@ -13,7 +13,7 @@
  * raw ones. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise make infinities, and
  * their differences NaNs. A forced row is not adjusted, drawn or counted.
  *
- * The prefix is found by a histogram over s_max - s and a heap of the one bin in which it ends.                      */
+ * The prefix is found by a histogram over s_max - s and a heap of the one bin in which it ends. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

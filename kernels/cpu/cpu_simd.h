@@ -26,7 +26,7 @@ enum {
 
 /* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the
  * lowest k in the lowest nibble: 64 bytes, in the order in which they are needed.
- * w = scale * (q - zero), exact while scales come from 16-bit floats.                                                */
+ * w = scale * (q - zero), exact while scales come from 16-bit floats. */
 typedef struct yk_cpu_awq_panel {
   const uint32_t *words; /* [n_lines, YK_CPU_PANEL, YK_CPU_LANES] */
   const float *scales;   /* [n_groups, YK_CPU_PANEL] */

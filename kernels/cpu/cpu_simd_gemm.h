@@ -9,7 +9,7 @@
  *   awq_scale, awq_scale_make(scale, zero)   what a group's weights of one column are made with
  *   awq_weights(line, i, s)         nibble i of a line's words as weights: scale * (q - zero)
  *   AWQ_COLUMNS (1 to YK_CPU_PANEL)   columns whose sums of one row take turns; a macro
- *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros           */
+ *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros */
 
 enum { LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES, LINE_VECTORS = YK_CPU_CHUNK_K / YK_CPU_LANES };
 enum { PREFETCH_BYTES = 2048 };

@@ -140,7 +140,7 @@ static void weighted_sum(float *acc, float acc_scale, const float *weights, cons
 
 /* exp(x), within 2 units in the last place where the result is a normal number; beyond that the nearest normal one.
  * exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, with ln 2 in two parts and a Taylor polynomial. Adding
- * 1.5 * 2^23 rounds to an integer and leaves it in the low bits.                                                    */
+ * 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
 ALWAYS_INLINE vf exp_lanes(vf x)
 {
   x = vf_min(vf_set1(88.3f), vf_max(vf_set1(-87.3f), x)); /* in this order a NaN stays */

@@ -64,7 +64,7 @@ typedef struct yk_engine_options {
   double step_timeout_s;
   yk_log log;
   /* Called while weights load, one call at a time, from a thread of the engine; done == total once, at the end. May be
-   * NULL.                                                                                                            */
+   * NULL. */
   void (*progress)(void *user, int64_t done_bytes, int64_t total_bytes);
   void *progress_user;
 } yk_engine_options;

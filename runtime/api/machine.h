@@ -19,7 +19,7 @@ typedef struct yk_device_info {
 
 /* yk_device_list - what ranks can run on: the CPU, which any number of ranks may share, then every GPU.
  *   out [max]: the first max of them, maybe NULL with 0. n: how many there are. Errors: YK_E_INVAL (a negative max),
- *   YK_E_DEVICE.                                                                                                     */
+ *   YK_E_DEVICE. */
 yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err);
 
 /* ---- Links ------------------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ typedef struct yk_request_options {
    * not told; who reads fast may be told of what he has read already. The last token is told by the end, which comes
    * with it. Called from a thread of the engine that holds the request's lock: maybe before submit returns, never for a
    * request that submit refuses, never after yk_request_free has returned. Must not block nor call a function of Yoke.
-   * May be NULL.                                                                                                     */
+   * May be NULL. */
   void (*notify)(void *user);
   void *notify_user;
 } yk_request_options;
@@ -68,7 +68,7 @@ typedef enum yk_finish_reason {
   YK_FINISH_CANCELLED,
   YK_FINISH_ERROR /* yk_request_next says why: the engine's failure, or this request's own, which harms no other:
                    * YK_E_DEVICE, naming the position, where the model gave it logits that are not finite;
-                   * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost            */
+                   * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost */
 } yk_finish_reason;
 
 /* yk_finish_reason_name - "stop", "length", "cancelled", "error"; "" for YK_FINISH_NONE, "unknown" for any other
@@ -108,7 +108,7 @@ yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options,
 /* yk_request_next - the next token or the end, in order.
  *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_INVAL: timeout_s is
  *   not a number. YK_E_NOMEM: this token's text is lost; the rest can still be read.
- *   When output.finish is YK_FINISH_ERROR, err tells why (the return value is still YK_OK). One reader at a time.    */
+ *   When output.finish is YK_FINISH_ERROR, err tells why (the return value is still YK_OK). One reader at a time. */
 yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *output, yk_err *err);
 
 /* yk_request_cancel - ask the engine to drop it; the end follows with YK_FINISH_CANCELLED unless it was already

@@ -11,7 +11,7 @@ extern "C" {
 /* yk_engine_tokenize - ids of a text; *ids is malloc'd and the caller's. add_special_tokens adds what the model wants
  *   around every text (a beginning-of-sequence token); the text of a chat template brings its own.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer that can be read (with the cause), YK_E_INVAL for
- *   text that is not UTF-8 or 2 GiB long or longer, YK_E_NOMEM. *ids is then NULL.                                   */
+ *   text that is not UTF-8 or 2 GiB long or longer, YK_E_NOMEM. *ids is then NULL. */
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                              int32_t **ids, size_t *n_ids, yk_err *err);
 
@@ -20,7 +20,7 @@ yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n
  *   skip_special_tokens leaves special tokens ("<s>") out. Ids of the model's vocabulary that the tokenizer does not
  *   know have no text.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_INVAL for an id outside the vocabulary,
- *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM. *text is then NULL.                   */
+ *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM. *text is then NULL. */
 yk_status yk_engine_detokenize(const yk_engine *engine, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
                                char **text, size_t *n_bytes, yk_err *err);
 
@@ -30,7 +30,7 @@ typedef struct yk_text_stream yk_text_stream;
 
 /* yk_text_stream_create - an empty stream. Where ids continue a prompt, push the prompt's first and drop their text:
  *   some models spell the first token of a text differently.
- *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_NOMEM.                                      */
+ *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_NOMEM. */
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err);
 
 /* yk_text_stream_push - add n_ids ids. *text: what has become final, whole UTF-8 characters, maybe none; the stream's

@@ -3,7 +3,7 @@
  * The caller writes the task, then raises the generation (release); a worker that sees it raised (acquire) may read
  * the task. Workers and caller look for a while first, because a forward calls thousands of short loops a second and
  * steps follow each other, and then sleep on a condition variable. Who raises the generation wakes only sleepers: both
- * sides write their own flag before they read the other's (sequentially consistent), so that none is missed.        */
+ * sides write their own flag before they read the other's (sequentially consistent), so that none is missed. */
 #include "base/cpu_pool.h"
 
 #include <pthread.h>

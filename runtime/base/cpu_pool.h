@@ -24,7 +24,7 @@ yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err);
 void yk_cpu_pool_destroy(yk_cpu_pool *pool);
 
 /* yk_cpu_pool_run - task over [0, n_items), at least min_items to a thread so that short loops stay on the caller.
- *   Returns when all of it is done; what the threads wrote is then visible to the caller.                            */
+ *   Returns when all of it is done; what the threads wrote is then visible to the caller. */
 void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context);
 
 /* yk_cpu_pool_deal - the same in more and shorter ranges, of at least min_items, which threads take as they come: for

@@ -31,7 +31,7 @@ yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err)
 {
   struct stat info;
   /* Asked before opening, which can do something to a device; O_NONBLOCK, so that a pipe that takes the path's place in
-   * between makes nobody wait.                                                                                      */
+   * between makes nobody wait. */
   if (stat(path, &info) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
   YK_TRY(check_regular(path, &info, err));
   int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

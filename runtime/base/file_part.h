@@ -8,7 +8,7 @@
  *   if (status == YK_OK) status = yk_file_part_rename(&part, err);
  *   yk_file_part_free(&part);
  *
- * One thread at a time.                                                                                              */
+ * One thread at a time. */
 #ifndef YK_BASE_FILE_PART_H
 #define YK_BASE_FILE_PART_H
 

@@ -1,5 +1,5 @@
 /* gguf.h - GGUF files, which are not read: what stands in the place of a checkpoint or a tokenizer is refused by name,
- * with the way to convert it.                                                                                        */
+ * with the way to convert it. */
 #ifndef YK_BASE_GGUF_H
 #define YK_BASE_GGUF_H
 

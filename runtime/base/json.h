@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 /* yk_json_parse / yk_json_parse_file - strict JSON: UTF-8, duplicate keys rejected, nesting bounded; NUL characters and
- *   values that are not objects are allowed. name appears in errors. The caller owns *out (json_decref).             */
+ *   values that are not objects are allowed. name appears in errors. The caller owns *out (json_decref). */
 yk_status yk_json_parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err);
 yk_status yk_json_parse_file(const char *path, json_t **out, yk_err *err);
 

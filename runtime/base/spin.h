@@ -4,7 +4,7 @@
  * after a while it offers the processor to others between two looks, and gives up as soon as one takes it.
  *
  *   for (yk_spin spin = {0}; !has_come(); )
- *     if (!yk_spin_again(&spin, limit_ns)) break;                                                                    */
+ *     if (!yk_spin_again(&spin, limit_ns)) break; */
 #ifndef YK_BASE_SPIN_H
 #define YK_BASE_SPIN_H
 
@@ -18,7 +18,7 @@ typedef struct yk_spin {
   int64_t start_ns;
 } yk_spin;
 
-/* yk_spin_again - wait a moment. False: limit_ns have passed, or others want the processor. Thread: any.             */
+/* yk_spin_again - wait a moment. False: limit_ns have passed, or others want the processor. Thread: any. */
 static inline bool yk_spin_again(yk_spin *spin, int64_t limit_ns)
 {
   enum { LOOKS_ALONE = 1000, OTHERS_NS = 20000 }; /* 10 to 50 us; a turn of another thread is longer than that */

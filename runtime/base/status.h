@@ -2,7 +2,7 @@
  *
  * Every function that can fail returns a yk_status and, on failure, fills a yk_err that the caller owns. The message
  * names what failed, what was expected and what was found ("model.norm.weight: expected shape [64], found [32]").
- * Nothing in the library exits, aborts or asserts on input.                                                          */
+ * Nothing in the library exits, aborts or asserts on input. */
 #ifndef YK_BASE_STATUS_H
 #define YK_BASE_STATUS_H
 
@@ -57,7 +57,7 @@ static inline yk_status yk_err_code(yk_status code)
 }
 
 /* yk_err_prefix - put "what: " before the recorded message, where a caller knows more than the callee (the file, the
- *   layer). Does nothing when no error is recorded.                                                                  */
+ *   layer). Does nothing when no error is recorded. */
 void yk_err_prefix(yk_err *err, const char *fmt, ...) YK_PRINTF(2, 3);
 
 /* yk_err_clear - forget a recorded error before the struct is used again. */

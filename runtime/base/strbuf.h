@@ -1,6 +1,6 @@
 /* strbuf.h - a growing byte string. Owner: whoever declared it; free with yk_strbuf_free.
  * A failed allocation makes the buffer sticky-failed (ok becomes false) and later appends do nothing, so that a caller
- * may append many times and check once.                                                                              */
+ * may append many times and check once. */
 #ifndef YK_BASE_STRBUF_H
 #define YK_BASE_STRBUF_H
 

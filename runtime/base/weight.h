@@ -1,7 +1,7 @@
 /* weight.h - the weight of one linear layer as its checkpoint holds it: views into mapped files, nothing owned.
  *
  * The loader fills it, the kernels read slices of it into their own layout. y[n] = sum over k of x[k] * w(k, n) + bias.
- * Pointers may be unaligned (safetensors does not align its data): read elements with memcpy.                        */
+ * Pointers may be unaligned (safetensors does not align its data): read elements with memcpy. */
 #ifndef YK_BASE_WEIGHT_H
 #define YK_BASE_WEIGHT_H
 

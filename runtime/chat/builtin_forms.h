@@ -32,7 +32,7 @@ const char *yk_builtin_form_turn_end(const yk_builtin_form *form, const json_t *
 /* yk_builtin_form_render - append the text of messages, which have been checked and whose contents are strings
  *   (conversation.h), and the spans of it that come from messages of other roles than assistant.
  *   special_tokens: an object that may hold "bos_token" and "eos_token".
- *   Errors: YK_E_INVAL (a role that the form does not know, or that stands where it may not), YK_E_NOMEM.            */
+ *   Errors: YK_E_INVAL (a role that the form does not know, or that stands where it may not), YK_E_NOMEM. */
 yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
                                  yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err);
 

@@ -42,7 +42,7 @@ void yk_chat_options_init(yk_chat_options *options);
  *   Errors: YK_E_INVAL (an option, named with its range; no built-in form of that name, with those there are), YK_E_IO
  *   and YK_E_FORMAT (a file that cannot be read or is malformed; a template with wrong syntax, with its line),
  *   YK_E_UNSUPPORTED (a checkpoint without a template; no Python, no jinja2, a kernel or machine on which the helper
- *   cannot be locked up: the message names what is missing and the built-in forms), YK_E_TIMEOUT, YK_E_NOMEM.        */
+ *   cannot be locked up: the message names what is missing and the built-in forms), YK_E_TIMEOUT, YK_E_NOMEM. */
 yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_renderer **out, yk_err *err);
 
 /* yk_chat_renderer_free - end the helper. NULL is allowed. No other thread may be inside a call. */

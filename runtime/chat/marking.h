@@ -12,7 +12,7 @@
 enum { YK_MARK_BYTES = 5 }; /* a character in UTF-8 and a NUL */
 
 /* yk_marking_choose - write a character that none of the texts holds to mark: a code point that Unicode gives to nobody
- *   (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL where the texts hold all of them.            */
+ *   (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL where the texts hold all of them. */
 yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[YK_MARK_BYTES], yk_err *err);
 
 /* yk_marking_add - a copy of value (json_decref) with a mark behind every character that has to be plain, in every

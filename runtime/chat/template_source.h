@@ -24,7 +24,7 @@ typedef struct yk_template_source {
  *   their place those that this file has, each a string, {"content"}, or null for none; and where it has no
  *   "added_tokens_decoder", in their place those of special_tokens_map.json.
  *   Errors: YK_E_INVAL (no such built-in form), YK_E_IO, YK_E_FORMAT (named by file and key), YK_E_UNSUPPORTED (there
- *   is no template; names the built-in forms), YK_E_NOMEM. On failure nothing is left to free.                       */
+ *   is no template; names the built-in forms), YK_E_NOMEM. On failure nothing is left to free. */
 yk_status yk_template_source_find(const char *model_dir, const char *chat_template, yk_template_source *out,
                                   yk_err *err);
 void yk_template_source_free(yk_template_source *source);

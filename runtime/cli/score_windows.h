@@ -2,7 +2,7 @@
  *
  * Window i holds the tokens i * stride .. i * stride + window - 1 (fewer at the end) and scores those that no window
  * before it has scored. So each token but the first is scored once, with at least window - stride tokens to its left,
- * or all there are: the usual strided perplexity.                                               */
+ * or all there are: the usual strided perplexity. */
 #ifndef YK_CLI_SCORE_WINDOWS_H
 #define YK_CLI_SCORE_WINDOWS_H
 

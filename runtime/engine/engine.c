@@ -27,7 +27,7 @@ void yk_engine_options_init(yk_engine_options *options)
 }
 
 /* A checkpoint may come without a tokenizer, or with one that cannot be read: token ids do without, and text is refused
- * with the cause.                                                                                                    */
+ * with the cause. */
 static yk_status load_tokenizer(yk_engine *e, const yk_engine_options *options, yk_err *err)
 {
   char dir[YK_MODEL_PATH_BYTES];

@@ -2,7 +2,7 @@
  * and those whose sequences it runs: request_owner.c and held_sequence.c.
  *
  * Threads: the engine thread alone touches ranks, blocks, scheduler and builder. Callers reach it through the inbox.
- * Locks: engine.mutex and each request's mutex; a thread never holds two of them.                                    */
+ * Locks: engine.mutex and each request's mutex; a thread never holds two of them. */
 #ifndef YK_ENGINE_ENGINE_INTERNAL_H
 #define YK_ENGINE_ENGINE_INTERNAL_H
 

@@ -49,12 +49,12 @@ yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chai
 void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_withdraw - unless the referenced block is known to be sound: never offer it again, and remember that its
- *   readers must let go of it, until it is taken anew.                                                               */
+ *   readers must let go of it, until it is taken anew. */
 void yk_kv_blocks_withdraw(yk_kv_blocks *blocks, int32_t block);
 bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_find - the published block that continues previous with these ids, with one more reference; its chain in
- *   *chain. -1 where there is none.                                                                                  */
+ *   *chain. -1 where there is none. */
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain);
 
 #endif

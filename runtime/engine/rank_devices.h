@@ -13,7 +13,7 @@ typedef struct yk_rank_devices {
 
 /* yk_rank_devices_open - the devices of a rank each as the settings name them, connected. On failure some may be open:
  *   close them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
- *   YK_E_TIMEOUT, YK_E_NOMEM.                                                                                        */
+ *   YK_E_TIMEOUT, YK_E_NOMEM. */
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err);
 
 /* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. */

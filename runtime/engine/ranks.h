@@ -9,11 +9,11 @@
 typedef struct yk_ranks yk_ranks;
 
 /* yk_ranks_create - open the devices, connect them, start the threads. Errors: YK_E_CAPACITY (more ranks than devices),
- *   YK_E_DEVICE, YK_E_COMM, YK_E_NOMEM.                                                                              */
+ *   YK_E_DEVICE, YK_E_COMM, YK_E_NOMEM. */
 yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *err);
 
 /* yk_ranks_load - build every rank's model, all ranks in parallel. progress: called from rank 0's
- *   thread with the bytes loaded so far over all ranks; may be NULL.                                                 */
+ *   thread with the bytes loaded so far over all ranks; may be NULL. */
 yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
                         void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err);
 

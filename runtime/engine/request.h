@@ -62,7 +62,7 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 /* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and
  *   engine. capacity: prompt and output tokens together. end_ids: what ends the output and min_tokens bans, without
  *   duplicates.
- *   Errors: YK_E_NOMEM, YK_E_INVAL (a stop string that is empty or not UTF-8).                                       */
+ *   Errors: YK_E_NOMEM, YK_E_INVAL (a stop string that is empty or not UTF-8). */
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
@@ -75,7 +75,7 @@ bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool i
 bool yk_request_is_cancelled(yk_request *request);
 
 /* yk_request_finish - the last word: flushes held-back text, wakes the reader and gives up the engine's ownership. The
- *   request must not be touched afterwards. error: copied, with YK_FINISH_ERROR, else NULL.                          */
+ *   request must not be touched afterwards. error: copied, with YK_FINISH_ERROR, else NULL. */
 void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_err *error);
 
 #endif

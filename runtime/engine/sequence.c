@@ -94,7 +94,7 @@ bool yk_sequence_reads_withdrawn(const yk_sequence *seq, const yk_kv_blocks *blo
 void yk_sequence_leave_behind(yk_sequence *seq, yk_kv_blocks *blocks, int32_t window_tokens)
 {
   /* Seen by the next row to be computed, or by one of a truncation that cuts no published block: those undo at most the
-   * tokens of one unfilled block.                                                                                    */
+   * tokens of one unfilled block. */
   int32_t first_seen = seq->n_computed - window_tokens + 1 - YK_KV_BLOCK_TOKENS;
   while ((seq->n_left_behind + 1) * YK_KV_BLOCK_TOKENS <= first_seen && seq->n_left_behind < seq->n_published) {
     yk_kv_blocks_release(blocks, seq->blocks[seq->n_left_behind]);

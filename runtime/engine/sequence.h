@@ -23,7 +23,7 @@ typedef struct yk_sequence_owner {
   yk_finish_reason (*take_results)(yk_engine *engine, struct yk_sequence *seq, int32_t position,
                                    const yk_sampled *results, int32_t n);
   /* Take the sequence off the scheduler's lists of running and waiting ones and tell its reader. error: with
-   * YK_FINISH_ERROR, else NULL. The sequence must not be touched afterwards.                                         */
+   * YK_FINISH_ERROR, else NULL. The sequence must not be touched afterwards. */
   void (*finish)(yk_engine *engine, struct yk_sequence *seq, yk_finish_reason reason, const yk_err *error);
 } yk_sequence_owner;
 
@@ -62,14 +62,14 @@ int32_t yk_sequence_blocks_for(int32_t n_tokens);
 bool yk_sequence_reserve(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
 
 /* yk_sequence_match - with nothing computed yet, start from the longest published prefix; at least one row, and every
- *   wanted one, is left to compute. Returns the tokens that need not be computed.                                    */
+ *   wanted one, is left to compute. Returns the tokens that need not be computed. */
 int32_t yk_sequence_match(yk_sequence *seq, yk_kv_blocks *blocks);
 
 /* yk_sequence_publish - offer every block that the first n_tokens fill. */
 void yk_sequence_publish(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
 
 /* yk_sequence_mark_sound - the row at this position has given finite logits: the published blocks that the row sees are
- *   sound. window_tokens: what every layer sees at least, the row included; 0: all.                                  */
+ *   sound. window_tokens: what every layer sees at least, the row included; 0: all. */
 void yk_sequence_mark_sound(yk_sequence *seq, yk_kv_blocks *blocks, int32_t position, int32_t window_tokens);
 
 /* yk_sequence_withdraw - a row has given logits that are not finite: withdraw every published block that is not known
@@ -80,14 +80,14 @@ void yk_sequence_withdraw(yk_sequence *seq, yk_kv_blocks *blocks);
 bool yk_sequence_reads_withdrawn(const yk_sequence *seq, const yk_kv_blocks *blocks);
 
 /* yk_sequence_leave_behind - release published blocks that no row to come can see with this window, not even after a
- *   truncation inside the last, unfilled block.                                                                      */
+ *   truncation inside the last, unfilled block. */
 void yk_sequence_leave_behind(yk_sequence *seq, yk_kv_blocks *blocks, int32_t window_tokens);
 
 /* yk_sequence_release - give all blocks back; nothing is computed any more. */
 void yk_sequence_release(yk_sequence *seq, yk_kv_blocks *blocks);
 
 /* yk_sequence_truncate - keep the first n_tokens. Rows of a published block that is cut are computed again: it may be
- *   another's too.                                                                                                   */
+ *   another's too. */
 void yk_sequence_truncate(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
 
 /* yk_sequence_fork - make an initialised, empty copy hold the same tokens; published blocks are shared, rows behind

@@ -1,5 +1,5 @@
 /* settings.h - an engine's options made definite: every "auto" replaced, every limit checked against the model and the
- * memory at hand.                                                                                                    */
+ * memory at hand. */
 #ifndef YK_ENGINE_SETTINGS_H
 #define YK_ENGINE_SETTINGS_H
 

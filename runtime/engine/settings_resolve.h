@@ -8,7 +8,7 @@
  *   device_memory_bytes: per device of another machine (see yk_plan_make), 0: this one. plan: filled also where the
  *   answer is that it does not fit (then the return value is YK_E_CAPACITY and the message plan->reason). Reads no
  *   weights; a remark (a lowered limit, idle ranks) stands in plan->reason.
- *   Errors: YK_E_INVAL (an option, named with its legal range), YK_E_CAPACITY, and those of reading the checkpoint.  */
+ *   Errors: YK_E_INVAL (an option, named with its legal range), YK_E_CAPACITY, and those of reading the checkpoint. */
 yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
                               int64_t device_memory_bytes, yk_settings *settings, yk_plan *plan, yk_err *err);
 

@@ -12,7 +12,7 @@
 typedef struct yk_decode_graphs yk_decode_graphs;
 
 /* yk_decode_graphs_create - none recorded yet. max_rows: of the largest step; max_blocks: of the longest sequence.
- *   Errors: YK_E_NOMEM.                                                                                              */
+ *   Errors: YK_E_NOMEM. */
 yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_blocks, yk_decode_graphs **out, yk_err *err);
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev);
 

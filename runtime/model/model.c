@@ -143,7 +143,7 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 }
 
 /* The layers of a padded decode step: as a graph, once there is one. The first step of its kind runs launch by launch,
- * which is the warm-up that recording needs, and is then recorded for those to come.                                 */
+ * which is the warm-up that recording needs, and is then recorded for those to come. */
 static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **graph, yk_err *err)
 {
   const yk_device_ops *ops = m->dev->ops;

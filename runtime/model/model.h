@@ -15,7 +15,7 @@ typedef struct yk_model yk_model;
 
 /* yk_model_measure - what yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads no
  * weights.
- *   Errors: those of the checkpoint: a missing tensor, a wrong shape.                                                */
+ *   Errors: those of the checkpoint: a missing tensor, a wrong shape. */
 yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
                            int rank, int n_ranks, yk_model_memory *out, yk_err *err);
 
@@ -29,7 +29,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
 void yk_model_destroy(yk_model *model);
 
 /* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->sampled.
- *   Errors name rank, layer and operation. Thread: the rank's own.                                                   */
+ *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
 /* yk_model_profile - of the last step that was timed (step->is_timed). Thread: any, between steps. */

@@ -21,7 +21,7 @@
 /* yk_rope_frequencies - angle per position of each pair, after scaling.
  *   rotary_dim: how many elements of a head rotate; even, at most YK_MAX_HEAD_DIM.
  *   inv_freq: [rotary_dim / 2], written.
- *   Returns the factor that cosines and sines are multiplied by (1 except for yarn).                                 */
+ *   Returns the factor that cosines and sines are multiplied by (1 except for yarn). */
 float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq);
 
 /* yk_rope_score_factor - what latent attention multiplies its scores by because of scaling: m(factor,

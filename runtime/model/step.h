@@ -1,7 +1,7 @@
 /* step.h - the immutable description of one step, from the engine thread to every rank.
  *
  * The engine fills a step, publishes it through the rank group and does not touch it until all ranks have returned. All
- * int32 arrays lie in one block, so that a rank brings them to its device with one copy.                             */
+ * int32 arrays lie in one block, so that a rank brings them to its device with one copy. */
 #ifndef YK_MODEL_STEP_H
 #define YK_MODEL_STEP_H
 

@@ -1,7 +1,7 @@
 /* compare.h - two studies side by side: which points differ by more than their noise.
  *
  * A point's difference exceeds the noise where the interval (95 %) of the ratio B / A leaves out 1 (stats.h). Of many
- * points that are alike one in twenty does so by chance.                                                           */
+ * points that are alike one in twenty does so by chance. */
 #ifndef YK_STUDY_COMPARE_H
 #define YK_STUDY_COMPARE_H
 

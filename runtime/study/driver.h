@@ -1,5 +1,5 @@
 /* driver.h - what a study runs: starts of an engine and runs of points on it. The study's loop knows nothing else of
- * engines, so that tests can give it one that is made of numbers.                                                  */
+ * engines, so that tests can give it one that is made of numbers. */
 #ifndef YK_STUDY_DRIVER_H
 #define YK_STUDY_DRIVER_H
 

@@ -1,5 +1,5 @@
 /* figures.h - the runs of a point as figures: for each metric the median and its interval. A metric is any number that
- * runs carry by name; runs that lack one do not count for it.                                                      */
+ * runs carry by name; runs that lack one do not count for it. */
 #ifndef YK_STUDY_FIGURES_H
 #define YK_STUDY_FIGURES_H
 

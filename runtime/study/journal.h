@@ -1,7 +1,7 @@
 /* journal.h - what a study has done so far, on the disk: DIR/journal.jsonl, one record a line, each synchronised before
  * the next thing is begun. A study that was interrupted reads it and goes on. The first line says what the study was
  * begun with; a study that asks for something else is refused by the name of what differs. What a crash or a power cut
- * left of the last line (half of it, or bytes of zero) is cut off.                                                 */
+ * left of the last line (half of it, or bytes of zero) is cut off. */
 #ifndef YK_STUDY_JOURNAL_H
 #define YK_STUDY_JOURNAL_H
 

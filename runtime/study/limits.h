@@ -21,7 +21,7 @@
  * its first token and its prompt is spread over any of them, output - 1 are decodes. The mean step therefore has
  *   n (own input + output - 1) / output rows, n of them lm_head's, and attention's bytes and flops in the same
  * proportion, and its roofline is the limit: a time that is convex in rows is never shorter in the mean than at the
- * mean. A shared prefix counts as nothing: once for any number of requests.                                         */
+ * mean. A shared prefix counts as nothing: once for any number of requests. */
 #ifndef YK_STUDY_LIMITS_H
 #define YK_STUDY_LIMITS_H
 

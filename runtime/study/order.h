@@ -1,7 +1,7 @@
 /* order.h - in which order a study runs: rounds, one for each start, in each of which every configuration is started
  * once, in random order. Within one engine start the points come in random order, and in another one for each repeat,
  * so that what drifts (a clock, a temperature) meets all points alike (a randomised block design). The last start of a
- * configuration ends with a profiled run of each of its points.                                                    */
+ * configuration ends with a profiled run of each of its points. */
 #ifndef YK_STUDY_ORDER_H
 #define YK_STUDY_ORDER_H
 

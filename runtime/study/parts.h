@@ -13,7 +13,7 @@
  *                  a device less
  *   unsplit        what does not become less with ranks: norms and other kernels, sampling, gather of logits, launch
  *                  gaps, host
- * A loss below 0 is a gain: shards may fit a cache that the whole did not.                                         */
+ * A loss below 0 is a gain: shards may fit a cache that the whole did not. */
 #ifndef YK_TIME_PARTS_H
 #define YK_TIME_PARTS_H
 

@@ -7,7 +7,7 @@
  *   {"type": "skip", "point": 3, "reason": "..."}                 the point turned out to be impossible
  *
  * A start that was interrupted is begun again for the runs that it lacks: for statistics these are two starts, so runs
- * are kept with the number of the engine that they ran on.                                                         */
+ * are kept with the number of the engine that they ran on. */
 #ifndef YK_STUDY_RECORDS_H
 #define YK_STUDY_RECORDS_H
 

@@ -1,5 +1,5 @@
 /* runner.h - the loop of a study: takes its items in order, starts an engine where the next one needs another, and puts
- * what is done into the journal before it goes on.                                                                 */
+ * what is done into the journal before it goes on. */
 #ifndef YK_STUDY_RUNNER_H
 #define YK_STUDY_RUNNER_H
 

@@ -1,5 +1,5 @@
 /* scaling.h - each point of a study beside the same point on the fewest ranks: speed-up, efficiency, and where the rest
- * was lost (parts.h).                                                                                              */
+ * was lost (parts.h). */
 #ifndef YK_STUDY_SCALING_H
 #define YK_STUDY_SCALING_H
 

@@ -5,7 +5,7 @@
  *   gemm_o              query heads
  *   attention           KV heads: decode steps take as long as reading their K and V
  *   gemm_gate_up, _down columns of the FFN; experts, where ranks hold whole ones
- *   lm_head             1 / ranks: the vocabulary is cut finely                                                      */
+ *   lm_head             1 / ranks: the vocabulary is cut finely */
 #ifndef YK_STUDY_SPLIT_H
 #define YK_STUDY_SPLIT_H
 

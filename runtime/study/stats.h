@@ -8,7 +8,7 @@
  *
  * The interval of a ratio of two such means is Fieller's (E. C. Fieller, "Some problems in interval estimation", J. R.
  * Stat. Soc. B 16, 1954): all r for which a - r b does not differ from 0 by more than t standard errors, with Welch's
- * degrees of freedom (B. L. Welch, Biometrika 34, 1947) at r = a / b.                                              */
+ * degrees of freedom (B. L. Welch, Biometrika 34, 1947) at r = a / b. */
 #ifndef YK_STUDY_STATS_H
 #define YK_STUDY_STATS_H
 

@@ -1,6 +1,6 @@
 /* sweep.h - what a study asks for, as lists, and the points that they make: every combination of rank count, load,
  * input length, output length and values of engine options. What an engine is started with (ranks and options) is a
- * configuration; its points share engine starts.                                                                   */
+ * configuration; its points share engine starts. */
 #ifndef YK_STUDY_SWEEP_H
 #define YK_STUDY_SWEEP_H
 

@@ -65,7 +65,7 @@ static yk_status read_token(yk_added_tokens *added, const char *file, const json
 }
 
 /* A special token is known by its text. One that has a normal form is therefore not left out (unless that form is
- * another's text): so does the public implementation since version 0.23.                                             */
+ * another's text): so does the public implementation since version 0.23. */
 static void mark_skipped(yk_added_tokens *added)
 {
   for (int32_t i = 0; i < added->contents.n_entries; i++) {

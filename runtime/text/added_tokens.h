@@ -30,14 +30,14 @@ typedef struct yk_added_tokens {
 
 /* yk_added_tokens_parse - read the value of "added_tokens" (NULL or null: none). A token that model has keeps its id
  *   there; the others must follow the vocabulary without gaps, as the public implementation numbers them.
- *   On failure nothing is left to free.                                                                              */
+ *   On failure nothing is left to free. */
 yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const json_t *value, const yk_vocab *model,
                                 const yk_normalizer *normalizer, yk_err *err);
 void yk_added_tokens_free(yk_added_tokens *added);
 
 /* yk_added_tokens_cut - cut the tokens of trie (&added->raw or &added->normalized) out of a piece of text.
  *   The piece is n_bytes at text; its parts are appended to out, with begin counted from offset. plain: stretches of
- *   the piece, in order and apart, of which no token may hold anything.                                              */
+ *   the piece, in order and apart, of which no token may hold anything. */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
                               const yk_spans *plain, size_t offset, bool at_start, yk_pieces *out, yk_err *err);
 

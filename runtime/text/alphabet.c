@@ -52,7 +52,7 @@ static bool list_stretches(const yk_code_set *sets, size_t n_sets, stretches *li
 }
 
 /* Give the stretches in the set a symbol of their own wherever they share one with stretches outside. Returns whether
- * there are symbols enough.                                                                                          */
+ * there are symbols enough. */
 static bool tell_apart(const yk_code_set *set, stretches *list, int *n_symbols)
 {
   bool used_outside[MAX_SYMBOLS] = {0};

@@ -2,7 +2,7 @@
  *
  * A piece is cut into characters, then the adjacent pair whose merge has the lowest rank is joined, leftmost first on
  * ties, until no pair has a merge (Sennrich et al., "Neural machine translation of rare words with subword units",
- * 2016). A heap of candidate pairs over a linked list makes this O(n log n) for a piece of n characters.             */
+ * 2016). A heap of candidate pairs over a linked list makes this O(n log n) for a piece of n characters. */
 #ifndef YK_TEXT_BPE_H
 #define YK_TEXT_BPE_H
 
@@ -50,7 +50,7 @@ typedef struct yk_bpe_scratch {
 void yk_bpe_scratch_free(yk_bpe_scratch *scratch);
 
 /* yk_bpe_parse - read the value of "model". file names it in errors. YK_E_UNSUPPORTED: a model type or an option that
- *   is not implemented. On failure nothing is left to free.                                                          */
+ *   is not implemented. On failure nothing is left to free. */
 yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err);
 void yk_bpe_free(yk_bpe *bpe);
 

@@ -1,7 +1,7 @@
 /* byte_map.h - the byte-level alphabet of GPT-2: every byte has a printable character of its own.
  *
  * Bytes that are printable in Latin-1 (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) stand for themselves; the other 68, in
- * ascending order, are U+0100, U+0101, ... (Radford et al., encoder.py of GPT-2).                                    */
+ * ascending order, are U+0100, U+0101, ... (Radford et al., encoder.py of GPT-2). */
 #ifndef YK_TEXT_BYTE_MAP_H
 #define YK_TEXT_BYTE_MAP_H
 

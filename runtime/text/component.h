@@ -23,7 +23,7 @@ yk_status yk_component_list(const char *file, const char *what, const json_t *pa
                             const json_t **list, yk_err *err);
 
 /* yk_component_text - a required string and its length, which may be 0; it may hold NUL characters. Lives as long as
- *   part does.                                                                                                       */
+ *   part does. */
 yk_status yk_component_text(const char *file, const json_t *part, const char *key, const char **text, size_t *n_bytes,
                             yk_err *err);
 

@@ -5,7 +5,7 @@
  * decodes a whole list and one token at a time: what comes out is the same bytes, in the same order.
  *
  * Supported: ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Strip, Sequence. Without a decoder tokens are joined by
- * single spaces.                                                                                                     */
+ * single spaces. */
 #ifndef YK_TEXT_DECODER_H
 #define YK_TEXT_DECODER_H
 
@@ -22,7 +22,7 @@ yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, const json_t *
 void yk_decoder_free(yk_decoder *decoder);
 
 /* One text being decoded: what each stage has to remember. Owner: whoever created it; one thread at a time.
- * The decoder must outlive it.                                                                                       */
+ * The decoder must outlive it. */
 typedef struct yk_decoder_stream {
   const yk_decoder *decoder;
   struct yk_decoder_state *states; /* [n_stages] */
@@ -36,7 +36,7 @@ yk_status yk_decoder_stream_init(yk_decoder_stream *stream, const yk_decoder *de
 void yk_decoder_stream_free(yk_decoder_stream *stream);
 
 /* yk_decoder_stream_push - decode one more token; appends to out the bytes that are final (always whole characters).
- *   Takes time proportional to the token, amortised. After a failure the stream can only be freed.                   */
+ *   Takes time proportional to the token, amortised. After a failure the stream can only be freed. */
 yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
                                  yk_err *err);
 

@@ -9,7 +9,7 @@
  *   or not. Few texts have any. With these characters plain (yk_tokenizer_encode_partly_plain) no added token holds
  *   anything of the text wherever the text, or a part that still begins and ends with its words, comes to stand.
  *   marks: overwritten, in order and apart; start from {0}, free items. Time grows with n_bytes and with the bytes of
- *   all added tokens. Errors: YK_E_NOMEM, YK_E_FORMAT from the normalizer. Thread: any.                              */
+ *   all added tokens. Errors: YK_E_NOMEM, YK_E_FORMAT from the normalizer. Thread: any. */
 yk_status yk_tokenizer_find_plain_marks(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                         yk_spans *marks, yk_err *err);
 

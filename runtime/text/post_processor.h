@@ -1,5 +1,5 @@
 /* post_processor.h - the "post_processor" of a tokenizer.json: ByteLevel (which changes no ids), TemplateProcessing,
- * Sequence.                                                                                                          */
+ * Sequence. */
 #ifndef YK_TEXT_POST_PROCESSOR_H
 #define YK_TEXT_POST_PROCESSOR_H
 
@@ -13,7 +13,7 @@ typedef struct yk_post_processor {
 enum { YK_POST_TEXT = -1 };
 
 /* yk_post_processor_parse - read the value of "post_processor" (NULL or null: none). Ids in it must be below id_limit.
- *   On failure nothing is left to free.                                                                              */
+ *   On failure nothing is left to free. */
 yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, const json_t *value, int32_t id_limit,
                                   yk_err *err);
 void yk_post_processor_free(yk_post_processor *post);

@@ -1,5 +1,5 @@
 /* pre_tokenizer.h - the "pre_tokenizer" of a tokenizer.json: ByteLevel, Digits, Metaspace, Split, Whitespace,
- * WhitespaceSplit, Sequence.                                                                                         */
+ * WhitespaceSplit, Sequence. */
 #ifndef YK_TEXT_PRE_TOKENIZER_H
 #define YK_TEXT_PRE_TOKENIZER_H
 

@@ -20,13 +20,13 @@ typedef struct yk_regex yk_regex; /* immutable: many threads may match with it a
 #define YK_REGEX_RUST_NUMBER "\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}"
 
 /* yk_regex_compile - pattern is UTF-8; literal takes it as plain text. name appears in errors. YK_E_UNSUPPORTED for
- *   syntax outside the common part, YK_E_FORMAT for a malformed pattern.                                             */
+ *   syntax outside the common part, YK_E_FORMAT for a malformed pattern. */
 yk_status yk_regex_compile(const char *name, const char *pattern, size_t n_bytes, bool literal, yk_regex **out,
                            yk_err *err);
 void yk_regex_free(yk_regex *regex);
 
 /* yk_regex_find_all - all matches in text (valid UTF-8), left to right, not overlapping; an empty match right after
- *   another match does not count. *matches is overwritten. YK_E_INVAL where matching exceeds its limits.             */
+ *   another match does not count. *matches is overwritten. YK_E_INVAL where matching exceeds its limits. */
 yk_status yk_regex_find_all(const yk_regex *regex, const char *text, size_t n_bytes, yk_spans *matches, yk_err *err);
 
 #endif

@@ -10,7 +10,7 @@
 typedef struct yk_stop_strings yk_stop_strings;
 
 /* yk_stop_strings_create - strings are copied; each must be well-formed UTF-8 and not empty, since generated text would
- *   never hold another. Errors: YK_E_INVAL naming the index, YK_E_NOMEM.                                             */
+ *   never hold another. Errors: YK_E_INVAL naming the index, YK_E_NOMEM. */
 yk_status yk_stop_strings_create(const char *const *strings, size_t n, yk_stop_strings **out, yk_err *err);
 void yk_stop_strings_free(yk_stop_strings *stops);
 

@@ -23,7 +23,7 @@ typedef struct yk_tokenizer yk_tokenizer;
 /* yk_tokenizer_load - from a tokenizer.json, a directory that holds one, or a model file (.bin) that has one beside it.
  *   YK_E_IO where it cannot be read, YK_E_FORMAT where it is malformed or contradicts itself, YK_E_UNSUPPORTED for what
  *   is not implemented, among it a directory with only a tokenizer.model, and a GGUF file (the message says how to
- *   convert it).                                                                                                     */
+ *   convert it). */
 yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err);
 
 /* yk_tokenizer_parse - the same from memory; name appears in errors. */
@@ -35,7 +35,7 @@ void yk_tokenizer_free(yk_tokenizer *tokenizer);
  *   become those tokens wherever they occur. add_special_tokens adds what the model wants around every text (BOS).
  *   The caller frees *ids, which may be NULL where *n_ids is 0.
  *   Errors: YK_E_INVAL for malformed UTF-8, naming the byte offset, and for a text that the model's pattern cannot cut
- *   within its limits. Time grows as n log n in the length of the text.                                              */
+ *   within its limits. Time grows as n log n in the length of the text. */
 yk_status yk_tokenizer_encode(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special_tokens,
                               int32_t **ids, size_t *n_ids, yk_err *err);
 

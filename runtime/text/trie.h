@@ -24,7 +24,7 @@ yk_status yk_trie_add(yk_trie *trie, const char *text, size_t n_bytes, int32_t v
 void yk_trie_free(yk_trie *trie);
 
 /* yk_trie_find - the first place at or after from where a text of the trie begins, and the longest one there.
- *   Returns its value and sets *begin and *length; -1 where there is none.                                           */
+ *   Returns its value and sets *begin and *length; -1 where there is none. */
 int32_t yk_trie_find(const yk_trie *trie, const char *text, size_t n_bytes, size_t from, size_t *begin, size_t *length);
 
 #endif

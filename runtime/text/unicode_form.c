@@ -24,7 +24,7 @@ static uint8_t combining_class(int32_t code_point)
 }
 
 /* Put one run of combining marks into canonical order: a stable counting sort by class. utf8proc's own sort is
- * quadratic in the length of the run, which a hostile text can make as long as it likes.                             */
+ * quadratic in the length of the run, which a hostile text can make as long as it likes. */
 static void order_run(int32_t *run, size_t n, int32_t *copy)
 {
   size_t begin_of[257] = {0};

@@ -19,7 +19,7 @@ static inline size_t yk_utf8_sequence_bytes(unsigned char lead)
 }
 
 /* yk_utf8_may_continue - whether byte may stand at index (1..3) of a sequence that begins with lead. The second byte
- *   rules out overlong forms, surrogates and values past U+10FFFF (Unicode standard, table 3-7).                     */
+ *   rules out overlong forms, surrogates and values past U+10FFFF (Unicode standard, table 3-7). */
 static inline bool yk_utf8_may_continue(unsigned char lead, size_t index, unsigned char byte)
 {
   unsigned char low = 0x80, high = 0xBF;

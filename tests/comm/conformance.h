@@ -1,5 +1,5 @@
 /* conformance.h - what every communicator must do, as one suite. A test program for a transport defines a fixture that
- * makes devices and ends, and calls comm_conformance_run.                                                            */
+ * makes devices and ends, and calls comm_conformance_run. */
 #ifndef TESTS_COMM_CONFORMANCE_H
 #define TESTS_COMM_CONFORMANCE_H
 

@@ -1,5 +1,5 @@
 /* soak_callers.h - threads that submit, read, cancel, walk away and hold sequences, and compare all they read with what
- * the same request gave alone.                                                                                       */
+ * the same request gave alone. */
 #ifndef TESTS_E2E_SOAK_CALLERS_H
 #define TESTS_E2E_SOAK_CALLERS_H
 

@@ -1,5 +1,5 @@
 /* Every number, enum, length and pointer of yoke.h that is wrong is refused by name, before memory that it describes is
- * read, and leaves NULL where an object was to be; and the text functions on a model with a tokenizer.               */
+ * read, and leaves NULL where an object was to be; and the text functions on a model with a tokenizer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Many callers at once: 32 threads submit, read, cancel, hold sequences and ask for statistics on one engine. Run under
- * ThreadSanitizer to mean something; in any build every answer must be the one its prompt gives alone.               */
+ * ThreadSanitizer to mean something; in any build every answer must be the one its prompt gives alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

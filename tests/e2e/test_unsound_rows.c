@@ -123,7 +123,7 @@ static void assert_failed_alone(const answer *found, const char *words)
 static const char *const FAMILIES[] = {"llama", "mistral"}; /* the second sees 16 tokens in every layer */
 
 /* Sound and unsound requests together: the sound ones answer as they do alone, several times over, in blocks that the
- * unsound ones leave full of NaNs; chunks are shorter than the prompts.                                              */
+ * unsound ones leave full of NaNs; chunks are shorter than the prompts. */
 static void sound_requests_do_not_notice(void **state)
 {
   (void)state;

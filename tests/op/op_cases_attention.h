@@ -1,7 +1,7 @@
 /* op_cases_attention.h - qk_rope_kv and attention on a paged cache, against float64 on plain sequences.
  *
  * A scene is a set of sequences, each with some tokens already in the cache and some rows in this step. The reference
- * keeps every sequence as a flat array; the device sees blocks that are shuffled over a larger cache.                */
+ * keeps every sequence as a flat array; the device sees blocks that are shuffled over a larger cache. */
 #ifndef YK_TESTS_OP_CASES_ATTENTION_H
 #define YK_TESTS_OP_CASES_ATTENTION_H
 
@@ -232,7 +232,7 @@ static inline double *flatten(const scene *s, const op_array *cache, int32_t seq
 }
 
 /* NaNs in every slot of the cache that holds no token of the scene: what an earlier owner of a block may leave behind
- * reaches no row.                                                                                                   */
+ * reaches no row. */
 static inline void poison_unused_slots(yk_device *dev, scene *s)
 {
   const yk_head_layout *heads = &s->shape->heads;

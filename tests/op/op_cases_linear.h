@@ -269,7 +269,7 @@ static inline op_array linear_run_forward(yk_device *dev, const linear_run *run,
 }
 
 /* [n_tokens, y_stride] of the same case by definition; padding as the device left it. magnitudes [n_tokens, y_stride],
- * zeros before: the sum of the absolute values behind an output, but 0 after an epilogue.                           */
+ * zeros before: the sum of the absolute values behind an output, but 0 after an epilogue. */
 static inline double *linear_run_expect(const linear_run *run, op_fault fault, double *magnitudes)
 {
   double *y = calloc((size_t)(run->n_tokens * run->y_stride) + 1, sizeof *y);

@@ -1,7 +1,7 @@
 /* op_cases_sample.h - sampling against its definition: sort all ids, cut, add up, draw.
  *
  * The reference does everything in float64 but for s = logit / temperature, which the definition rounds to float32. A
- * draw may differ from it only where u falls within 1e-5 of the edge between two tokens.                             */
+ * draw may differ from it only where u falls within 1e-5 of the edge between two tokens. */
 #ifndef YK_TESTS_OP_CASES_SAMPLE_H
 #define YK_TESTS_OP_CASES_SAMPLE_H
 

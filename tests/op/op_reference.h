@@ -1,6 +1,6 @@
 /* op_reference.h - every layer operation as a plain float64 loop, from its definition and from nothing of ours.
  *
- * fault makes a reference wrong on purpose: the tests show that the comparison sees each of these.                   */
+ * fault makes a reference wrong on purpose: the tests show that the comparison sees each of these. */
 #ifndef YK_TESTS_OP_REFERENCE_H
 #define YK_TESTS_OP_REFERENCE_H
 

@@ -65,7 +65,7 @@ static void test_contradictions_are_refused(void **state)
 }
 
 /* Layers share large pieces of memory: each keeps its weights when its neighbours go, in whatever order, and all memory
- * comes back (the sanitizer's leak check).                                                                           */
+ * comes back (the sanitizer's leak check). */
 static void check_shared_memory(const op_target *target)
 {
   static const linear_case large = {.parts = {{1024, 640, 128, YK_F16, {0, 1024}, {0, 640}, 128, false}}, .n_parts = 1};

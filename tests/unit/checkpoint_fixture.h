@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "loader/checkpoint.h"
 
-/* ---- A tiny model: hidden 64, 4 heads of 16, 2 KV heads, FFN 96, two layers, vocabulary 40, AWQ with groups of 32  */
+/* ---- A tiny model: hidden 64, 4 heads of 16, 2 KV heads, FFN 96, two layers, vocabulary 40, AWQ with groups of 32 */
 
 enum { HIDDEN = 64, KV = 32, FFN = 96, VOCAB = 40, LAYERS = 2, GROUP = 32, MAX_TENSORS = 96 };
 

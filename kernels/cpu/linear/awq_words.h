@@ -14,7 +14,7 @@ static inline uint32_t yk_cpu_awq_spread_nibbles(uint32_t x)
 }
 
 /* A checkpoint word with column j in nibble j: even columns stand in its low half, odd ones in its high half
- * (YK_AWQ_NIBBLE_OF_COLUMN).                                                                                        */
+ * (YK_AWQ_NIBBLE_OF_COLUMN). */
 static inline uint32_t yk_cpu_awq_in_column_order(uint32_t word)
 {
   return yk_cpu_awq_spread_nibbles(word & 0xFFFFu) | yk_cpu_awq_spread_nibbles(word >> 16) << 4;
