@@ -77,11 +77,17 @@ static yk_status start_http(yk_server *server, yk_err *err)
 {
   const unsigned flags = MHD_USE_EPOLL | (MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) | MHD_USE_ERROR_LOG;
   void *log = (void *)(uintptr_t)server->log;
-  server->daemon = MHD_start_daemon(
-      flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_http, log, MHD_OPTION_LISTEN_SOCKET,
-      server->listen_fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->options.max_connections,
-      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)STALLED_CLIENT_S, MHD_OPTION_NOTIFY_COMPLETED, yk_http_completed, server,
-      MHD_OPTION_NOTIFY_CONNECTION, yk_connection_notify, &server->connections, MHD_OPTION_END);
+  const struct MHD_OptionItem options[] = {
+      {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_http, log},
+      {MHD_OPTION_LISTEN_SOCKET, server->listen_fd, NULL},
+      {MHD_OPTION_CONNECTION_LIMIT, server->options.max_connections, NULL},
+      {MHD_OPTION_CONNECTION_TIMEOUT, STALLED_CLIENT_S, NULL},
+      {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)yk_http_completed, server},
+      {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)yk_connection_notify, &server->connections},
+      {MHD_OPTION_END, 0, NULL},
+  };
+  server->daemon =
+      MHD_start_daemon(flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
   if (!server->daemon) return yk_err_set(err, YK_E_IO, "cannot start the HTTP server: %s", strerror(errno));
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
   return watch(server, info->epoll_fd, EPOLLIN, server->daemon, err);
