@@ -21,4 +21,7 @@ typedef struct yk_settings {
   yk_scheduler_rules rules;
 } yk_settings;
 
+/* yk_settings_kv_cache_dtype - as yk_engine_info has it. */
+const char *yk_settings_kv_cache_dtype(const yk_settings *settings);
+
 #endif

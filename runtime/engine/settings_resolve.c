@@ -1,14 +1,12 @@
 #include "engine/settings_resolve.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/units.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
+#include "engine/plan_fill.h"
 #include "kernels/cpu/cpu_device.h"
 #include "model/model.h"
 
@@ -129,16 +127,6 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
   return YK_OK;
 }
 
-const char *yk_settings_kv_cache_dtype(const yk_settings *settings)
-{
-  bool is_static = settings->limits.kv_is_static;
-  switch (settings->limits.kv_format) {
-  case YK_KV_INT8: return is_static ? "int8" : "int8_per_token_head";
-  case YK_KV_FP8: return is_static ? "fp8" : "fp8_per_token_head";
-  default: return yk_dtype_name(settings->dtype);
-  }
-}
-
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
   if (o->max_model_tokens > config->max_model_tokens)
@@ -193,85 +181,6 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64
   return yk_max_i64(blocks, 0);
 }
 
-static void fill_plan(const yk_model_memory *memory, const yk_settings *s, int64_t n_blocks, yk_plan *plan)
-{
-  *plan = (yk_plan){.device = s->device,
-                    .n_ranks = s->n_ranks,
-                    .fits = true,
-                    .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
-                    .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
-  for (int rank = 0; rank < s->n_ranks; rank++) {
-    plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
-                                          .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
-                                          .workspace_bytes = memory[rank].workspace_bytes};
-    plan->kv_bytes_per_token[rank] = memory[rank].kv_bytes_per_block / YK_KV_BLOCK_TOKENS;
-  }
-}
-
-static void fill_experts(const yk_model_memory *memory, const yk_settings *s, const yk_experts_config *experts,
-                         yk_plan *plan)
-{
-  plan->n_experts = experts->n_experts;
-  plan->expert_parallel = experts->n_experts > 0 && s->limits.expert_parallel;
-  for (int rank = 0; rank < s->n_ranks && experts->n_experts > 0; rank++) {
-    int64_t of_experts = memory[rank].expert_bytes;
-    plan->rank_experts[rank] = memory[rank].n_experts;
-    plan->expert_bytes[rank] = of_experts;
-    plan->active_bytes[rank] =
-        memory[rank].weight_bytes - of_experts + of_experts / experts->n_experts * experts->top_k;
-  }
-}
-
-static void note_idle_ranks(const yk_model_config *config, int n_ranks, yk_plan *plan)
-{
-  size_t used = strlen(plan->reason);
-  const char *separator = used ? "; " : "";
-  if (n_ranks == config->n_heads + 1)
-    snprintf(plan->reason + used, sizeof plan->reason - used, "%srank %d holds no attention head (the model has %d)",
-             separator, config->n_heads, config->n_heads);
-  else if (n_ranks > config->n_heads)
-    snprintf(plan->reason + used, sizeof plan->reason - used,
-             "%sranks %d to %d hold no attention head (the model has %d)", separator, config->n_heads, n_ranks - 1,
-             config->n_heads);
-}
-
-static void note_unkept(int32_t n_unkept, yk_plan *plan)
-{
-  size_t used = strlen(plan->reason);
-  if (n_unkept > 0)
-    snprintf(plan->reason + used, sizeof plan->reason - used,
-             "%s%d weights are kept as 16 bits: %s have no GEMM for their format", used ? "; " : "", n_unkept,
-             plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
-}
-
-static void note_float_inputs(int32_t n_float_inputs, yk_plan *plan)
-{
-  size_t used = strlen(plan->reason);
-  if (n_float_inputs > 0)
-    snprintf(plan->reason + used, sizeof plan->reason - used,
-             "%sinputs of %d weights stay floats, though the checkpoint means them to be quantised to 8 bits",
-             used ? "; " : "", n_float_inputs);
-}
-
-/* Not one block of KV fits: into what was asked for, or beside what the rank that needs most takes. */
-static void say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int n_ranks,
-                        yk_plan *plan)
-{
-  int64_t fixed = 0, block = 0;
-  char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
-  for (int rank = 0; rank < n_ranks; rank++) {
-    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes);
-    block = yk_max_i64(block, memory[rank].kv_bytes_per_block);
-  }
-  if (o->kv_cache_bytes > 0 && o->kv_cache_bytes < block)
-    snprintf(plan->reason, sizeof plan->reason, "kv_cache_bytes: expected at least %s, a block of %d tokens, found %s",
-             yk_bytes_format(block, taken), YK_KV_BLOCK_TOKENS, yk_bytes_format(o->kv_cache_bytes, given));
-  else
-    snprintf(plan->reason, sizeof plan->reason,
-             "weights and workspace take %s on the largest rank and leave no room for KV in %s a rank",
-             yk_bytes_format(fixed, taken), yk_bytes_format(total, given));
-}
-
 static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int64_t kv_max,
                            yk_settings *s, yk_plan *plan, yk_err *err)
 {
@@ -280,8 +189,8 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   int64_t most_useful =
       (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
   int64_t n_blocks = yk_min_i64(fit, most_useful);
-  fill_plan(memory, s, n_blocks, plan);
   limits->n_kv_blocks = (int32_t)n_blocks;
+  yk_plan_fill(memory, s, plan);
   int64_t tokens = plan->kv_tokens;
   if (n_blocks > 0 && (tokens >= limits->step.max_model_tokens || o->max_model_tokens == 0)) {
     if (tokens >= limits->step.max_model_tokens) return YK_OK;
@@ -293,7 +202,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   }
   plan->fits = false;
   if (n_blocks == 0)
-    say_no_room(o, memory, total, s->n_ranks, plan);
+    yk_plan_say_no_room(o, memory, total, plan);
   else
     snprintf(plan->reason, sizeof plan->reason,
              "the KV cache holds %lld tokens, fewer than max_model_tokens %d; the largest that fits is %lld",
@@ -326,32 +235,8 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));
   YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
   yk_status status = choose_kv(options, memory, total, kv_max, settings, plan, err);
-  fill_experts(memory, settings, &config->experts, plan);
+  yk_plan_fill_experts(memory, settings, &config->experts, plan);
   YK_TRY(status);
-  note_idle_ranks(config, options->n_ranks, plan);
-  note_unkept(memory[0].n_unkept, plan);
-  note_float_inputs(memory[0].n_float_inputs, plan);
+  yk_plan_note(config, memory, plan);
   return YK_OK;
-}
-
-yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err)
-{
-  yk_checkpoint *checkpoint;
-  yk_settings settings;
-  *out = (yk_plan){.n_ranks = options->n_ranks};
-  YK_TRY(yk_check_i64("device_memory_bytes", device_memory_bytes, 0, INT64_C(1) << 50, err));
-  if (!options->model_dir)
-    return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
-  if (options->device == YK_DEVICE_CUDA && !device_memory_bytes && yk_gpus_count() == 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "device cuda: there is no GPU here whose memory could be asked for: say with device_memory_bytes "
-                      "(--device-memory) how much each has");
-  YK_TRY(yk_checkpoint_open_for_sizes(options->model_dir, &options->log, &checkpoint, err));
-  yk_err local = YK_ERR_INIT;
-  yk_status status = yk_settings_resolve(options, checkpoint, device_memory_bytes, &settings, out, &local);
-  out->assumes_formats = !yk_checkpoint_has_weights(checkpoint);
-  yk_checkpoint_close(checkpoint);
-  if (status == YK_E_CAPACITY) return YK_OK; /* an answer, in out->reason */
-  if (status != YK_OK && err && err->code == YK_OK) *err = local;
-  return status;
 }

@@ -12,7 +12,4 @@
 yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
                               int64_t device_memory_bytes, yk_settings *settings, yk_plan *plan, yk_err *err);
 
-/* yk_settings_kv_cache_dtype - as yk_engine_info has it. */
-const char *yk_settings_kv_cache_dtype(const yk_settings *settings);
-
 #endif
