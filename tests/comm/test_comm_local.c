@@ -1,5 +1,12 @@
 #include "comm/conformance.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 static bool open_local(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
 {
   yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
@@ -22,12 +29,27 @@ static double round_once(int n_ranks, comm_shape shape)
   return 1;
 }
 
+static void another_type_is_refused(void **state)
+{
+  (void)state;
+  yk_device *devs[1];
+  yk_comm *comms[1];
+  float data[1] = {0};
+  yk_err err = YK_ERR_INIT;
+  assert_true(open_local(1, YK_F16, devs, comms));
+  assert_int_equal(comms[0]->ops->all_reduce(comms[0], data, 1, YK_F32, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "float16"));
+  close_local(1, devs, comms);
+}
+
 int main(void)
 {
+  const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused)};
   comm_fixture fixture = {.name = "local",
                           .open = open_local,
                           .close = close_local,
                           .max_ranks = YK_MAX_RANKS,
                           .rounding_steps = round_once};
-  return comm_conformance_run(&fixture);
+  int n_failed = comm_conformance_run(&fixture);
+  return n_failed + cmocka_run_group_tests(own, NULL, NULL);
 }
