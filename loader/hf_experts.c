@@ -44,7 +44,10 @@ static yk_status read_top_k(const json_t *root, const char *file, yk_experts_con
 static yk_status read_qwen(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
-  YK_TRY(yk_hf_get_i32(root, file, "num_experts", true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
+  /* transformers 5 saves Qwen3-MoE with Mixtral's name of the key. */
+  bool is_renamed = !json_object_get(root, "num_experts") && json_object_get(root, "num_local_experts");
+  const char *n_experts = is_renamed ? "num_local_experts" : "num_experts";
+  YK_TRY(yk_hf_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
   if (x->n_experts == 0) return YK_OK;
   YK_TRY(read_top_k(root, file, x, err));
   YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));

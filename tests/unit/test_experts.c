@@ -40,6 +40,8 @@ static void qwen_values_and_defaults(void **state)
   c = config_good(qwen3, "{'num_experts': 0, 'use_sliding_window': true, 'sliding_window': 9}");
   expect_layers(&c, "....");
   assert_true(c.window_tokens[0] == 9 && c.window_tokens[3] == 9);
+  c = config_good(qwen3, "{'num_experts': '-', 'num_local_experts': 9}");
+  assert_int_equal(x->n_experts, 9);
   c = config_good(qwen2, "{}");
   assert_true(x->n_experts == 7 && x->shared_ffn_size == 56 && x->has_shared_gate && c.qkv_bias && !c.qk_norm);
   assert_false(config_good(qwen2, "{'qkv_bias': false}").qkv_bias);
@@ -84,6 +86,7 @@ static void bad_values_are_refused(void **state)
       {qwen3, "{'num_experts': 200, 'num_experts_per_tok': 33}", "num_experts_per_tok 33|1 to 32", YK_E_UNSUPPORTED},
       {qwen3, "{'num_experts': 1025}", "num_experts|0 to 1024|1025", YK_E_FORMAT},
       {qwen3, "{'num_experts': '-'}", "num_experts|missing", YK_E_FORMAT},
+      {qwen3, "{'num_experts': '-', 'num_local_experts': -1}", "num_local_experts|found -1", YK_E_FORMAT},
       {qwen3, "{'moe_intermediate_size': '-'}", "moe_intermediate_size|missing", YK_E_FORMAT},
       {qwen3, "{'moe_intermediate_size': 0}", "moe_intermediate_size|found 0", YK_E_FORMAT},
       {qwen3, "{'decoder_sparse_step': 0}", "decoder_sparse_step|found 0", YK_E_FORMAT},
