@@ -89,7 +89,7 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
        .help =
            "modules stay as they are whose names have NAME as one or more of the parts between dots: layers.0, "
            "self_attn, mlp.down_proj (may be repeated; modules_to_not_convert of the new config.json). vLLM wants q, "
-           "k and v alike, gate and up, and all experts of a layer",
+           "k and v alike, gate and up, q_a and kv_a, and all experts of a layer: a warning tells where they are not",
        .parse = add_kept},
       {"calibration", NULL, YK_OPTION_STRING, &options->calibration_path, "FILE",
        .help = "with --method awq: text such as the model will read; - is standard input"},

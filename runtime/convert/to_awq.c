@@ -7,6 +7,7 @@
 #include "base/model_path.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
+#include "loader/awq_kept.h"
 #include "loader/dir.h"
 #include "loader/safetensors_write.h"
 #include "loader/side_files.h"
@@ -110,45 +111,73 @@ static yk_status write_weights(const yk_convert_source *source, const yk_convert
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
 
-/* The linear layers that stay as they are. lm_head does in every AWQ model, which need not be said. */
-static json_t *kept_modules(const yk_convert_source *source)
+static int by_name(const void *a, const void *b)
 {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The linear layers that stay as they are, null where there are none. lm_head does in every AWQ model, which need not
+ * be said. */
+static yk_status list_kept(const yk_convert_source *source, const yk_log *log, json_t *quantization, yk_err *err)
+{
+  size_t n = source->n_items, n_kept = 0, n_quantised = 0;
+  const char **kept = calloc(2 * n, sizeof *kept);
   json_t *list = json_array();
-  for (size_t i = 0; i < source->n_items; i++) {
+  if (!kept || !list) {
+    free(kept);
+    json_decref(list);
+    return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+  }
+  const char **quantised = kept + n;
+  for (size_t i = 0; i < n; i++) {
     const yk_convert_item *item = &source->items[i];
     bool is_linear = item->kind == YK_CONVERT_MATRIX && item->role != YK_ROLE_EMBEDDING;
-    if (is_linear && item->role != YK_ROLE_LM_HEAD && !yk_convert_is_quantised(item) &&
-        json_array_append_new(list, json_string(item->module)) != 0) {
-      json_decref(list);
-      return NULL;
-    }
+    if (yk_convert_is_quantised(item))
+      quantised[n_quantised++] = item->module;
+    else if (is_linear && item->role != YK_ROLE_LM_HEAD)
+      kept[n_kept++] = item->module;
   }
-  if (json_array_size(list) > 0) return list;
+  qsort(quantised, n_quantised, sizeof *quantised, by_name);
+  const yk_awq_modules modules = {kept, n_kept, quantised, n_quantised};
+  yk_awq_kept_warn(&modules, source->group_size, log);
+  yk_status status = yk_awq_kept_names(&modules, list, err);
+  free(kept);
+  if (status == YK_OK &&
+      json_object_set(quantization, "modules_to_not_convert", json_array_size(list) > 0 ? list : json_null()) != 0)
+    status = yk_err_set(err, YK_E_NOMEM, "no memory for config.json");
   json_decref(list);
-  return json_null();
+  return status;
 }
 
-static int set_quantization(const yk_convert_source *source, json_t *config)
+/* lm_head: of 4 bits, which vLLM takes only where it is told. */
+static yk_status set_quantization(const yk_convert_source *source, const yk_log *log, json_t *config, yk_err *err)
 {
-  json_object_del(config, "compression_config");
+  const yk_convert_item *head = yk_convert_source_find(source, YK_ROLE_LM_HEAD, 0);
   json_t *quantization = json_pack("{s:s, s:i, s:i, s:b, s:s}", "quant_method", "awq", "bits", 4, "group_size",
                                    source->group_size, "zero_point", 1, "version", "gemm");
-  int failed = json_object_set_new(quantization, "modules_to_not_convert", kept_modules(source));
-  return json_object_set_new(config, "quantization_config", quantization) | failed;
+  int failed = 0;
+  if (head && yk_convert_is_quantised(head)) failed = json_object_set_new(quantization, "lm_head", json_true());
+  json_object_del(config, "compression_config");
+  failed |= json_object_set_new(config, "quantization_config", quantization);
+  if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory for config.json");
+  return list_kept(source, log, quantization, err);
 }
 
-static yk_status write_config(const yk_convert_source *source, const char *model, const char *dir, yk_err *err)
+static yk_status write_config(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
+                              yk_err *err)
 {
   char path[YK_PATH_BYTES], *text;
   json_t *config;
   YK_TRY(yk_dir_path(dir, "config.json", path, err));
-  YK_TRY(yk_checkpoint_config_text(source->checkpoint, model, &text, err));
+  YK_TRY(yk_checkpoint_config_text(source->checkpoint, options->model_dir, &text, err));
   yk_status status = yk_json_parse("config.json", text, strlen(text), &config, err);
   free(text);
   if (status != YK_OK) return status;
-  text = set_quantization(source, config) ? NULL : yk_json_dump_same(config);
+  status = set_quantization(source, &options->log, config, err);
+  text = status == YK_OK ? yk_json_dump_same(config) : NULL;
   json_decref(config);
-  status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  if (status == YK_OK)
+    status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   free(text);
   return status;
 }
@@ -164,7 +193,7 @@ yk_status yk_convert_write_awq(const yk_convert_source *source, const yk_convert
   yk_status status = make_list(source, &t, err);
   if (status == YK_OK) status = write_weights(source, options, dir, &t, err);
   if (status == YK_OK) status = yk_side_files_copy(from, dir, err);
-  if (status == YK_OK) status = write_config(source, options->model_dir, dir, err);
+  if (status == YK_OK) status = write_config(source, options, dir, err);
   free(t.list);
   free(t.names);
   return status;

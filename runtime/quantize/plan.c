@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/awq_kept.h"
 #include "loader/dir.h"
 #include "loader/linear_names.h"
 #include "loader/other_formats.h"
@@ -183,36 +184,23 @@ static yk_status sort_quantised(yk_quantize_plan *plan, yk_err *err)
   return YK_OK;
 }
 
-/* How much of a kept module's name is written: all of it, or up to "experts" where all experts of its layer stay, which
- * are one module elsewhere. */
-static size_t kept_name_bytes(const yk_quantize_plan *plan, const char *module)
+static yk_status name_kept(const decisions *d, yk_err *err)
 {
-  static const char experts[] = ".experts.";
-  const char *at = strstr(module, experts);
-  if (!at) return strlen(module);
-  size_t n = (size_t)(at - module) + strlen(experts);
-  for (size_t i = 0; i < plan->n_tensors; i++)
-    if (plan->tensors[i].is_quantised && strncmp(plan->tensors[i].module, module, n) == 0) return strlen(module);
-  return n - 1;
-}
-
-/* Whole names: what reads the list looks for its entries anywhere in a module's name (vLLM, transformers 4), or at its
- * beginning and its end (transformers 5). */
-static yk_status name_kept(yk_quantize_plan *plan, yk_err *err)
-{
-  const char *last = "";
-  size_t n_last = 0;
-  if (!(plan->kept = json_array()) || json_array_append_new(plan->kept, json_string("lm_head")) != 0)
+  yk_quantize_plan *plan = d->plan;
+  size_t n = 0;
+  const char **kept = calloc((size_t)plan->n_kept + 1, sizeof *kept);
+  plan->kept = json_array();
+  if (!kept || !plan->kept || json_array_append_new(plan->kept, json_string("lm_head")) != 0) {
+    free(kept);
     return no_memory(err);
-  for (size_t i = 0; i < plan->n_tensors; i++) {
-    const char *module = plan->tensors[i].module;
-    if (!plan->tensors[i].is_kept) continue;
-    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.') continue; /* experts of one layer */
-    last = module;
-    n_last = kept_name_bytes(plan, module);
-    if (json_array_append_new(plan->kept, json_stringn(module, n_last)) != 0) return no_memory(err);
   }
-  return YK_OK;
+  for (size_t i = 0; i < plan->n_tensors; i++)
+    if (plan->tensors[i].is_kept) kept[n++] = plan->tensors[i].module;
+  const yk_awq_modules modules = {kept, n, plan->quantised, (size_t)plan->n_quantised};
+  yk_awq_kept_warn(&modules, plan->group_size, &d->options->log);
+  yk_status status = yk_awq_kept_names(&modules, plan->kept, err);
+  free(kept);
+  return status;
 }
 
 static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan *plan, yk_err *err)
@@ -222,7 +210,7 @@ static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan
   for (size_t i = 0; i < plan->n_tensors && status == YK_OK; i++) status = decide(&d, &plan->tensors[i], err);
   if (status == YK_OK) status = tell_decisions(&d, err);
   if (status == YK_OK) status = sort_quantised(plan, err);
-  if (status == YK_OK) status = name_kept(plan, err);
+  if (status == YK_OK) status = name_kept(&d, err);
   free(d.keep_used);
   return status;
 }

@@ -142,6 +142,31 @@ class Convert(harness.Case):
                 self.check_golden(family, out)
                 self.refused(family, "KuiperLLama", to="kuiper")
 
+    def test_what_vllm_asks_of_the_configuration(self):
+        """The experts of a layer that all stay have one name, a quantised lm_head has a key; a mixture is told."""
+        tensors = read_tensors(os.path.join(harness.FAMILIES, "moe_qwen3"))
+        del tensors["lm_head.weight"]
+        for part, dtype, shape in ("qweight", "I32", [64, 25]), ("qzeros", "I32", [2, 25]), ("scales", "F16", [2, 200]):
+            tensors[f"lm_head.{part}"] = (dtype, shape, bytes(shape[0] * shape[1] * (2 if dtype == "F16" else 4)))
+        for stays, kept in (("model.layers.0.mlp.experts.", ["model.layers.0.mlp.experts"]),
+                            ("model.layers.2.mlp.experts.4.up_proj", ["model.layers.2.mlp.experts.4.up_proj"])):
+            of_case, folder = dict(tensors), os.path.join(self.scratch, stays)
+            out = folder + "-awq"
+            os.mkdir(folder)
+            for module in [name.removesuffix(".qweight") for name in tensors if name.endswith(".qweight")]:
+                if module.startswith(stays):
+                    k, n_words = of_case.pop(f"{module}.qweight")[1]
+                    of_case[f"{module}.weight"] = ("F16", [8 * n_words, k], bytes(16 * n_words * k))
+                    del of_case[f"{module}.qzeros"], of_case[f"{module}.scales"]
+            write_tensors(folder, of_case)
+            shutil.copy(os.path.join(harness.FAMILIES, "moe_qwen3", "config.json"), folder)
+            told = self.convert(folder, out=out).err
+            with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
+                quantization = json.load(file)["quantization_config"]
+            self.assertIs(quantization["lm_head"], True)
+            self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
+            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in told, "up_proj" in stays, told)
+
     def test_the_files_beside_the_weights_come_along(self):
         model = harness.make_text_model(os.path.join(self.scratch, "text"))
         os.mkdir(os.path.join(model, "additional_chat_templates"))
