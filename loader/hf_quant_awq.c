@@ -43,9 +43,8 @@ yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_confi
   YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
   quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;
   /* A part of the name, whatever stands beside it, so that "mlp.gate" is in "mlp.gate_proj" too: so do AutoAWQ, which
-   * writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), vLLM (is_layer_skipped with
-   * skip_with_substr in quantization/utils/quant_utils.py) and transformers 4 (replace_with_awq_linear in
-   * integrations/awq.py). */
+   * writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), vLLM (is_layer_skipped with match_mode
+   * "substring" in quantization/auto_awq.py) and transformers 4 (replace_with_awq_linear in integrations/awq.py). */
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));
   return yk_hf_add_dynamic(object, label, quant, err);
 }

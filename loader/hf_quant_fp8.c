@@ -58,7 +58,10 @@ yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_confi
   const json_t *block = json_object_get(object, block_size);
   if (block && !json_is_null(block)) YK_TRY(read_block(object, label, block_size, &quant->scheme, err));
   YK_TRY(yk_hf_add_skips(object, label, "ignored_layers", YK_NAME_IS, quant, err));
-  return yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err);
+  /* Whole names in vLLM (is_layer_skipped), the beginning or the end of one in transformers 5
+   * (should_convert_module), anything in a name in transformers 4; uploads list whole names, or parts such as
+   * "mlp.gate", which is no part of "mlp.gate_proj". */
+  return yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_HAS_PARTS, quant, err);
 }
 
 /* What an absent strategy follows from. */

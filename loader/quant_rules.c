@@ -20,6 +20,18 @@ struct yk_quant_rules {
   size_t n, capacity;
 };
 
+bool yk_name_has_parts(const char *name, const char *parts)
+{
+  size_t n = strlen(parts);
+  for (; n > 0 && *parts == '.'; n--) parts++;
+  while (n > 0 && parts[n - 1] == '.') n--;
+  for (const char *at = name; n > 0 && at; at = strchr(at, '.')) {
+    at += *at == '.';
+    if (strncmp(at, parts, n) == 0 && (at[n] == '\0' || at[n] == '.')) return true;
+  }
+  return false;
+}
+
 static yk_status compile(rule *r, const char *label, const char *key, yk_err *err)
 {
   int code;
@@ -74,7 +86,7 @@ void yk_quant_rules_free(yk_quant_rules *rules)
 }
 
 /* A pattern out of a file may ask for any number of steps: they are bounded. */
-static yk_status matches(const rule *r, const char *module, bool *out, yk_err *err)
+static yk_status matches_regex(const rule *r, const char *module, bool *out, yk_err *err)
 {
   pcre2_match_data *data = pcre2_match_data_create(1, NULL);
   pcre2_match_context *limits = pcre2_match_context_create(NULL);
@@ -94,6 +106,16 @@ static yk_status matches(const rule *r, const char *module, bool *out, yk_err *e
                     "quantization_config: pattern \"%s\" against module %s: %s", r->pattern, module, (const char *)why);
 }
 
+static yk_status matches(const rule *r, const char *module, bool *out, yk_err *err)
+{
+  switch (r->match) {
+  case YK_NAME_IS: *out = strcmp(module, r->pattern) == 0; return YK_OK;
+  case YK_NAME_HAS_PARTS: *out = yk_name_has_parts(module, r->pattern); return YK_OK;
+  case YK_NAME_CONTAINS: *out = strstr(module, r->pattern) != NULL; return YK_OK;
+  default: return matches_regex(r, module, out, err);
+  }
+}
+
 yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out, yk_err *err)
 {
   *out = NULL;
@@ -101,10 +123,7 @@ yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, c
   for (size_t i = 0; quant->rules && i < quant->rules->n; i++) {
     const rule *r = &quant->rules->rules[i];
     bool fits = false;
-    if (r->regex)
-      YK_TRY(matches(r, module, &fits, err));
-    else
-      fits = r->match == YK_NAME_IS ? strcmp(module, r->pattern) == 0 : strstr(module, r->pattern) != NULL;
+    YK_TRY(matches(r, module, &fits, err));
     if (!fits) continue;
     if (r->is_quantised) *out = &r->scheme;
     return YK_OK;

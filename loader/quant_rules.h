@@ -7,12 +7,17 @@
 
 typedef enum yk_name_match {
   YK_NAME_IS,           /* the whole name */
-  YK_NAME_CONTAINS,     /* a part of the name */
+  YK_NAME_HAS_PARTS,    /* some of what stands between the name's dots: yk_name_has_parts */
+  YK_NAME_CONTAINS,     /* any piece of the name, also within a part between dots */
   YK_NAME_BEGINS_LIKE,  /* a regular expression that matches at the name's start: Python's re.match */
   YK_NAME_CONTAINS_LIKE /* a regular expression that matches anywhere: Python's re.search */
 } yk_name_match;
 
 typedef struct yk_quant_rules yk_quant_rules;
+
+/* yk_name_has_parts - whether parts is one or more of what stands between the dots of a name: "mlp.gate" is in
+ *   "model.layers.1.mlp.gate", "layers.1" is not in "model.layers.10.mlp". Dots at either end of parts do not count. */
+bool yk_name_has_parts(const char *name, const char *parts);
 
 /* yk_quant_rules_add - the next rule; the first that fits a module decides. *rules is NULL before the first.
  *   scheme NULL: such modules are not quantised. label, key: of the pattern, for messages.

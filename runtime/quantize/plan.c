@@ -8,6 +8,7 @@
 #include "loader/dir.h"
 #include "loader/linear_names.h"
 #include "loader/other_formats.h"
+#include "loader/quant_rules.h"
 #include "quantize/experts.h"
 
 static bool ends_with(const char *text, const char *end)
@@ -85,25 +86,11 @@ typedef struct decisions {
   remark by_shape, by_name;
 } decisions;
 
-/* Whether a name has a part that is some of what stands between its dots: "layers.1" is none of "layers.10". Dots at
- * either end of the part are as if they were not there. */
-static bool has_part(const char *name, const char *part)
-{
-  size_t n = strlen(part);
-  for (; n > 0 && *part == '.'; n--) part++;
-  while (n > 0 && part[n - 1] == '.') n--;
-  for (const char *at = name; n > 0 && at; at = strchr(at, '.')) {
-    at += *at == '.';
-    if (strncmp(at, part, n) == 0 && (at[n] == '\0' || at[n] == '.')) return true;
-  }
-  return false;
-}
-
 static bool is_asked_to_stay(decisions *d, const char *name)
 {
   bool stays = false;
   for (size_t i = 0; i < d->options->n_keep; i++) {
-    if (!has_part(name, d->options->keep[i])) continue;
+    if (!yk_name_has_parts(name, d->options->keep[i])) continue;
     d->keep_used[i] = stays = true;
   }
   return stays;

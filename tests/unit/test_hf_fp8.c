@@ -49,7 +49,8 @@ static void method_fp8(void **state)
 {
   (void)state;
   yk_quant_config quant = good("'quant_method': 'fp8', 'fmt': 'e4m3', 'activation_scheme': 'dynamic',"
-                               " 'weight_block_size': [128, 64], 'modules_to_not_convert': ['lm_head', 'layers.1.mlp'],"
+                               " 'weight_block_size': [128, 64],"
+                               " 'modules_to_not_convert': ['lm_head', 'layers.1.mlp', 'mlp.gate', 'model.layers.3'],"
                                " 'ignored_layers': ['model.layers.0.self_attn.k_proj', 'model.layers.2.mlp.up']");
   assert_int_equal(quant.method, YK_QUANT_FP8);
   assert_true(quant.scheme.inputs_as_fp8);
@@ -58,6 +59,10 @@ static void method_fp8(void **state)
   expect_groups(&quant, "model.layers.0.self_attn.k_proj", 0, 0);
   expect_groups(&quant, "model.layers.10.self_attn.k_proj", 128, 64);
   expect_groups(&quant, "model.layers.2.mlp.up_proj", 128, 64);
+  expect_groups(&quant, "model.layers.0.mlp.gate", 0, 0);
+  expect_groups(&quant, "model.layers.0.mlp.gate_proj", 128, 64);
+  expect_groups(&quant, "model.layers.3.self_attn.o_proj", 0, 0);
+  expect_groups(&quant, "model.layers.30.self_attn.o_proj", 128, 64);
   yk_quant_rules_free(quant.rules);
   static const char *const whole[] = {"'quant_method': 'fp8'",
                                       "'quant_method': 'fp8', 'activation_scheme': 'static', 'ignored_layers': null",
