@@ -21,6 +21,9 @@ typedef struct fused_kind {
 static const fused_kind kinds[] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                    {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
 
+/* The router beside fused experts, whatever it is called beside experts that are tensors of their own. */
+static const fused_kind router_kind = {"mlp.gate", {YK_ROLE_ROUTER}, 1};
+
 /* What follows that name, and what it is called of one expert. */
 typedef struct fused_suffix {
   const char *fused, *single;
@@ -50,12 +53,26 @@ typedef struct pieces {
   size_t n, n_shapes;
 } pieces;
 
+/* Whether the tensor is a router's weight under another name than the family's. */
+static bool is_renamed_router(const yk_model_config *config, const yk_tensor *tensor, int32_t layer)
+{
+  char name[YK_WEIGHT_NAME_BYTES], of_family[YK_WEIGHT_NAME_BYTES];
+  snprintf(name, sizeof name, "model.layers.%d.%s.weight", layer, router_kind.name);
+  if (strcmp(tensor->name, name) != 0) return false;
+  yk_weight_name(config->family, YK_ROLE_ROUTER, layer, of_family);
+  return strncmp(name, of_family, strlen(of_family)) != 0;
+}
+
 /* True: out is what the tensor is. */
 static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, fused_tensor *out)
 {
   char prefix[YK_WEIGHT_NAME_BYTES];
   out->layer = yk_weight_layer(config->family, tensor->name);
   if (out->layer < 0 || out->layer >= config->n_layers || !config->experts.layers[out->layer]) return false;
+  if (is_renamed_router(config, tensor, out->layer)) {
+    *out = (fused_tensor){.tensor = tensor, .layer = out->layer, .kind = &router_kind, .suffix = "weight"};
+    return true;
+  }
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     int n = snprintf(prefix, sizeof prefix, "model.layers.%d.%s", out->layer, kinds[k].name);
     if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
@@ -89,6 +106,7 @@ static yk_status check_blocks(const yk_model_config *config, const fused_tensor 
 static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_err *err)
 {
   const yk_tensor *t = f->tensor;
+  if (f->kind == &router_kind) return YK_OK;
   if (t->n_dims < 1 || t->shape[0] != config->experts.n_experts)
     return yk_err_set(err, YK_E_FORMAT, "tensor %s: expected %d experts, found %" PRId64, t->name,
                       config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
@@ -139,8 +157,23 @@ static void add_shape(const yk_model_config *config, const fused_tensor *f, int3
   out->origins[out->n++] = f->position;
 }
 
+/* The router's weight under the family's name. */
+static void add_router(const yk_model_config *config, const fused_tensor *f, pieces *out)
+{
+  char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;
+  yk_weight_name(config->family, YK_ROLE_ROUTER, f->layer, module);
+  snprintf(name, NAME_BYTES, "%s.%s", module, f->suffix);
+  out->tensors[out->n] = *f->tensor;
+  out->tensors[out->n].name = name;
+  out->origins[out->n++] = f->position;
+}
+
 static void add_pieces(const yk_model_config *config, const fused_tensor *f, pieces *out)
 {
+  if (f->kind == &router_kind) {
+    add_router(config, f, out);
+    return;
+  }
   for (int32_t expert = 0; expert < config->experts.n_experts; expert++)
     for (int role = 0; role < f->kind->n_roles; role++) {
       add_piece(config, f, expert, role, out);
@@ -176,8 +209,9 @@ yk_status yk_fused_experts_split(const yk_model_config *config, yk_shards *shard
   if (n_fused == 0) return YK_OK;
   YK_TRY(reserve(config, n_fused, &found, err));
   for (size_t i = 0; i < n_tensors; i++) {
+    if (!find_fused(config, yk_shards_at(shards, i), &f)) continue;
     f.position = i;
-    if (find_fused(config, yk_shards_at(shards, i), &f)) add_pieces(config, &f, &found);
+    add_pieces(config, &f, &found);
   }
   return yk_shards_replace(shards, found.tensors, found.origins, found.n, err);
 }

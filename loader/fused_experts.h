@@ -5,7 +5,8 @@
  *   ...mlp.experts.down_proj     [experts, hidden, ffn]     ->  ...mlp.experts.3.down_proj.weight  [hidden, ffn]
  *
  * and so for what belongs to quantised ones (_packed, _scale, _scale_inv, _zero_point), which become weight_packed and
- * so on: views of the same bytes, so that nobody else knows of it. */
+ * so on: views of the same bytes, so that nobody else knows of it. Beside fused experts transformers 5 calls Mixtral's
+ * router ...mlp.gate too, which becomes ...block_sparse_moe.gate. */
 #ifndef YK_LOADER_FUSED_EXPERTS_H
 #define YK_LOADER_FUSED_EXPERTS_H
 

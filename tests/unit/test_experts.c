@@ -240,6 +240,25 @@ static void fused_tensors_become_views(void **state)
   yk_shards_close(shards);
 }
 
+/* Mixtral as transformers 5 writes it with save_original_format=False. */
+static void fused_mixtral_gets_its_own_names(void **state)
+{
+  (void)state;
+  static const char data[8 * 2 * 96 * 64 * 2];
+  const yk_model_config c = config_good(mixtral, "{}");
+  const yk_tensor tensors[] = {tensor_of("model.layers.1.mlp.experts.down_proj", YK_TENSOR_BF16, 8, 64, 96, data),
+                               tensor_of("model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 8, 192, 64, data),
+                               tensor_of("model.layers.1.mlp.gate.weight", YK_TENSOR_BF16, 8, 64, 0, data)};
+  yk_shards *shards;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("shards", yk_shards_of("test", tensors, sizeof tensors / sizeof *tensors, &shards, &err), &err);
+  expect_ok("split", yk_fused_experts_split(&c, shards, &err), &err);
+  assert_int_equal(yk_shards_count(shards), 3 * 8 + 1);
+  expect_piece(shards, "model.layers.1.block_sparse_moe.experts.3.w3.weight", 96, 64, data + 7 * 96 * 64 * 2);
+  expect_piece(shards, "model.layers.1.block_sparse_moe.gate.weight", 8, 64, data);
+  yk_shards_close(shards);
+}
+
 static void bad_fused_tensors_are_refused(void **state)
 {
   (void)state;
@@ -280,6 +299,7 @@ int main(void)
       cmocka_unit_test(names_find_modules),
       cmocka_unit_test(names_and_modules),
       cmocka_unit_test(fused_tensors_become_views),
+      cmocka_unit_test(fused_mixtral_gets_its_own_names),
       cmocka_unit_test(bad_fused_tensors_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
