@@ -16,7 +16,8 @@
 int64_t yk_experts_count(const yk_tensor *tensor);
 
 /* yk_experts_check - whether its shape is as above; the hidden size is the configuration's.
- *   Errors: YK_E_UNSUPPORTED (transposed experts, as other families have them). */
+ *   Errors: YK_E_UNSUPPORTED (transposed experts, as other families have them; Mixtral's without its own PREFIX, whose
+ *   layers nobody would read by those names). */
 yk_status yk_experts_check(const yk_tensor *tensor, const json_t *config, yk_err *err);
 
 /* yk_experts_layer - layer i of those: a matrix within the tensor's data. Its name is malloc'ed, and the caller's.

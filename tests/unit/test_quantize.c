@@ -263,6 +263,8 @@ static void test_experts(void **state)
   write_text(&m.from, "config.json", "{\"hidden_size\": 128}");
   snprintf(m.out, sizeof m.out, "%s/other", m.to.path);
   expect_refused("transposed", &options, YK_E_UNSUPPORTED, "down_proj|hidden_size 128|[3, 64, 32]");
+  write_text(&m.from, "config.json", "{\"hidden_size\": 64, \"model_type\": \"mixtral\"}");
+  expect_refused("names of no Mixtral", &options, YK_E_UNSUPPORTED, "layers.1.mlp.experts.down_proj|block_sparse_moe");
   assert_int_not_equal(access(m.out, F_OK), 0);
   model_remove(&m);
 }
