@@ -127,6 +127,25 @@ static yk_status refuse_folds(const yk_rank_source *source, const yk_projection 
                     name);
 }
 
+/* A rank's experts are matrices of one layer, laid out alike: p's weight as the first one's. */
+static yk_status refuse_unlike(const yk_rank_source *source, const yk_projection *p, const yk_weight_view *weight,
+                               const yk_weight_view *first, yk_err *err)
+{
+  static const char *const formats[] = {[YK_WEIGHT_PLAIN] = "floats",
+                                        [YK_WEIGHT_AWQ] = "4-bit integers",
+                                        [YK_WEIGHT_INT8] = "8-bit integers",
+                                        [YK_WEIGHT_FP8] = "8-bit floats"};
+  char name[YK_WEIGHT_NAME_BYTES];
+  if (weight->format == first->format && weight->group == first->group && weight->dtype == first->dtype) return YK_OK;
+  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: expected what expert %d of the layer has (%s, groups of %lld, %s), found %s, groups of %lld, "
+                    "%s",
+                    name, (int)source->share.experts.begin, formats[first->format], (long long)first->group,
+                    yk_dtype_name(first->dtype), formats[weight->format], (long long)weight->group,
+                    yk_dtype_name(weight->dtype));
+}
+
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err)
 {
@@ -141,6 +160,7 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
     YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
     if (views) found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     if (views && i > experts->begin) {
+      YK_TRY(refuse_unlike(source, &of_expert, &found.weight, &part->weight, err));
       views[i - experts->begin - 1] = found.weight;
       continue;
     }

@@ -338,6 +338,12 @@ class Broken(harness.Case):
         self.edit_tensors(lambda header: header.update({"unused": header.pop(bias)}))
         self.refused(bias, "missing")
 
+    def test_experts_of_two_formats(self):
+        self.folder = os.path.join(self.scratch, "quantised")
+        self.run_yoke("quantize", "--model", os.path.join(harness.FAMILIES, "moe_qwen2"), "--output", self.folder,
+                      "--group-size", -1, "--keep", "experts.3", "--device", "cpu")
+        self.refused("model.layers.1.mlp.experts.3.gate_proj", "expert 0", "4-bit integers, groups of 64", "floats")
+
     # ---- ranks and memory ----
 
     def test_memory(self):
