@@ -1,6 +1,7 @@
 #include "loader/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -174,6 +175,20 @@ yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role rol
   return YK_OK;
 }
 
+/* A NaN would choose experts without ever being seen in an answer, since the correction is no part of a weight. */
+static yk_status refuse_nan(const yk_vector_view *view, const char *module, yk_err *err)
+{
+  const size_t element_bytes = yk_dtype_bytes(view->dtype);
+  for (int64_t i = 0; i < view->n; i++) {
+    uint32_t element = 0; /* the source may be unaligned */
+    memcpy(&element, (const char *)view->data + (size_t)i * element_bytes, element_bytes);
+    if (isnan(yk_dtype_load(view->dtype, &element, 0)))
+      return yk_err_set(err, YK_E_FORMAT,
+                        "tensor %s." YK_CHOICE_BIAS_SUFFIX ": expected numbers, found NaN at %" PRId64, module, i);
+  }
+  return YK_OK;
+}
+
 yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
                                     yk_err *err)
 {
@@ -181,7 +196,10 @@ yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t lay
   yk_vector_view view = {.n = n, .dtype = YK_F32};
   yk_weight_name(checkpoint->config.family, YK_ROLE_ROUTER, layer, name);
   const yk_tensor_wish wish = {YK_CHOICE_BIAS_SUFFIX, YK_TENSORS_FLOAT, 1, {n, 0}};
-  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+  if (checkpoint->shards) {
+    YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+    YK_TRY(refuse_nan(&view, name, err));
+  }
   *out = view;
   return YK_OK;
 }

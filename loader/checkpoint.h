@@ -88,7 +88,7 @@ yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role rol
                              yk_vector_view *out, yk_err *err);
 
 /* yk_checkpoint_choice_bias - the router's e_score_correction_bias of a layer, a number for each of n experts. Errors:
- *   as above. */
+ *   as above; YK_E_FORMAT for a NaN. */
 yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
                                     yk_err *err);
 

@@ -52,6 +52,14 @@ class Broken(harness.Case):
             return json.dumps(header).encode()
         self.edit_header(rewrite)
 
+    def write_float(self, tensor, position, value, name="model.safetensors"):
+        """Overwrite one element of a float32 tensor."""
+        with open(self.path(name), "r+b") as file:
+            length = struct.unpack("<Q", file.read(8))[0]
+            begin = json.loads(file.read(length))[tensor]["data_offsets"][0]
+            file.seek(8 + length + begin + 4 * position)
+            file.write(struct.pack("<f", value))
+
     def test_the_copies_work(self):
         for model in (SINGLE, SHARDED):
             self.copy(model)
@@ -335,6 +343,8 @@ class Broken(harness.Case):
         self.refused("model.layers.1.mlp.gate.weight", "[6, 64]", "[64, 6]")
         self.copy(os.path.join(harness.FAMILIES, "moe_glm4"))
         bias = "model.layers.2.mlp.gate.e_score_correction_bias"
+        self.write_float(bias, 4, float("nan"))
+        self.refused(bias, "NaN at 4")
         self.edit_tensors(lambda header: header.update({"unused": header.pop(bias)}))
         self.refused(bias, "missing")
 
