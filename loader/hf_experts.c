@@ -79,7 +79,7 @@ static yk_status read_groups(const json_t *root, const char *file, yk_experts_co
   if (x->n_groups > YK_MAX_EXPERT_GROUPS)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: n_group %d is not supported; supported: 1 to %d", file, x->n_groups,
                       YK_MAX_EXPERT_GROUPS);
-  YK_TRY(yk_hf_get_i32(root, file, "topk_group", false, 1, x->n_groups, &x->top_groups, err));
+  YK_TRY(yk_hf_get_i32(root, file, "topk_group", x->n_groups > 1, 1, x->n_groups, &x->top_groups, err));
   int32_t group_size = x->n_experts / x->n_groups, n_left = x->top_groups * group_size;
   if (x->top_k > n_left)
     return yk_err_set(err, YK_E_FORMAT,

@@ -99,6 +99,7 @@ static void bad_values_are_refused(void **state)
       {glm4, "{'n_group': 5}", "n_group|divisor of the 12 experts|5", YK_E_FORMAT},
       {glm4, "{'n_group': 12, 'topk_group': 6}", "n_group|at least 2|12 groups", YK_E_FORMAT},
       {glm4, "{'topk_group': 4}", "topk_group|1 to 3|4", YK_E_FORMAT},
+      {glm4, "{'topk_group': null}", "topk_group|missing", YK_E_FORMAT},
       {glm4, "{'topk_group': 1, 'num_experts_per_tok': 5}", "num_experts_per_tok|4 experts|topk_group = 1|5",
        YK_E_FORMAT},
       {glm4, "{'scoring_func': 'relu'}", "scoring_func|relu|softmax, sigmoid", YK_E_UNSUPPORTED},
