@@ -9,9 +9,21 @@ static yk_status read_q_rank(const json_t *root, const char *file, yk_latent_con
   return yk_hf_get_i32(root, file, key, !json_object_get(root, key), 1, YK_MAX_HIDDEN, &latent->q_rank, err);
 }
 
+/* Biases that transformers' class of DeepSeek-V2 has, but no published model and not the class that came with those. */
+static yk_status refuse_mlp_bias(const json_t *root, const char *file, const yk_model_config *config, yk_err *err)
+{
+  bool mlp_bias = false;
+  if (config->family != YK_FAMILY_DEEPSEEK_V2) return YK_OK;
+  YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &mlp_bias, err));
+  if (!mlp_bias) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: mlp_bias true is not supported for this family; supported: false",
+                    file);
+}
+
 yk_status yk_hf_read_latent(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_latent_config *latent = &config->latent;
+  YK_TRY(refuse_mlp_bias(root, file, config, err));
   YK_TRY(read_q_rank(root, file, latent, err));
   YK_TRY(yk_hf_get_i32(root, file, "kv_lora_rank", true, 1, YK_MAX_HEAD_DIM, &latent->kv_rank, err));
   YK_TRY(yk_hf_get_i32(root, file, "qk_nope_head_dim", true, 1, YK_MAX_HEAD_DIM, &latent->nope_dim, err));

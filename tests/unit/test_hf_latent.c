@@ -4,19 +4,24 @@
 #include "loader/hf_config.h"
 #include "loader/weight_names.h"
 
-/* A small DeepSeek-V3 whose keys of latent attention are given, written with ' for ". */
-static yk_status parse(const char *keys, yk_model_config *out, yk_err *err)
+/* A small model of a class whose keys of latent attention are given, written with ' for ". */
+static yk_status parse_as(const char *class, const char *keys, yk_model_config *out, yk_err *err)
 {
   char text[2048];
   snprintf(text, sizeof text,
-           "{'architectures': ['DeepseekV3ForCausalLM'], 'hidden_size': 64, 'intermediate_size': 96,"
+           "{'architectures': ['%s'], 'hidden_size': 64, 'intermediate_size': 96,"
            " 'num_hidden_layers': 2, 'n_routed_experts': null, 'num_attention_heads': 6, 'num_key_value_heads': 6,"
            " 'vocab_size': 200, 'max_position_embeddings': 256, %s}",
-           keys);
+           class, keys);
   for (char *c = text; *c; c++)
     if (*c == '\'') *c = '"';
   const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
   return yk_model_config_parse(&texts, NULL, out, err);
+}
+
+static yk_status parse(const char *keys, yk_model_config *out, yk_err *err)
+{
+  return parse_as("DeepseekV3ForCausalLM", keys, out, err);
 }
 
 static yk_model_config good(const char *keys)
@@ -106,6 +111,11 @@ static void refused(void **state)
     yk_err err = YK_ERR_INIT;
     expect_error(bad[i].keys, YK_E_FORMAT, bad[i].words, parse(bad[i].keys, &config, &err), &err);
   }
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  static const char keys[] = SIZES ", 'q_lora_rank': 8, 'mlp_bias': true";
+  expect_error(keys, YK_E_UNSUPPORTED, "mlp_bias true|false", parse_as("DeepseekV2ForCausalLM", keys, &config, &err),
+               &err);
 }
 
 int main(void)
