@@ -102,7 +102,8 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
 {
   static const yk_dtype of_choice[] = {
       [YK_KV_CACHE_F16] = YK_F16, [YK_KV_CACHE_BF16] = YK_BF16, [YK_KV_CACHE_F32] = YK_F32};
-  yk_kv_format of_checkpoint = config->quant.kv_format, format = YK_KV_ACT;
+  const bool is_latent = config->latent.kv_rank > 0; /* whose cache has no K and V that scales could belong to */
+  yk_kv_format of_checkpoint = is_latent ? YK_KV_ACT : config->quant.kv_format, format = YK_KV_ACT;
   bool may_be_static = true;
   switch (o->kv_cache_dtype) {
   case YK_KV_CACHE_AUTO: format = of_checkpoint; break;

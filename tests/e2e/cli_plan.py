@@ -200,6 +200,17 @@ class Plan(harness.Case):
                     self.assertEqual([plan.pop("assumes_formats") for plan in assumed[:-1]], [True] * 8)
                     self.assertEqual(assumed, known)
 
+    def test_scales_of_a_cache_that_is_latent(self):
+        """The checkpoint's scheme of 8 bits does not change what auto is for latent attention."""
+        with open(os.path.join(harness.FAMILIES, "deepseek_v2", "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        config["quantization_config"] = {
+            "quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"],
+                                          "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+            "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False}}
+        self.assertEqual(self.plan("--tp", 2, model=self.config_dir(config))[0]["kv_cache_dtype"], "float16")
+
     def test_an_index_without_its_files(self):
         model = os.path.join(harness.FAMILIES, "qwen3_bf16")
         alone = self.config_dir({})
