@@ -136,7 +136,8 @@ static yk_status read_dense_layers(const json_t *root, const char *file, yk_mode
   return YK_OK;
 }
 
-/* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense. */
+/* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense; n_shared_experts
+ * null: no expert is shared. */
 static yk_status read_deepseek(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
@@ -146,7 +147,8 @@ static yk_status read_deepseek(const json_t *root, const char *file, yk_model_co
   YK_TRY(yk_hf_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
   YK_TRY(read_top_k(root, file, x, err));
   YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
-  YK_TRY(yk_hf_get_i32(root, file, "n_shared_experts", true, 0, YK_MAX_EXPERTS, &n_shared, err));
+  const bool has_shared_key = json_object_get(root, "n_shared_experts");
+  YK_TRY(yk_hf_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
   if ((int64_t)n_shared * x->ffn_size > YK_MAX_FFN)
     return yk_err_set(err, YK_E_FORMAT, "%s: n_shared_experts: expected at most %d in all of %d each, found %d", file,
                       YK_MAX_FFN, x->ffn_size, n_shared);

@@ -72,6 +72,8 @@ static void mixtral_and_glm4_values_and_defaults(void **state)
   c = config_good(glm4, "{'topk_method': 'greedy', 'n_shared_experts': 0, 'first_k_dense_replace': 9}");
   assert_true(x->n_groups == 1 && x->shared_ffn_size == 0);
   expect_layers(&c, "....");
+  c = config_good(glm4, "{'n_shared_experts': null}");
+  assert_int_equal(x->shared_ffn_size, 0);
 }
 
 static void bad_values_are_refused(void **state)
@@ -105,6 +107,7 @@ static void bad_values_are_refused(void **state)
       {glm4, "{'scoring_func': 'relu'}", "scoring_func|relu|softmax, sigmoid", YK_E_UNSUPPORTED},
       {glm4, "{'topk_method': 'random'}", "topk_method|random|noaux_tc", YK_E_UNSUPPORTED},
       {glm4, "{'routed_scaling_factor': 0}", "routed_scaling_factor", YK_E_FORMAT},
+      {glm4, "{'n_shared_experts': '-'}", "n_shared_experts|missing", YK_E_FORMAT},
       {glm4, "{'n_shared_experts': 1000, 'moe_intermediate_size': 9999}", "n_shared_experts", YK_E_FORMAT},
       {glm4, "{'moe_layer_freq': 0}", "moe_layer_freq|found 0", YK_E_FORMAT},
       {glm4, "{'n_routed_experts': 650, 'n_group': 65, 'num_experts_per_tok': 1}", "n_group 65|1 to 64",
