@@ -55,6 +55,7 @@ yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_confi
   quant->scheme.inputs_as_fp8 = true; /* of every layer: the method has no other activations */
   YK_TRY(require_either(object, label, "fmt", "e4m3", "float8_e4m3fn", "e4m3", err));
   YK_TRY(require_either(object, label, "activation_scheme", "dynamic", "static", "dynamic, static", err));
+  YK_TRY(yk_hf_require_unset(object, label, "weight_scale_semantics", err)); /* gptqmodel: a weight is code / scale */
   const json_t *block = json_object_get(object, block_size);
   if (block && !json_is_null(block)) YK_TRY(read_block(object, label, block_size, &quant->scheme, err));
   YK_TRY(yk_hf_add_skips(object, label, "ignored_layers", YK_NAME_IS, quant, err));

@@ -145,6 +145,7 @@ static void what_is_refused(void **state)
   } cases[] = {
       {"'quant_method': 'fp8', 'fmt': 'e5m2'", "fmt \"e5m2\"|supported: e4m3"},
       {"'quant_method': 'fp8', 'activation_scheme': 'local'", "activation_scheme \"local\"|dynamic, static"},
+      {"'quant_method': 'fp8', 'weight_scale_semantics': 'inverse'", "weight_scale_semantics \"inverse\"|null"},
       {"'quant_method': 'fp8', 'weight_block_size': [128]", "weight_block_size [128]|[outputs, inputs]"},
       {"'quant_method': 'fp8', 'weight_block_size': [128, 0]", "weight_block_size [128,0]"},
       {"'quant_method': 'fp8', 'weight_block_size': [-1, 128]", "weight_block_size [-1,128]"},
