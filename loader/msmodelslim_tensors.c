@@ -171,13 +171,13 @@ static yk_status find_readers(const yk_model_config *config, yk_weight_role norm
   return YK_OK;
 }
 
-/* An offset that is all zeros is none. */
+/* An offset that is all zeros is none; one without elements has the wrong shape, which reading it tells. */
 static bool is_all_zeros(const yk_tensor *tensor)
 {
   const uint8_t *bytes = tensor->data;
   for (uint64_t i = 0; i < tensor->n_bytes; i++)
     if (bytes[i]) return false;
-  return true;
+  return tensor->n_bytes > 0;
 }
 
 static bool is_same(const yk_tensor *a, const yk_tensor *b)

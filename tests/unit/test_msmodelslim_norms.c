@@ -98,6 +98,10 @@ static void bad_norms(void **state)
        {PLAIN_NORM, {NORM ".bias", "F32", "[4]", 4, 1}},
        YK_E_FORMAT,
        NORM ".bias|[8]|found F32 [4]"},
+      {"an offset without elements",
+       {PLAIN_NORM, {NORM ".bias", "F32", "[0]", 0, 0}},
+       YK_E_FORMAT,
+       NORM ".bias|[8]|found F32 [0]"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_checkpoint *checkpoint;
