@@ -25,6 +25,7 @@ static yk_status require_one(const yk_shards *shards, const char *module, yk_ten
 yk_status yk_int8_inputs_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                               yk_weight_view *view, yk_err *err)
 {
+  static const char input_zero_name[] = "input_zero_point";
   const yk_tensor *scale, *zero;
   yk_dtype dtype = YK_F32;
   uint32_t element = 0; /* files do not align their data */
@@ -37,8 +38,8 @@ yk_status yk_int8_inputs_read(const yk_shards *shards, const char *module, const
   if (!(view->inputs.scale > 0.0f) || !isfinite(view->inputs.scale))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected a finite number above 0, found %g",
                       yk_shards_source(shards), scale->name, (double)view->inputs.scale);
-  if (!scheme->has_input_zeros) return YK_OK;
-  YK_TRY(require_one(shards, module, (yk_tensor_wish){.suffix = "input_zero_point", .kind = YK_TENSORS_I8}, NULL, &zero,
+  if (!scheme->has_input_zeros) return yk_tensors_require_symmetric(shards, module, input_zero_name, err);
+  YK_TRY(require_one(shards, module, (yk_tensor_wish){.suffix = input_zero_name, .kind = YK_TENSORS_I8}, NULL, &zero,
                      err));
   memcpy(&integer, zero->data, sizeof integer);
   view->inputs.zero = integer;

@@ -172,12 +172,9 @@ static yk_status find_readers(const yk_model_config *config, yk_weight_role norm
 }
 
 /* An offset that is all zeros is none; one without elements has the wrong shape, which reading it tells. */
-static bool is_all_zeros(const yk_tensor *tensor)
+static bool is_none(const yk_tensor *offset)
 {
-  const uint8_t *bytes = tensor->data;
-  for (uint64_t i = 0; i < tensor->n_bytes; i++)
-    if (bytes[i]) return false;
-  return tensor->n_bytes > 0;
+  return !offset || (offset->n_bytes > 0 && yk_tensors_is_zero(offset));
 }
 
 static bool is_same(const yk_tensor *a, const yk_tensor *b)
@@ -197,7 +194,7 @@ yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards 
   bool reads_scaled = scaled && (!plain || r.n_quantised > 0);
   *out = (yk_msmodelslim_norm){reads_scaled ? "module.weight" : "weight", reads_scaled ? "module.bias" : "bias"};
   const yk_tensor *offset = yk_tensors_find(shards, name, out->offset, NULL);
-  if (!offset || is_all_zeros(offset)) out->offset = NULL;
+  if (is_none(offset)) out->offset = NULL;
   bool is_mixed = reads_scaled && plain && r.n_quantised < r.n;
   if (is_mixed && (out->offset || !is_same(plain, scaled)))
     return yk_err_set(err, YK_E_UNSUPPORTED,

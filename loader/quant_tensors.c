@@ -203,6 +203,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
   if (scheme->packing == YK_PACKING_BLOCKS) {
     YK_TRY(yk_quant_begin(module, scheme, view, err));
     YK_TRY(yk_block_tensors_read(shards, module, scheme, view, err));
+    YK_TRY(yk_tensors_require_symmetric(shards, module, compressed_names.zeros, err));
     return yk_int8_inputs_read(shards, module, scheme, view, err);
   }
   const yk_packing_names *names = yk_packing_names_of(scheme->packing);
@@ -216,6 +217,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
   YK_TRY(yk_tensors_require(shards, module, &w.weight, NULL, &weight, err));
   YK_TRY(yk_tensors_require(shards, module, &w.scales, &view->dtype, &scales, err));
   bool has_zeros = scheme->zeros != YK_ZEROS_NONE;
+  if (!has_zeros) YK_TRY(yk_tensors_require_symmetric(shards, module, names->zeros, err));
   if (scheme->zeros == YK_ZEROS_OPTIONAL) has_zeros = yk_tensors_find(shards, module, names->zeros, NULL) != NULL;
   if (has_zeros) YK_TRY(yk_tensors_require(shards, module, &w.zeros, &zeros_dtype, &zeros, err));
   if (zeros && w.zeros.kind == YK_TENSORS_FLOAT && zeros_dtype != view->dtype)

@@ -31,14 +31,6 @@ static void note(oddity *odd, const char *module)
   if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
 }
 
-static bool has_nonzero_byte(const yk_tensor *tensor)
-{
-  const uint8_t *bytes = tensor->data;
-  for (uint64_t i = 0; i < tensor->n_bytes; i++)
-    if (bytes[i]) return true;
-  return false;
-}
-
 /* Tensors decide a layer's format and the model decides its bias; what contradicts them is worth a warning each. */
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
@@ -61,7 +53,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
         if (scheme && !quantised && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
         if (scheme && quantised && scheme->inputs_as_fp8) note(&inputs, module);
       }
-      if (bias && !parts.has_bias && has_nonzero_byte(bias)) note(&biased, module);
+      if (bias && !parts.has_bias && !yk_tensors_is_zero(bias)) note(&biased, module);
     }
   }
   if (plain.n)

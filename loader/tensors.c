@@ -1,7 +1,6 @@
 #include "loader/tensors.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,4 +64,22 @@ yk_status yk_tensors_require(const yk_shards *shards, const char *module, const 
   }
   *out = tensor;
   return YK_OK;
+}
+
+bool yk_tensors_is_zero(const yk_tensor *tensor)
+{
+  const uint8_t *bytes = tensor->data;
+  for (uint64_t i = 0; i < tensor->n_bytes; i++)
+    if (bytes[i]) return false;
+  return true;
+}
+
+yk_status yk_tensors_require_symmetric(const yk_shards *shards, const char *module, const char *suffix, yk_err *err)
+{
+  const char *file;
+  const yk_tensor *zeros = yk_tensors_find(shards, module, suffix, &file);
+  if (!zeros || yk_tensors_is_zero(zeros)) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: expected none, or zeros, where quantization_config says symmetric, found others",
+                    file, zeros->name);
 }

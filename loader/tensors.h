@@ -3,6 +3,8 @@
 #ifndef YK_LOADER_TENSORS_H
 #define YK_LOADER_TENSORS_H
 
+#include <stdbool.h>
+
 #include "base/dtype.h"
 #include "loader/shards.h"
 
@@ -30,5 +32,12 @@ const yk_tensor *yk_tensors_find(const yk_shards *shards, const char *module, co
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found. */
 yk_status yk_tensors_require(const yk_shards *shards, const char *module, const yk_tensor_wish *wish,
                              yk_dtype *float_dtype, const yk_tensor **out, yk_err *err);
+
+/* yk_tensors_is_zero - whether every byte of a tensor is 0, as is so of one without elements. */
+bool yk_tensors_is_zero(const yk_tensor *tensor);
+
+/* yk_tensors_require_symmetric - zero points that a configuration calls symmetric leaves out, or that are all 0.
+ *   Errors: YK_E_FORMAT naming file and tensor. */
+yk_status yk_tensors_require_symmetric(const yk_shards *shards, const char *module, const char *suffix, yk_err *err);
 
 #endif

@@ -195,6 +195,17 @@ class Formats(harness.Case):
                 self.edit_config(**changes)
                 self.refused(*parts)
 
+    def test_zero_points_beside_a_symmetric_configuration(self):
+        for name, group, key, tensor in (
+                ("format_compressed_mixed", "group_1", "weights", "self_attn.q_proj.weight_zero_point"),
+                ("format_w8a8_asym", "group_0", "input_activations", "self_attn.q_proj.input_zero_point")):
+            self.copy(name)
+            with open(os.path.join(self.folder, "config.json"), encoding="utf-8") as file:
+                groups = json.load(file)["quantization_config"]["config_groups"]
+            groups[group][key]["symmetric"] = True
+            self.edit_config(config_groups=groups)
+            self.refused(tensor, "symmetric")
+
     def test_8_bit_floats_that_are_none(self):
         """The code of no number, at the last place of a layer: named by row and column, whichever rank has it."""
         def change(tensors):

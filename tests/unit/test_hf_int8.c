@@ -204,7 +204,7 @@ static yk_quant_scheme scheme_of(yk_inputs_kind inputs, bool has_zeros)
 #define SCALE  "input_scale F32 [1] 4;"
 #define STATIC YK_INPUTS_STATIC
 
-/* A scale of 0.25 and a zero of -7, in every type and shape that they may have. */
+/* A scale of 0.25 and a zero of -7, or of 0 where the configuration has none, in every type and shape. */
 static void tensors_of_static_inputs(void **state)
 {
   (void)state;
@@ -221,7 +221,7 @@ static void tensors_of_static_inputs(void **state)
       yk_err err = YK_ERR_INIT;
       yk_quant_scheme scheme = scheme_of(STATIC, has_zeros);
       yk_dtype_store(cases[i].dtype, bytes + 800, 0, 0.25f);
-      bytes[800 + yk_dtype_bytes(cases[i].dtype)] = (uint8_t)-7;
+      bytes[800 + yk_dtype_bytes(cases[i].dtype)] = has_zeros ? (uint8_t)-7 : 0;
       expect_ok(cases[i].header, read_layer(cases[i].header, bytes, &scheme, &view, &err), &err);
       assert_int_equal(view.format, YK_WEIGHT_INT8);
       assert_int_equal(view.group, COLUMNS);
