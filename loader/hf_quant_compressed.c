@@ -1,6 +1,7 @@
 /* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
  * 8-bit integers as they are, and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -8,38 +9,62 @@
 #include "loader/hf_quant_parts.h"
 
 static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",
-                  int_quantized[] = "int-quantized", mixed[] = "mixed-precision";
+                  int_quantized[] = "int-quantized", mixed[] = "mixed-precision", targets_key[] = "targets";
 
-/* Names before regular expressions before classes, whichever group they are of. */
-typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS, N_TARGET_KINDS } target_kind;
+typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS } target_kind;
 
-static target_kind kind_of(const char *target)
+/* What modules a group is for, the group's scheme, and the place among the targets of all groups. */
+typedef struct target {
+  const char *text;
+  yk_quant_scheme scheme;
+  size_t place;
+} target;
+
+static target_kind kind_of(const char *text)
 {
-  if (strncmp(target, "re:", 3) == 0) return TARGET_REGEX;
-  return strcmp(target, "Linear") == 0 ? TARGET_CLASS : TARGET_NAME;
+  if (strncmp(text, "re:", 3) == 0) return TARGET_REGEX;
+  return strcmp(text, "Linear") == 0 ? TARGET_CLASS : TARGET_NAME;
+}
+
+/* Which target decides where several fit: a name before a regular expression before a class, of one kind the first by
+ * its text, whichever groups they are of, and of equal ones the last (match_targets, apply_quantization_config). */
+static int compare_targets(const void *left, const void *right)
+{
+  const target *a = left, *b = right;
+  int kinds = (int)kind_of(a->text) - (int)kind_of(b->text), texts = strcmp(a->text, b->text);
+  if (kinds != 0) return kinds;
+  return texts != 0 ? texts : a->place < b->place ? 1 : -1;
 }
 
 /* Every layer that is asked about is of the class Linear. */
-static yk_status add_target(const char *target, const yk_quant_scheme *scheme, const char *label, const char *key,
+static yk_status add_target(const char *text, const yk_quant_scheme *scheme, const char *label, const char *key,
                             yk_quant_config *quant, yk_err *err)
 {
-  target_kind kind = kind_of(target);
+  target_kind kind = kind_of(text);
   yk_name_match match = kind == TARGET_NAME ? YK_NAME_IS : YK_NAME_BEGINS_LIKE;
-  const char *pattern = kind == TARGET_REGEX ? target + 3 : kind == TARGET_CLASS ? ".*" : target;
+  const char *pattern = kind == TARGET_REGEX ? text + 3 : kind == TARGET_CLASS ? ".*" : text;
   return yk_quant_rules_add(&quant->rules, match, pattern, scheme, label, key, err);
 }
 
-static yk_status add_list(const json_t *list, target_kind kind, const yk_quant_scheme *scheme, const char *label,
-                          const char *key, yk_quant_config *quant, yk_err *err)
+static yk_status require_names(const json_t *list, const char *label, const char *key, yk_err *err)
 {
   if (!json_is_array(list))
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an array of module names, found %s", label, key,
                       list ? yk_json_type_name(list) : "nothing");
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const char *target = json_string_value(json_array_get(list, i));
-    if (!target) return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a module name", label, key, i);
-    if (kind == N_TARGET_KINDS || kind_of(target) == kind) YK_TRY(add_target(target, scheme, label, key, quant, err));
-  }
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (!json_is_string(json_array_get(list, i)))
+      return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a module name", label, key, i);
+  return YK_OK;
+}
+
+static yk_status add_ignored(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+{
+  static const char key[] = "ignore";
+  const json_t *list = json_object_get(object, key);
+  if (!list || json_is_null(list)) return YK_OK;
+  YK_TRY(require_names(list, label, key, err));
+  for (size_t i = 0; i < json_array_size(list); i++)
+    YK_TRY(add_target(json_string_value(json_array_get(list, i)), NULL, label, key, quant, err));
   return YK_OK;
 }
 
@@ -179,7 +204,7 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
   const json_t *weights = json_object_get(group, "weights"), *type = json_object_get(weights, "type");
   YK_TRY(yk_json_get_str(group, label, "format", false, &own_format, err));
   if (own_format) format = own_format;
-  *targets = json_object_get(group, "targets");
+  *targets = json_object_get(group, targets_key);
   YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
   if (json_is_string(type) && strcasecmp(json_string_value(type), "float") == 0)
     return read_floats(group, label, format, scheme, err);
@@ -190,6 +215,45 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
                       "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s, %s, %s", label,
                       format, packed, int_quantized, naive);
   return read_weights(weights, label, scheme, err);
+}
+
+/* The targets of all groups, in their order. all: as many as the groups' lists have. */
+static yk_status gather_targets(const json_t *groups, const char *label, const char *format, target *all, size_t *n,
+                                yk_err *err)
+{
+  const char *name;
+  json_t *group;
+  *n = 0;
+  json_object_foreach((json_t *)groups, name, group)
+  {
+    yk_quant_scheme scheme = {0};
+    const json_t *texts;
+    YK_TRY(read_group(groups, name, label, format, &scheme, &texts, err));
+    YK_TRY(require_names(texts, label, targets_key, err));
+    for (size_t i = 0; i < json_array_size(texts); i++, ++*n)
+      all[*n] = (target){.text = json_string_value(json_array_get(texts, i)), .scheme = scheme, .place = *n};
+  }
+  return YK_OK;
+}
+
+static yk_status add_groups(const json_t *groups, const char *label, const char *format, yk_quant_config *quant,
+                            yk_err *err)
+{
+  const char *name;
+  json_t *group;
+  size_t n = 0;
+  json_object_foreach((json_t *)groups, name, group)
+  {
+    n += json_array_size(json_is_array(group) ? group : json_object_get(group, targets_key));
+  }
+  target *all = calloc(n + 1, sizeof *all);
+  if (!all) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu targets", label, n);
+  yk_status status = gather_targets(groups, label, format, all, &n, err);
+  if (status == YK_OK) qsort(all, n, sizeof *all, compare_targets);
+  for (size_t i = 0; status == YK_OK && i < n; i++)
+    status = add_target(all[i].text, &all[i].scheme, label, targets_key, quant, err);
+  free(all);
+  return status;
 }
 
 /* The KV cache's scheme: a static scale for K and one for V of each layer. */
@@ -219,7 +283,7 @@ static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant
 
 yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
 {
-  static const char ignore[] = "ignore", config_groups[] = "config_groups";
+  static const char config_groups[] = "config_groups";
   quant->method = YK_QUANT_COMPRESSED_TENSORS;
   quant->only_named = true;
   quant->scheme.packing = YK_PACKING_COMPRESSED;
@@ -235,21 +299,10 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   const json_t *sparsity = json_object_get(object, "sparsity_config");
   if (json_is_object(sparsity) && json_object_size(sparsity) > 0)
     YK_TRY(require_text(sparsity, label, "format", "dense", err));
-  const json_t *ignored = json_object_get(object, ignore), *groups = json_object_get(object, config_groups);
-  if (ignored && !json_is_null(ignored)) YK_TRY(add_list(ignored, N_TARGET_KINDS, NULL, label, ignore, quant, err));
+  const json_t *groups = json_object_get(object, config_groups);
+  YK_TRY(add_ignored(object, label, quant, err));
   if (!json_is_object(groups))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"config_groups\": expected an object, found %s", label,
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, config_groups,
                       groups ? yk_json_type_name(groups) : "nothing");
-  for (target_kind kind = TARGET_NAME; kind < N_TARGET_KINDS; kind++) {
-    const char *name;
-    json_t *group;
-    json_object_foreach((json_t *)groups, name, group)
-    {
-      yk_quant_scheme scheme = {0};
-      const json_t *targets;
-      YK_TRY(read_group(groups, name, label, format, &scheme, &targets, err));
-      YK_TRY(add_list(targets, kind, &scheme, label, "targets", quant, err));
-    }
-  }
-  return YK_OK;
+  return add_groups(groups, label, format, quant, err);
 }

@@ -149,6 +149,13 @@ static void compressed_tensors(void **state)
   assert_int_equal(group_of(&config, "model.layers.1.mlp.up_proj"), 128);
   assert_int_equal(group_of(&config, "model.layers.0.mlp.up_proj"), 64);
   yk_model_config_free(&config);
+  config = good("{'quantization_config': {" COMPRESSED ", 'config_groups': {"
+                "'a': {'targets': ['re:.*proj', 'k_proj'], 'weights': {" INT4_32 "}},"
+                "'b': {'targets': ['re:.*down_proj', 'k_proj'], 'weights': {'num_bits': 4, 'group_size': 64}}}}}");
+  assert_int_equal(group_of(&config, "up_proj"), 32);
+  assert_int_equal(group_of(&config, "down_proj"), 64); /* the first by its text */
+  assert_int_equal(group_of(&config, "k_proj"), 64);    /* the last of equal ones */
+  yk_model_config_free(&config);
   config = good("{'compression_config': {" COMPRESSED ", 'config_groups': {'w4a16_asym': ['re:model.*']}}}");
   assert_int_equal(group_of(&config, "model.x"), 128);
   assert_int_equal(group_of(&config, "lm_head"), 0);
