@@ -1,12 +1,15 @@
 /* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
  * 8-bit integers as they are, and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "loader/hf_quant_methods.h"
 #include "loader/hf_quant_parts.h"
+
+enum { LABEL_BYTES = 256 };
 
 static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",
                   int_quantized[] = "int-quantized", mixed[] = "mixed-precision", targets_key[] = "targets";
@@ -264,19 +267,22 @@ static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant
   const char *type, *strategy;
   bool symmetric = true;
   int64_t n_bits = 0;
+  char of_scheme[LABEL_BYTES];
+  snprintf(of_scheme, sizeof of_scheme, "%s: %s", label, key);
   if (!scheme || json_is_null(scheme)) return YK_OK;
   if (!json_is_object(scheme))
-    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", label, key, yk_json_type_name(scheme));
-  YK_TRY(yk_json_get_str(scheme, key, "type", false, &type, err));
-  YK_TRY(yk_json_get_str(scheme, key, "strategy", false, &strategy, err));
-  YK_TRY(yk_json_get_bool(scheme, key, "symmetric", false, &symmetric, err));
-  YK_TRY(yk_json_get_i64(scheme, key, "num_bits", true, 1, 64, &n_bits, err));
-  YK_TRY(yk_hf_require_unset(scheme, key, "dynamic", err));
-  if (n_bits != 8) return yk_hf_refuse_value(scheme, key, "num_bits", "8", err);
-  if (!symmetric) return yk_hf_refuse_value(scheme, key, "symmetric", "true", err);
-  if (strategy && strcmp(strategy, "tensor") != 0) return yk_hf_refuse_value(scheme, key, "strategy", "tensor", err);
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_scheme, yk_json_type_name(scheme));
+  YK_TRY(yk_json_get_str(scheme, of_scheme, "type", false, &type, err));
+  YK_TRY(yk_json_get_str(scheme, of_scheme, "strategy", false, &strategy, err));
+  YK_TRY(yk_json_get_bool(scheme, of_scheme, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_i64(scheme, of_scheme, "num_bits", true, 1, 64, &n_bits, err));
+  YK_TRY(yk_hf_require_unset(scheme, of_scheme, "dynamic", err));
+  if (n_bits != 8) return yk_hf_refuse_value(scheme, of_scheme, "num_bits", "8", err);
+  if (!symmetric) return yk_hf_refuse_value(scheme, of_scheme, "symmetric", "true", err);
+  if (strategy && strcmp(strategy, "tensor") != 0)
+    return yk_hf_refuse_value(scheme, of_scheme, "strategy", "tensor", err);
   if (type && strcasecmp(type, "float") != 0 && strcasecmp(type, "int") != 0)
-    return yk_hf_refuse_value(scheme, key, "type", "float, int", err);
+    return yk_hf_refuse_value(scheme, of_scheme, "type", "float, int", err);
   quant->kv_format = type && strcasecmp(type, "float") == 0 ? YK_KV_FP8 : YK_KV_INT8;
   return YK_OK;
 }
