@@ -287,6 +287,32 @@ static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant
   return YK_OK;
 }
 
+/* Rotations that are in the weights already, as those on both sides of one layer are: nothing is left to do. Those of
+ * activations are refused. Source: compressed_tensors, transform/transform_args.py: is_online. */
+static yk_status check_transforms(const json_t *object, const char *label, yk_err *err)
+{
+  static const char key[] = "transform_config", location_key[] = "location";
+  static const char supported[] = "weight_input, weight_output";
+  const json_t *schemes = json_object_get(json_object_get(object, key), "config_groups");
+  const char *name;
+  json_t *scheme;
+  char of_scheme[LABEL_BYTES];
+  if (!json_is_object(schemes)) return yk_hf_require_unset(object, label, key, err);
+  json_object_foreach((json_t *)schemes, name, scheme)
+  {
+    const json_t *uses = json_object_get(scheme, "apply");
+    snprintf(of_scheme, sizeof of_scheme, "%s: %s: %.80s", label, key, name);
+    if (!json_is_array(uses)) return yk_hf_refuse_value(scheme, of_scheme, "apply", "an array of transforms", err);
+    for (size_t i = 0; i < json_array_size(uses); i++) {
+      const json_t *use = json_array_get(uses, i);
+      const char *location = json_string_value(json_object_get(use, location_key));
+      if (!location || (strcmp(location, "weight_input") != 0 && strcmp(location, "weight_output") != 0))
+        return yk_hf_refuse_value(use, of_scheme, location_key, supported, err);
+    }
+  }
+  return YK_OK;
+}
+
 yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char config_groups[] = "config_groups";
@@ -300,7 +326,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
     return yk_hf_refuse_value(object, label, "format",
                               "pack-quantized, int-quantized, float-quantized, naive-quantized, mixed-precision", err);
   if (strcmp(format, mixed) == 0) format = NULL;
-  YK_TRY(yk_hf_require_unset(object, label, "transform_config", err));
+  YK_TRY(check_transforms(object, label, err));
   YK_TRY(read_kv_cache(object, label, quant, err));
   const json_t *sparsity = json_object_get(object, "sparsity_config");
   if (json_is_object(sparsity) && json_object_size(sparsity) > 0)

@@ -92,10 +92,11 @@ static void unsupported_quantisation(void **state)
                load("{}", NULL, "{'bits': 3, 'group_size': 128, 'desc_act': false}", &config, &err), &err);
 }
 
-#define GPTQ       "'quant_method': 'gptq', 'bits': 4, 'group_size': 64"
-#define COMPRESSED "'quant_method': 'compressed-tensors', 'format': 'pack-quantized'"
-#define INT4_32    "'num_bits': 4, 'type': 'int', 'symmetric': true, 'strategy': 'group', 'group_size': 32"
-#define ROUND      "'quant_method': 'auto-round', 'bits': 4, 'group_size': 128"
+#define GPTQ                 "'quant_method': 'gptq', 'bits': 4, 'group_size': 64"
+#define COMPRESSED           "'quant_method': 'compressed-tensors', 'format': 'pack-quantized'"
+#define INT4_32              "'num_bits': 4, 'type': 'int', 'symmetric': true, 'strategy': 'group', 'group_size': 32"
+#define TRANSFORMS(location) "'transform_config': {'config_groups': {'R1': {'apply': [{'location': " location "}]}}}"
+#define ROUND                "'quant_method': 'auto-round', 'bits': 4, 'group_size': 128"
 
 /* The group size of a module, 0 for one that is not quantised. */
 static int group_of(const yk_model_config *config, const char *module)
@@ -155,6 +156,11 @@ static void compressed_tensors(void **state)
   assert_int_equal(group_of(&config, "up_proj"), 32);
   assert_int_equal(group_of(&config, "down_proj"), 64); /* the first by its text */
   assert_int_equal(group_of(&config, "k_proj"), 64);    /* the last of equal ones */
+  yk_model_config_free(&config);
+  config = good("{'quantization_config': {" COMPRESSED
+                ", 'config_groups': {'a': {'targets': ['Linear'], 'weights': {" INT4_32 "}}}"
+                ", " TRANSFORMS("'weight_output'}, {'location': 'weight_input'") "}}");
+  assert_int_equal(group_of(&config, "model.x"), 32);
   yk_model_config_free(&config);
   config = good("{'compression_config': {" COMPRESSED ", 'config_groups': {'w4a16_asym': ['re:model.*']}}}");
   assert_int_equal(group_of(&config, "model.x"), 128);
@@ -257,6 +263,11 @@ static void what_other_methods_refuse(void **state)
        "preset \"W4A8\"|W4A16, W4A16_ASYM"},
       {"{'quantization_config': {" COMPRESSED ", 'transform_config': {'a': 1}, 'config_groups': {}}}", YK_E_UNSUPPORTED,
        "transform_config {\"a\":1}"},
+      {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("'weight_input'}, {'location': 'input'") "}}",
+       YK_E_UNSUPPORTED, "transform_config: R1: location \"input\"|weight_input, weight_output"},
+      {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("5") "}}", YK_E_UNSUPPORTED, "R1: location 5"},
+      {"{'quantization_config': {" COMPRESSED ", 'transform_config': {'config_groups': {'R1': {}}}}}", YK_E_UNSUPPORTED,
+       "R1: apply (absent)"},
       {"{'quantization_config': {" COMPRESSED ", 'sparsity_config': {'format': 'sparse-24-bitmask'},"
        " 'config_groups': {}}}",
        YK_E_UNSUPPORTED, "format \"sparse-24-bitmask\"|dense"},
