@@ -327,6 +327,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
                               "pack-quantized, int-quantized, float-quantized, naive-quantized, mixed-precision", err);
   if (strcmp(format, mixed) == 0) format = NULL;
   YK_TRY(check_transforms(object, label, err));
+  YK_TRY(yk_hf_require_unset(object, label, "moe_sparsity_config", err)); /* layers with fewer experts than others */
   YK_TRY(read_kv_cache(object, label, quant, err));
   const json_t *sparsity = json_object_get(object, "sparsity_config");
   if (json_is_object(sparsity) && json_object_size(sparsity) > 0)

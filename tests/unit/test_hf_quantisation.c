@@ -265,6 +265,8 @@ static void what_other_methods_refuse(void **state)
        "transform_config {\"a\":1}"},
       {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("'weight_input'}, {'location': 'input'") "}}",
        YK_E_UNSUPPORTED, "transform_config: R1: location \"input\"|weight_input, weight_output"},
+      {"{'quantization_config': {" COMPRESSED ", 'moe_sparsity_config': {'method': 'prune', 'num_experts': [6, 8]}}}",
+       YK_E_UNSUPPORTED, "moe_sparsity_config {\"method\":\"prune\",\"num_experts\":[6,8]}|supported: null"},
       {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("5") "}}", YK_E_UNSUPPORTED, "R1: location 5"},
       {"{'quantization_config': {" COMPRESSED ", 'transform_config': {'config_groups': {'R1': {}}}}}", YK_E_UNSUPPORTED,
        "R1: apply (absent)"},
