@@ -7,9 +7,21 @@
 /* Keys of an override that say how weights were found, not how they are stored. */
 static bool is_about_search(const char *key)
 {
-  static const char *const keys[] = {"sym",      "desc_act", "static_groups",   "true_sequential",     "damp_percent",
-                                     "mse",      "hessian",  "act_group_aware", "damp_auto_increment", "gptaq",
-                                     "failsafe", "fallback"};
+  static const char *const keys[] = {"sym",
+                                     "desc_act",
+                                     "static_groups",
+                                     "true_sequential",
+                                     "damp_percent",
+                                     "mse",
+                                     "hessian",
+                                     "act_group_aware",
+                                     "damp_auto_increment",
+                                     "gptaq",
+                                     "failsafe",
+                                     "fallback",
+                                     "foem",
+                                     "smooth",
+                                     "smoother"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (strcmp(key, keys[i]) == 0) return true;
   return false;

@@ -117,7 +117,8 @@ static void gptq(void **state)
   yk_model_config_free(&config);
   config = good("{'quantization_config': {" GPTQ ", 'checkpoint_format': 'gptq_v2', 'pack_dtype': 'int32',"
                 " 'dynamic': {'-:.*[.]0[.].*k_proj': {}, '+:.*up_proj': {'bits': 4, 'group_size': 32, 'sym': true},"
-                " 'model.layers.1.': {'group_size': -1}, '.*up_proj': {'group_size': 256}}}}");
+                " 'model.layers.1.': {'group_size': -1, 'foem': {'beta': 0.2}, 'smooth': {}, 'smoother': {}},"
+                " '.*up_proj': {'group_size': 256}}}}");
   assert_int_equal(config.quant.scheme.zeros, YK_ZEROS_STORED);
   assert_int_equal(group_of(&config, "model.layers.0.self_attn.k_proj"), 0);
   assert_int_equal(group_of(&config, "model.layers.0.self_attn.q_proj"), 64);
