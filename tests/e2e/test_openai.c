@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "e2e/engine_fixture.h"
 #include "openai/answer.h"
+#include "unit/single_quotes.h"
 
 static int open_engine(void **state)
 {
@@ -52,12 +53,9 @@ static yk_status submit_all(yk_engine *engine, session *s, yk_err *err)
 /* body: with ' in place of ". */
 static yk_status start(yk_engine *engine, const char *body, session *s, yk_err *err)
 {
-  char json[4096];
+  char *json = double_quoted(body);
   yk_openai_document document;
   yk_openai_defaults defaults;
-  snprintf(json, sizeof json, "%s", body);
-  for (char *c = json; *c; c++)
-    if (*c == '\'') *c = '"';
   *s = (session){0};
   yk_openai_defaults_init(engine, YK_FORM_COMPLETION, &defaults);
   yk_status status = yk_openai_document_parse("body", json, strlen(json), &document, err);
@@ -65,6 +63,7 @@ static yk_status start(yk_engine *engine, const char *body, session *s, yk_err *
     status = yk_openai_request_parse(&document, document.root, YK_FORM_COMPLETION, &defaults, &s->request, err);
   if (status == YK_OK) status = submit_all(engine, s, err);
   yk_openai_document_free(&document);
+  free(json);
   return status;
 }
 

@@ -3,21 +3,31 @@
 #define YK_UNIT_CONFIG_FIXTURE_H
 
 #include "unit/loader_fixture.h"
+#include "unit/single_quotes.h"
 
 #include "base/json.h"
 #include "loader/hf_config.h"
+#include "loader/hf_parts.h"
 
-/* JSON written with ' for ", which keeps tables of cases readable. */
 static inline json_t *config_parse(const char *text)
 {
-  char copy[4096];
-  snprintf(copy, sizeof copy, "%s", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *copy = double_quoted(text);
   json_error_t at;
   json_t *value = json_loads(copy, JSON_DECODE_ANY, &at);
   if (!value) fail_msg("%s: %s", copy, at.text);
+  free(copy);
   return value;
+}
+
+/* What is read of a quantization_config with these keys ("'bits': 4"). */
+static inline yk_status config_read_quant(const char *keys, yk_quant_config *quant, yk_err *err)
+{
+  char text[2048];
+  assert_true(snprintf(text, sizeof text, "{'quantization_config': {%s}}", keys) < (int)sizeof text);
+  json_t *root = config_parse(text);
+  yk_status status = yk_hf_read_quant(root, NULL, NULL, quant, err);
+  json_decref(root);
+  return status;
 }
 
 /* The text of a configuration with the keys of changes put over it; a value of "-" deletes. The caller frees it. */

@@ -3,6 +3,7 @@
 #define YK_UNIT_MSMODELSLIM_FIXTURE_H
 
 #include "unit/loader_fixture.h"
+#include "unit/single_quotes.h"
 
 #include "base/dtype.h"
 #include "loader/checkpoint.h"
@@ -15,16 +16,6 @@ static const char config_text[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 8, \"intermediate_size\": 8, \"num_hidden_layers\": "
     "1,"
     " \"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"vocab_size\": 16, \"max_position_embeddings\": 32}";
-
-/* ' for ", which keeps tables readable. */
-static const char *quoted(const char *text)
-{
-  static char copy[4096];
-  snprintf(copy, sizeof copy, "%s", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
-  return copy;
-}
 
 /* A file's tensors, as they are added; names may be in any order. */
 typedef struct file_builder {
@@ -69,7 +60,9 @@ static inline yk_status open_with(const temp_dir *dir, const file_builder *f, co
                                   const yk_log *log, yk_checkpoint **out, yk_err *err)
 {
   write_text(dir, "config.json", config_text);
-  write_text(dir, "quant_model_description_w8a8.json", quoted(description));
+  char *text = double_quoted(description);
+  write_text(dir, "quant_model_description_w8a8.json", text);
+  free(text);
   write_weights(dir, "quant_model_weight_w8a8.safetensors", f);
   return yk_checkpoint_open(dir->path, log, out, err);
 }

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "unit/single_quotes.h"
+
 yk_openai_defaults openai_defaults(yk_tool_format tools)
 {
   return (yk_openai_defaults){.sampling = {.temperature = 1,
@@ -25,9 +27,7 @@ yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form f
                             yk_openai_request *out, yk_err *err)
 {
   yk_openai_document document;
-  char *json = strdup(body);
-  for (char *c = json; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *json = double_quoted(body);
   *out = (yk_openai_request){0};
   yk_status status = yk_openai_document_parse("body", json, strlen(json), &document, err);
   if (status == YK_OK) status = yk_openai_request_parse(&document, document.root, form, defaults, out, err);

@@ -1,31 +1,14 @@
 /* Configurations of weights in 8-bit floats: which layers, which outputs and inputs share a scale, and what is refused.
  */
-#include "unit/loader_fixture.h"
+#include "unit/config_fixture.h"
 
-#include "base/json.h"
-#include "loader/hf_parts.h"
 #include "loader/quant_rules.h"
-
-/* A quantization_config, written with ' for ", which keeps the tables below readable. */
-static yk_status read_config(const char *text, yk_quant_config *quant, yk_err *err)
-{
-  char copy[2048];
-  snprintf(copy, sizeof copy, "{'quantization_config': {%s}}", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
-  json_error_t at;
-  json_t *root = json_loads(copy, 0, &at);
-  if (!root) fail_msg("%s: %s", copy, at.text);
-  yk_status status = yk_hf_read_quant(root, NULL, NULL, quant, err);
-  json_decref(root);
-  return status;
-}
 
 static yk_quant_config good(const char *text)
 {
   yk_quant_config quant;
   yk_err err = YK_ERR_INIT;
-  expect_ok(text, read_config(text, &quant, &err), &err);
+  expect_ok(text, config_read_quant(text, &quant, &err), &err);
   return quant;
 }
 
@@ -185,7 +168,7 @@ static void what_is_refused(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_quant_config quant;
     yk_err err = YK_ERR_INIT;
-    yk_status status = read_config(cases[i].text, &quant, &err);
+    yk_status status = config_read_quant(cases[i].text, &quant, &err);
     yk_quant_rules_free(quant.rules);
     expect_error(cases[i].text, YK_E_UNSUPPORTED, cases[i].words, status, &err);
   }

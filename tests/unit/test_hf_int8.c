@@ -2,28 +2,18 @@
  * must have, and what is refused. */
 #include <math.h>
 
-#include "unit/loader_fixture.h"
+#include "unit/config_fixture.h"
 
-#include "base/json.h"
-#include "loader/hf_parts.h"
 #include "loader/quant_rules.h"
 #include "loader/quant_tensors.h"
 
 static const char module[] = "model.layers.0.mlp.up_proj";
 
-/* A quantization_config, written with ' for ", which keeps the tables below readable. */
-static yk_status read_config(const char *text, yk_quant_config *quant, yk_err *err)
+static yk_status read_config(const char *keys, yk_quant_config *quant, yk_err *err)
 {
-  char copy[2048];
-  snprintf(copy, sizeof copy, "{'quantization_config': {'quant_method': 'compressed-tensors', %s}}", text);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
-  json_error_t at;
-  json_t *root = json_loads(copy, 0, &at);
-  if (!root) fail_msg("%s: %s", copy, at.text);
-  yk_status status = yk_hf_read_quant(root, NULL, NULL, quant, err);
-  json_decref(root);
-  return status;
+  char all[2048];
+  snprintf(all, sizeof all, "'quant_method': 'compressed-tensors', %s", keys);
+  return config_read_quant(all, quant, err);
 }
 
 #define IN_FORMAT(format, groups)    "'format': '" format "', 'config_groups': {" groups "}"

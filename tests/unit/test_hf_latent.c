@@ -1,5 +1,6 @@
 /* Configurations of latent attention: sizes, what rotates, and what is refused. */
 #include "unit/loader_fixture.h"
+#include "unit/single_quotes.h"
 
 #include "loader/hf_config.h"
 #include "loader/weight_names.h"
@@ -7,16 +8,17 @@
 /* A small model of a class whose keys of latent attention are given, written with ' for ". */
 static yk_status parse_as(const char *class, const char *keys, yk_model_config *out, yk_err *err)
 {
-  char text[2048];
-  snprintf(text, sizeof text,
+  char quoted[2048];
+  snprintf(quoted, sizeof quoted,
            "{'architectures': ['%s'], 'hidden_size': 64, 'intermediate_size': 96,"
            " 'num_hidden_layers': 2, 'n_routed_experts': null, 'num_attention_heads': 6, 'num_key_value_heads': 6,"
            " 'vocab_size': 200, 'max_position_embeddings': 256, %s}",
            class, keys);
-  for (char *c = text; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *text = double_quoted(quoted);
   const yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
-  return yk_model_config_parse(&texts, NULL, out, err);
+  yk_status status = yk_model_config_parse(&texts, NULL, out, err);
+  free(text);
+  return status;
 }
 
 static yk_status parse(const char *keys, yk_model_config *out, yk_err *err)

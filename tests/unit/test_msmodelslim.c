@@ -5,13 +5,15 @@
 
 static yk_status parse(const char *description, yk_model_config *out, yk_err *err)
 {
-  const char *text = quoted(description);
+  char *text = double_quoted(description);
   const yk_config_texts texts = {.config = config_text,
                                  .config_bytes = sizeof config_text - 1,
                                  .description = text,
                                  .description_bytes = strlen(text),
                                  .description_file = "quant_model_description.json"};
-  return yk_model_config_parse(&texts, NULL, out, err);
+  yk_status status = yk_model_config_parse(&texts, NULL, out, err);
+  free(text);
+  return status;
 }
 
 static void expect_scheme(const yk_model_config *config, const char *module, const yk_quant_scheme *expected)

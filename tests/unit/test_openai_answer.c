@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "openai/answer.h"
 #include "unit/openai_fixture.h"
+#include "unit/single_quotes.h"
 
 /* A request, its answer, and what has been written. */
 typedef struct session {
@@ -92,9 +93,7 @@ static void finish(session *s)
 /* What was written since the last time; expected has ' in place of ". */
 static void expect(session *s, const char *expected)
 {
-  char *copy = strdup(expected);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *copy = double_quoted(expected);
   assert_string_equal(s->out.data ? s->out.data : "", copy);
   yk_strbuf_clear(&s->out);
   free(copy);

@@ -8,13 +8,12 @@
 #include <cmocka.h>
 
 #include "openai/tokens.h"
+#include "unit/single_quotes.h"
 
 /* expected: with ' for ". */
 static void expect(yk_strbuf *found, const char *expected)
 {
-  char *copy = strdup(expected);
-  for (char *c = copy; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *copy = double_quoted(expected);
   assert_string_equal(found->data ? found->data : "", copy);
   yk_strbuf_clear(found);
   free(copy);
@@ -125,9 +124,7 @@ static void errors_as_json(void **state)
 static yk_openai_document document_of(const char *body)
 {
   yk_openai_document document;
-  char *json = strdup(body);
-  for (char *c = json; *c; c++)
-    if (*c == '\'') *c = '"';
+  char *json = double_quoted(body);
   assert_int_equal(yk_openai_document_parse("body", json, strlen(json), &document, NULL), YK_OK);
   free(json);
   return document;
