@@ -39,7 +39,8 @@ for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
   test=$build/bin/$(basename "$source" .c)
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done
-strip --strip-debug "$root"/bin/*
+if [ -e "$build/lib/libyoke_for_tests.so" ]; then cp "$build/lib/libyoke_for_tests.so" "$root/lib/"; fi
+strip --strip-debug "$root"/bin/* $(find "$root/lib" -name '*.so')
 
 # What the machine has of its own: libc and its parts, the compilers' runtime; driver, CUDA and NCCL, which bench needs.
 own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
