@@ -40,10 +40,11 @@ for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done
 if [ -e "$build/lib/libyoke_for_tests.so" ]; then cp "$build/lib/libyoke_for_tests.so" "$root/lib/"; fi
-strip --strip-debug "$root"/bin/* $(find "$root/lib" -name '*.so')
+find "$root" -type f -exec strip --strip-debug {} +
 
-# What the machine has of its own: libc and its parts, the compilers' runtime; driver, CUDA and NCCL, which bench needs.
-own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
+# Not copied: what is packed already; what the machine has of its own: libc and its parts, the compilers' runtime, and
+# driver, CUDA and NCCL, which bench needs.
+own='^(libyoke_for_tests|linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
 own="$own|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]"
 ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
