@@ -33,13 +33,12 @@ static void destroy(yk_device *dev)
   if (!dev) return;
   yk_cpu_device *cpu = yk_cpu_device_of(dev);
   yk_cpu_pool_destroy(cpu->pool);
-  free(cpu->scratch);
+  yk_cpu_free(dev, cpu->scratch);
   free(cpu->sample_floats);
   free(cpu->sample_ids);
   free(cpu->penalty_counts);
-  free(cpu->x_f32);
-  free(cpu->w_f32);
-  free(cpu->x_quantised);
+  yk_cpu_free(dev, cpu->x_f32);
+  yk_cpu_free(dev, cpu->x_quantised);
   free(cpu);
 }
 
@@ -106,15 +105,15 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
   cpu->n_threads = n_threads;
   cpu->limits = *limits;
   size_t threads = (size_t)n_threads, n_samplers = (size_t)yk_min_i64(n_threads, limits->max_seqs);
-  cpu->scratch = calloc(threads, sizeof *cpu->scratch);
+  void *scratch = NULL;
+  yk_status status = yk_cpu_alloc(&cpu->base, threads * sizeof *cpu->scratch, &scratch, err);
+  cpu->scratch = scratch;
   cpu->sample_floats = calloc(n_samplers * 2 * (size_t)limits->vocab, sizeof *cpu->sample_floats);
   cpu->sample_ids = calloc(n_samplers * 2 * (size_t)limits->vocab, sizeof *cpu->sample_ids);
   cpu->penalty_counts = calloc((size_t)limits->max_seqs * (size_t)limits->vocab, sizeof *cpu->penalty_counts);
-  yk_status status = YK_OK;
-  if (!cpu->scratch || !cpu->sample_floats || !cpu->sample_ids || !cpu->penalty_counts)
-    status = yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for the scratch of %d threads", n_threads);
-  else
-    status = yk_cpu_pool_create(n_threads, &cpu->pool, err);
+  if (status == YK_OK && (!cpu->sample_floats || !cpu->sample_ids || !cpu->penalty_counts))
+    status = yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for the samplers of %d threads", n_threads);
+  if (status == YK_OK) status = yk_cpu_pool_create(n_threads, &cpu->pool, err);
   if (status != YK_OK) {
     destroy(&cpu->base);
     return status;

@@ -8,7 +8,7 @@
 #include "kernels/device.h"
 
 enum {
-  YK_CPU_ROW_BLOCK = 48,      /* rows of a GEMM that are multiplied at a time: their floats stay in the L2 cache */
+  YK_CPU_ROW_BLOCK = 48,      /* rows of a GEMM that are multiplied at a time, at most */
   YK_CPU_BLOCK_COLUMNS = 64,  /* columns of a GEMM whose results are stored at a time */
   YK_CPU_MAX_HEAD_DIM = 1024, /* scratch of attention is sized for it */
   YK_CPU_MAX_QUERIES = 16     /* queries that share one block of keys and values */
@@ -17,9 +17,11 @@ enum {
 /* An entry of the table of counts: a multiple of the number in the output, and a bit for the prompt. */
 enum { YK_CPU_COUNT_PROMPT = 1, YK_CPU_COUNT_OUTPUT = 2 };
 
-/* Scratch of one thread, so that operations allocate nothing. */
+/* Scratch of one thread, so that operations allocate nothing. Arrays begin at whole vectors. */
 typedef struct yk_cpu_scratch {
   float acc[2][YK_CPU_ROW_BLOCK * YK_CPU_BLOCK_COLUMNS];
+  float strip[YK_CPU_STRIP_K * YK_CPU_STRIP]; /* weights of a GEMM */
+  float sums[YK_CPU_ROW_BLOCK * YK_CPU_STRIP * YK_CPU_LANES];
   float keys[YK_KV_BLOCK_TOKENS * YK_CPU_MAX_HEAD_DIM];
   float values[YK_KV_BLOCK_TOKENS * YK_CPU_MAX_HEAD_DIM];
   float queries[YK_CPU_MAX_QUERIES * YK_CPU_MAX_HEAD_DIM];
@@ -36,10 +38,9 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  float *x_f32;             /* inputs of a GEMM; grown by linear_create, as the next two */
-  float *w_f32;             /* weights of a GEMM: a strip for each thread */
+  void *x_f32;              /* inputs of a GEMM as floats; grown by linear_create, as the next */
   void *x_quantised;        /* inputs of a GEMM, quantised as a weight format wants them */
-  int64_t x_f32_elements, w_f32_elements, x_quantised_bytes;
+  int64_t x_f32_bytes, x_quantised_bytes;
   yk_cpu_chunk *chunk; /* that the next layer's weights come from; may be NULL */
 } yk_cpu_device;
 

@@ -21,7 +21,8 @@ enum {
   YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
   YK_CPU_PANEL = 8,     /* output columns that one row is multiplied with together */
   YK_CPU_INT8_K = 64,   /* inputs of 8-bit rows and columns come in so many, padded with zeros */
-  YK_CPU_STRIP = 4 /* of a panel's columns, those that are unpacked and multiplied together: they stay in the cache */
+  YK_CPU_STRIP = 4,     /* of a panel's columns, those that are unpacked and multiplied together */
+  YK_CPU_STRIP_K = 1024 /* inputs of a strip, at most: it and a few rows of x stay in the L1 cache */
 };
 
 /* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the
@@ -57,7 +58,21 @@ typedef struct yk_cpu_byte_panel {
 } yk_cpu_byte_panel;
 
 typedef bool yk_cpu_byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel);
-typedef void yk_cpu_byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first);
+
+/* w [n_k / LANES, STRIP, LANES] = inputs k .. k + n_k - 1 of columns first .. first + STRIP - 1 of a panel, of the type
+ * that belongs to the function, as floats. first is a multiple of STRIP; k and n_k are whole chunks. */
+typedef void yk_cpu_unpack(float *w, const void *panel, int first, int64_t k, int64_t n_k);
+
+/* Rows of x times a strip of weights. The inputs of a row may come in several products, in rising order. */
+typedef struct yk_cpu_product {
+  float *y;       /* the last product sets y[row * y_stride + column] */
+  const float *x; /* rows [n_k] that are x_stride apart */
+  const float *w; /* [n_k / LANES, STRIP, LANES] */
+  float *sums;    /* [n_rows, STRIP, LANES], kept by the caller from one product to the next */
+  int64_t y_stride, x_stride, n_k;
+  int n_rows;
+  bool is_first, is_last;
+} yk_cpu_product;
 
 /* One panel of 8-bit integers. */
 typedef struct yk_cpu_int8_panel {
@@ -99,15 +114,11 @@ typedef struct yk_cpu_simd {
   yk_cpu_byte_row *int8_row, *fp8_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 
-  /* w [n_k / LANES, STRIP, LANES] = columns first .. first + STRIP - 1 of a panel as floats; first is a multiple of
-   * STRIP, n_k is k in whole chunks. */
-  void (*awq_unpack)(float *w, const yk_cpu_awq_panel *panel, int first);
-  yk_cpu_byte_unpack *int8_unpack, *fp8_unpack;
-  void (*plain_unpack)(float *w, const yk_cpu_plain_panel *panel, int first);
+  yk_cpu_unpack *awq_unpack;               /* of a yk_cpu_awq_panel */
+  yk_cpu_unpack *int8_unpack, *fp8_unpack; /* of a yk_cpu_byte_panel */
+  yk_cpu_unpack *plain_unpack;             /* of a yk_cpu_plain_panel */
 
-  /* y[row * y_stride + column] = x times a strip w, for rows x [n_k] that are x_stride apart. */
-  void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
-                   int64_t n_k);
+  void (*multiply)(const yk_cpu_product *product);
 
   /* y[row * y_stride + column] = x times all columns of a panel, for n_rows rows x [n_k] that are x_stride apart. The
    * same integers whatever the set. */

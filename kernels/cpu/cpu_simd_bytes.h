@@ -29,8 +29,9 @@ ALWAYS_INLINE wide byte_weights(const uint8_t *bytes, wide scale, wide zero, con
   return wide_mul(scale, numbers);
 }
 
-/* One column of a line, whose n_alike vectors in a row lie in one group. Adds to *sum, or stores a strip's column to w
- * where sum is NULL. n_alike and which of the two are constants of the call. */
+/* One column of a line, whose n_alike vectors in a row lie in one group. Adds to *sum the products with x, or stores a
+ * strip's column to w where sum is NULL; x and w are those of the line. n_alike and which of the two are constants of
+ * the call. */
 ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_byte_panel *panel, int64_t line,
                              int column, const int n_alike, const byte_kind kind)
 {
@@ -42,12 +43,11 @@ ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_b
     wide zero = kind == BYTES_I8_ZEROS ? wide_set1(panel->zeros[at]) : wide_zero();
 #pragma GCC unroll 8
     for (int i = begin; i < begin + n_alike; i++) {
-      int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
       wide weights = byte_weights(bytes + i * YK_CPU_LANES, scale, zero, kind);
       if (sum)
-        *sum = wide_fma(wide_load(x + k), weights, *sum);
+        *sum = wide_fma(wide_load(x + i * YK_CPU_LANES), weights, *sum);
       else
-        wide_store(w + k * YK_CPU_STRIP, weights);
+        wide_store(w + i * YK_CPU_STRIP * YK_CPU_LANES, weights);
     }
   }
 }
@@ -69,15 +69,16 @@ ALWAYS_INLINE void byte_row_alike(float *y, const float *x, const yk_cpu_byte_pa
   for (int64_t line = 0; line < panel->n_lines; line++) {
     prefetch_byte_line(panel, line);
 #pragma GCC unroll 1
-    for (int c = 0; c < YK_CPU_PANEL; c++) byte_line(&sum[c], NULL, x, panel, line, c, n_alike, kind);
+    for (int c = 0; c < YK_CPU_PANEL; c++)
+      byte_line(&sum[c], NULL, x + line * YK_CPU_CHUNK_K, panel, line, c, n_alike, kind);
   }
   for (int c = 0; c < YK_CPU_PANEL; c++) y[c] = wide_sum(sum[c]);
 }
 
-ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, int first, const int n_alike,
-                                     const byte_kind kind)
+ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, int first, int64_t k, int64_t n_k,
+                                     const int n_alike, const byte_kind kind)
 {
-  for (int64_t line = 0; line < panel->n_lines; line++) {
+  for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
     if (first == 0) prefetch_byte_line(panel, line); /* of all strips */
 #pragma GCC unroll 1
     for (int c = 0; c < YK_CPU_STRIP; c++)
@@ -86,9 +87,10 @@ ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, i
 }
 
 /* Groups that end inside a vector, where a slice of k was cut there: each lane has a scale of its own. */
-ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int first, const byte_kind kind)
+ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int first, int64_t begin, int64_t n_k,
+                                   const byte_kind kind)
 {
-  for (int64_t k = 0; k < panel->n_lines * YK_CPU_CHUNK_K; k += YK_CPU_LANES) {
+  for (int64_t k = begin; k < begin + n_k; k += YK_CPU_LANES) {
     const uint8_t *bytes = panel->bytes + k / YK_CPU_CHUNK_K * BYTE_LINE + k % YK_CPU_CHUNK_K;
     int64_t groups[YK_CPU_LANES];
     for (int lane = 0; lane < YK_CPU_LANES; lane++) groups[lane] = byte_group_of(panel, k + lane) * YK_CPU_PANEL;
@@ -109,14 +111,15 @@ ALWAYS_INLINE int byte_vectors_alike(const yk_cpu_byte_panel *panel)
   return panel->group % 64 == 0 ? 4 : panel->group % 32 == 0 ? 2 : panel->group % 16 == 0 ? 1 : 0;
 }
 
-ALWAYS_INLINE void byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first, const byte_kind kind)
+ALWAYS_INLINE void byte_unpack(float *w, const yk_cpu_byte_panel *panel, int first, int64_t k, int64_t n_k,
+                               const byte_kind kind)
 {
   switch (byte_vectors_alike(panel)) {
-  case 8: byte_unpack_alike(w, panel, first, 8, kind); break;
-  case 4: byte_unpack_alike(w, panel, first, 4, kind); break;
-  case 2: byte_unpack_alike(w, panel, first, 2, kind); break;
-  case 1: byte_unpack_alike(w, panel, first, 1, kind); break;
-  default: byte_unpack_any(w, panel, first, kind);
+  case 8: byte_unpack_alike(w, panel, first, k, n_k, 8, kind); break;
+  case 4: byte_unpack_alike(w, panel, first, k, n_k, 4, kind); break;
+  case 2: byte_unpack_alike(w, panel, first, k, n_k, 2, kind); break;
+  case 1: byte_unpack_alike(w, panel, first, k, n_k, 1, kind); break;
+  default: byte_unpack_any(w, panel, first, k, n_k, kind);
   }
 }
 
@@ -133,12 +136,13 @@ ALWAYS_INLINE bool byte_row(float *y, const float *x, const yk_cpu_byte_panel *p
   return true;
 }
 
-static void int8_unpack(float *w, const yk_cpu_byte_panel *panel, int first)
+static void int8_unpack(float *w, const void *of, int first, int64_t k, int64_t n_k)
 {
+  const yk_cpu_byte_panel *panel = of;
   if (panel->zeros)
-    byte_unpack(w, panel, first, BYTES_I8_ZEROS);
+    byte_unpack(w, panel, first, k, n_k, BYTES_I8_ZEROS);
   else
-    byte_unpack(w, panel, first, BYTES_I8);
+    byte_unpack(w, panel, first, k, n_k, BYTES_I8);
 }
 
 static bool int8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)
@@ -146,9 +150,9 @@ static bool int8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)
   return panel->zeros ? byte_row(y, x, panel, BYTES_I8_ZEROS) : byte_row(y, x, panel, BYTES_I8);
 }
 
-static void fp8_unpack(float *w, const yk_cpu_byte_panel *panel, int first)
+static void fp8_unpack(float *w, const void *panel, int first, int64_t k, int64_t n_k)
 {
-  byte_unpack(w, panel, first, BYTES_E4M3);
+  byte_unpack(w, panel, first, k, n_k, BYTES_E4M3);
 }
 
 static bool fp8_row(float *y, const float *x, const yk_cpu_byte_panel *panel)

@@ -11,7 +11,11 @@
  *   AWQ_COLUMNS (1 to YK_CPU_PANEL)   columns whose sums of one row take turns; a macro
  *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros */
 
-enum { LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES, LINE_VECTORS = YK_CPU_CHUNK_K / YK_CPU_LANES };
+enum {
+  LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES,
+  LINE_VECTORS = YK_CPU_CHUNK_K / YK_CPU_LANES,
+  STRIP_LINE = YK_CPU_CHUNK_K * YK_CPU_STRIP /* floats of a line in an unpacked strip */
+};
 enum { PREFETCH_BYTES = 2048 };
 
 ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
@@ -28,8 +32,8 @@ ALWAYS_INLINE void prefetch_after(const void *p)
 }
 
 /* One line of columns first .. first + n_columns - 1 of a panel. n_alike vectors of a line in a row lie in one group.
- * Adds to sum, or stores a strip's columns to w where sum is NULL. n_columns, n_alike and which of the two are
- * constants of the call. */
+ * Adds to sum the products with x, or stores a strip's columns to w where sum is NULL; x and w are those of the line.
+ * n_columns, n_alike and which of the two are constants of the call. */
 ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line, int first,
                             const int n_columns, const int n_alike)
 {
@@ -42,14 +46,13 @@ ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_aw
     for (int c = 0; c < n_columns; c++) scale[c] = awq_scale_make(panel->scales[group + c], panel->zeros[group + c]);
 #pragma GCC unroll 8
     for (int i = begin; i < begin + n_alike; i++) {
-      int64_t k = line * YK_CPU_CHUNK_K + i * YK_CPU_LANES;
 #pragma GCC unroll 8
       for (int c = 0; c < n_columns; c++) {
         wide weights = awq_weights(words + c * YK_CPU_LANES, i, scale[c]);
         if (sum)
-          sum[c] = wide_fma(wide_load(x + k), weights, sum[c]);
+          sum[c] = wide_fma(wide_load(x + i * YK_CPU_LANES), weights, sum[c]);
         else
-          wide_store(w + k * YK_CPU_STRIP + c * YK_CPU_LANES, weights);
+          wide_store(w + (i * YK_CPU_STRIP + c) * YK_CPU_LANES, weights);
       }
     }
   }
@@ -70,15 +73,16 @@ ALWAYS_INLINE void awq_row_alike(float *y, const float *x, const yk_cpu_awq_pane
     prefetch_line(panel, line);
 #pragma GCC unroll 8
     for (int c = 0; c < YK_CPU_PANEL; c += AWQ_COLUMNS)
-      awq_line(sum + c, NULL, x, panel, line, c, AWQ_COLUMNS, n_alike);
+      awq_line(sum + c, NULL, x + line * YK_CPU_CHUNK_K, panel, line, c, AWQ_COLUMNS, n_alike);
   }
 #pragma GCC unroll 8
   for (int c = 0; c < YK_CPU_PANEL; c++) y[c] = wide_sum(sum[c]);
 }
 
-ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int first, const int n_alike)
+ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int first, int64_t k, int64_t n_k,
+                                    const int n_alike)
 {
-  for (int64_t line = 0; line < panel->n_lines; line++) {
+  for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
     if (first == 0) prefetch_line(panel, line); /* of all strips */
 #pragma GCC unroll 4
     for (int c = 0; c < YK_CPU_STRIP; c++)
@@ -87,31 +91,32 @@ ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int
 }
 
 /* Groups that end inside a vector: only where a slice of k was cut there. */
-static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel, int first)
+static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel, int first, int64_t begin, int64_t n_k)
 {
-  for (int64_t k = 0; k < panel->n_lines * YK_CPU_CHUNK_K; k++) {
-    int64_t group = group_of(panel, k) * YK_CPU_PANEL + first;
+  for (int64_t i = 0; i < n_k; i++) {
+    int64_t k = begin + i, group = group_of(panel, k) * YK_CPU_PANEL + first;
     const uint32_t *words = panel->words + k / YK_CPU_CHUNK_K * LINE_WORDS + first * YK_CPU_LANES + k % YK_CPU_LANES;
     int shift = (int)(k % YK_CPU_CHUNK_K / YK_CPU_LANES) * 4;
     for (int c = 0; c < YK_CPU_STRIP; c++) {
       int q = (int)(words[c * YK_CPU_LANES] >> shift & 0xFu) - panel->zeros[group + c];
-      w[(k / YK_CPU_LANES * YK_CPU_STRIP + c) * YK_CPU_LANES + k % YK_CPU_LANES] = panel->scales[group + c] * (float)q;
+      w[(i / YK_CPU_LANES * YK_CPU_STRIP + c) * YK_CPU_LANES + i % YK_CPU_LANES] = panel->scales[group + c] * (float)q;
     }
   }
 }
 
-static void awq_unpack(float *w, const yk_cpu_awq_panel *panel, int first)
+static void awq_unpack(float *w, const void *of, int first, int64_t k, int64_t n_k)
 {
+  const yk_cpu_awq_panel *panel = of;
   if (panel->group % 128 == 0)
-    awq_unpack_alike(w, panel, first, 8);
+    awq_unpack_alike(w, panel, first, k, n_k, 8);
   else if (panel->group % 64 == 0)
-    awq_unpack_alike(w, panel, first, 4);
+    awq_unpack_alike(w, panel, first, k, n_k, 4);
   else if (panel->group % 32 == 0)
-    awq_unpack_alike(w, panel, first, 2);
+    awq_unpack_alike(w, panel, first, k, n_k, 2);
   else if (panel->group % 16 == 0)
-    awq_unpack_alike(w, panel, first, 1);
+    awq_unpack_alike(w, panel, first, k, n_k, 1);
   else
-    awq_unpack_any(w, panel, first);
+    awq_unpack_any(w, panel, first, k, n_k);
 }
 
 /* False where the panel must be unpacked first. */
@@ -175,38 +180,48 @@ static void plain_row(float *y, const float *x, const yk_cpu_plain_panel *panel)
     plain_row_as(y, x, YK_F32, panel);
 }
 
-ALWAYS_INLINE void plain_unpack_as(float *w, yk_dtype dtype, const yk_cpu_plain_panel *panel, int first)
+ALWAYS_INLINE void plain_unpack_as(float *w, yk_dtype dtype, const yk_cpu_plain_panel *panel, int first, int64_t begin,
+                                   int64_t n_k)
 {
-  int64_t n_k = (panel->k + YK_CPU_CHUNK_K - 1) / YK_CPU_CHUNK_K * YK_CPU_CHUNK_K;
   for (int c = 0; c < YK_CPU_STRIP; c++) {
     const void *column = plain_column(panel, dtype, first + c);
-    float *to = w + c * YK_CPU_LANES;
-    int64_t n = first + c < panel->n_columns ? panel->k : 0, k = 0;
-    for (; k + YK_CPU_LANES <= n; k += YK_CPU_LANES)
+    float *to = w + c * YK_CPU_LANES - begin * YK_CPU_STRIP;
+    int64_t n = first + c < panel->n_columns ? panel->k : 0, end = begin + n_k, k = begin;
+    for (; k < end && k + YK_CPU_LANES <= n; k += YK_CPU_LANES)
       wide_store(to + k * YK_CPU_STRIP, wide_load_elements(dtype, column, k));
-    for (; k < n_k; k += YK_CPU_LANES) wide_store(to + k * YK_CPU_STRIP, wide_load_last(dtype, column, k, n));
+    for (; k < end; k += YK_CPU_LANES) wide_store(to + k * YK_CPU_STRIP, wide_load_last(dtype, column, k, n));
   }
 }
 
-static void plain_unpack(float *w, const yk_cpu_plain_panel *panel, int first)
+static void plain_unpack(float *w, const void *of, int first, int64_t k, int64_t n_k)
 {
+  const yk_cpu_plain_panel *panel = of;
   if (panel->dtype == YK_F16)
-    plain_unpack_as(w, YK_F16, panel, first);
+    plain_unpack_as(w, YK_F16, panel, first, k, n_k);
   else if (panel->dtype == YK_BF16)
-    plain_unpack_as(w, YK_BF16, panel, first);
+    plain_unpack_as(w, YK_BF16, panel, first, k, n_k);
   else
-    plain_unpack_as(w, YK_F32, panel, first);
+    plain_unpack_as(w, YK_F32, panel, first, k, n_k);
 }
 
-/* n_rows by n_columns sums in registers; both are constants of the call, so that the loops over them vanish. */
-ALWAYS_INLINE void multiply_tile(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *w,
-                                 int64_t n_k, const int n_rows, const int n_columns)
+/* Rows first .. first + n_rows - 1 of a product and n_columns columns from column on, whose sums fill the registers;
+ * both counts are constants of the call, so that the loops over them vanish. */
+ALWAYS_INLINE void multiply_tile(const yk_cpu_product *product, int first, int column, const int n_rows,
+                                 const int n_columns)
 {
+  const float *x = product->x + first * product->x_stride, *w = product->w + column * YK_CPU_LANES;
+  float *sums = product->sums + (first * YK_CPU_STRIP + column) * YK_CPU_LANES;
+  const int64_t x_stride = product->x_stride, n_k = product->n_k;
   wide sum[TILE_ROWS][TILE_COLUMNS];
 #pragma GCC unroll 8
   for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
     for (int c = 0; c < n_columns; c++) sum[r][c] = wide_zero();
+  if (!product->is_first)
+#pragma GCC unroll 8
+    for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+      for (int c = 0; c < n_columns; c++) sum[r][c] = wide_load(sums + (r * YK_CPU_STRIP + c) * YK_CPU_LANES);
   for (int64_t k = 0; k < n_k; k += YK_CPU_LANES) {
     wide weights[TILE_COLUMNS];
 #pragma GCC unroll 4
@@ -221,28 +236,28 @@ ALWAYS_INLINE void multiply_tile(float *y, int64_t y_stride, const float *x, int
 #pragma GCC unroll 8
   for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
-    for (int c = 0; c < n_columns; c++) y[r * y_stride + c] = wide_sum(sum[r][c]);
+    for (int c = 0; c < n_columns; c++)
+      if (product->is_last)
+        product->y[(first + r) * product->y_stride + column + c] = wide_sum(sum[r][c]);
+      else
+        wide_store(sums + (r * YK_CPU_STRIP + c) * YK_CPU_LANES, sum[r][c]);
 }
 
-static void multiply(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_rows, const float *w,
-                     int64_t n_k)
+static void multiply(const yk_cpu_product *product)
 {
+  int n_rows = product->n_rows;
   int n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS; /* of nearly equal height: 8 rows are 4 + 4 */
   for (int tile = 0; tile < n_tiles; tile++) {
     int first = n_rows * tile / n_tiles, height = n_rows * (tile + 1) / n_tiles - first;
-    for (int c = 0; c < YK_CPU_STRIP; c += TILE_COLUMNS) {
-      float *y_tile = y + first * y_stride + c;
-      const float *x_tile = x + first * x_stride, *w_tile = w + c * YK_CPU_LANES;
-      switch (height) {
-      case 1: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 1, TILE_COLUMNS); break;
-      case 2: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 2, TILE_COLUMNS); break;
+    for (int c = 0; c < YK_CPU_STRIP; c += TILE_COLUMNS) switch (height) {
+      case 1: multiply_tile(product, first, c, 1, TILE_COLUMNS); break;
+      case 2: multiply_tile(product, first, c, 2, TILE_COLUMNS); break;
 #if TILE_ROWS == 6
-      case 4: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 4, TILE_COLUMNS); break;
-      case 5: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 5, TILE_COLUMNS); break;
-      case 6: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 6, TILE_COLUMNS); break;
+      case 4: multiply_tile(product, first, c, 4, TILE_COLUMNS); break;
+      case 5: multiply_tile(product, first, c, 5, TILE_COLUMNS); break;
+      case 6: multiply_tile(product, first, c, 6, TILE_COLUMNS); break;
 #endif
-      default: multiply_tile(y_tile, y_stride, x_tile, x_stride, w_tile, n_k, 3, TILE_COLUMNS); break;
+      default: multiply_tile(product, first, c, 3, TILE_COLUMNS); break;
       }
-    }
   }
 }

@@ -95,86 +95,89 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   *p = yk_f32_to_bf16(a);
 }
 
-/* As wide as the others', so that compilers find the vectors that the processor has. */
+/* As wide as the others', in the compiler's own vectors, which most processors have. */
+enum { WIDE = 16, QUADS = 4 };
+typedef float quad __attribute__((vector_size(16)));
 typedef struct wide {
-  float lane[16];
+  quad quads[QUADS];
 } wide;
-
-static inline wide wide_zero(void)
-{
-  return (wide){{0}};
-}
 
 static inline wide wide_load(const float *p)
 {
   wide a;
-  memcpy(a.lane, p, sizeof a.lane);
-  return a;
-}
-
-static inline wide wide_load_f16(const uint16_t *p)
-{
-  wide a;
-  for (int i = 0; i < 16; i++) a.lane[i] = yk_f16_to_f32(p[i]);
-  return a;
-}
-
-static inline wide wide_load_bf16(const uint16_t *p)
-{
-  wide a;
-  for (int i = 0; i < 16; i++) a.lane[i] = yk_bf16_to_f32(p[i]);
-  return a;
-}
-
-static inline wide wide_load_i8(const int8_t *p)
-{
-  wide a;
-  for (int i = 0; i < 16; i++) a.lane[i] = (float)p[i];
-  return a;
-}
-
-static inline wide wide_load_e4m3(const uint8_t *p)
-{
-  wide a;
-  for (int i = 0; i < 16; i++) a.lane[i] = yk_f16_to_f32(yk_e4m3_to_f16(p[i]));
+  memcpy(&a, p, sizeof a);
   return a;
 }
 
 static inline void wide_store(float *p, wide a)
 {
-  memcpy(p, a.lane, sizeof a.lane);
+  memcpy(p, &a, sizeof a);
 }
 
 static inline wide wide_set1(float a)
 {
-  wide b;
-  for (int i = 0; i < 16; i++) b.lane[i] = a;
-  return b;
+  const quad q = {a, a, a, a};
+  return (wide){{q, q, q, q}};
+}
+
+static inline wide wide_zero(void)
+{
+  return wide_set1(0.0f);
+}
+
+static inline wide wide_load_f16(const uint16_t *p)
+{
+  float a[WIDE];
+  for (int i = 0; i < WIDE; i++) a[i] = yk_f16_to_f32(p[i]);
+  return wide_load(a);
+}
+
+static inline wide wide_load_bf16(const uint16_t *p)
+{
+  float a[WIDE];
+  for (int i = 0; i < WIDE; i++) a[i] = yk_bf16_to_f32(p[i]);
+  return wide_load(a);
+}
+
+static inline wide wide_load_i8(const int8_t *p)
+{
+  float a[WIDE];
+  for (int i = 0; i < WIDE; i++) a[i] = (float)p[i];
+  return wide_load(a);
+}
+
+static inline wide wide_load_e4m3(const uint8_t *p)
+{
+  float a[WIDE];
+  for (int i = 0; i < WIDE; i++) a[i] = yk_f16_to_f32(yk_e4m3_to_f16(p[i]));
+  return wide_load(a);
 }
 
 static inline wide wide_sub(wide a, wide b)
 {
-  for (int i = 0; i < 16; i++) a.lane[i] -= b.lane[i];
+#pragma GCC unroll 4
+  for (int i = 0; i < QUADS; i++) a.quads[i] -= b.quads[i];
   return a;
 }
 
 static inline wide wide_mul(wide a, wide b)
 {
-  for (int i = 0; i < 16; i++) a.lane[i] *= b.lane[i];
+#pragma GCC unroll 4
+  for (int i = 0; i < QUADS; i++) a.quads[i] *= b.quads[i];
   return a;
 }
 
 static inline wide wide_fma(wide a, wide b, wide c)
 {
-  for (int i = 0; i < 16; i++) c.lane[i] += a.lane[i] * b.lane[i];
+#pragma GCC unroll 4
+  for (int i = 0; i < QUADS; i++) c.quads[i] += a.quads[i] * b.quads[i];
   return c;
 }
 
 static inline float wide_sum(wide a)
 {
-  for (int n = 8; n > 0; n /= 2)
-    for (int i = 0; i < n; i++) a.lane[i] += a.lane[i + n];
-  return a.lane[0];
+  quad four = (a.quads[0] + a.quads[2]) + (a.quads[1] + a.quads[3]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 typedef struct awq_scale {
@@ -188,9 +191,9 @@ static inline awq_scale awq_scale_make(float scale, uint8_t zero)
 
 static inline wide awq_weights(const uint32_t *line, int i, awq_scale s)
 {
-  wide w;
-  for (int j = 0; j < 16; j++) w.lane[j] = s.scale * ((float)(line[j] >> 4 * i & 0xFu) - s.zero);
-  return w;
+  float w[WIDE];
+  for (int j = 0; j < WIDE; j++) w[j] = s.scale * ((float)(line[j] >> 4 * i & 0xFu) - s.zero);
+  return wide_load(w);
 }
 
 #define INT8_VECTOR_K     64

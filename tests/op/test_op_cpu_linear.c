@@ -31,6 +31,36 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for_each_cpu_target(check_linear_batch_invariance);
 }
 
+/* More inputs than a strip of weights has: groups that divide its ends and that do not, floats whose last vector is
+ * short, 8 bits of both kinds, and rows so long that fewer are multiplied at a time. */
+static void check_long_rows(const op_target *target)
+{
+  static const linear_case cases[] = {
+      {.parts = {{2432, 16, 128, YK_F16, {0, 2432}, {0, 12}, 128, true}}, .n_parts = 1},
+      {.parts = {{2432, 16, 128, YK_F16, {24, 2424}, {0, 12}, 8, false}}, .n_parts = 1},
+      {.parts = {{2100, 12, 0, YK_F16, {9, 2100}, {0, 12}, 0, false}}, .n_parts = 1},
+      {.parts = {{2432, 12, 128, YK_F32, {0, 2432}, {0, 12}, 128, false, true, true}}, .n_parts = 1},
+      {.parts = {{2432, 12, 128, YK_F32, {24, 2424}, {0, 12}, 8, false, true, true}}, .n_parts = 1},
+      {.parts = {{2432, 12, 128, YK_F32, {0, 2432}, {0, 12}, 128, false, true, .is_fp8 = true}}, .n_parts = 1},
+      {.parts = {{16512, 8, 128, YK_F16, {0, 16512}, {0, 8}, 128, false}}, .n_parts = 1},
+  };
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    double tolerance = linear_tolerance(YK_F32, yk_range_size(cases[c].parts[0].k_slice));
+    for (int32_t n_tokens = 1; n_tokens <= 7; n_tokens += 6) {
+      double error = linear_error(target, YK_F32, &cases[c], n_tokens, 300 + (uint32_t)c, OP_RIGHT);
+      if (error > tolerance)
+        fail_msg("%s case %zu, %d tokens: error %.3g, tolerance %.3g", target->name, c, n_tokens, error, tolerance);
+    }
+    check_linear_batches(target, YK_F32, &cases[c]);
+  }
+}
+
+static void test_long_rows(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_long_rows);
+}
+
 static void check_matrices(const op_target *target)
 {
   static const int shapes[] = {2, 4, 9, 11, 15, 17, 18};
@@ -101,6 +131,7 @@ int main(void)
       cmocka_unit_test(test_random_shapes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
+      cmocka_unit_test(test_long_rows),
       cmocka_unit_test(test_matrices_side_by_side),
       cmocka_unit_test(test_as_16_bits),
       cmocka_unit_test(test_contradictions_are_refused),

@@ -72,7 +72,7 @@ static void check_float8(const op_target *target)
     const yk_cpu_simd *simd = target->variant;
     for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
       const float *unpacked = w[0];
-      simd->fp8_unpack(w[0], &panel, first);
+      simd->fp8_unpack(w[0], &panel, first, 0, K);
       for (int k = 0; k < K; k++)
         for (int c = 0; c < YK_CPU_STRIP; c++) {
           uint8_t code = (uint8_t)(k + 16 * (first + c));

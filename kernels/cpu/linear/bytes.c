@@ -86,13 +86,9 @@ static yk_cpu_byte_panel panel_of(const yk_cpu_part *part, const char *weights, 
 
 /* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
 void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
-                           yk_cpu_byte_row *row, yk_cpu_byte_unpack *unpack, float *acc)
+                           yk_cpu_byte_row *row, yk_cpu_unpack *unpack, float *acc)
 {
   const yk_cpu_byte_panel panel = panel_of(part, weights, i);
   if (rows->n_rows == 1 && row(acc, rows->x, &panel)) return;
-  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
-    unpack(rows->strip, &panel, first);
-    rows->simd->multiply(acc + first, YK_CPU_BLOCK_COLUMNS, rows->x, rows->x_stride, rows->n_rows, rows->strip,
-                         rows->n_k);
-  }
+  yk_cpu_multiply_strips(rows, unpack, &panel, acc);
 }

@@ -15,6 +15,6 @@ void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk
 
 /* yk_cpu_bytes_multiply - panel i as multiply_panel has it, with the inner loops of a kind of bytes. */
 void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
-                           yk_cpu_byte_row *row, yk_cpu_byte_unpack *unpack, float *acc);
+                           yk_cpu_byte_row *row, yk_cpu_unpack *unpack, float *acc);
 
 #endif

@@ -6,7 +6,7 @@
  *
  *   linear_create    check -> takes -> lay_out, for every part
  *                    -> load, for every part of every matrix; biases, as float32
- *   linear_forward   for each block of YK_CPU_ROW_BLOCK rows of x:
+ *   linear_forward   for each block of rows of x, at most YK_CPU_ROW_BLOCK:
  *                      rows to float32 -> in each part's order of inputs -> quantise_row, where a format has it
  *                      for each panel of YK_CPU_PANEL output columns, on the threads of the pool:
  *                        multiply_panel -> bias -> SiLU * up -> rounding -> y
@@ -66,7 +66,7 @@ typedef struct yk_cpu_rows {
   int64_t x_stride, n_k; /* x_stride is no power of two: such rows would share sets of the cache */
   const char *quantised; /* rows of quantise_row, quantised_stride bytes apart; NULL for a format without */
   int64_t quantised_stride;
-  float *strip; /* scratch of this thread: [n_k, YK_CPU_STRIP] */
+  yk_cpu_scratch *scratch; /* of this thread */
 } yk_cpu_rows;
 
 /* One row of the table. */
@@ -132,6 +132,9 @@ static inline int32_t yk_cpu_largest(const float *x, int64_t n)
   }
   return largest;
 }
+
+/* yk_cpu_multiply_strips - acc, as multiply_panel has it, of a panel that unpack turns into floats. In strips.c. */
+void yk_cpu_multiply_strips(const yk_cpu_rows *rows, yk_cpu_unpack *unpack, const void *panel, float *acc);
 
 /* yk_cpu_plain_multiply_panel - multiply_panel of weights dtype [n, stride]: for every format that can be loaded as
  *   such. */

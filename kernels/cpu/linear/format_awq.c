@@ -123,11 +123,7 @@ static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, con
 {
   yk_cpu_awq_panel panel = panel_of(part, weights, i);
   if (rows->n_rows == 1 && rows->simd->awq_row(acc, rows->x, &panel)) return;
-  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
-    rows->simd->awq_unpack(rows->strip, &panel, first);
-    rows->simd->multiply(acc + first, YK_CPU_BLOCK_COLUMNS, rows->x, rows->x_stride, rows->n_rows, rows->strip,
-                         rows->n_k);
-  }
+  yk_cpu_multiply_strips(rows, rows->simd->awq_unpack, &panel, acc);
 }
 
 const yk_cpu_format yk_cpu_format_awq = {

@@ -60,11 +60,7 @@ void yk_cpu_plain_multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *par
     rows->simd->plain_row(acc, rows->x, &panel);
     return;
   }
-  for (int first = 0; first < YK_CPU_PANEL; first += YK_CPU_STRIP) {
-    rows->simd->plain_unpack(rows->strip, &panel, first);
-    rows->simd->multiply(acc + first, YK_CPU_BLOCK_COLUMNS, rows->x, rows->x_stride, rows->n_rows, rows->strip,
-                         rows->n_k);
-  }
+  yk_cpu_multiply_strips(rows, rows->simd->plain_unpack, &panel, acc);
 }
 
 const yk_cpu_format yk_cpu_format_plain = {

@@ -6,7 +6,11 @@
 #include "base/checked.h"
 #include "kernels/cpu/linear/prepared.h"
 
-enum { QUANTISED_ROW_ALIGNMENT_BYTES = 64 };
+enum {
+  QUANTISED_ROW_ALIGNMENT_BYTES = 64,
+  ROW_BLOCK_BYTES = 768 << 10, /* three quarters of the L2 cache of most processors */
+  MIN_ROW_BLOCK = 12           /* fewer rows would be multiplied faster than weights are unpacked for them */
+};
 
 static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
 {
@@ -81,6 +85,18 @@ static void lay_out_memory(yk_linear *linear, yk_cpu_part *part)
   linear->matrix_bytes = yk_round_up_i64(part->x_order + order_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
 }
 
+/* Rows of a block stay in the L2 cache while all columns are multiplied with them. */
+static void choose_row_block(yk_linear *linear)
+{
+  int64_t row_bytes = 1;
+  for (int i = 0; i < linear->n_parts; i++) {
+    const yk_cpu_part *part = &linear->parts[i];
+    int64_t part_bytes = part->format->quantise_row ? yk_cpu_quantised_row_bytes(part) : part->n_k * 4;
+    row_bytes = yk_max_i64(row_bytes, part_bytes);
+  }
+  linear->row_block = (int)yk_min_i64(yk_max_i64(ROW_BLOCK_BYTES / row_bytes, MIN_ROW_BLOCK), YK_CPU_ROW_BLOCK);
+}
+
 /* All of a layer but its memory. */
 static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *linear, yk_err *err)
 {
@@ -119,6 +135,7 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
     lay_out_quantised(linear, i);
   }
   linear->x_stride = linear->n_k + YK_CPU_LANES;
+  choose_row_block(linear);
   return YK_OK;
 }
 
@@ -160,35 +177,26 @@ static void load(yk_cpu_device *cpu, const yk_linear_spec *spec, const yk_linear
     }
 }
 
-static yk_status grow(void **buffer, int64_t *n_elements, int64_t n_wanted, size_t element_bytes, yk_err *err)
+/* A larger buffer in the place of *buffer, whose contents go. Vectors that lie across lines of the cache take twice as
+ * long to load: rows and strips begin where the allocation does, or whole vectors behind. */
+static yk_status grow(yk_device *dev, void **buffer, int64_t *n_bytes, int64_t n_wanted, yk_err *err)
 {
-  if (n_wanted <= *n_elements) return YK_OK;
-  void *grown = malloc((size_t)n_wanted * element_bytes);
-  if (!grown)
-    return yk_err_set(err, YK_E_CAPACITY, "cpu device: no memory for %lld bytes of a linear layer's inputs",
-                      (long long)n_wanted * (long long)element_bytes);
-  free(*buffer);
+  if (n_wanted <= *n_bytes) return YK_OK;
+  void *grown;
+  YK_TRY(yk_cpu_alloc(dev, (size_t)n_wanted, &grown, err));
+  yk_cpu_free(dev, *buffer);
   *buffer = grown;
-  *n_elements = n_wanted;
+  *n_bytes = n_wanted;
   return YK_OK;
 }
 
-static yk_status grow_floats(float **floats, int64_t *n_floats, int64_t n_wanted, yk_err *err)
-{
-  void *buffer = *floats;
-  yk_status status = grow(&buffer, n_floats, n_wanted, sizeof **floats, err);
-  *floats = buffer;
-  return status;
-}
-
-/* Inputs as float32 and quantised, and for each thread a strip of weights: buffers for the device's largest layer. */
+/* Inputs as float32 and quantised: buffers for the device's largest layer. */
 static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *err)
 {
-  int64_t n_rows = yk_min_i64(yk_max_i64(linear->max_tokens, 1), YK_CPU_ROW_BLOCK);
-  int64_t n_x_rows = linear->n_x_copies * n_rows;
-  YK_TRY(grow_floats(&cpu->x_f32, &cpu->x_f32_elements, n_x_rows * linear->x_stride, err));
-  YK_TRY(grow_floats(&cpu->w_f32, &cpu->w_f32_elements, cpu->n_threads * linear->n_k * YK_CPU_STRIP, err));
-  return grow(&cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, 1, err);
+  int64_t n_rows = yk_min_i64(yk_max_i64(linear->max_tokens, 1), linear->row_block);
+  int64_t x_bytes = linear->n_x_copies * n_rows * linear->x_stride * (int64_t)sizeof(float);
+  YK_TRY(grow(&cpu->base, &cpu->x_f32, &cpu->x_f32_bytes, x_bytes, err));
+  return grow(&cpu->base, &cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, err);
 }
 
 yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)

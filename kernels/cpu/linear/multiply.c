@@ -9,7 +9,7 @@ enum {
   MIN_THREAD_MULTIPLY_ADDS = 1 << 16 /* below which a thread costs more than it saves */
 };
 
-/* One block of at most YK_CPU_ROW_BLOCK rows of a forward. */
+/* One block of at most row_block rows of a forward. */
 typedef struct forward_context {
   yk_cpu_device *cpu;
   const yk_linear *linear;
@@ -29,7 +29,7 @@ static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
 /* Row number row of the block as floats, in an order of its inputs. */
 static float *x_row_of(const forward_context *c, int x_copy, int64_t row)
 {
-  return c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
+  return (float *)c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
 }
 
 static void put_in_order(float *to, const float *x, const yk_cpu_part *part, const char *matrix)
@@ -78,7 +78,7 @@ static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_p
                       .x = x_row_of(c, part->x_copy, 0),
                       .x_stride = c->linear->x_stride,
                       .n_k = part->n_k,
-                      .strip = c->cpu->w_f32 + thread * c->linear->n_k * YK_CPU_STRIP};
+                      .scratch = &c->cpu->scratch[thread]};
   if (part->format->quantise_row) {
     rows.quantised = quantised_rows(c, part);
     rows.quantised_stride = yk_cpu_quantised_row_bytes(part);
@@ -178,11 +178,13 @@ static void forward_rows(forward_context *c)
                   c->sums ? sum_panels : multiply, c);
 }
 
+/* In blocks of nearly equal size: a small one at the end would cost as much unpacking as a large one. */
 static void forward_blocks(forward_context *c, int64_t first, int64_t end)
 {
-  for (int64_t row = first; row < end; row += YK_CPU_ROW_BLOCK) {
-    c->first_row = row;
-    c->n_rows = (int)yk_min_i64(YK_CPU_ROW_BLOCK, end - row);
+  int64_t n = end - first, n_blocks = yk_ceil_div_i64(n, c->linear->row_block);
+  for (int64_t i = 0; i < n_blocks; i++) {
+    c->first_row = first + n * i / n_blocks;
+    c->n_rows = (int)(first + n * (i + 1) / n_blocks - c->first_row);
     forward_rows(c);
   }
 }

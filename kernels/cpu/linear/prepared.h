@@ -15,6 +15,7 @@ struct yk_linear {
   int32_t max_tokens;
   int64_t x_size;          /* columns of x */
   int64_t n_k, x_stride;   /* as in yk_cpu_rows, of the part with the most inputs */
+  int row_block;           /* rows that are multiplied at a time, at most; up to YK_CPU_ROW_BLOCK */
   int n_x_copies;          /* of a block of rows as floats, in different orders */
   int64_t quantised_bytes; /* of a block of rows, for all formats that quantise */
   int64_t matrix_bytes;    /* from a matrix, with all its parts, to the next */
