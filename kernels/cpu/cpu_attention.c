@@ -50,17 +50,14 @@ static void load_queries(const attention_context *c, tile *t, yk_cpu_scratch *sc
 void yk_cpu_attend(const yk_cpu_simd *simd, yk_cpu_query *query, const float *keys, const float *values, int n,
                    size_t dim)
 {
-  float scores[YK_KV_BLOCK_TOKENS] = {0};
-  simd->dot_rows(scores, query->q, keys, n, dim);
-  float maximum = query->maximum;
-  for (int i = 0; i < n; i++) maximum = scores[i] > maximum ? scores[i] : maximum;
-  float correction = expf(query->maximum - maximum); /* 0 for the first block, 1 where the maximum stays */
-  float sum = 0.0f;
-  simd->exp_minus(scores, maximum, YK_KV_BLOCK_TOKENS);
-  for (int i = 0; i < n; i++) sum += scores[i];
+  float weights[YK_KV_BLOCK_TOKENS], maximum = query->maximum;
+  simd->dot_rows(weights, query->q, keys, n, dim);
+  for (int i = n; i < YK_KV_BLOCK_TOKENS; i++) weights[i] = -INFINITY;
+  float sum = simd->softmax(weights, YK_KV_BLOCK_TOKENS, &maximum);
+  float correction = maximum == query->maximum ? 1.0f : expf(query->maximum - maximum); /* 0 for the first block */
   query->maximum = maximum;
   query->sum = query->sum * correction + sum;
-  simd->weighted_sum(query->output, correction, scores, values, n, dim);
+  simd->weighted_sum(query->output, correction, weights, values, n, dim);
 }
 
 static void store_outputs(const attention_context *c, const tile *t)

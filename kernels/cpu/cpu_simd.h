@@ -103,9 +103,11 @@ typedef struct yk_cpu_simd {
   /* acc = acc * acc_scale + sum over i, rising, of weights[i] * rows[i]; acc [n], rows [n_rows, n] */
   void (*weighted_sum)(float *acc, float acc_scale, const float *weights, const float *rows, int n_rows, size_t n);
 
-  /* x = exp(x - maximum), and gate = silu(gate) * up. n is a multiple of 16, hence of any vector. An element's
-   * result does not depend on its place. */
-  void (*exp_minus)(float *x, float maximum, size_t n);
+  /* For both, n is a multiple of 16, hence of any vector. An element's result does not depend on its place.
+   * softmax - *maximum becomes the largest of itself and all x, and x = exp(x - *maximum), at least 2^-126. Returns the
+   *   sum of x, in a fixed order.
+   * silu_mul - gate = silu(gate) * up. */
+  float (*softmax)(float *x, size_t n, float *maximum);
   void (*silu_mul)(float *gate, const float *up, size_t n);
 
   /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done

@@ -79,6 +79,13 @@ static inline float vf_sum(vf a)
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+static inline float vf_largest(vf a)
+{
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
 static inline vf vf_load_f16(const uint16_t *p)
 {
   return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));

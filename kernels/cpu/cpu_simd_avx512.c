@@ -82,6 +82,11 @@ static inline float vf_sum(vf a)
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+static inline float vf_largest(vf a)
+{
+  return _mm512_reduce_max_ps(a);
+}
+
 static inline vf vf_load_f16(const uint16_t *p)
 {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

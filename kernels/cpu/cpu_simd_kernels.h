@@ -7,6 +7,7 @@
  *   (vf_min and vf_max give their second argument where one is a NaN)
  *   vf_scale_pow2(a, n)            a * 2^k, k in the low bits of n, a and the result normal numbers
  *   vf_sum(a)                      sum of the lanes, in a fixed order
+ *   vf_largest(a)                  the largest of the lanes
  *   vf_load_f16 vf_load_bf16       VL 16-bit floats as float32
  *   vf_store_f16 vf_store_bf16     the way back, to nearest even
  * and what cpu_simd_gemm.h, cpu_simd_bytes.h and cpu_simd_int8.h ask for. Ends in a table,
@@ -158,9 +159,17 @@ ALWAYS_INLINE vf exp_lanes(vf x)
   return vf_scale_pow2(p, shifted);
 }
 
-static void exp_minus(float *x, float maximum, size_t n)
+static float softmax(float *x, size_t n, float *maximum)
 {
-  for (size_t i = 0; i < n; i += VL) vf_store(x + i, exp_lanes(vf_sub(vf_load(x + i), vf_set1(maximum))));
+  vf largest = vf_set1(*maximum), sum = vf_zero();
+  for (size_t i = 0; i < n; i += VL) largest = vf_max(largest, vf_load(x + i));
+  *maximum = vf_largest(largest);
+  for (size_t i = 0; i < n; i += VL) {
+    vf weights = exp_lanes(vf_sub(vf_load(x + i), vf_set1(*maximum)));
+    vf_store(x + i, weights);
+    sum = vf_add(sum, weights);
+  }
+  return vf_sum(sum);
 }
 
 static void silu_mul(float *gate, const float *up, size_t n)
@@ -181,8 +190,8 @@ static void silu_mul(float *gate, const float *up, size_t n)
 #define SIMD_TABLE(set_name, int8_products)                                                                            \
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
-    .weighted_sum = weighted_sum, .exp_minus = exp_minus, .silu_mul = silu_mul, .awq_row = awq_row,                    \
-    .int8_row = int8_row, .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack,                        \
-    .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply,          \
-    .multiply_int8 = (int8_products), .kv_dequantise = kv_dequantise                                                   \
+    .weighted_sum = weighted_sum, .softmax = softmax, .silu_mul = silu_mul, .awq_row = awq_row, .int8_row = int8_row,  \
+    .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack, .int8_unpack = int8_unpack,                  \
+    .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply, .multiply_int8 = (int8_products),    \
+    .kv_dequantise = kv_dequantise                                                                                     \
   }

@@ -75,6 +75,11 @@ static inline float vf_sum(vf a)
   return a;
 }
 
+static inline float vf_largest(vf a)
+{
+  return a;
+}
+
 static inline vf vf_load_f16(const uint16_t *p)
 {
   return yk_f16_to_f32(*p);

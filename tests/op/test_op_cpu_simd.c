@@ -103,9 +103,19 @@ static void check_exp(const op_target *target)
   const yk_cpu_simd *simd = target->variant;
   enum { N = 1 << 14 };
   float *x = calloc(N, sizeof *x), *y = calloc(N, sizeof *y);
-  for (int i = 0; i < N; i++) x[i] = y[i] = (float)(-80.0 + 160.0 * i / N);
-  simd->exp_minus(y, 1.25f, N);
-  for (int i = 0; i < N; i++) assert_true(ulps(y[i], exp((double)(x[i] - 1.25f))) < 2.0);
+  float maxima[2] = {1.25f, -INFINITY}; /* beyond all x, and below */
+  for (int m = 0; m < 2; m++) {
+    double exact_sum = 0.0;
+    for (int i = 0; i < N; i++) x[i] = y[i] = (float)(85.0 * ((i * 5) % N) / N - 85.0);
+    float largest = m == 0 ? maxima[0] : (float)(85.0 * (N - 1) / N - 85.0), sum = simd->softmax(y, N, &maxima[m]);
+    assert_true(maxima[m] == largest);
+    for (int i = 0; i < N; i++) {
+      double exact = exp((double)(x[i] - largest));
+      assert_true(ulps(y[i], exact) < 2.0);
+      exact_sum += exact;
+    }
+    assert_true(fabs((double)sum - exact_sum) < 1e-5 * exact_sum);
+  }
   for (int i = 0; i < N; i++) x[i] = (float)(-100.0 + 200.0 * i / N), y[i] = 3.0f;
   float *gate = calloc(N, sizeof *gate);
   memcpy(gate, x, N * sizeof *x);
@@ -115,9 +125,12 @@ static void check_exp(const op_target *target)
     assert_true(fabs((double)gate[i] - exact) < 6e-7 * fabs(exact) + 1e-35);
   }
   float special[16] = {NAN, -INFINITY, 0.0f, -200.0f};
-  simd->exp_minus(special, 0.0f, 16);
-  assert_true(special[0] != special[0]); /* a NaN must not become a number */
-  assert_true(special[1] < 1e-37f && special[3] < 1e-37f && special[2] == 1.0f);
+  float zero = 0.0f, with_nan = simd->softmax(special, 16, &zero);
+  assert_true(special[0] != special[0] && with_nan != with_nan); /* a NaN must not become a number */
+  float few[16] = {-INFINITY, 0.0f, -200.0f}, none = -INFINITY;
+  for (int i = 3; i < 16; i++) few[i] = -INFINITY;
+  assert_true(simd->softmax(few, 16, &none) == 1.0f && none == 0.0f);
+  assert_true(few[0] < 1e-37f && few[2] < 1e-37f && few[1] == 1.0f);
   float gates[16] = {NAN, -1000.0f, 0.0f, 1000.0f}, ones[16] = {1, 1, 1, 1};
   simd->silu_mul(gates, ones, 16);
   assert_true(gates[0] != gates[0]);
