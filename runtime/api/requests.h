@@ -32,7 +32,8 @@ typedef struct yk_sampling {
   int32_t max_tokens;
   int32_t min_tokens;      /* end-of-sequence and stop ids are banned, stop strings ignored, before; 0 .. max_tokens */
   bool ignore_eos;         /* go on after the model's end-of-sequence ids */
-  const int32_t *stop_ids; /* [n_stop_ids] further ids that end the output; copied by submit */
+  /* [n_stop_ids] further ids that end the output, which has the token but not its text; copied by submit. */
+  const int32_t *stop_ids;
   size_t n_stop_ids;
   const char *const *stop_strings; /* [n_stop_strings] non-empty UTF-8 that ends the output and is cut off it; copied */
   size_t n_stop_strings;

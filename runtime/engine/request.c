@@ -148,12 +148,13 @@ void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Text of one more token, up to what may be given out, into piece. Returns whether a stop string is complete. */
+/* Text of one more token, up to what may be given out, into piece: none of a token that ends the output. Returns
+ * whether a stop string is complete. */
 static bool decode_token(yk_request *request, int32_t token_id)
 {
   yk_strbuf_clear(&request->decoded);
   yk_strbuf_clear(&request->piece);
-  if (!request->detokenizer) return false;
+  if (!request->detokenizer || yk_ids_contain(request->end_ids, request->n_end_ids, token_id)) return false;
   yk_strbuf *out = request->stops ? &request->decoded : &request->piece;
   if (yk_detokenizer_push(request->detokenizer, token_id, out, NULL) == YK_E_NOMEM) out->failed = true;
   if (!request->stops) return false;

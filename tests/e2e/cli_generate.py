@@ -134,6 +134,14 @@ class Json(Base):
         self.assertEqual(result["finish_reason"], "stop")
         self.assert_same_tokens([i for i in result["token_ids"] if i != stop], free[:free.index(stop)])
 
+    def test_text_of_a_stop_token(self):
+        """The output ends with the token, the text before it, as in vLLM."""
+        free = self.demo("--prompt", "The capital of Norway is")[0]
+        stop = self.run_json("tokenize", "--model", harness.DEMO, ".")[0][0]
+        cut = self.demo("--prompt", "The capital of Norway is", "--stop-token-ids", stop)[0]
+        self.assertEqual(cut["token_ids"], free["token_ids"][:free["token_ids"].index(stop) + 1])
+        self.assertEqual((cut["text"], cut["finish_reason"]), (free["text"].split(".")[0], "stop"))
+
     def test_context_ends_output(self):
         options = ("--token-ids", "5,6,7,8", "--ignore-eos", "--max-model-len", 40)
         for limit in ((), ("--max-tokens", -1)):  # the default is bounded by what the context leaves
