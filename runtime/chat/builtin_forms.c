@@ -221,12 +221,11 @@ static yk_status check_messages(const yk_builtin_form *form, const json_t *messa
   size_t i;
   json_array_foreach(messages, i, message)
   {
-    const json_t *calls = json_object_get(message, "tool_calls");
     if (!has_role(message, "system") && !has_role(message, "user") && !has_role(message, "assistant"))
       return yk_err_set(err, YK_E_INVAL,
                         "messages[%zu].role: builtin:%s knows system, user and assistant, found \"%s\"", i, form->name,
                         role_of(message));
-    if (calls && !json_is_null(calls))
+    if (json_object_get(message, "tool_calls"))
       return yk_err_set(err, YK_E_INVAL, "messages[%zu].tool_calls: builtin:%s knows no tools", i, form->name);
   }
   return YK_OK;

@@ -66,6 +66,12 @@ static yk_status ask(yk_chat_renderer *renderer, json_t *request, double time_li
   return status;
 }
 
+/* As vLLM tells which templates know the role. */
+static bool names_developer(const char *text)
+{
+  return text && (strstr(text, "\"developer\"") || strstr(text, "'developer'"));
+}
+
 static yk_status load_template(yk_chat_renderer *renderer, yk_template_needs *needs, yk_err *err)
 {
   json_t *answer;
@@ -76,6 +82,7 @@ static yk_status load_template(yk_chat_renderer *renderer, yk_template_needs *ne
   yk_status status = found ? YK_OK : read_refusal(answer, YK_E_FORMAT, err);
   needs->content_lists = json_is_true(json_object_get(found, "content_lists"));
   needs->argument_objects = json_is_true(json_object_get(found, "argument_objects"));
+  needs->no_developer = !names_developer(source->text) && !names_developer(source->tool_use);
   json_decref(answer);
   return status;
 }
@@ -125,6 +132,7 @@ yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_render
   pthread_mutex_init(&renderer->mutex, NULL);
   renderer->tokenizer = options->tokenizer;
   renderer->turn_end_id = -1;
+  renderer->needs.no_developer = true; /* a built-in form; the others are read */
   renderer->time_limit_s = options->time_limit_s;
   renderer->memory_limit_bytes = options->memory_limit_bytes;
   yk_status status = set_up(renderer, options, err);

@@ -137,10 +137,23 @@ static bool parse_arguments(json_t *call)
   return true;
 }
 
+/* What clients send back of an answer: null for what it does not have. Returns whether there was memory. */
+static bool leave_out_nulls(json_t *message)
+{
+  const json_t *content = json_object_get(message, "content");
+  if (json_array_size(json_object_get(message, "tool_calls")) > 0) return true;
+  json_object_del(message, "tool_calls");
+  return (content && !json_is_null(content)) || json_object_set_new(message, "content", json_string("")) == 0;
+}
+
 static bool convert(json_t *message, yk_template_needs needs)
 {
+  if (!leave_out_nulls(message)) return false;
   json_t *content = json_object_get(message, "content"), *call;
+  const char *role = json_string_value(json_object_get(message, "role"));
   size_t i;
+  if (needs.no_developer && strcmp(role, "developer") == 0)
+    if (json_object_set_new(message, "role", json_string("system")) != 0) return false;
   if (!needs.content_lists && json_is_array(content))
     if (json_object_set_new(message, "content", join_parts(content)) != 0) return false;
   if (needs.argument_objects)

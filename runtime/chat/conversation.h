@@ -11,8 +11,9 @@
 typedef struct yk_chat_conversation {
   /* Objects with a "role" (system, developer, user, assistant, tool, function, or the models' own observation, ipython)
    * and mostly "content": a string, null, or a list of {"type": "text", "text": ...}, which templates that do not go
-   * through such lists get as one string, its parts joined by line ends. Arguments of tool calls that are a string of
-   * JSON are objects to templates that take only those. */
+   * through such lists get as one string, its parts joined by line ends. An assistant's null is an empty string unless
+   * tools are called, and "tool_calls" without a call is left out. Arguments of tool calls that are a string of JSON
+   * are objects to templates that take only those, and developer is system to templates without that role. */
   const json_t *messages;
   const json_t *tools;     /* a list of objects, or NULL or null: none given */
   const json_t *documents; /* likewise */
@@ -29,6 +30,7 @@ typedef struct yk_chat_conversation {
 typedef struct yk_template_needs {
   bool content_lists;    /* it goes through lists of content parts; else they become one string */
   bool argument_objects; /* arguments of tool calls must be objects; else they stay as they are */
+  bool no_developer;     /* it knows no role "developer", which becomes "system" */
 } yk_template_needs;
 
 /* yk_conversation_check - YK_E_INVAL names the message, the key, what is expected and what was found. */

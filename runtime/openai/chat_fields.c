@@ -77,8 +77,8 @@ static yk_status check_message(const json_t *message, size_t index, yk_err *err)
     return yk_value_wrong_type(path_of("messages", index, "role").text, "a string that is not empty", role, err);
   bool is_assistant = strcmp(json_string_value(role), "assistant") == 0;
   if (yk_value_is_given(calls)) YK_TRY(check_calls(calls, path_of("messages", index, "tool_calls").text, err));
-  return check_content(json_object_get(message, "content"), path_of("messages", index, "content").text,
-                       is_assistant && json_array_size(calls) > 0, err);
+  return check_content(json_object_get(message, "content"), path_of("messages", index, "content").text, is_assistant,
+                       err);
 }
 
 yk_status yk_chat_read_messages(yk_openai_chat *chat, const json_t *value, yk_err *err)

@@ -46,12 +46,13 @@ typedef struct yk_openai_prompt {
 } yk_openai_prompt;
 
 /* What a chat template is rendered from, borrowed from the body and checked: every message is an object with a "role";
- * its content is a string, a list of text parts, or null, the last where an assistant calls tools. */
+ * its content is a string, a list of text parts, or, an assistant's, null. */
 typedef struct yk_openai_chat {
   const json_t *messages;        /* array of at least one */
   const json_t *tools;           /* array of at least one {"type": "function", "function": {...}}; NULL: none wanted */
   const json_t *documents;       /* array, or NULL */
   const json_t *template_kwargs; /* object "chat_template_kwargs", or NULL */
+  const char *reasoning_effort;  /* for the template too; NULL: not given */
   bool add_generation_prompt;    /* default true */
   bool continue_final_message;   /* default false; never with add_generation_prompt */
   bool add_special_tokens;       /* to the rendered text, default false */

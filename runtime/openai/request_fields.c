@@ -14,7 +14,7 @@ typedef enum field_kind {
   FIELD_F32, /* a member at offset; the engine checks ranges */
   FIELD_I32,
   FIELD_FLAG,
-  FIELD_MODEL,
+  FIELD_TEXT,
   FIELD_MAX_TOKENS,
   FIELD_SEED,
   FIELD_STOP,
@@ -55,7 +55,7 @@ typedef struct field {
 static const field fields[] = {
     {"prompt", FIELD_PROMPT, PLAIN | COMPLETION, 0},
     {"messages", FIELD_MESSAGES, CHAT, 0},
-    {"model", FIELD_MODEL, BOTH, 0},
+    {"model", FIELD_TEXT, BOTH, REQUEST(model)},
     {"max_tokens", FIELD_MAX_TOKENS, ALL, 0},
     {"max_completion_tokens", FIELD_LATER, CHAT, 0},
     {"temperature", FIELD_F32, ALL, SAMPLING(temperature)},
@@ -91,6 +91,7 @@ static const field fields[] = {
     {"add_generation_prompt", FIELD_FLAG, CHAT, REQUEST(chat.add_generation_prompt)},
     {"continue_final_message", FIELD_FLAG, CHAT, REQUEST(chat.continue_final_message)},
     {"chat_template_kwargs", FIELD_TEMPLATE_KWARGS, CHAT, 0},
+    {"reasoning_effort", FIELD_TEXT, CHAT, REQUEST(chat.reasoning_effort)},
     {"documents", FIELD_DOCUMENTS, CHAT, 0},
     {"tools", FIELD_TOOLS, CHAT, 0},
     {"tool_choice", FIELD_LATER, CHAT, 0},
@@ -198,7 +199,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_F32: return yk_value_read_f32(f->name, value, member, err);
   case FIELD_I32: return yk_value_read_i32(f->name, value, INT32_MIN, INT32_MAX, member, err);
   case FIELD_FLAG: return yk_value_read_flag(f->name, value, member, err);
-  case FIELD_MODEL: return yk_value_read_string(f->name, value, &request->model, err);
+  case FIELD_TEXT: return yk_value_read_string(f->name, value, member, err);
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
   case FIELD_SEED: return yk_request_read_seed(request, document, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);

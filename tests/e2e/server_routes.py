@@ -191,12 +191,12 @@ class Routes(Case):
             answer = server.post(CHAT, {**body, "max_tokens": 1, "add_special_tokens": flag}).value
             self.assertEqual(answer["usage"]["prompt_tokens"], len(plain) + n_more)
 
-    def test_a_template_of_the_checkpoint(self):
-        """Rendered by Jinja2, where there is Python with it."""
+    def serve_template(self, template):
+        """A server with this chat template, where there is Python with Jinja2."""
         folder = harness.scratch_folder(self.addCleanup)
         path = os.path.join(folder, "template.jinja")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("{% for message in messages %}{{ message.content }}{% endfor %}")
+            file.write(template)
         server = self.start("--chat-template", path)
         try:
             server.wait_for()
@@ -204,9 +204,34 @@ class Routes(Case):
             if "jinja2" not in server.err and "Python" not in server.err:
                 raise
             self.skipTest(server.err.strip())
+        return server
+
+    def test_a_template_of_the_checkpoint(self):
+        server = self.serve_template("{% for message in messages %}{{ message.content }}{% endfor %}")
         content = "The capital of Norway is"
         answer = server.post(CHAT, {"messages": [{"role": "user", "content": content}], "temperature": 0}).value
         self.assertEqual(answer["choices"][0]["message"]["content"].strip(), "Oslo.")
+
+    def test_what_templates_are_given(self):
+        """Developers are the system to a template that does not know them, and how much to think is a variable."""
+        server = self.serve_template("{{ messages[0].role }} {{ messages[0].content }} {{ reasoning_effort }} "
+                                     "{{ enable_thinking }}")
+        knowing = self.serve_template("{% if messages[0].role == 'developer' %}one of us{% endif %}")
+        body = {"messages": [{"role": "developer", "content": "Be brief."}], "max_tokens": 1}
+        for asked, text in (({}, "system Be brief.  "), ({"reasoning_effort": "low"}, "system Be brief. low True"),
+                            ({"reasoning_effort": "none"}, "system Be brief. none False"),
+                            ({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": "maybe"}},
+                             "system Be brief. high maybe")):
+            expected = server.post("/tokenize", {"prompt": text}).value["count"]
+            self.assertEqual(server.post(CHAT, {**body, **asked}).value["usage"]["prompt_tokens"], expected, asked)
+        self.assertEqual(knowing.post("/tokenize", {"messages": body["messages"]}).value["tokens"],
+                         knowing.post("/tokenize", {"prompt": "one of us"}).value["tokens"])
+        calls = self.serve_template("{% for message in messages %}{{ message.role + message.content }}"
+                                    "{{ 'called' if 'tool_calls' in message }}{% endfor %}")
+        for sent in ({"content": ""}, {}, {"content": None}, {"content": None, "tool_calls": None},
+                     {"content": None, "tool_calls": []}):
+            found = calls.post("/tokenize", {"messages": [{"role": "assistant", **sent}]}).value["tokens"]
+            self.assertEqual(found, calls.post("/tokenize", {"prompt": "assistant"}).value["tokens"], sent)
 
     def test_tokens(self):
         server = self.serve()

@@ -414,7 +414,7 @@ static void test_builtin_forms_refuse(void **state)
   } CASES[] = {
       {"builtin:chatml", "[{\"role\": \"tool\", \"content\": \"\"}]", NULL,
        "builtin:chatml knows system, user and assistant"},
-      {"builtin:llama3", "[{\"role\": \"assistant\", \"tool_calls\": []}]", NULL, "builtin:llama3 knows no tools"},
+      {"builtin:llama3", "[{\"role\": \"assistant\", \"tool_calls\": [{}]}]", NULL, "builtin:llama3 knows no tools"},
       {"builtin:minicpm", "[{\"role\": \"user\", \"content\": \"\"}]", "[{}]", "tools: builtin:minicpm knows none"},
       {"builtin:llama2", "[{\"role\": \"assistant\", \"content\": \"\"}]", NULL,
        "messages[0].role: builtin:llama2 expects \"user\""},
