@@ -97,8 +97,9 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
   bool scores_only = s->max_tokens == 0 && s->n_prompt_logprobs >= 0;
   if (n_prompt == 0) return yk_err_set(err, YK_E_INVAL, "prompt: expected at least one token, found none");
   if (n_prompt > (size_t)(context - !scores_only))
-    return yk_err_set(err, YK_E_CAPACITY, "prompt: expected at most %d tokens (a context of %d%s), found %zu",
-                      context - !scores_only, context, scores_only ? "" : ", one kept for output", n_prompt);
+    return yk_err_set(err, YK_E_CAPACITY, /* programs know OpenAI's words */
+                      "prompt: expected at most %d tokens, found %zu: this model's maximum context length is %d%s",
+                      context - !scores_only, n_prompt, context, scores_only ? "" : ", one kept for output");
   int32_t left = context - (int32_t)n_prompt;
   if (s->max_tokens != -1 && !scores_only)
     YK_TRY(yk_check_i64("max_tokens (beside this prompt)", s->max_tokens, 1, left, err));

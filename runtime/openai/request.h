@@ -66,7 +66,7 @@ typedef struct yk_openai_request {
   size_t n_prompts;
   int32_t n_samples;       /* of each prompt; a choice's index is prompt * n_samples + sample */
   yk_sampling sampling;    /* of sample 0; points into the request, its body and the defaults */
-  bool has_max_tokens;     /* else sampling.max_tokens is bounded by what the context leaves */
+  bool has_max_tokens;     /* else sampling.max_tokens is the default, bounded by what the context leaves */
   bool add_special_tokens; /* to texts of prompts, default true; a chat has its own */
   bool stream;
   bool include_usage;    /* a last event with the usage */
@@ -105,7 +105,8 @@ static inline size_t yk_openai_request_choices(const yk_openai_request *request)
 
 /* yk_openai_request_options_of - what the engine is asked for choice 0 .. yk_openai_request_choices - 1: ids and
  *   sampling, borrowed from the request; the other members as yk_request_options_init leaves them. The prompts' ids
- *   must be there. context_tokens: yk_engine_info.max_model_tokens. */
+ *   must be there. context_tokens: yk_engine_info.max_model_tokens. A body's max_tokens of no more than that becomes
+ *   what the prompt leaves of it, where that is less. */
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out);
 

@@ -166,6 +166,14 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
   return YK_OK;
 }
 
+/* Whether max_tokens is bounded by what the context leaves: where nobody asked for it, and, as in vLLM, in a body that
+ * asks for no more than the context, since clients do so whatever the prompt. */
+static bool is_bounded_by_context(const yk_openai_request *request, int32_t context_tokens)
+{
+  if (request->sampling.max_tokens == -1) return false; /* all that the context leaves */
+  return !request->has_max_tokens || (request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens);
+}
+
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out)
 {
@@ -173,7 +181,7 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
   *out = (yk_request_options){
       .add_special_tokens = true, .ids = prompt->ids, .n_ids = prompt->n_ids, .sampling = request->sampling};
   out->sampling.sample_index = (int32_t)(choice % (size_t)request->n_samples);
-  if (request->has_max_tokens || request->sampling.max_tokens == -1) return;
+  if (!is_bounded_by_context(request, context_tokens)) return;
   int64_t left_tokens = (int64_t)context_tokens - (int64_t)prompt->n_ids;
   out->sampling.max_tokens = (int32_t)yk_min_i64(request->sampling.max_tokens, yk_max_i64(left_tokens, 1));
 }

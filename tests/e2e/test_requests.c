@@ -195,7 +195,8 @@ static void prompts_that_do_not_fit_are_refused(void **state)
   refused(*state, &request, YK_E_INVAL, "prompt: expected at least one token, found none");
   request.n_ids = 256;
   refused(*state, &request, YK_E_CAPACITY,
-          "prompt: expected at most 255 tokens (a context of 256, one kept for output), found 256");
+          "prompt: expected at most 255 tokens, found 256: this model's maximum context length is 256, one kept for "
+          "output");
   request.text = "words";
   refused(*state, &request, YK_E_UNSUPPORTED, "text: the checkpoint has no tokenizer.json; give token ids");
   const char *stop = "x";

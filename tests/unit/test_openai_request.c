@@ -185,6 +185,12 @@ static void options_of_choices(void **state)
   yk_openai_request_free(&r);
   r = openai_request(YK_FORM_COMPLETION, "{'prompt': [5], 'max_tokens': 12}");
   yk_openai_request_options_of(&r, 0, 10, &options);
+  assert_int_equal(options.sampling.max_tokens, 12); /* likewise */
+  yk_openai_request_options_of(&r, 0, 12, &options);
+  assert_int_equal(options.sampling.max_tokens, 11); /* of a body as much as there can be */
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_PLAIN, "{'prompt': [5], 'max_tokens': 12}");
+  yk_openai_request_options_of(&r, 0, 12, &options);
   assert_int_equal(options.sampling.max_tokens, 12);
   yk_openai_request_free(&r);
 }
