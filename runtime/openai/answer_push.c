@@ -176,6 +176,7 @@ yk_status yk_openai_answer_finish(yk_openai_answer *answer, yk_strbuf *out, yk_e
     }
     append(out, "],");
     yk_answer_append_total_usage(answer, out);
+    if (yk_answer_is_chat(answer)) yk_answer_append_prompt(&answer->choices[0], out);
     append(out, "}");
   }
   return out->failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
@@ -222,7 +223,8 @@ static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *er
 {
   const yk_openai_request *request = answer->request;
   yk_answer_choice *c = &answer->choices[index];
-  *c = (yk_answer_choice){.answer = answer, .index = index, .open_call = -1};
+  *c = (yk_answer_choice){
+      .answer = answer, .index = index, .open_call = -1, .logprobs = {.names_ids = request->names_token_ids}};
   if (request->tools == YK_TOOLS_NONE) return YK_OK;
   return yk_tool_parser_create(request->tools, !request->chat.parallel_tool_calls, yk_answer_take_tool_event, c,
                                &c->parser, err);

@@ -140,6 +140,27 @@ static void append_logprobs(const yk_answer_choice *c, yk_strbuf *out)
     yk_logprob_lists_append(&c->logprobs, out);
 }
 
+void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out)
+{
+  const yk_openai_request *request = c->answer->request;
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  if (c->has_told_prompt) return;
+  c->has_told_prompt = true;
+  if (request->return_token_ids) {
+    append(out, ",\"prompt_token_ids\":[");
+    for (size_t i = 0; i < prompt->n_ids; i++) {
+      if (i) append(out, ",");
+      yk_json_append_i64(out, prompt->ids[i]);
+    }
+    append(out, "]");
+  }
+  if (request->n_prompt_logprobs >= 0) {
+    append(out, ",\"prompt_logprobs\":[null");
+    yk_strbuf_append(out, c->prompt_logprobs.data, c->prompt_logprobs.length);
+    append(out, "]");
+  }
+}
+
 void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
 {
   const yk_openai_answer *answer = c->answer;
@@ -160,18 +181,15 @@ void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
     yk_strbuf_append(out, c->ids.data, c->ids.length);
     append(out, "]");
   }
-  if (answer->request->n_prompt_logprobs >= 0) {
-    append(out, ",\"prompt_logprobs\":[null");
-    yk_strbuf_append(out, c->prompt_logprobs.data, c->prompt_logprobs.length);
-    append(out, "]");
-  }
+  if (!yk_answer_is_chat(answer)) yk_answer_append_prompt(c, out);
   append(out, "}");
 }
 
 /* Behind the choices of an event. */
-void yk_answer_end_event(const yk_answer_choice *c, yk_strbuf *out)
+void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
 {
   append(out, "]");
+  if (yk_answer_is_chat(c->answer)) yk_answer_append_prompt(c, out);
   if (c->answer->request->continuous_usage) {
     append(out, ",");
     append_usage(c->answer, (int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, out);

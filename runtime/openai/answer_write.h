@@ -16,9 +16,10 @@ typedef struct yk_answer_choice {
   yk_logprob_lists logprobs;
   yk_tool_parser *parser; /* NULL where calls are not looked for */
   int32_t open_call;
-  bool has_prompt; /* the prompt's first token is in the lists */
-  bool has_begun;  /* the role or the echo has been told */
-  bool is_due;     /* an event is to be written */
+  bool has_prompt;      /* the prompt's first token is in the lists */
+  bool has_begun;       /* the role or the echo has been told */
+  bool has_told_prompt; /* what is asked to be told of it */
+  bool is_due;          /* an event is to be written */
   int32_t n_output, n_cached;
   yk_finish_reason finish;
 } yk_answer_choice;
@@ -55,8 +56,12 @@ void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out);
  *   there may be nothing to say. */
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out);
 
+/* yk_answer_append_prompt - what is asked to be told of a choice's prompt, once: a completion's beside its text, a
+ *   chat's beside the choices. */
+void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out);
+
 /* yk_answer_end_event - what stands behind the choices of an event. */
-void yk_answer_end_event(const yk_answer_choice *c, yk_strbuf *out);
+void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out);
 
 /* yk_answer_append_total_usage - "usage" of all choices. A prompt counts once, however many samples it has. */
 void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out);

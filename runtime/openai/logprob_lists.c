@@ -16,12 +16,20 @@ static int64_t count_characters(const char *text, size_t n_bytes)
   return n;
 }
 
-static yk_status append_token(yk_strbuf *out, yk_token_texts *texts, int32_t id, yk_err *err)
+static void append_name(yk_strbuf *out, bool names_id, int32_t id, const char *text, size_t n_bytes)
+{
+  if (names_id)
+    yk_strbuf_append_fmt(out, "\"token_id:%d\"", id);
+  else
+    yk_json_append_string(out, text, n_bytes);
+}
+
+static yk_status append_token(yk_strbuf *out, bool names_id, yk_token_texts *texts, int32_t id, yk_err *err)
 {
   const char *text;
   size_t n_bytes;
   YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
-  yk_json_append_string(out, text, n_bytes);
+  append_name(out, names_id, id, text, n_bytes);
   return YK_OK;
 }
 
@@ -37,7 +45,7 @@ static yk_status add_text(yk_logprob_lists *lists, yk_token_texts *texts, int32_
   separate(&lists->logprobs);
   separate(&lists->tops);
   separate(&lists->offsets);
-  yk_json_append_string(&lists->tokens, text, n_bytes);
+  append_name(&lists->tokens, lists->names_ids, id, text, n_bytes);
   yk_json_append_i64(&lists->offsets, lists->n_characters);
   lists->n_characters += count_characters(text, n_bytes);
   return YK_OK;
@@ -57,12 +65,14 @@ static bool has_key(const key_set *keys, const char *json, size_t begin, size_t 
 }
 
 /* "text": log-probability, unless there is one for this text: the likelier token of two with one text comes first. */
-static yk_status add_top(yk_strbuf *tops, key_set *keys, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
+static yk_status add_top(yk_logprob_lists *lists, key_set *keys, yk_token_texts *texts, int32_t id, float logprob,
+                         yk_err *err)
 {
+  yk_strbuf *tops = &lists->tops;
   size_t length_before = tops->length;
   if (keys->n > 0) yk_strbuf_append(tops, ",", 1);
   size_t begin = tops->length;
-  YK_TRY(append_token(tops, texts, id, err));
+  YK_TRY(append_token(tops, lists->names_ids, texts, id, err));
   if (tops->failed) return YK_OK;
   if (has_key(keys, tops->data, begin, tops->length)) {
     tops->length = length_before;
@@ -88,8 +98,8 @@ yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_texts *texts, c
   yk_json_append_real(&lists->logprobs, (double)output->logprob);
   yk_strbuf_append(&lists->tops, "{", 1);
   for (int32_t i = 0; i < least(output->n_top, n_most); i++)
-    YK_TRY(add_top(&lists->tops, &keys, texts, output->top_ids[i], output->top_logprobs[i], err));
-  YK_TRY(add_top(&lists->tops, &keys, texts, output->token_id, output->logprob, err));
+    YK_TRY(add_top(lists, &keys, texts, output->top_ids[i], output->top_logprobs[i], err));
+  YK_TRY(add_top(lists, &keys, texts, output->token_id, output->logprob, err));
   yk_strbuf_append(&lists->tops, "}", 1);
   return YK_OK;
 }
@@ -120,14 +130,15 @@ void yk_logprob_lists_append(const yk_logprob_lists *lists, yk_strbuf *out)
 /* ---- Chat -------------------------------------------------------------------------------------------------------- */
 
 /* "token", "logprob" and "bytes", in an object that is left open. */
-static yk_status open_entry(yk_strbuf *out, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
+static yk_status open_entry(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
 {
   static const float never = -9999;
+  yk_strbuf *out = &lists->tokens;
   const char *text;
   size_t n_bytes;
   YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
   yk_strbuf_append_str(out, "{\"token\":");
-  yk_json_append_string(out, text, n_bytes);
+  append_name(out, lists->names_ids, id, text, n_bytes);
   yk_strbuf_append_str(out, ",\"logprob\":");
   yk_json_append_real(out, (double)(logprob > never ? logprob : never));
   yk_strbuf_append_str(out, ",\"bytes\":[");
@@ -144,11 +155,11 @@ yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_texts *tex
 {
   yk_strbuf *out = &lists->tokens;
   separate(out);
-  YK_TRY(open_entry(out, texts, output->token_id, output->logprob, err));
+  YK_TRY(open_entry(lists, texts, output->token_id, output->logprob, err));
   yk_strbuf_append_str(out, ",\"top_logprobs\":[");
   for (int32_t i = 0; i < output->n_top; i++) {
     if (i) yk_strbuf_append(out, ",", 1);
-    YK_TRY(open_entry(out, texts, output->top_ids[i], output->top_logprobs[i], err));
+    YK_TRY(open_entry(lists, texts, output->top_ids[i], output->top_logprobs[i], err));
     yk_strbuf_append(out, "}", 1);
   }
   yk_strbuf_append_str(out, "]}");
@@ -175,7 +186,7 @@ static yk_status append_ranked(yk_strbuf *out, yk_token_texts *texts, int32_t id
   else
     yk_strbuf_append_str(out, "null");
   yk_strbuf_append_str(out, ",\"decoded_token\":");
-  YK_TRY(append_token(out, texts, id, err));
+  YK_TRY(append_token(out, false, texts, id, err));
   yk_strbuf_append(out, "}", 1);
   return YK_OK;
 }

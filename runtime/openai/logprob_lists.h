@@ -9,6 +9,7 @@ typedef struct yk_logprob_lists {
   yk_strbuf tokens;                  /* chat: objects of token, logprob, bytes, top_logprobs */
   yk_strbuf logprobs, tops, offsets; /* completions: one element a token each, beside its text in tokens */
   int64_t n_characters;              /* of all tokens since the beginning: the next text_offset */
+  bool names_ids;                    /* a token is "token_id:5", not its text; set by who begins the lists */
 } yk_logprob_lists;
 
 /* Each adds a token. texts: see token_texts.h. Errors: YK_E_NOMEM; memory of the lists is checked by

@@ -69,10 +69,11 @@ typedef struct yk_openai_request {
   bool has_max_tokens;     /* else sampling.max_tokens is the default, bounded by what the context leaves */
   bool add_special_tokens; /* to texts of prompts, default true; a chat has its own */
   bool stream;
-  bool include_usage;    /* a last event with the usage */
-  bool continuous_usage; /* usage in every event */
-  bool echo;             /* completions: the prompt's text, and log-probabilities, before the output's */
-  bool return_token_ids;
+  bool include_usage;        /* a last event with the usage */
+  bool continuous_usage;     /* usage in every event */
+  bool echo;                 /* completions: the prompt's text, and log-probabilities, before the output's */
+  bool return_token_ids;     /* the prompt's too */
+  bool names_token_ids;      /* tokens of log-probabilities are "token_id:5" */
   int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
   yk_openai_chat chat;

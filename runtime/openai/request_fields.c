@@ -84,6 +84,7 @@ static const field fields[] = {
     {"echo", FIELD_FLAG, COMPLETION, REQUEST(echo)},
     {"echo", FIELD_OFF, CHAT, 0},
     {"return_token_ids", FIELD_FLAG, BOTH, REQUEST(return_token_ids)},
+    {"return_tokens_as_token_ids", FIELD_FLAG, BOTH, REQUEST(names_token_ids)},
     {"add_special_tokens", FIELD_FLAG, COMPLETION, REQUEST(add_special_tokens)},
     {"add_special_tokens", FIELD_FLAG, CHAT, REQUEST(chat.add_special_tokens)},
     {"skip_special_tokens", FIELD_ONLY_TRUE, BOTH, 0},

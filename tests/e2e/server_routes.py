@@ -116,6 +116,14 @@ class Routes(Case):
         self.assertTrue(echoed["text"].startswith(prompt["prompt"]))
         self.assertIsNone(echoed["logprobs"]["token_logprobs"][0])
         self.assertEqual("".join(echoed["logprobs"]["tokens"][:-1]), prompt["prompt"])
+        fields = {"return_token_ids": True, "return_tokens_as_token_ids": True}
+        named = server.post(COMPLETIONS, {**body, "echo": True, **fields}).value["choices"][0]
+        self.assertEqual(named["prompt_token_ids"],
+                         server.post("/tokenize", {"prompt": prompt["prompt"]}).value["tokens"])
+        names = [f"token_id:{id}" for id in named["prompt_token_ids"] + named["token_ids"]]
+        self.assertEqual(named["logprobs"]["tokens"], names)
+        for tops, name in list(zip(named["logprobs"]["top_logprobs"], names, strict=True))[1:]:
+            self.assertIn(name, tops)
 
     def test_chats(self):
         server = self.serve("--chat-template", "builtin:chatml")
@@ -134,6 +142,13 @@ class Routes(Case):
         parts = [{"type": "text", "text": "17+25="}]
         again = server.post(CHAT, {**body, "messages": [{"role": "user", "content": parts}]}).value
         self.assertEqual(again["choices"], whole["choices"])
+        fields = {"return_tokens_as_token_ids": True, "logprobs": True, "return_token_ids": True}
+        named = server.post(CHAT, {**body, **fields}).value
+        self.assertEqual(named["prompt_token_ids"], ids["tokens"])
+        choice = named["choices"][0]
+        self.assertEqual([token["token"] for token in choice["logprobs"]["content"]],
+                         [f"token_id:{id}" for id in choice["token_ids"]])
+        self.assertTrue(bytes(choice["logprobs"]["content"][0]["bytes"]).decode() in message["content"])
         raw_prompt = server.post(COMPLETIONS, {"prompt": ids["tokens"], "temperature": 0, "max_tokens": 12}).value
         self.assertEqual(raw_prompt["choices"][0]["text"], message["content"])
 

@@ -149,7 +149,8 @@ static void a_slow_client_gets_several_tokens_at_once(void **state)
     push_output(s, 0, &output, true);
   }
   flush(s, 0);
-  expect(s, "data: " HEAD "{'index':0,'text':'ababab','logprobs':null,'finish_reason':null,'token_ids':[0,1,2]}]}\n\n");
+  expect(s, "data: " HEAD "{'index':0,'text':'ababab','logprobs':null,'finish_reason':null,'token_ids':[0,1,2],"
+            "'prompt_token_ids':[0,0,0]}]}\n\n");
   close_session(s);
 }
 
@@ -182,12 +183,15 @@ static void whole_completions(void **state)
     end(s, i, i ? YK_FINISH_LENGTH : YK_FINISH_STOP, "");
   }
   finish(s);
-  expect(s, HEAD "{'index':0,'text':'a','logprobs':null,'finish_reason':'stop','token_ids':[5]},"
-                 "{'index':1,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5]},"
-                 "{'index':2,'text':'ab','logprobs':null,'finish_reason':'length','token_ids':[5,6]},"
-                 "{'index':3,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5]}],'usage':"
-                 "{'prompt_tokens':3,'completion_tokens':5,'total_tokens':8,'prompt_tokens_details':"
-                 "{'cached_tokens':4}}}");
+  expect(s,
+         HEAD "{'index':0,'text':'a','logprobs':null,'finish_reason':'stop','token_ids':[5],'prompt_token_ids':[1]},"
+              "{'index':1,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5],'prompt_token_ids':[1]},"
+              "{'index':2,'text':'ab','logprobs':null,'finish_reason':'length','token_ids':[5,6],"
+              "'prompt_token_ids':[2,3]},"
+              "{'index':3,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5],"
+              "'prompt_token_ids':[2,3]}],'usage':"
+              "{'prompt_tokens':3,'completion_tokens':5,'total_tokens':8,'prompt_tokens_details':"
+              "{'cached_tokens':4}}}");
   close_session(s);
 }
 
@@ -324,6 +328,31 @@ static void chat_streams(void **state)
   close_session(s);
 }
 
+/* As in vLLM beside the choices, and in a stream with the role. */
+static void a_chats_prompt(void **state)
+{
+  (void)state;
+  session *s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'stream': true, 'return_token_ids': true}");
+  push(s, 0, 5, "a");
+  expect(s, CHUNK "{'index':0,'delta':{'role':'assistant','content':''},'logprobs':null,'finish_reason':null}],"
+                  "'prompt_token_ids':[0,0,0]}\n\n");
+  end(s, 0, YK_FINISH_STOP, "");
+  expect(s, CHUNK "{'index':0,'delta':{'content':'a'},'logprobs':null,'finish_reason':'stop','token_ids':[5]}]}\n\n");
+  close_session(s);
+  s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'n': 2, 'return_token_ids': true, 'prompt_logprobs': 0}");
+  for (size_t i = 0; i < 2; i++) {
+    yk_output of_prompt = token(6, "");
+    of_prompt.is_prompt = true;
+    push_output(s, i, &of_prompt, false);
+    end(s, i, YK_FINISH_STOP, "");
+  }
+  finish(s);
+  assert_non_null(strstr(s->out.data, "},\"prompt_token_ids\":[0,0,0],\"prompt_logprobs\":[null,{\"6\":{"));
+  assert_null(strstr(strstr(s->out.data, "prompt_logprobs") + 1, "prompt_logprobs"));
+  assert_true(strstr(s->out.data, "prompt_logprobs") > strstr(s->out.data, "usage"));
+  close_session(s);
+}
+
 static void chat_whole(void **state)
 {
   (void)state;
@@ -439,6 +468,7 @@ int main(void)
                                      cmocka_unit_test(logprobs_in_a_stream),
                                      cmocka_unit_test(top_logprobs_have_each_text_once),
                                      cmocka_unit_test(prompt_logprobs),
+                                     cmocka_unit_test(a_chats_prompt),
                                      cmocka_unit_test(chat_streams),
                                      cmocka_unit_test(chat_whole),
                                      cmocka_unit_test(calls_in_a_stream),
