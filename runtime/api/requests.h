@@ -30,13 +30,15 @@ typedef struct yk_sampling {
   int32_t sample_index;
   /* 1 .. what the context leaves beside the prompt; -1: all of that; 0: with prompt_logprobs only. */
   int32_t max_tokens;
-  int32_t min_tokens;      /* end-of-sequence and stop ids are banned, stop strings ignored, before; 0 .. max_tokens */
-  bool ignore_eos;         /* go on after the model's end-of-sequence ids */
-  /* [n_stop_ids] further ids that end the output, which has the token but not its text; copied by submit. */
+  int32_t min_tokens; /* end-of-sequence and stop ids are banned, stop strings ignored, before; 0 .. max_tokens */
+  bool ignore_eos;    /* go on after the model's end-of-sequence ids */
+  /* [n_stop_ids] further ids that end the output, which has the token; copied by submit. */
   const int32_t *stop_ids;
   size_t n_stop_ids;
-  const char *const *stop_strings; /* [n_stop_strings] non-empty UTF-8 that ends the output and is cut off it; copied */
+  const char *const *stop_strings; /* [n_stop_strings] non-empty UTF-8 that ends the output; copied */
   size_t n_stop_strings;
+  bool include_stop;        /* the text has the stop string that ends it, or the text of the id; else neither */
+  bool skip_special_tokens; /* special tokens have no text; default true */
   int32_t n_logprobs; /* -1: none; 0: of the chosen token; else also of this many best, at most YOKE_MAX_LOGPROBS */
   int32_t n_prompt_logprobs; /* the same of every prompt token but the first; they are delivered before the output */
 } yk_sampling;
@@ -90,6 +92,7 @@ typedef struct yk_output {
   size_t text_bytes;
   int64_t time_ns; /* of a token: when the engine put it here to be read, in nanoseconds of CLOCK_MONOTONIC */
   yk_finish_reason finish;
+  const char *stop_string; /* with YK_FINISH_STOP: which one it was, until the request is freed; NULL: it was an id */
 } yk_output;
 
 typedef struct yk_request_usage {

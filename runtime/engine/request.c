@@ -68,7 +68,10 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   }
   request->n_end_ids = n_end_ids;
   if (!ok) return yk_err_set(err, YK_E_NOMEM, "no memory for the sampling parameters of a request");
-  return s->n_stop_strings ? yk_stop_strings_create(s->stop_strings, s->n_stop_strings, &request->stops, err) : YK_OK;
+  if (s->n_stop_strings == 0) return YK_OK;
+  YK_TRY(yk_stop_strings_create(s->stop_strings, s->n_stop_strings, &request->stops, err));
+  if (s->include_stop) yk_stop_strings_include(request->stops);
+  return YK_OK;
 }
 
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
@@ -85,7 +88,8 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
   request->submitted_ns = yk_clock_now_ns();
   yk_status status = yk_sequence_init(&request->seq, owner, prompt, n_prompt, capacity, err);
   if (status == YK_OK) status = copy_sampling(request, sampling, end_ids, n_end_ids, err);
-  if (status == YK_OK && tokenizer) status = yk_detokenizer_create(tokenizer, true, &request->detokenizer, err);
+  if (status == YK_OK && tokenizer)
+    status = yk_detokenizer_create(tokenizer, sampling->skip_special_tokens, &request->detokenizer, err);
   if (status == YK_OK && tokenizer)
     status = yk_detokenizer_continue(request->detokenizer, prompt, (size_t)n_prompt, err);
   if (status != YK_OK) {
@@ -148,13 +152,13 @@ void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Text of one more token, up to what may be given out, into piece: none of a token that ends the output. Returns
- * whether a stop string is complete. */
+/* Text of one more token, up to what may be given out, into piece. Returns whether a stop string is complete. */
 static bool decode_token(yk_request *request, int32_t token_id)
 {
+  bool is_cut_off = !request->sampling.include_stop && yk_ids_contain(request->end_ids, request->n_end_ids, token_id);
   yk_strbuf_clear(&request->decoded);
   yk_strbuf_clear(&request->piece);
-  if (!request->detokenizer || yk_ids_contain(request->end_ids, request->n_end_ids, token_id)) return false;
+  if (!request->detokenizer || is_cut_off) return false;
   yk_strbuf *out = request->stops ? &request->decoded : &request->piece;
   if (yk_detokenizer_push(request->detokenizer, token_id, out, NULL) == YK_E_NOMEM) out->failed = true;
   if (!request->stops) return false;
@@ -265,6 +269,7 @@ static void read_token(yk_request *request, yk_output *output)
 static void read_end(yk_request *request, yk_output *output, yk_err *err)
 {
   output->finish = request->finish;
+  if (request->finish == YK_FINISH_STOP && request->stops) output->stop_string = yk_stop_strings_found(request->stops);
   if (request->finish == YK_FINISH_ERROR && err) *err = request->error;
   const yk_strbuf *rest = &request->piece; /* the engine has let go of it */
   set_text(request, output, rest->data, request->end_delivered ? 0 : rest->length);

@@ -19,6 +19,7 @@ void yk_request_options_init(const yk_engine *engine, yk_request_options *option
                                                .top_k = g->top_k,
                                                .repetition_penalty = g->repetition_penalty,
                                                .max_tokens = -1,
+                                               .skip_special_tokens = true,
                                                .n_logprobs = -1,
                                                .n_prompt_logprobs = -1}};
 }

@@ -79,6 +79,7 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err
 {
   yk_openai_answer *answer = c->answer;
   c->n_output++;
+  c->last_id = output->token_id;
   if (c->ids.length) append(&c->ids, ",");
   yk_json_append_i64(&c->ids, output->token_id);
   if (!yk_answer_has_logprobs(answer)) return YK_OK;
@@ -93,10 +94,23 @@ static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err 
   return YK_OK;
 }
 
+/* What the request wanted the output to end with: a string or an id. */
+static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
+{
+  const yk_sampling *sampling = &c->answer->request->sampling;
+  if (end->finish != YK_FINISH_STOP) return;
+  if (end->stop_string) {
+    yk_json_append_string(&c->stop_reason, end->stop_string, strlen(end->stop_string));
+    return;
+  }
+  for (size_t i = 0; i < sampling->n_stop_ids && c->stop_reason.length == 0; i++)
+    if (sampling->stop_ids[i] == c->last_id) yk_json_append_i64(&c->stop_reason, c->last_id);
+}
+
 static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)
 {
   bool failed = c->text.failed || c->calls.failed || c->ids.failed || c->prompt_logprobs.failed ||
-                yk_logprob_lists_failed(&c->logprobs) || (out && out->failed);
+                c->stop_reason.failed || yk_logprob_lists_failed(&c->logprobs) || (out && out->failed);
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
@@ -118,6 +132,7 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
     if (c->parser) YK_TRY(yk_tool_parser_finish(c->parser, err));
     c->finish = output->finish;
     if (usage) c->n_cached = usage->reused_tokens;
+    note_stop_reason(c, output);
     if (streams) yk_answer_write_event(c, out);
   }
   return check_memory(c, out, err);
@@ -259,6 +274,7 @@ void yk_openai_answer_free(yk_openai_answer *answer)
     yk_strbuf_free(&c->calls);
     yk_strbuf_free(&c->ids);
     yk_strbuf_free(&c->prompt_logprobs);
+    yk_strbuf_free(&c->stop_reason);
     yk_logprob_lists_free(&c->logprobs);
     yk_tool_parser_free(c->parser);
   }

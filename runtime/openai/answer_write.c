@@ -126,7 +126,11 @@ static void append_finish_reason(const yk_answer_choice *c, yk_strbuf *out)
   }
   append(out, "\"");
   append(out, calls ? "tool_calls" : yk_finish_reason_name(c->finish));
-  append(out, "\"");
+  append(out, "\",\"stop_reason\":");
+  if (c->stop_reason.length)
+    yk_strbuf_append(out, c->stop_reason.data, c->stop_reason.length);
+  else
+    append(out, "null");
 }
 
 static void append_logprobs(const yk_answer_choice *c, yk_strbuf *out)

@@ -13,6 +13,7 @@ typedef struct yk_answer_choice {
   yk_strbuf calls;           /* elements of tool_calls; the last is open where open_call is not -1 */
   yk_strbuf ids;             /* with commas between */
   yk_strbuf prompt_logprobs; /* likewise */
+  yk_strbuf stop_reason;     /* JSON; empty: null */
   yk_logprob_lists logprobs;
   yk_tool_parser *parser; /* NULL where calls are not looked for */
   int32_t open_call;
@@ -21,6 +22,7 @@ typedef struct yk_answer_choice {
   bool has_told_prompt; /* what is asked to be told of it */
   bool is_due;          /* an event is to be written */
   int32_t n_output, n_cached;
+  int32_t last_id; /* of the output */
   yk_finish_reason finish;
 } yk_answer_choice;
 

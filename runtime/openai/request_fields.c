@@ -77,6 +77,7 @@ static const field fields[] = {
     {"min_tokens", FIELD_I32, ALL, SAMPLING(min_tokens)},
     {"ignore_eos", FIELD_FLAG, ALL, SAMPLING(ignore_eos)},
     {"stop_token_ids", FIELD_STOP_IDS, ALL, 0},
+    {"include_stop_str_in_output", FIELD_FLAG, BOTH, SAMPLING(include_stop)},
     {"id", FIELD_LATER, PLAIN, 0}, /* the batch's */
     {"custom_id", FIELD_LATER, PLAIN, 0},
     {"stream", FIELD_STREAM, BOTH, 0},
@@ -87,7 +88,7 @@ static const field fields[] = {
     {"return_tokens_as_token_ids", FIELD_FLAG, BOTH, REQUEST(names_token_ids)},
     {"add_special_tokens", FIELD_FLAG, COMPLETION, REQUEST(add_special_tokens)},
     {"add_special_tokens", FIELD_FLAG, CHAT, REQUEST(chat.add_special_tokens)},
-    {"skip_special_tokens", FIELD_ONLY_TRUE, BOTH, 0},
+    {"skip_special_tokens", FIELD_FLAG, BOTH, SAMPLING(skip_special_tokens)},
     {"detokenize", FIELD_ONLY_TRUE, BOTH, 0},
     {"add_generation_prompt", FIELD_FLAG, CHAT, REQUEST(chat.add_generation_prompt)},
     {"continue_final_message", FIELD_FLAG, CHAT, REQUEST(chat.continue_final_message)},
@@ -117,7 +118,6 @@ static const field fields[] = {
     {"bad_words", FIELD_OFF, BOTH, 0},
     {"allowed_token_ids", FIELD_OFF, BOTH, 0},
     {"truncate_prompt_tokens", FIELD_OFF, BOTH, 0},
-    {"include_stop_str_in_output", FIELD_OFF, BOTH, 0},
 };
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };

@@ -14,7 +14,9 @@ typedef struct stop {
 struct yk_stop_strings {
   stop *stops;
   size_t n;
-  yk_strbuf held; /* text not yet given out: shorter than the longest stop string between calls */
+  bool includes;
+  const stop *found; /* the one that ended the text */
+  yk_strbuf held;    /* text not yet given out: shorter than the longest stop string between calls */
 };
 
 void yk_stop_strings_free(yk_stop_strings *stops)
@@ -56,13 +58,25 @@ yk_status yk_stop_strings_create(const char *const *strings, size_t n, yk_stop_s
   return YK_OK;
 }
 
-/* Bytes of held before the earliest stop string; held.length where there is none. */
-static size_t earliest(const yk_stop_strings *s)
+void yk_stop_strings_include(yk_stop_strings *stops)
+{
+  stops->includes = true;
+}
+
+const char *yk_stop_strings_found(const yk_stop_strings *stops)
+{
+  return stops->found ? stops->found->text : NULL;
+}
+
+/* Find the earliest stop string in held. Returns the bytes before it. */
+static size_t find_earliest(yk_stop_strings *s)
 {
   size_t first = s->held.length;
   for (size_t i = 0; i < s->n; i++) {
     const char *at = memmem(s->held.data, s->held.length, s->stops[i].text, s->stops[i].n_bytes);
-    if (at && (size_t)(at - s->held.data) < first) first = (size_t)(at - s->held.data);
+    if (!at || (size_t)(at - s->held.data) >= first) continue;
+    first = (size_t)(at - s->held.data);
+    s->found = &s->stops[i];
   }
   return first;
 }
@@ -95,9 +109,9 @@ bool yk_stop_strings_push(yk_stop_strings *stops, const char *text, size_t n_byt
     give(stops, stops->held.length, out);
     return false;
   }
-  size_t before = earliest(stops);
-  if (before < stops->held.length) {
-    give(stops, before, out);
+  size_t before = find_earliest(stops);
+  if (stops->found) {
+    give(stops, before + (stops->includes ? stops->found->n_bytes : 0), out);
     yk_strbuf_clear(&stops->held);
     return true;
   }

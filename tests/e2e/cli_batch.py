@@ -104,12 +104,13 @@ class Results(Base):
         self.assertEqual((body["object"], body["model"]), ("text_completion", "its name"))
         self.assertTrue(before <= body["created"] <= time.time())
         self.assertEqual(body["usage"], {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5})
-        self.assertEqual(list(body["choices"][0]), ["index", "text", "logprobs", "finish_reason", "token_ids"])
+        self.assertEqual(list(body["choices"][0]),
+                         ["index", "text", "logprobs", "finish_reason", "stop_reason", "token_ids"])
 
     def test_openai_text(self):
         result = self.batch([openai("a", prompt="the", max_tokens=30)], "--ignore-eos", model=self.text_model)[0]
         choice = result["response"]["body"]["choices"][0]
-        self.assertEqual(list(choice), ["index", "text", "logprobs", "finish_reason"])
+        self.assertEqual(list(choice), ["index", "text", "logprobs", "finish_reason", "stop_reason"])
         self.assertIsNone(choice["logprobs"])
 
     @unittest.skipUnless(harness.ON_CPU, "compares bits of two requests")

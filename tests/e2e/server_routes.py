@@ -105,6 +105,27 @@ class Routes(Case):
             self.assertEqual(texts, [choice["text"] for choice in answer["choices"]])
         self.assertEqual(server.post(COMPLETIONS, {"prompt": ids, **fields}).value["choices"][0]["text"], one)
 
+    def test_ends(self):
+        """What ended an output is told, and part of its text only where that is asked for, as in vLLM."""
+        server = self.serve()
+        body = {"prompt": "The capital of Norway is", "temperature": 0}
+        full_stop = server.post("/tokenize", {"prompt": "."}).value["tokens"][0]
+        for asked, text, reason in (({}, " Oslo.", None), ({"stop": ["never", "slo"]}, " O", "slo"),
+                                    ({"stop": "slo", "include_stop_str_in_output": True}, " Oslo", "slo"),
+                                    ({"stop_token_ids": [full_stop]}, " Oslo", full_stop),
+                                    ({"stop_token_ids": [full_stop], "include_stop_str_in_output": True}, " Oslo.",
+                                     full_stop),
+                                    ({"skip_special_tokens": False}, " Oslo.", None),
+                                    ({"skip_special_tokens": False, "include_stop_str_in_output": True},
+                                     " Oslo.<|endoftext|>", None)):
+            choice = server.post(COMPLETIONS, {**body, **asked}).value["choices"][0]
+            self.assertEqual((choice["text"], choice["finish_reason"], choice["stop_reason"]), (text, "stop", reason))
+            events = self.stream(server, COMPLETIONS, {**body, **asked})
+            self.assertEqual("".join(map(text_of, events)), text)
+            self.assertEqual(events[-1]["choices"][0]["stop_reason"], reason)
+        ids = server.post(COMPLETIONS, {**body, "ignore_eos": True, "skip_special_tokens": False, "max_tokens": 4})
+        self.assertEqual(ids.value["choices"][0]["text"][:19], " Oslo.<|endoftext|>")
+
     def test_log_probabilities(self):
         server = self.serve()
         prompt = read_expected()["prompts"][0]

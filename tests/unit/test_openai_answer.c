@@ -122,7 +122,8 @@ static void an_event_a_token(void **state)
   expect(s, "");
   push(s, 0, 7, "\xC3\xA9");
   end(s, 0, YK_FINISH_LENGTH, "!");
-  expect(s, "data: " HEAD "{'index':0,'text':'\xC3\xA9!','logprobs':null,'finish_reason':'length'}]}\n\n");
+  expect(s, "data: " HEAD
+            "{'index':0,'text':'\xC3\xA9!','logprobs':null,'finish_reason':'length','stop_reason':null}]}\n\n");
   finish(s);
   expect(s, DONE);
   close_session(s);
@@ -136,7 +137,7 @@ static void the_end_alone(void **state)
   flush(s, 0);
   yk_strbuf_clear(&s->out);
   end(s, 0, YK_FINISH_STOP, "");
-  expect(s, "data: " HEAD "{'index':0,'text':'','logprobs':null,'finish_reason':'stop'}]}\n\n");
+  expect(s, "data: " HEAD "{'index':0,'text':'','logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n");
   close_session(s);
 }
 
@@ -183,15 +184,16 @@ static void whole_completions(void **state)
     end(s, i, i ? YK_FINISH_LENGTH : YK_FINISH_STOP, "");
   }
   finish(s);
-  expect(s,
-         HEAD "{'index':0,'text':'a','logprobs':null,'finish_reason':'stop','token_ids':[5],'prompt_token_ids':[1]},"
-              "{'index':1,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5],'prompt_token_ids':[1]},"
-              "{'index':2,'text':'ab','logprobs':null,'finish_reason':'length','token_ids':[5,6],"
-              "'prompt_token_ids':[2,3]},"
-              "{'index':3,'text':'a','logprobs':null,'finish_reason':'length','token_ids':[5],"
-              "'prompt_token_ids':[2,3]}],'usage':"
-              "{'prompt_tokens':3,'completion_tokens':5,'total_tokens':8,'prompt_tokens_details':"
-              "{'cached_tokens':4}}}");
+  expect(s, HEAD "{'index':0,'text':'a','logprobs':null,'finish_reason':'stop','stop_reason':null,'token_ids':[5],'"
+                 "prompt_token_ids':[1]},"
+                 "{'index':1,'text':'a','logprobs':null,'finish_reason':'length','stop_reason':null,'token_ids':[5],'"
+                 "prompt_token_ids':[1]},"
+                 "{'index':2,'text':'ab','logprobs':null,'finish_reason':'length','stop_reason':null,'token_ids':[5,6],"
+                 "'prompt_token_ids':[2,3]},"
+                 "{'index':3,'text':'a','logprobs':null,'finish_reason':'length','stop_reason':null,'token_ids':[5],"
+                 "'prompt_token_ids':[2,3]}],'usage':"
+                 "{'prompt_tokens':3,'completion_tokens':5,'total_tokens':8,'prompt_tokens_details':"
+                 "{'cached_tokens':4}}}");
   close_session(s);
 }
 
@@ -222,8 +224,8 @@ static void echo_with_logprobs(void **state)
   finish(s);
   expect(s, HEAD "{'index':0,'text':'x','logprobs':{'tokens':['token_id:4','token_id:5','token_id:6'],"
                  "'token_logprobs':[null,-1.5,-1.5],'top_logprobs':[null,{'token_id:9':-0.25,'token_id:5':-1.5},"
-                 "{'token_id:9':-0.25,'token_id:6':-1.5}],'text_offset':[0,10,20]},'finish_reason':'length'}]," USAGE(
-                     "2", "1", "3"));
+                 "{'token_id:9':-0.25,'token_id:6':-1.5}],'text_offset':[0,10,20]},'finish_reason':'length','stop_"
+                 "reason':null}]," USAGE("2", "1", "3"));
   close_session(s);
 }
 
@@ -234,13 +236,14 @@ static void echo_of_a_prompt_alone(void **state)
   push_with_top(s, 0, true, 5, "");
   end(s, 0, YK_FINISH_LENGTH, "");
   finish(s);
-  expect(s, HEAD "{'index':0,'text':'p\\n','logprobs':null,'finish_reason':'length'}]," USAGE("3", "0", "3"));
+  expect(s, HEAD "{'index':0,'text':'p\\n','logprobs':null,'finish_reason':'length','stop_reason':null}]," USAGE(
+                "3", "0", "3"));
   close_session(s);
   s = open_session(YK_FORM_COMPLETION, "{'prompt': [4], 'echo': true, 'max_tokens': 0, 'logprobs': 0}");
   end(s, 0, YK_FINISH_LENGTH, ""); /* a prompt of one token has no log-probabilities */
   finish(s);
   expect(s, HEAD "{'index':0,'text':'','logprobs':{'tokens':['token_id:4'],'token_logprobs':[null],'top_logprobs':"
-                 "[null],'text_offset':[0]},'finish_reason':'length'}]," USAGE("1", "0", "1"));
+                 "[null],'text_offset':[0]},'finish_reason':'length','stop_reason':null}]," USAGE("1", "0", "1"));
   close_session(s);
 }
 
@@ -251,7 +254,7 @@ static void echo_in_a_stream(void **state)
   push(s, 0, 6, "x");
   expect(s, "data: " HEAD "{'index':0,'text':'p','logprobs':null,'finish_reason':null}]}\n\n");
   end(s, 0, YK_FINISH_LENGTH, "");
-  expect(s, "data: " HEAD "{'index':0,'text':'x','logprobs':null,'finish_reason':'length'}]}\n\n");
+  expect(s, "data: " HEAD "{'index':0,'text':'x','logprobs':null,'finish_reason':'length','stop_reason':null}]}\n\n");
   close_session(s);
 }
 
@@ -271,8 +274,9 @@ static void logprobs_in_a_stream(void **state)
   never.logprob = -INFINITY;
   push_output(s, 0, &never, false);
   end(s, 0, YK_FINISH_STOP, "");
-  expect(s, "data: " HEAD "{'index':0,'text':'','logprobs':{'tokens':['token_id:8'],'token_logprobs':[null],"
-            "'top_logprobs':[{'token_id:8':null}],'text_offset':[20]},'finish_reason':'stop'}]}\n\n");
+  expect(s,
+         "data: " HEAD "{'index':0,'text':'','logprobs':{'tokens':['token_id:8'],'token_logprobs':[null],"
+         "'top_logprobs':[{'token_id:8':null}],'text_offset':[20]},'finish_reason':'stop','stop_reason':null}]}\n\n");
   close_session(s);
 }
 
@@ -302,7 +306,7 @@ static void prompt_logprobs(void **state)
   end(s, 0, YK_FINISH_LENGTH, "");
   finish(s);
   expect(s, HEAD
-         "{'index':0,'text':'','logprobs':null,'finish_reason':'length','prompt_logprobs':[null,"
+         "{'index':0,'text':'','logprobs':null,'finish_reason':'length','stop_reason':null,'prompt_logprobs':[null,"
          "{'5':{'logprob':-1.5,'rank':2,'decoded_token':'token_id:5'},'9':{'logprob':-0.25,'rank':1,"
          "'decoded_token':'token_id:9'}},{'6':{'logprob':-1.5,'rank':null,'decoded_token':'token_id:6'}}]}]," USAGE(
              "3", "0", "3"));
@@ -322,9 +326,30 @@ static void chat_streams(void **state)
   flush(s, 0);
   expect(s, CHUNK "{'index':0,'delta':{'content':''},'logprobs':null,'finish_reason':null}]}\n\n");
   end(s, 0, YK_FINISH_STOP, "");
-  expect(s, CHUNK "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop'}]}\n\n");
+  expect(s, CHUNK "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n");
   finish(s);
   expect(s, CHUNK "]," USAGE("3", "2", "5") "\n\n" DONE);
+  close_session(s);
+}
+
+/* What the request asked to end with, and null for the model's own end. */
+static void stop_reasons(void **state)
+{
+  (void)state;
+  session *s = open_session(YK_FORM_COMPLETION, "{'prompt': 'p', 'stop': 'a\\n', 'stop_token_ids': [7], 'n': 3}");
+  push_output(s, 0, &(yk_output){.finish = YK_FINISH_STOP, .stop_string = "a\n", .text = ""}, false);
+  push(s, 1, 7, "");
+  end(s, 1, YK_FINISH_STOP, "");
+  push(s, 2, 7, "");
+  push(s, 2, 8, "");
+  end(s, 2, YK_FINISH_STOP, "");
+  finish(s);
+  const char *at = s->out.data;
+  static const char *const expected[] = {"\"stop_reason\":\"a\\n\"}", "\"stop_reason\":7}", "\"stop_reason\":null}"};
+  for (size_t i = 0; i < 3; i++) {
+    at = strstr(at, expected[i]);
+    assert_non_null(at);
+  }
   close_session(s);
 }
 
@@ -337,7 +362,8 @@ static void a_chats_prompt(void **state)
   expect(s, CHUNK "{'index':0,'delta':{'role':'assistant','content':''},'logprobs':null,'finish_reason':null}],"
                   "'prompt_token_ids':[0,0,0]}\n\n");
   end(s, 0, YK_FINISH_STOP, "");
-  expect(s, CHUNK "{'index':0,'delta':{'content':'a'},'logprobs':null,'finish_reason':'stop','token_ids':[5]}]}\n\n");
+  expect(s, CHUNK "{'index':0,'delta':{'content':'a'},'logprobs':null,'finish_reason':'stop','stop_reason':null,'token_"
+                  "ids':[5]}]}\n\n");
   close_session(s);
   s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'n': 2, 'return_token_ids': true, 'prompt_logprobs': 0}");
   for (size_t i = 0; i < 2; i++) {
@@ -366,11 +392,11 @@ static void chat_whole(void **state)
   end(s, 1, YK_FINISH_STOP, "");
   finish(s);
 #define BYTES "[116,111,107,101,110,95,105,100,58,"
-  expect(s, CHAT "{'index':0,'message':{'role':'assistant','content':'a'},'logprobs':{'content':[{'token':'token_id:5',"
-                 "'logprob':-1.5,'bytes':" BYTES
-                 "53],'top_logprobs':[{'token':'token_id:6','logprob':-9999.0,'bytes':" BYTES
-                 "54]}]}]},'finish_reason':'stop'},{'index':1,'message':{'role':'assistant','content':''},"
-                 "'logprobs':{'content':[]},'finish_reason':'stop'}]," USAGE("3", "1", "4"));
+  expect(s, CHAT
+         "{'index':0,'message':{'role':'assistant','content':'a'},'logprobs':{'content':[{'token':'token_id:5',"
+         "'logprob':-1.5,'bytes':" BYTES "53],'top_logprobs':[{'token':'token_id:6','logprob':-9999.0,'bytes':" BYTES
+         "54]}]}]},'finish_reason':'stop','stop_reason':null},{'index':1,'message':{'role':'assistant','content':''},"
+         "'logprobs':{'content':[]},'finish_reason':'stop','stop_reason':null}]," USAGE("3", "1", "4"));
   close_session(s);
 }
 
@@ -389,10 +415,10 @@ static void calls_in_a_stream(void **state)
   session *s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'stream': true, " TOOLS "}");
   push_call(s);
 #define DELTA(inside) CHUNK "{'index':0,'delta':{" inside "},'logprobs':null,'finish_reason':null}]}\n\n"
-  expect(s, DELTA("'role':'assistant','content':''") DELTA("'content':'I will '")
-                DELTA("'tool_calls':[{'index':0,'id':'call_1_0_0','type':'function','function':{'name':'f','arguments':"
-                      "'{\\'a\\':'}}]") DELTA("'tool_calls':[{'index':0,'function':{'arguments':' \\'\\\\n\\'}'}}]")
-                    CHUNK "{'index':0,'delta':{},'logprobs':null,'finish_reason':'tool_calls'}]}\n\n");
+  expect(s, DELTA("'role':'assistant','content':''") DELTA("'content':'I will '") DELTA(
+                "'tool_calls':[{'index':0,'id':'call_1_0_0','type':'function','function':{'name':'f','arguments':"
+                "'{\\'a\\':'}}]") DELTA("'tool_calls':[{'index':0,'function':{'arguments':' \\'\\\\n\\'}'}}]") CHUNK
+         "{'index':0,'delta':{},'logprobs':null,'finish_reason':'tool_calls','stop_reason':null}]}\n\n");
   close_session(s);
 }
 
@@ -404,16 +430,18 @@ static void calls_of_a_whole_answer(void **state)
   finish(s);
   expect(s, CHAT "{'index':0,'message':{'role':'assistant','content':'I will ','tool_calls':[{'id':'call_1_0_0','type':"
                  "'function','function':{'name':'f','arguments':'{\\'a\\': \\'\\\\n\\'}'}}]},'logprobs':null,"
-                 "'finish_reason':'tool_calls'}]," USAGE("3", "7", "10"));
+                 "'finish_reason':'tool_calls','stop_reason':null}]," USAGE("3", "7", "10"));
   close_session(s);
   s = open_session(YK_FORM_CHAT, "{" MESSAGES ", " TOOLS "}");
   push(s, 0, 5,
        "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": {}}");
   end(s, 0, YK_FINISH_LENGTH, "");
   finish(s);
-  expect(s, CHAT "{'index':0,'message':{'role':'assistant','content':null,'tool_calls':[{'id':'call_1_0_0','type':"
-                 "'function','function':{'name':'f','arguments':'{}'}},{'id':'call_1_0_1','type':'function','function':"
-                 "{'name':'g','arguments':'{}'}}]},'logprobs':null,'finish_reason':'length'}]," USAGE("3", "1", "4"));
+  expect(s,
+         CHAT "{'index':0,'message':{'role':'assistant','content':null,'tool_calls':[{'id':'call_1_0_0','type':"
+              "'function','function':{'name':'f','arguments':'{}'}},{'id':'call_1_0_1','type':'function','function':"
+              "{'name':'g','arguments':'{}'}}]},'logprobs':null,'finish_reason':'length','stop_reason':null}]," USAGE(
+                  "3", "1", "4"));
   close_session(s);
 }
 
@@ -468,6 +496,7 @@ int main(void)
                                      cmocka_unit_test(logprobs_in_a_stream),
                                      cmocka_unit_test(top_logprobs_have_each_text_once),
                                      cmocka_unit_test(prompt_logprobs),
+                                     cmocka_unit_test(stop_reasons),
                                      cmocka_unit_test(a_chats_prompt),
                                      cmocka_unit_test(chat_streams),
                                      cmocka_unit_test(chat_whole),

@@ -48,7 +48,8 @@ static void sampling(void **state)
       "'best_of': 2, 'stop': ['x', 'yz'], 'seed': 18446744073709551615, 'logprobs': 4, 'prompt_logprobs': 3, "
       "'logit_bias': {'5': -100, '6': 1.5}, 'repetition_penalty': 1.25, 'presence_penalty': -1, "
       "'frequency_penalty': 2, 'min_tokens': 1, 'ignore_eos': true, 'stop_token_ids': [1, 2], 'user': 'u', "
-      "'echo': false, 'add_special_tokens': false, 'skip_special_tokens': true, 'return_token_ids': true, "
+      "'echo': false, 'add_special_tokens': false, 'skip_special_tokens': false, 'return_token_ids': true, "
+      "'include_stop_str_in_output': true, 'return_tokens_as_token_ids': true, "
       "'whatever': {'unknown': 1}, 'suffix': null, 'response_format': {'type': 'text'}}");
   const yk_sampling *s = &r.sampling;
   assert_true(s->max_tokens == 7 && r.has_max_tokens && s->min_tokens == 1 && s->ignore_eos);
@@ -62,7 +63,8 @@ static void sampling(void **state)
   assert_true(s->biases[1].token_id == 6 && s->biases[1].bias == 1.5f);
   assert_int_equal(s->n_stop_ids, 2);
   assert_int_equal(s->stop_ids[1], 2);
-  assert_true(!r.add_special_tokens && r.return_token_ids && !r.echo && !r.stream);
+  assert_true(!r.add_special_tokens && r.return_token_ids && r.names_token_ids && !r.echo && !r.stream);
+  assert_true(s->include_stop && !s->skip_special_tokens);
   assert_int_equal(r.tools, YK_TOOLS_NONE);
   yk_openai_request_free(&r);
 }
@@ -284,10 +286,9 @@ static void values_out_of_range_or_of_another_type(void **state)
 static void what_is_not_done_is_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"guided_json",       "guided_regex",           "guided_choice",
-                                     "guided_grammar",    "structural_tag",         "structured_outputs",
-                                     "logits_processors", "use_beam_search",        "bad_words",
-                                     "allowed_token_ids", "truncate_prompt_tokens", "include_stop_str_in_output"};
+  static const char *const both[] = {"guided_json",    "guided_regex",       "guided_choice",         "guided_grammar",
+                                     "structural_tag", "structured_outputs", "logits_processors",     "use_beam_search",
+                                     "bad_words",      "allowed_token_ids",  "truncate_prompt_tokens"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
@@ -314,7 +315,6 @@ static void what_is_not_done_is_refused_by_name(void **state)
   static const refusal rows[] = {
       {P "'response_format': {'type': 'json_object'}}", "response_format", "json_object", YK_E_UNSUPPORTED},
       {P "'response_format': 'text'}", "response_format", "an object", YK_E_FORMAT},
-      {P "'skip_special_tokens': false}", "skip_special_tokens", "expected true", YK_E_UNSUPPORTED},
       {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
   };
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));

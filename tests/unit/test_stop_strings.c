@@ -79,6 +79,23 @@ static void only_a_possible_beginning_is_held_back(void **state)
   yk_stop_strings_free(stops);
 }
 
+static void the_stop_string_is_told(void **state)
+{
+  (void)state;
+  for (int includes = 0; includes < 2; includes++) {
+    yk_stop_strings *stops = make((const char *const[]){"never", "wo t", "two"}, 3);
+    yk_strbuf out = YK_STRBUF_INIT;
+    if (includes) yk_stop_strings_include(stops);
+    assert_false(yk_stop_strings_push(stops, "one tw", 6, true, &out));
+    assert_null(yk_stop_strings_found(stops));
+    assert_true(yk_stop_strings_push(stops, "o three", 7, true, &out));
+    assert_string_equal(yk_stop_strings_found(stops), "two");
+    assert_string_equal(out.data, includes ? "one two" : "one ");
+    yk_strbuf_free(&out);
+    yk_stop_strings_free(stops);
+  }
+}
+
 /* Against the definition, on random texts over two letters, where everything is nearly a stop string. */
 static void random_texts_agree_with_the_definition(void **state)
 {
@@ -127,6 +144,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(text_ends_before_the_earliest_stop_string),
                                      cmocka_unit_test(only_a_possible_beginning_is_held_back),
+                                     cmocka_unit_test(the_stop_string_is_told),
                                      cmocka_unit_test(random_texts_agree_with_the_definition),
                                      cmocka_unit_test(empty_stop_strings_are_refused),
                                      cmocka_unit_test(stop_strings_that_are_not_utf8_are_refused)};
