@@ -1,5 +1,7 @@
 #include "server/engine_state.h"
 
+#include <string.h>
+
 #include "server/listen.h"
 
 static void adopt(yk_server *server, yk_engine *engine)
@@ -68,6 +70,13 @@ bool yk_server_explain(yk_server *server, yk_reply *reply)
   else
     yk_reply_refuse(reply, 503, NULL, "the model is loading");
   if (state == YK_HOST_LOADING || state == YK_HOST_SERVING) reply->retry_after_s = 5;
+  return false;
+}
+
+bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply)
+{
+  if (!model || !model[0] || strcmp(model, server->options.model_name) == 0) return true;
+  yk_reply_refuse(reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
   return false;
 }
 

@@ -23,4 +23,8 @@ void yk_exchange_return_engine(yk_exchange *exchange);
  *   reply is left alone. Any thread. */
 bool yk_server_explain(yk_server *server, yk_reply *reply);
 
+/* yk_server_has_model - whether the model that a request names is the one that is served, as NULL and "" are; else the
+ *   reply, with 404, says so. Any thread. */
+bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply);
+
 #endif

@@ -1,7 +1,6 @@
 /* generation_prepare.c - from a body to requests in the engine. A worker's thread, but for yk_generation_begin. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -68,12 +67,8 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
 {
   yk_generation *g = x->generation;
   yk_server *server = x->server;
-  const char *model = g->request.model;
   size_t n_choices = yk_openai_request_choices(&g->request);
-  if (model && strcmp(model, server->options.model_name) != 0) {
-    yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
-    return false;
-  }
+  if (!yk_server_has_model(server, g->request.model, &x->reply)) return false;
   if (reserve(server, (int)n_choices, info->max_seqs + server->options.max_waiting)) {
     g->n_choices = n_choices;
     return true;

@@ -1,6 +1,5 @@
 /* route_tokens.c - /tokenize and /detokenize. A worker's thread. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "openai/tokens.h"
 #include "server/engine_state.h"
@@ -31,14 +30,6 @@ static void end(tokens_work *work, const yk_err *err, const char *param)
   yk_exchange_return_engine(work->exchange);
 }
 
-/* Whether a body's model is the one that is served; else the reply says so. */
-static bool has_model(yk_exchange *x, const char *model)
-{
-  if (!model || strcmp(model, x->server->options.model_name) == 0) return true;
-  yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
-  return false;
-}
-
 static yk_status tokenize(tokens_work *work, const yk_tokenize_request *request, yk_err *err)
 {
   yk_exchange *x = work->exchange;
@@ -65,7 +56,7 @@ void yk_route_tokenize(yk_exchange *x)
   tokens_work work;
   if (!begin(&work, x, &err)) return;
   if (err.code == YK_OK) yk_tokenize_request_parse(&work.document, &request, &err);
-  if (err.code == YK_OK && has_model(x, request.model)) tokenize(&work, &request, &err);
+  if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) tokenize(&work, &request, &err);
   end(&work, &err, request.param);
 }
 
@@ -86,7 +77,7 @@ void yk_route_detokenize(yk_exchange *x)
   tokens_work work;
   if (!begin(&work, x, &err)) return;
   if (err.code == YK_OK) yk_detokenize_request_parse(&work.document, &request, &err);
-  if (err.code == YK_OK && has_model(x, request.model)) detokenize(&work, &request, &err);
+  if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) detokenize(&work, &request, &err);
   end(&work, &err, request.param);
   free(request.ids);
 }

@@ -74,11 +74,7 @@ void yk_route_model(yk_exchange *x)
 {
   yk_server *server = x->server;
   const char *name = x->path + strlen(x->route->path);
-  if (!has_engine(x)) return;
-  if (strcmp(name, server->options.model_name) != 0) {
-    yk_reply_refuse(&x->reply, 404, "model_not_found", "the model \"%.100s\" is not served here", name);
-    return;
-  }
+  if (!has_engine(x) || !yk_server_has_model(server, name, &x->reply)) return;
   yk_model_append(name, server->created_s, server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
 }

@@ -43,8 +43,9 @@ class Routes(Case):
         named = self.serve("--served-model-name", "a/b")
         self.assertEqual(named.ask("GET", "/v1/models").value["data"][0]["id"], "a/b")
         self.assertEqual(named.ask("GET", "/v1/models/a/b").value["id"], "a/b")
-        answer = named.post(COMPLETIONS, {"model": "a/b", "prompt": "x", "max_tokens": 1})
-        self.assertEqual((answer.status, answer.value["model"]), (200, "a/b"))
+        for name in ("a/b", "", None):
+            answer = named.post(COMPLETIONS, {"model": name, "prompt": "x", "max_tokens": 1})
+            self.assertEqual((answer.status, answer.value["model"]), (200, "a/b"))
 
     def test_the_page(self):
         server = self.serve()
