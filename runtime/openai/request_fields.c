@@ -118,6 +118,10 @@ static const field fields[] = {
     {"bad_words", FIELD_OFF, BOTH, 0},
     {"allowed_token_ids", FIELD_OFF, BOTH, 0},
     {"truncate_prompt_tokens", FIELD_OFF, BOTH, 0},
+    {"logprob_token_ids", FIELD_OFF, BOTH, 0},
+    {"thinking_token_budget", FIELD_OFF, BOTH, 0},
+    {"repetition_detection", FIELD_OFF, BOTH, 0},
+    {"cache_salt", FIELD_OFF, BOTH, 0},
 };
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };

@@ -286,9 +286,11 @@ static void values_out_of_range_or_of_another_type(void **state)
 static void what_is_not_done_is_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"guided_json",    "guided_regex",       "guided_choice",         "guided_grammar",
-                                     "structural_tag", "structured_outputs", "logits_processors",     "use_beam_search",
-                                     "bad_words",      "allowed_token_ids",  "truncate_prompt_tokens"};
+  static const char *const both[] = {"guided_json",           "guided_regex",           "guided_choice",
+                                     "guided_grammar",        "structural_tag",         "structured_outputs",
+                                     "logits_processors",     "use_beam_search",        "bad_words",
+                                     "allowed_token_ids",     "truncate_prompt_tokens", "logprob_token_ids",
+                                     "thinking_token_budget", "repetition_detection",   "cache_salt"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
