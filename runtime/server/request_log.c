@@ -20,10 +20,11 @@ void yk_request_log_begin(const yk_exchange *x)
 
 void yk_request_log_end(const yk_exchange *x, bool is_complete)
 {
-  const yk_generation *g = x->generation;
   if (!x->server->options.logs_requests) return;
+  bool has_worker = x->state == YK_PREPARING; /* which writes what it works on */
+  const yk_generation *g = has_worker ? NULL : x->generation;
   yk_log_write(x->server->log, YK_LOG_INFO, "%.10s %.100s: %d%s, %lld prompt tokens, %lld output tokens, %.3f s",
-               x->method, x->path, x->reply.http_status, is_complete ? "" : " (not delivered)",
+               x->method, x->path, has_worker ? 0 : x->reply.http_status, is_complete ? "" : " (not delivered)",
                g ? (long long)g->n_prompt_tokens : 0, g ? (long long)g->n_output_tokens : 0,
                yk_clock_seconds_since(x->began_ns));
 }
