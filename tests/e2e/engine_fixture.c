@@ -101,8 +101,9 @@ yk_request *fixture_submit(yk_engine *engine, const yk_request_options *options)
   return request;
 }
 
-static void take(answer *out, const yk_output *output)
+void fixture_take(answer *out, const yk_output *output)
 {
+  out->finish = output->finish;
   if (output->is_prompt) {
     assert_true(out->n_prompt < ANSWER_MAX_PROMPT);
     out->prompt_ids[out->n_prompt] = output->token_id;
@@ -127,9 +128,8 @@ void fixture_read(yk_request *request, answer *out)
   yk_output output;
   do {
     assert_int_equal(yk_request_next(request, 60, &output, &out->error), YK_OK);
-    take(out, &output);
+    fixture_take(out, &output);
   } while (output.finish == YK_FINISH_NONE);
-  out->finish = output.finish;
   yk_request_get_usage(request, &out->usage);
   yk_request_free(request);
 }

@@ -48,6 +48,9 @@ void fixture_close(yk_engine *engine);
 yk_request_options fixture_request(yk_engine *engine, const int32_t *ids, size_t n_ids, int32_t max_tokens);
 yk_request *fixture_submit(yk_engine *engine, const yk_request_options *options);
 
+/* Appends what one output says. */
+void fixture_take(answer *out, const yk_output *output);
+
 /* Read to the end and free. */
 void fixture_read(yk_request *request, answer *out);
 void fixture_answer(yk_engine *engine, const yk_request_options *options, answer *out);

@@ -199,6 +199,7 @@ static void choices(void **state)
     yk_plan plan;
     options.device = YK_DEVICE_CPU;
     options.dtype = YK_DTYPE_F32;
+    options.n_ranks = 1;
     options.kv_cache_dtype = rows[i].choice;
     assert_int_equal(yk_plan_make(&options, 0, &plan, NULL), YK_OK);
     assert_string_equal(plan.kv_cache_dtype, rows[i].dtype);
@@ -217,6 +218,7 @@ static void room_on_gpus(void **state)
   yk_plan plan;
   options.device = YK_DEVICE_CUDA;
   options.dtype = YK_DTYPE_F16;
+  options.n_ranks = 1;
   options.kv_cache_dtype = YK_KV_CACHE_FP8;
   assert_int_equal(yk_plan_make(&options, INT64_C(8) << 30, &plan, NULL), YK_OK);
   assert_int_equal(plan.kv_bytes_per_token[0], 2 * 2 * (3 * 20 + 32));

@@ -85,16 +85,6 @@ static void init_list(ready_list *list)
   yk_cond_init(&list->changed);
 }
 
-static void keep(answer *found, const yk_output *output)
-{
-  if (output->is_prompt) found->prompt_ids[found->n_prompt++] = output->token_id;
-  if (output->has_token && !output->is_prompt) {
-    found->ids[found->n] = output->token_id;
-    found->logprobs[found->n++] = output->logprob;
-  }
-  found->finish = output->finish;
-}
-
 /* Everything that is there. Returns whether the end was. */
 static bool read_news(client *c)
 {
@@ -102,7 +92,7 @@ static bool read_news(client *c)
   yk_status status;
   if (!c->request) return false;
   while ((status = yk_request_next(c->request, 0, &output, &c->found.error)) == YK_OK) {
-    keep(&c->found, &output);
+    fixture_take(&c->found, &output);
     if (output.finish == YK_FINISH_NONE) continue;
     yk_request_free(c->request);
     c->request = NULL;
