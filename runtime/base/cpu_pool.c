@@ -1,9 +1,11 @@
-/* cpu_pool.c - fork and join by a generation counter.
+/* cpu_pool.c - fork and join by a counter of turns.
  *
- * The caller writes the task, then raises the generation (release); a worker that sees it raised (acquire) may read
- * the task. Workers and caller look for a while first, because a forward calls thousands of short loops a second and
- * steps follow each other, and then sleep on a condition variable. Who raises the generation wakes only sleepers: both
- * sides write their own flag before they read the other's (sequentially consistent), so that none is missed. */
+ * The caller writes the task, then the next turn (release), which says how many threads take part; a worker that sees
+ * it (acquire) and takes part may read the task, and the caller waits for those alone. The others look at nothing but
+ * the turn, so that a short task does not wait for threads which it has no work for: one of them may just have lost its
+ * core. Workers and caller look for a while first, because a forward calls thousands of short loops a second and steps
+ * follow each other, and then sleep on a condition variable. Who begins a turn wakes only sleepers: both sides write
+ * their own flag before they read the other's (sequentially consistent), so that none is missed. */
 #include "base/cpu_pool.h"
 
 #include <pthread.h>
@@ -17,6 +19,9 @@
 
 enum { SPIN_NS = 500000 }; /* longer than what lies between two steps */
 
+/* A turn: its number, and in the low half how many threads take part, the caller's included; 0 asks workers to end. */
+enum { TURN_SHIFT = 32 };
+
 typedef struct worker {
   yk_cpu_pool *pool;
   int index;
@@ -25,46 +30,50 @@ typedef struct worker {
 
 struct yk_cpu_pool {
   int n_threads, n_started;
-  pthread_mutex_t mutex; /* guards the sleeping side of generation and n_busy */
+  pthread_mutex_t mutex; /* guards the sleeping side of turn and n_busy */
   pthread_cond_t start, done;
-  _Atomic uint64_t generation; /* raised once the task below is complete */
-  atomic_int n_busy;           /* workers that have not finished the current task */
-  atomic_int n_sleeping;       /* workers that wait on start, or are about to */
-  atomic_bool caller_sleeps;   /* likewise, on done */
-  yk_cpu_task task;            /* NULL asks the workers to end */
+  _Atomic uint64_t turn;     /* written once the task below is complete */
+  atomic_int n_busy;         /* workers that take part and have not finished */
+  atomic_int n_sleeping;     /* workers that wait on start, or are about to */
+  atomic_bool caller_sleeps; /* likewise, on done */
+  yk_cpu_task task;
   void *context;
   int64_t n_items;
-  int n_parts; /* threads that get a range */
+  int n_parts; /* threads that get a range: those that take part */
   worker workers[];
 };
 
 static void run_part(const yk_cpu_pool *pool, int thread)
 {
-  if (thread >= pool->n_parts) return;
   int64_t begin = pool->n_items * thread / pool->n_parts;
   int64_t end = pool->n_items * (thread + 1) / pool->n_parts;
   pool->task(pool->context, thread, begin, end);
 }
 
-static void wait_for_generation_after(yk_cpu_pool *pool, uint64_t seen)
+/* The first turn that is seen after this one; others may have passed meanwhile, in which the caller had no part. */
+static uint64_t wait_for_turn_after(yk_cpu_pool *pool, uint64_t seen)
 {
-  for (yk_spin spin = {0}; atomic_load_explicit(&pool->generation, memory_order_acquire) == seen;)
+  uint64_t turn;
+  for (yk_spin spin = {0}; (turn = atomic_load_explicit(&pool->turn, memory_order_acquire)) == seen;)
     if (!yk_spin_again(&spin, SPIN_NS)) break;
-  if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) return;
+  if (turn != seen) return turn;
   pthread_mutex_lock(&pool->mutex);
   atomic_fetch_add(&pool->n_sleeping, 1);
-  while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->start, &pool->mutex);
+  while ((turn = atomic_load(&pool->turn)) == seen) pthread_cond_wait(&pool->start, &pool->mutex);
   atomic_fetch_sub(&pool->n_sleeping, 1);
   pthread_mutex_unlock(&pool->mutex);
+  return turn;
 }
 
 static void *worker_main(void *argument)
 {
   worker *self = argument;
   yk_cpu_pool *pool = self->pool;
-  for (uint64_t seen = 0;; seen++) {
-    wait_for_generation_after(pool, seen);
-    if (!pool->task) return NULL;
+  for (uint64_t turn = 0;;) {
+    turn = wait_for_turn_after(pool, turn);
+    uint32_t n_parts = (uint32_t)turn;
+    if (n_parts == 0) return NULL;
+    if ((uint32_t)self->index >= n_parts) continue;
     run_part(pool, self->index);
     if (atomic_fetch_sub(&pool->n_busy, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
       pthread_mutex_lock(&pool->mutex); /* the caller may be between its test and its wait */
@@ -74,10 +83,11 @@ static void *worker_main(void *argument)
   }
 }
 
-static void wake_workers(yk_cpu_pool *pool)
+static void begin_turn(yk_cpu_pool *pool, int n_parts)
 {
-  atomic_store_explicit(&pool->n_busy, pool->n_started, memory_order_relaxed);
-  atomic_fetch_add(&pool->generation, 1);
+  uint64_t number = (atomic_load_explicit(&pool->turn, memory_order_relaxed) >> TURN_SHIFT) + 1;
+  atomic_store_explicit(&pool->n_busy, n_parts - 1, memory_order_relaxed);
+  atomic_store(&pool->turn, number << TURN_SHIFT | (uint32_t)n_parts);
   if (atomic_load(&pool->n_sleeping) == 0) return;
   pthread_mutex_lock(&pool->mutex);
   pthread_cond_broadcast(&pool->start);
@@ -108,7 +118,7 @@ void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_c
   pool->context = context;
   pool->n_items = n_items;
   pool->n_parts = (int)n_parts;
-  wake_workers(pool);
+  begin_turn(pool, pool->n_parts);
   run_part(pool, 0);
   wait_for_workers(pool);
 }
@@ -201,8 +211,7 @@ yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err)
 void yk_cpu_pool_destroy(yk_cpu_pool *pool)
 {
   if (!pool) return;
-  pool->task = NULL;
-  wake_workers(pool);
+  begin_turn(pool, 0);
   for (int i = 0; i < pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
   pthread_cond_destroy(&pool->done);
   pthread_cond_destroy(&pool->start);
