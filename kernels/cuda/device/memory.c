@@ -38,11 +38,16 @@ void yk_cuda_free(yk_device *dev, void *ptr)
 yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_bytes, yk_err *err)
 {
   if (n_bytes <= buffer->n_bytes) return YK_OK;
-  yk_cuda_free(&cuda->base, buffer->ptr);
-  *buffer = (yk_cuda_buffer){0};
+  yk_cuda_release(cuda, buffer);
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &buffer->ptr, err));
   buffer->n_bytes = n_bytes;
   return YK_OK;
+}
+
+void yk_cuda_release(yk_cuda_device *cuda, yk_cuda_buffer *buffer)
+{
+  yk_cuda_free(&cuda->base, buffer->ptr);
+  *buffer = (yk_cuda_buffer){0};
 }
 
 /* Pinned: the GPU copies from and to it by itself. */

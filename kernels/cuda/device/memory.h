@@ -15,4 +15,7 @@ yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_
  *   its contents are lost. Errors: YK_E_CAPACITY, YK_E_DEVICE; the buffer is then empty. */
 yk_status yk_cuda_grow(yk_cuda_device *cuda, yk_cuda_buffer *buffer, size_t n_bytes, yk_err *err);
 
+/* yk_cuda_release - free the buffer's memory, if it has any, once nothing on the stream uses it. */
+void yk_cuda_release(yk_cuda_device *cuda, yk_cuda_buffer *buffer);
+
 #endif

@@ -37,6 +37,7 @@ typedef struct yk_cuda_device {
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
+  yk_cuda_buffer landing, landing_order; /* while a layer is created: a part as it comes, the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;
 } yk_cuda_device;

@@ -40,9 +40,8 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* The words of an AWQ slice on the device, in a buffer of their own that the caller frees. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_source *source,
-                       yk_err *err)
+/* The words of an AWQ slice on the device: see stage.h. */
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_source *source, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
   int64_t first_word = part->n.begin / 8, n_words = yk_ceil_div_i64(part->n.end, 8) - first_word;
@@ -50,9 +49,9 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **
   int64_t k = yk_range_size(part->k), row_bytes = n_words * 4, stride = w->n / 8 * 4;
   int64_t zeros_at = yk_round_up_i64(k * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
   int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
-  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(scales_at + n_groups * row_bytes * 4), buffer, err));
-  char *to = *buffer;
-  *source = (yk_wna16_source){.qweight = *buffer,
+  YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)(scales_at + n_groups * row_bytes * 4), err));
+  char *to = cuda->landing.ptr;
+  *source = (yk_wna16_source){.qweight = cuda->landing.ptr,
                               .qzeros = (const int32_t *)(const void *)(to + zeros_at),
                               .scales = to + scales_at,
                               .scales_dtype = w->dtype,
@@ -71,32 +70,24 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, void **
 static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                              int64_t first_column, yk_err *err)
 {
-  void *buffer = NULL;
   yk_wna16_source source;
   const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
-  yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK)
-    status = yk_cuda_blame(
-        cuda, yk_wna16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
-  yk_cuda_free(&cuda->base, buffer);
-  return status;
+  YK_TRY(stage(cuda, part, &source, err));
+  return yk_cuda_blame(
+      cuda, yk_wna16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
 }
 
 static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
-  void *buffer = NULL, *order = NULL;
+  const int32_t *order;
   yk_wna16_source source;
-  yk_status status = stage(cuda, part, &buffer, &source, err);
-  if (status == YK_OK) status = yk_cuda_stage_order(cuda, part, &order, err);
+  YK_TRY(stage(cuda, part, &source, err));
+  YK_TRY(yk_cuda_stage_order(cuda, part, &order, err));
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};
-  if (status == YK_OK)
-    status = yk_cuda_check(
-        cuda, yk_cuda_launch_unpack_awq(&to, &source, yk_range_size(part->k), yk_range_size(part->n), cuda->stream),
-        "unpacking of AWQ weights", err);
-  yk_cuda_free(&cuda->base, order);
-  yk_cuda_free(&cuda->base, buffer);
-  return status;
+  return yk_cuda_check(
+      cuda, yk_cuda_launch_unpack_awq(&to, &source, yk_range_size(part->k), yk_range_size(part->n), cuda->stream),
+      "unpacking of AWQ weights", err);
 }
 #endif
 

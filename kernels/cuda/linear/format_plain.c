@@ -36,21 +36,17 @@ static yk_status load_converted(yk_cuda_device *cuda, char *to, const char *from
 {
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), bytes = (int64_t)yk_dtype_bytes(part->weight.dtype);
   int64_t block = yk_min_i64(n, yk_max_i64(1, CONVERT_BYTES / (k * bytes)));
-  void *buffer = NULL;
-  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(block * k * bytes), &buffer, err));
-  yk_status status = YK_OK;
-  for (int64_t row = 0; row < n && status == YK_OK; row += block) {
+  YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)(block * k * bytes), err));
+  for (int64_t row = 0; row < n; row += block) {
     int64_t n_rows = yk_min_i64(block, n - row);
-    status = yk_cuda_upload_rows(cuda, buffer, from + row * part->weight.k * bytes, (size_t)(k * bytes),
-                                 (size_t)(part->weight.k * bytes), (size_t)n_rows, err);
-    if (status != YK_OK) break;
-    status = yk_cuda_check(cuda,
-                           yk_cuda_launch_convert(cuda->base.dtype, to + row * k * 2, part->weight.dtype, buffer,
-                                                  n_rows * k, cuda->stream),
-                           "conversion of weights", err);
+    YK_TRY(yk_cuda_upload_rows(cuda, cuda->landing.ptr, from + row * part->weight.k * bytes, (size_t)(k * bytes),
+                               (size_t)(part->weight.k * bytes), (size_t)n_rows, err));
+    YK_TRY(yk_cuda_check(cuda,
+                         yk_cuda_launch_convert(cuda->base.dtype, to + row * k * 2, part->weight.dtype,
+                                                cuda->landing.ptr, n_rows * k, cuda->stream),
+                         "conversion of weights", err));
   }
-  yk_cuda_free(&cuda->base, buffer);
-  return status;
+  return YK_OK;
 }
 
 static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,

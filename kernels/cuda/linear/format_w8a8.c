@@ -69,16 +69,12 @@ static float static_scale_of(const yk_cuda_gemm *gemm)
 static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                       int64_t first_column, yk_err *err)
 {
-  void *buffer = NULL;
-  yk_wna16_rows rows = {0};
+  yk_wna16_rows rows;
   const yk_w8a8_desc desc = desc_of(gemm);
-  yk_status status = yk_cuda_stage_rows(cuda, part, &buffer, &rows, err);
+  YK_TRY(yk_cuda_stage_rows(cuda, part, &rows, err));
   const yk_w8a8_source source = {(const int8_t *)rows.bytes, rows.scales};
-  if (status == YK_OK)
-    status = yk_cuda_blame(
-        cuda, yk_w8a8_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
-  yk_cuda_free(&cuda->base, buffer);
-  return status;
+  return yk_cuda_blame(
+      cuda, yk_w8a8_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
 }
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */

@@ -149,6 +149,8 @@ yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_l
   yk_status status = yk_cuda_linear_lay_out(spec, dev->dtype, &linear->layout, err);
   if (status == YK_OK) status = check_grouped(spec, &linear->layout, err);
   if (status == YK_OK) status = load(cuda, spec, linear, err);
+  yk_cuda_release(cuda, &cuda->landing);
+  yk_cuda_release(cuda, &cuda->landing_order);
   if (status != YK_OK) {
     yk_cuda_linear_destroy(dev, linear);
     return status;

@@ -5,8 +5,7 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/linear/layout.h"
 
-yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_rows *rows,
-                             yk_err *err)
+yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_rows *rows, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), all_groups = yk_ceil_div_i64(w->k, w->group);
@@ -15,9 +14,9 @@ yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, v
   int64_t scales_at = yk_round_up_i64(n * k, YK_CUDA_ALIGNMENT_BYTES);
   int64_t zeros_at = yk_round_up_i64(scales_at + n * (int64_t)scale_bytes, YK_CUDA_ALIGNMENT_BYTES);
   int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
-  YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), buffer, err));
-  char *to = *buffer;
-  *rows = (yk_wna16_rows){.bytes = *buffer,
+  YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), err));
+  char *to = cuda->landing.ptr;
+  *rows = (yk_wna16_rows){.bytes = cuda->landing.ptr,
                           .scales = (const float *)(const void *)(to + scales_at),
                           .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
                           .row_bytes = k,
@@ -33,10 +32,12 @@ yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, v
                              (size_t)n, err);
 }
 
-yk_status yk_cuda_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, void **order, yk_err *err)
+yk_status yk_cuda_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, const int32_t **order, yk_err *err)
 {
   size_t bytes = (size_t)yk_range_size(part->k) * sizeof(int32_t);
+  *order = NULL;
   if (part->x_size == 0) return YK_OK;
-  YK_TRY(yk_cuda_alloc(&cuda->base, bytes, order, err));
-  return yk_cuda_upload(&cuda->base, *order, part->x_order, bytes, err);
+  YK_TRY(yk_cuda_grow(cuda, &cuda->landing_order, bytes, err));
+  *order = cuda->landing_order.ptr;
+  return yk_cuda_upload(&cuda->base, cuda->landing_order.ptr, part->x_order, bytes, err);
 }

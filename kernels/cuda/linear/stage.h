@@ -1,17 +1,19 @@
-/* stage.h - slices of a checkpoint's weights on the device as they come, on their way to a packed form. */
+/* stage.h - slices of a checkpoint's weights on the device as they come, on their way to a packed form.
+ *
+ * They land in the device's own buffers, each part of a layer where the one before was: copies and kernels that pack
+ * are on one stream, so a part arrives when the last one has been packed. An allocation for each part would take longer
+ * than the part itself where a layer has hundreds (experts). yk_cuda_linear_create frees the buffers at its end.
+ * Errors: YK_E_CAPACITY, YK_E_DEVICE. */
 #ifndef YK_KERNELS_CUDA_LINEAR_STAGE_H
 #define YK_KERNELS_CUDA_LINEAR_STAGE_H
 
 #include "kernels/cuda/device/state.h"
 #include "kernels/linear.h"
 
-/* yk_cuda_stage_rows - rows of bytes of a part's slice, with the scales and zeros of their groups, in a buffer of their
- *   own that the caller frees, after an error too. Errors: YK_E_CAPACITY, YK_E_DEVICE. */
-yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, void **buffer, yk_wna16_rows *rows,
-                             yk_err *err);
+/* yk_cuda_stage_rows - rows of bytes of a part's slice, with the scales and zeros of their groups. */
+yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_rows *rows, yk_err *err);
 
-/* yk_cuda_stage_order - the order of a part's inputs, in memory of its own that the caller frees; *order stays as it is
- *   where the part has none. Errors: YK_E_CAPACITY, YK_E_DEVICE. */
-yk_status yk_cuda_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, void **order, yk_err *err);
+/* yk_cuda_stage_order - the order of a part's inputs; *order: NULL where the part has none. */
+yk_status yk_cuda_stage_order(yk_cuda_device *cuda, const yk_linear_part *part, const int32_t **order, yk_err *err);
 
 #endif
