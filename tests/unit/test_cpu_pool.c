@@ -19,7 +19,7 @@ typedef struct tally {
   int n_threads;
 } tally;
 
-/* No two threads have an item in common, so that counting needs no lock: the thread sanitizer sees when that is wrong. */
+/* No two threads have an item in common, so that counting needs no lock; the thread sanitizer sees where they have. */
 static void count(void *context, int thread, int64_t begin, int64_t end)
 {
   tally *t = context;
