@@ -21,17 +21,37 @@ struct work_item {
   int64_t row;
 };
 
-/* A work item that several thread blocks share. */
-struct split_item {
-  int32_t first_block, n_splits; /* n_splits 0: there is none */
-  work_item item;
-};
-
 /* Attention of a work item's heads over the pages that one warp has read: output relative to 2^maximum, not divided by
- * the sum of probabilities; (maximum, sum). */
+ * the sum of probabilities; (maximum, sum). In a row of o vectors of 4 dimensions change places, so that what the lanes
+ * of a warp store together (warp_state::results) meets in no bank of shared memory. */
 template <int HD, int N_HEADS> struct warp_result {
-  alignas(16) float o[N_HEADS][HD];
+  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8;
+  float4 o[N_HEADS][N_VECTORS];
   float2 ml[N_HEADS];
+
+  /* Where vector i of a head lies in its row. */
+  __device__ __forceinline__ static int place(int head, int i)
+  {
+    return i ^ (head >> 1 & 1) ^ (head & 4);
+  }
+
+  /* N pairs of dimensions, from d on. */
+  template <int N> __device__ __forceinline__ void keep(int head, int d, const float2 (&pairs)[N], float2 of_head)
+  {
+    if constexpr (N == 1) {
+      reinterpret_cast<float2 *>(&o[head][place(head, d / 4)])[d / 2 % 2] = pairs[0];
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; i += 2)
+        o[head][place(head, d / 4 + i / 2)] = make_float4(pairs[i].x, pairs[i].y, pairs[i + 1].x, pairs[i + 1].y);
+    }
+    if (d == 0) ml[head] = of_head;
+  }
+
+  __device__ __forceinline__ float4 kept(int head, int i) const
+  {
+    return o[head][place(head, i % N_VECTORS)];
+  }
 };
 
 /* Shared memory besides the rings. HD: head_dim; N_TILES: tiles of 8 query heads. */
@@ -46,9 +66,7 @@ template <int HD, int N_TILES, int WARPS> struct decode_shared {
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
-  work_item begun[WARPS];           /* of which the warp has the thread block's first pages and others have more */
-  split_item split[2];              /* begun by an earlier thread block; begun by this one and not finished */
-  int32_t is_last[2];               /* see count_arrival */
+  work_item kept[WARPS + 1];        /* begun by a warp; at the end, by an earlier thread block. n_heads 0: none */
 };
 
 __device__ __forceinline__ int32_t first_visible(const params &p, int32_t kv_tokens)

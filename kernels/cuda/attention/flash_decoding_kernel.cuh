@@ -39,8 +39,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     mbarrier_init(&s.full[warp][threadIdx.x % 32], 32);
 #endif
   }
-  if (threadIdx.x < 2) s.split[threadIdx.x].n_splits = 0;
-  if (threadIdx.x % 32 == 0) s.begun[warp].n_heads = 0;
+  if (threadIdx.x <= WARPS) s.kept[threadIdx.x].n_heads = 0;
   prefetch_tables<shared::N_THREADS>(p);
   const int32_t n_head_groups = p.heads.n_kv_heads * groups_per_kv_head;
   const page_list list = build_page_list(s, p, n_head_groups);

@@ -19,10 +19,11 @@ constexpr int MAX_THREAD_BLOCKS = 1024;
 
 /* The start of the workspace. All counters are zero between launches: the last thread block to count sets them back. */
 struct workspace_counters {
-  int32_t arrived[MAX_THREAD_BLOCKS]; /* decode: partial results written of the work item that begins in thread block i
-                                         and ends in a later one */
-  int32_t next_tile;                  /* prefill: work tiles handed out */
-  int32_t n_done;                     /* prefill: thread blocks that found no further work tile */
+  /* Decode: partial results written of each head of the work item that begins in thread block i and ends in a later
+   * one. */
+  int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS];
+  int32_t next_tile; /* prefill: work tiles handed out */
+  int32_t n_done;    /* prefill: thread blocks that found no further work tile */
   int32_t unused[62];
 };
 

@@ -5,13 +5,13 @@
  * most two of a warp's work items are shared with other warps: the one that an earlier warp began, and the one that it
  * begins itself and does not finish. The same holds of a thread block and others.
  *
- *   warp            delivers what it has of a work item if no other warp of the thread block has pages of it; else
- *                   keeps it in shared memory for the thread block, which combines and delivers it once all are done.
- *   deliver         to y, if the thread block has read the whole work item; else as a partial result to the workspace,
- *                   where a thread block has two: [2 * block] of the work item begun by an earlier one, [2 * block + 1]
- *                   of the one that it begins.
- *   thread block    counts its partial results; a shared work item's count is that of the thread block that begins it.
- *                   Whoever brings the count to the number of splits combines all of them, in order of the thread
+ *   warp            a work item of which it has all pages goes to y. What it has of others it keeps in shared memory.
+ *   thread block    once all its warps are done, each of them combines some heads of what was kept. Heads of which the
+ *                   thread block has all pages go to y; others as partial results to the workspace, where a thread
+ *                   block has two of them: [2 * block] of the work item begun by an earlier one, [2 * block + 1] of the
+ *                   one that it begins. Heads are independent: no warp waits for another one any more.
+ *   warp            counts its partial results; a shared head's count is that of the thread block that begins the work
+ *                   item. Whoever brings it to the number of splits combines all of them, in order of the thread
  *                   blocks, and sets the count back to zero for the next launch. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
 #define YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
@@ -43,63 +43,47 @@ struct partial {
   float4 o;
 };
 
-/* Combine the partial results of a work item in order of the thread blocks: the second one of the thread block that
- * begins the work item, then the first one of each that follows. AT_ONCE of them are loaded together. */
-template <int HD, int AT_ONCE, int N_THREADS, typename OUTPUT>
-__device__ void combine_splits(const partial_result<HD> *results, const params &p, const split_item &split)
+/* Combine a head's partial results in order of the thread blocks: the second one of the thread block that begins the
+ * work item, then the first one of each that follows. AT_ONCE of them are loaded together. The lane's dimensions are d
+ * .. d + 3. */
+template <int HD, int AT_ONCE>
+__device__ partial combine_splits(const partial_result<HD> *results, int32_t first_block, int32_t n_splits, int head,
+                                  int d)
 {
-  const OUTPUT output = OUTPUT::of(p, split.item);
-  for (int i = threadIdx.x; i < split.item.n_heads * (HD / 4); i += N_THREADS) {
-    const int head = i / (HD / 4), d = i % (HD / 4) * 4;
-    partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
-    for (int32_t base = 0; base < split.n_splits; base += AT_ONCE) {
-      float2 ml[AT_ONCE];
-      float4 o[AT_ONCE];
+  partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
+  for (int32_t base = 0; base < n_splits; base += AT_ONCE) {
+    float2 ml[AT_ONCE];
+    float4 o[AT_ONCE];
 #pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) {
-        const int32_t n = min(base + j, split.n_splits - 1);
-        const partial_result<HD> *result = results + 2 * (split.first_block + n) + (n == 0);
-        ml[j] = __ldcg(&result->ml[head]);
-        o[j] = __ldcg(&result->o[head][d / 4]);
-        if (base + j >= split.n_splits) ml[j].x = -INFINITY;
-      }
-      float top = sum.m;
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) top = fmaxf(top, ml[j].x);
-      const float rescale = exp2_approx(sum.m - top);
-      sum = {top, sum.l * rescale,
-             make_float4(sum.o.x * rescale, sum.o.y * rescale, sum.o.z * rescale, sum.o.w * rescale)};
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) {
-        const float weight = exp2_approx(ml[j].x - top);
-        sum.l += weight * ml[j].y;
-        add_scaled(sum.o, weight, o[j]);
-      }
+    for (int j = 0; j < AT_ONCE; j++) {
+      ml[j] = make_float2(-INFINITY, 0.0f);
+      o[j] = make_float4(0, 0, 0, 0);
+      const int32_t n = base + j;
+      if (n >= n_splits) continue;
+      const partial_result<HD> *result = results + 2 * (first_block + n) + (n == 0);
+      ml[j] = __ldcg(&result->ml[head]);
+      o[j] = __ldcg(&result->o[head][d / 4]);
     }
-    const float2 o[2] = {make_float2(sum.o.x, sum.o.y), make_float2(sum.o.z, sum.o.w)};
-    output.store(p, head, d, o, sum.l);
+    float top = sum.m;
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) top = fmaxf(top, ml[j].x);
+    const float rescale = exp2_approx(sum.m - top);
+    sum = {top, sum.l * rescale,
+           make_float4(sum.o.x * rescale, sum.o.y * rescale, sum.o.z * rescale, sum.o.w * rescale)};
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      const float weight = exp2_approx(ml[j].x - top);
+      sum.l += weight * ml[j].y;
+      add_scaled(sum.o, weight, o[j]);
+    }
   }
-}
-
-/* Count this thread block's partial results, after a barrier that all their writers have passed. s.is_last then says of
- * which work items this thread block's was the last one. The atomic addition both releases what the thread block has
- * written and acquires what the others have (acq_rel, made cumulative over the thread block by the barriers). */
-template <typename SHARED> __device__ void count_arrival(SHARED &s, int32_t *arrived)
-{
-  if (threadIdx.x % 32 == 0 && threadIdx.x < 2 * 32) {
-    const split_item &split = s.split[threadIdx.x / 32];
-    int32_t n_before = -2;
-    if (split.n_splits > 0) n_before = increment_acq_rel_gpu(arrived + split.first_block);
-    const bool is_last = n_before == split.n_splits - 1;
-    s.is_last[threadIdx.x / 32] = is_last;
-    if (is_last) arrived[split.first_block] = 0;
-  }
-  __syncthreads();
+  return sum;
 }
 
 /* What a thread block's warps have computed, on its way to the output. rings: the warps', each of ring_bytes. */
 template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   using result = typename SHARED::result;
+  static constexpr int N_WARPS = SHARED::N_WARPS;
 
   const params &p;
   SHARED &s;
@@ -120,102 +104,116 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     return end >= of_warps.first(warp + 1) ? *reinterpret_cast<result *>(rings + warp * ring_bytes) : s.ended[warp];
   }
 
-  __device__ bool begins(const work_item &item) const
+  /* Called by a warp: sum is of dimensions 4 lane .. 4 lane + 3 of a head. */
+  __device__ void store(const work_item &item, int head, const partial &sum) const
   {
-    return item.begin >= mine.begin;
-  }
-
-  /* Whether the thread block reads all of the work item. */
-  __device__ bool is_whole(const work_item &item) const
-  {
-    return begins(item) && item.end <= mine.end;
-  }
-
-  /* N pairs of dimensions, from d on, of a warp's result of a work item. */
-  template <int N> __device__ static void keep(result &to, int head, int d, const float2 (&o)[N], float2 ml)
-  {
-#pragma unroll
-    for (int i = 0; i < N; i++) *reinterpret_cast<float2 *>(&to.o[head][d + 2 * i]) = o[i];
-    if (d == 0) to.ml[head] = ml;
-  }
-
-  /* The same of the thread block's result. */
-  template <int N>
-  __device__ void deliver(const work_item &item, int head, int d, const float2 (&o)[N], float2 ml) const
-  {
-    if (is_whole(item)) {
-      OUTPUT::of(p, item).store(p, head, d, o, ml.y);
-      return;
-    }
-    partial_result<HD> &to = partial_results()[2 * blockIdx.x + begins(item)];
-#pragma unroll
-    for (int i = 0; i < N; i++) __stcg(reinterpret_cast<float2 *>(to.o[head]) + d / 2 + i, o[i]);
-    if (d == 0) __stcg(&to.ml[head], ml);
-  }
-
-  /* Called by a warp: combine one head of a work item whose first pages in the thread block are first_warp's. */
-  __device__ void combine(const work_item &item, int first_warp, int head) const
-  {
-    const int lane = threadIdx.x % 32, d = lane * 4;
-    const int32_t end = min(item.end, mine.end);
-    const bool has_pages = lane >= first_warp && lane < SHARED::N_WARPS && of_warps.first(lane) < end;
-    const int end_warp = first_warp + __popc(__ballot_sync(~0u, has_pages));
-    if (d >= HD) return;
-    partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
-#pragma unroll 4
-    for (int w = first_warp; w < end_warp; w++) sum.m = fmaxf(sum.m, of_warp(w, end).ml[head].x);
-#pragma unroll 4
-    for (int w = first_warp; w < end_warp; w++) {
-      const result &r = of_warp(w, end);
-      const float weight = exp2_approx(r.ml[head].x - sum.m);
-      sum.l += weight * r.ml[head].y;
-      add_scaled(sum.o, weight, *reinterpret_cast<const float4 *>(&r.o[head][d]));
-    }
+    const int d = threadIdx.x % 32 * 4;
     const float2 o[2] = {make_float2(sum.o.x, sum.o.y), make_float2(sum.o.z, sum.o.w)};
-    deliver(item, head, d, o, make_float2(sum.m, sum.l));
+    if (d < HD) OUTPUT::of(p, item).store(p, head, d, o, sum.l);
   }
 
   /* Called by a warp that has consumed pages [begin, end) of a work item, the first and the last of its own that belong
-   * to it: deliver its result if no other warp of the thread block has pages of it, else keep it for finish. */
+   * to it. */
   template <typename STATE>
   __device__ __forceinline__ void add(const STATE &state, const work_item &item, int32_t begin, int32_t end) const
   {
-    const int warp = threadIdx.x / 32;
-    const bool is_first = max(item.begin, mine.begin) >= begin, is_last = min(item.end, mine.end) <= end;
-    if (is_first && is_last) {
+    if (item.begin >= begin && item.end <= end) {
+      const OUTPUT output = OUTPUT::of(p, item);
       state.results([&](int head, int d, const auto &o, float2 ml) {
-        if (head < item.n_heads) deliver(item, head, d, o, ml);
+        if (head < item.n_heads) output.store(p, head, d, o, ml.y);
       });
-    } else {
-      result &to = of_warp(warp, end);
-      state.results([&](int head, int d, const auto &o, float2 ml) {
-        if (head < item.n_heads) keep(to, head, d, o, ml);
-      });
+      return;
     }
-    if (!is_first || threadIdx.x % 32 > 0) return;
-    if (!is_last) s.begun[warp] = item;
-    if (!is_whole(item))
-      s.split[begins(item)] = {mine.first_block(blockIdx.x, item.begin), mine.n_blocks(item.begin, item.end), item};
+    const int warp = threadIdx.x / 32;
+    result &to = of_warp(warp, end);
+    state.results([&](int head, int d, const auto &o, float2 ml) {
+      if (head < item.n_heads) to.keep(head, d, o, ml);
+    });
+    const bool is_first = max(item.begin, mine.begin) >= begin;
+    if (is_first && threadIdx.x % 32 == 0) s.kept[item.begin < mine.begin ? N_WARPS : warp] = item;
   }
 
-  /* Called by the thread block: combine what several of its warps share, and what it shares with other thread blocks if
-   * it is the last of them. AT_ONCE: partial results that are loaded together. */
+  /* Called by a warp: combine what the thread block's warps have of one head of a work item. first_warp: the one that
+   * has the thread block's first pages of it. The lane gets dimensions 4 lane .. 4 lane + 3. */
+  __device__ partial combine(const work_item &item, int first_warp, int head) const
+  {
+    const int lane = threadIdx.x % 32;
+    const int32_t end = min(item.end, mine.end);
+    const bool has_pages = lane >= first_warp && lane < N_WARPS && of_warps.first(lane) < end;
+    const uint32_t have_pages = __ballot_sync(~0u, has_pages);
+    const int place = has_pages ? static_cast<int>(reinterpret_cast<char *>(&of_warp(lane, end)) - rings) : 0;
+    float2 ml[N_WARPS];
+    float4 o[N_WARPS];
+#pragma unroll
+    for (int w = 0; w < N_WARPS; w++) {
+      const result &r = *reinterpret_cast<const result *>(rings + __shfl_sync(~0u, place, w));
+      ml[w] = make_float2(-INFINITY, 0.0f);
+      o[w] = make_float4(0, 0, 0, 0);
+      if (have_pages >> w & 1) {
+        ml[w] = r.ml[head];
+        o[w] = r.kept(head, lane);
+      }
+    }
+    partial sum = {ml[0].x, 0.0f, make_float4(0, 0, 0, 0)};
+#pragma unroll
+    for (int w = 1; w < N_WARPS; w++) sum.m = fmaxf(sum.m, ml[w].x);
+#pragma unroll
+    for (int w = 0; w < N_WARPS; w++) {
+      const float weight = exp2_approx(ml[w].x - sum.m);
+      sum.l += weight * ml[w].y;
+      add_scaled(sum.o, weight, o[w]);
+    }
+    return sum;
+  }
+
+  /* Called by all warps: combine what they have kept. The heads of all work items go round the warps; the work items
+   * that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial results that are
+   * loaded together. */
   template <int AT_ONCE> __device__ void finish() const
   {
     __syncthreads();
-    const int lane = threadIdx.x % 32, n_heads = lane < SHARED::N_WARPS ? s.begun[lane].n_heads : 0;
-    int turn = threadIdx.x / 32; /* the heads of all work items go round the warps */
-    for (uint32_t left = __ballot_sync(~0u, n_heads > 0); left; left &= left - 1) {
-      const int first_warp = __ffs(left) - 1, n = __shfl_sync(~0u, n_heads, first_warp);
-      for (; turn < n; turn += SHARED::N_WARPS) combine(s.begun[first_warp], first_warp, turn);
-      turn -= n;
+    const int lane = threadIdx.x % 32;
+    int turn = threadIdx.x / 32;
+    for (uint32_t left = __ballot_sync(~0u, lane <= N_WARPS && s.kept[lane].n_heads > 0); left; left &= left - 1) {
+      const int slot = __ffs(left) - 1;
+      const work_item &item = s.kept[slot];
+      for (; turn < item.n_heads; turn += N_WARPS) {
+        const partial sum = combine(item, slot == N_WARPS ? 0 : slot, turn);
+        if (slot == N_WARPS || item.end > mine.end) {
+          deliver(item, turn, sum);
+          finish_shared<AT_ONCE>(item, turn);
+        } else {
+          store(item, turn, sum);
+        }
+      }
+      turn -= item.n_heads;
     }
-    if (s.split[0].n_splits == 0 && s.split[1].n_splits == 0) return;
-    __syncthreads();
-    count_arrival(s, p.counters->arrived);
-    for (int i = 0; i < 2; i++) {
-      if (s.is_last[i]) combine_splits<HD, AT_ONCE, SHARED::N_THREADS, OUTPUT>(partial_results(), p, s.split[i]);
-    }
+  }
+
+  /* Bring a warp's result of one head to the workspace. */
+  __device__ void deliver(const work_item &item, int head, const partial &sum) const
+  {
+    const int lane = threadIdx.x % 32;
+    partial_result<HD> &to = partial_results()[2 * blockIdx.x + (item.begin >= mine.begin)];
+    if (lane < HD / 4) __stcg(&to.o[head][lane], sum.o);
+    if (lane == 0) __stcg(&to.ml[head], make_float2(sum.m, sum.l));
+  }
+
+  /* Count a head's partial result, and combine all of the head if it was the last one. The atomic addition both
+   * releases what the warp has written and acquires what others have (made cumulative over the warp by __syncwarp). */
+  template <int AT_ONCE> __device__ void finish_shared(const work_item &item, int head) const
+  {
+    const int lane = threadIdx.x % 32;
+    const int32_t first_block = mine.first_block(blockIdx.x, item.begin), n_splits = mine.n_blocks(item.begin, item.end);
+    int32_t *arrived = &p.counters->arrived[first_block][head];
+    int32_t n_before = 0;
+    __syncwarp();
+    if (lane == 0) n_before = increment_acq_rel_gpu(arrived);
+    __syncwarp();
+    if (__shfl_sync(~0u, n_before, 0) != n_splits - 1) return;
+    if (lane == 0) *arrived = 0;
+    const int d = min(lane * 4, HD - 4);
+    store(item, head, combine_splits<HD, AT_ONCE>(partial_results(), first_block, n_splits, head, d));
   }
 };
 
