@@ -24,7 +24,7 @@ namespace yk_attn {
 template <typename T> struct cache_elements {
   using operand = T; /* of the mma */
   template <int HD> using output = act_output<T, HD>;
-  static constexpr int BYTES = 2, WARPS = 8, PAGES_AT_ONCE = 2, MAX_TILES = 2;
+  static constexpr int BYTES = 2, WARPS = 8, MAX_TILES = 2;
   static constexpr bool ARE_CODES = false;
 
   __host__ __device__ static constexpr int page_bytes(int head_dim)
@@ -51,7 +51,7 @@ template <typename T> struct cache_elements {
 template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
   using operand = __half;
   template <int HD> using output = code_output<HD>;
-  static constexpr int BYTES = 1, WARPS = 12, PAGES_AT_ONCE = 1, MAX_TILES = 1;
+  static constexpr int BYTES = 1, WARPS = 12, MAX_TILES = 1;
   static constexpr bool ARE_CODES = true;
 
   __host__ __device__ static constexpr int page_bytes(int head_dim)

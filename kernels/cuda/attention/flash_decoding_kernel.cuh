@@ -23,7 +23,6 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   using shared = decode_shared<HD, N_TILES, WARPS>;
   using elements = cache_elements<CACHE>;
   using output = typename elements::template output<HD>;
-  constexpr int AT_ONCE = warp_state<CACHE, HD, N_TILES>::AT_ONCE;
   using ring = page_ring<elements::page_bytes(HD), shared>;
   static_assert(sizeof(typename shared::result) <= DECODE_MIN_STAGES * 2 * ring::PAGE_BYTES, "a result lies in a ring");
   extern __shared__ __align__(128) char memory[];
@@ -65,11 +64,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
     const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* as if page 0 of the list were its */
     state.start(p);
-    int32_t page = at;
-    for (; page + AT_ONCE <= stop; page += AT_ONCE)
-      state.template consume<AT_ONCE>(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);
-    for (; page < stop; page++)
-      state.template consume<1>(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);
+    for (int32_t page = at; page < stop; page++)
+      state.consume(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);
     if (stop == end) let_next_kernel_start();
     const work_item done = item;
     if (stop < end) {

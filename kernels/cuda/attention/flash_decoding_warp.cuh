@@ -38,7 +38,6 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   using elements = cache_elements<CACHE>;
   using T = typename elements::operand;
   static constexpr int N_K16 = HD / 16, N_D16 = HD / 16; /* steps of K Q^T along head_dim; tiles of O^T along it */
-  static constexpr int AT_ONCE = elements::PAGES_AT_ONCE;
   static constexpr int K_CHUNK = 64 / elements::BYTES;   /* elements of a row that four lanes take at a time */
   static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16; /* mma of a chunk, of a last short one */
   static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
@@ -172,14 +171,11 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   }
 
   /* Make the scores' maxima the new m, and the largest of the scales of V the new unit. top: of the lane's scores. */
-  template <int N> __device__ __forceinline__ void raise(float (&top)[N_TILES][2], const float2 (&v)[N])
+  __device__ __forceinline__ void raise(const float (&top)[N_TILES][2], float2 v)
   {
     float rescale_unit = 1.0f;
     if constexpr (elements::ARE_CODES) {
-      float largest = unit;
-#pragma unroll
-      for (int i = 0; i < N; i++) largest = fmaxf(largest, fmaxf(v[i].x, v[i].y));
-      largest = max_over_tokens(largest);
+      const float largest = max_over_tokens(fmaxf(unit, fmaxf(v.x, v.y)));
       rescale_unit = __fdividef(unit, largest);
       unit = largest;
       inverse_unit = __fdividef(1.0f, largest);
@@ -203,71 +199,53 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Online softmax over the tokens of N pages. token[i] is the first token of page i; tokens begin .. end - 1 are
-   * visible, others get a probability of 0. k, v: the scales of tokens g and g + 8 of each page, 1 where the cache has
-   * none. b: the probabilities, times the scales of V, as the B operand of V^T P^T. */
-  template <int N>
-  __device__ __forceinline__ void probabilities(const params &p, const int32_t (&token)[N], int32_t begin, int32_t end,
-                                                const float2 (&k)[N], float2 (&v)[N], float (&s)[N][N_TILES][4],
-                                                uint32_t (&b)[N][N_TILES][2])
+  /* Online softmax over the tokens of a page, whose first one is token. Tokens begin .. end - 1 are visible, others get
+   * a probability of 0. k, v: the scales of tokens g and g + 8, 1 where the cache has none. b: the probabilities, times
+   * the scales of V, as the B operand of V^T P^T. */
+  __device__ __forceinline__ void probabilities(const params &p, int32_t token, int32_t begin, int32_t end, float2 k,
+                                                float2 v, float (&s)[N_TILES][4], uint32_t (&b)[N_TILES][2])
   {
 #pragma unroll
-    for (int i = 0; i < N; i++) {
+    for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
-      for (int tile = 0; tile < N_TILES; tile++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) s[i][tile][e] *= (e < 2 ? k[i].x : k[i].y) * score_scale(p, tile, e % 2);
-      }
+      for (int e = 0; e < 4; e++) s[tile][e] *= (e < 2 ? k.x : k.y) * score_scale(p, tile, e % 2);
     }
-    if (token[0] < begin || token[N - 1] + PAGE_TOKENS > end) hide<N>(token, begin, end, v, s);
+    if (token < begin || token + PAGE_TOKENS > end) hide(token, begin, end, v, s);
     float top[N_TILES][2];
-    bool is_beyond = false;
+    bool is_beyond = elements::ARE_CODES && fmaxf(v.x, v.y) > unit * UNIT_HEADROOM;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        top[tile][e] = fmaxf(s[0][tile][e], s[0][tile][e + 2]);
-#pragma unroll
-        for (int i = 1; i < N; i++) top[tile][e] = fmaxf(top[tile][e], fmaxf(s[i][tile][e], s[i][tile][e + 2]));
+        top[tile][e] = fmaxf(s[tile][e], s[tile][e + 2]);
         is_beyond |= top[tile][e] > m[tile][e] + HEADROOM;
       }
     }
-    if constexpr (elements::ARE_CODES) {
+    if (__any_sync(~0u, is_beyond)) raise(top, v);
+    if constexpr (elements::ARE_CODES) v = make_float2(v.x * inverse_unit, v.y * inverse_unit);
 #pragma unroll
-      for (int i = 0; i < N; i++) is_beyond |= fmaxf(v[i].x, v[i].y) > unit * UNIT_HEADROOM;
-    }
-    if (__any_sync(~0u, is_beyond)) raise<N>(top, v);
+    for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      if constexpr (elements::ARE_CODES) v[i] = make_float2(v[i].x * inverse_unit, v[i].y * inverse_unit);
-#pragma unroll
-      for (int tile = 0; tile < N_TILES; tile++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          s[i][tile][e] = exp2_approx(s[i][tile][e] - m[tile][e % 2]);
-          l[tile][e % 2] += s[i][tile][e];
-        }
-        b[i][tile][0] = transpose_8x8(round_pair<T>(s[i][tile][0] * v[i].x, s[i][tile][1] * v[i].x));
-        b[i][tile][1] = transpose_8x8(round_pair<T>(s[i][tile][2] * v[i].y, s[i][tile][3] * v[i].y));
+      for (int e = 0; e < 4; e++) {
+        s[tile][e] = exp2_approx(s[tile][e] - m[tile][e % 2]);
+        l[tile][e % 2] += s[tile][e];
       }
+      b[tile][0] = transpose_8x8(round_pair<T>(s[tile][0] * v.x, s[tile][1] * v.x));
+      b[tile][1] = transpose_8x8(round_pair<T>(s[tile][2] * v.y, s[tile][3] * v.y));
     }
   }
 
   /* Scores of tokens that are not visible become minus infinity, scales of V 0. */
-  template <int N>
-  __device__ __forceinline__ static void hide(const int32_t (&token)[N], int32_t begin, int32_t end, float2 (&v)[N],
-                                              float (&s)[N][N_TILES][4])
+  __device__ __forceinline__ static void hide(int32_t token, int32_t begin, int32_t end, float2 &v,
+                                              float (&s)[N_TILES][4])
   {
 #pragma unroll
-    for (int i = 0; i < N; i++) {
+    for (int half = 0; half < 2; half++) {
+      const int32_t t = token + static_cast<int32_t>(threadIdx.x % 32 / 4) + half * 8;
+      if (t >= begin && t < end) continue;
+      if constexpr (elements::ARE_CODES) (half ? v.y : v.x) = 0.0f;
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const int32_t t = token[i] + static_cast<int32_t>(threadIdx.x % 32 / 4) + half * 8;
-        if (t >= begin && t < end) continue;
-        if constexpr (elements::ARE_CODES) (half ? v[i].y : v[i].x) = 0.0f;
-#pragma unroll
-        for (int tile = 0; tile < N_TILES; tile++) s[i][tile][2 * half] = s[i][tile][2 * half + 1] = -INFINITY;
-      }
+      for (int tile = 0; tile < N_TILES; tile++) s[tile][2 * half] = s[tile][2 * half + 1] = -INFINITY;
     }
   }
 
@@ -324,36 +302,25 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Consume the next N pages of the ring, whose first token is first_token. Tokens begin .. end - 1 are visible. */
-  template <int N, typename RING>
-  __device__ __forceinline__ void consume(RING &pages, int32_t first_token, int32_t begin, int32_t end)
+  /* Consume the next page of the ring, whose first token is token. Tokens begin .. end - 1 are visible. */
+  template <typename RING>
+  __device__ __forceinline__ void consume(RING &pages, int32_t token, int32_t begin, int32_t end)
   {
-    float score[N][N_TILES][4];
-    uint32_t prob[N][N_TILES][2];
-    int32_t token[N];
-    values w[N];
-    float2 k_scale[N], v_scale[N];
-    const char *page[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) page[i] = pages.wait(i);
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      token[i] = first_token + i * PAGE_TOKENS;
-      scores(page[i], score[i]);
-      load_values(page[i] + RING::PAGE_BYTES, w[i]);
-      k_scale[i] = v_scale[i] = make_float2(1.0f, 1.0f);
-      if constexpr (elements::ARE_CODES) {
-        k_scale[i] = token_scales(page[i] + PAGE_TOKENS * HD);
-        v_scale[i] = token_scales(page[i] + RING::PAGE_BYTES + PAGE_TOKENS * HD);
-      }
+    float score[N_TILES][4];
+    uint32_t prob[N_TILES][2];
+    values w;
+    float2 k_scale = make_float2(1.0f, 1.0f), v_scale = k_scale;
+    const char *page = pages.wait();
+    scores(page, score);
+    load_values(page + RING::PAGE_BYTES, w);
+    if constexpr (elements::ARE_CODES) {
+      k_scale = token_scales(page + PAGE_TOKENS * HD);
+      v_scale = token_scales(page + RING::PAGE_BYTES + PAGE_TOKENS * HD);
     }
-    pages.release(N); /* the rest is in registers */
-    probabilities<N>(pages.p, token, begin, end, k_scale, v_scale, score, prob);
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      if (end - token[i] < PAGE_TOKENS) clear_values(w[i], end - token[i]);
-      accumulate(w[i], prob[i]);
-    }
+    pages.release(); /* the rest is in registers */
+    probabilities(pages.p, token, begin, end, k_scale, v_scale, score, prob);
+    if (end - token < PAGE_TOKENS) clear_values(w, end - token);
+    accumulate(w, prob);
   }
 
   /* Call write(head, d, o, ml) for the lane's pairs of dimensions, from d on, of each head's output o, which is

@@ -65,21 +65,19 @@ template <int BYTES, typename SHARED> struct page_ring {
     if (++issue_stage == n_stages) issue_stage = 0;
   }
 
-  /* Wait for the i-th of the pages not yet released; returns its stage. */
-  __device__ const char *wait(int i)
+  /* Wait for the oldest page not yet released; returns its stage. */
+  __device__ const char *wait()
   {
-    yk_cuda::ring_position at = oldest;
-    at.advance_by(i, n_stages);
-    mbarrier_wait_loop(&full[at.stage], at.phase);
-    return stages + at.stage * 2 * PAGE_BYTES;
+    mbarrier_wait_loop(&full[oldest.stage], oldest.phase);
+    return stages + oldest.stage * 2 * PAGE_BYTES;
   }
 
-  /* Free the stages of the n oldest pages, and start as many new copies. */
-  __device__ void release(int n)
+  /* Free the stage of the oldest page, and start the copies of another one. */
+  __device__ void release()
   {
     __syncwarp();
-    oldest.advance_by(n, n_stages);
-    for (int i = 0; i < n; i++) issue();
+    oldest.advance(n_stages);
+    issue();
   }
 };
 
