@@ -43,10 +43,11 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
     }
   }
 
-  /* channels: static scales of the KV head and, n_kv_heads further, offsets; or NULL. */
-  template <typename T> __device__ void store(void *room, int64_t page, const float *channels, int32_t n_kv_heads) const
+  /* to: the page in the room. channels: static scales of the KV head and, n_kv_heads further, offsets; unused unless
+   * HAVE_CHANNELS. */
+  template <typename T, bool HAVE_CHANNELS>
+  __device__ void store(T *to, const float *channels, int32_t n_kv_heads) const
   {
-    T *to = static_cast<T *>(room) + page * PAGE_TOKENS * HD;
 #pragma unroll
     for (int i = 0; i < STEPS; i++) {
       uint32_t pairs[4];
@@ -55,7 +56,7 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         float2 x = __half22float2(*reinterpret_cast<const __half2 *>(&pairs[j]));
-        if (channels) {
+        if constexpr (HAVE_CHANNELS) {
           const float *c = channels + place(i) % HD + 2 * j, *z = c + n_kv_heads * HD;
           x = make_float2(c[0] * (x.x - z[0]), c[1] * (x.y - z[1]));
         }
@@ -66,8 +67,8 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
   }
 };
 
-/* One warp's share of the work: of the pages of the step's sequences with several rows, one after the other, every
- * step-th, and both of K and of V. The whole warp calls each function. For caches of the activation type: nothing. */
+/* One warp's share of the work: of the pages of the step's sequences with several rows, those of K and of V in turn,
+ * every step-th. The whole warp calls each function. For caches of the activation type: nothing. */
 template <typename CACHE, int HD> struct room_filler {
   __device__ room_filler(const params &, int32_t, int32_t)
   {
@@ -86,7 +87,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
    * before them; pages of the sequences before these 32, and of these. */
   int32_t chunk = -1, first_page = 0, n = 0, start = 0, n_before = 0, n_of_chunk = 0;
   /* The warp's next page. */
-  bool more;
+  bool more, is_value;
   int32_t kv_head;
   int64_t page;
 
@@ -106,7 +107,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
       const int32_t visible = p.window_tokens > 0 ? max(0, n_tokens - n_rows - p.window_tokens + 1) : 0;
       first_page = visible / ROOM_TILE_TOKENS * (ROOM_TILE_TOKENS / PAGE_TOKENS);
       if (n_rows > 1 && n_tokens > 0)
-        n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads;
+        n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads * 2;
     }
     const int32_t sum = yk_cuda::warp_prefix_sum(n);
     start = n_before + sum - n;
@@ -121,44 +122,48 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
       load_chunk();
     }
     const int from = __ffs(__ballot_sync(~0u, next >= start && next < start + n)) - 1;
-    const int32_t index = next - __shfl_sync(~0u, start, from), logical = index / p.heads.n_kv_heads;
+    const int32_t index_of_both = next - __shfl_sync(~0u, start, from), index = index_of_both / 2;
+    const int32_t logical = index / p.heads.n_kv_heads;
     const int32_t entry = __shfl_sync(~0u, first_page, from) + logical;
     const int32_t block = p.block_tables[static_cast<int64_t>(chunk * 32 + from) * p.block_table_stride + entry];
+    is_value = index_of_both % 2;
     kv_head = index - logical * p.heads.n_kv_heads;
     page = static_cast<int64_t>(block) * p.heads.n_kv_heads + kv_head;
     next += step;
 #if defined(YK_HAVE_SM90A)
-    if (threadIdx.x % 32 == 0) {
-      bulk_prefetch_l2(codes_of(p.k), CODE_BYTES);
-      bulk_prefetch_l2(codes_of(p.v), CODE_BYTES);
-    }
+    if (threadIdx.x % 32 == 0) bulk_prefetch_l2(codes(), CODE_BYTES);
 #endif
     return true;
   }
 
-  __device__ const char *codes_of(const void *cache) const
+  __device__ const char *codes() const
   {
-    return static_cast<const char *>(cache) + page * CODE_BYTES;
+    return static_cast<const char *>(is_value ? p.v : p.k) + page * CODE_BYTES;
+  }
+
+  __device__ void run()
+  {
+    if (!more) return;
+    if (p.dtype == YK_F16)
+      fill<__half>();
+    else
+      fill<__nv_bfloat16>();
   }
 
   /* Finds the next page while this one's codes are on their way. */
-  __device__ void run()
+  template <typename T> __device__ void fill()
   {
     while (more) {
-      page_of_codes<FORMAT, HD> k, v;
-      k.load(codes_of(p.k));
-      v.load(codes_of(p.v));
-      const int64_t this_page = page;
-      const float *k_channels = p.k_channels ? p.k_channels + kv_head * HD : nullptr;
-      const float *v_channels = p.v_channels ? p.v_channels + kv_head * HD : nullptr;
+      page_of_codes<FORMAT, HD> codes_of_page;
+      codes_of_page.load(codes());
+      T *to = static_cast<T *>(is_value ? p.v_room : p.k_room) + page * PAGE_TOKENS * HD;
+      const float *channels = is_value ? p.v_channels : p.k_channels;
+      const int32_t first_channel = kv_head * HD;
       more = find();
-      if (p.dtype == YK_F16) {
-        k.template store<__half>(p.k_room, this_page, k_channels, p.heads.n_kv_heads);
-        v.template store<__half>(p.v_room, this_page, v_channels, p.heads.n_kv_heads);
-      } else {
-        k.template store<__nv_bfloat16>(p.k_room, this_page, k_channels, p.heads.n_kv_heads);
-        v.template store<__nv_bfloat16>(p.v_room, this_page, v_channels, p.heads.n_kv_heads);
-      }
+      if (channels)
+        codes_of_page.template store<T, true>(to, channels + first_channel, p.heads.n_kv_heads);
+      else
+        codes_of_page.template store<T, false>(to, channels, p.heads.n_kv_heads);
     }
   }
 };
