@@ -81,6 +81,12 @@ std::vector<timed> timed_cases()
       {decode("decode 128 x 1024 8/2 (4 ranks)", plain_heads(8, 2, 128), YK_F16, 0, std::vector<int>(128, 1024)), 0,
        ""});
   v.push_back({decode("decode 1 x 1024 8/2 (4 ranks)", plain_heads(8, 2, 128), YK_F16, 0, {1024}), 0, ""});
+  const yk_head_layout wide = plain_heads(32, 4, 128); /* Qwen3-30B-A3B */
+  v.push_back({decode("decode 1 x 600 32/4", wide, YK_F16, 0, {600}), 0, ""});
+  v.push_back({decode("decode 64 x 600 32/4", wide, YK_F16, 0, std::vector<int>(64, 600)), 0, ""});
+  v.push_back({decode("decode 256 x 600 32/4", wide, YK_F16, 0, std::vector<int>(256, 600)), 0, ""});
+  v.push_back(
+      {decode("decode 256 x 100..1000 uneven 32/4", wide, YK_F16, 0, spread_lengths(256, 100, 1000, 3)), 0, ""});
   v.push_back({prefill(1, 1024, 0), 0, ""});
   v.push_back({prefill(1, 4096, 0), 512, "TFLOP/s"});
   v.push_back({prefill(1, 16384, 0), 565, "TFLOP/s"});
