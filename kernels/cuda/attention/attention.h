@@ -32,11 +32,12 @@
  *
  *   block tables --> page numbers, 32 at a time in the registers of a warp
  *   K page, V page --(bulk copy or cp.async, issued by the warp)--> a stage of the warp's own ring in shared memory
- *   each warp, a page or two at a time:
+ *   each warp, page by page:
  *     wait for the stage's mbarrier | S^T = K Q^T | online softmax | O^T += V^T P^T | refill the stage
- *   a warp's (m, l, o) of a work item --> shared memory --> combined with those of other warps, if there are any
- *     --> y where the thread block has read the whole work item, else --> a partial result in the workspace
- *   the thread block that completes a work item's count of partial results combines them in order --> y
+ *   a warp's (m, l, o) of a work item --> y where it has read the whole work item, else --> shared memory
+ *   a warp, head by head: the warps' results combined --> y where the thread block has read the whole work item,
+ *     else --> a partial result in the workspace
+ *   the warp that completes a head's count of partial results combines them in order --> y
  *
  *   A warp waits for copies that it has issued itself and, once all its pages are read, for its thread block
  *   (__syncthreads). No thread block waits for another one: the last to arrive does the rest of the work.

@@ -9,7 +9,17 @@
 
 namespace yk_attn {
 
-constexpr int DECODE_MIN_STAGES = 2, DECODE_MAX_STAGES = 16; /* of a warp's ring */
+/* Pages that a thread block asks for ahead, in bytes. A multiprocessor's share of the memory's bandwidth times the
+ * latency is half as much. More requests than that only queue, ahead of all else that the multiprocessors ask for, and
+ * some multiprocessors then get a larger share than others. */
+constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
+
+/* Stages of a warp's ring; each has a page of K and one of V. */
+__host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps)
+{
+  const int n = DECODE_BYTES_AHEAD / (n_warps * 2 * page_bytes);
+  return n > 1 ? n : 1;
+}
 
 /* Sequences of one launch: their lengths are kept in shared memory. Larger batches take several launches. */
 constexpr int MAX_SEQS_PER_LAUNCH = 1024;
@@ -22,10 +32,10 @@ struct work_item {
 };
 
 /* Attention of a work item's heads over the pages that one warp has read: output relative to 2^maximum, not divided by
- * the sum of probabilities; (maximum, sum). In a row of o vectors of 4 dimensions change places, so that what the lanes
- * of a warp store together (warp_state::results) meets in no bank of shared memory. */
+ * the sum of probabilities; (maximum, sum). In a row of o vectors of 4 dimensions change places within their eight, so
+ * that vectors that the lanes of a warp store together (warp_state::results) lie in different banks. */
 template <int HD, int N_HEADS> struct warp_result {
-  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8;
+  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* of a head, up to a multiple of eight */
   float4 o[N_HEADS][N_VECTORS];
   float2 ml[N_HEADS];
 
@@ -48,25 +58,27 @@ template <int HD, int N_HEADS> struct warp_result {
     if (d == 0) ml[head] = of_head;
   }
 
+  /* Dimensions 4i .. 4i + 3; past the last one, anything. */
   __device__ __forceinline__ float4 kept(int head, int i) const
   {
     return o[head][place(head, i % N_VECTORS)];
   }
 };
 
-/* Shared memory besides the rings. HD: head_dim; N_TILES: tiles of 8 query heads. */
-template <int HD, int N_TILES, int WARPS> struct decode_shared {
-  static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32;
+/* Shared memory besides the rings. HD: head_dim; N_TILES: tiles of 8 query heads; STAGES: of a warp's ring. */
+template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
+  static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32, N_STAGES = STAGES;
   using result = warp_result<HD, N_HEADS>;
-  result ended[WARPS]; /* of a work item that an earlier warp began and that ends before this one's pages do */
-  uint64_t full[WARPS][DECODE_MAX_STAGES]; /* mbarriers of the warps' stages */
+  result ended[WARPS];          /* of a work item that an earlier warp began and that ends before this one's pages do */
+  uint64_t full[WARPS][STAGES]; /* mbarriers of the warps' stages */
   /* The sequences with one query row, in the order of the step. Their index here is called entry below. */
   int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* on the page list; at the end the list's length */
   int32_t kv_tokens[MAX_SEQS_PER_LAUNCH];
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
-  work_item kept[WARPS + 1];        /* begun by a warp; at the end, by an earlier thread block. n_heads 0: none */
+  /* Work items whose results warps keep: begun by warp i or, the last, by an earlier thread block. n_heads 0: none. */
+  work_item kept[WARPS + 1];
 };
 
 __device__ __forceinline__ int32_t first_visible(const params &p, int32_t kv_tokens)
@@ -145,10 +157,9 @@ template <typename SHARED> __device__ page_list build_page_list(SHARED &s, const
       s.row[entry] = row;
       s.seq[entry] = seq;
     }
+    if (tid == 0) s.first_page[list.n_seqs] = list.n_pages;
     __syncthreads();
   }
-  if (tid == 0) s.first_page[list.n_seqs] = list.n_pages;
-  __syncthreads();
   return list;
 }
 
@@ -174,8 +185,9 @@ __device__ work_item work_item_at(const SHARED &s, const params &p, int32_t grou
   const int32_t kv = s.kv_tokens[entry], n_pages = pages_of(p, kv);
   const int32_t head_group = (index - s.first_page[entry]) / n_pages;
   const int32_t begin = s.first_page[entry] + head_group * n_pages;
-  head_range heads = q_heads_of(p.heads, head_group / groups_per_kv_head);
-  heads.begin += head_group % groups_per_kv_head * N_HEADS;
+  const int32_t kv_head = divide_small(head_group, groups_per_kv_head);
+  head_range heads = q_heads_of(p.heads, kv_head);
+  heads.begin += (head_group - kv_head * groups_per_kv_head) * N_HEADS;
   return {entry, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[entry]};
 }
 

@@ -17,20 +17,18 @@ namespace yk_attn {
 /* Grid: one thread block a multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads of a work item.
  * groups_per_kv_head: work items that a KV head's query heads make. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32, 1)
-    flash_decoding_kernel(const params p, int32_t n_stages, int32_t groups_per_kv_head)
+__global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)
 {
-  using shared = decode_shared<HD, N_TILES, WARPS>;
   using elements = cache_elements<CACHE>;
+  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(elements::page_bytes(HD), WARPS)>;
   using output = typename elements::template output<HD>;
   using ring = page_ring<elements::page_bytes(HD), shared>;
-  static_assert(sizeof(typename shared::result) <= DECODE_MIN_STAGES * 2 * ring::PAGE_BYTES, "a result lies in a ring");
   extern __shared__ __align__(128) char memory[];
   const int warp = threadIdx.x / 32;
-  char *stages = memory + static_cast<size_t>(warp) * n_stages * 2 * ring::PAGE_BYTES;
-  shared &s = *reinterpret_cast<shared *>(memory + static_cast<size_t>(WARPS) * n_stages * 2 * ring::PAGE_BYTES);
+  char *stages = memory + warp * ring::BYTES;
+  shared &s = *reinterpret_cast<shared *>(memory + WARPS * ring::BYTES);
 
-  if (threadIdx.x % 32 < n_stages) {
+  if (threadIdx.x % 32 < shared::N_STAGES) {
 #if defined(YK_HAVE_SM90A)
     mbarrier_init(&s.full[warp][threadIdx.x % 32], 1);
     fence_mbarrier_init();
@@ -46,19 +44,22 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   const warp_pages of_warps = warp_pages::of(mine, WARPS);
   const int32_t begin = of_warps.first(warp), end = of_warps.first(warp + 1);
 
-  ring pages = {p, s, stages, s.full[warp], list.n_seqs, groups_per_kv_head, n_stages, begin, end, 0, 0, {}, 0};
-  if (begin < end) pages.look_up_32();
+  ring pages = {p, s, stages, s.full[warp], list.n_seqs, groups_per_kv_head, begin, end, 0, 0, {}, 0};
   work_item item = {};
-  if (begin < end)
-    item = work_item_at<shared::N_HEADS>(s, p, groups_per_kv_head, begin, find_entry(s.first_page, list.n_seqs, begin));
+  if (begin < end) {
+    const int32_t entry = __shfl_sync(~0u, pages.look_up_32(), 0);
+    pages.prefetch_first();
+    item = work_item_at<shared::N_HEADS>(s, p, groups_per_kv_head, begin, entry);
+  }
   warp_state<CACHE, HD, N_TILES> state;
   room_filler<CACHE, HD> filler(p, warp * gridDim.x + blockIdx.x, gridDim.x * WARPS);
   wait_for_previous_kernel();
   if (begin < end) state.load_queries(p, item); /* ahead of the copies, which take a while to issue */
-  for (int i = 0; i < n_stages; i++) pages.issue();
+#pragma unroll
+  for (int i = 0; i < shared::N_STAGES; i++) pages.issue();
   filler.run();
 
-  const block_results<HD, output, shared> results = {p, s, mine, of_warps, memory, n_stages * 2 * ring::PAGE_BYTES};
+  const block_results<HD, output, shared> results = {p, s, mine, of_warps, memory, ring::BYTES};
   if (begin == end) let_next_kernel_start();
   for (int32_t at = begin; at < end;) {
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
@@ -78,17 +79,15 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   results.template finish<N_TILES == 1 ? 16 : 8>();
 }
 
-/* As many stages as shared memory has room for; MAX_SEQS_PER_LAUNCH sequences a launch. */
+/* MAX_SEQS_PER_LAUNCH sequences a launch. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
 {
-  using shared = decode_shared<HD, N_TILES, WARPS>;
+  constexpr int PAGE_BYTES = cache_elements<CACHE>::page_bytes(HD);
+  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(PAGE_BYTES, WARPS)>;
+  constexpr size_t smem_bytes = WARPS * page_ring<PAGE_BYTES, shared>::BYTES + sizeof(shared);
   const int32_t groups_per_kv_head = (max_heads_per_kv(all.heads) + 8 * N_TILES - 1) / (8 * N_TILES);
-  const int stage_bytes = WARPS * 2 * cache_elements<CACHE>::page_bytes(HD);
-  int n_stages = (device.smem_bytes - static_cast<int>(sizeof(shared))) / stage_bytes;
-  if (n_stages < DECODE_MIN_STAGES) return cudaErrorNotSupported;
-  if (n_stages > DECODE_MAX_STAGES) n_stages = DECODE_MAX_STAGES;
-  const size_t smem_bytes = static_cast<size_t>(n_stages) * stage_bytes + sizeof(shared);
+  if (smem_bytes > static_cast<size_t>(device.smem_bytes)) return cudaErrorNotSupported;
   for (int32_t first = 0; first < all.n_seqs; first += MAX_SEQS_PER_LAUNCH) {
     params p = all;
     p.n_seqs = all.n_seqs - first < MAX_SEQS_PER_LAUNCH ? all.n_seqs - first : MAX_SEQS_PER_LAUNCH;
@@ -96,7 +95,7 @@ cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const pa
     p.kv_tokens += first;
     p.block_tables += static_cast<int64_t>(first) * all.block_table_stride;
     cudaError_t error = launch_kernel(flash_decoding_kernel<CACHE, HD, N_TILES, WARPS>, device.n_sms, WARPS * 32,
-                                      smem_bytes, stream, p, n_stages, groups_per_kv_head);
+                                      smem_bytes, stream, p, groups_per_kv_head);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -22,8 +22,7 @@ namespace yk_attn {
 template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *from, uint32_t *to)
 {
 #pragma unroll
-  for (int i = 0; i < N_BYTES / 16; i++)
-    reinterpret_cast<uint4 *>(to)[i] = static_cast<const uint4 *>(from)[i];
+  for (int i = 0; i < N_BYTES / 16; i++) reinterpret_cast<uint4 *>(to)[i] = static_cast<const uint4 *>(from)[i];
   if constexpr (N_BYTES == 8) *reinterpret_cast<uint2 *>(to) = *static_cast<const uint2 *>(from);
   if constexpr (N_BYTES == 4) *to = *static_cast<const uint32_t *>(from);
   if constexpr (N_BYTES == 2) *to = *static_cast<const uint16_t *>(from);
@@ -78,10 +77,8 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
       for (int i = 0; i < N_K16; i++) q[tile][i][0] = q[tile][i][1] = 0;
       if (head >= item.n_heads) continue;
 #pragma unroll
-      for (int c = 0; c < HD / K_CHUNK; c++)
-        read_bytes<8 * K_STEPS>(row + 2 * k_column(c), &q[tile][c * K_STEPS][0]);
-      if constexpr (K_REST > 0)
-        read_bytes<8 * K_REST>(row + 2 * k_column(HD / K_CHUNK), &q[tile][N_K16 - K_REST][0]);
+      for (int c = 0; c < HD / K_CHUNK; c++) read_bytes<8 * K_STEPS>(row + 2 * k_column(c), &q[tile][c * K_STEPS][0]);
+      if constexpr (K_REST > 0) read_bytes<8 * K_REST>(row + 2 * k_column(HD / K_CHUNK), &q[tile][N_K16 - K_REST][0]);
     }
   }
 

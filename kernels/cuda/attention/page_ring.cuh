@@ -1,5 +1,5 @@
 /* page_ring.cuh - a warp's ring of stages in shared memory. A stage holds the K page and the V page of 16 tokens. The
- * warp issues the copies into its ring itself, n_stages ahead of what it computes, across work items, and waits on one
+ * warp issues the copies into its ring itself, N_STAGES ahead of what it computes, across work items, and waits on one
  * mbarrier a stage; no other warp touches the ring. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
@@ -12,31 +12,46 @@
 
 namespace yk_attn {
 
-/* The warp's pages are numbers first .. end - 1 of the page list. */
-template <int BYTES, typename SHARED> struct page_ring {
-  static constexpr int PAGE_BYTES = BYTES;
+/* The warp's pages are numbers first .. end - 1 of the page list. The ring's memory has room for the warp's result,
+ * which takes its place when all pages have been read (block_results::of_warp). */
+template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
+  static constexpr int PAGE_BYTES = BYTES_OF_PAGE, N_STAGES = SHARED::N_STAGES;
+  static constexpr int STAGES_BYTES = N_STAGES * 2 * PAGE_BYTES, RESULT_BYTES = sizeof(typename SHARED::result);
+  static constexpr int BYTES = STAGES_BYTES > RESULT_BYTES ? STAGES_BYTES : RESULT_BYTES;
 
   const params &p;
   SHARED &s;
-  char *stages; /* [n_stages][K page, V page] */
+  char *stages; /* [N_STAGES][K page, V page] */
   uint64_t *full;
-  int32_t n_entries, groups_per_kv_head, n_stages, first, end;
+  int32_t n_entries, groups_per_kv_head, first, end;
   int32_t n_issued, issue_stage; /* copies issued; the stage of the next one */
   yk_cuda::ring_position oldest; /* of the pages not yet released */
   int32_t page_number;           /* lane i: where the i-th page of the current 32 lies in the cache, in pages */
 
-  /* Look up the next 32 pages in the block tables, one a lane. */
-  __device__ void look_up_32()
+  /* Look up the next 32 pages in the block tables, one a lane. Returns the entry of the lane's page. */
+  __device__ int32_t look_up_32()
   {
     int32_t index = first + n_issued + static_cast<int32_t>(threadIdx.x % 32);
     page_number = 0;
-    if (index >= end) return;
+    if (index >= end) return 0;
     int32_t entry = find_entry(s.first_page, n_entries, index);
     int32_t kv = s.kv_tokens[entry], n_pages = pages_of(p, kv);
     int32_t within = index - s.first_page[entry], head_group = within / n_pages;
     int32_t logical = first_visible(p, kv) / PAGE_TOKENS + within - head_group * n_pages;
     int32_t block = p.block_tables[static_cast<int64_t>(s.seq[entry]) * p.block_table_stride + logical];
-    page_number = block * p.heads.n_kv_heads + head_group / groups_per_kv_head;
+    page_number = block * p.heads.n_kv_heads + divide_small(head_group, groups_per_kv_head);
+    return entry;
+  }
+
+  /* Start bringing the warp's first page into the L2 cache; may be called before the previous kernel ends. */
+  __device__ void prefetch_first() const
+  {
+#if defined(YK_HAVE_SM90A)
+    if (threadIdx.x % 32 > 0) return;
+    const int64_t offset = static_cast<int64_t>(page_number) * PAGE_BYTES;
+    bulk_prefetch_l2(static_cast<const char *>(p.k) + offset, PAGE_BYTES);
+    bulk_prefetch_l2(static_cast<const char *>(p.v) + offset, PAGE_BYTES);
+#endif
   }
 
   /* Start the copies of the warp's next page, if there is one left. */
@@ -62,7 +77,7 @@ template <int BYTES, typename SHARED> struct page_ring {
     cp_async_arrive(bar);
 #endif
     n_issued++;
-    if (++issue_stage == n_stages) issue_stage = 0;
+    if (++issue_stage == N_STAGES) issue_stage = 0;
   }
 
   /* Wait for the oldest page not yet released; returns its stage. */
@@ -76,7 +91,7 @@ template <int BYTES, typename SHARED> struct page_ring {
   __device__ void release()
   {
     __syncwarp();
-    oldest.advance(n_stages);
+    oldest.advance(N_STAGES);
     issue();
   }
 };

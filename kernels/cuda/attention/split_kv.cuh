@@ -27,7 +27,7 @@ constexpr int MIN_PAGES_PER_BLOCK = 4;
 constexpr int WORK_ITEM_COST_PAGES = 32;
 
 /* The extent of a page list, or of a part of one. */
-struct page_list {
+struct alignas(16) page_list {
   int32_t n_pages, n_seqs;
   int32_t longest; /* pages of the longest work item */
 };

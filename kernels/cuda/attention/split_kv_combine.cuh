@@ -9,7 +9,7 @@
  *   thread block    once all its warps are done, each of them combines some heads of what was kept. Heads of which the
  *                   thread block has all pages go to y; others as partial results to the workspace, where a thread
  *                   block has two of them: [2 * block] of the work item begun by an earlier one, [2 * block + 1] of the
- *                   one that it begins. Heads are independent: no warp waits for another one any more.
+ *                   one that it begins. Heads are independent: from here on no warp waits for another one.
  *   warp            counts its partial results; a shared head's count is that of the thread block that begins the work
  *                   item. Whoever brings it to the number of splits combines all of them, in order of the thread
  *                   blocks, and sets the count back to zero for the next launch. */
@@ -167,8 +167,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   }
 
   /* Called by all warps: combine what they have kept. The heads of all work items go round the warps; the work items
-   * that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial results that are
-   * loaded together. */
+   * that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial results that
+   * are loaded together. */
   template <int AT_ONCE> __device__ void finish() const
   {
     __syncthreads();
@@ -204,7 +204,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   template <int AT_ONCE> __device__ void finish_shared(const work_item &item, int head) const
   {
     const int lane = threadIdx.x % 32;
-    const int32_t first_block = mine.first_block(blockIdx.x, item.begin), n_splits = mine.n_blocks(item.begin, item.end);
+    const int32_t first_block = mine.first_block(blockIdx.x, item.begin);
+    const int32_t n_splits = mine.n_blocks(item.begin, item.end);
     int32_t *arrived = &p.counters->arrived[first_block][head];
     int32_t n_before = 0;
     __syncwarp();
