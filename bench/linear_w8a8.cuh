@@ -9,6 +9,7 @@
 #include "bench/linear_check.cuh"
 #include "bench/linear_timed_gemm.cuh"
 #include "kernels/cuda/rows/quantise.h"
+#include "kernels/cuda/rows/row_quantiser.cuh"
 #include "kernels/cuda/w8a8/w8a8.h"
 #include "kernels/cuda/w8a8/w8a8_wgmma.cuh"
 
@@ -43,6 +44,25 @@ static __global__ void count_wrong_quants(const uint16_t *x, yk_dtype dtype, con
   for (int64_t i = 0; i < k_padded; i++) {
     const float v = i < k ? rintf(__fdiv_rn(half_value(x[row * k + i], dtype), scale)) : 0.0f;
     n += quants[row * k_padded + i] != static_cast<int>(v);
+  }
+  if (n) atomicAdd(wrong, n);
+}
+
+/* How many integers differ from those of exact quotients: of the two numbers of 11 bits next to every number half-way
+ * between two integers, for all 2^23 scales from 1 to 2. Scales and numbers times powers of two round alike. */
+static __global__ void count_wrong_quotients(unsigned *wrong)
+{
+  constexpr int MOST = 256; /* what exceeds it is clamped */
+  constexpr uint32_t LAST_BIT = 1u << 13;
+  const float scale = __uint_as_float(0x3F800000u + blockIdx.x * blockDim.x + threadIdx.x);
+  const yk_cuda::row_quantiser quantise(scale, 0.0f, 0);
+  unsigned n = 0;
+  for (int i = 0; i < MOST; i++) {
+    const uint32_t below = __float_as_uint((static_cast<float>(i) + 0.5f) * scale) & ~(LAST_BIT - 1);
+    for (uint32_t bits : {below, below + LAST_BIT}) {
+      const float x = __uint_as_float(bits);
+      n += rintf(quantise.quotient(x)) != rintf(__fdiv_rn(x, scale));
+    }
   }
   if (n) atomicAdd(wrong, n);
 }
@@ -243,6 +263,15 @@ inline std::unique_ptr<timed_gemm> make_w8a8(const yk_wna16_gpu &gpu, const gemm
 /* Tiles that are not full, on every side; a wrong result ends the program. */
 inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
+  const device_array<unsigned> wrong(1);
+  unsigned n_wrong = 0;
+  check(cudaMemset(wrong.data, 0, sizeof(unsigned)), "quotients");
+  count_wrong_quotients<<<1 << 15, 1 << 8>>>(wrong.data);
+  check(cudaMemcpy(&n_wrong, wrong.data, sizeof n_wrong, cudaMemcpyDeviceToHost), "quotients");
+  if (n_wrong > 0) {
+    std::printf("quotients: WRONG, %u integers\n", n_wrong);
+    return true;
+  }
   static const gemm_shape SHAPES[] = {{128, 64, 0, YK_F16, false},    {40, 8, 0, YK_F16, false},
                                       {4096, 1536, 0, YK_F16, false}, {1000, 520, 0, YK_F16, false},
                                       {12288, 96, 0, YK_F16, false},  {1032, 400, 0, YK_F16, true},

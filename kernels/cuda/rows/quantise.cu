@@ -12,9 +12,9 @@ using namespace yk_rows;
 
 namespace {
 
-/* Vectors of a row that a thread keeps: few, where the threads of all rows run at once; else several, so that a thread
+/* Vectors of a row that a thread keeps: one, where the threads of all rows run at once; else several, so that a thread
  * has several loads under way. */
-constexpr int FEW_KEPT = 2, SOME_KEPT = 4, MOST_KEPT = 8;
+constexpr int FEW_KEPT = 1, SOME_KEPT = 4, MOST_KEPT = 8;
 constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* about what an H200 holds */
 
 /* Of a thread block, by its registers. */

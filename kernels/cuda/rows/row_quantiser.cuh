@@ -33,14 +33,14 @@ struct row_quantiser {
   {
   }
 
-  /* x / scale to the nearest float32: the first step brings it within an ulp, from where, with a reciprocal that is
-   * rounded to nearest, the second one is exact (Markstein, Computation of elementary functions on the IBM RISC
-   * System/6000 processor, 1990). */
+  /* x / scale, of an x of at most 11 bits as those of 16-bit floats are: the nearest float32 where that decides to
+   * which integer it rounds, that is for the x next to a number half-way between two; else within an ulp. It is the
+   * last step of Markstein's division (Computation of elementary functions on the IBM RISC System/6000 processor,
+   * 1990), from a guess that may be two ulps off. bench_linear --format w8a8 --check-only tries all that decide. */
   __device__ float quotient(float x) const
   {
     const float guess = __fmul_rn(x, reciprocal);
-    const float near = __fmaf_rn(__fmaf_rn(-guess, scale, x), reciprocal, guess);
-    return __fmaf_rn(__fmaf_rn(-near, scale, x), reciprocal, near);
+    return __fmaf_rn(__fmaf_rn(-guess, scale, x), reciprocal, guess);
   }
 
   __device__ float any_quotient(float x) const
