@@ -8,8 +8,8 @@
 
 namespace yk_ptx {
 
-/* The address, for load_remote16, of what lies at offset `address` in the shared memory of thread block `rank` of the
- * cluster. */
+/* The address, for load_remote16_if, of what lies at offset `address` in the shared memory of thread block `rank` of
+ * the cluster. */
 __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t rank)
 {
   uint32_t remote;
@@ -17,12 +17,17 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
   return remote;
 }
 
-__device__ __forceinline__ uint4 load_remote16(uint32_t address)
+/* 16 bytes where they are wanted, else zeros, without a branch. */
+__device__ __forceinline__ uint4 load_remote16_if(uint32_t address, bool wanted)
 {
-  uint4 v;
-  asm volatile("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(address));
+  uint4 v = {};
+  asm volatile("{\n"
+               ".reg .pred p;\n"
+               "setp.ne.b32 p, %5, 0;\n"
+               "@p ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+               "}"
+               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "r"(address), "r"(static_cast<int>(wanted)));
   return v;
 }
 

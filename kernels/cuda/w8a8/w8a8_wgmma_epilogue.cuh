@@ -42,13 +42,14 @@ __device__ __forceinline__ void exchange_sums(uint32_t ring, const yk_gemm::tile
 #pragma unroll
     for (int i0 = 0; i0 < N8; i0 += BATCH) {
       if (i0 >= peers.own.end || i0 + BATCH <= peers.own.first) continue;
-      uint4 v[AHEAD][BATCH]; /* of tokens that others finish, too: what becomes of their sums here, nobody reads */
+      uint4 v[AHEAD][BATCH];
 #pragma unroll
       for (int i = 0; i < AHEAD * BATCH; i++)
-        v[i / BATCH][i % BATCH] = yk_ptx::load_remote16(from[i / BATCH] + (i0 + i % BATCH) * PIECE_BYTES);
+        v[i / BATCH][i % BATCH] =
+            yk_ptx::load_remote16_if(from[i / BATCH] + (i0 + i % BATCH) * PIECE_BYTES,
+                                     other + i / BATCH < peers.count && peers.own.holds(i0 + i % BATCH));
 #pragma unroll
       for (int a = 0; a < AHEAD; a++) {
-        if (other + a >= peers.count) break;
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
           acc[i0 + i][0] += static_cast<int>(v[a][i].x);
