@@ -120,8 +120,8 @@ public:
     if (gpu.path != YK_WNA16_WGMMA) return "";
     const yk_w8a8::gemm_plan plan = yk_w8a8::wgmma_plan(w8a8, desc, m);
     const yk_w8a8::tile_shape &tile = yk_w8a8::TILES[plan.tile];
-    return "wgmma:m" + std::to_string(128 * tile.cluster) + ",n" + std::to_string(tile.n) + ":split_k" +
-           std::to_string(plan.splits);
+    return "wgmma:m" + std::to_string(64 * tile.warpgroups * tile.cluster) + ",n" + std::to_string(tile.n) +
+           ":split_k" + std::to_string(plan.splits);
   }
   double checked_error() override
   {
@@ -260,7 +260,7 @@ inline std::unique_ptr<timed_gemm> make_w8a8(const yk_wna16_gpu &gpu, const gemm
   return std::make_unique<w8a8_gemm>(gpu, shape, m, seed);
 }
 
-/* Tiles that are not full, on every side; a wrong result ends the program. */
+/* Every tile, and tiles that are not full, on every side; a wrong result ends the program. */
 inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   const device_array<unsigned> wrong(1);
@@ -272,10 +272,10 @@ inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, u
     std::printf("quotients: WRONG, %u integers\n", n_wrong);
     return true;
   }
-  static const gemm_shape SHAPES[] = {{128, 64, 0, YK_F16, false},    {40, 8, 0, YK_F16, false},
-                                      {4096, 1536, 0, YK_F16, false}, {1000, 520, 0, YK_F16, false},
-                                      {12288, 96, 0, YK_F16, false},  {1032, 400, 0, YK_F16, true},
-                                      {4096, 8192, 0, YK_F16, true},  {3072, 4096, 0, YK_F16, false}};
+  static const gemm_shape SHAPES[] = {
+      {128, 64, 0, YK_F16, false},   {40, 8, 0, YK_F16, false},      {4096, 1536, 0, YK_F16, false},
+      {1000, 520, 0, YK_F16, false}, {12288, 96, 0, YK_F16, false},  {1032, 400, 0, YK_F16, true},
+      {4096, 8192, 0, YK_F16, true}, {3072, 4096, 0, YK_F16, false}, {128, 6152, 0, YK_F16, false}};
   check_totals totals;
   bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path) {
     std::vector<int64_t> ms = tokens;

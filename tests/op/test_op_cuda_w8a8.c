@@ -5,8 +5,8 @@
 #include "op/op_cpu_target.h"
 #include "op/op_cuda_target.h"
 
-/* Every tile of tokens, K ranges of several thread blocks, rows and columns past a tile, fused parts; rows so few that
- * the GEMM quantises them. */
+/* K ranges of several thread blocks, rows and columns past a tile, fused parts, tiles of one to three warpgroups. Which
+ * tile a GEMM gets depends on the GPU too: bench_linear --format w8a8 --check-only has shapes for all of them. */
 static const w8a8_case gpu_cases[] = {
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 5},
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 3},
@@ -32,6 +32,7 @@ static const w8a8_case gpu_cases[] = {
      .epilogue = YK_EPILOGUE_SILU_MUL,
      .use_bias = true,
      .n_tokens = 17},
+    {.k = 128, .n = {6152}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 129},
     {.k = 256, .n = {136}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 4200}, /* more than a block of rows */
 };
 enum { N_GPU_CASES = sizeof gpu_cases / sizeof *gpu_cases, N_COMMON_CASES = 4 };

@@ -149,10 +149,6 @@ YK_WGMMA_S8(32, YK_LIST(YK_D16("+r", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%
 YK_WGMMA_S8(64, YK_LIST(YK_D32("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34")
 YK_WGMMA_S8(128, YK_LIST(YK_D64("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63",
             "%64", "%65", "%66")
-YK_WGMMA_S8(192, YK_LIST(YK_D64("+r", 0), YK_D32("+r", 16)),
-            YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7)
-                YK_TEN(8) "%90,%91,%92,%93,%94,%95",
-            "%96", "%97", "%98")
 YK_WGMMA_S8(256, YK_LIST(YK_D64("+r", 0), YK_D64("+r", 16)),
             YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7) YK_TEN(8) YK_TEN(9)
                 YK_TEN(10) YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",

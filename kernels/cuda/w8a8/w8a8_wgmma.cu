@@ -44,17 +44,19 @@ double plan_us(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_coun
 {
   const int64_t waves = ceil_div(tiles.all(), gpu.clusters_at_once[s.cluster * splits]),
                 k_tiles = ceil_div(yk_w8a8_n_k_tiles(desc.k), splits);
-  const double exchange_us = splits > 1 ? splits * RANGE_US + s.n * EXCHANGE_TOKEN_US : 0.0;
+  const double exchange_us = splits > 1 ? splits * RANGE_US + s.n * s.warpgroups * EXCHANGE_TOKEN_US : 0.0;
   return std::max(static_cast<double>(waves * k_tiles) * s.k_tile_us,
                   static_cast<double>(yk_w8a8_packed_bytes(&desc)) / BYTES_PER_US) +
-         exchange_us;
+         static_cast<double>(waves * s.n) * END_TOKEN_US + exchange_us;
 }
 
-/* Whether K ranges of all tiles run at once. Thread blocks that share tokens by multicast share no tile. */
+/* Whether a split is looked at: K ranges of all tiles must run at once, and thread blocks that share tokens by
+ * multicast share no tile. */
 bool can_split(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s,
                int splits)
 {
-  return s.cluster == 1 && tiles.all() <= gpu.clusters_at_once[splits] && splits <= yk_w8a8_n_k_tiles(desc.k);
+  return s.cluster == 1 && (tiles.n == 1 || s.n >= LEAST_SPLIT_TOKENS) && tiles.all() <= gpu.clusters_at_once[splits] &&
+         splits <= yk_w8a8_n_k_tiles(desc.k);
 }
 
 /* Of shared memory a thread block leaves no room for another GEMM, but for the kernel that quantises: that one starts
@@ -99,7 +101,6 @@ gemm_plan wgmma_plan(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, int64_t m
   for (int tile = 0; tile < N_TILES; tile++) {
     const tile_shape &s = TILES[tile];
     if (tile > 0 && TILES[tile - 1].n >= m && TILES[tile - 1].n < s.n) break;
-    if (s.n < m && m <= ONE_TILE_TOKENS) continue;
     const tile_counts tiles(desc, m, s);
     for (int splits = 1; splits <= YK_W8A8_MOST_SPLITS; splits++) {
       if (splits > 1 && !can_split(gpu, desc, tiles, s, splits)) continue;

@@ -15,7 +15,7 @@
 
 namespace yk_w8a8 {
 
-constexpr int RING_READ_BARRIER = 3; /* of all consumer warps */
+constexpr int RING_READ_BARRIER = 4; /* of all consumer warps; those before it are of a warpgroup each */
 
 /* Each of a tile's K ranges is a thread block of one cluster, the last range its first. All leave in the memory of
  * their rings the sums of the tokens that others finish, and add up those of their own tokens.

@@ -5,8 +5,8 @@
  *              ranges of a tile, which are added up through their shared memory
  *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warp 1: x, by tensor map with the 128-byte
  *              swizzle and zeros past the edges. Both fill one ring of stages
- *   consumer   one or two warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory, sums
- *   warps      in registers; then partial sums and results (w8a8_wgmma_epilogue.cuh)
+ *   consumer   one to three warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory,
+ *   warps      sums in registers; then partial sums and results (w8a8_wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, so that they
  * arrive while x is quantised by the kernel before; x and partial sums after it. Then the next kernel may start. */
@@ -29,8 +29,9 @@ struct thread_registers {
   int start, producer, consumer;
 };
 
-__host__ __device__ constexpr thread_registers registers_of(int tokens)
+__host__ __device__ constexpr thread_registers registers_of(int tokens, int warpgroups = 2)
 {
+  if (warpgroups == 3) return tokens <= 64 ? thread_registers{80, 32, 96} : thread_registers{112, 40, 136};
   return tokens <= 64    ? thread_registers{72, 24, 96}
          : tokens <= 128 ? thread_registers{120, 40, 152}
                          : thread_registers{160, 40, 216};
@@ -160,7 +161,7 @@ __device__ __forceinline__ void consume(const kernel_params &p, tile_ring r, uin
 }
 
 template <int WARPGROUPS, int N, int CLUSTER>
-__global__ void __maxnreg__(registers_of(N).start)
+__global__ void __maxnreg__(registers_of(N, WARPGROUPS).start)
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ kernel_params p)
 {
 #ifdef YK_HAVE_SM90A
@@ -179,7 +180,7 @@ __global__ void __maxnreg__(registers_of(N).start)
   else
     yk_ptx::cluster_sync();
   if (threadIdx.x >= WARPGROUPS * 128) {
-    yk_ptx::lower_registers<registers_of(N).producer>();
+    yk_ptx::lower_registers<registers_of(N, WARPGROUPS).producer>();
     const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
@@ -190,7 +191,7 @@ __global__ void __maxnreg__(registers_of(N).start)
     __syncwarp();
     if (CLUSTER == 1 && p.tiles.k_splits > 1) yk_ptx::cluster_sync(); /* that of exchange_sums */
   } else {
-    yk_ptx::raise_registers<registers_of(N).consumer>();
+    yk_ptx::raise_registers<registers_of(N, WARPGROUPS).consumer>();
     consume<WARPGROUPS, N, CLUSTER>(p, ring, ring.memory + p.n_stages * ring.stage_bytes, cluster, rank);
   }
   /* Others of the cluster may still read this block's memory, or copy to it and arrive at its barriers. */
