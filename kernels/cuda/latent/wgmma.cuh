@@ -33,7 +33,9 @@ cudaError_t launch_attend(void (*kernel)(params, CUtensorMap), void *encode_tens
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED));
   if (error != cudaSuccess) return error;
   const int n_blocks = std::max(std::min(n_multiprocessors, YK_CUDA_LATENT_SPLIT_BLOCKS / 2) / p.n_head_tiles, 1);
-  return launch_dependent(kernel, {dim3(n_blocks, p.n_head_tiles), WGMMA_THREADS, sizeof(SHARED), 1}, stream, p, map);
+  const int cluster = p.n_head_tiles % 2 == 0 ? 2 : 1;
+  return launch_dependent(kernel, {dim3(p.n_head_tiles, n_blocks), WGMMA_THREADS, sizeof(SHARED), cluster}, stream, p,
+                          map);
 }
 
 template <typename T, int QUERIES, int ROWS> cudaError_t launch_output_rows(const params &p, cudaStream_t stream)

@@ -239,7 +239,7 @@ template <typename T> struct few_consumer {
 
   __device__ void run_segment(const segment &of, const char *q)
   {
-    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - static_cast<int32_t>(blockIdx.y) * p.tile_heads);
+    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile() * p.tile_heads);
     float o[VALUE_BLOCKS][N_Q][4] = {};
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
@@ -274,8 +274,8 @@ template <typename T> struct few_consumer {
       named_barrier_sync(1 + warpgroup, 128);
       add_values(o, tile);
       if (lane() == 0) {
-        mbarrier_arrive(&s.empty[warpgroup][0]);
-        mbarrier_arrive(&s.empty[warpgroup][1]);
+        release_half(s, warpgroup, 0);
+        release_half(s, warpgroup, 1);
       }
     }
     float factor[N_Q][2], total[N_Q][2];
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1) few_kernel(const params p, c
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  attend<T, few_consumer<T>>(*reinterpret_cast<few_shared *>(memory), p, map, 4);
+  attend<T, few_consumer<T>>(*reinterpret_cast<few_shared *>(memory), p, map);
 #endif
 }
 

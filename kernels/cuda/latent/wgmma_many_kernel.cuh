@@ -5,15 +5,16 @@
  *
  *   warpgroup 0                                       warpgroup 1
  *   S0 = Q K0^T                                       S1 = Q K1^T
- *   P0, reference m0 --> shared memory -------------> O = O rescaled to m0 + P0 V0 (columns 256 ..)
- *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   meanwhile P1, reference m1
- *   O = O rescaled to m1 + P1 V1 <------------------- P1, m1 --> shared memory
- *   the next S0                                       O = O rescaled to m1 + P1 V1
+ *   reference m0 -----------------------------------> reference m1, no less than m0
+ *   P0 --> shared memory                              P1, m1 --> shared memory
+ *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   O = O rescaled to m1 + P1 V1 (columns 256 ..)
+ *   O = O rescaled to m1 + P1 V1                      O = O rescaled to m0 + P0 V0
  *
- * so that the softmax of each runs beside the products of the other. Probabilities lie where the rotating part of the
- * tile's keys was, which nothing reads once the scores are there. The left half of a tile's values is free for
- * the next tile once warpgroup 0 has multiplied with it, the rest once both have. A reference is what scores are taken
- * relative to in the softmax: their maximum so far, or less by at most 8 in powers of two. */
+ * so that each half of a tile is free for the next one as early as can be, and the next scores begin with the half
+ * that was free first. Probabilities lie where the rotating part of the tile's keys was, which nothing reads once the
+ * scores are there. Thread blocks of two tiles of heads load each tile of tokens once for both, where there are two
+ * (is_paired). A reference is what scores are taken relative to in the softmax: their maximum so far, or less by
+ * at most 8 in powers of two. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 
@@ -33,8 +34,10 @@ struct many_shared : loading<MANY_QUERIES, 1> {
 /* Lane (g, t) = (lane / 4, lane % 4) of warp w holds queries 16 w + g and 16 w + g + 8. */
 template <typename T> struct many_consumer {
   static constexpr int N_S = WGMMA_TOKENS / 8, N_O = KV_RANK / 2 / 8; /* tiles of 8 columns: of scores, of sums */
-  static constexpr int HAS_FIRST = 1, HAS_SECOND = 2;                 /* named barriers: probabilities of a pair */
-  static constexpr float MOST = 8.0f; /* probabilities of up to 2^8 save rescaling the sums at every new maximum */
+  /* Named barriers: probabilities of a pair, and the first reference. 3 to 5 are used too. */
+  static constexpr int HAS_FIRST = 1, HAS_SECOND = 2, HAS_REFERENCE = 6;
+  static constexpr float MOST = 8.0f;      /* probabilities of up to 2^8 save rescaling the sums at every new maximum */
+  static constexpr float FARTHEST = 60.0f; /* sums rise to an older reference by at most so many powers of two */
 
   many_shared &s;
   const params &p;
@@ -59,30 +62,30 @@ template <typename T> struct many_consumer {
     return tile + VALUE_BLOCKS * BLOCK_BYTES;
   }
 
-  __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint32_t tile, int begin, int end) const
+  template <int OWN> __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint32_t tile, int half) const
   {
     const uint64_t q = tile_descriptor(shared_address(s.q[0]), 1024, 16), k = tile_descriptor(tile, 1024, 16);
+    wgmma_fence();
 #pragma unroll
-    for (int i = begin * 4; i < end * 4; i++) {
-      const uint64_t step = descriptor_step(i / 4 * BLOCK_BYTES + i % 4 * 32);
-      wgmma<T, WGMMA_TOKENS>::run_ss(score, q + step, k + step, i > 0);
+    for (int i = 0; i < blocks_of_half(half) * 4; i++) {
+      const uint64_t step = descriptor_step(block_of_half(OWN, half, i / 4) * BLOCK_BYTES + i % 4 * 32);
+      wgmma<T, WGMMA_TOKENS>::run_ss(score, q + step, k + step, half > 0 || i > 0);
     }
   }
 
-  __device__ __forceinline__ void scores(float (&score)[N_S][4], int32_t n_valid)
+  /* OWN: this warpgroup and its tile of a pair. */
+  template <int OWN> __device__ __forceinline__ void scores(float (&score)[N_S][4], int32_t n_valid)
   {
-    const uint32_t tile = shared_address(s.tile[warpgroup]);
-    mbarrier_wait_loop(&s.full[warpgroup][0], phase);
+    const uint32_t tile = shared_address(s.tile[OWN]);
+    mbarrier_wait_loop(&s.full[OWN][0], phase);
     if (n_valid < WGMMA_TOKENS) {
-      mbarrier_wait_loop(&s.full[warpgroup][1], phase);
+      mbarrier_wait_loop(&s.full[OWN][1], phase);
       clear_rows(tile, n_valid);
-      named_barrier_sync(3 + warpgroup, 128);
+      named_barrier_sync(3 + OWN, 128);
     }
-    wgmma_fence();
-    issue_scores(score, tile, 0, LEFT_BLOCKS);
-    mbarrier_wait_loop(&s.full[warpgroup][1], phase);
-    wgmma_fence();
-    issue_scores(score, tile, LEFT_BLOCKS, N_BLOCKS);
+    issue_scores<OWN>(score, tile, 0);
+    mbarrier_wait_loop(&s.full[OWN][1], phase);
+    issue_scores<OWN>(score, tile, 1);
     wgmma_commit();
     wgmma_wait<0>();
     pin(score);
@@ -103,33 +106,40 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* Scores become probabilities relative to a reference: `before`, or their own maximum where that is so much larger
-   * that probabilities would exceed 2^MOST. */
-  __device__ __forceinline__ void softmax(float (&score)[N_S][4], const float (&before)[2], float (&reference)[2])
+  /* A reference for scores, into s.m: `before`, or their own maximum where that is so much larger that probabilities
+   * would exceed 2^MOST. */
+  __device__ __forceinline__ void choose_reference(const float (&score)[N_S][4], const float (&before)[2],
+                                                   float (&reference)[2])
   {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      float largest = yk_cuda::quad_max(yk_cuda::row_max(score, e, score[0][2 * e]));
-      if ((largest - before[e]) * p.scale_log2 <= MOST || largest == -INFINITY) largest = before[e];
-      const float shift = yk_cuda::softmax_shift(largest, p.scale_log2);
-      const float sum = yk_cuda::exponentiate_row(score, e, p.scale_log2, shift);
-      l[e] = l[e] * exp2_approx(own[e] * p.scale_log2 - shift) + sum;
-      own[e] = reference[e] = largest;
+      const float largest = yk_cuda::quad_max(yk_cuda::row_max(score, e, score[0][2 * e]));
+      const bool keeps = (largest - before[e]) * p.scale_log2 <= MOST || largest == -INFINITY;
+      reference[e] = keeps ? before[e] : largest;
+      if (lane() % 4 == 0) s.m[warpgroup][query_of(e)] = reference[e];
     }
   }
 
-  /* Probabilities and the reference they are relative to, for the other warpgroup. */
-  __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4], const float (&reference)[2])
+  /* Scores become probabilities relative to a reference. */
+  __device__ __forceinline__ void exponentiate(float (&score)[N_S][4], const float (&reference)[2])
+  {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const float shift = yk_cuda::softmax_shift(reference[e], p.scale_log2);
+      const float sum = yk_cuda::exponentiate_row(score, e, p.scale_log2, shift);
+      l[e] = l[e] * exp2_approx(own[e] * p.scale_log2 - shift) + sum;
+      own[e] = reference[e];
+    }
+  }
+
+  /* Probabilities for the other warpgroup. */
+  __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4])
   {
     const int row = threadIdx.x % 128 / 32 * 16 + lane() % 16;
     named_barrier_sync(3 + warpgroup, 128); /* no warp still reads the keys */
     const uint32_t to = probabilities(shared_address(s.tile[warpgroup])) + row * 128;
 #pragma unroll
     for (int i = 0; i < N_S / 2; i++) stmatrix_x4(to + (((2 * i + lane() / 16) ^ row) & 7) * 16, prob[i]);
-    if (lane() % 4 == 0) {
-      s.m[warpgroup][query_of(0)] = reference[0];
-      s.m[warpgroup][query_of(1)] = reference[1];
-    }
     fence_async_shared();
   }
 
@@ -149,7 +159,7 @@ template <typename T> struct many_consumer {
   /* This warpgroup's half of the values of a tile. */
   __device__ __forceinline__ uint64_t values(int of) const
   {
-    return tile_descriptor(shared_address(s.tile[of]) + warpgroup * LEFT_BLOCKS * BLOCK_BYTES, 1024, BLOCK_BYTES);
+    return tile_descriptor(shared_address(s.tile[of]) + warpgroup * HALF_BLOCKS * BLOCK_BYTES, 1024, BLOCK_BYTES);
   }
 
   __device__ __forceinline__ void issue_own(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4]) const
@@ -174,13 +184,12 @@ template <typename T> struct many_consumer {
     wgmma_commit();
   }
 
+  /* The products with a tile are complete: what only they still needed of it is free. */
   __device__ __forceinline__ void finish(float (&o)[N_O][4], int buffer)
   {
     wgmma_wait<0>();
     pin(o);
-    if (lane() != 0) return;
-    if (warpgroup == 0) mbarrier_arrive(&s.empty[buffer][0]);
-    mbarrier_arrive(&s.empty[buffer][1]);
+    if (lane() == 0) release_half(s, buffer, buffer ^ warpgroup);
   }
 
   __device__ __forceinline__ void references_of(int other, float (&reference)[2]) const
@@ -204,12 +213,14 @@ template <typename T> struct many_consumer {
   {
     float score[N_S][4], reference[2];
     uint32_t prob[N_S / 2][4];
-    scores(score, of.n_tokens - tile * WGMMA_TOKENS);
+    scores<0>(score, of.n_tokens - tile * WGMMA_TOKENS);
     release_queries(tile + 2 >= of.end);
     if (needs_mask(of, tile)) mask(score, tile * WGMMA_TOKENS);
-    softmax(score, m, reference);
+    choose_reference(score, m, reference);
+    named_barrier_arrive(HAS_REFERENCE, 256);
+    exponentiate(score, reference);
     yk_cuda::round_to_operand<T>(score, prob);
-    hand_over(prob, reference);
+    hand_over(prob);
     named_barrier_arrive(HAS_FIRST, 256);
     rescale(o, reference);
     issue_own(o, prob);
@@ -222,29 +233,38 @@ template <typename T> struct many_consumer {
     finish(o, 1);
   }
 
-  __device__ __forceinline__ void second_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
+  /* The same for the second warpgroup; latest: the pair's last reference. The sums have been brought to the second
+   * reference when they go back to the first one, for the first tile's probabilities. Where that is FARTHEST below, the
+   * sums are too large for these to be seen in float32, whatever they are relative to. */
+  __device__ __forceinline__ void second_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile,
+                                                 float (&latest)[2])
   {
-    float score[N_S][4], before[2], reference[2];
+    float score[N_S][4], first[2];
     uint32_t prob[N_S / 2][4];
     const bool has_second = tile + 1 < of.end;
-    if (has_second) scores(score, of.n_tokens - (tile + 1) * WGMMA_TOKENS);
+    if (has_second) scores<1>(score, of.n_tokens - (tile + 1) * WGMMA_TOKENS);
     release_queries(tile + 2 >= of.end);
-    named_barrier_sync(HAS_FIRST, 256);
-    references_of(0, before);
-    rescale(o, before);
-    issue_others(o);
+    named_barrier_sync(HAS_REFERENCE, 256);
+    references_of(0, first);
+    latest[0] = first[0];
+    latest[1] = first[1];
     if (has_second) {
       if (needs_mask(of, tile + 1)) mask(score, (tile + 1) * WGMMA_TOKENS);
-      softmax(score, before, reference);
+      choose_reference(score, first, latest);
+      exponentiate(score, latest);
       yk_cuda::round_to_operand<T>(score, prob);
-      hand_over(prob, reference);
+      hand_over(prob);
       named_barrier_arrive(HAS_SECOND, 256);
+      rescale(o, latest);
+      issue_own(o, prob);
+      finish(o, 1);
+#pragma unroll
+      for (int e = 0; e < 2; e++) first[e] = fmaxf(first[e], latest[e] - FARTHEST / p.scale_log2);
     }
+    named_barrier_sync(HAS_FIRST, 256);
+    rescale(o, first);
+    issue_others(o);
     finish(o, 0);
-    if (!has_second) return;
-    rescale(o, reference);
-    issue_own(o, prob);
-    finish(o, 1);
   }
 
   __device__ void store(const float (&o)[N_O][4], const segment &of)
@@ -259,27 +279,27 @@ template <typename T> struct many_consumer {
     named_barrier_sync(5, 256);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const int query = query_of(e), column = warpgroup * (KV_RANK / 2) + lane() % 4 * 2;
-      if (query >= to.n_queries) continue;
+      const int query = query_of(e), column = warpgroup * (KV_RANK / 2);
+      const bool exists = query < to.n_queries;
       const float total = s.l[0][query] + s.l[1][query], inverse = total > 0.0f ? 1.0f / total : 0.0f;
-      if (to.partial && warpgroup == 0 && lane() % 4 == 0)
-        to.stats[query] = make_float2(m[e] == -INFINITY ? NO_SCORE : m[e] * p.scale_log2, total);
-      T *sums = to.sums_of<T>(p, query) + column;
-      float *partial = to.partial + query * KV_RANK + column;
-#pragma unroll
-      for (int i = 0; i < N_O; i++) {
-        if (to.partial)
-          *reinterpret_cast<float2 *>(partial + 8 * i) = make_float2(o[i][2 * e], o[i][2 * e + 1]);
-        else
-          *reinterpret_cast<uint32_t *>(sums + 8 * i) = round_pair<T>(o[i][2 * e] * inverse, o[i][2 * e + 1] * inverse);
+      if (!to.partial) {
+        yk_cuda::store_row<T>(to.sums_of<T>(p, exists ? query : 0) + column, o, e, inverse, exists);
+        continue;
       }
+      if (!exists) continue;
+      if (warpgroup == 0 && lane() % 4 == 0)
+        to.stats[query] = make_float2(m[e] == -INFINITY ? NO_SCORE : m[e] * p.scale_log2, total);
+      float *partial = to.partial + query * KV_RANK + column + lane() % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < N_O; i++)
+        *reinterpret_cast<float2 *>(partial + 8 * i) = make_float2(o[i][2 * e], o[i][2 * e + 1]);
     }
     named_barrier_sync(5, 256); /* s.l has been read */
   }
 
   __device__ void run_segment(const segment &of)
   {
-    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - static_cast<int32_t>(blockIdx.y) * p.tile_heads);
+    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile() * p.tile_heads);
     float o[N_O][4] = {};
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -291,7 +311,9 @@ template <typename T> struct many_consumer {
     if (warpgroup == 0) {
       for (int32_t tile = of.begin; tile < of.end; tile += 2) first_of_pair(o, of, tile);
     } else {
-      for (int32_t tile = of.begin; tile < of.end; tile += 2) second_of_pair(o, of, tile);
+      float latest[2] = {-INFINITY, -INFINITY};
+      for (int32_t tile = of.begin; tile < of.end; tile += 2) second_of_pair(o, of, tile, latest);
+      rescale(o, latest);
     }
     store(o, of);
   }
@@ -315,7 +337,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1) many_kernel(const params p, 
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  attend<T, many_consumer<T>>(*reinterpret_cast<many_shared *>(memory), p, map, 8);
+  attend<T, many_consumer<T>>(*reinterpret_cast<many_shared *>(memory), p, map);
 #endif
 }
 

@@ -27,11 +27,24 @@ constexpr int BLOCK_BYTES = WGMMA_TOKENS * 128, TILE_BYTES = N_BLOCKS * BLOCK_BY
 constexpr int PAGES = WGMMA_TOKENS / YK_KV_BLOCK_TOKENS;
 constexpr int WGMMA_THREADS = 384, Q_PRODUCER_THREADS = 64;
 
-/* A tile's first 4 blocks have a barrier of their own, since in the kernel for many queries each consumer warpgroup
- * multiplies with one half of the values. */
-constexpr int HALVES = 2, LEFT_BLOCKS = VALUE_BLOCKS / 2;
+/* A tile comes and goes in two halves, each with barriers of its own: 4 blocks of values, in the first buffer the left
+ * ones, in the second buffer the right ones; then all other blocks. In the kernel for many queries each consumer
+ * warpgroup multiplies with one half of the values, and with its own tile's first. */
+constexpr int HALVES = 2, HALF_BLOCKS = VALUE_BLOCKS / 2;
+
+__device__ __forceinline__ constexpr int blocks_of_half(int half)
+{
+  return half == 0 ? HALF_BLOCKS : N_BLOCKS - HALF_BLOCKS;
+}
+
+/* Block number i of a half. */
+__device__ __forceinline__ constexpr int block_of_half(int buffer, int half, int i)
+{
+  return i == HALF_BLOCKS ? VALUE_BLOCKS : (buffer ^ half) * HALF_BLOCKS + i;
+}
 
 template <int QUERIES, int Q_STAGES> struct loading {
+  static constexpr bool IS_MANY = QUERIES == WGMMA_TOKENS; /* of the kernel for many queries */
   alignas(1024) char q[Q_STAGES][N_BLOCKS * QUERIES * 128];
   alignas(1024) char tile[2][TILE_BYTES]; /* one for each consumer warpgroup */
   uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
@@ -54,6 +67,43 @@ __device__ __forceinline__ void for_each_segment(const work_list &list, const bl
   }
 }
 
+/* Grid: tiles of heads x thread blocks that share the list of tiles of tokens. */
+__device__ __forceinline__ int32_t head_tile()
+{
+  return static_cast<int32_t>(blockIdx.x);
+}
+
+__device__ __forceinline__ int32_t list_block()
+{
+  return static_cast<int32_t>(blockIdx.y);
+}
+
+/* Whether the thread block is one of a cluster of two, which go through the same tokens for two tiles of heads: each
+ * then loads every second page of a tile for both. */
+template <typename LOADING> __device__ __forceinline__ bool is_paired(const LOADING &)
+{
+  return LOADING::IS_MANY && cluster_size() == 2;
+}
+
+/* By one lane of a consumer warp that has read half of a buffer for the last time. */
+template <typename LOADING> __device__ __forceinline__ void release_half(LOADING &s, int buffer, int half)
+{
+  mbarrier_arrive(&s.empty[buffer][half]);
+  if (is_paired(s)) mbarrier_arrive_remote(&s.empty[buffer][half], static_cast<int>(cluster_rank() ^ 1));
+}
+
+/* By one warp: of a tile's first n_pages pages those that this thread block loads, into the L2 cache. Where tensor
+ * cores set the pace, what a buffer waits for is memory's latency; where memory does, this would only disturb it. */
+template <typename LOADING>
+__device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p, const int32_t *table, int32_t n_pages)
+{
+  constexpr int PAGE_BYTES = YK_KV_BLOCK_TOKENS * WIDTH * 2;
+  const int lane = threadIdx.x % 32;
+  if (lane < min(PAGES, n_pages) && (!is_paired(s) || lane % 2 == static_cast<int>(cluster_rank())))
+    bulk_prefetch_l2(static_cast<const char *>(p.cache) + static_cast<int64_t>(table[lane]) * PAGE_BYTES, PAGE_BYTES);
+  __syncwarp();
+}
+
 /* One warp for each buffer: every second tile of a segment, by TMA, a page and a block of columns at a time. Pages
  * behind the segment's last token are left out. */
 template <typename LOADING>
@@ -69,19 +119,26 @@ __device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine,
       const int32_t own = lane < n_pages ? table[tile * PAGES + lane] * YK_KV_BLOCK_TOKENS : 0;
 #pragma unroll
       for (int half = 0; half < HALVES; half++) {
-        const int begin = half * LEFT_BLOCKS, end = half == 0 ? LEFT_BLOCKS : N_BLOCKS;
         mbarrier_wait_loop(&s.empty[buffer][half], phase);
         if (elect_one())
-          mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * (end - begin));
+          mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * blocks_of_half(half));
         for (int page = 0; page < n_pages; page++) {
+          if (is_paired(s) && page % 2 != static_cast<int>(cluster_rank())) continue;
           const int32_t row = __shfl_sync(~0u, own, page);
           if (!elect_one()) continue;
-          for (int block = begin; block < end; block++)
-            tensor_copy(shared_address(s.tile[buffer]) + block * BLOCK_BYTES + page * YK_KV_BLOCK_TOKENS * 128, map,
-                        block * 64, row, &s.full[buffer][half]);
+          for (int i = 0; i < blocks_of_half(half); i++) {
+            const int block = block_of_half(buffer, half, i);
+            const uint32_t to = shared_address(s.tile[buffer]) + block * BLOCK_BYTES + page * YK_KV_BLOCK_TOKENS * 128;
+            if (is_paired(s))
+              tensor_copy_to_both(to, map, block * 64, row, &s.full[buffer][half]);
+            else
+              tensor_copy(to, map, block * 64, row, &s.full[buffer][half]);
+          }
         }
       }
       phase ^= 1;
+      if (LOADING::IS_MANY && tile + 2 < of.end)
+        prefetch_tile(s, p, table + (tile + 2) * PAGES, end_page - (tile + 2) * PAGES);
     }
   });
 }
@@ -92,7 +149,7 @@ template <typename T, int QUERIES, int Q_STAGES>
 __device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine)
 {
   const int piece = threadIdx.x % 8, first_query = threadIdx.x % Q_PRODUCER_THREADS / 8;
-  const int32_t first_head = blockIdx.y * p.tile_heads, n_heads = min(p.tile_heads, p.layout.n_heads - first_head);
+  const int32_t first_head = head_tile() * p.tile_heads, n_heads = min(p.tile_heads, p.layout.n_heads - first_head);
   yk_cuda::ring_position at;
   for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
     mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
@@ -118,18 +175,17 @@ __device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, con
   });
 }
 
-/* right_arrivals: of consumer warps, once a tile's other blocks have been read. */
-template <int QUERIES, int Q_STAGES>
-__device__ __forceinline__ void init_loading(loading<QUERIES, Q_STAGES> &s, int right_arrivals)
+template <int QUERIES, int Q_STAGES> __device__ __forceinline__ void init_loading(loading<QUERIES, Q_STAGES> &s)
 {
   for (int i = 0; i < Q_STAGES; i++) {
     mbarrier_init(&s.q_full[i], Q_PRODUCER_THREADS);
     mbarrier_init(&s.q_empty[i], 8); /* consumer warps */
   }
   for (int buffer = 0; buffer < 2; buffer++) {
-    for (int half = 0; half < HALVES; half++) mbarrier_init(&s.full[buffer][half], 1);
-    mbarrier_init(&s.empty[buffer][0], 4);
-    mbarrier_init(&s.empty[buffer][1], right_arrivals);
+    for (int half = 0; half < HALVES; half++) {
+      mbarrier_init(&s.full[buffer][half], 1);
+      mbarrier_init(&s.empty[buffer][half], is_paired(s) ? 8 : 4); /* warps that read it last */
+    }
   }
   fence_mbarrier_init();
 }
@@ -155,10 +211,10 @@ struct destination {
   {
     destination d;
     d.first_row = of.first_row;
-    d.first_head = blockIdx.y * p.tile_heads;
+    d.first_head = head_tile() * p.tile_heads;
     d.n_heads = min(p.tile_heads, p.layout.n_heads - d.first_head);
     d.n_queries = of.n_rows * d.n_heads;
-    const int64_t place = (static_cast<int64_t>(2 * blockIdx.x + of.begins) * gridDim.y + blockIdx.y) * QUERIES;
+    const int64_t place = (static_cast<int64_t>(2 * list_block() + of.begins) * gridDim.x + head_tile()) * QUERIES;
     d.partial = of.is_whole ? nullptr : p.partial_sums + place * KV_RANK;
     d.stats = p.partial_stats + place;
     return d;
@@ -175,33 +231,54 @@ struct destination {
 __device__ inline void describe_splits(const work_list &list, const params &p, const block_tiles &mine,
                                        const segment &of)
 {
-  if (!of.begins || blockIdx.y != 0) return;
+  if (!of.begins || head_tile() != 0) return;
   const int32_t first = list.first_tile[of.item], end = list.first_tile[of.item + 1];
-  const int32_t block = mine.first_block(blockIdx.x, first), n = of.is_whole ? 1 : mine.n_blocks(first, end);
+  const int32_t block = mine.first_block(list_block(), first), n = of.is_whole ? 1 : mine.n_blocks(first, end);
   for (int i = threadIdx.x % 32; i < of.n_rows; i += 32) p.splits[of.first_row + i] = {of.first_row, block, n};
 }
 
-/* A thread block: its first warpgroup loads, the others are CONSUMERs. right_arrivals: see init_loading. */
+/* By one lane: a thread block's share of all V[h] into the L2 cache, for the output kernel. Called when the last tiles
+ * are on their way, since what is read earlier would not stay; where memory sets the pace, that gains nothing. */
+__device__ inline void prefetch_output_weights(const params &p)
+{
+  constexpr int ROWS = 16;
+  const int32_t per_head = p.layout.value_dim / ROWS, n = p.layout.n_heads * per_head;
+  for (int32_t i = blockIdx.y * gridDim.x + blockIdx.x; i < n; i += gridDim.x * gridDim.y) {
+    const int64_t row = static_cast<int64_t>(i / per_head) * (p.layout.nope_dim + p.layout.value_dim) +
+                        p.layout.nope_dim + i % per_head * ROWS;
+    bulk_prefetch_l2(static_cast<const char *>(p.kv_up) + row * KV_RANK * 2, ROWS * KV_RANK * 2);
+  }
+}
+
+/* A thread block: its first warpgroup loads, the others are CONSUMERs. */
 template <typename T, typename CONSUMER, typename SHARED>
-__device__ __forceinline__ void attend(SHARED &s, const params &p, const CUtensorMap &map, int right_arrivals)
+__device__ __forceinline__ void attend(SHARED &s, const params &p, const CUtensorMap &map)
 {
   const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) init_loading(s, right_arrivals);
+  if (threadIdx.x == 0) init_loading(s);
   s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.x, blockIdx.x);
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
+  if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
   let_next_kernel_start();
   if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
   if (warpgroup == 0) {
     lower_registers<40>();
-    if (warp < 2)
+    if (warp < 2) {
       load_tiles(s, p, mine, &map, warp);
-    else
+      if (SHARED::IS_MANY && warp == 0 && elect_one()) {
+        wait_for_previous_kernel(); /* absorb_kernel, whose weights come first */
+        prefetch_output_weights(p);
+      }
+    } else {
       load_queries<T>(s, p, mine);
+    }
   } else {
     raise_registers<232>();
     CONSUMER consumer = {s, p, warpgroup - 1, mine};
     consumer.run();
   }
+  __syncwarp();
+  if (is_paired(s)) cluster_sync_relaxed(); /* nothing more arrives at this thread block's barriers */
 }
 
 #endif
