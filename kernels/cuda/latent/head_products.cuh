@@ -4,11 +4,14 @@
 #ifndef YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 
+#include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/latent/params.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
 
 namespace yk_latent {
 
@@ -52,18 +55,15 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
                   row < n_rows);
     }
   };
-  load_w(0);
+  for (int step = 0; step < min(n_steps, 2); step++) load_w(step);
   wait_for_previous_kernel();
   let_next_kernel_start(); /* the cache is complete: the next kernel reads it before it waits */
-  load_q(0);
-  cp_async_commit();
+  for (int step = 0; step < 2; step++) {
+    if (step < n_steps) load_q(step);
+    cp_async_commit();
+  }
   float acc[ABSORB_ROWS / 16][4][4] = {};
   for (int step = 0; step < n_steps; step++) {
-    if (step + 1 < n_steps) {
-      load_w(step + 1);
-      load_q(step + 1);
-    }
-    cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();
 #pragma unroll
@@ -82,20 +82,22 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
           mma_m16n8k16<T>(acc[m][j], a[0], a[1], a[2], a[3], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
-    __syncthreads();
+    if (step + 2 < n_steps) {
+      __syncthreads(); /* the stage has been read */
+      load_w(step + 2);
+      load_q(step + 2);
+    }
+    cp_async_commit();
   }
 #pragma unroll
   for (int m = 0; m < ABSORB_ROWS / 16; m++) {
+    if (m * 16 >= n_rows) break;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const int row = m * 16 + lane / 4 + 8 * e;
-      if (row >= n_rows) continue;
       T *to = static_cast<T *>(p.absorbed) +
               (static_cast<int64_t>(first_row + row) * p.layout.n_heads + head) * KV_RANK + first_column + warp * 32;
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        *reinterpret_cast<uint32_t *>(to + j * 8 + lane % 4 * 2) =
-            round_pair<T>(acc[m][j][2 * e], acc[m][j][2 * e + 1]);
+      yk_cuda::store_row<T>(to, acc[m], e, 1.0f, row < n_rows);
     }
   }
 }
@@ -105,21 +107,44 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
 constexpr int OUTPUT_COLUMNS = HEAD_MULTIPLE, OUTPUT_THREADS = 512, OUTPUT_WARPS = OUTPUT_THREADS / 32;
 constexpr int OUTPUT_K = 128, OUTPUT_STEPS = KV_RANK / OUTPUT_K; /* columns of the sums of a stage of weights */
 
-/* Tiles of 16 rows keep all weights of the thread block; of 64 rows, two stages of them, so that a multiprocessor has
- * room for two thread blocks. */
-template <int ROWS> struct output_shared {
-  static constexpr int STAGES = ROWS == 16 ? OUTPUT_STEPS : 2;
-  alignas(16) uint16_t w[STAGES][OUTPUT_COLUMNS][OUTPUT_K + PAD];
+/* Of a tile of few rows. */
+struct output_shared {
+  static constexpr int ROWS = 16;
+  alignas(16) uint16_t w[OUTPUT_STEPS][OUTPUT_COLUMNS][OUTPUT_K + PAD];
   alignas(16) uint16_t sums[ROWS][KV_RANK + PAD];
+
+  /* Where a row's sums are from a column on, a multiple of 4. */
+  __device__ uint32_t sums_at(int row, int column) const
+  {
+    return shared_address(&sums[row][column]);
+  }
 };
 
-/* By one warp: the weighted sum of one row and head from its partial results, in the order of the thread blocks that
- * left them. */
-template <typename T, int QUERIES>
-__device__ void combine_row(const params &p, const item_splits &of, int32_t row, int32_t head, uint16_t *to)
+/* Of a tile of many rows: as wgmma takes them, K-major in blocks of 64 columns with the 128-byte swizzle. */
+template <int COLUMNS> struct wide_output_shared {
+  static constexpr int ROWS = 64, N_BLOCKS = KV_RANK / 64;
+  alignas(1024) char w[N_BLOCKS][COLUMNS * 128];
+  alignas(1024) char sums[N_BLOCKS][ROWS * 128];
+
+  static __device__ uint32_t swizzled(int row, int column)
+  {
+    return row * 128 + ((column % 64 / 8 ^ row) & 7) * 16 + column % 8 * 2;
+  }
+  __device__ uint32_t sums_at(int row, int column) const
+  {
+    return shared_address(sums[column / 64]) + swizzled(row, column);
+  }
+};
+
+/* By one of WARPS warps, which has KV_RANK / WARPS columns: the weighted sum of one row and head from its partial
+ * results, in the order of the thread blocks that left them. */
+template <typename T, int QUERIES, int WARPS, typename SHARED>
+__device__ void combine_row(SHARED &s, const params &p, const item_splits &of, int32_t row, int32_t head, int warp,
+                            int to_row)
 {
-  constexpr int AT_ONCE = 2, OWN = KV_RANK / 4 / 32; /* float4 of a lane */
-  const int lane = threadIdx.x % 32, head_tile = head / p.tile_heads;
+  constexpr int OWN = KV_RANK / WARPS / 4 / 32; /* float4 of a lane */
+  constexpr int AT_ONCE = OWN == 4 ? 2 : 8 / OWN;
+  const int lane = threadIdx.x % 32, head_tile = head / p.tile_heads, first_column = warp * (KV_RANK / WARPS);
   const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);
   const int32_t query = (row - of.first_row) * n_heads + head % p.tile_heads;
   float maximum = NO_SCORE, sum = 0.0f;
@@ -134,11 +159,10 @@ __device__ void combine_row(const params &p, const item_splits &of, int32_t row,
           (static_cast<int64_t>(2 * (of.first_block + split) + (split == 0)) * p.n_head_tiles + head_tile) * QUERIES +
           query;
       const bool exists = split < of.n;
+      const float4 *from = reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK + first_column);
       stats[i] = exists ? p.partial_stats[place] : make_float2(NO_SCORE, 0.0f);
 #pragma unroll
-      for (int j = 0; j < OWN; j++)
-        part[i][j] = exists ? reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK)[j * 32 + lane]
-                            : make_float4(0, 0, 0, 0);
+      for (int j = 0; j < OWN; j++) part[i][j] = exists ? from[j * 32 + lane] : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
@@ -158,115 +182,157 @@ __device__ void combine_row(const params &p, const item_splits &of, int32_t row,
   const float inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
 #pragma unroll
   for (int j = 0; j < OWN; j++)
-    *reinterpret_cast<uint2 *>(to + (j * 32 + lane) * 4) =
-        make_uint2(round_pair<T>(value[j].x * inverse, value[j].y * inverse),
-                   round_pair<T>(value[j].z * inverse, value[j].w * inverse));
+    store_shared8(s.sums_at(to_row, first_column + (j * 32 + lane) * 4),
+                  make_uint2(round_pair<T>(value[j].x * inverse, value[j].y * inverse),
+                             round_pair<T>(value[j].z * inverse, value[j].w * inverse)));
 }
 
-/* The rows of a tile into shared memory: whole results as they are, partial ones combined. */
-template <typename T, int QUERIES, int ROWS>
-__device__ void load_sums(output_shared<ROWS> &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
+/* The rows of a tile into shared memory: whole results as they are, partial ones combined. WARPS: of a row. */
+template <typename T, int QUERIES, int WARPS, typename SHARED>
+__device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
 {
-  for (int row = threadIdx.x / 32; row < ROWS; row += OUTPUT_WARPS) {
+  const int part = threadIdx.x / 32 % WARPS;
+  for (int row = threadIdx.x / 32 / WARPS; row < SHARED::ROWS; row += OUTPUT_WARPS / WARPS) {
     const int32_t at = first_row + min(row, n_rows - 1), slot = p.kv_slots[at];
     const item_splits of = p.splits[at]; /* of a padding row it may be anything */
     const bool exists = row < n_rows && slot >= 0;
     if (exists && of.n > 1) {
-      combine_row<T, QUERIES>(p, of, first_row + row, head, s.sums[row]);
+      combine_row<T, QUERIES, WARPS>(s, p, of, first_row + row, head, part, row);
       continue;
     }
     const T *sums = static_cast<const T *>(p.sums) +
                     (static_cast<int64_t>(exists ? first_row + row : 0) * p.layout.n_heads + head) * KV_RANK;
-    for (int i = threadIdx.x % 32; i < KV_RANK / 8; i += 32)
-      cp_async_16(shared_address(&s.sums[row][i * 8]), sums + i * 8, exists);
+    for (int i = part * 32 + threadIdx.x % 32; i < KV_RANK / 8; i += 32 * WARPS)
+      cp_async_16(s.sums_at(row, i * 8), sums + i * 8, exists);
   }
 }
 
-/* Grid: heads x blocks of columns x tiles of ROWS rows. QUERIES: of a tile of the attention kernel. A warp has 8
- * columns, and of 64 rows one half, of 16 rows one half of the products, which are added up in shared memory. */
-template <typename T, int QUERIES, int ROWS>
-__global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
+/* Few rows have several warps each. */
+template <typename T, int QUERIES, typename SHARED>
+__device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
+{
+  if (n_rows <= OUTPUT_WARPS / 4)
+    load_sums_by<T, QUERIES, 4>(s, p, first_row, n_rows, head);
+  else if (n_rows <= OUTPUT_WARPS / 2)
+    load_sums_by<T, QUERIES, 2>(s, p, first_row, n_rows, head);
+  else
+    load_sums_by<T, QUERIES, 1>(s, p, first_row, n_rows, head);
+}
+
+/* The weights of a head's columns from first_column on. */
+template <typename T> __device__ const T *output_weights(const params &p, int head, int first_column)
+{
+  return static_cast<const T *>(p.kv_up) +
+         (static_cast<int64_t>(head) * (p.layout.nope_dim + p.layout.value_dim) + p.layout.nope_dim + first_column) *
+             KV_RANK;
+}
+
+/* Where a row of the tile goes from first_column on. NULL: nowhere, there is no such row. */
+template <typename T>
+__device__ T *output_row(const params &p, int32_t row, int32_t end_row, int head, int first_column)
+{
+  if (row >= end_row) return nullptr;
+  if (p.row_of && p.kv_slots[row] < 0) return nullptr; /* a place of the list without a row */
+  return static_cast<T *>(p.y) + (step_row(p, row) * p.layout.n_heads + head) * p.layout.value_dim + first_column;
+}
+
+/* Grid: heads x blocks of columns x tiles of 16 rows. QUERIES: of a tile of the attention kernel. A warp has 8 columns
+ * and one half of the products, which are added up in shared memory. */
+template <typename T, int QUERIES> __global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
 {
   extern __shared__ __align__(1024) char memory[];
-  using shared = output_shared<ROWS>;
-  constexpr bool SPLITS_K = ROWS == 16;
-  constexpr int M = SPLITS_K ? 1 : ROWS / 32, K = SPLITS_K ? OUTPUT_K / 2 : OUTPUT_K;
-  shared &s = *reinterpret_cast<shared *>(memory);
+  constexpr int ROWS = output_shared::ROWS, K = OUTPUT_K / 2, PIECES = OUTPUT_K / 8;
+  output_shared &s = *reinterpret_cast<output_shared *>(memory);
   const int head = blockIdx.x, first_column = blockIdx.y * OUTPUT_COLUMNS, first_row = blockIdx.z * ROWS;
   const int n_rows = min(ROWS, p.n_rows - first_row), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int column = warp % 8 * 8, row = SPLITS_K ? 0 : warp / 8 * (ROWS / 2), k = SPLITS_K ? warp / 8 * K : 0;
-  const T *w =
-      static_cast<const T *>(p.kv_up) +
-      (static_cast<int64_t>(head) * (p.layout.nope_dim + p.layout.value_dim) + p.layout.nope_dim + first_column) *
-          KV_RANK;
-  const auto load_w = [&](int step) {
-    constexpr int PIECES = OUTPUT_K / 8;
+  const int column = warp % 8 * 8, k = warp / 8 * K;
+  const T *w = output_weights<T>(p, head, first_column);
+  for (int step = 0; step < OUTPUT_STEPS; step++) {
     for (int i = threadIdx.x; i < OUTPUT_COLUMNS * PIECES; i += OUTPUT_THREADS)
-      cp_async_16(shared_address(&s.w[step % shared::STAGES][i / PIECES][i % PIECES * 8]),
+      cp_async_16(shared_address(&s.w[step][i / PIECES][i % PIECES * 8]),
                   w + i / PIECES * KV_RANK + step * OUTPUT_K + i % PIECES * 8, true);
-  };
-  for (int step = 0; step < shared::STAGES; step++) load_w(step);
+  }
   let_next_kernel_start();
   wait_for_previous_kernel();
   load_sums<T, QUERIES>(s, p, first_row, n_rows, head);
   cp_async_commit();
-  float acc[M][4] = {};
+  cp_async_wait<0>();
+  __syncthreads();
+  float acc[4] = {};
 #pragma unroll
   for (int step = 0; step < OUTPUT_STEPS; step++) {
-    if (step == 0 || step >= shared::STAGES) {
-      if (step >= shared::STAGES && step + 1 < OUTPUT_STEPS)
-        cp_async_wait<1>();
-      else
-        cp_async_wait<0>();
-    }
-    __syncthreads();
     /* Of B: columns i % 8, and 8 of 32 k for each group of 8 lanes. */
-    const uint32_t b_at = shared_address(&s.w[step % shared::STAGES][column + lane % 8][k + lane / 8 * 8]);
+    const uint32_t b_at = shared_address(&s.w[step][column + lane % 8][k + lane / 8 * 8]);
 #pragma unroll
     for (int i = 0; i < K; i += 32) {
       uint32_t b[4];
       ldmatrix_x4(b, b_at + i * 2);
 #pragma unroll
-      for (int m = 0; m < M; m++) {
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-          uint32_t a[4];
-          ldmatrix_x4(
-              a, shared_address(&s.sums[row + m * 16 + lane % 16][step * OUTPUT_K + k + i + j * 16 + lane / 16 * 8]));
-          mma_m16n8k16<T>(acc[m], a[0], a[1], a[2], a[3], b[2 * j], b[2 * j + 1]);
-        }
+      for (int j = 0; j < 2; j++) {
+        uint32_t a[4];
+        ldmatrix_x4(a, shared_address(&s.sums[lane % 16][step * OUTPUT_K + k + i + j * 16 + lane / 16 * 8]));
+        mma_m16n8k16<T>(acc, a[0], a[1], a[2], a[3], b[2 * j], b[2 * j + 1]);
       }
     }
-    if (step + shared::STAGES < OUTPUT_STEPS) {
-      __syncthreads(); /* the stage has been read */
-      load_w(step + shared::STAGES);
-      cp_async_commit();
-    }
   }
-  if constexpr (SPLITS_K) {
-    float4 *halves = reinterpret_cast<float4 *>(s.w);
-    __syncthreads();
-    if (warp >= 8) halves[threadIdx.x - OUTPUT_THREADS / 2] = make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
-    __syncthreads();
-    if (warp >= 8) return;
-    const float4 other = halves[threadIdx.x];
-    acc[0][0] += other.x;
-    acc[0][1] += other.y;
-    acc[0][2] += other.z;
-    acc[0][3] += other.w;
-  }
+  float4 *halves = reinterpret_cast<float4 *>(s.w);
+  __syncthreads();
+  if (warp >= 8) halves[threadIdx.x - OUTPUT_THREADS / 2] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+  __syncthreads();
+  if (warp >= 8) return;
+  const float4 other = halves[threadIdx.x];
 #pragma unroll
-  for (int m = 0; m < M; m++) {
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-      const int at = row + m * 16 + lane / 4 + 8 * e;
-      if (at >= n_rows) continue;
-      if (p.row_of && p.kv_slots[first_row + at] < 0) continue; /* a place of the list without a row */
-      T *to = static_cast<T *>(p.y) + (step_row(p, first_row + at) * p.layout.n_heads + head) * p.layout.value_dim +
-              first_column + column + lane % 4 * 2;
-      *reinterpret_cast<uint32_t *>(to) = round_pair<T>(acc[m][2 * e], acc[m][2 * e + 1]);
-    }
+  for (int e = 0; e < 2; e++) {
+    const int row = first_row + lane / 4 + 8 * e;
+    T *to = output_row<T>(p, row, first_row + n_rows, head, first_column + column + lane % 4 * 2);
+    if (to)
+      *reinterpret_cast<uint32_t *>(to) = e == 0 ? round_pair<T>(acc[0] + other.x, acc[1] + other.y)
+                                                 : round_pair<T>(acc[2] + other.z, acc[3] + other.w);
   }
+}
+
+/* The same for tiles of 64 rows and COLUMNS columns, on wgmma: all warps load, four multiply what is there. */
+template <typename T, int QUERIES, int COLUMNS>
+__global__ void __launch_bounds__(OUTPUT_THREADS, 1) wide_output_kernel(const params p)
+{
+#if defined(YK_HAVE_SM90A)
+  extern __shared__ __align__(1024) char memory[];
+  using shared = wide_output_shared<COLUMNS>;
+  constexpr int ROWS = shared::ROWS, PIECES = KV_RANK / 8;
+  shared &s = *reinterpret_cast<shared *>(memory);
+  const int head = blockIdx.x, first_column = blockIdx.y * COLUMNS, first_row = blockIdx.z * ROWS;
+  const int n_rows = min(ROWS, p.n_rows - first_row);
+  const T *w = output_weights<T>(p, head, first_column);
+  for (int i = threadIdx.x; i < COLUMNS * PIECES; i += OUTPUT_THREADS) {
+    const int row = i / PIECES, column = i % PIECES * 8;
+    cp_async_16(shared_address(s.w[column / 64]) + shared::swizzled(row, column), w + row * KV_RANK + column, true);
+  }
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  load_sums<T, QUERIES>(s, p, first_row, n_rows, head);
+  cp_async_commit();
+  cp_async_wait<0>();
+  fence_async_shared();
+  __syncthreads();
+  if (threadIdx.x >= 128) return;
+  float acc[COLUMNS / 8][4];
+  const uint64_t a = tile_descriptor(shared_address(s.sums), 1024, 16),
+                 b = tile_descriptor(shared_address(s.w), 1024, 16);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < KV_RANK / 16; i++)
+    wgmma<T, COLUMNS>::run_ss(acc, a + descriptor_step(i / 4 * ROWS * 128 + i % 4 * 32),
+                              b + descriptor_step(i / 4 * COLUMNS * 128 + i % 4 * 32), i > 0);
+  wgmma_commit();
+  wgmma_wait<0>();
+  pin(acc);
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    const int row = first_row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
+    T *to = output_row<T>(p, row, first_row + n_rows, head, first_column);
+    yk_cuda::store_row<T>(to, acc, e, 1.0f, to != nullptr);
+  }
+#endif
 }
 
 } // namespace yk_latent

@@ -38,24 +38,34 @@ cudaError_t launch_attend(void (*kernel)(params, CUtensorMap), void *encode_tens
                           map);
 }
 
-template <typename T, int QUERIES, int ROWS> cudaError_t launch_output_rows(const params &p, cudaStream_t stream)
+inline cudaError_t launch_output_tiles(void (*kernel)(params), size_t bytes, int columns, int rows, const params &p,
+                                       cudaStream_t stream)
 {
-  const auto kernel = output_kernel<T, QUERIES, ROWS>;
-  const size_t bytes = sizeof(output_shared<ROWS>);
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
-  const dim3 grid(p.layout.n_heads, p.layout.value_dim / OUTPUT_COLUMNS, divide_up(p.n_rows, ROWS));
+  const dim3 grid(p.layout.n_heads, p.layout.value_dim / columns, divide_up(p.n_rows, rows));
   return launch_dependent(kernel, {grid, OUTPUT_THREADS, bytes, 1}, stream, p);
 }
 
-/* Tiles of 16 rows, unless they would be so many that reading each head's weights for all of them counts. */
+template <typename T, int QUERIES, int COLUMNS> cudaError_t launch_wide_output(const params &p, cudaStream_t stream)
+{
+  using shared = wide_output_shared<COLUMNS>;
+  return launch_output_tiles(wide_output_kernel<T, QUERIES, COLUMNS>, sizeof(shared), COLUMNS, shared::ROWS, p, stream);
+}
+
+/* Tiles of 64 rows where there are more than two of 16, and thread blocks enough to fill most of the GPU. */
 template <typename T, int QUERIES>
 cudaError_t launch_output(int n_multiprocessors, const params &p, cudaStream_t stream)
 {
-  const int n_blocks = p.layout.n_heads * (p.layout.value_dim / OUTPUT_COLUMNS) * divide_up(p.n_rows, 16);
-  return n_blocks <= 4 * n_multiprocessors ? launch_output_rows<T, QUERIES, 16>(p, stream)
-                                           : launch_output_rows<T, QUERIES, 64>(p, stream);
+  const int n_heads = p.layout.n_heads, value_dim = p.layout.value_dim, n_tiles = divide_up(p.n_rows, 64);
+  const int enough = n_multiprocessors * 3 / 4;
+  if (p.n_rows > 2 * output_shared::ROWS && value_dim % 128 == 0 && n_heads * (value_dim / 128) * n_tiles >= enough)
+    return launch_wide_output<T, QUERIES, 128>(p, stream);
+  if (p.n_rows > 2 * output_shared::ROWS && n_heads * (value_dim / 64) * n_tiles >= enough)
+    return launch_wide_output<T, QUERIES, 64>(p, stream);
+  return launch_output_tiles(output_kernel<T, QUERIES>, sizeof(output_shared), OUTPUT_COLUMNS, output_shared::ROWS, p,
+                             stream);
 }
 
 template <typename T>

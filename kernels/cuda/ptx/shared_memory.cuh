@@ -26,6 +26,11 @@ __device__ __forceinline__ uint2 load_shared8(uint32_t address)
   return v;
 }
 
+__device__ __forceinline__ void store_shared8(uint32_t address, uint2 v)
+{
+  asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");
+}
+
 __device__ __forceinline__ void store_shared16(uint32_t address, uint4 v)
 {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
