@@ -188,6 +188,15 @@ bool takes_wgmma(const yk_cuda_latent &latent, const yk_latent_layout &l)
   return latent.encode_tensor_map && l.nope_dim % HEAD_MULTIPLE == 0 && l.value_dim % HEAD_MULTIPLE == 0;
 }
 
+/* Few decode rows, none so long that its clusters would need longer than all multiprocessors with three launches. */
+bool takes_cluster(const yk_cuda_latent &latent, const yk_batch &batch, const yk_latent_layout &l)
+{
+  constexpr int32_t MOST_TOKENS = 4096;
+  return takes_wgmma(latent, l) && l.nope_dim == 128 && l.value_dim == 128 && batch.max_rows_per_seq <= 1 &&
+         batch.max_kv_tokens <= MOST_TOKENS && cluster_heads(l, batch.n_tokens) > 0 &&
+         latent.n_multiprocessors >= MAX_CLUSTERS * CLUSTER_BLOCKS;
+}
+
 /* Latent vectors as keys and values of all heads. */
 yk_status run_absorbed(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
                        yk_dtype dtype, cudaStream_t stream, yk_err *err)
@@ -257,6 +266,10 @@ extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, 
   if (all.n_rows <= 0 || l.n_heads <= 0) return YK_OK;
   if (l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0)
     return cuda_status(launch_generic(dtype, all, stream), err);
+  if (takes_cluster(*latent, *args->batch, l)) {
+    const auto launch = dtype == YK_F16 ? launch_cluster<__half> : launch_cluster<__nv_bfloat16>;
+    return cuda_status(launch(latent->encode_tensor_map, all, stream), err);
+  }
   return plan_expanded(*latent, *args, &plan) ? run_expanded(latent, all, args, plan, dtype, stream, err)
                                               : run_absorbed(latent, all, args, dtype, stream, err);
 }

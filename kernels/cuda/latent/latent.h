@@ -3,15 +3,17 @@
  *   rope_cache.cu       norm and rotation of a row, and the write to the paged cache: one launch
  *   attention.cu        which rows and sizes take which kernels
  *
- * On Hopper (compute capability 9.0), where kv_rank is 512 and rope_dim 64, in one of two ways:
+ * On Hopper (compute capability 9.0), where kv_rank is 512 and rope_dim 64, in one of three ways:
  *
+ *   few decode rows (one to three with 16 heads) of moderate length, all in one launch
+ *     cluster_kernel      cluster_kernel.cuh       latent vectors as keys and values, a cluster for some heads of a row
  *   latent vectors as keys and values of all heads: decodes and short runs of rows, 256 rows at a time
  *     absorb_kernel       head_products.cuh        queries = K[h]^T q_nope, act [rows, heads, kv_rank]
  *     few_kernel          wgmma_few_kernel.cuh     at most 16 queries a tile: at the speed of memory
  *     many_kernel         wgmma_many_kernel.cuh    64 queries a tile: at the speed of tensor cores
  *       work_list.cuh       which tokens of which rows a thread block takes
  *       wgmma_tiles.cuh     tiles in shared memory, and the warps that load them
- *     output_kernel       head_products.cuh        combines splits; y = V[h] sums
+ *     output_kernel       head_products.cuh        combines splits; y = V[h] sums; wide_output_kernel: of many rows
  *   keys and values of each head: sequences with many rows in the step, some heads at a time
  *     list_expanded_kernel  expanded_work.cu       which sequences, and the rows of all others
  *     make_heads_kernel     expanded_make.cuh      keys and values from the latent vectors of whole sequences

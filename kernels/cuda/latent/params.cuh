@@ -52,6 +52,21 @@ __device__ __forceinline__ int64_t slot_of(const int32_t *table, int32_t token)
 template <typename T>
 cudaError_t launch_wgmma(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream);
 
+/* Steps of few decode rows in one launch, by clusters of CLUSTER_BLOCKS thread blocks. A whole GPU has room for
+ * MAX_CLUSTERS of them at a time; the more of them take the heads of a row, the sooner it is done. */
+constexpr int CLUSTER_BLOCKS = 16, MAX_CLUSTERS = 7;
+
+/* Heads of a cluster; 0: too many rows. */
+inline int cluster_heads(const yk_latent_layout &layout, int32_t n_rows)
+{
+  for (int heads = 4; heads <= 8; heads *= 2)
+    if (n_rows * ((layout.n_heads + heads - 1) / heads) <= MAX_CLUSTERS) return heads;
+  return 0;
+}
+
+/* Where cluster_heads is not 0; nope_dim and value_dim are 128. */
+template <typename T> cudaError_t launch_cluster(void *encode_tensor_map, const params &p, cudaStream_t stream);
+
 /* What attention with keys and values of each head needs beside. */
 struct expanded_work;
 struct expanded_launch {

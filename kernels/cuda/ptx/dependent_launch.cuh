@@ -9,13 +9,15 @@
  *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
  *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies;
  *   - which slots each expert has (starts of a grouped GEMM), where an earlier grouped GEMM has read them too. Such a
- *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then.
+ *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then;
+ *   - cached tokens of earlier steps: their kernels ended before the step's first one started. Which they are is not
+ *     plain, since a sequence may read blocks that others write in the same step. Latent attention of few rows does so.
  *
  * A prefetch into the L2 cache is no read: what a kernel writes later goes through the same cache. So a kernel may
  * prefetch anything before the wait, such as pages of the KV cache.
  *
- * Everything else, above all activations, the KV cache, workspaces and counters in global memory, may be read or
- * written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its
+ * Everything else, above all activations, the rest of the KV cache, workspaces and counters in global memory, may be
+ * read or written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its
  * successor start before it has itself waited, so an early read may race with any earlier kernel of the step.
  *
  * Why one wait is enough: in every thread block of every dependent kernel at least one warp waits, so no kernel ends

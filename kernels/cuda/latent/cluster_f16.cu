@@ -1,0 +1,4 @@
+/* cluster_f16.cu - latent attention of few decode rows in float16. */
+#include "kernels/cuda/latent/cluster.cuh"
+
+template cudaError_t yk_latent::launch_cluster<__half>(void *, const params &, cudaStream_t);
