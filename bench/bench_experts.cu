@@ -17,7 +17,7 @@ namespace {
 struct options {
   bench::report_options report;
   bench::run_options run;
-  std::vector<int32_t> tokens = {1, 8, 32, 64, 256, 1024, 4096, 8192};
+  std::vector<int32_t> tokens = {1, 8, 32, 64, 256, 1024, 2048, 4096, 8192};
   std::string model;
   double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200 */
   int32_t repeats = 7;
@@ -27,13 +27,13 @@ struct options {
 struct model {
   const char *name;
   int n_experts, top_k;
-  int64_t hidden, ffn;
+  int64_t hidden, ffn, group;
 };
 
 const model MODELS[] = {
-    {"qwen3-30b-a3b", 128, 8, 2048, 768},
-    {"mixtral-8x7b", 8, 2, 4096, 14336},
-    {"deepseek-v2-lite", 64, 6, 2048, 1408},
+    {"qwen3-30b-a3b", 128, 8, 2048, 768, 128},
+    {"mixtral-8x7b", 8, 2, 4096, 14336, 128},
+    {"deepseek-v2-lite", 64, 6, 2048, 1408, 64},
 };
 
 constexpr double COLD_BYTES = 300e6;  /* that pass through the L2 cache before anything is read again */
@@ -48,8 +48,8 @@ struct layer {
   explicit layer(const model &m)
       : shape(m), spec{m.n_experts, m.top_k, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true,
                        1.0f,        0,       m.n_experts},
-        gate_up({m.hidden, 2 * m.ffn, 128, YK_F16, true}, m.n_experts, 1, 7),
-        down({m.ffn, m.hidden, 128, YK_F16, false}, m.n_experts, 1, 8)
+        gate_up({m.hidden, 2 * m.ffn, m.group, YK_F16, true}, m.n_experts, 1, 7),
+        down({m.ffn, m.hidden, m.group, YK_F16, false}, m.n_experts, 1, 8)
   {
   }
 };
@@ -257,8 +257,8 @@ private:
 void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE *json, bool &first)
 {
   const layer l(m);
-  std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld; microseconds\n", m.name, m.n_experts, m.top_k,
-              (long long)m.hidden, (long long)m.ffn);
+  std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld, groups of %lld; microseconds\n", m.name, m.n_experts,
+              m.top_k, (long long)m.hidden, (long long)m.ffn, (long long)m.group);
   std::printf("%6s %7s %6s | %6s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s\n", "rows", "experts", "most",
               "route", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine", "both", "layer",
               "eff");
@@ -274,12 +274,13 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
     if (!json) continue;
     std::fprintf(
         json,
-        "%s\n    {\"model\": \"%s\", \"rows\": %d, \"experts_with_rows\": %d, \"most_rows\": %d, \"route_us\": %.3f, "
+        "%s\n    {\"model\": \"%s\", \"group\": %lld, \"rows\": %d, \"experts_with_rows\": %d, \"most_rows\": %d, "
+        "\"route_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
         "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
         "\"layer_us\": %.3f}",
-        first ? "" : ",", m.name, n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up, t.down,
-        t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
+        first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up,
+        t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
     first = false;
   }
 }

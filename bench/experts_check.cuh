@@ -325,6 +325,9 @@ inline bool check_grouped_gemms()
       {416, 520, 416, false, 9, 77, "few"},        {128, 64, 128, false, 3, 0, "none"},
       {1408, 2048, 128, false, 12, 700, "random"}, {96, 72, 32, false, 6, 50, "random"},
       {256, 96, 64, true, 6, 150, "random"},       {64, 48, 64, true, 3, 9, "one"},
+      {2048, 2816, 64, true, 16, 100, "random"},   {1408, 2048, 64, false, 16, 700, "random"},
+      {704, 520, 64, false, 9, 40, "few"},         {704, 272, 32, true, 7, 300, "one"},
+      {1408, 264, 32, false, 12, 1, "one"},        {2048, 1408, 32, true, 5, 0, "none"},
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;

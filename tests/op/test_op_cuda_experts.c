@@ -21,8 +21,8 @@ static void test_combination(void **state)
 }
 
 /* Of the GEMM for 4 bits with groups of 128 and of 32, then of 16 bits: plain weights, and groups that the packed form
- * does not have. The sixth has a tail of K. The last ones are of 8-bit integers and floats, with groups of 128 and of
- * 32, and one scale a column. */
+ * does not have. The sixth has a tail of K. Then come 8-bit integers and floats, with groups of 128 and of 32, and one
+ * scale a column; and 4 and 8 bits with groups of 64 and 32 whose inputs end within a K tile. */
 static const linear_case grouped_cases[] = {
     {.parts = {{384, 80, 128, YK_F16, {128, 384}, {0, 80}, 128, true}}, .n_parts = 1},
     {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
@@ -46,6 +46,16 @@ static const linear_case grouped_cases[] = {
                {256, 96, 128, YK_F32, {0, 256}, {16, 80}, 128, false, true, false, true}},
      .n_parts = 2,
      .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{448, 264, 64, YK_F16, {128, 448}, {0, 264}, 64, true}}, .n_parts = 1},
+    {.parts = {{320, 96, 64, YK_F16, {0, 320}, {8, 72}, 64, true},
+               {320, 96, 64, YK_F16, {0, 320}, {16, 80}, 64, false}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{416, 80, 32, YK_F16, {0, 416}, {0, 80}, 32, true}}, .n_parts = 1},
+    {.parts = {{288, 72, 32, YK_F16, {0, 288}, {0, 64}, 32, false}, {288, 72, 32, YK_F16, {0, 288}, {8, 72}, 32, true}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{352, 88, 32, YK_F32, {0, 352}, {0, 88}, 32, true, true, false, true}}, .n_parts = 1},
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
 
@@ -81,13 +91,15 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
   return y;
 }
 
-/* Which tile multiplies depends on the room for slots alone: all tiles give the same, and the same bits again. */
-static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each)
+/* Which tile multiplies depends on the room for slots alone: all tiles give the same, and the same bits again. One of
+ * the matrices has no slots, another one; or the third has all slots. */
+static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, bool to_one)
 {
   static const int32_t rooms[] = {5, 24, 56, 80, 130}; /* of each matrix */
   yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
-  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
-  const int32_t n_slots = starts[N_GROUPED_MATRICES];
+  const int32_t spread[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
+  const int32_t third[N_GROUPED_MATRICES + 1] = {0, 0, 0, 4 * each, 4 * each, 4 * each};
+  const int32_t *starts = to_one ? third : spread, n_slots = 4 * each;
   op_array first = {0};
   grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 130 * N_GROUPED_MATRICES);
   for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
@@ -111,14 +123,22 @@ static void test_tiles_agree(void **state)
 {
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
-    check_tiles(gpu_dtypes[d], &grouped_cases[0], 5);
-    check_tiles(gpu_dtypes[d], &grouped_cases[1], 4);
-    check_tiles(gpu_dtypes[d], &grouped_cases[5], 13);
-    check_tiles(gpu_dtypes[d], &grouped_cases[0], 65);
-    check_tiles(gpu_dtypes[d], &grouped_cases[6], 30);
-    check_tiles(gpu_dtypes[d], &grouped_cases[7], 65);
-    check_tiles(gpu_dtypes[d], &grouped_cases[9], 40);
-    check_tiles(gpu_dtypes[d], &grouped_cases[10], 33);
+    check_tiles(gpu_dtypes[d], &grouped_cases[0], 5, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[1], 4, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[5], 13, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[0], 65, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[6], 30, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[7], 65, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[9], 40, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[10], 33, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[11], 4, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[11], 37, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[12], 5, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[12], 65, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[13], 6, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[14], 40, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[8], 6, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[15], 50, true);
   }
 }
 
@@ -134,7 +154,7 @@ static void test_grouped_row(void **state)
 static void test_grouped_combination(void **state)
 {
   (void)state;
-  static const int shapes[] = {0, 2, 3, 5, 6, 8, 9};
+  static const int shapes[] = {0, 2, 3, 5, 6, 8, 9, 11, 13, 15};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
     for (int d = 0; d < N_GPU_DTYPES; d++)
       check_grouped_combination(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]], s % 2 == 0,

@@ -37,11 +37,17 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
+/* Whether a K tile may have so many groups of scales: 1, 2 or 4 of 4 bits, 1 or 4 of 8 bits (wna16_sizes.h). */
+constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
+{
+  return encoding == YK_WNA16_INT4 || groups != 2;
+}
+
 /* Whether there is a kernel of a tile. groups: of scales in a K tile. */
 template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna16_encoding encoding, int groups)
 {
   scale_groups of = encoding == YK_WNA16_INT4 ? shape.of : shape.of_bytes;
-  if (encoding != YK_WNA16_INT4 && groups == 2) return false;
+  if (!has_groups(encoding, groups)) return false;
   return of == scale_groups::ANY || (of == scale_groups::FROM_128 && groups == 1);
 }
 

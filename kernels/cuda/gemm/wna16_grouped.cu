@@ -13,16 +13,18 @@ using namespace yk_gemm;
 
 namespace {
 
-const void *few_kernel(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &few_kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return with_types(encoding, dtype,
-                    [=](auto types) { return grouped_few_kernel_of<types.ENCODING, types.DTYPE>(tile); });
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return grouped_few_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
 }
 
-const void *wgmma_kernel(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &wgmma_kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
 {
-  return with_types(encoding, dtype,
-                    [=](auto types) { return grouped_wgmma_kernel_of<types.ENCODING, types.DTYPE>(tile); });
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return grouped_wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
 }
 
 grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
@@ -84,8 +86,8 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
   p.by_panels = yk_cuda::divider::of(p.n_panels);
   lay_out_few(blocks, desc, s, p);
   void *args[] = {&p};
-  return launch_clusters(few_kernel(desc.encoding, desc.dtype, tile), blocks, 1, HALF_THREADS[second && !both],
-                         p.ring_bytes + own, args, stream);
+  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), blocks, 1,
+                         HALF_THREADS[second && !both], p.ring_bytes + own, args, stream);
 }
 
 constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */
@@ -105,7 +107,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&p};
-  return launch_clusters(wgmma_kernel(desc.encoding, desc.dtype, tile), gpu.n_multiprocessors, 1,
+  return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
                          (s.warpgroups + grouped_producers(s.warpgroups)) * 128,
                          p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
 }
@@ -140,12 +142,12 @@ cudaError_t init_sm90()
 {
   for (const kernel_types &t : ALL_KERNEL_TYPES) {
     for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++) {
-      const cudaError_t error =
-          allow_shared_bytes(few_kernel(t.encoding, t.dtype, i), most_shared_bytes(GROUPED_FEW_SHAPES[i].taken, false));
+      const cudaError_t error = allow_shared_bytes(few_kernels_of(t.encoding, t.dtype, i),
+                                                   most_shared_bytes(GROUPED_FEW_SHAPES[i].taken, false));
       if (error != cudaSuccess) return error;
     }
     for (int i = 0; i < N_GROUPED_WGMMA_SHAPES; i++) {
-      const cudaError_t error = allow_shared_bytes(wgmma_kernel(t.encoding, t.dtype, i), ALL_SHARED_BYTES);
+      const cudaError_t error = allow_shared_bytes(wgmma_kernels_of(t.encoding, t.dtype, i), ALL_SHARED_BYTES);
       if (error != cudaSuccess) return error;
     }
   }
@@ -172,7 +174,7 @@ extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
   YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
-  const bool sm90 = gpu->path == YK_WNA16_WGMMA && groups_per_k_tile(*desc) == 1;
+  const bool sm90 = gpu->path == YK_WNA16_WGMMA;
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
                      "grouped WNA16 GEMM", err);
 }

@@ -6,7 +6,7 @@
  *   1 row in all   9.0      wna16_grouped_row_kernel.cuh: with the combination of its slots
  *   up to 7        9.0      wna16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
  *   more           9.0      wna16_grouped_wgmma_kernel.cuh
- *   any            8.0 on   grouped_mma_sm80.cu: mma.sync; groups of scales below 128 everywhere
+ *   any            8.0 on   grouped_mma_sm80.cu: mma.sync
  *
  * Every thread block works out from starts which row tiles there are (wna16_grouped_table.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by

@@ -4,9 +4,9 @@
 
 namespace yk_gemm {
 
-template <> const void *grouped_few_kernel_of<YK_WNA16_FP8, YK_F16>(int tile)
+template <> const tile_kernels &grouped_few_kernels<YK_WNA16_FP8, YK_F16>(int tile)
 {
-  return grouped_few_kernel_of_tile<YK_WNA16_FP8, YK_F16>(tile, std::make_index_sequence<N_GROUPED_FEW_SHAPES>());
+  return grouped_few_kernels_of_tile<YK_WNA16_FP8, YK_F16>(tile, std::make_index_sequence<N_GROUPED_FEW_SHAPES>());
 }
 
 } // namespace yk_gemm

@@ -6,13 +6,11 @@
 #include "kernels/cuda/gemm/wna16_common.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_table.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_types.h"
+#include "kernels/cuda/gemm/wna16_occupancy.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mbarrier.cuh"
 
 namespace yk_gemm {
-
-/* Both kernels for 9.0 take groups of 128 and more. */
-template <yk_wna16_encoding ENCODING> using grouped_panel = panel_layout<ENCODING, 1>;
 
 struct grouped_params {
   yk_grouped_call call;
@@ -85,11 +83,11 @@ __device__ __forceinline__ void stream_panels(const grouped_params &p, RING &r, 
 }
 
 /* Each in a source of its own, for the sake of building. tile: of the host's table of each family. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const void *grouped_few_kernel_of(int tile);
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const void *grouped_wgmma_kernel_of(int tile);
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
 #define YK_DECLARE_GROUPED_KERNELS(ENCODING, DTYPE)                                                                    \
-  template <> const void *grouped_few_kernel_of<ENCODING, DTYPE>(int tile);                                            \
-  template <> const void *grouped_wgmma_kernel_of<ENCODING, DTYPE>(int tile);
+  template <> const tile_kernels &grouped_few_kernels<ENCODING, DTYPE>(int tile);                                      \
+  template <> const tile_kernels &grouped_wgmma_kernels<ENCODING, DTYPE>(int tile);
 YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_F16)
 YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_BF16)
 YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_F16)
@@ -97,6 +95,16 @@ YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_BF16)
 YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_F16)
 YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_BF16)
 #undef YK_DECLARE_GROUPED_KERNELS
+
+/* Of all kernels that there are (wna16_occupancy.cuh). */
+inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
+{
+  for (const void *kernel : kernels.of_groups) {
+    const cudaError_t error = kernel ? allow_shared_bytes(kernel, bytes) : cudaSuccess;
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t grouped_sm80_init();
 cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,

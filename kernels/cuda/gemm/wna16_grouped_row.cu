@@ -12,10 +12,20 @@ namespace {
 constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
 constexpr int MOST_X_BYTES = 64 * 1024;
 
-const void *kernel_of(yk_wna16_encoding encoding, yk_dtype dtype)
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS> const void *kernel_of_groups()
+{
+  if constexpr (!has_groups(ENCODING, GROUPS))
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>>);
+}
+
+tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
 {
   return with_types(encoding, dtype, [](auto types) {
-    return reinterpret_cast<const void *>(grouped_row_kernel<types.DTYPE, grouped_panel<types.ENCODING>>);
+    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 2>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 4>()}};
   });
 }
 
@@ -29,7 +39,7 @@ int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 cudaError_t grouped_row_init()
 {
   for (const kernel_types &t : ALL_KERNEL_TYPES) {
-    const cudaError_t error = allow_shared_bytes(kernel_of(t.encoding, t.dtype), MOST_BYTES);
+    const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype), MOST_BYTES);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -38,8 +48,7 @@ cudaError_t grouped_row_init()
 bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
-         !desc.gate_up && groups_per_k_tile(desc) == 1 && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
-         x_bytes(desc, call) <= MOST_X_BYTES;
+         !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K && x_bytes(desc, call) <= MOST_X_BYTES;
 }
 
 cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_params &params,
@@ -57,7 +66,7 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
   const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
   void *args[] = {&p};
-  return launch_clusters(kernel_of(desc.encoding, desc.dtype), blocks, 1, ROW_THREADS, bytes, args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype).get(desc), blocks, 1, ROW_THREADS, bytes, args, stream);
 }
 
 } // namespace yk_gemm

@@ -2,7 +2,7 @@
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TILES_H
 #define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_TILES_H
 
-#include "kernels/cuda/gemm/wna16_heuristics.h"
+#include "kernels/cuda/gemm/wna16_tiles.h"
 
 namespace yk_gemm {
 

@@ -4,9 +4,10 @@
 
 namespace yk_gemm {
 
-template <> const void *grouped_wgmma_kernel_of<YK_WNA16_INT4, YK_BF16>(int tile)
+template <> const tile_kernels &grouped_wgmma_kernels<YK_WNA16_INT4, YK_BF16>(int tile)
 {
-  return grouped_wgmma_kernel_of_tile<YK_WNA16_INT4, YK_BF16>(tile, std::make_index_sequence<N_GROUPED_WGMMA_SHAPES>());
+  return grouped_wgmma_kernels_of_tile<YK_WNA16_INT4, YK_BF16>(tile,
+                                                               std::make_index_sequence<N_GROUPED_WGMMA_SHAPES>());
 }
 
 } // namespace yk_gemm
