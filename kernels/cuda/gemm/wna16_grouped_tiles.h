@@ -17,17 +17,16 @@ constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF, 7}};
 constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
 
 /* Of the wgmma kernel: all have tiles of 256 columns, in warpgroups * wgmma_m * 64. The rows that a matrix has beyond
- * whole tiles are multiplied by the narrowest instruction that holds them, in steps of GROUPED_TILE_STEP rows from
- * least_n on. */
+ * whole tiles are multiplied by the narrowest instruction that holds them, in steps of step_n rows from least_n on.
+ * Two panels a warp halve what a K tile costs beside its products, and leave registers for more producer warps. */
 struct grouped_wgmma_shape {
   int n; /* tile N: rows */
   int warpgroups, wgmma_m;
-  int least_n;
+  int least_n, step_n;
   int most_rows;
 };
 constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {
-    {32, 4, 1, 32, 24}, {64, 4, 1, 64, 56}, {128, 2, 2, 32, 1 << 30}};
-constexpr int GROUPED_TILE_STEP = 32;
+    {32, 2, 2, 16, 16, 24}, {64, 4, 1, 64, 64, 56}, {128, 2, 2, 32, 32, 1 << 30}};
 constexpr int N_GROUPED_WGMMA_SHAPES = sizeof GROUPED_WGMMA_SHAPES / sizeof *GROUPED_WGMMA_SHAPES;
 
 } // namespace yk_gemm

@@ -62,7 +62,8 @@ __host__ __device__ inline int grouped_map_bytes(int max_tiles)
 
 /* By one warp, once the table counts whole tiles: the entries of the row tiles in the order of the work, whole ones and
  * then the others, narrowest instructions last. Returns the number of row tiles. */
-template <int N, int LEAST_N> __device__ __forceinline__ int order_row_tiles(const grouped_table &table, uint16_t *map)
+template <int N, int LEAST_N, int STEP_N>
+__device__ __forceinline__ int order_row_tiles(const grouped_table &table, uint16_t *map)
 {
   const int lane = threadIdx.x % 32;
   const int2 size = *table.size;
@@ -70,11 +71,11 @@ template <int N, int LEAST_N> __device__ __forceinline__ int order_row_tiles(con
     for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
       map[tile] = static_cast<uint16_t>(i);
   int n_tiles = size.y;
-  for (int n = N; n >= LEAST_N; n -= GROUPED_TILE_STEP)
+  for (int n = N; n >= LEAST_N; n -= STEP_N)
     for (int first = 0; first < size.x; first += 32) {
       const grouped_entry e = table.entries[min(first + lane, size.x - 1)];
       const int rest = (e.end_slot - e.first_slot) % N;
-      const bool is_here = first + lane < size.x && rest > (n == LEAST_N ? 0 : n - GROUPED_TILE_STEP) && rest <= n;
+      const bool is_here = first + lane < size.x && rest > (n == LEAST_N ? 0 : n - STEP_N) && rest <= n;
       const unsigned here = __ballot_sync(~0u, is_here);
       if (is_here) map[n_tiles + __popc(here & ((1u << lane) - 1))] = static_cast<uint16_t>(first + lane);
       n_tiles += __popc(here);
@@ -216,23 +217,23 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
 }
 
 /* The block's output tiles: those of more rows than narrower instructions hold come first. */
-template <yk_dtype DTYPE, typename PANEL, int N, int LEAST_N, int ROOM, int WGMMA_M>
+template <yk_dtype DTYPE, typename PANEL, int N, int LEAST_N, int STEP_N, int ROOM, int WGMMA_M>
 __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                        grouped_tiles<ROOM> &tiles, grouped_tile &w, bool &is_there,
                                                        uint32_t staging)
 {
 #pragma unroll 1
-  while (is_there && (N == LEAST_N || w.rows > N - GROUPED_TILE_STEP)) {
+  while (is_there && (N == LEAST_N || w.rows > N - STEP_N)) {
     float acc[WGMMA_M][ROOM / 8][4];
     multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
     is_there = tiles.next(p, w);
   }
   if constexpr (N > LEAST_N)
-    multiply_grouped_tiles<DTYPE, PANEL, N - GROUPED_TILE_STEP, LEAST_N, ROOM, WGMMA_M>(p, x, weights, tiles, w,
-                                                                                        is_there, staging);
+    multiply_grouped_tiles<DTYPE, PANEL, N - STEP_N, LEAST_N, STEP_N, ROOM, WGMMA_M>(p, x, weights, tiles, w, is_there,
+                                                                                     staging);
 }
 
-template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int LEAST_N>
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int LEAST_N, int STEP_N>
 __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
     grouped_wgmma_kernel(const __grid_constant__ grouped_params p)
 {
@@ -263,7 +264,7 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
   if (threadIdx.x < 32) {
     build_grouped_table<N, row_tiles::WHOLE>(table, p.call.starts, p.call.n_matrices);
     __syncwarp();
-    const int n = order_row_tiles<N, LEAST_N>(table, map);
+    const int n = order_row_tiles<N, LEAST_N, STEP_N>(table, map);
     if (threadIdx.x == 0) n_row_tiles = n;
   }
   __syncthreads();
@@ -285,7 +286,7 @@ __global__ void __maxnreg__(grouped_registers(WARPGROUPS))
     grouped_tile w;
     wait_in_grouped(p);
     bool is_there = tiles.next(p, w);
-    multiply_grouped_tiles<DTYPE, PANEL, N, LEAST_N, N, WGMMA_M>(p, x, weights, tiles, w, is_there, staging);
+    multiply_grouped_tiles<DTYPE, PANEL, N, LEAST_N, STEP_N, N, WGMMA_M>(p, x, weights, tiles, w, is_there, staging);
   }
 #endif
 }
@@ -298,7 +299,7 @@ template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> c
     return nullptr;
   else
     return reinterpret_cast<const void *>(
-        grouped_wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.wgmma_m, S.n, S.least_n>);
+        grouped_wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.wgmma_m, S.n, S.least_n, S.step_n>);
 }
 
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
