@@ -55,7 +55,7 @@ struct layer {
 };
 
 struct times {
-  double route, gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
+  double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest */
 };
@@ -85,12 +85,12 @@ public:
     t.max_rows = max_rows;
     t.route = time([&](int i) { route(i); });
     t.gate_up = time([&](int i) { multiply_gate_up(i); });
+    t.routed_gate_up = time([&](int i) { route_and_multiply_gate_up(i); });
     t.down = time([&](int i) { multiply_down(i); });
     t.combine = time([&](int i) { combine(i); });
     t.down_combine = time([&](int i) { multiply_down_and_combine(i); });
     t.layer = time([&](int i) {
-      route(i);
-      multiply_gate_up(i);
+      route_and_multiply_gate_up(i);
       multiply_down_and_combine(i);
     });
     if (!o.no_dense) {
@@ -111,6 +111,7 @@ private:
   device_array<uint16_t> x, y, h, out;
   std::vector<std::unique_ptr<routing>> routings;               /* one a node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
+  routing_exchange exchange;
   cudaStream_t stream;
   int active = 0, max_rows = 0;
   bool half = false;
@@ -159,10 +160,15 @@ private:
     check(yk_few_outputs_launch(&g, stream), "router");
   }
 
+  yk_cuda_router router_of(int i) const
+  {
+    return {x.data, routers[i]->data, l.shape.n_experts, l.shape.hidden, YK_F16};
+  }
+
   void route(int i)
   {
     const yk_route_args a = routings[i]->args(false, false);
-    const yk_cuda_router router = {x.data, routers[i]->data, l.shape.n_experts, l.shape.hidden, YK_F16};
+    const yk_cuda_router router = router_of(i);
     if (yk_cuda_router_takes(&router, &a)) {
       check(yk_cuda_launch_router(&router, &a, stream), "router");
       return;
@@ -171,15 +177,21 @@ private:
     check(yk_cuda_launch_route(&a, stream), "route");
   }
 
+  yk_grouped_call call_of(const matrices &m, int i, const void *from, void *to, bool gathers)
+  {
+    yk_grouped_call c =
+        m.call(from, gathers ? n : int32_t(slots), to, gathers ? routings[i]->row_of_slot.data : nullptr,
+               routings[i]->starts.data, slots, false);
+    c.second_half = half = !half;
+    return c;
+  }
+
   bool multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled,
                 const yk_combine_args *sum = nullptr)
   {
     yk_err err = YK_ERR_INIT;
-    yk_grouped_call c =
-        m.call(from, gathers ? n : int32_t(slots), to, gathers ? routings[i]->row_of_slot.data : nullptr,
-               routings[i]->starts.data, slots, false);
+    yk_grouped_call c = call_of(m, i, from, to, gathers);
     c.starts_are_settled = settled;
-    c.second_half = half = !half;
     c.combine = sum;
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
     return yk_wna16_grouped_combines(&gpu, &m.desc, &c);
@@ -188,6 +200,21 @@ private:
   void multiply_gate_up(int i)
   {
     multiply(l.gate_up, i, x.data, h.data, true, false);
+  }
+
+  void route_and_multiply_gate_up(int i)
+  {
+    const yk_route_args a = routings[i]->args(false, false);
+    const yk_cuda_router router = router_of(i);
+    const yk_cuda_routing routing = {&router, &a, exchange.memory.data};
+    const yk_grouped_call c = call_of(l.gate_up, i, x.data, h.data, true);
+    if (yk_cuda_routed_gemm_takes(&gpu, &l.gate_up.desc, &c, &routing)) {
+      check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &c, &routing, stream), "routed GEMM");
+      return;
+    }
+    half = !half;
+    route(i);
+    multiply_gate_up(i);
   }
 
   void multiply_down(int i)
@@ -259,28 +286,28 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld, groups of %lld; microseconds\n", m.name, m.n_experts,
               m.top_k, (long long)m.hidden, (long long)m.ffn, (long long)m.group);
-  std::printf("%6s %7s %6s | %6s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s\n", "rows", "experts", "most",
-              "route", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine", "both", "layer",
-              "eff");
+  std::printf("%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s\n", "rows", "experts",
+              "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine",
+              "both", "layer", "eff");
   for (int32_t n : o.tokens) {
     const times t = measurement(o, l, gpu, n).run();
     const double floor = t.floor_gate_up + t.floor_down;
-    std::printf(
-        "%6d %7d %6d | %6.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f %8.2f | %8.2f %5.0f%%\n",
-        n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up, t.dense_gate_up,
-        100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down, t.combine,
-        t.down_combine, t.layer, 100 * floor / t.layer);
+    std::printf("%6d %7d %6d | %6.2f %8.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f %8.2f | "
+                "%8.2f %5.0f%%\n",
+                n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up, t.floor_gate_up, t.dense_gate_up,
+                100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
+                t.combine, t.down_combine, t.layer, 100 * floor / t.layer);
     std::fflush(stdout);
     if (!json) continue;
     std::fprintf(
         json,
         "%s\n    {\"model\": \"%s\", \"group\": %lld, \"rows\": %d, \"experts_with_rows\": %d, \"most_rows\": %d, "
-        "\"route_us\": %.3f, "
+        "\"route_us\": %.3f, \"route_and_gate_up_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
         "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
         "\"layer_us\": %.3f}",
-        first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.gate_up, t.floor_gate_up,
-        t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
+        first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up,
+        t.floor_gate_up, t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
     first = false;
   }
 }
@@ -309,10 +336,12 @@ int main(int argc, char **argv)
   bench::check(yk_wna16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
+  check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
   if (!o.run.time_only) {
     bool good = check_routes();
     good &= check_combines();
     good &= check_grouped_gemms();
+    good &= check_routed_gemms(gpu);
     if (!good) return 1;
   }
   if (o.run.check_only) return 0;

@@ -6,6 +6,8 @@
 #include "bench/experts_layer.cuh"
 #include "bench/gemm_paths.cuh"
 
+#include <cstring>
+
 namespace experts {
 
 /* ---- Routing ----------------------------------------------------------------------------------------------------- */
@@ -348,6 +350,87 @@ inline bool check_grouped_gemms()
         }
   });
   std::printf("grouped GEMMs: %d of %d runs wrong\n", failures, runs);
+  return failures == 0;
+}
+
+/* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
+
+/* One kernel gives the bits of the two. Three times, with other rows, through the same exchange. */
+inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
+                         int64_t group, bool gate_up, bool padding, const routing_exchange &exchange, unsigned seed)
+{
+  const matrices m({k, n, group, dtype, gate_up}, spec.n_local, 1, seed);
+  const int n_logits = spec.n_experts + int(seed % 2);
+  routing two(spec, 1), one(spec, 1);
+  device_array<float> logits_of_two(n_logits), logits_of_one(n_logits);
+  device_array<uint16_t> w(size_t(n_logits) * k), x(k);
+  const int64_t max_slots = yk_route_max_slots(&spec, 1), width = m.width();
+  device_array<uint16_t> y_of_two(max_slots * width), y_of_one(max_slots * width);
+  linear::fill_halves<<<256, 256>>>(w.data, w.count, dtype, -0.1f, 0.1f, seed + 1);
+  check(cudaMemset(two.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  check(cudaMemset(one.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  const yk_cuda_router router = {x.data, w.data, n_logits, k, dtype};
+  yk_route_args of_two = two.args(false, true), of_one = one.args(false, true);
+  of_two.logits = logits_of_two.data;
+  of_one.logits = logits_of_one.data;
+  of_two.logits_stride = of_one.logits_stride = n_logits;
+  bool good = true;
+  for (int i = 0; i < 3; i++) {
+    linear::fill_halves<<<8, 256>>>(x.data, x.count, dtype, -1.0f, 1.0f, seed + 10 + i);
+    check(cudaMemset(y_of_two.data, 0xFF, y_of_two.count * 2), "poison");
+    check(cudaMemset(y_of_one.data, 0xFF, y_of_one.count * 2), "poison");
+    const yk_grouped_call call =
+        m.call(x.data, 1, y_of_two.data, two.row_of_slot.data, two.starts.data, max_slots, true);
+    yk_grouped_call routed = call;
+    routed.row_of_slot = one.row_of_slot.data;
+    routed.starts = one.starts.data;
+    routed.y = y_of_one.data;
+    routed.second_half = i % 2;
+    const yk_cuda_routing routing = {&router, &of_one, exchange.memory.data};
+    if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
+      return true;
+    yk_err err = YK_ERR_INIT;
+    check(yk_cuda_launch_router(&router, &of_two, nullptr), "router");
+    check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
+    check(yk_cuda_launch_routed_gemm(&gpu, &m.desc, &routed, &routing, nullptr), "routed GEMM");
+    check(cudaDeviceSynchronize(), "routed GEMM");
+    const auto same = [](const auto &a, const auto &b, size_t n) {
+      const auto left = download(a, n), right = download(b, n);
+      return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
+    };
+    const int slots = download(two.starts, spec.n_local + 1).back();
+    good = good && same(two.choices, one.choices, spec.top_k) && same(two.weights, one.weights, spec.top_k) &&
+           same(two.starts, one.starts, spec.n_local + 1) && same(two.row_of_slot, one.row_of_slot, slots) &&
+           same(two.slot_of_choice, one.slot_of_choice, spec.top_k) && same(two.counts, one.counts, spec.n_experts) &&
+           same(logits_of_two, logits_of_one, n_logits) && same(y_of_two, y_of_one, y_of_two.count);
+  }
+  if (!good)
+    std::printf("WRONG  routed GEMM %s k %lld n %lld group %lld%s, %d of %d experts, padding %d\n",
+                dtype == YK_F16 ? "f16" : "bf16", (long long)k, (long long)n, (long long)group,
+                gate_up ? " gate_up" : "", spec.top_k, spec.n_experts, padding);
+  return good;
+}
+
+inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
+{
+  const yk_route_spec specs[] = {
+      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 128},
+      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 43, 42},
+      {64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1.0f, 0, 64},
+      {8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 8},
+      {256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 128, 128},
+  };
+  const routing_exchange exchange;
+  int failures = 0, runs = 0;
+  for (const yk_route_spec &spec : specs)
+    for (yk_dtype dtype : {YK_F16, YK_BF16})
+      for (int64_t group : {32, 64, 128})
+        for (bool padding : {false, true}) {
+          failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 4160, 192, group, runs % 3 > 0, padding,
+                                    exchange, 50 + unsigned(runs));
+          runs++;
+        }
+  std::printf("routed GEMMs: %d of %d runs wrong\n", failures, runs);
   return failures == 0;
 }
 

@@ -14,6 +14,7 @@
 #include "bench/linear_gemm.cuh"
 #include "kernels/cuda/experts/combine.h"
 #include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
 #include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
@@ -73,6 +74,17 @@ template <typename T> void upload(const device_array<T> &to, const std::vector<T
 {
   check(cudaMemcpy(to.data, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice), "upload");
 }
+
+/* Where the thread blocks of a routed GEMM exchange logits. */
+struct routing_exchange {
+  device_array<uint8_t> memory;
+
+  routing_exchange() : memory(yk_cuda_routed_gemm_exchange_bytes())
+  {
+    check(yk_cuda_routed_gemm_prepare(memory.data, nullptr), "exchange");
+    check(cudaDeviceSynchronize(), "exchange");
+  }
+};
 
 /* ---- Experts ----------------------------------------------------------------------------------------------------- */
 

@@ -111,6 +111,9 @@ typedef struct yk_linear_grouped_args {
   int32_t max_slots;          /* at most the layer's max_tokens */
   void *y;                    /* [max_slots, y_stride] act (or f32) */
   int64_t y_stride;
+  /* What comes before, where that is the routing (experts.h) that gives starts and row_of_slot: the device does it
+   * first. NULL: they are there. */
+  const struct yk_route_args *route;
   /* What comes next, where that is the combination of these slots (experts.h): y is its slots, and the device may leave
    * y as it is. NULL: something else. */
   const struct yk_combine_args *combine;

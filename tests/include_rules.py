@@ -27,14 +27,17 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
-    "kernels/cuda/experts/": ["runtime/base/", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/experts/": [
+        "runtime/base/", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"
+    ],
     "kernels/cuda/rows/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
     "kernels/cuda/sampling/": [
         "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
     ],
     "kernels/cuda/linear/": [
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/device/"
+        "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h",
+        "kernels/cuda/experts/routed_gemm.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",

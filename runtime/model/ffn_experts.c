@@ -240,30 +240,29 @@ static void *scratch_at(const yk_sublayer_step *s, int64_t offset)
   return (char *)s->scratch + offset;
 }
 
-static yk_status choose(const yk_sublayer *e, const yk_sublayer_step *s, yk_err *err)
+static yk_route_args routing_of(const yk_sublayer *e, const yk_sublayer_step *s)
 {
   const layout *at = &e->at;
-  const yk_route_args route = {.spec = &e->route,
-                               .router = e->router,
-                               .x = s->x,
-                               .logits = scratch_at(s, at->logits),
-                               .logits_stride = e->n_logits,
-                               .bias = e->choice_bias,
-                               .kv_slots = s->batch->kv_slots,
-                               .n_tokens = s->batch->n_tokens,
-                               .choices = scratch_at(s, at->choices),
-                               .weights = scratch_at(s, at->weights),
-                               .starts = scratch_at(s, at->starts),
-                               .row_of_slot = scratch_at(s, at->row_of_slot),
-                               .slot_of_choice = scratch_at(s, at->slot_of_choice),
-                               .counts = e->counts,
-                               .scratch = scratch_at(s, at->routing)};
-  YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
-  return YK_OK;
+  return (yk_route_args){.spec = &e->route,
+                         .router = e->router,
+                         .x = s->x,
+                         .logits = scratch_at(s, at->logits),
+                         .logits_stride = e->n_logits,
+                         .bias = e->choice_bias,
+                         .kv_slots = s->batch->kv_slots,
+                         .n_tokens = s->batch->n_tokens,
+                         .choices = scratch_at(s, at->choices),
+                         .weights = scratch_at(s, at->weights),
+                         .starts = scratch_at(s, at->starts),
+                         .row_of_slot = scratch_at(s, at->row_of_slot),
+                         .slot_of_choice = scratch_at(s, at->slot_of_choice),
+                         .counts = e->counts,
+                         .scratch = scratch_at(s, at->routing)};
 }
 
-/* The outputs of the rank's experts, and their sum. */
-static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_combine_args *sum, yk_err *err)
+/* The outputs of the rank's experts, and their sum. route: NULL where the rows are routed already. */
+static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_route_args *route,
+                             const yk_combine_args *sum, yk_err *err)
 {
   const layout *at = &e->at;
   const int32_t max_slots = (int32_t)yk_route_max_slots(&e->route, s->batch->n_tokens);
@@ -273,7 +272,8 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                            .starts = scratch_at(s, at->starts),
                                            .max_slots = max_slots,
                                            .y = scratch_at(s, at->inner),
-                                           .y_stride = e->width};
+                                           .y_stride = e->width,
+                                           .route = route};
   const yk_linear_grouped_args to_outputs = {.x = to_inner.y,
                                              .n_rows = max_slots,
                                              .starts = to_inner.starts,
@@ -303,9 +303,12 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
                                .n_tokens = s->batch->n_tokens,
                                .top_k = e->route.top_k,
                                .hidden = s->hidden};
-  YK_TRY(choose(e, s, err));
+  /* A lone row is routed with its experts' first GEMM, which a device may do in one kernel. */
+  const yk_route_args route = routing_of(e, s);
+  const bool together = e->gate_up && s->batch->n_tokens == 1;
+  if (!together) YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
   if (e->has_shared) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
-  if (e->gate_up) return run_experts(e, s, &sum, err);
+  if (e->gate_up) return run_experts(e, s, together ? &route : NULL, &sum, err);
   YK_RUN(s->operations, OTHER, s->layer, "combination of experts", s->dev->ops->combine(s->dev, &sum, err));
   return YK_OK;
 }

@@ -27,8 +27,11 @@ static yk_status linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                         yk_err *err)
 {
   const yk_observer *observer = observer_of(dev);
-  YK_TRY(observer->on_grouped(observer->user, linear, args, err));
-  return observer->inner->linear_forward_grouped(dev, linear, args, err);
+  yk_linear_grouped_args routed = *args;
+  routed.route = NULL;
+  if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
+  YK_TRY(observer->on_grouped(observer->user, linear, &routed, err));
+  return observer->inner->linear_forward_grouped(dev, linear, &routed, err);
 }
 
 static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)

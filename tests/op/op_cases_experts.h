@@ -524,6 +524,87 @@ static inline void check_grouped_combination(const op_target *target, yk_dtype d
   dev->ops->destroy(dev);
 }
 
+/* A forward that names the routing of its only row gives what both give one after the other; the second time without
+ * any slot, for the row is padding. */
+static inline void check_grouped_route(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                       double tolerance)
+{
+  enum { TOP_K = 3, N_EXPERTS = 6 };
+  const yk_route_spec spec = {.n_experts = N_EXPERTS,
+                              .top_k = TOP_K,
+                              .n_groups = 1,
+                              .top_groups = 1,
+                              .normalise = true,
+                              .scale = 1.0f,
+                              .first_local = 1,
+                              .n_local = N_GROUPED_MATRICES};
+  const int32_t starts[N_GROUPED_MATRICES + 1] = {0}, kv_slots[2] = {0, -1};
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  grouped_layer layer = grouped_layer_new(dev, shape, 1, 80, starts, TOP_K);
+  const int64_t n = layer.runs[0].y_stride, k = yk_range_size(shape->parts[0].k_slice);
+  const linear_case of_router = {
+      .parts = {{k, N_EXPERTS, 0, YK_F16, {0, k}, {0, N_EXPERTS}, 0, false}}, .n_parts = 1, .f32_output = true};
+  linear_run router = linear_run_new(dev, &of_router, 1, 41);
+  int32_t *dev_slots = op_send_i32(dev, kv_slots, 2);
+  op_array logits = op_array_new(dev, YK_F32, N_EXPERTS), weights[2];
+  for (int is_padding = 0; is_padding < 2; is_padding++) {
+    op_array y[2];
+    int32_t *found[2][3]; /* choices, starts, slot_of_choice */
+    for (int together = 0; together < 2; together++) {
+      weights[together] = op_array_new(dev, YK_F32, TOP_K);
+      y[together] = slots_new(dev, dtype, (size_t)(TOP_K * n));
+      const yk_route_args route = {.spec = &spec,
+                                   .router = router.linear,
+                                   .x = layer.runs[0].x.dev,
+                                   .logits = logits.dev,
+                                   .logits_stride = N_EXPERTS,
+                                   .kv_slots = dev_slots + is_padding,
+                                   .n_tokens = 1,
+                                   .choices = route_room(dev, TOP_K * 4),
+                                   .weights = weights[together].dev,
+                                   .starts = route_room(dev, sizeof starts),
+                                   .row_of_slot = route_room(dev, TOP_K * 4),
+                                   .slot_of_choice = route_room(dev, TOP_K * 4),
+                                   .scratch = route_room(dev, (size_t)yk_route_scratch_bytes(&spec, 1))};
+      const yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
+                                           .n_rows = 1,
+                                           .row_of_slot = route.row_of_slot,
+                                           .starts = route.starts,
+                                           .max_slots = TOP_K,
+                                           .y = y[together].dev,
+                                           .y_stride = n,
+                                           .route = together ? &route : NULL};
+      if (!together) op_ok(dev->ops->route(dev, &route, &err));
+      op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
+      op_array_fetch(dev, &y[together]);
+      op_array_fetch(dev, &weights[together]);
+      found[together][0] = route_fetch(dev, route.choices, TOP_K * 4);
+      found[together][1] = route_fetch(dev, route.starts, sizeof starts);
+      found[together][2] = route_fetch(dev, route.slot_of_choice, TOP_K * 4);
+      dev->ops->free(dev, route.row_of_slot);
+      dev->ops->free(dev, route.scratch);
+    }
+    assert_memory_equal(found[1][0], found[0][0], TOP_K * 4);
+    assert_memory_equal(found[1][1], found[0][1], sizeof starts);
+    assert_memory_equal(found[1][2], found[0][2], TOP_K * 4);
+    assert_int_equal(found[0][1][N_GROUPED_MATRICES] > 0, !is_padding);
+    assert_memory_equal(weights[1].bytes, weights[0].bytes, TOP_K * 4);
+    double error = op_error(y[1].values, y[0].values, y[0].n);
+    if (!(error <= tolerance))
+      fail_msg("%s %s routed forward of %lld columns: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype),
+               (long long)n, error, tolerance);
+    for (int together = 0; together < 2; together++) {
+      for (int i = 0; i < 3; i++) free(found[together][i]);
+      op_array_free(dev, &y[together]), op_array_free(dev, &weights[together]);
+    }
+  }
+  op_array_free(dev, &logits);
+  linear_run_free(dev, &router);
+  grouped_layer_free(dev, &layer);
+  dev->ops->free(dev, dev_slots);
+  dev->ops->destroy(dev);
+}
+
 /* One row that some of the matrices have a slot of: as each matrix gives it alone. */
 static inline void check_grouped_row(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                      double tolerance)

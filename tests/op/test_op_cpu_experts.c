@@ -49,6 +49,17 @@ static void check_combination(const op_target *target)
   for (int s = 2; s < 6; s++) check_grouped_combination(target, op_dtypes[s % 3], &linear_cases[s], s % 2 == 0, 0.0);
 }
 
+static void check_route_together(const op_target *target)
+{
+  for (int s = 2; s < 6; s++) check_grouped_route(target, op_dtypes[s % 3], &linear_cases[s], 0.0);
+}
+
+static void test_grouped_route(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_route_together);
+}
+
 static void check_row(const op_target *target)
 {
   check_grouped_row(target, YK_F32, &linear_cases[4], 0.0);
@@ -69,9 +80,10 @@ static void test_grouped_combination(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),     cmocka_unit_test(test_routers),
-      cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_grouped_combination),
+      cmocka_unit_test(test_routing),       cmocka_unit_test(test_routers),
+      cmocka_unit_test(test_combination),   cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_grouped_row),   cmocka_unit_test(test_grouped_combination),
+      cmocka_unit_test(test_grouped_route),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

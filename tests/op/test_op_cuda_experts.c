@@ -161,6 +161,17 @@ static void test_grouped_combination(void **state)
                                 8.0 * op_unit_roundoff(gpu_dtypes[d]));
 }
 
+/* The kernel of one row with its routing, and the two one after the other where that does not take the layer. */
+static void test_grouped_route(void **state)
+{
+  (void)state;
+  static const int shapes[] = {0, 1, 3, 5, 6, 12, 13};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int d = 0; d < N_GPU_DTYPES; d++)
+      check_grouped_route(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]],
+                          tolerance_of(gpu_dtypes[d], &grouped_cases[shapes[s]]));
+}
+
 static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
 {
   yk_linear *linear = NULL;
@@ -203,7 +214,8 @@ int main(void)
       cmocka_unit_test(test_routing),     cmocka_unit_test(test_routers),
       cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
       cmocka_unit_test(test_tiles_agree), cmocka_unit_test(test_grouped_combination),
-      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_grouped_route),
+      cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* few_outputs_tile.cuh - 16 columns of a GEMM of few rows and few columns of 16-bit weights, by one thread block on
- * tensor cores. Its warps divide K; each reads its operands from global memory straight into registers, weights before
- * the rows of x are there.
+/* few_outputs_tile.cuh - 8 or 16 columns of a GEMM of few rows and few columns of 16-bit weights, by one thread block
+ * on tensor cores. Its warps divide K; each reads its operands from global memory straight into registers, weights
+ * before the rows of x are there.
  *
  * An instruction takes 16 inputs, a lane two pairs of each operand. Which inputs these are is the same to the sum as
  * long as both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those are two
@@ -14,9 +14,10 @@
 
 namespace yk_cuda {
 
-/* ROWS: of x, a multiple of 8. k is a multiple of 8, and rows are 16-byte aligned. */
-template <typename T, int ROWS> struct few_outputs_tile {
-  static constexpr int COLUMNS = 16, WARPS = 8, THREADS = 32 * WARPS;
+/* ROWS: of x, a multiple of 8. COLUMNS: 16, or 8 for fewer registers; a result has the same bits from either. k is a
+ * multiple of 8, and rows are 16-byte aligned. */
+template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
+  static constexpr int COLUMNS = COLUMNS_, COLUMNS8 = COLUMNS / 8, WARPS = 8, THREADS = 32 * WARPS;
   static constexpr int KEPT = 8; /* pieces of 32 inputs of a warp whose weights are read ahead */
   static constexpr int N8 = ROWS / 8;
   static constexpr int PITCH = ROWS + 1; /* of sums, against bank conflicts */
@@ -26,7 +27,7 @@ template <typename T, int ROWS> struct few_outputs_tile {
     float of_warp[WARPS][COLUMNS][PITCH];
   };
 
-  uint4 kept[KEPT][2]; /* columns lane / 4 and lane / 4 + 8 */
+  uint4 kept[KEPT][COLUMNS8]; /* columns lane / 4 and lane / 4 + 8 */
 
   /* 8 inputs of a row, zeros where the row or the inputs are missing. */
   __device__ __forceinline__ static uint4 load(const void *rows, int row, int n_rows, int k, int at)
@@ -41,10 +42,11 @@ template <typename T, int ROWS> struct few_outputs_tile {
     return (i * WARPS + static_cast<int>(threadIdx.x) / 32) * 32 + threadIdx.x % 4 * 8;
   }
 
-  __device__ __forceinline__ static void load_columns(const void *w, int n, int k, int column, int i, uint4 (&to)[2])
+  __device__ __forceinline__ static void load_columns(const void *w, int n, int k, int column, int i,
+                                                      uint4 (&to)[COLUMNS8])
   {
-    to[0] = load(w, column + threadIdx.x % 32 / 4, n, k, input_of(i));
-    to[1] = load(w, column + threadIdx.x % 32 / 4 + 8, n, k, input_of(i));
+#pragma unroll
+    for (int c = 0; c < COLUMNS8; c++) to[c] = load(w, column + threadIdx.x % 32 / 4 + c * 8, n, k, input_of(i));
   }
 
   __device__ __forceinline__ void read_ahead(const void *w, int n, int k, int column)
@@ -53,10 +55,11 @@ template <typename T, int ROWS> struct few_outputs_tile {
     for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, i, kept[i]);
   }
 
-  __device__ __forceinline__ static void multiply_piece(const uint4 (&w)[2], const uint4 &x, float (&acc)[4])
+  __device__ __forceinline__ static void multiply_piece(const uint4 (&w)[COLUMNS8], const uint4 &x, float (&acc)[4])
   {
-    yk_ptx::mma_m16n8k16<T>(acc, w[0].x, w[1].x, w[0].y, w[1].y, x.x, x.y);
-    yk_ptx::mma_m16n8k16<T>(acc, w[0].z, w[1].z, w[0].w, w[1].w, x.z, x.w);
+    const uint4 lower = w[0], upper = COLUMNS8 == 2 ? w[COLUMNS8 - 1] : make_uint4(0, 0, 0, 0);
+    yk_ptx::mma_m16n8k16<T>(acc, lower.x, upper.x, lower.y, upper.y, x.x, x.y);
+    yk_ptx::mma_m16n8k16<T>(acc, lower.z, upper.z, lower.w, upper.w, x.z, x.w);
   }
 
   /* The partial sums of columns `column` and up of W [n, k] by ROWS rows of x [m, k], from `row` on. The thread block
@@ -79,7 +82,7 @@ template <typename T, int ROWS> struct few_outputs_tile {
     }
 #pragma unroll 2
     for (int i = KEPT; (i * WARPS + warp) * 32 < k; i++) {
-      uint4 of_w[2];
+      uint4 of_w[COLUMNS8];
       load_columns(w, n, k, column, i, of_w);
 #pragma unroll
       for (int r = 0; r < N8; r++) multiply_piece(of_w, load(x, row + r * 8 + lane / 4, m, k, input_of(i)), acc[r]);
@@ -87,7 +90,8 @@ template <typename T, int ROWS> struct few_outputs_tile {
 #pragma unroll
     for (int r = 0; r < N8; r++) {
 #pragma unroll
-      for (int i = 0; i < 4; i++) to.of_warp[warp][lane / 4 + i / 2 * 8][r * 8 + lane % 4 * 2 + i % 2] = acc[r][i];
+      for (int i = 0; i < 2 * COLUMNS8; i++)
+        to.of_warp[warp][lane / 4 + i / 2 * 8][r * 8 + lane % 4 * 2 + i % 2] = acc[r][i];
     }
   }
 

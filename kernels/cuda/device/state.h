@@ -33,6 +33,7 @@ typedef struct yk_cuda_device {
   struct yk_cuda_blas *blas;       /* blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
+  void *routing_exchange;        /* experts/routed_gemm.h */
   yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */

@@ -1,5 +1,6 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
+ *   1 row, GPUs of 9.0          every block          routed_gemm.cu: the same with the experts' first GEMM
  *   up to 8 rows, GPUs of 9.0   one cluster          router.cu: the router's GEMM, choose, assign
  *   up to 256 rows, GPUs of 9.0 one cluster          choose, then assign; blocks read each other's shared memory
  *   up to 32 rows, other GPUs   one thread block     the same

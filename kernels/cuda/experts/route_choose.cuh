@@ -110,21 +110,27 @@ __device__ void keep_groups(const yk_route_spec &spec, uint32_t (&keys)[PER_LANE
   }
 }
 
-/* Logits of the row become scores; false if one is a NaN or an infinity. */
-template <int PER_LANE> __device__ bool score(const route_params &p, int row, int lane, float (&scores)[PER_LANE])
+/* A row's logits, of experts that there are. */
+template <int PER_LANE>
+__device__ __forceinline__ void load_logits(const float *logits, int n, int lane, float (&to)[PER_LANE])
 {
-  const float *logits = p.logits + row * p.logits_stride;
-  const int n = p.spec.n_experts;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) to[i] = i * WARP + lane < n ? logits[i * WARP + lane] : -FLT_MAX;
+}
+
+/* Logits, -FLT_MAX where there is no expert, become scores; false if one is a NaN or an infinity. */
+template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, int lane, float (&scores)[PER_LANE])
+{
+  const int n = spec.n_experts;
   bool finite = true;
   float most = -FLT_MAX;
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
-    scores[i] = i * WARP + lane < n ? logits[i * WARP + lane] : -FLT_MAX;
     finite = finite && fabsf(scores[i]) <= FLT_MAX;
     most = fmaxf(most, scores[i]);
   }
   if (!__all_sync(ALL_LANES, finite)) return false;
-  if (p.spec.scoring == YK_SCORE_SIGMOID) {
+  if (spec.scoring == YK_SCORE_SIGMOID) {
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) scores[i] = 1.0f / (1.0f + expf(-scores[i]));
     return true;
@@ -140,6 +146,40 @@ template <int PER_LANE> __device__ bool score(const route_params &p, int row, in
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) scores[i] /= sum;
   return true;
+}
+
+/* The expert that is choice number `lane` of a row of these scores, in lanes below top_k. */
+template <int PER_LANE>
+__device__ __forceinline__ int expert_of_lane(const route_params &p, const float (&scores)[PER_LANE], uint32_t *keys_of,
+                                              int lane)
+{
+  uint32_t keys[PER_LANE];
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    const int e = i * WARP + lane;
+    keys[i] = e < p.spec.n_experts ? key_of(p.bias ? scores[i] + p.bias[e] : scores[i]) : 0;
+  }
+  if (p.spec.n_groups > 1) keep_groups(p.spec, keys, keys_of, lane);
+  int expert = lane;
+  for (int j = 0; j < p.spec.top_k; j++) {
+    const int e = take_largest(keys, lane);
+    if (lane == j) expert = e;
+  }
+  return expert;
+}
+
+/* What the lane's expert is worth to the row. */
+template <int PER_LANE>
+__device__ __forceinline__ float weight_of_lane(const yk_route_spec &spec, const float (&scores)[PER_LANE], int expert)
+{
+  float weight = value_at(scores, expert);
+  if (spec.normalise) {
+    float sum = 0.0f; /* in the order of the choices */
+#pragma unroll 8
+    for (int j = 0; j < spec.top_k; j++) sum += __shfl_sync(ALL_LANES, weight, j);
+    weight /= sum + 1e-20f;
+  }
+  return weight * spec.scale;
 }
 
 /* By a warp: choices and weights of a row, which is number `bit` of its block, and its bit in the word of each expert
@@ -159,26 +199,10 @@ __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen
   float scores[PER_LANE];
   int expert = lane; /* choice number `lane` of the row */
   float weight = __uint_as_float(0x7FC00000u);
-  if (score(p, row, lane, scores)) {
-    uint32_t keys[PER_LANE];
-#pragma unroll
-    for (int i = 0; i < PER_LANE; i++) {
-      const int e = i * WARP + lane;
-      keys[i] = e < spec.n_experts ? key_of(p.bias ? scores[i] + p.bias[e] : scores[i]) : 0;
-    }
-    if (spec.n_groups > 1) keep_groups(spec, keys, keys_of, lane);
-    for (int j = 0; j < top_k; j++) {
-      const int e = take_largest(keys, lane);
-      if (lane == j) expert = e;
-    }
-    weight = value_at(scores, expert);
-    if (spec.normalise) {
-      float sum = 0.0f; /* in the order of the choices */
-#pragma unroll 8
-      for (int j = 0; j < top_k; j++) sum += __shfl_sync(ALL_LANES, weight, j);
-      weight /= sum + 1e-20f;
-    }
-    weight *= spec.scale;
+  load_logits(p.logits + row * p.logits_stride, spec.n_experts, lane, scores);
+  if (score(spec, lane, scores)) {
+    expert = expert_of_lane(p, scores, keys_of, lane);
+    weight = weight_of_lane(spec, scores, expert);
   }
   if (lane >= top_k) return;
   p.choices[at] = choices[lane] = expert;

@@ -73,8 +73,10 @@ bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const
          panels * n_k_tiles(desc) * panel_bytes(desc) > 2 * HALF_SHARED_BYTES[1] * gpu.n_multiprocessors;
 }
 
-cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
-                        cudaStream_t stream)
+} // namespace
+
+few_launch yk_gemm::launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
+                                  const yk_grouped_call &call)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
   grouped_params p = params_of(desc, call);
@@ -85,9 +87,18 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
   p.ring_bytes = (most_shared_bytes(s.taken, second) - own) / 1024 * 1024;
   p.by_panels = yk_cuda::divider::of(p.n_panels);
   lay_out_few(blocks, desc, s, p);
-  void *args[] = {&p};
-  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), blocks, 1,
-                         HALF_THREADS[second && !both], p.ring_bytes + own, args, stream);
+  return {p, blocks, HALF_THREADS[second && !both], p.ring_bytes + own};
+}
+
+namespace {
+
+cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
+                        cudaStream_t stream)
+{
+  few_launch l = launch_of_few(gpu, desc, tile, call);
+  void *args[] = {&l.params};
+  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), l.blocks, 1, l.threads,
+                         l.shared_bytes, args, stream);
 }
 
 constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */

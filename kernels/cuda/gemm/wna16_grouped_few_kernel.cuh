@@ -80,11 +80,10 @@ __device__ __forceinline__ few_memory few_memory_of(const grouped_params &p, uin
  * there are for each, unless that leaves more than a little to a block; else blocks have equal shares. */
 constexpr int FEW_MORE_PANELS = 2;
 
-/* By one warp. */
-template <int N>
-__device__ __forceinline__ void find_share(const grouped_params &p, const grouped_table &table, few_share &share)
+/* By one warp. size: of the table, which has been built. */
+__device__ __forceinline__ void find_share(const grouped_params &p, const grouped_table &table, int2 size,
+                                           few_share &share)
 {
-  const int2 size = build_grouped_table<N>(table, p.call.starts, p.call.n_matrices);
   const unsigned tiles = static_cast<unsigned>(size.y), total = tiles * p.n_panels, block = blockIdx.x;
   const unsigned each = total / gridDim.x, longer = total - each * gridDim.x;
   const unsigned of_tile = gridDim.x / max(tiles, 1u), part = p.n_panels / max(of_tile, 1u);
@@ -235,12 +234,12 @@ __host__ __device__ constexpr int few_producer_registers(occupancy taken)
   return taken == occupancy::MOST ? 3 * MOST_REGISTERS - 2 * MOST_CONSUMER_REGISTERS : HALF_PRODUCER_REGISTERS;
 }
 
-template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
-__global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
-    grouped_few_kernel(const __grid_constant__ grouped_params p)
+/* By all threads.
+ *   find   by all threads: builds the table and finds the share
+ *   rest   by the producer warp that has nothing to produce */
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY, typename FIND, typename REST>
+__device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared, FIND find, REST rest)
 {
-#ifdef YK_HAVE_SM90A
-  extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[small_batch_ring::BARRIERS];
   __shared__ few_share share;
   const grouped_table table =
@@ -250,8 +249,7 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
     small_batch_ring(0, s.barriers, p.stages, 0).init(1 + FEW_X_WARPS * 32, p.slice_warps);
     fence_mbarrier_init();
   }
-  wait_for_starts(p);
-  if (threadIdx.x < 32) find_share<N>(p, table, share);
+  find(table, share);
   __syncthreads();
   constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
   const int producer = static_cast<int>(threadIdx.x / 32) - CONSUMER_WARPS;
@@ -263,12 +261,34 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
       if (threadIdx.x % 32 == 0) produce_few_weights<PANEL, N>(p, table, share, s);
     } else if (producer <= FEW_X_WARPS) {
       produce_few_x<N>(p, table, share, s, producer - 1);
+    } else {
+      rest();
     }
   } else {
     raise_registers<REGISTERS>();
     consume_few<DTYPE, PANEL, N, WARP_PANELS>(p, table, share, s);
     release_idle_warps();
   }
+}
+
+__host__ __device__ constexpr int few_registers(occupancy taken)
+{
+  return taken == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS;
+}
+
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
+__global__ void __maxnreg__(few_registers(OCCUPANCY)) grouped_few_kernel(const __grid_constant__ grouped_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(
+      p, shared,
+      [&](const grouped_table &table, few_share &share) {
+        wait_for_starts(p);
+        if (threadIdx.x < 32)
+          find_share(p, table, build_grouped_table<N>(table, p.call.starts, p.call.n_matrices), share);
+      },
+      [] {});
 #endif
 }
 

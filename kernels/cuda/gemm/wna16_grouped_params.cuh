@@ -106,6 +106,16 @@ inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
   return cudaSuccess;
 }
 
+/* How a kernel of few rows is launched. */
+struct few_launch {
+  grouped_params params;
+  int64_t blocks;
+  int threads, shared_bytes;
+};
+
+/* tile: of GROUPED_FEW_SHAPES. */
+few_launch launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call);
+
 cudaError_t grouped_sm80_init();
 cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
                                  cudaStream_t stream);

@@ -22,7 +22,8 @@ typedef struct yk_grouped_call {
   void *y;                    /* [max_slots, n], or [max_slots, n/2] with gate_up, 16-byte aligned */
   bool second_half;           /* as in yk_wna16_call */
   /* Not the previous kernel of the stream wrote starts, but one that came before the grouped GEMM that is the previous
-   * kernel, or comes before that: weights are then asked for while the previous kernel still runs. */
+   * kernel, or comes before that; or that GEMM did, before it let this one start. Weights are then asked for while the
+   * previous kernel still runs. */
   bool starts_are_settled;
   const yk_combine_args *combine; /* of the slots y, for yk_wna16_grouped_combines; or NULL */
 } yk_grouped_call;

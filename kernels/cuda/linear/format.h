@@ -147,6 +147,9 @@ struct yk_cuda_gemm_kind {
    * kind takes no grouped layer. Errors: YK_E_DEVICE. */
   yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
 
+  /* routes - whether forward_grouped does the routing that the call's args ask for, too. NULL: never. */
+  bool (*routes)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
+
   /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
   bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 };

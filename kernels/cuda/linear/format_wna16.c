@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_sizes.h"
@@ -34,6 +35,7 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/linear.h"
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
 
@@ -97,17 +99,43 @@ static bool combines(const yk_cuda_device *cuda, const yk_cuda_grouped_call *cal
   return yk_wna16_grouped_combines(&cuda->wna16, &desc, &grouped);
 }
 
+/* The call's routing, where one kernel does both. */
+static bool find_routing(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_cuda_router *router,
+                         yk_cuda_routing *out)
+{
+  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
+  const yk_grouped_call grouped = grouped_call_of(cuda, call);
+  const yk_route_args *route = call->args->route;
+  if (!route || !route->router) return false;
+  *router = (yk_cuda_router){.x = route->x, .dtype = desc.dtype};
+  router->w = yk_cuda_linear_plain(route->router, &router->n, &router->k);
+  *out = (yk_cuda_routing){.router = router, .args = route, .exchange = cuda->routing_exchange};
+  return router->w && yk_cuda_routed_gemm_takes(&cuda->wna16, &desc, &grouped, out);
+}
+
+static bool routes(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+{
+  yk_cuda_router router;
+  yk_cuda_routing routing;
+  return find_routing(cuda, call, &router, &routing);
+}
+
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
   const yk_grouped_call grouped = grouped_call_of(cuda, call);
+  yk_cuda_router router;
+  yk_cuda_routing routing;
   cuda->gemm_second_half = !cuda->gemm_second_half;
+  if (find_routing(cuda, call, &router, &routing))
+    return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
+                         "routed GEMM", err);
   return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
 }
 
 #define FUNCTIONS                                                                                                      \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
-  .forward_grouped = forward_grouped, .combines = combines
+  .forward_grouped = forward_grouped, .routes = routes, .combines = combines
 #else
 #define FUNCTIONS .plan = NULL
 #endif

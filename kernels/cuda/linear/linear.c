@@ -277,26 +277,31 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
   return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
 }
 
-/* Where the grouped forward before had the same starts, they were complete before that one began. */
+/* Where the grouped forward before had the same starts, they were complete before that one began, or before that one
+ * let this one begin. */
 yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                          yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
-  if (linear->layout.n_gemms == 0 || args->max_slots == 0)
+  if (linear->layout.n_gemms == 0 || args->max_slots == 0) {
+    if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
     return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
+  }
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
   if (args->y_stride != yk_cuda_gemm_columns_of_y(gemm))
     return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
                       (long long)yk_cuda_gemm_columns_of_y(gemm), (long long)args->y_stride);
   YK_TRY(yk_cuda_enter(cuda, err));
-  const yk_cuda_grouped_call call = {.gemm = gemm,
-                                     .weights = linear->memory + gemm->weights,
-                                     .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
-                                     .matrix_bytes = linear->layout.matrix_bytes,
-                                     .n_matrices = linear->n_matrices,
-                                     .args = args,
-                                     .starts_are_settled = cuda->settled_starts == args->starts};
+  yk_cuda_grouped_call call = {.gemm = gemm,
+                               .weights = linear->memory + gemm->weights,
+                               .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
+                               .matrix_bytes = linear->layout.matrix_bytes,
+                               .n_matrices = linear->n_matrices,
+                               .args = args};
+  if (args->route && !(gemm->kind->routes && gemm->kind->routes(cuda, &call)))
+    YK_TRY(dev->ops->route(dev, args->route, err));
+  call.starts_are_settled = !args->route && cuda->settled_starts == args->starts;
   cuda->settled_starts = args->starts;
   YK_TRY(gemm->kind->forward_grouped(cuda, &call, err));
   if (!args->combine || (gemm->kind->combines && gemm->kind->combines(cuda, &call))) return YK_OK;

@@ -9,7 +9,8 @@
  *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
  *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies;
  *   - which slots each expert has (starts of a grouped GEMM), where an earlier grouped GEMM has read them too. Such a
- *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then;
+ *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then. A
+ *     GEMM that routes writes them, and lets its successor start only behind a fence after that;
  *   - cached tokens of earlier steps: their kernels ended before the step's first one started. Which they are is not
  *     plain, since a sequence may read blocks that others write in the same step. Latent attention of few rows does so.
  *

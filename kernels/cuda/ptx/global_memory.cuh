@@ -27,6 +27,11 @@ __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
   return v;
 }
 
+__device__ __forceinline__ void store_relaxed_gpu(uint32_t *to, uint32_t word)
+{
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
 /* Stores the same word four times. */
 __device__ __forceinline__ void store_relaxed_gpu16(uint4 *to, uint32_t word)
 {

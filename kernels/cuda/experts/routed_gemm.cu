@@ -1,0 +1,71 @@
+/* routed_gemm.cu - see routed_gemm.h. */
+#include "kernels/cuda/experts/routed_gemm.h"
+
+#include "kernels/cuda/experts/routed_gemm_kernel.cuh"
+
+using namespace yk_experts;
+using namespace yk_gemm;
+
+namespace {
+
+template <yk_dtype DTYPE, int GROUPS> const void *kernel_of()
+{
+  return reinterpret_cast<const void *>(routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, GROUPS>>);
+}
+
+tile_kernels kernels_of(yk_dtype dtype)
+{
+  if (dtype == YK_F16) return {{kernel_of<YK_F16, 1>(), kernel_of<YK_F16, 2>(), kernel_of<YK_F16, 4>()}};
+  return {{kernel_of<YK_BF16, 1>(), kernel_of<YK_BF16, 2>(), kernel_of<YK_BF16, 4>()}};
+}
+
+} // namespace
+
+extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
+{
+  if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
+  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+    const cudaError_t error = allow_shared_bytes(kernels_of(dtype), most_shared_bytes(ROUTED_SHAPE.taken, false));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+extern "C" size_t yk_cuda_routed_gemm_exchange_bytes(void)
+{
+  return sizeof(logits_exchange);
+}
+
+extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream)
+{
+  logits_exchange *e = static_cast<logits_exchange *>(to);
+  const cudaError_t error = cudaMemsetAsync(e->logits, 0xFF, sizeof e->logits, stream);
+  return error == cudaSuccess ? cudaMemsetAsync(&e->blocks, 0, sizeof e->blocks, stream) : error;
+}
+
+extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                          const yk_grouped_call *call, const yk_cuda_routing *routing)
+{
+  return gpu->path == YK_WNA16_WGMMA && desc->encoding == YK_WNA16_INT4 && routing->args->n_tokens == 1 &&
+         call->n_rows == 1 && routing->args->spec->n_experts <= ROUTED_EXPERTS && call->max_slots > 0 &&
+         yk_cuda_router_takes(routing->router, routing->args);
+}
+
+extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                                  const yk_grouped_call *call, const yk_cuda_routing *routing,
+                                                  cudaStream_t stream)
+{
+  few_launch l = launch_of_few(*gpu, *desc, ROUTED_TILE, *call);
+  routed_params p = {};
+  p.gemm = l.params;
+  p.gemm.call.starts_are_settled = false;
+  p.route = route_params_of(*routing->args);
+  p.x = routing->router->x;
+  p.w = routing->router->w;
+  p.logits = routing->args->logits;
+  p.n_logits = static_cast<int>(routing->router->n);
+  p.k = static_cast<int>(routing->router->k);
+  p.among_blocks = static_cast<logits_exchange *>(routing->exchange);
+  void *args[] = {&p};
+  return launch_clusters(kernels_of(desc->dtype).get(*desc), l.blocks, 1, l.threads, l.shared_bytes, args, stream);
+}
