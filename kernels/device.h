@@ -228,6 +228,9 @@ typedef struct yk_device_ops {
    * the weight has act order. What it does not keep it is given as 16-bit floats. Looks at no data. NULL: floats and
    * 4-bit integers are kept, nothing else and in no order. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
+  /* linear_room_bytes: device memory that a grouped forward of max_tokens slots wants lent (yk_linear_grouped_args),
+   * for rows on their way to the GEMM. NULL: none. */
+  int64_t (*linear_room_bytes)(const yk_linear_spec *spec);
 
   /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. NULL, all three, on a device that
    * keeps no such layers. */

@@ -51,16 +51,16 @@ typedef struct yk_linear_part {
    * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
   bool is_resident;
   const void *resident;
-  /* Inputs that stand in another order than the columns of x, in every matrix: local input i is multiplied with column
-   * x_order[i] [size of k], or with 0 where that is -1. x_size: columns of x; 0: in order, as many as inputs, and
-   * x_order is NULL. linear_bytes looks at x_size alone. */
+  /* Inputs that stand in another order than the columns of x, each matrix's in one of its own: local input i of matrix
+   * m is multiplied with column x_order[m, i] [n_matrices, size of k], or with 0 where that is -1. x_size: columns of
+   * x; 0: in order, as many as inputs, and x_order is NULL. linear_bytes looks at x_size alone. */
   int64_t x_size;
   const int32_t *x_order;
   /* The next three are for whoever brings a part to a device (runtime/model/bringing.h), and unset in what devices get.
    * k_places: of a weight with act order, places that the inputs k take once they are sorted by group, with padding;
    * group_local of them share a scale. 0: they are not to be sorted, and the weight is dequantised.
    * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs as they are.
-   * n_order: the weight's output at each of the part's places [size of n], or NULL: n as it is. */
+   * n_order: each weight's output at each of the part's places [n_matrices, size of n], or NULL: n as it is. */
   int64_t k_places;
   bool k_is_sorted;
   const int32_t *n_order;
@@ -117,6 +117,7 @@ typedef struct yk_linear_grouped_args {
   /* What comes next, where that is the combination of these slots (experts.h): y is its slots, and the device may leave
    * y as it is. NULL: something else. */
   const struct yk_combine_args *combine;
+  void *room; /* linear_room_bytes of device memory, nobody else's until the end; NULL where those are 0 */
 } yk_linear_grouped_args;
 
 /* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
@@ -164,11 +165,13 @@ static inline bool yk_linear_has_sums(const yk_linear_spec *spec)
          !part->as_16_bits;
 }
 
-/* yk_linear_part_of - a part with the weight of one of its matrices. */
+/* yk_linear_part_of - a part with the weight and the orders of one of its matrices. */
 static inline yk_linear_part yk_linear_part_of(const yk_linear_part *part, int32_t matrix)
 {
   yk_linear_part of_matrix = *part;
   if (matrix > 0) of_matrix.weight = part->more_weights[matrix - 1];
+  if (part->x_order) of_matrix.x_order = part->x_order + matrix * yk_range_size(part->k);
+  if (part->n_order) of_matrix.n_order = part->n_order + matrix * yk_range_size(part->n);
   return of_matrix;
 }
 

@@ -79,18 +79,19 @@ static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *e
   return YK_OK;
 }
 
-static yk_status check_order(const yk_linear_part *part, int index, yk_err *err)
+static yk_status check_order(const yk_linear_part *part, int32_t n_matrices, int index, yk_err *err)
 {
+  int64_t k = yk_range_size(part->k);
   if (part->x_size == 0 && !part->x_order) return YK_OK;
   if (part->x_size < 1 || !part->x_order)
     return yk_err_set(err, YK_E_INVAL,
                       "linear part %d: an order of inputs needs the columns of x and their size, found "
                       "size %lld",
                       index, (long long)part->x_size);
-  for (int64_t i = 0; i < yk_range_size(part->k); i++)
+  for (int64_t i = 0; i < n_matrices * k; i++)
     if (part->x_order[i] < -1 || part->x_order[i] >= part->x_size)
       return yk_err_set(err, YK_E_INVAL, "linear part %d: input %lld: expected a column of x from -1 to %lld, found %d",
-                        index, (long long)i, (long long)part->x_size - 1, part->x_order[i]);
+                        index, (long long)(i % k), (long long)part->x_size - 1, part->x_order[i]);
   return YK_OK;
 }
 
@@ -106,7 +107,7 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
   if (yk_linear_x_size(part) != yk_linear_x_size(&spec->parts[0]))
     return yk_err_set(err, YK_E_INVAL, "linear part %d: expected %lld inputs as in part 0, found %lld", index,
                       (long long)yk_linear_x_size(&spec->parts[0]), (long long)yk_linear_x_size(part));
-  YK_TRY(check_order(part, index, err));
+  YK_TRY(check_order(part, spec->n_matrices, index, err));
   if (part->use_bias && !weight->bias)
     return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but the weight has no bias", index);
   return check_matrices(spec, index, err);

@@ -57,10 +57,16 @@ static yk_status scale_row(const yk_weight_view *weight, const yk_weight_slice *
   return YK_OK;
 }
 
+/* Whether g_idx says which group an input is of; else groups are of neighbours. */
+static bool is_indexed(const yk_weight_view *weight)
+{
+  return weight->act_order && weight->g_idx;
+}
+
 /* Act order: scales, then zeros, of all groups of an output. */
 static int64_t numbers_of_output(const yk_weight_view *weight)
 {
-  return weight->act_order ? 2 * (weight->k / weight->group) : 0;
+  return is_indexed(weight) ? 2 * (weight->k / weight->group) : 0;
 }
 
 /* numbers: of each output of the tile. */
@@ -92,7 +98,7 @@ static yk_status dequantise_tile(const yk_weight_view *weight, const yk_weight_s
   tile_bytes q;
   YK_TRY(read_tile(weight, tile, q, err));
   for (int64_t n = tile->n_begin; n < tile->n_end; n++, to += stride, numbers += numbers_of_output(weight))
-    if (weight->act_order)
+    if (is_indexed(weight))
       scale_row_by_index(weight, tile, numbers, q[n - tile->n_begin], to);
     else
       YK_TRY(scale_row(weight, tile, n, q[n - tile->n_begin], to, err));
@@ -106,7 +112,7 @@ static yk_status dequantise_tiles(const yk_weight_view *weight, const yk_weight_
   yk_weight_slice tile;
   for (tile.n_begin = slice->n_begin; tile.n_begin < slice->n_end; tile.n_begin = tile.n_end) {
     tile.n_end = yk_min_i64(yk_round_up_i64(tile.n_begin + 1, TILE), slice->n_end);
-    if (weight->act_order) YK_TRY(read_numbers(weight, &tile, numbers, err));
+    if (is_indexed(weight)) YK_TRY(read_numbers(weight, &tile, numbers, err));
     for (tile.k_begin = slice->k_begin; tile.k_begin < slice->k_end; tile.k_begin = tile.k_end) {
       tile.k_end = yk_min_i64(yk_round_up_i64(tile.k_begin + 1, TILE), slice->k_end);
       float *at = to + (tile.n_begin - slice->n_begin) * stride + (tile.k_begin - slice->k_begin);
@@ -123,7 +129,7 @@ yk_status yk_dequantise(const yk_weight_view *weight, const yk_weight_slice *sli
   if (weight->format != YK_WEIGHT_AWQ && weight->format != YK_WEIGHT_INT8 && weight->format != YK_WEIGHT_FP8)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected quantised weights to dequantise, found weight format %d",
                       weight->tensor ? weight->tensor : "a weight", (int)weight->format);
-  if (weight->act_order) {
+  if (is_indexed(weight)) {
     int64_t n_outputs = yk_min_i64(TILE, slice->n_end - slice->n_begin);
     numbers = malloc((size_t)(n_outputs * numbers_of_output(weight)) * sizeof *numbers);
     if (!numbers) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of a weight's groups");

@@ -20,6 +20,7 @@ static int64_t n_groups_of(const yk_weight_view *weight)
 static int64_t group_of(const yk_weight_view *weight, int64_t input)
 {
   int32_t group; /* files do not align their data */
+  if (!weight->g_idx) return input / weight->group;
   memcpy(&group, (const char *)weight->g_idx + input * (int64_t)sizeof group, sizeof group);
   return group;
 }
@@ -56,6 +57,17 @@ static yk_status take_groups(const yk_weight_view *weight, const yk_group_share 
     first = end;
   }
   *out = takes;
+  return YK_OK;
+}
+
+yk_status yk_group_order_is_even(const yk_weight_view *weight, bool *is_even, yk_err *err)
+{
+  take *takes;
+  const yk_group_share all = {.end = weight->k};
+  YK_TRY(take_groups(weight, &all, &takes, err));
+  *is_even = true;
+  for (int64_t group = 0; group < n_groups_of(weight); group++) *is_even &= takes[group].n == weight->group;
+  free(takes);
   return YK_OK;
 }
 

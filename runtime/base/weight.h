@@ -71,7 +71,8 @@ typedef struct yk_weight_view {
   const void *scales;
   bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
   bool act_order;      /* groups are not simply of neighbouring inputs; not so in what devices take (group_order.h) */
-  const void *g_idx;   /* with act_order: i32 [k], the group of each input, from 0 to k / group - 1 */
+  const void *g_idx;   /* with act_order: i32 [k], the group of each input, from 0 to k / group - 1; NULL where the
+                          data is not there, and of an expert that alone among its layer's has groups of neighbours */
   bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
   yk_inputs inputs;    /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
   const char *tensor;  /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */

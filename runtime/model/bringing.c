@@ -350,38 +350,71 @@ static yk_status bring_matrix(const yk_model_device *dev, const yk_linear_spec *
   return YK_OK;
 }
 
-/* views: [n_parts, n_matrices - 1]. Matrices that are alike in the checkpoint are alike when they are brought. */
-static yk_status bring_more(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
-                            yk_weight_view *views, char *memory, yk_linear_spec *out, yk_err *err)
+/* What all matrices of a layer have together: views [n_parts, n_matrices - 1], and the orders of x of each part that
+ * has one. */
+typedef struct of_layer {
+  yk_weight_view *views;
+  int32_t *orders[YK_MAX_LINEAR_PARTS]; /* [n_matrices, k_places] */
+} of_layer;
+
+static int64_t views_bytes(const yk_linear_spec *spec)
 {
-  yk_linear_part parts[YK_MAX_LINEAR_PARTS];
+  return aligned((int64_t)(spec->n_matrices - 1) * spec->n_parts * (int64_t)sizeof(yk_weight_view));
+}
+
+static int64_t orders_bytes(const yk_linear_spec *spec, int i)
+{
+  return aligned(spec->n_matrices * spec->parts[i].k_places * (int64_t)sizeof(int32_t));
+}
+
+static of_layer of_layer_at(const yk_linear_spec *spec, char *memory)
+{
+  of_layer layer = {.views = (yk_weight_view *)(void *)memory};
+  memory += views_bytes(spec);
+  for (int i = 0; i < spec->n_parts; memory += orders_bytes(spec, i++)) layer.orders[i] = (int32_t *)(void *)memory;
+  return layer;
+}
+
+/* Matrices that are alike in the checkpoint are alike when they are brought. */
+static yk_status bring_matrices(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
+                                const of_layer *layer, char *memory, yk_linear_spec *out, yk_err *err)
+{
   int32_t n_more = spec->n_matrices - 1;
-  for (int32_t m = 1; m <= n_more; m++) {
+  for (int32_t m = 0; m <= n_more; m++) {
+    yk_linear_part parts[YK_MAX_LINEAR_PARTS];
     const yk_linear_spec of_matrix = spec_of(spec, m);
     YK_TRY(bring_matrix(dev, &of_matrix, pool, memory, parts, err));
     memory += matrix_buffer_bytes(dev, &of_matrix);
-    for (int i = 0; i < spec->n_parts; i++) views[i * n_more + m - 1] = parts[i].weight;
+    for (int i = 0; i < spec->n_parts; i++) {
+      int64_t k = yk_range_size(parts[i].k);
+      if (parts[i].x_order) memcpy(layer->orders[i] + m * k, parts[i].x_order, (size_t)k * sizeof(int32_t));
+      if (m == 0)
+        out->parts[i] = parts[i];
+      else
+        layer->views[i * n_more + m - 1] = parts[i].weight;
+    }
   }
-  for (int i = 0; n_more > 0 && i < spec->n_parts; i++) out->parts[i].more_weights = views + i * n_more;
+  for (int i = 0; i < spec->n_parts; i++) {
+    if (n_more > 0) out->parts[i].more_weights = layer->views + i * n_more;
+    if (out->parts[i].x_order) out->parts[i].x_order = layer->orders[i];
+  }
   return YK_OK;
 }
 
 yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
                    yk_linear_spec *out, yk_err *err)
 {
-  int64_t n_views = (int64_t)(spec->n_matrices - 1) * spec->n_parts, n_bytes = 0;
-  int64_t views_bytes = aligned(n_views * (int64_t)sizeof(yk_weight_view));
+  int64_t n_bytes = 0, of_layer_bytes = views_bytes(spec);
   if (spec->n_matrices > 1) YK_TRY(yk_linear_check(spec, err));
   for (int32_t m = 0; m < spec->n_matrices; m++) {
     const yk_linear_spec of_matrix = spec_of(spec, m);
     n_bytes += matrix_buffer_bytes(dev, &of_matrix);
   }
-  YK_TRY(reserve(buffer, (size_t)(views_bytes + n_bytes), err));
-  char *views = aligned_memory(buffer), *memory = views + views_bytes;
+  for (int i = 0; i < spec->n_parts; i++) of_layer_bytes += orders_bytes(spec, i);
+  YK_TRY(reserve(buffer, (size_t)(of_layer_bytes + n_bytes), err));
+  const of_layer layer = of_layer_at(spec, aligned_memory(buffer));
   *out = *spec;
-  YK_TRY(bring_matrix(dev, spec, pool, memory, out->parts, err));
-  return bring_more(dev, spec, pool, (yk_weight_view *)(void *)views, memory + matrix_buffer_bytes(dev, spec), out,
-                    err);
+  return bring_matrices(dev, spec, pool, &layer, aligned_memory(buffer) + of_layer_bytes, out, err);
 }
 
 /* Biases stand where the outputs of the brought weight do, so there may be room before them. */
@@ -435,7 +468,8 @@ yk_status yk_bring_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank
   return YK_OK;
 }
 
-int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+/* The layer as it is brought, without its data. */
+static yk_linear_spec outline_of_brought(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   yk_linear_spec brought = *spec;
   for (int i = 0; i < spec->n_parts; i++)
@@ -443,13 +477,25 @@ int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
       brought.parts[i] = plain_part(dev, &spec->parts[i]);
     else
       become_sorted(&brought.parts[i]);
+  return brought;
+}
+
+int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+{
+  const yk_linear_spec brought = outline_of_brought(dev, spec);
   return dev->linear_bytes(&brought);
+}
+
+int64_t yk_bring_room_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+{
+  const yk_linear_spec brought = outline_of_brought(dev, spec);
+  return dev->linear_room_bytes ? dev->linear_room_bytes(&brought) : 0;
 }
 
 int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   int32_t n = 0;
-  for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && !keeps(dev, spec, i);
+  for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && yk_bring_dequantises(dev, spec, i);
   return n;
 }
 

@@ -42,8 +42,11 @@ bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part);
 /* yk_bring_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
 int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
 
-/* yk_bring_n_unkept - parts that become 16-bit floats because the device does not keep their format, not because they
- *   are asked to (as_16_bits). */
+/* yk_bring_room_bytes - linear_room_bytes of the layer once it is brought. */
+int64_t yk_bring_room_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
+
+/* yk_bring_n_unkept - parts that become 16-bit floats because the device does not keep their format, or their inputs
+ *   cannot be sorted, not because they are asked to (as_16_bits). */
 int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec);
 
 /* yk_bring_n_float_inputs - parts whose inputs the checkpoint quantises, and which multiply floats all the same, since

@@ -12,9 +12,10 @@
 #include "base/checked.h"
 #include "model/ffn_gated.h"
 
-/* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later. */
+/* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later, and the room that
+ * gate and up want where their outputs come. */
 typedef struct layout {
-  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, inner, outputs, end;
+  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, inner, outputs, down_room, end;
 } layout;
 
 struct yk_sublayer {
@@ -66,7 +67,12 @@ static int64_t place(int64_t *end, int64_t n_bytes)
   return at;
 }
 
-static layout lay_out(const yk_rank_source *source, int64_t shared_scratch)
+typedef struct projections {
+  yk_linear_spec gate_up, down;
+} projections;
+
+/* p: NULL on a rank without experts. */
+static layout lay_out(const yk_rank_source *source, const projections *p, int64_t shared_scratch)
 {
   const yk_route_spec route = route_of(source);
   const int64_t n_rows = source->limits->step.max_tokens, n_slots = yk_route_max_slots(&route, n_rows);
@@ -81,7 +87,9 @@ static layout lay_out(const yk_rank_source *source, int64_t shared_scratch)
                .routing = place(&end, yk_route_scratch_bytes(&route, n_rows))};
   at.inner = place(&end, n_slots * yk_range_size(source->share.expert_ffn) * element);
   at.outputs = place(&end, n_slots * source->config->hidden_size * element);
+  at.down_room = place(&end, p ? yk_bring_room_bytes(&source->dev, &p->down) : 0);
   at.end = yk_max_i64(end, at.inner + shared_scratch);
+  if (p) at.end = yk_max_i64(at.end, at.outputs + yk_bring_room_bytes(&source->dev, &p->gate_up));
   return at;
 }
 
@@ -97,10 +105,6 @@ static yk_status specify_router(const yk_rank_source *source, int32_t layer, yk_
   out->n_parts = 2;
   return yk_rank_column_part(source, &score, (yk_range){0, 1}, &out->parts[1], err);
 }
-
-typedef struct projections {
-  yk_linear_spec gate_up, down;
-} projections;
 
 /* Parts whose inputs the checkpoint quantises: ranks cannot share a row's scale here, so that all stay floats. */
 static int32_t n_float_inputs(const yk_linear_spec *spec)
@@ -145,18 +149,19 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   const yk_experts_config *x = &source->config->experts;
   yk_linear_spec router;
   projections p;
+  bool has_experts = yk_range_size(source->share.experts) > 0;
   *out = (yk_sublayer_bytes){0};
   YK_TRY(specify_router(source, layer, &router, err));
+  if (has_experts) YK_TRY(specify(source, layer, NULL, &p, err));
   if (x->shared_ffn_size > 0) {
     const yk_gated_ffn_spec shared = shared_of(source, layer);
     YK_TRY(yk_gated_ffn_measure(source, &shared, out, err));
   }
-  out->scratch = lay_out(source, out->scratch).end;
+  out->scratch = lay_out(source, has_experts ? &p : NULL, out->scratch).end;
   out->weights += yk_bring_bytes(dev, &router);
   if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
-  if (yk_range_size(source->share.experts) == 0) return YK_OK;
-  YK_TRY(specify(source, layer, NULL, &p, err));
+  if (!has_experts) return YK_OK;
   out->n_float_inputs += n_float_inputs(&p.gate_up) + n_float_inputs(&p.down);
   make_inputs_floats(&p.gate_up);
   make_inputs_floats(&p.down);
@@ -168,17 +173,24 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, yk_sublayer *experts, yk_err *err)
+/* Lays out the scratch too: shared_scratch is what the shared expert needs of it. */
+static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, int64_t shared_scratch, yk_sublayer *experts,
+                              yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
   int64_t n_local = yk_range_size(source->share.experts);
   projections p;
+  int32_t *order = NULL;
+  experts->at = lay_out(source, NULL, shared_scratch);
   if (n_local == 0) return YK_OK;
   yk_weight_view *views = calloc((size_t)(3 * (n_local - 1) + 1), sizeof *views);
   if (!views) return yk_err_set(err, YK_E_NOMEM, "no memory for the weights of %lld experts", (long long)n_local);
   yk_status status = specify(source, layer, views, &p, err);
+  if (status == YK_OK) experts->at = lay_out(source, &p, shared_scratch);
+  if (status == YK_OK) status = yk_gated_order_channels(&p.gate_up, &p.down, &order, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.gate_up, &experts->gate_up, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.down, &experts->down, err);
+  free(order);
   free(views);
   return status;
 }
@@ -216,9 +228,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   experts->width = (int32_t)yk_range_size(source->share.expert_ffn);
   experts->has_shared = source->config->experts.shared_ffn_size > 0;
   if (experts->has_shared) YK_TRY(yk_gated_ffn_measure(source, &shared, &of_shared, err));
-  experts->at = lay_out(source, of_shared.scratch);
   YK_TRY(load_router(loader, layer, experts, err));
-  YK_TRY(load_experts(loader, layer, experts, err));
+  YK_TRY(load_experts(loader, layer, of_shared.scratch, experts, err));
   return experts->has_shared ? yk_gated_ffn_load(loader, &shared, &experts->shared, err) : YK_OK;
 }
 
@@ -273,14 +284,16 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                            .max_slots = max_slots,
                                            .y = scratch_at(s, at->inner),
                                            .y_stride = e->width,
-                                           .route = route};
+                                           .route = route,
+                                           .room = scratch_at(s, at->outputs)};
   const yk_linear_grouped_args to_outputs = {.x = to_inner.y,
                                              .n_rows = max_slots,
                                              .starts = to_inner.starts,
                                              .max_slots = max_slots,
                                              .y = scratch_at(s, at->outputs),
                                              .y_stride = s->hidden,
-                                             .combine = sum};
+                                             .combine = sum,
+                                             .room = scratch_at(s, at->down_room)};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "experts' gate_up_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->gate_up, &to_inner, err));
   YK_RUN(s->operations, GEMM_DOWN, s->layer, "experts' down_proj",

@@ -41,22 +41,25 @@ yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_
   return YK_OK;
 }
 
-/* Outputs of gate, then of up, in the order of down's inputs: *order is malloc'ed, the caller's. */
-static yk_status order_channels(projections *p, int32_t **order, yk_err *err)
+yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err)
 {
-  const yk_linear_part *down = &p->down.parts[0];
-  int64_t width = yk_range_size(down->k);
-  const yk_group_share share = {down->k.begin, down->k.end, true};
+  const yk_linear_part *part = &down->parts[0];
+  int64_t width = yk_range_size(part->k), n_channels = down->n_matrices * width;
+  const yk_group_share share = {part->k.begin, part->k.end, true};
   const yk_group_places unpadded = {width, 1};
-  *order = malloc((size_t)(2 * width) * sizeof **order);
-  if (!*order) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)width);
-  YK_TRY(yk_group_order_fill(&down->weight, &share, &unpadded, *order, NULL, err));
+  *order = NULL;
+  if (!part->k_is_sorted) return YK_OK;
+  int32_t *channels = *order = malloc((size_t)(2 * n_channels) * sizeof **order);
+  if (!channels) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)n_channels);
+  for (int32_t m = 0; m < down->n_matrices; m++) {
+    const yk_linear_part of_matrix = yk_linear_part_of(part, m);
+    YK_TRY(yk_group_order_fill(&of_matrix.weight, &share, &unpadded, channels + m * width, NULL, err));
+  }
   for (int i = 1; i >= 0; i--) {
-    yk_linear_part *part = &p->gate_up.parts[i];
-    int64_t first = part->n.begin - down->k.begin; /* of the part's channel 0 among the weight's outputs */
-    int32_t *outputs = *order + i * width;
-    for (int64_t j = 0; j < width; j++) outputs[j] = (int32_t)((*order)[j] + first);
-    part->n_order = outputs;
+    int64_t first = gate_up->parts[i].n.begin - part->k.begin; /* of channel 0 among the weight's outputs */
+    int32_t *outputs = channels + i * n_channels;
+    for (int64_t j = 0; j < n_channels; j++) outputs[j] = (int32_t)(channels[j] + first);
+    gate_up->parts[i].n_order = outputs;
   }
   return YK_OK;
 }
@@ -64,7 +67,7 @@ static yk_status order_channels(projections *p, int32_t **order, yk_err *err)
 static yk_status load_gate_up(const yk_rank_loader *loader, projections *p, yk_linear **out, yk_err *err)
 {
   int32_t *order = NULL;
-  yk_status status = p->down.parts[0].k_is_sorted ? order_channels(p, &order, err) : YK_OK;
+  yk_status status = yk_gated_order_channels(&p->gate_up, &p->down, &order, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, out, err);
   free(order);
   return status;

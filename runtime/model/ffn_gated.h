@@ -33,6 +33,11 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
                             yk_err *err);
 void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
 
+/* yk_gated_order_channels - where down's inputs are sorted by group (k_is_sorted), gate and up get n_orders, so that
+ *   each matrix gives its channels in the order of its down's inputs. *order: malloc'ed, the caller's to free once both
+ *   are brought; NULL where nothing is sorted. Errors: YK_E_NOMEM, with *order to be freed all the same. Thread: any. */
+yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err);
+
 /* yk_gated_ffn_forward - step->x to step->y, with scratch bytes as measured. Errors name the operation. */
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *step, void *scratch, yk_err *err);
 

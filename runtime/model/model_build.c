@@ -193,6 +193,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   yk_model_device sizes_on = {.dtype = dev->dtype,
                               .linear_bytes = dev->ops->linear_bytes,
                               .linear_keeps = dev->ops->linear_keeps,
+                              .linear_room_bytes = dev->ops->linear_room_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_room = dev->ops->needs_kv_room};
   yk_rank_buffer brought = {0}, biases = {0};

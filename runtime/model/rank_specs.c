@@ -146,31 +146,70 @@ static yk_status refuse_unlike(const yk_rank_source *source, const yk_projection
                     yk_dtype_name(weight->dtype));
 }
 
+/* Whether the configuration lets an expert's inputs be in another order than its groups: each has one of its own then,
+ * and one of them may have none. */
+static bool may_have_order(const yk_rank_source *source, const yk_projection *p)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  const yk_quant_scheme *scheme;
+  yk_err refusal = YK_ERR_INIT;
+  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
+  return yk_quant_scheme_of(&source->config->quant, name, &scheme, &refusal) == YK_OK && scheme && scheme->act_order;
+}
+
+/* What the inputs of a layer's experts are like. */
+typedef struct inputs_of_experts {
+  bool have_order; /* of any expert; those without are then sorted as the others are */
+  bool are_even;   /* the groups of each: all experts have the same places */
+} inputs_of_experts;
+
+static yk_status look_at_inputs(const yk_weight_view *weight, inputs_of_experts *inputs, yk_err *err)
+{
+  bool is_even = true;
+  if (weight->act_order) YK_TRY(yk_group_order_is_even(weight, &is_even, err));
+  inputs->have_order |= weight->act_order;
+  inputs->are_even &= is_even;
+  return YK_OK;
+}
+
+/* views: [experts - 1] or NULL. */
+static yk_status sort_experts(const yk_rank_source *source, bool is_row_parallel, const inputs_of_experts *inputs,
+                              yk_weight_view *views, yk_linear_part *part, yk_err *err)
+{
+  if (!inputs->have_order) return YK_OK;
+  part->weight.act_order = true;
+  for (int64_t i = 0; views && i < yk_range_size(source->share.experts) - 1; i++) views[i].act_order = true;
+  return inputs->are_even ? sort_inputs(source, is_row_parallel, part, err) : YK_OK;
+}
+
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err)
 {
   const yk_range *experts = &source->share.experts;
-  bool is_row_parallel = projection->role == YK_ROLE_EXPERT_DOWN;
+  bool is_row_parallel = projection->role == YK_ROLE_EXPERT_DOWN, looks_at_all = views;
+  inputs_of_experts inputs = {.are_even = true};
   yk_projection of_expert = *projection;
-  for (int64_t i = experts->begin; i < (views ? experts->end : experts->begin + 1); i++) {
+  for (int64_t i = experts->begin; i < (looks_at_all ? experts->end : experts->begin + 1); i++) {
     yk_weight_module module;
     yk_linear_part found;
     of_expert.expert = (int32_t)i;
     YK_TRY(find(source, &of_expert, &module, &found, err));
     YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
+    YK_TRY(look_at_inputs(&found.weight, &inputs, err));
     if (views) found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
-    if (views && i > experts->begin) {
+    if (i > experts->begin) {
       YK_TRY(refuse_unlike(source, &of_expert, &found.weight, &part->weight, err));
-      views[i - experts->begin - 1] = found.weight;
+      if (views) views[i - experts->begin - 1] = found.weight;
       continue;
     }
     *part = found;
     part->k = is_row_parallel ? range : (yk_range){0, module.k};
     part->n = is_row_parallel ? (yk_range){0, module.n} : range;
     if (part->weight.group > 0) part->group_local = yk_shard_group(part->k, part->weight.group);
+    looks_at_all |= found.weight.act_order || may_have_order(source, &of_expert);
   }
   part->more_weights = views;
-  return YK_OK;
+  return sort_experts(source, is_row_parallel, &inputs, views, part, err);
 }
 
 yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)

@@ -52,7 +52,8 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 /* yk_rank_experts_part - one part of a layer whose matrices are the rank's experts, of which there is at least one:
  *   projection's role of each, range of its outputs (column-parallel) or of its inputs. views: [experts - 1], where
  *   more_weights go; NULL: for sizes alone. Inputs become floats, but for sizes alone, where they say what the
- *   checkpoint means. Groups are as they are: what has act order is to be dequantised. Errors: as above;
+ *   checkpoint means. With act order each expert's inputs are sorted by its own groups, down's as with may_choose; where
+ *   groups are not even (group_order.h) they are not, and the weights are to be dequantised. Errors: as above;
  *   YK_E_UNSUPPORTED where something is folded into biases. */
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err);

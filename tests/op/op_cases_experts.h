@@ -383,13 +383,30 @@ static const int32_t grouped_counts[N_GROUPED_MATRICES] = {0, 1, 50, 0, 7};
 
 /* The weights of runs side by side as a grouped layer, each also as a layer of its own. */
 typedef struct grouped_layer {
-  linear_run runs[N_GROUPED_MATRICES]; /* x of the first is the rows of the grouped forward */
+  linear_run runs[N_GROUPED_MATRICES]; /* x of the first is the rows of the grouped forward, where that has no orders */
   yk_linear *linear;
   int32_t *starts; /* device memory */
+  void *room;      /* what the device wants lent */
 } grouped_layer;
 
-static inline grouped_layer grouped_layer_new(yk_device *dev, const linear_case *shape, int32_t n_rows, uint32_t seed,
-                                              const int32_t starts[N_GROUPED_MATRICES + 1], int32_t max_slots)
+/* Orders of the inputs of each matrix, alike in all its parts. */
+typedef struct grouped_orders {
+  int64_t x_size;
+  int32_t *columns; /* [N_GROUPED_MATRICES, k_local] */
+} grouped_orders;
+
+static inline void *grouped_room_new(yk_device *dev, const yk_linear_spec *spec)
+{
+  void *room = NULL;
+  int64_t n_bytes = dev->ops->linear_room_bytes ? dev->ops->linear_room_bytes(spec) : 0;
+  if (n_bytes > 0) op_ok(dev->ops->alloc(dev, (size_t)n_bytes, &room, &err));
+  return room;
+}
+
+/* orders: or NULL. */
+static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_case *shape, int32_t n_rows,
+                                                   uint32_t seed, const int32_t starts[N_GROUPED_MATRICES + 1],
+                                                   int32_t max_slots, const grouped_orders *orders)
 {
   grouped_layer layer = {.starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1)};
   yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
@@ -401,9 +418,18 @@ static inline grouped_layer grouped_layer_new(yk_device *dev, const linear_case 
   for (int i = 0; i < spec.n_parts; i++) {
     for (int m = 1; m < N_GROUPED_MATRICES; m++) views[i][m - 1] = layer.runs[m].spec.parts[i].weight;
     spec.parts[i].more_weights = views[i];
+    if (orders) spec.parts[i].x_size = orders->x_size;
   }
+  layer.room = grouped_room_new(dev, &spec);
+  for (int i = 0; orders && i < spec.n_parts; i++) spec.parts[i].x_order = orders->columns;
   op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
   return layer;
+}
+
+static inline grouped_layer grouped_layer_new(yk_device *dev, const linear_case *shape, int32_t n_rows, uint32_t seed,
+                                              const int32_t starts[N_GROUPED_MATRICES + 1], int32_t max_slots)
+{
+  return grouped_layer_in_order(dev, shape, n_rows, seed, starts, max_slots, NULL);
 }
 
 static inline void grouped_layer_free(yk_device *dev, grouped_layer *layer)
@@ -411,6 +437,7 @@ static inline void grouped_layer_free(yk_device *dev, grouped_layer *layer)
   dev->ops->linear_destroy(dev, layer->linear);
   for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &layer->runs[m]);
   dev->ops->free(dev, layer->starts);
+  dev->ops->free(dev, layer->room);
 }
 
 /* Results of so many slots, in which whatever nobody writes is -7. */
@@ -422,18 +449,24 @@ static inline op_array slots_new(yk_device *dev, yk_dtype dtype, size_t n)
   return y;
 }
 
-/* A slot gives what its row gives with its matrix alone. */
-static inline void check_slot(const op_target *target, yk_device *dev, const grouped_layer *layer, const op_array *y,
-                              int32_t slot, int matrix, int32_t row, double tolerance)
+/* A slot gives what row number row of x gives with its matrix alone. */
+static inline void check_slot_of(const op_target *target, yk_device *dev, const grouped_layer *layer, const op_array *x,
+                                 const op_array *y, int32_t slot, int matrix, int32_t row, double tolerance)
 {
   linear_run of_row = layer->runs[matrix];
-  of_row.x = layer->runs[0].x;
+  of_row.x = *x;
   op_array alone = linear_run_forward(dev, &of_row, row, 1);
   double error = op_error(y->values + slot * of_row.y_stride, alone.values, alone.n);
   if (!(error <= tolerance))
     fail_msg("%s %s slot %d of matrix %d: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dev->dtype), slot,
              matrix, error, tolerance);
   op_array_free(dev, &alone);
+}
+
+static inline void check_slot(const op_target *target, yk_device *dev, const grouped_layer *layer, const op_array *y,
+                              int32_t slot, int matrix, int32_t row, double tolerance)
+{
+  check_slot_of(target, dev, layer, &layer->runs[0].x, y, slot, matrix, row, tolerance);
 }
 
 /* Each slot gives what its row gives with its matrix alone: to the bit where rows do not depend on their company, else
@@ -472,6 +505,82 @@ static inline void check_linear_grouped(const op_target *target, yk_dtype dtype,
   grouped_layer_free(dev, &layer);
   dev->ops->free(dev, dev_rows);
   op_array_free(dev, &y);
+  dev->ops->destroy(dev);
+}
+
+/* Columns of x in an order of each matrix: all of them once, as far as there are inputs; beyond them -1. */
+static inline grouped_orders grouped_orders_draw(int64_t k, int64_t x_size)
+{
+  op_random random = {.seed = (uint32_t)(k + x_size)};
+  grouped_orders orders = {x_size, calloc((size_t)(N_GROUPED_MATRICES * k), sizeof(int32_t))};
+  assert_non_null(orders.columns);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) {
+    int32_t *order = orders.columns + m * k;
+    for (int64_t i = 0; i < k; i++) order[i] = i < x_size ? (int32_t)(x_size - 1 - i) : -1;
+    for (int64_t i = k - 1; i > 0; i--) {
+      int64_t other = op_between(&random, 0, (int)i);
+      int32_t swap = order[i];
+      order[i] = order[other], order[other] = swap;
+    }
+  }
+  return orders;
+}
+
+/* Rows of x in the order of a matrix. */
+static inline op_array rows_in_order(yk_device *dev, const op_array *x, const grouped_orders *orders, int matrix,
+                                     int64_t k)
+{
+  int64_t n_rows = (int64_t)x->n / orders->x_size;
+  op_array ordered = op_array_new(dev, dev->dtype, (size_t)(n_rows * k));
+  for (int64_t row = 0; row < n_rows; row++)
+    for (int64_t i = 0; i < k; i++) {
+      int32_t column = orders->columns[matrix * k + i];
+      ordered.values[row * k + i] = column < 0 ? 0.0 : x->values[row * orders->x_size + column];
+    }
+  op_array_send(dev, &ordered);
+  return ordered;
+}
+
+/* Matrices whose inputs have orders of their own: each slot gives what its row gives with its matrix alone, once it is
+ * put into the matrix's order. */
+static inline void check_grouped_order(const op_target *target, yk_dtype dtype, const linear_case *shape,
+                                       int64_t x_size, bool is_gathered, double tolerance)
+{
+  op_random random = {.seed = 11};
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  int32_t starts[N_GROUPED_MATRICES + 1] = {0}, rows[N_GROUPED_ROWS], n_slots = 0;
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) {
+    for (int32_t i = 0; i < grouped_counts[m]; i++, n_slots++) rows[n_slots] = is_gathered ? i + m : n_slots;
+    starts[m + 1] = n_slots;
+  }
+  const int64_t k = yk_range_size(shape->parts[0].k_slice);
+  grouped_orders orders = grouped_orders_draw(k, x_size);
+  grouped_layer layer = grouped_layer_in_order(dev, shape, N_GROUPED_ROWS, 70, starts, n_slots + 1, &orders);
+  const int64_t stride = layer.runs[0].y_stride;
+  op_array x = op_array_random(dev, dtype, (size_t)(N_GROUPED_ROWS * x_size), 1.0, &random);
+  op_array y = slots_new(dev, dtype, (size_t)((n_slots + 1) * stride));
+  int32_t *dev_rows = op_send_i32(dev, rows, (size_t)n_slots);
+  const yk_linear_grouped_args args = {.x = x.dev,
+                                       .n_rows = N_GROUPED_ROWS,
+                                       .row_of_slot = is_gathered ? dev_rows : NULL,
+                                       .starts = layer.starts,
+                                       .max_slots = n_slots + 1,
+                                       .y = y.dev,
+                                       .y_stride = stride,
+                                       .room = layer.room};
+  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
+  op_array_fetch(dev, &y);
+  for (int m = 0; m < N_GROUPED_MATRICES; m++) {
+    op_array ordered = rows_in_order(dev, &x, &orders, m, k);
+    for (int32_t slot = starts[m]; slot < starts[m + 1]; slot++)
+      check_slot_of(target, dev, &layer, &ordered, &y, slot, m, rows[slot], tolerance);
+    op_array_free(dev, &ordered);
+  }
+  for (int64_t i = 0; i < stride; i++) assert_true(y.values[n_slots * stride + i] == -7.0);
+  grouped_layer_free(dev, &layer);
+  free(orders.columns);
+  dev->ops->free(dev, dev_rows);
+  op_array_free(dev, &x), op_array_free(dev, &y);
   dev->ops->destroy(dev);
 }
 

@@ -44,6 +44,22 @@ static void test_grouped_layers(void **state)
   for_each_cpu_target(check_grouped);
 }
 
+static void check_orders(const op_target *target)
+{
+  static const int shapes[] = {2, 4, 11, 15, 17};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    const linear_case *shape = &linear_cases[shapes[s]];
+    int64_t k = yk_range_size(shape->parts[0].k_slice);
+    check_grouped_order(target, op_dtypes[s % 3], shape, k + 5 * ((int64_t)s % 3 - 1), s % 2 == 0, 0.0);
+  }
+}
+
+static void test_grouped_orders(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_orders);
+}
+
 static void check_combination(const op_target *target)
 {
   for (int s = 2; s < 6; s++) check_grouped_combination(target, op_dtypes[s % 3], &linear_cases[s], s % 2 == 0, 0.0);
@@ -83,7 +99,7 @@ int main(void)
       cmocka_unit_test(test_routing),       cmocka_unit_test(test_routers),
       cmocka_unit_test(test_combination),   cmocka_unit_test(test_grouped_layers),
       cmocka_unit_test(test_grouped_row),   cmocka_unit_test(test_grouped_combination),
-      cmocka_unit_test(test_grouped_route),
+      cmocka_unit_test(test_grouped_route), cmocka_unit_test(test_grouped_orders),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,20 @@ static void test_grouped_layers(void **state)
                            tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
 }
 
+/* As many columns of x as inputs, fewer, and so many that rows are not whole vectors: of every kind of weights. */
+static void test_grouped_orders(void **state)
+{
+  (void)state;
+  for (int c = 0; c < N_GROUPED_CASES; c++)
+    for (int d = 0; d < N_GPU_DTYPES; d++) {
+      const linear_case *shape = &grouped_cases[c];
+      const int64_t k = yk_range_size(shape->parts[0].k_slice), sizes[] = {k, k - 16, k + 5};
+      if (!shape->parts[0].group || shape->parts[0].is_fp8) continue; /* floats and codes have no groups to be sorted */
+      check_grouped_order(&cuda_target, gpu_dtypes[d], shape, sizes[(c + d) % 3], c % 2 == 0,
+                          tolerance_of(gpu_dtypes[d], shape));
+    }
+}
+
 /* The layer forwarded with room for max_slots: y [n_slots]. */
 static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_slots, int32_t max_slots)
 {
@@ -211,11 +225,11 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),     cmocka_unit_test(test_routers),
-      cmocka_unit_test(test_combination), cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_tiles_agree), cmocka_unit_test(test_grouped_combination),
-      cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_grouped_route),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_routing),        cmocka_unit_test(test_routers),
+      cmocka_unit_test(test_combination),    cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_combination),
+      cmocka_unit_test(test_grouped_row),    cmocka_unit_test(test_grouped_route),
+      cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

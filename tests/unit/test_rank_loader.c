@@ -361,6 +361,65 @@ static void check_matrices(const yk_model_device *dev, yk_weight_format format, 
   }
 }
 
+/* With act order each matrix has an order of inputs, and of outputs too: it comes as it comes alone, with its own. */
+static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format format, bool k_is_sorted)
+{
+  enum { N_TAKEN = 48 };
+  static int32_t g_idx[N_MATRICES][K], outputs[N_MATRICES * N_TAKEN];
+  const yk_range k = k_is_sorted ? (yk_range){64, 192} : (yk_range){0, K};
+  yk_weight_view more[N_MATRICES - 1];
+  yk_rank_buffer buffer = {0}, alone_buffer = {0};
+  yk_err err = YK_ERR_INIT;
+  yk_linear_spec spec = {.n_parts = 1, .n_matrices = N_MATRICES, .is_grouped = true, .max_tokens = 8}, all, alone;
+  for (int m = 0; m < N_MATRICES; m++) {
+    for (int i = 0; i < K; i++) g_idx[m][(i * 37 + 5 * m) % K] = i / MATRIX_GROUP;
+    for (int i = 0; i < N_TAKEN; i++) outputs[m * N_TAKEN + i] = 8 + (i * (5 + 6 * m)) % N_TAKEN;
+  }
+  for (int m = 0; m < N_MATRICES; m++) {
+    yk_weight_view *weight = m == 0 ? &spec.parts[0].weight : &more[m - 1];
+    *weight = matrix_of(format, YK_PACKING_GPTQ, m);
+    weight->act_order = true;
+    weight->g_idx = m == 1 ? NULL : g_idx[m]; /* one whose groups are of neighbours */
+  }
+  yk_linear_part *part = &spec.parts[0];
+  part->more_weights = more;
+  part->k = k;
+  part->n = (yk_range){8, 8 + N_TAKEN};
+  part->n_order = outputs;
+  part->k_is_sorted = k_is_sorted;
+  const yk_group_share share = {k.begin, k.end, k_is_sorted};
+  yk_group_places places;
+  assert_int_equal(yk_group_order_measure(&part->weight, &share, 4, &places, &err), YK_OK);
+  part->k_places = places.n;
+  part->group_local = places.group;
+  if (yk_bring(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
+  assert_int_equal(yk_bring_bytes(dev, &spec), dev->linear_bytes(&all));
+  assert_true(!all.parts[0].x_order == k_is_sorted); /* sorted inputs of a share are x as it is */
+  for (int m = 0; m < N_MATRICES; m++) {
+    yk_linear_spec single = spec;
+    single.n_matrices = 1;
+    single.parts[0] = yk_linear_part_of(part, m);
+    if (yk_bring(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
+    const yk_linear_part found = yk_linear_part_of(&all.parts[0], m);
+    expect_same_weight(&found, &alone.parts[0]);
+    expect_same_bytes(found.x_order, alone.parts[0].x_order, places.n * (int64_t)sizeof(int32_t));
+    for (int64_t i = 0; m == 1 && found.x_order && i < places.n; i++) assert_int_equal(found.x_order[i], i);
+  }
+  free(buffer.memory);
+  free(alone_buffer.memory);
+}
+
+static void matrices_have_orders_of_their_own(void **state)
+{
+  (void)state;
+  const yk_model_device keeps = {
+      .dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = yk_cpu_linear_keeps};
+  for (int k_is_sorted = 0; k_is_sorted < 2; k_is_sorted++) {
+    check_ordered_matrices(&keeps, YK_WEIGHT_AWQ, k_is_sorted);
+    check_ordered_matrices(&keeps, YK_WEIGHT_INT8, k_is_sorted);
+  }
+}
+
 /* Each of several matrices comes as it comes alone, whatever is done to it on the way. */
 static void matrices_are_brought_as_alone(void **state)
 {
@@ -377,9 +436,11 @@ static void matrices_are_brought_as_alone(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(planned_bytes_are_taken), cmocka_unit_test(what_a_device_does_not_keep_is_floats),
-      cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
-      cmocka_unit_test(sorted_inputs_come_with_the_order_of_x), cmocka_unit_test(matrices_are_brought_as_alone)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken),
+                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats),
+                                     cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
+                                     cmocka_unit_test(sorted_inputs_come_with_the_order_of_x),
+                                     cmocka_unit_test(matrices_are_brought_as_alone),
+                                     cmocka_unit_test(matrices_have_orders_of_their_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,11 +47,12 @@ int yk_cpu_first_of_rows(const yk_linear *linear, int i)
   return first;
 }
 
-static bool is_same_order(const yk_linear_part *a, const yk_linear_part *b)
+/* In every matrix. */
+static bool is_same_order(const yk_linear_part *a, const yk_linear_part *b, int32_t n_matrices)
 {
   int64_t k = yk_range_size(a->k);
   return a->x_order && b->x_order && yk_range_size(b->k) == k &&
-         memcmp(a->x_order, b->x_order, (size_t)k * sizeof *a->x_order) == 0;
+         memcmp(a->x_order, b->x_order, (size_t)(n_matrices * k) * sizeof *a->x_order) == 0;
 }
 
 /* Parts that were quantised together have their inputs in the same order: they are put into it once. */
@@ -61,7 +62,8 @@ static void choose_x_copy(const yk_linear_spec *spec, yk_linear *linear, int i)
   part->has_x_order = spec->parts[i].x_size > 0;
   if (!part->has_x_order) return;
   for (int other = 0; other < i && part->x_copy == 0; other++)
-    if (is_same_order(&spec->parts[other], &spec->parts[i])) part->x_copy = linear->parts[other].x_copy;
+    if (is_same_order(&spec->parts[other], &spec->parts[i], spec->n_matrices))
+      part->x_copy = linear->parts[other].x_copy;
   if (part->x_copy == 0) part->x_copy = linear->n_x_copies++;
 }
 

@@ -189,6 +189,7 @@ static const yk_device_ops *device_ops(void)
       .linear_forward = yk_cuda_linear_forward,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,
+      .linear_room_bytes = yk_cuda_linear_room_bytes,
       .linear_maxima = yk_cuda_linear_maxima,
       .linear_sums = yk_cuda_linear_sums,
       .linear_scale = yk_cuda_linear_scale,

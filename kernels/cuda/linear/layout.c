@@ -28,13 +28,15 @@ static int64_t ordered_x_size(const yk_cuda_format *format, const yk_linear_part
   return format->undoes_order ? 0 : part->x_size;
 }
 
-/* Whether one x serves both parts. Where orders are not known yet, they are taken for the same. */
-static bool have_one_order(const yk_cuda_format *a_row, const yk_linear_part *a, const yk_cuda_format *b_row,
-                           const yk_linear_part *b)
+/* Whether one x serves parts a and b, in every matrix. Where orders are not known yet, they are taken for the same. */
+static bool have_one_order(const yk_linear_spec *spec, const yk_cuda_format *a_row, int a, const yk_cuda_format *b_row,
+                           int b)
 {
-  int64_t k = inputs_of(a_row, a), x_size = ordered_x_size(a_row, a);
-  if (k != inputs_of(b_row, b) || x_size != ordered_x_size(b_row, b)) return false;
-  return x_size == 0 || !a->x_order || !b->x_order || memcmp(a->x_order, b->x_order, (size_t)k * sizeof(int32_t)) == 0;
+  const yk_linear_part *one = &spec->parts[a], *other = &spec->parts[b];
+  int64_t k = inputs_of(a_row, one), x_size = ordered_x_size(a_row, one);
+  if (k != inputs_of(b_row, other) || x_size != ordered_x_size(b_row, other)) return false;
+  return x_size == 0 || !one->x_order || !other->x_order ||
+         memcmp(one->x_order, other->x_order, (size_t)(spec->n_matrices * k) * sizeof(int32_t)) == 0;
 }
 
 /* The first row that takes part i, or NULL. */
@@ -52,7 +54,7 @@ static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, i
   for (const yk_cuda_format *const *a = yk_cuda_formats; *a; a++)
     for (const yk_cuda_format *const *b = yk_cuda_formats; *b; b++)
       if (takes(*a, spec, 0) && takes(*b, spec, 1) && (*a)->gemm == (*b)->gemm && key_of(*a, gate) == key_of(*b, up) &&
-          have_one_order(*a, gate, *b, up))
+          have_one_order(spec, *a, 0, *b, 1))
         return i == 0 ? *a : *b;
   return NULL;
 }
@@ -67,7 +69,7 @@ bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
   if (weight->format == YK_WEIGHT_PLAIN) return true;
-  if (spec->is_grouped && (weight->act_order || weight->inputs.kind != YK_INPUTS_FLOAT)) return false;
+  if (spec->is_grouped && weight->inputs.kind != YK_INPUTS_FLOAT) return false;
   if (weight->format == YK_WEIGHT_AWQ) return true;
   if (weight->act_order) return weight->format == YK_WEIGHT_INT8 && weight->inputs.kind == YK_INPUTS_FLOAT;
   const yk_cuda_format *format = format_of(spec, i);
@@ -84,9 +86,8 @@ static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk
   yk_cuda_gemm *last = layout->n_gemms ? &layout->gemms[layout->n_gemms - 1] : NULL;
   int64_t n = yk_range_size(part->n), key = key_of(format, part);
   if (n == 0) return;
-  const yk_linear_part *before = last ? &spec->parts[last->first_part] : NULL;
   if (!last || last->kind != format->gemm || last->key != key ||
-      !have_one_order(layout->formats[last->first_part], before, format, part)) {
+      !have_one_order(spec, layout->formats[last->first_part], last->first_part, format, i)) {
     int64_t first_column = last ? last->first_column + last->n : 0;
     last = &layout->gemms[layout->n_gemms++];
     *last = (yk_cuda_gemm){.kind = format->gemm,
@@ -135,6 +136,20 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
   yk_err refusal = YK_ERR_INIT;
   if (yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK) return 0; /* linear_create will say why */
   return spec->n_matrices * layout.matrix_bytes;
+}
+
+int64_t yk_cuda_grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
+{
+  return gemm->x_size > 0 ? max_slots * gemm->k * 2 : 0;
+}
+
+int64_t yk_cuda_linear_room_bytes(const yk_linear_spec *spec)
+{
+  yk_cuda_linear_layout layout;
+  yk_err refusal = YK_ERR_INIT;
+  if (!spec->is_grouped || yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK || layout.n_gemms == 0)
+    return 0;
+  return yk_cuda_grouped_room_bytes(&layout.gemms[0], spec->max_tokens);
 }
 
 /* ---- The device itself ------------------------------------------------------------------------------------------- */

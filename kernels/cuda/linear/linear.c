@@ -13,6 +13,7 @@
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/prepared.h"
+#include "kernels/cuda/linear/slot_order.h"
 
 enum { ORDERED_ROWS = 2048 /* of one block of which x alone passes through the scratch, put into another order */ };
 
@@ -80,7 +81,7 @@ static yk_status load_gemm(yk_cuda_device *cuda, const yk_linear_spec *spec, int
     YK_TRY(linear->layout.formats[i]->load(cuda, gemm, memory + gemm->weights, &part, first_column, err));
     first_column += n;
   }
-  const int32_t *order = spec->parts[gemm->first_part].x_order;
+  const int32_t *order = yk_linear_part_of(&spec->parts[gemm->first_part], matrix).x_order;
   if (gemm->x_size > 0 && gemm->k > 0)
     YK_TRY(yk_cuda_upload(&cuda->base, memory + gemm->order, order, (size_t)gemm->k * sizeof *order, err));
   return gemm->has_bias ? load_bias(cuda, spec, matrix, gemm, memory + gemm->bias, err) : YK_OK;
@@ -277,8 +278,32 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
   return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
 }
 
-/* Where the grouped forward before had the same starts, they were complete before that one began, or before that one
- * let this one begin. */
+/* x of each slot in the order of its matrix's inputs, in the room; *args then has a row for each slot. */
+static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_linear_grouped_args *args, yk_err *err)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  const yk_cuda_slot_order_args order = {.y = args->room,
+                                         .x = args->x,
+                                         .row_of_slot = args->row_of_slot,
+                                         .starts = args->starts,
+                                         .order = (const int32_t *)(const void *)(linear->memory + gemm->order),
+                                         .matrix_bytes = linear->layout.matrix_bytes,
+                                         .n_matrices = linear->n_matrices,
+                                         .max_slots = args->max_slots,
+                                         .x_size = gemm->x_size,
+                                         .k = gemm->k};
+  if (!args->room)
+    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected room of %lld bytes, found none",
+                      (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
+  args->x = args->room;
+  args->row_of_slot = NULL;
+  args->n_rows = args->max_slots;
+  return yk_cuda_check(cuda, yk_cuda_launch_slot_order(&order, cuda->stream), "ordering of inputs of slots", err);
+}
+
+/* Starts are complete before a GEMM begins where the grouped forward before had the same, or let this one begin only
+ * once they were, and where the kernel before puts slots in order, since that one lets the GEMM start once it has
+ * waited itself. */
 yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                          yk_err *err)
 {
@@ -293,15 +318,20 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
     return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
                       (long long)yk_cuda_gemm_columns_of_y(gemm), (long long)args->y_stride);
   YK_TRY(yk_cuda_enter(cuda, err));
+  yk_linear_grouped_args own = *args;
   yk_cuda_grouped_call call = {.gemm = gemm,
                                .weights = linear->memory + gemm->weights,
                                .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
                                .matrix_bytes = linear->layout.matrix_bytes,
                                .n_matrices = linear->n_matrices,
-                               .args = args};
-  if (args->route && !(gemm->kind->routes && gemm->kind->routes(cuda, &call)))
-    YK_TRY(dev->ops->route(dev, args->route, err));
-  call.starts_are_settled = !args->route && cuda->settled_starts == args->starts;
+                               .args = &own};
+  const bool has_order = gemm->x_size > 0 && gemm->k > 0;
+  if (own.route && (has_order || !gemm->kind->routes || !gemm->kind->routes(cuda, &call))) {
+    YK_TRY(dev->ops->route(dev, own.route, err));
+    own.route = NULL;
+  }
+  if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));
+  call.starts_are_settled = has_order || (!args->route && cuda->settled_starts == args->starts);
   cuda->settled_starts = args->starts;
   YK_TRY(gemm->kind->forward_grouped(cuda, &call, err));
   if (!args->combine || (gemm->kind->combines && gemm->kind->combines(cuda, &call))) return YK_OK;

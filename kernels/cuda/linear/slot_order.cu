@@ -1,0 +1,118 @@
+/* slot_order.cu - see slot_order.h.
+ *
+ *   block    so many neighbouring slots, and 8 inputs a thread, whose columns stay in registers while the matrix does
+ *   a slot   its row of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there */
+#include "kernels/cuda/linear/slot_order.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+
+using namespace yk_cuda;
+
+namespace {
+
+constexpr int THREADS = 256, WIDE = 8;                /* 16-bit elements in 16 bytes */
+constexpr int64_t FEW_BLOCKS = 1024, MOST_SLOTS = 16; /* as many blocks run at once; of a block */
+
+/* The matrix of a slot, by all threads: those before it end at the slot or before. */
+__device__ int matrix_of(const yk_cuda_slot_order_args &a, int64_t slot)
+{
+  int n = 0;
+  for (int first = 0; first < a.n_matrices; first += THREADS) {
+    const int m = first + static_cast<int>(threadIdx.x);
+    n += __syncthreads_count(m < a.n_matrices && __ldcg(a.starts + m + 1) <= slot);
+  }
+  return n;
+}
+
+/* Of 8 inputs: places in shared memory. */
+struct columns_of_thread {
+  int at[WIDE];
+
+  __device__ void load(const yk_cuda_slot_order_args &a, int matrix, int64_t first)
+  {
+    const char *orders = reinterpret_cast<const char *>(a.order) + matrix * a.matrix_bytes;
+    const int32_t *order = reinterpret_cast<const int32_t *>(orders) + first;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) at[i] = first + i < a.k ? __ldg(order + i) : -1;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++)
+      if (at[i] < 0) at[i] = static_cast<int>(a.x_size);
+  }
+};
+
+/* IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
+template <bool IS_WIDE> __device__ void load_row(const yk_cuda_slot_order_args &a, int64_t row, uint16_t *to)
+{
+  const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
+  if constexpr (IS_WIDE) {
+    for (int64_t i = threadIdx.x; i < a.x_size / WIDE; i += THREADS)
+      reinterpret_cast<uint4 *>(to)[i] = __ldcg(reinterpret_cast<const uint4 *>(from) + i);
+  } else {
+    for (int64_t i = threadIdx.x; i < a.x_size; i += THREADS) to[i] = __ldcg(from + i);
+  }
+}
+
+template <bool IS_WIDE>
+__device__ void store(const yk_cuda_slot_order_args &a, const uint16_t *row, const columns_of_thread &columns,
+                      int64_t slot, int64_t first)
+{
+  uint16_t *to = static_cast<uint16_t *>(a.y) + slot * a.k + first;
+  vec<uint16_t, WIDE> values;
+#pragma unroll
+  for (int i = 0; i < WIDE; i++) values.at[i] = row[columns.at[i]];
+  if constexpr (IS_WIDE) {
+    if (first < a.k) *reinterpret_cast<vec<uint16_t, WIDE> *>(to) = values;
+  } else {
+#pragma unroll
+    for (int i = 0; i < WIDE; i++)
+      if (first + i < a.k) to[i] = values.at[i];
+  }
+}
+
+template <bool IS_WIDE>
+__global__ void __launch_bounds__(THREADS) slot_order_kernel(const yk_cuda_slot_order_args a, int64_t each)
+{
+  extern __shared__ __align__(16) uint16_t row[];
+  const int64_t first_slot = blockIdx.x * each,
+                first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
+  if (threadIdx.x == 0) row[a.x_size] = 0;
+  yk_ptx::wait_for_previous_kernel();
+  yk_ptx::let_next_kernel_start();
+  const int64_t end = min(first_slot + each, static_cast<int64_t>(__ldcg(a.starts + a.n_matrices)));
+  if (first_slot >= end) return;
+  int matrix = matrix_of(a, first_slot);
+  columns_of_thread columns;
+  columns.load(a, matrix, first);
+  for (int64_t slot = first_slot; slot < end; slot++) {
+    const int before = matrix;
+    while (__ldcg(a.starts + matrix + 1) <= slot) matrix++;
+    if (matrix != before) columns.load(a, matrix, first);
+    __syncthreads(); /* the row before has been read */
+    load_row<IS_WIDE>(a, a.row_of_slot ? __ldcg(a.row_of_slot + slot) : slot, row);
+    __syncthreads();
+    store<IS_WIDE>(a, row, columns, slot, first);
+  }
+}
+
+} // namespace
+
+extern "C" cudaError_t yk_cuda_launch_slot_order(const yk_cuda_slot_order_args *args, cudaStream_t stream)
+{
+  if (args->max_slots == 0 || args->k == 0) return cudaSuccess;
+  const bool is_wide =
+      args->x_size % WIDE == 0 && args->k % WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
+  const auto kernel = is_wide ? slot_order_kernel<true> : slot_order_kernel<false>;
+  const int64_t each = std::clamp<int64_t>(args->max_slots / FEW_BLOCKS, 1, MOST_SLOTS), chunk = THREADS * WIDE;
+  const dim3 grid(static_cast<unsigned>((args->max_slots + each - 1) / each),
+                  static_cast<unsigned>((args->k + chunk - 1) / chunk));
+  const size_t row_bytes = static_cast<size_t>(args->x_size + 1) * sizeof(uint16_t);
+  const void *of_kernel = reinterpret_cast<const void *>(kernel);
+  cudaError_t error = yk_ptx::prefer_shared_memory(of_kernel);
+  if (error == cudaSuccess && row_bytes > 48 * 1024)
+    error = cudaFuncSetAttribute(of_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(row_bytes));
+  if (error != cudaSuccess) return error;
+  return yk_ptx::launch_dependent(kernel, {grid, THREADS, row_bytes, 1}, stream, *args, each);
+}
