@@ -9,6 +9,7 @@ import collections
 import functools
 import math
 import statistics
+import zlib
 
 import numpy as np
 
@@ -132,6 +133,12 @@ def awq_config(settings):
             "version": "gemm", "modules_to_not_convert": None}
 
 
+def reader(name):
+    """What reads one x is quantised with one order of it: a name for all of that."""
+    folder, _, role = name.rpartition(".")
+    return f"{folder}.x" if role in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "w1", "w3") else name
+
+
 def gptq(bits, act_order=False):
     """Version 1, which stores zero points less one; those of 8 bits are 128, as symmetric quantising has them."""
     def tensors(name, k, n, settings):
@@ -140,7 +147,9 @@ def gptq(bits, act_order=False):
         require_multiple(name, "N", n, unit)
 
         def draw_groups(rng, count):
-            inputs = rng.permutation(count) if act_order else np.arange(count)
+            del rng
+            order = np.random.default_rng(zlib.crc32(reader(name).encode()))
+            inputs = order.permutation(count) if act_order else np.arange(count)
             return (inputs // group).astype(np.int32)
 
         zeros = draw_zeros(5) if bits == 4 else draw_constant([0x7F7F7F7F], np.uint32)

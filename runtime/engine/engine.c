@@ -94,12 +94,18 @@ static void report_progress(void *user, int64_t done_bytes)
   if (done_bytes < p->total_bytes) p->options->progress(p->options->progress_user, done_bytes, p->total_bytes);
 }
 
-static void log_loading(yk_engine *e, double open_s)
+/* more_bytes: than planned. */
+static void log_loading(yk_engine *e, double open_s, int64_t more_bytes)
 {
+  char more[YK_BYTES_TEXT];
   const yk_engine_info *info = &e->info;
   yk_log_write(&e->log, YK_LOG_INFO, "opened devices in %.2f s; loaded %.2f GB of weights in %.2f s, %.1f GB/s", open_s,
                (double)info->checkpoint_bytes / 1e9, info->weights_s,
                (double)info->checkpoint_bytes / 1e9 / fmax(info->weights_s, 1e-9));
+  if (more_bytes > 0) /* the one thing that a device finds out when it has the data */
+    yk_log_write(&e->log, YK_LOG_WARN,
+                 "weights take %s more than planned: gate and up of different act orders are 16 bits",
+                 yk_bytes_format(more_bytes, more));
 }
 
 static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, const yk_checkpoint *checkpoint,
@@ -112,7 +118,7 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
   int64_t created_ns = yk_clock_now_ns();
   YK_TRY(yk_ranks_load(e->ranks, checkpoint, options->progress ? report_progress : NULL, &progress, err));
   e->info.weights_s = yk_clock_seconds_since(created_ns);
-  log_loading(e, (double)(created_ns - start_ns) / 1e9);
+  log_loading(e, (double)(created_ns - start_ns) / 1e9, yk_ranks_loaded_bytes(e->ranks) - progress.total_bytes);
   if (options->progress) options->progress(options->progress_user, progress.total_bytes, progress.total_bytes);
   return YK_OK;
 }

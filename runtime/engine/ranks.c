@@ -44,6 +44,11 @@ static void count_loaded(void *user, int64_t n_bytes)
   if (counter->reports && counter->ranks->progress) counter->ranks->progress(counter->ranks->progress_user, done);
 }
 
+int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks)
+{
+  return atomic_load(&ranks->loaded_bytes);
+}
+
 /* A rank with a device that leaves the host's cores free loads with its share of them. */
 static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint, yk_err *err)
 {

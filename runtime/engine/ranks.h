@@ -17,6 +17,9 @@ yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *e
 yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
                         void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err);
 
+/* yk_ranks_loaded_bytes - of device memory, that weights took on all ranks. */
+int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
+
 /* yk_ranks_begin - let every rank run a step. yk_ranks_wait must follow; the step must stay as it is until then. */
 void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
 

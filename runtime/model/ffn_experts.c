@@ -106,19 +106,6 @@ static yk_status specify_router(const yk_rank_source *source, int32_t layer, yk_
   return yk_rank_column_part(source, &score, (yk_range){0, 1}, &out->parts[1], err);
 }
 
-/* Parts whose inputs the checkpoint quantises: ranks cannot share a row's scale here, so that all stay floats. */
-static int32_t n_float_inputs(const yk_linear_spec *spec)
-{
-  int32_t n = 0;
-  for (int i = 0; i < spec->n_parts; i++) n += spec->parts[i].weight.inputs.kind != YK_INPUTS_FLOAT;
-  return n;
-}
-
-static void make_inputs_floats(yk_linear_spec *spec)
-{
-  for (int i = 0; i < spec->n_parts; i++) spec->parts[i].weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
-}
-
 /* views: [3, experts - 1] for the rank's experts after the first, or NULL: for sizes alone. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_view *views, projections *out,
                          yk_err *err)
@@ -141,6 +128,26 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_
   return YK_OK;
 }
 
+/* What loading makes of inputs that the checkpoint quantises. Returns of how many parts they stay floats. */
+static int32_t settle_inputs(const yk_rank_source *source, projections *p)
+{
+  const struct {
+    yk_linear_part *part;
+    yk_weight_role role;
+  } parts[] = {{&p->gate_up.parts[0], YK_ROLE_EXPERT_GATE},
+               {&p->gate_up.parts[1], YK_ROLE_EXPERT_UP},
+               {&p->down.parts[0], YK_ROLE_EXPERT_DOWN}};
+  int32_t n_floats = 0;
+  for (int i = 0; i < 3; i++) {
+    yk_inputs *inputs = &parts[i].part->weight.inputs;
+    if (inputs->kind == YK_INPUTS_FLOAT || yk_rank_experts_keep(source, parts[i].role, inputs)) continue;
+    *inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
+    n_floats++;
+  }
+  return n_floats + yk_bring_n_float_inputs(&source->dev, &p->gate_up) +
+         yk_bring_n_float_inputs(&source->dev, &p->down);
+}
+
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
@@ -152,7 +159,10 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   bool has_experts = yk_range_size(source->share.experts) > 0;
   *out = (yk_sublayer_bytes){0};
   YK_TRY(specify_router(source, layer, &router, err));
-  if (has_experts) YK_TRY(specify(source, layer, NULL, &p, err));
+  if (has_experts) {
+    YK_TRY(specify(source, layer, NULL, &p, err));
+    out->n_float_inputs = settle_inputs(source, &p);
+  }
   if (x->shared_ffn_size > 0) {
     const yk_gated_ffn_spec shared = shared_of(source, layer);
     YK_TRY(yk_gated_ffn_measure(source, &shared, out, err));
@@ -162,9 +172,6 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
   if (!has_experts) return YK_OK;
-  out->n_float_inputs += n_float_inputs(&p.gate_up) + n_float_inputs(&p.down);
-  make_inputs_floats(&p.gate_up);
-  make_inputs_floats(&p.down);
   out->experts = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down);
   out->weights += out->experts;
   out->n_unkept += yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down);

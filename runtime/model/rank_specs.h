@@ -51,12 +51,17 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 
 /* yk_rank_experts_part - one part of a layer whose matrices are the rank's experts, of which there is at least one:
  *   projection's role of each, range of its outputs (column-parallel) or of its inputs. views: [experts - 1], where
- *   more_weights go; NULL: for sizes alone. Inputs become floats, but for sizes alone, where they say what the
- *   checkpoint means. With act order each expert's inputs are sorted by its own groups, down's as with may_choose; where
- *   groups are not even (group_order.h) they are not, and the weights are to be dequantised. Errors: as above;
- *   YK_E_UNSUPPORTED where something is folded into biases. */
+ *   more_weights go; NULL: for sizes alone. Inputs that experts do not keep quantised (below) become floats, but for
+ *   sizes alone, where they say what the checkpoint means. With act order each expert's inputs are sorted by its own
+ *   groups, down's as with may_choose; where groups are not even (group_order.h) they are not, and the weights are to
+ *   be dequantised. Errors: as above; YK_E_UNSUPPORTED where something is folded into biases. */
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err);
+
+/* yk_rank_experts_keep - whether experts keep inputs that the checkpoint quantises so: each token by itself, as only
+ *   those are alike in all experts, and of down where a rank has all channels of its experts: ranks would have to share
+ *   the scale of each slot, and to add up integers of all slots in place of their sum. */
+bool yk_rank_experts_keep(const yk_rank_source *source, yk_weight_role role, const yk_inputs *inputs);
 
 /* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied
  *   one is resident: whoever loads it says where the embedding is. */

@@ -490,7 +490,8 @@ static inline void check_linear_grouped(const op_target *target, yk_dtype dtype,
                                  .starts = layer.starts,
                                  .max_slots = n_slots + 1,
                                  .y = y.dev,
-                                 .y_stride = stride};
+                                 .y_stride = stride,
+                                 .room = layer.room};
   op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int m = 0; m < N_GROUPED_MATRICES; m++)
@@ -614,7 +615,8 @@ static inline void check_grouped_combination(const op_target *target, yk_dtype d
                                  .starts = layer.starts,
                                  .max_slots = N_SLOTS,
                                  .y = slots.dev,
-                                 .y_stride = (int64_t)n};
+                                 .y_stride = (int64_t)n,
+                                 .room = layer.room};
   op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_ok(dev->ops->combine(dev, &sum, &err));
   sum.y = together.dev;
@@ -732,7 +734,8 @@ static inline void check_grouped_row(const op_target *target, yk_dtype dtype, co
                                        .starts = layer.starts,
                                        .max_slots = N_SLOTS + 1,
                                        .y = y.dev,
-                                       .y_stride = n};
+                                       .y_stride = n,
+                                       .room = layer.room};
   op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int slot = 0; slot < N_SLOTS; slot++)

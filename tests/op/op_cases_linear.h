@@ -11,9 +11,10 @@ typedef struct linear_part_case {
   yk_range k_slice, n_slice;
   int64_t group_local;
   bool use_bias;
-  bool is_bytes;  /* of a quantised weight: 8 bits in rows of bytes, not 4 */
-  bool has_zeros; /* of such a one */
-  bool is_fp8;    /* of such a one: floats, without zeros */
+  bool is_bytes;         /* of a quantised weight: 8 bits in rows of bytes, not 4 */
+  bool has_zeros;        /* of such a one */
+  bool is_fp8;           /* of such a one: floats, without zeros */
+  yk_inputs_kind inputs; /* of such a one with one group and no zeros */
 } linear_part_case;
 
 typedef struct linear_case {
@@ -78,6 +79,7 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
   weight->view.packing = YK_PACKING_ROWS;
   weight->view.dtype = YK_F32;
   weight->view.has_zeros = part->has_zeros;
+  weight->view.inputs.kind = part->inputs;
   weight->quants = calloc(n_bytes + 1, 1);
   weight->byte_zeros = calloc(n_scales + 1, sizeof(double));
   weight->scales = calloc(n_scales + 1, sizeof(double));

@@ -36,6 +36,12 @@ static void check_grouped(const op_target *target)
   static const int shapes[] = {2, 4, 9, 11, 15, 17};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
     check_linear_grouped(target, op_dtypes[s % 3], &linear_cases[shapes[s]], s % 2 == 0, 0.0);
+  static const linear_case w8a8 = {
+      .parts = {{136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, true, true, .inputs = YK_INPUTS_PER_TOKEN},
+                {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
+      .n_parts = 2,
+      .epilogue = YK_EPILOGUE_SILU_MUL};
+  check_linear_grouped(target, YK_F16, &w8a8, true, 0.0);
 }
 
 static void test_grouped_layers(void **state)

@@ -1,6 +1,6 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
 #include "op/op_cases_experts.h"
-#include "op/op_cuda_target.h"
+#include "op/op_cuda_paths.h"
 
 static void test_routing(void **state)
 {
@@ -59,9 +59,27 @@ static const linear_case grouped_cases[] = {
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
 
+/* Of weights of 8 bits whose inputs are quantised. */
+static const linear_case grouped_w8a8_cases[] = {
+    {.parts = {{384, 200, 384, YK_F32, {0, 384}, {0, 200}, 384, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
+     .n_parts = 1},
+    {.parts = {{320, 152, 320, YK_F32, {0, 320}, {8, 152}, 320, true, true, .inputs = YK_INPUTS_PER_TOKEN},
+               {320, 144, 320, YK_F32, {0, 320}, {0, 144}, 320, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.parts = {{100, 37, 100, YK_F32, {0, 100}, {0, 37}, 100, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
+     .n_parts = 1},
+    {.parts = {{136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN},
+               {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
+     .n_parts = 2,
+     .epilogue = YK_EPILOGUE_SILU_MUL},
+};
+enum { N_GROUPED_W8A8_CASES = sizeof grouped_w8a8_cases / sizeof *grouped_w8a8_cases };
+
 /* What a row's two results may differ by: kernels for many rows round weights, those for few do not. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
+  if (shape->parts[0].inputs != YK_INPUTS_FLOAT) return 0.0;
   return (shape->epilogue == YK_EPILOGUE_SILU_MUL ? 14.0 : 7.0) * op_unit_roundoff(dtype);
 }
 
@@ -72,6 +90,20 @@ static void test_grouped_layers(void **state)
     for (int d = 0; d < N_GPU_DTYPES; d++)
       check_linear_grouped(&cuda_target, gpu_dtypes[d], &grouped_cases[c], (c + d) % 2 == 0,
                            tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
+}
+
+/* Integers times integers: to the bit. Whole K tiles and a tail, rows of y that are whole vectors and not, more rows of
+ * W than a tile has. */
+static void test_grouped_w8a8(void **state)
+{
+  (void)state;
+  for (int c = 0; c < N_GROUPED_W8A8_CASES; c++)
+    for (int i = 0; i < N_GPU_DTYPES * N_CUDA_PATHS; i++) {
+      yk_dtype dtype = gpu_dtypes[i % N_GPU_DTYPES];
+      check_linear_grouped(cuda_paths[i / N_GPU_DTYPES], dtype, &grouped_w8a8_cases[c], (c + i) % 2 == 0, 0.0);
+      check_grouped_row(cuda_paths[i / N_GPU_DTYPES], dtype, &grouped_w8a8_cases[c], 0.0);
+    }
+  check_grouped_combination(&cuda_target, YK_BF16, &grouped_w8a8_cases[0], true, 0.0);
 }
 
 /* As many columns of x as inputs, fewer, and so many that rows are not whole vectors: of every kind of weights. */
@@ -98,7 +130,8 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
                                        .starts = layer->starts,
                                        .max_slots = max_slots,
                                        .y = y.dev,
-                                       .y_stride = run->y_stride};
+                                       .y_stride = run->y_stride,
+                                       .room = layer->room};
   op_ok(dev->ops->linear_forward_grouped(dev, layer->linear, &args, &err));
   op_array_fetch(dev, &y);
   y.n = (size_t)(n_slots * run->y_stride);
@@ -109,13 +142,13 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
  * the matrices has no slots, another one; or the third has all slots. */
 static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, bool to_one)
 {
-  static const int32_t rooms[] = {5, 24, 56, 80, 130}; /* of each matrix */
+  static const int32_t rooms[] = {5, 24, 56, 80, 130, 170}; /* of each matrix */
   yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
   const int32_t spread[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
   const int32_t third[N_GROUPED_MATRICES + 1] = {0, 0, 0, 4 * each, 4 * each, 4 * each};
   const int32_t *starts = to_one ? third : spread, n_slots = 4 * each;
   op_array first = {0};
-  grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 130 * N_GROUPED_MATRICES);
+  grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 170 * N_GROUPED_MATRICES);
   for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
     const int32_t room = rooms[r] * N_GROUPED_MATRICES;
     if (room < n_slots) continue;
@@ -153,6 +186,8 @@ static void test_tiles_agree(void **state)
     check_tiles(gpu_dtypes[d], &grouped_cases[14], 40, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[8], 6, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[15], 50, true);
+    check_tiles(gpu_dtypes[d], &grouped_w8a8_cases[0], 5, false);
+    check_tiles(gpu_dtypes[d], &grouped_w8a8_cases[1], 67, true);
   }
 }
 
@@ -230,6 +265,7 @@ int main(void)
       cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_combination),
       cmocka_unit_test(test_grouped_row),    cmocka_unit_test(test_grouped_route),
       cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_grouped_w8a8),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* test_op_cuda_w8a8.c - the cases of op_cases_w8a8.h on a GPU, by wgmma and by mma.sync, and whether they give what the
  * CPU device gives. */
-#include "kernels/cuda/device/state.h"
 #include "op/op_cases_w8a8.h"
 #include "op/op_cpu_target.h"
-#include "op/op_cuda_target.h"
+#include "op/op_cuda_paths.h"
 
 /* K ranges of several thread blocks, rows and columns past a tile, fused parts, tiles of one to three warpgroups. Which
  * tile a GEMM gets depends on the GPU too: bench_linear --format w8a8 --check-only has shapes for all of them. */
@@ -37,24 +36,13 @@ static const w8a8_case gpu_cases[] = {
 };
 enum { N_GPU_CASES = sizeof gpu_cases / sizeof *gpu_cases, N_COMMON_CASES = 4 };
 
-/* A GPU that multiplies by mma.sync, as those before 9.0 do. */
-static yk_status create_with_mma(const void *variant, yk_dtype dtype, int n_threads, const yk_device_limits *limits,
-                                 yk_device **out, yk_err *err)
-{
-  YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
-  yk_cuda_device_of(*out)->wna16.path = YK_WNA16_MMA;
-  return YK_OK;
-}
-
-static const op_target mma_target = {.name = "cuda, mma.sync", .create = create_with_mma};
-static const op_target *const targets[] = {&cuda_target, &mma_target};
-
 static void test_cases(void **state)
 {
   (void)state;
-  for (int t = 0; t < 2; t++) {
-    check_w8a8_cases(targets[t], gpu_dtypes, N_GPU_DTYPES, w8a8_cases, N_COMMON_CASES);
-    check_w8a8_cases(targets[t], gpu_dtypes, N_GPU_DTYPES, gpu_cases, gpu_is_small() ? N_GPU_CASES - 1 : N_GPU_CASES);
+  for (int t = 0; t < N_CUDA_PATHS; t++) {
+    check_w8a8_cases(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES, w8a8_cases, N_COMMON_CASES);
+    check_w8a8_cases(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES, gpu_cases,
+                     gpu_is_small() ? N_GPU_CASES - 1 : N_GPU_CASES);
   }
 }
 
@@ -69,13 +57,13 @@ static void test_the_comparison_sees_faults(void **state)
 static void test_rows_do_not_depend_on_their_batch(void **state)
 {
   (void)state;
-  for (int t = 0; t < 2; t++) check_w8a8_batches(targets[t]);
+  for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_batches(cuda_paths[t]);
 }
 
 static void test_ranks_give_what_one_gives(void **state)
 {
   (void)state;
-  for (int t = 0; t < 2; t++) check_w8a8_ranks(targets[t], gpu_dtypes, N_GPU_DTYPES);
+  for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
 }
 
 /* Integers are exact, and what follows is rounded alike. */

@@ -99,7 +99,7 @@ static void other_bytes_are_not_kept(void **state)
   }
 }
 
-/* A grouped layer keeps bytes, with act order too, but has no quantised inputs. */
+/* A grouped layer keeps bytes, with act order too, and integers with inputs that are quantised per token. */
 static void grouped_layers_keep_bytes(void **state)
 {
   (void)state;
@@ -113,8 +113,13 @@ static void grouped_layers_keep_bytes(void **state)
     assert_int_equal(yk_cuda_linear_keeps(&spec, 0), formats[i] != YK_WEIGHT_FP8); /* which has no groups to sort */
     weight->act_order = false;
     weight->group = spec.parts[0].group_local = 256;
-    weight->inputs.kind = YK_INPUTS_PER_TOKEN;
-    assert_false(yk_cuda_linear_keeps(&spec, 0));
+    spec.max_tokens = 300;
+    for (int kind = YK_INPUTS_PER_TOKEN; kind <= YK_INPUTS_STATIC; kind++) {
+      bool is_kept = formats[i] == YK_WEIGHT_INT8 && kind == YK_INPUTS_PER_TOKEN;
+      weight->inputs.kind = (yk_inputs_kind)kind;
+      if (formats[i] != YK_WEIGHT_AWQ) assert_int_equal(yk_cuda_linear_keeps(&spec, 0), is_kept);
+      if (is_kept) assert_int_equal(yk_cuda_linear_room_bytes(&spec), 512 * 4 + 300 * 256 + 256 * 4);
+    }
   }
 }
 

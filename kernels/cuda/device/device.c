@@ -29,6 +29,7 @@
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "kernels/cuda/w8a8/w8a8.h"
+#include "kernels/cuda/w8a8/w8a8_grouped.h"
 
 /* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
 static void settle(yk_device *dev)
@@ -252,6 +253,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_gpu_init(&cuda->wna16, YK_WNA16_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_grouped_init(&cuda->wna16, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));

@@ -13,14 +13,15 @@
  *                    (kinds without an epilogue) bias, SiLU * up and rounding
  *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
- *   linear_forward_grouped   for the one GEMM that a grouped layer may have: forward_grouped
+ *   linear_forward_grouped   for the one GEMM that a grouped layer may have: x of each slot into the order of the
+ *                            GEMM's inputs, where that is another -> forward_grouped
  *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
  *                     float32 output; none that are to be as 16 bits
  *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
  *   w8a8              int8 slices whose inputs are quantised, no float32 output; none  W8A8: x is quantised, integers
- *                     that are to be as 16 bits                                        are multiplied
+ *                     that are to be as 16 bits; grouped ones per token alone          are multiplied
  *   int8, fp8         slices of whole groups of 32 k or more whose inputs are floats,  W8A16: 8 bits in memory
  *                     no float32 output
  *   int8 as 16 bits   those in an order of their own that the row before does not      16 bits, cuBLAS
@@ -114,6 +115,9 @@ struct yk_cuda_gemm_kind {
   /* uses_resident - whether the layer's one GEMM multiplies the weights that are on the device already. NULL: no. */
   bool (*uses_resident)(const yk_linear_spec *spec);
 
+  /* grouped_room_bytes - of the room of a grouped forward of so many slots. NULL: none. */
+  int64_t (*grouped_room_bytes)(const yk_cuda_gemm *gemm, int64_t max_slots);
+
   /* ---- */
 
   /* plan - once a layer and GEMM: a block from malloc with what forward wants to know (which kernel for how many rows),
@@ -143,8 +147,8 @@ struct yk_cuda_gemm_kind {
    * Errors: YK_E_DEVICE. */
   yk_status (*forward)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err);
 
-  /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act. NULL: the
-   * kind takes no grouped layer. Errors: YK_E_DEVICE. */
+  /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act;
+   * args->room is the kind's, as far as it wants some. NULL: the kind takes no grouped layer. Errors: YK_E_DEVICE. */
   yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
 
   /* routes - whether forward_grouped does the routing that the call's args ask for, too. NULL: never. */

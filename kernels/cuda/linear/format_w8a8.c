@@ -26,7 +26,8 @@ static bool takes(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   return part->weight.inputs.kind != YK_INPUTS_FLOAT && !part->as_16_bits && !spec->f32_output &&
-         has_plain_scales(&part->weight) && part->weight.k <= YK_MAX_QUANTISED_INPUTS && part->x_size == 0;
+         has_plain_scales(&part->weight) && part->weight.k <= YK_MAX_QUANTISED_INPUTS && part->x_size == 0 &&
+         (!spec->is_grouped || part->weight.inputs.kind == YK_INPUTS_PER_TOKEN);
 }
 
 /* Parts that quantise x alike are one GEMM: the key is the scale's bits, 0 per token, and above them the zero. */
@@ -53,11 +54,29 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
   return yk_w8a8_packed_bytes(&desc);
 }
 
+/* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
+static int64_t quants_at(int64_t n_rows)
+{
+  return yk_round_up_i64(n_rows, YK_W8A8_ROW_MULTIPLE) * (int64_t)sizeof(float);
+}
+
+static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
+{
+  return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
+}
+
+/* What the GEMM reads of scales beyond the last row it does not use. */
+static int64_t grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
+{
+  return quantised_bytes(gemm, max_slots) + YK_W8A8_ROW_MULTIPLE * (int64_t)sizeof(float);
+}
+
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/linear/stage.h"
 #include "kernels/cuda/rows/quantise.h"
 #include "kernels/cuda/w8a8/w8a8.h"
+#include "kernels/cuda/w8a8/w8a8_grouped.h"
 
 static float static_scale_of(const yk_cuda_gemm *gemm)
 {
@@ -78,17 +97,6 @@ static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weig
 }
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
-
-/* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
-static int64_t quants_at(int64_t n_rows)
-{
-  return yk_round_up_i64(n_rows, YK_W8A8_ROW_MULTIPLE) * (int64_t)sizeof(float);
-}
-
-static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
-{
-  return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
-}
 
 static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,
                           const int32_t *maxima, int64_t n_rows, yk_err *err)
@@ -120,6 +128,36 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
+/* The rows of slots are quantised side by side, in the room. */
+static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
+{
+  const yk_w8a8_desc desc = desc_of(call->gemm);
+  const yk_linear_grouped_args *args = call->args;
+  int8_t *quants = (int8_t *)args->room + quants_at(args->max_slots);
+  const yk_cuda_quantise_args rows = {.x = args->x,
+                                      .rows = args->row_of_slot,
+                                      .n_there = args->starts + call->n_matrices,
+                                      .quants = quants,
+                                      .scales = args->room,
+                                      .n_rows = args->max_slots,
+                                      .k = desc.k,
+                                      .k_padded = yk_w8a8_k_padded(desc.k)};
+  const yk_w8a8_grouped_call w8a8 = {.packed = call->weights,
+                                     .bias = call->bias,
+                                     .matrix_bytes = call->matrix_bytes,
+                                     .n_matrices = call->n_matrices,
+                                     .x = quants,
+                                     .x_scales = args->room,
+                                     .starts = args->starts,
+                                     .max_slots = args->max_slots,
+                                     .y = args->y,
+                                     .y_dtype = call->gemm->dtype,
+                                     .starts_are_settled = call->starts_are_settled};
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_quantise(call->gemm->dtype, &rows, cuda->stream),
+                       "quantising inputs of slots", err));
+  return yk_cuda_blame(cuda, yk_w8a8_grouped_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
+}
+
 static yk_status scale_sums(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);
@@ -143,10 +181,12 @@ static const yk_cuda_gemm_kind w8a8 = {
     .has_epilogue = true,
     .f32_bias = true,
     .weight_bytes = weight_bytes,
+    .grouped_room_bytes = grouped_room_bytes,
 #ifdef YOKE_HAVE_CUDA
     .quantised_bytes = quantised_bytes,
     .quantise = quantise,
     .forward = forward,
+    .forward_grouped = forward_grouped,
     .scale_sums = scale_sums,
 #endif
 };

@@ -69,7 +69,6 @@ bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
   if (weight->format == YK_WEIGHT_PLAIN) return true;
-  if (spec->is_grouped && weight->inputs.kind != YK_INPUTS_FLOAT) return false;
   if (weight->format == YK_WEIGHT_AWQ) return true;
   if (weight->act_order) return weight->format == YK_WEIGHT_INT8 && weight->inputs.kind == YK_INPUTS_FLOAT;
   const yk_cuda_format *format = format_of(spec, i);
@@ -140,7 +139,8 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
 
 int64_t yk_cuda_grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 {
-  return gemm->x_size > 0 ? max_slots * gemm->k * 2 : 0;
+  if (gemm->x_size > 0) return max_slots * gemm->k * 2;
+  return gemm->kind->grouped_room_bytes ? gemm->kind->grouped_room_bytes(gemm, max_slots) : 0;
 }
 
 int64_t yk_cuda_linear_room_bytes(const yk_linear_spec *spec)

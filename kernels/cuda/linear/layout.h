@@ -33,12 +33,12 @@ yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_
 int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
 
 /* yk_cuda_linear_keeps - linear_keeps of the device's table: floats and 4-bit integers always, 8-bit integers with
- *   an order of x; other formats where a row multiplies them as they are. Grouped layers are not kept with quantised
- *   inputs. A gate and an up are kept together or not at all, since a gate of another GEMM than the up's could not be
- *   multiplied. */
+ *   an order of x; other formats where a row multiplies them as they are. A gate and an up are kept together or not at
+ *   all, since a gate of another GEMM than the up's could not be multiplied. */
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i);
 
-/* yk_cuda_linear_room_bytes - linear_room_bytes of the device's table: x of each slot in the order of its matrix. */
+/* yk_cuda_linear_room_bytes - linear_room_bytes of the device's table: x of each slot in the order of its matrix, or
+ *   quantised. */
 int64_t yk_cuda_linear_room_bytes(const yk_linear_spec *spec);
 
 /* yk_cuda_grouped_room_bytes - the same of a grouped layer's one GEMM. */

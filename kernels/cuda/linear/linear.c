@@ -292,9 +292,6 @@ static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_l
                                          .max_slots = args->max_slots,
                                          .x_size = gemm->x_size,
                                          .k = gemm->k};
-  if (!args->room)
-    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected room of %lld bytes, found none",
-                      (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
   args->x = args->room;
   args->row_of_slot = NULL;
   args->n_rows = args->max_slots;
@@ -317,6 +314,9 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
   if (args->y_stride != yk_cuda_gemm_columns_of_y(gemm))
     return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
                       (long long)yk_cuda_gemm_columns_of_y(gemm), (long long)args->y_stride);
+  if (!args->room && yk_cuda_grouped_room_bytes(gemm, args->max_slots) > 0)
+    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected room of %lld bytes, found none",
+                      (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
   YK_TRY(yk_cuda_enter(cuda, err));
   yk_linear_grouped_args own = *args;
   yk_cuda_grouped_call call = {.gemm = gemm,

@@ -1,13 +1,16 @@
 /* slot_order.cu - see slot_order.h.
  *
  *   block    so many neighbouring slots, and 8 inputs a thread, whose columns stay in registers while the matrix does
- *   a slot   its row of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there */
+ *   a slot   its row of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there. Rows
+ *            pass through two buffers: one is fetched while the other is read */
 #include "kernels/cuda/linear/slot_order.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/ptx/shared_memory.cuh"
 
 using namespace yk_cuda;
 
@@ -15,6 +18,12 @@ namespace {
 
 constexpr int THREADS = 256, WIDE = 8;                /* 16-bit elements in 16 bytes */
 constexpr int64_t FEW_BLOCKS = 1024, MOST_SLOTS = 16; /* as many blocks run at once; of a block */
+
+/* Elements of a buffer: a row, its zero, and whole vectors. */
+__host__ __device__ int64_t buffer_size(int64_t x_size)
+{
+  return (x_size / WIDE + 1) * WIDE;
+}
 
 /* The matrix of a slot, by all threads: those before it end at the slot or before. */
 __device__ int matrix_of(const yk_cuda_slot_order_args &a, int64_t slot)
@@ -27,7 +36,7 @@ __device__ int matrix_of(const yk_cuda_slot_order_args &a, int64_t slot)
   return n;
 }
 
-/* Of 8 inputs: places in shared memory. */
+/* Of 8 inputs: places in a buffer. */
 struct columns_of_thread {
   int at[WIDE];
 
@@ -43,16 +52,18 @@ struct columns_of_thread {
   }
 };
 
-/* IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
-template <bool IS_WIDE> __device__ void load_row(const yk_cuda_slot_order_args &a, int64_t row, uint16_t *to)
+/* Asks for a row. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
+template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_slot_order_args &a, int64_t row, uint16_t *to)
 {
   const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
   if constexpr (IS_WIDE) {
+    const uint32_t address = yk_ptx::shared_address(to);
     for (int64_t i = threadIdx.x; i < a.x_size / WIDE; i += THREADS)
-      reinterpret_cast<uint4 *>(to)[i] = __ldcg(reinterpret_cast<const uint4 *>(from) + i);
+      yk_ptx::cp_async_16(address + static_cast<uint32_t>(i) * 16, from + i * WIDE, true);
   } else {
     for (int64_t i = threadIdx.x; i < a.x_size; i += THREADS) to[i] = __ldcg(from + i);
   }
+  yk_ptx::cp_async_commit();
 }
 
 template <bool IS_WIDE>
@@ -75,25 +86,31 @@ __device__ void store(const yk_cuda_slot_order_args &a, const uint16_t *row, con
 template <bool IS_WIDE>
 __global__ void __launch_bounds__(THREADS) slot_order_kernel(const yk_cuda_slot_order_args a, int64_t each)
 {
-  extern __shared__ __align__(16) uint16_t row[];
-  const int64_t first_slot = blockIdx.x * each,
-                first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
-  if (threadIdx.x == 0) row[a.x_size] = 0;
+  extern __shared__ __align__(16) uint16_t buffers[];
+  __shared__ int32_t rows[MOST_SLOTS];
+  const int64_t first_slot = blockIdx.x * each, size = buffer_size(a.x_size);
+  const int64_t first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
+  if (threadIdx.x < 2) buffers[threadIdx.x * size + a.x_size] = 0;
   yk_ptx::wait_for_previous_kernel();
   yk_ptx::let_next_kernel_start();
+  const int64_t own_slot = min(first_slot + threadIdx.x, a.max_slots - 1);
+  if (threadIdx.x < each) /* of slots that there are not, any number */
+    rows[threadIdx.x] = a.row_of_slot ? __ldcg(a.row_of_slot + own_slot) : static_cast<int32_t>(own_slot);
   const int64_t end = min(first_slot + each, static_cast<int64_t>(__ldcg(a.starts + a.n_matrices)));
   if (first_slot >= end) return;
-  int matrix = matrix_of(a, first_slot);
+  __syncthreads();
+  fetch_row<IS_WIDE>(a, rows[0], buffers);
+  int matrix = matrix_of(a, first_slot), end_of_matrix = __ldcg(a.starts + matrix + 1);
   columns_of_thread columns;
   columns.load(a, matrix, first);
-  for (int64_t slot = first_slot; slot < end; slot++) {
+  for (int64_t slot = first_slot, buffer = 0; slot < end; slot++, buffer ^= 1) {
     const int before = matrix;
-    while (__ldcg(a.starts + matrix + 1) <= slot) matrix++;
+    while (end_of_matrix <= slot) end_of_matrix = __ldcg(a.starts + ++matrix + 1);
     if (matrix != before) columns.load(a, matrix, first);
-    __syncthreads(); /* the row before has been read */
-    load_row<IS_WIDE>(a, a.row_of_slot ? __ldcg(a.row_of_slot + slot) : slot, row);
-    __syncthreads();
-    store<IS_WIDE>(a, row, columns, slot, first);
+    yk_ptx::cp_async_wait<0>();
+    __syncthreads(); /* this slot's row is there, and the row before has been read */
+    if (slot + 1 < end) fetch_row<IS_WIDE>(a, rows[slot + 1 - first_slot], buffers + (buffer ^ 1) * size);
+    store<IS_WIDE>(a, buffers + buffer * size, columns, slot, first);
   }
 }
 
@@ -108,11 +125,11 @@ extern "C" cudaError_t yk_cuda_launch_slot_order(const yk_cuda_slot_order_args *
   const int64_t each = std::clamp<int64_t>(args->max_slots / FEW_BLOCKS, 1, MOST_SLOTS), chunk = THREADS * WIDE;
   const dim3 grid(static_cast<unsigned>((args->max_slots + each - 1) / each),
                   static_cast<unsigned>((args->k + chunk - 1) / chunk));
-  const size_t row_bytes = static_cast<size_t>(args->x_size + 1) * sizeof(uint16_t);
+  const size_t bytes = static_cast<size_t>(2 * buffer_size(args->x_size)) * sizeof(uint16_t);
   const void *of_kernel = reinterpret_cast<const void *>(kernel);
   cudaError_t error = yk_ptx::prefer_shared_memory(of_kernel);
-  if (error == cudaSuccess && row_bytes > 48 * 1024)
-    error = cudaFuncSetAttribute(of_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(row_bytes));
+  if (error == cudaSuccess && bytes > 48 * 1024)
+    error = cudaFuncSetAttribute(of_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, THREADS, row_bytes, 1}, stream, *args, each);
+  return yk_ptx::launch_dependent(kernel, {grid, THREADS, bytes, 1}, stream, *args, each);
 }

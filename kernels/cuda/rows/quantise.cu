@@ -45,6 +45,15 @@ struct row_scale {
   }
 };
 
+/* The row of x that a thread block quantises, or -1: none. After the wait for the previous kernel. */
+__device__ int64_t row_of_block(const yk_cuda_quantise_args &a)
+{
+  const int64_t row = blockIdx.x;
+  const int n_there = a.n_there ? __ldcg(a.n_there) : INT32_MAX, of_x = a.rows ? __ldcg(a.rows + row) : 0;
+  if (row >= n_there) return -1;
+  return a.rows ? of_x : row;
+}
+
 /* One thread block for each row, whose vectors its threads keep, KEPT each. */
 template <typename T, int KEPT>
 __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_cuda_quantise_args a)
@@ -52,12 +61,14 @@ __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_c
   __shared__ int maxima[WARP];
   const int64_t row = blockIdx.x;
   const int n = static_cast<int>(a.k / WIDE), n_padded = static_cast<int>(a.k_padded / WIDE);
-  const uint4 *x = static_cast<const uint4 *>(a.x) + row * n;
   uint2 *to = reinterpret_cast<uint2 *>(a.quants) + row * n_padded;
   uint4 kept[KEPT] = {};
   int largest = 0;
   let_next_kernel_start();
   wait_for_previous_kernel();
+  const int64_t from = row_of_block(a);
+  if (from < 0) return;
+  const uint4 *x = static_cast<const uint4 *>(a.x) + from * n;
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int at = threadIdx.x + i * blockDim.x;
@@ -80,9 +91,11 @@ template <typename T> __global__ void read_twice_kernel(const yk_cuda_quantise_a
 {
   __shared__ int maxima[WARP];
   const int64_t row = blockIdx.x;
-  const T *x = static_cast<const T *>(a.x) + row * a.k;
   let_next_kernel_start();
   wait_for_previous_kernel();
+  const int64_t from = row_of_block(a);
+  if (from < 0) return;
+  const T *x = static_cast<const T *>(a.x) + from * a.k;
   int largest = 0;
   for (int64_t at = threadIdx.x; at < a.k; at += blockDim.x) largest = max(largest, magnitude(to_float(x[at])));
   const row_scale scale(a, row, block_max(largest, maxima));

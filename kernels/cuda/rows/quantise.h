@@ -25,6 +25,8 @@ typedef struct yk_cuda_quantise_args {
   int64_t n_rows, k, k_padded;
   float static_scale; /* 0: per token */
   int32_t zero;
+  const int32_t *rows;    /* [n_rows] the row of x that becomes each; NULL: that row */
+  const int32_t *n_there; /* how many of n_rows there are, those behind are neither read nor written; NULL: all */
 } yk_cuda_quantise_args;
 cudaError_t yk_cuda_launch_quantise(yk_dtype dtype, const yk_cuda_quantise_args *args, cudaStream_t stream);
 

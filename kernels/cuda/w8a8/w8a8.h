@@ -11,6 +11,7 @@
  *   w8a8_pack.cu        packing
  *   w8a8_wgmma.cu       9.0: wgmma, persistent, split-K; plans in w8a8_tiles.h
  *   w8a8_mma_sm80.cu    8.0 and later: mma.sync
+ *   w8a8_grouped.h      the same for many matrices, each with rows of its own
  *
  * Results depend neither on the path nor on how K is split, since integers are exact. */
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_H

@@ -1,0 +1,153 @@
+"""Experts of formats that need more than their weights: act order, each expert's inputs in an order of its own, and
+inputs that are quantised. On any number of ranks, and as their weights in 16 bits are."""
+
+import array
+import json
+import os
+import random
+import shutil
+import struct
+
+import harness
+
+SOURCE = os.path.join(harness.FAMILIES, "moe_mixtral")
+LAYERS, EXPERTS, HIDDEN, FFN, GROUP = 2, 4, 64, 96, 32
+SHAPES = {"w1": (HIDDEN, FFN), "w3": (HIDDEN, FFN), "w2": (FFN, HIDDEN)}  # inputs, outputs
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False}
+INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
+W8A8 = {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": INT8,
+                                      "input_activations": {**INT8, "strategy": "token", "dynamic": True}}},
+        "ignore": ["lm_head", "re:.*self_attn.*", "re:.*gate$"]}
+
+
+def halves(count, draw):
+    return struct.pack(f"<{count}e", *(draw() for _ in range(count)))
+
+
+def gptq_tensors(rng, k, n, groups):
+    words = lambda count: rng.randbytes(4 * count)
+    return {"qweight": ["I32", [k // 8, n], words(k // 8 * n)], "qzeros": ["I32", [k // GROUP, n // 8],
+                                                                          b"\x66" * (k // GROUP * n // 2)],
+            "scales": ["F16", [k // GROUP, n], halves(k // GROUP * n, lambda: rng.uniform(0.01, 0.03))],
+            "g_idx": ["I32", [k], array.array("i", groups).tobytes()]}
+
+
+def w8a8_tensors(rng, k, n, _):
+    return {"weight": ["I8", [n, k], bytes(rng.randrange(256) for _ in range(k * n))],
+            "weight_scale": ["F16", [n, 1], halves(n, lambda: rng.uniform(0.001, 0.002))]}
+
+
+class ExpertFormats(harness.Case):
+    def setUp(self):
+        self.folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
+        shutil.copytree(SOURCE, self.folder)
+
+    def make(self, tensors_of, quantization, groups_of):
+        """groups_of(expert, role, k): the group of each input."""
+        rng, tensors = random.Random(5), {}
+        path = os.path.join(self.folder, "model.safetensors")
+        with open(path, "rb") as file:
+            data = file.read()
+        length = struct.unpack("<Q", data[:8])[0]
+        for name, entry in json.loads(data[8:8 + length]).items():
+            if name != "__metadata__" and "experts" not in name and "self_attn" not in name:
+                begin, end = entry["data_offsets"]
+                tensors[name] = [entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + end]]
+        for layer in range(LAYERS):
+            for name, n, k in (("q", 64, 64), ("k", 32, 64), ("v", 32, 64), ("o", 64, 64)):
+                tensors[f"model.layers.{layer}.self_attn.{name}_proj.weight"] = [
+                    "F16", [n, k], halves(n * k, lambda: rng.gauss(0, 0.125))]
+            for expert in range(EXPERTS):
+                for role, (k, n) in SHAPES.items():
+                    for suffix, tensor in tensors_of(rng, k, n, groups_of(expert, role, k)).items():
+                        module = f"model.layers.{layer}.block_sparse_moe.experts.{expert}.{role}"
+                        tensors[f"{module}.{suffix}"] = tensor
+        header, at = {}, 0
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
+            at += len(content)
+        text = json.dumps(header).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + b"".join(tensor[2] for tensor in tensors.values()))
+        path = os.path.join(self.folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        config.update(intermediate_size=FFN, quantization_config=quantization)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+
+    def answer(self, *options):
+        """Log-probabilities of a prompt's tokens."""
+        prompt = ",".join(str(i * 7 % 200) for i in range(3, 40))
+        found = self.run_json("generate", "--model", self.folder, "--device", "cpu", "--dtype", "float32",
+                              "--token-ids", prompt, "--max-tokens", 0, "--prompt-logprobs", 0, *options)[0]
+        return [step["logprob"] for step in found["prompt_logprobs"]]
+
+    def assert_near(self, found, expected, tolerance):
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            self.assertLess(abs(a - b), tolerance)
+
+    def plan(self, *options, device="cuda"):
+        memory = ("--device-memory", "8GiB") if device == "cuda" else ()
+        return self.run_json("plan", "--model", self.folder, "--device", device, *memory, *options)[0]
+
+    def check_act_order(self, groups_of):
+        self.make(gptq_tensors, GPTQ, groups_of)
+        expected = self.answer("--tp", 1)
+        self.assert_near(self.answer("--tp", 1, "--weights", "f16"), expected, 0.02)
+        for options in (("--tp", 2), ("--tp", 3), ("--tp", 4), ("--tp", 3, "-ep")):
+            self.assert_near(self.answer(*options), expected, 1e-3)
+
+    def test_act_order(self):
+        """Each expert has an order of its own; one has none. On GPUs a gate and an up share theirs."""
+        def groups_of(expert, role, k):
+            order = list(range(k))
+            if expert != 2:
+                random.Random(f"{expert} {'down' if role == 'w2' else 'both'}").shuffle(order)
+            return [place // GROUP for place in order]
+        self.check_act_order(groups_of)
+        for options in (("--tp", 1), ("--tp", 2, "-ep")):
+            for device in ("cuda", "cpu"):
+                kept = self.plan(*options, device=device)
+                floats = self.plan(*options, "--weights", "f16", device=device)
+                self.assertNotIn("as 16 bits", kept["reason"])
+                self.assertLess(kept["ranks"][0]["expert_bytes"], 0.6 * floats["ranks"][0]["expert_bytes"])
+
+    def test_a_gate_and_an_up_of_other_orders(self):
+        def groups_of(expert, role, k):
+            order = list(range(k))
+            random.Random(f"{expert} {role}").shuffle(order)
+            return [place // GROUP for place in order]
+        self.check_act_order(groups_of)
+
+    def test_groups_of_other_sizes(self):
+        """Experts whose places would differ become 16 bits, which is said."""
+        def groups_of(expert, role, k):
+            groups = [i * 5 % k // GROUP for i in range(k)]
+            if expert == 3 and role == "w1":
+                groups[groups.index(1)] = 0
+            return groups
+        self.check_act_order(groups_of)
+        self.assertIn(f"{LAYERS} weights are kept as 16 bits", self.plan("--tp", 1, device="cpu")["reason"])
+
+    def test_quantised_inputs(self):
+        """Where ranks have whole experts all inputs are quantised, to the same bits; else those of down stay floats."""
+        self.make(w8a8_tensors, W8A8, lambda expert, role, k: None)
+        expected = self.answer("--tp", 1)
+        self.assertEqual(self.answer("--tp", 1), expected)
+        self.assert_near(self.answer("--tp", 3, "-ep"), expected, 1e-3)
+        self.assert_near(self.answer("--tp", 2), expected, 0.2)
+        floats = self.answer("--tp", 1, "--weights", "f16")
+        self.assert_near(floats, expected, 0.2)
+        self.assertGreater(max(abs(a - b) for a, b in zip(floats, expected)), 1e-4)
+        for device in ("cuda", "cpu"):
+            for options, n_floats in ((("--tp", 1), 0), (("--tp", 2, "-ep"), 0), (("--tp", 2), LAYERS)):
+                reason = self.plan(*options, device=device)["reason"]
+                self.assertNotIn("as 16 bits", reason)
+                self.assertEqual(f"inputs of {n_floats} weights stay floats" in reason, n_floats > 0)
+
+
+if __name__ == "__main__":
+    harness.main()
