@@ -5,7 +5,6 @@
 #include "base/weight.h"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/linear/convert.h"
-#include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;
 
@@ -62,21 +61,6 @@ __global__ void unpack_int8_kernel(const yk_cuda_unpack_target to, const yk_wna1
     const int64_t i = at % k, j = at / k, group = j * source.n_groups + (source.k_phase + i) / source.group;
     const float q = static_cast<float>(static_cast<int8_t>(source.bytes[j * source.row_bytes + i]));
     store_weight<T>(to, i, j, source.scales[group] * (q - (source.zeros ? source.zeros[group] : 0.0f)));
-  }
-}
-
-/* 16 bits of any type. */
-__global__ void gather_columns_kernel(const yk_cuda_gather_columns_args a)
-{
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = a.n_rows * a.k;
-  int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
-  yk_ptx::wait_for_previous_kernel();
-  yk_ptx::let_next_kernel_start();
-  for (; at < n; at += step) {
-    const int64_t row = at / a.k;
-    const int32_t column = a.order[at - row * a.k];
-    static_cast<uint16_t *>(a.y)[at] =
-        column < 0 ? uint16_t(0) : static_cast<const uint16_t *>(a.x)[row * a.x_size + column];
   }
 }
 
@@ -137,17 +121,6 @@ extern "C" cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *t
     unpack_int8_kernel<decltype(type)><<<blocks_for(k * n), THREADS, 0, stream>>>(*to, *source, k, n);
     return cudaGetLastError();
   });
-}
-
-extern "C" cudaError_t yk_cuda_launch_gather_columns(const yk_cuda_gather_columns_args *args, cudaStream_t stream)
-{
-  if (args->n_rows * args->k == 0) return cudaSuccess;
-  /* GEMMs ask for the same division of memory and cache; a multiprocessor changes that only when it is empty. */
-  const cudaError_t error = cudaFuncSetAttribute(gather_columns_kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                                 cudaSharedmemCarveoutMaxShared);
-  if (error != cudaSuccess) return error;
-  const yk_ptx::launch_shape shape = {dim3(blocks_for(args->n_rows * args->k)), THREADS, 0, 1};
-  return yk_ptx::launch_dependent(gather_columns_kernel, shape, stream, *args);
 }
 
 extern "C" cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src,

@@ -30,16 +30,6 @@ cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_
 cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source, int64_t k,
                                        int64_t n, cudaStream_t stream);
 
-/* y act [n_rows, k] = x act [n_rows, x_size], column order[i] of x as column i, or 0 where that is -1. A dependent
- * launch, for layers whose inputs are in another order than x. order: device int32 [k]. */
-typedef struct yk_cuda_gather_columns_args {
-  void *y;
-  const void *x;
-  const int32_t *order;
-  int64_t n_rows, x_size, k;
-} yk_cuda_gather_columns_args;
-cudaError_t yk_cuda_launch_gather_columns(const yk_cuda_gather_columns_args *args, cudaStream_t stream);
-
 /* Columns 0 .. n-1 of y [n_rows, y_stride] from src: act [n_rows, n] as it is. */
 cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
                                      int64_t n, cudaStream_t stream);

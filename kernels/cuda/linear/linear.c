@@ -12,8 +12,8 @@
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/linear/convert.h"
+#include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"
-#include "kernels/cuda/linear/slot_order.h"
 
 enum { ORDERED_ROWS = 2048 /* of one block of which x alone passes through the scratch, put into another order */ };
 
@@ -219,13 +219,13 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
     call.y_stride = kind->has_epilogue ? yk_cuda_gemm_columns_of_y(gemm) : gemm->n;
   }
   if (gemm->x_size > 0) {
-    const yk_cuda_gather_columns_args order = {.y = (char *)cuda->scratch.ptr + ordered_at(linear, gemm),
-                                               .x = b->x,
-                                               .order = (const int32_t *)(const void *)(matrix + gemm->order),
-                                               .n_rows = b->n_rows,
-                                               .x_size = gemm->x_size,
-                                               .k = gemm->k};
-    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_gather_columns(&order, cuda->stream), "ordering of inputs", err));
+    const yk_cuda_input_order_args order = {.y = (char *)cuda->scratch.ptr + ordered_at(linear, gemm),
+                                            .x = b->x,
+                                            .order = (const int32_t *)(const void *)(matrix + gemm->order),
+                                            .n_rows = b->n_rows,
+                                            .x_size = gemm->x_size,
+                                            .k = gemm->k};
+    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs", err));
     call.x = order.y;
   }
   if (kind->quantise) {
@@ -282,20 +282,20 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
 static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_linear_grouped_args *args, yk_err *err)
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
-  const yk_cuda_slot_order_args order = {.y = args->room,
-                                         .x = args->x,
-                                         .row_of_slot = args->row_of_slot,
-                                         .starts = args->starts,
-                                         .order = (const int32_t *)(const void *)(linear->memory + gemm->order),
-                                         .matrix_bytes = linear->layout.matrix_bytes,
-                                         .n_matrices = linear->n_matrices,
-                                         .max_slots = args->max_slots,
-                                         .x_size = gemm->x_size,
-                                         .k = gemm->k};
+  const yk_cuda_input_order_args order = {.y = args->room,
+                                          .x = args->x,
+                                          .rows = args->row_of_slot,
+                                          .order = (const int32_t *)(const void *)(linear->memory + gemm->order),
+                                          .n_rows = args->max_slots,
+                                          .x_size = gemm->x_size,
+                                          .k = gemm->k,
+                                          .starts = args->starts,
+                                          .n_matrices = linear->n_matrices,
+                                          .matrix_bytes = linear->layout.matrix_bytes};
   args->x = args->room;
   args->row_of_slot = NULL;
   args->n_rows = args->max_slots;
-  return yk_cuda_check(cuda, yk_cuda_launch_slot_order(&order, cuda->stream), "ordering of inputs of slots", err);
+  return yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs of slots", err);
 }
 
 /* Starts are complete before a GEMM begins where the grouped forward before had the same, or let this one begin only

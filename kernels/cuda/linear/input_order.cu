@@ -1,9 +1,9 @@
-/* slot_order.cu - see slot_order.h.
+/* input_order.cu - see input_order.h.
  *
- *   block    so many neighbouring slots, and 8 inputs a thread, whose columns stay in registers while the matrix does
- *   a slot   its row of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there. Rows
- *            pass through two buffers: one is fetched while the other is read */
-#include "kernels/cuda/linear/slot_order.h"
+ *   block   so many neighbouring rows of y, and 8 inputs a thread, whose columns stay in registers while the order does
+ *   a row   that of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there. Rows pass
+ *           through two buffers: one is fetched while the other is read */
+#include "kernels/cuda/linear/input_order.h"
 
 #include <algorithm>
 
@@ -16,8 +16,8 @@ using namespace yk_cuda;
 
 namespace {
 
-constexpr int THREADS = 256, WIDE = 8;                /* 16-bit elements in 16 bytes */
-constexpr int64_t FEW_BLOCKS = 1024, MOST_SLOTS = 16; /* as many blocks run at once; of a block */
+constexpr int THREADS = 256, WIDE = 8;               /* 16-bit elements in 16 bytes */
+constexpr int64_t FEW_BLOCKS = 1024, MOST_ROWS = 16; /* as many blocks run at once; of a block */
 
 /* Elements of a buffer: a row, its zero, and whole vectors. */
 __host__ __device__ int64_t buffer_size(int64_t x_size)
@@ -25,13 +25,13 @@ __host__ __device__ int64_t buffer_size(int64_t x_size)
   return (x_size / WIDE + 1) * WIDE;
 }
 
-/* The matrix of a slot, by all threads: those before it end at the slot or before. */
-__device__ int matrix_of(const yk_cuda_slot_order_args &a, int64_t slot)
+/* The matrix of a row, by all threads: those before it end at the row or before. */
+__device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
 {
   int n = 0;
   for (int first = 0; first < a.n_matrices; first += THREADS) {
     const int m = first + static_cast<int>(threadIdx.x);
-    n += __syncthreads_count(m < a.n_matrices && __ldcg(a.starts + m + 1) <= slot);
+    n += __syncthreads_count(m < a.n_matrices && __ldcg(a.starts + m + 1) <= row);
   }
   return n;
 }
@@ -40,7 +40,7 @@ __device__ int matrix_of(const yk_cuda_slot_order_args &a, int64_t slot)
 struct columns_of_thread {
   int at[WIDE];
 
-  __device__ void load(const yk_cuda_slot_order_args &a, int matrix, int64_t first)
+  __device__ void load(const yk_cuda_input_order_args &a, int matrix, int64_t first)
   {
     const char *orders = reinterpret_cast<const char *>(a.order) + matrix * a.matrix_bytes;
     const int32_t *order = reinterpret_cast<const int32_t *>(orders) + first;
@@ -53,7 +53,7 @@ struct columns_of_thread {
 };
 
 /* Asks for a row. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
-template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_slot_order_args &a, int64_t row, uint16_t *to)
+template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args &a, int64_t row, uint16_t *to)
 {
   const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
   if constexpr (IS_WIDE) {
@@ -67,13 +67,13 @@ template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_slot_order_args 
 }
 
 template <bool IS_WIDE>
-__device__ void store(const yk_cuda_slot_order_args &a, const uint16_t *row, const columns_of_thread &columns,
-                      int64_t slot, int64_t first)
+__device__ void store(const yk_cuda_input_order_args &a, const uint16_t *from, const columns_of_thread &columns,
+                      int64_t row, int64_t first)
 {
-  uint16_t *to = static_cast<uint16_t *>(a.y) + slot * a.k + first;
+  uint16_t *to = static_cast<uint16_t *>(a.y) + row * a.k + first;
   vec<uint16_t, WIDE> values;
 #pragma unroll
-  for (int i = 0; i < WIDE; i++) values.at[i] = row[columns.at[i]];
+  for (int i = 0; i < WIDE; i++) values.at[i] = from[columns.at[i]];
   if constexpr (IS_WIDE) {
     if (first < a.k) *reinterpret_cast<vec<uint16_t, WIDE> *>(to) = values;
   } else {
@@ -84,46 +84,52 @@ __device__ void store(const yk_cuda_slot_order_args &a, const uint16_t *row, con
 }
 
 template <bool IS_WIDE>
-__global__ void __launch_bounds__(THREADS) slot_order_kernel(const yk_cuda_slot_order_args a, int64_t each)
+__global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_input_order_args a, int64_t each)
 {
   extern __shared__ __align__(16) uint16_t buffers[];
-  __shared__ int32_t rows[MOST_SLOTS];
-  const int64_t first_slot = blockIdx.x * each, size = buffer_size(a.x_size);
+  __shared__ int32_t rows_of_x[MOST_ROWS];
+  const int64_t first_row = blockIdx.x * each, size = buffer_size(a.x_size);
   const int64_t first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
+  columns_of_thread columns;
   if (threadIdx.x < 2) buffers[threadIdx.x * size + a.x_size] = 0;
+  if (!a.starts) columns.load(a, 0, first);
   yk_ptx::wait_for_previous_kernel();
   yk_ptx::let_next_kernel_start();
-  const int64_t own_slot = min(first_slot + threadIdx.x, a.max_slots - 1);
+  const int64_t own_row = min(first_row + threadIdx.x, a.n_rows - 1);
   if (threadIdx.x < each) /* of slots that there are not, any number */
-    rows[threadIdx.x] = a.row_of_slot ? __ldcg(a.row_of_slot + own_slot) : static_cast<int32_t>(own_slot);
-  const int64_t end = min(first_slot + each, static_cast<int64_t>(__ldcg(a.starts + a.n_matrices)));
-  if (first_slot >= end) return;
+    rows_of_x[threadIdx.x] = a.rows ? __ldcg(a.rows + own_row) : static_cast<int32_t>(own_row);
+  const int64_t n_rows = a.starts ? __ldcg(a.starts + a.n_matrices) : a.n_rows, end = min(first_row + each, n_rows);
+  if (first_row >= end) return;
   __syncthreads();
-  fetch_row<IS_WIDE>(a, rows[0], buffers);
-  int matrix = matrix_of(a, first_slot), end_of_matrix = __ldcg(a.starts + matrix + 1);
-  columns_of_thread columns;
-  columns.load(a, matrix, first);
-  for (int64_t slot = first_slot, buffer = 0; slot < end; slot++, buffer ^= 1) {
+  fetch_row<IS_WIDE>(a, rows_of_x[0], buffers);
+  int matrix = 0;
+  int64_t end_of_matrix = n_rows;
+  if (a.starts) {
+    matrix = matrix_of(a, first_row);
+    end_of_matrix = __ldcg(a.starts + matrix + 1);
+    columns.load(a, matrix, first);
+  }
+  for (int64_t row = first_row, buffer = 0; row < end; row++, buffer ^= 1) {
     const int before = matrix;
-    while (end_of_matrix <= slot) end_of_matrix = __ldcg(a.starts + ++matrix + 1);
+    while (end_of_matrix <= row) end_of_matrix = __ldcg(a.starts + ++matrix + 1);
     if (matrix != before) columns.load(a, matrix, first);
     yk_ptx::cp_async_wait<0>();
-    __syncthreads(); /* this slot's row is there, and the row before has been read */
-    if (slot + 1 < end) fetch_row<IS_WIDE>(a, rows[slot + 1 - first_slot], buffers + (buffer ^ 1) * size);
-    store<IS_WIDE>(a, buffers + buffer * size, columns, slot, first);
+    __syncthreads(); /* this row of x is there, and the one before has been read */
+    if (row + 1 < end) fetch_row<IS_WIDE>(a, rows_of_x[row + 1 - first_row], buffers + (buffer ^ 1) * size);
+    store<IS_WIDE>(a, buffers + buffer * size, columns, row, first);
   }
 }
 
 } // namespace
 
-extern "C" cudaError_t yk_cuda_launch_slot_order(const yk_cuda_slot_order_args *args, cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_input_order(const yk_cuda_input_order_args *args, cudaStream_t stream)
 {
-  if (args->max_slots == 0 || args->k == 0) return cudaSuccess;
+  if (args->n_rows == 0 || args->k == 0) return cudaSuccess;
   const bool is_wide =
       args->x_size % WIDE == 0 && args->k % WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
-  const auto kernel = is_wide ? slot_order_kernel<true> : slot_order_kernel<false>;
-  const int64_t each = std::clamp<int64_t>(args->max_slots / FEW_BLOCKS, 1, MOST_SLOTS), chunk = THREADS * WIDE;
-  const dim3 grid(static_cast<unsigned>((args->max_slots + each - 1) / each),
+  const auto kernel = is_wide ? input_order_kernel<true> : input_order_kernel<false>;
+  const int64_t each = std::clamp<int64_t>(args->n_rows / FEW_BLOCKS, 1, MOST_ROWS), chunk = THREADS * WIDE;
+  const dim3 grid(static_cast<unsigned>((args->n_rows + each - 1) / each),
                   static_cast<unsigned>((args->k + chunk - 1) / chunk));
   const size_t bytes = static_cast<size_t>(2 * buffer_size(args->x_size)) * sizeof(uint16_t);
   const void *of_kernel = reinterpret_cast<const void *>(kernel);

@@ -1,0 +1,31 @@
+/* input_order.h - x for layers whose inputs are in another order than x (kernels/linear.h): y[i] = x[rows[i]] in that
+ * order. Asynchronous on the stream, a dependent of the kernel before. The next kernel may start once this one has
+ * waited for that, so that starts are complete there. */
+#ifndef YK_KERNELS_CUDA_LINEAR_INPUT_ORDER_H
+#define YK_KERNELS_CUDA_LINEAR_INPUT_ORDER_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct yk_cuda_input_order_args {
+  void *y;              /* 16 bits [n_rows, k] */
+  const void *x;        /* 16 bits [*, x_size]; a row must fit in shared memory twice */
+  const int32_t *rows;  /* [n_rows], or NULL: that row */
+  const int32_t *order; /* [k]: the column of x that each input is, or -1: a zero */
+  int64_t n_rows, x_size, k;
+  /* Of a grouped layer, whose rows are slots: starts [n_matrices + 1], and bytes from the order of a matrix, of which
+   * order is the first, to the next. Rows from starts[n_matrices] on are neither read nor written. NULL: one order. */
+  const int32_t *starts;
+  int32_t n_matrices;
+  int64_t matrix_bytes;
+} yk_cuda_input_order_args;
+cudaError_t yk_cuda_launch_input_order(const yk_cuda_input_order_args *args, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
