@@ -128,7 +128,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
-/* The rows of slots are quantised side by side, in the room. */
+/* The rows of slots are quantised side by side, in the room, by a kernel after whose start the starts are settled. */
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);
@@ -152,7 +152,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
                                      .max_slots = args->max_slots,
                                      .y = args->y,
                                      .y_dtype = call->gemm->dtype,
-                                     .starts_are_settled = call->starts_are_settled};
+                                     .starts_are_settled = true};
   YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_quantise(call->gemm->dtype, &rows, cuda->stream),
                        "quantising inputs of slots", err));
   return yk_cuda_blame(cuda, yk_w8a8_grouped_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);

@@ -16,6 +16,7 @@ namespace {
  * has several loads under way. */
 constexpr int FEW_KEPT = 1, SOME_KEPT = 4, MOST_KEPT = 8;
 constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* about what an H200 holds */
+constexpr int ROW_WARPS = 4;                 /* of a thread block whose warps have a row each */
 
 /* Of a thread block, by its registers. */
 constexpr int most_threads(int kept)
@@ -32,23 +33,26 @@ __device__ int block_max(int x, int *shared)
   return __reduce_max_sync(ALL_LANES, threadIdx.x % WARP < blockDim.x / WARP ? shared[threadIdx.x % WARP] : 0);
 }
 
-/* The scale of a row, which the first thread stores, and whether its integers are zeros: a scale of 0 means so, and so
+/* The scale of a row, which one thread stores, and whether its integers are zeros: a scale of 0 means so, and so
  * does NaN, whose row's results are NaNs by the scale alone. */
 struct row_scale {
   float scale;
   bool is_zeros;
 
-  __device__ row_scale(const yk_cuda_quantise_args &a, int64_t row, int largest)
+  __device__ row_scale(const yk_cuda_quantise_args &a, int64_t row, int largest, bool stores)
       : scale(input_scale(a.maxima ? a.maxima[row] : largest, a.static_scale)), is_zeros(!(scale > 0.0f))
   {
-    if (threadIdx.x == 0) a.scales[row] = scale;
+    if (stores) a.scales[row] = scale;
   }
 };
 
-/* The row of x that a thread block quantises, or -1: none. After the wait for the previous kernel. */
-__device__ int64_t row_of_block(const yk_cuda_quantise_args &a)
+/* Waits for the previous kernel. Returns the row of x that is to be quantised as a row, or -1: none. Rows of slots let
+ * the next kernel start only then, so that it finds complete what says how many there are (quantise.h). */
+__device__ int64_t wait_for_row(const yk_cuda_quantise_args &a, int64_t row)
 {
-  const int64_t row = blockIdx.x;
+  if (!a.n_there) let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (a.n_there) let_next_kernel_start();
   const int n_there = a.n_there ? __ldcg(a.n_there) : INT32_MAX, of_x = a.rows ? __ldcg(a.rows + row) : 0;
   if (row >= n_there) return -1;
   return a.rows ? of_x : row;
@@ -64,9 +68,7 @@ __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_c
   uint2 *to = reinterpret_cast<uint2 *>(a.quants) + row * n_padded;
   uint4 kept[KEPT] = {};
   int largest = 0;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const int64_t from = row_of_block(a);
+  const int64_t from = wait_for_row(a, row);
   if (from < 0) return;
   const uint4 *x = static_cast<const uint4 *>(a.x) + from * n;
 #pragma unroll
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_c
   }
 #pragma unroll
   for (int i = 0; i < KEPT; i++) largest = max(largest, largest_of<T>(kept[i]));
-  const row_scale scale(a, row, block_max(largest, maxima));
+  const row_scale scale(a, row, block_max(largest, maxima), threadIdx.x == 0);
   const row_quantiser quantise(scale.scale, a.static_scale, a.zero);
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
@@ -86,19 +88,44 @@ __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_c
   for (int at = n + threadIdx.x; at < n_padded; at += blockDim.x) to[at] = {};
 }
 
+/* A warp for each row: of many short ones, which leave the threads of a block little to do. */
+template <typename T>
+__global__ void __launch_bounds__(ROW_WARPS *WARP) quantise_by_warps_kernel(const yk_cuda_quantise_args a)
+{
+  const int64_t row = blockIdx.x * int64_t(ROW_WARPS) + threadIdx.x / WARP;
+  const int n = static_cast<int>(a.k / WIDE), n_padded = static_cast<int>(a.k_padded / WIDE), lane = threadIdx.x % WARP;
+  const int64_t from = wait_for_row(a, min(row, a.n_rows - 1));
+  if (from < 0 || row >= a.n_rows) return;
+  const uint4 *x = static_cast<const uint4 *>(a.x) + from * n;
+  uint2 *to = reinterpret_cast<uint2 *>(a.quants) + row * n_padded;
+  uint4 kept[MOST_KEPT] = {};
+  int largest = 0;
+#pragma unroll
+  for (int i = 0; i < MOST_KEPT; i++)
+    if (lane + i * WARP < n) kept[i] = x[lane + i * WARP];
+#pragma unroll
+  for (int i = 0; i < MOST_KEPT; i++) largest = max(largest, largest_of<T>(kept[i]));
+  const row_scale scale(a, row, __reduce_max_sync(ALL_LANES, largest), lane == 0);
+  const row_quantiser quantise(scale.scale, a.static_scale, a.zero);
+#pragma unroll
+  for (int i = 0; i < MOST_KEPT; i++) {
+    const int at = lane + i * WARP;
+    if (at < n) to[at] = scale.is_zeros ? uint2() : quantise.operator()<T>(kept[i]);
+  }
+  for (int at = n + lane; at < n_padded; at += WARP) to[at] = {};
+}
+
 /* One thread block for each row, whose inputs are read twice, one by one. */
 template <typename T> __global__ void read_twice_kernel(const yk_cuda_quantise_args a)
 {
   __shared__ int maxima[WARP];
   const int64_t row = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const int64_t from = row_of_block(a);
+  const int64_t from = wait_for_row(a, row);
   if (from < 0) return;
   const T *x = static_cast<const T *>(a.x) + from * a.k;
   int largest = 0;
   for (int64_t at = threadIdx.x; at < a.k; at += blockDim.x) largest = max(largest, magnitude(to_float(x[at])));
-  const row_scale scale(a, row, block_max(largest, maxima));
+  const row_scale scale(a, row, block_max(largest, maxima), threadIdx.x == 0);
   const row_quantiser quantise(scale.scale, a.static_scale, a.zero);
   for (int64_t at = threadIdx.x; at < a.k_padded; at += blockDim.x)
     a.quants[row * a.k_padded + at] = at < a.k && !scale.is_zeros ? quantise(x[at]) : int8_t(0);
@@ -154,6 +181,10 @@ extern "C" cudaError_t yk_cuda_launch_quantise(yk_dtype dtype, const yk_cuda_qua
     };
     const auto can_keep = [&](int kept) { return is_wide && n <= int64_t(most_threads(kept)) * kept; };
     const auto threads_that_keep = [&](int kept) { return row_threads(static_cast<int32_t>((n + kept - 1) / kept)); };
+    if (is_wide && n <= WARP * MOST_KEPT && args->n_rows * WARP >= THREADS_AT_ONCE / 2)
+      return launch_with_max_shared_memory(quantise_by_warps_kernel<T>,
+                                           grid_of((args->n_rows + ROW_WARPS - 1) / ROW_WARPS), ROW_WARPS * WARP, 0,
+                                           stream, *args);
     if (can_keep(FEW_KEPT) && args->n_rows * threads_that_keep(FEW_KEPT) <= THREADS_AT_ONCE)
       return launch(quantise_kernel<T, FEW_KEPT>, threads_that_keep(FEW_KEPT));
     if (can_keep(SOME_KEPT)) return launch(quantise_kernel<T, SOME_KEPT>, threads_that_keep(SOME_KEPT));

@@ -2,7 +2,7 @@
  * Asynchronous on the stream, dependents of the kernel before; dtype is the activations' type, which "act" means below.
  * Formulas and rounding are those of kernels/cpu/linear/format_w8a8.c, bit for bit.
  *
- *   one thread block a row: x in registers -> largest |x| -> scale -> x_q
+ *   one thread block a row, of many short rows one warp: x in registers -> largest |x| -> scale -> x_q
  *
  * Rows of which no 16 bytes are aligned, and those of more than 32768 inputs, are read twice instead. */
 #ifndef YK_KERNELS_CUDA_ROWS_QUANTISE_H
@@ -25,8 +25,10 @@ typedef struct yk_cuda_quantise_args {
   int64_t n_rows, k, k_padded;
   float static_scale; /* 0: per token */
   int32_t zero;
-  const int32_t *rows;    /* [n_rows] the row of x that becomes each; NULL: that row */
-  const int32_t *n_there; /* how many of n_rows there are, those behind are neither read nor written; NULL: all */
+  const int32_t *rows; /* [n_rows] the row of x that becomes each; NULL: that row */
+  /* How many of n_rows there are: those behind are neither read nor written, and the next kernel may start once this
+   * one has waited for the kernel before, so that it finds this number and what was written with it. NULL: all */
+  const int32_t *n_there;
 } yk_cuda_quantise_args;
 cudaError_t yk_cuda_launch_quantise(yk_dtype dtype, const yk_cuda_quantise_args *args, cudaStream_t stream);
 
