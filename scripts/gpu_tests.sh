@@ -35,7 +35,8 @@ list_tests() {
       test=$(basename "$source" .c)
       if [ -x "$bin/$test" ] && [ "$test" != test_soak ]; then echo "$test.gpu$n_gpus"; fi
     done
-    printf '%s\n' "demo.gpu$n_gpus" "weights_f16.gpu$n_gpus" "cli_trace.gpu$n_gpus"
+    printf '%s\n' "demo.gpu$n_gpus" "weights_f16.gpu$n_gpus" "cli_trace.gpu$n_gpus" \
+      "cli_expert_formats.gpu$n_gpus"
   done
   printf '%s\n' cli_generate.gpu1 cli_score.gpu1 cli_batch.gpu1 # the same on any number
   basename -s .py tests/e2e/cuda_*.py

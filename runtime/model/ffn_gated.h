@@ -35,7 +35,7 @@ void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
 
 /* yk_gated_order_channels - where down's inputs are sorted by group (k_is_sorted), gate and up get n_orders, so that
  *   each matrix gives its channels in the order of its down's inputs. *order: malloc'ed, the caller's to free once both
- *   are brought; NULL where nothing is sorted. Errors: YK_E_NOMEM, with *order to be freed all the same. Thread: any. */
+ *   are brought; NULL where nothing is sorted. Errors: YK_E_NOMEM, and *order is to be freed then too. Thread: any. */
 yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err);
 
 /* yk_gated_ffn_forward - step->x to step->y, with scratch bytes as measured. Errors name the operation. */

@@ -77,17 +77,26 @@ class ExpertFormats(harness.Case):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(config, file)
 
-    def answer(self, *options):
+    def answer(self, *options, on=("--device", "cpu", "--dtype", "float32")):
         """Log-probabilities of a prompt's tokens."""
         prompt = ",".join(str(i * 7 % 200) for i in range(3, 40))
-        found = self.run_json("generate", "--model", self.folder, "--device", "cpu", "--dtype", "float32",
-                              "--token-ids", prompt, "--max-tokens", 0, "--prompt-logprobs", 0, *options)[0]
+        found = self.run_json("generate", "--model", self.folder, "--token-ids", prompt, "--max-tokens", 0,
+                              "--prompt-logprobs", 0, *on, *options)[0]
         return [step["logprob"] for step in found["prompt_logprobs"]]
 
     def assert_near(self, found, expected, tolerance):
         self.assertEqual(len(found), len(expected))
         for a, b in zip(found, expected):
             self.assertLess(abs(a - b), tolerance)
+
+    def check_on_gpus(self, expected):
+        """What GPUs round may turn a near tie of a router, so that a few tokens get other experts."""
+        if harness.ON_CPU:
+            return
+        for options in ((), ("-ep",)):
+            found = self.answer(*options, on=(*harness.ON, "--dtype", "float16"))
+            errors = sorted(abs(a - b) for a, b in zip(found, expected, strict=True))
+            self.assertLess(errors[len(errors) * 3 // 4], 0.03)
 
     def plan(self, *options, device="cuda"):
         memory = ("--device-memory", "8GiB") if device == "cuda" else ()
@@ -99,6 +108,7 @@ class ExpertFormats(harness.Case):
         self.assert_near(self.answer("--tp", 1, "--weights", "f16"), expected, 0.02)
         for options in (("--tp", 2), ("--tp", 3), ("--tp", 4), ("--tp", 3, "-ep")):
             self.assert_near(self.answer(*options), expected, 1e-3)
+        self.check_on_gpus(expected)
 
     def test_act_order(self):
         """Each expert has an order of its own; one has none. On GPUs a gate and an up share theirs."""
@@ -139,6 +149,7 @@ class ExpertFormats(harness.Case):
         self.assertEqual(self.answer("--tp", 1), expected)
         self.assert_near(self.answer("--tp", 3, "-ep"), expected, 1e-3)
         self.assert_near(self.answer("--tp", 2), expected, 0.2)
+        self.check_on_gpus(expected)
         floats = self.answer("--tp", 1, "--weights", "f16")
         self.assert_near(floats, expected, 0.2)
         self.assertGreater(max(abs(a - b) for a, b in zip(floats, expected)), 1e-4)
