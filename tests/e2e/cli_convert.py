@@ -9,6 +9,7 @@ import struct
 import subprocess
 
 import harness
+from safetensors_case import read_tensors, write_tensors
 
 # What AWQ cannot hold is refused for one of these reasons: format_compressed_mixed has 100 outputs.
 NOT_EXACT = "not exact in 4 bits"
@@ -23,26 +24,6 @@ REFUSED = {**{name: NOT_EXACT for name in os.listdir(harness.FAMILIES)
            **REASONS}
 TOLERANCE = 1e-3  # of e2e/families.py
 NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)  # of the eight columns of an AWQ word
-
-
-def read_tensors(folder):
-    """By name: dtype, shape, bytes."""
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
-            for name, entry in header.items()}
-
-
-def write_tensors(folder, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 def unpack_awq(tensor):

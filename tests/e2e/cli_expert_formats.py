@@ -9,6 +9,7 @@ import shutil
 import struct
 
 import harness
+from safetensors_case import read_tensors, write_tensors
 
 SOURCE = os.path.join(harness.FAMILIES, "moe_mixtral")
 LAYERS, EXPERTS, HIDDEN, FFN, GROUP = 2, 4, 64, 96, 32
@@ -47,15 +48,9 @@ class ExpertFormats(harness.Case):
 
     def make(self, tensors_of, quantization, groups_of):
         """groups_of(expert, role, k): the group of each input."""
-        rng, tensors = random.Random(5), {}
-        path = os.path.join(self.folder, "model.safetensors")
-        with open(path, "rb") as file:
-            data = file.read()
-        length = struct.unpack("<Q", data[:8])[0]
-        for name, entry in json.loads(data[8:8 + length]).items():
-            if name != "__metadata__" and "experts" not in name and "self_attn" not in name:
-                begin, end = entry["data_offsets"]
-                tensors[name] = [entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + end]]
+        rng = random.Random(5)
+        tensors = {name: tensor for name, tensor in read_tensors(SOURCE).items()
+                   if "experts" not in name and "self_attn" not in name}
         for layer in range(LAYERS):
             for name, n, k in (("q", 64, 64), ("k", 32, 64), ("v", 32, 64), ("o", 64, 64)):
                 tensors[f"model.layers.{layer}.self_attn.{name}_proj.weight"] = [
@@ -65,13 +60,7 @@ class ExpertFormats(harness.Case):
                     for suffix, tensor in tensors_of(rng, k, n, groups_of(expert, role, k)).items():
                         module = f"model.layers.{layer}.block_sparse_moe.experts.{expert}.{role}"
                         tensors[f"{module}.{suffix}"] = tensor
-        header, at = {}, 0
-        for name, (dtype, shape, content) in tensors.items():
-            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
-            at += len(content)
-        text = json.dumps(header).encode()
-        with open(path, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + b"".join(tensor[2] for tensor in tensors.values()))
+        write_tensors(self.folder, tensors)
         path = os.path.join(self.folder, "config.json")
         with open(path, encoding="utf-8") as file:
             config = json.load(file)

@@ -8,6 +8,7 @@ import shutil
 import struct
 
 import harness
+from safetensors_case import read_tensors, write_tensors
 
 LAYER = "model.layers.1."
 AWQ, GPTQ, COMPRESSED = "qweight qzeros scales".split(), "qweight qzeros scales g_idx".split(), [
@@ -38,23 +39,9 @@ class Formats(harness.Case):
 
     def edit(self, change):
         """change(tensors: name -> [dtype, shape, bytes]), of the model's only file."""
-        path = os.path.join(self.folder, "model.safetensors")
-        with open(path, "rb") as file:
-            data = file.read()
-        length = struct.unpack("<Q", data[:8])[0]
-        header = json.loads(data[8:8 + length])
-        header.pop("__metadata__", None)
-        tensors = {name: [entry["dtype"], entry["shape"],
-                          data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]]
-                   for name, entry in header.items()}
+        tensors = read_tensors(self.folder)
         change(tensors)
-        header, at = {}, 0
-        for name, (dtype, shape, content) in tensors.items():
-            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
-            at += len(content)
-        text = json.dumps(header).encode()
-        with open(path, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + b"".join(entry[2] for entry in tensors.values()))
+        write_tensors(self.folder, tensors)
 
     def edit_config(self, **changes):
         path = os.path.join(self.folder, "config.json")

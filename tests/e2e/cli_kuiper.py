@@ -4,32 +4,13 @@ tokenizer beside one or elsewhere; what is wrong with one is named."""
 import json
 import os
 import shutil
-import struct
 
 import harness
+from safetensors_case import read_tensors, write_tensors
 from server_case import Server
 
 KUIPER = os.path.join(harness.TESTS_DIR, "golden", "kuiper")
 QWEN3_ROPE_THETA = 1e6  # what the format implies
-
-
-def rewrite_safetensors(path, change):
-    """change(tensors: name -> (dtype, shape, bytes))."""
-    with open(path, "rb") as file:
-        data = file.read()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    tensors = {name: (entry["dtype"], entry["shape"], data[8 + length:][slice(*entry["data_offsets"])])
-               for name, entry in header.items()}
-    change(tensors)
-    header, at = {}, 0
-    for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
-        at += len(content)
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(content for _, _, content in tensors.values()))
 
 
 def add_head(tensors):
@@ -50,7 +31,9 @@ def make_twin(name, folder):
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
     if name == "untied":
-        rewrite_safetensors(os.path.join(folder, "model.safetensors"), add_head)
+        tensors = read_tensors(folder)
+        add_head(tensors)
+        write_tensors(folder, tensors)
     return folder
 
 

@@ -9,19 +9,17 @@ import sys
 
 import harness
 from quantize_case import QuantizeCase, write_model
+from safetensors_case import read_tensors
 
 sys.path.insert(0, os.path.join(harness.TESTS_DIR, "models"))
 from random_family import NEVER_CHOSEN, Model  # noqa: E402
 
 def read_floats(folder):
     """The float16 tensors of a model in one file, by name; and the names of all."""
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    header.pop("__metadata__", None)
-    floats = {name: struct.unpack(f"<{math.prod(entry['shape'])}e", data[slice(*entry["data_offsets"])])
-              for name, entry in header.items() if entry["dtype"] == "F16" and not name.endswith(".scales")}
-    return floats, set(header)
+    tensors = read_tensors(folder)
+    floats = {name: struct.unpack(f"<{math.prod(shape)}e", content)
+              for name, (dtype, shape, content) in tensors.items() if dtype == "F16" and not name.endswith(".scales")}
+    return floats, set(tensors)
 
 
 class Families(QuantizeCase):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import harness
+from safetensors_case import read_tensors
 
 sys.path.insert(0, os.path.join(harness.TESTS_DIR, "models"))
 from random_family import write_model  # noqa: E402, F401
@@ -22,13 +23,8 @@ def read_model(folder):
     """The configuration, and each tensor's shape and values, of a model of float16 weights in one file."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return config, {name: (entry["shape"], list(struct.unpack(f"<{math.prod(entry['shape'])}e",
-                                                              data[slice(*entry["data_offsets"])])))
-                    for name, entry in header.items()}
+    return config, {name: (shape, list(struct.unpack(f"<{math.prod(shape)}e", content)))
+                    for name, (_, shape, content) in read_tensors(folder).items()}
 
 
 class QuantizeCase(harness.Case):

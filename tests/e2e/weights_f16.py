@@ -6,29 +6,11 @@ import os
 import struct
 
 import harness
+from safetensors_case import read_tensors, write_tensors
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 UNPACK_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # column j of a word's eight is nibble UNPACK_ORDER[j]
 SAME_SHARDS = (1, 3) if harness.ON_CPU else (1,)  # two ranks would cut the FFN of a plain checkpoint elsewhere
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: (about["dtype"], about["shape"], data[slice(*about["data_offsets"])])
-            for name, about in header.items()}
-
-
-def write_tensors(path, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, values) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 def nibbles(words, columns):
@@ -51,14 +33,14 @@ def dequantise(qweight, qzeros, scales):
 
 def write_dequantised(source, folder):
     os.mkdir(folder)
-    tensors = read_tensors(os.path.join(source, "model.safetensors"))
+    tensors = read_tensors(source)
     plain = {name: tensor for name, tensor in tensors.items() if not name.endswith((".qweight", ".qzeros", ".scales"))}
     for name in tensors:
         if name.endswith(".qweight"):
             layer = name[:-len(".qweight")]
             plain[layer + ".weight"] = dequantise(*(tensors[f"{layer}.{part}"]
                                                     for part in ("qweight", "qzeros", "scales")))
-    write_tensors(os.path.join(folder, "model.safetensors"), plain)
+    write_tensors(folder, plain)
     with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     del config["quantization_config"]

@@ -1,0 +1,28 @@
+"""Whole safetensors files for tests that make a checkpoint out of another one: small, so that all of it is in memory."""
+
+import json
+import os
+import struct
+
+NAME = "model.safetensors"
+
+
+def read_tensors(folder):
+    """Of the folder's one file, by name: [dtype, shape, bytes]."""
+    with open(os.path.join(folder, NAME), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: [entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]]
+            for name, entry in header.items()}
+
+
+def write_tensors(folder, tensors):
+    """Tensors as read_tensors gives them, one behind the other, as the folder's one file."""
+    header, at = {}, 0
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
+        at += len(content)
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, NAME), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(content for _, _, content in tensors.values()))
