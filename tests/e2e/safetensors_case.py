@@ -1,4 +1,4 @@
-"""Whole safetensors files for tests that make a checkpoint out of another one: small, so that all of it is in memory."""
+"""Whole safetensors files, for tests that read a small checkpoint or make one out of another."""
 
 import json
 import os

@@ -76,22 +76,27 @@ static inline void run_latent_rope_cache(yk_device *dev, latent_scene *l)
   op_ok(dev->ops->latent_rope_cache(dev, &args, &err));
 }
 
+static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array *y, void *scratch)
+{
+  const yk_latent_attention_args args = {.y = y->dev,
+                                         .q = l->rows.dev,
+                                         .q_stride = l->stride,
+                                         .layout = l->layout,
+                                         .kv_up = l->kv_up.dev,
+                                         .cache = l->cache.dev,
+                                         .scratch = scratch,
+                                         .scale = l->scale,
+                                         .batch = &l->s.batch};
+  op_ok(dev->ops->latent_attention(dev, &args, &err));
+}
+
 static inline op_array run_latent_attention(yk_device *dev, latent_scene *l)
 {
   op_array y = op_array_new(dev, dev->dtype, (size_t)(l->s.n_tokens * l->layout.n_heads * l->layout.value_dim));
   void *scratch = NULL;
   if (dev->ops->latent_scratch_bytes)
     op_ok(dev->ops->alloc(dev, (size_t)dev->ops->latent_scratch_bytes(&l->layout, l->s.n_tokens), &scratch, &err));
-  yk_latent_attention_args args = {.y = y.dev,
-                                   .q = l->rows.dev,
-                                   .q_stride = l->stride,
-                                   .layout = l->layout,
-                                   .kv_up = l->kv_up.dev,
-                                   .cache = l->cache.dev,
-                                   .scratch = scratch,
-                                   .scale = l->scale,
-                                   .batch = &l->s.batch};
-  op_ok(dev->ops->latent_attention(dev, &args, &err));
+  attend_latent(dev, l, &y, scratch);
   op_array_fetch(dev, &y);
   dev->ops->free(dev, scratch);
   return y;

@@ -1,5 +1,5 @@
 /* test_op_cpu_experts.c - a mixture of experts' operations on the CPU device, every instruction set. */
-#include "op/op_cases_experts.h"
+#include "op/op_cases_grouped.h"
 #include "op/op_cpu_target.h"
 
 static void test_routing(void **state)

@@ -1,5 +1,5 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
-#include "op/op_cases_experts.h"
+#include "op/op_cases_grouped.h"
 #include "op/op_cuda_paths.h"
 
 static void test_routing(void **state)

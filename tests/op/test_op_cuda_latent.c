@@ -72,20 +72,10 @@ static void test_block_written_in_the_same_step(void **state)
   op_array at_once = op_array_new(dev, YK_F16, n_y), later = op_array_new(dev, YK_F16, n_y);
   void *scratch = NULL;
   op_ok(dev->ops->alloc(dev, (size_t)dev->ops->latent_scratch_bytes(&l->layout, 2), &scratch, &err));
-  yk_latent_attention_args args = {.y = at_once.dev,
-                                   .q = l->rows.dev,
-                                   .q_stride = l->stride,
-                                   .layout = l->layout,
-                                   .kv_up = l->kv_up.dev,
-                                   .cache = l->cache.dev,
-                                   .scratch = scratch,
-                                   .scale = l->scale,
-                                   .batch = &l->s.batch};
   run_latent_rope_cache(dev, l);
-  op_ok(dev->ops->latent_attention(dev, &args, &err));
+  attend_latent(dev, l, &at_once, scratch);
   op_array_fetch(dev, &at_once);
-  args.y = later.dev;
-  op_ok(dev->ops->latent_attention(dev, &args, &err));
+  attend_latent(dev, l, &later, scratch);
   op_array_fetch(dev, &later);
   assert_memory_equal(at_once.values, later.values, n_y * sizeof *later.values);
   dev->ops->free(dev, scratch);
