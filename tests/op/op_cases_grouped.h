@@ -6,6 +6,7 @@
 #include "op/op_cases_experts.h"
 
 enum { N_GROUPED_MATRICES = 5, N_GROUPED_ROWS = 60 };
+enum { NO_ROW = INT32_MAX }; /* of slots that there are not: its x may not be read */
 
 /* Slots of each matrix: none, one, more than a block of rows, few; a matrix's rows rise. */
 static const int32_t grouped_counts[N_GROUPED_MATRICES] = {0, 1, 50, 0, 7};
@@ -138,17 +139,18 @@ static inline void check_slots(const op_target *target, yk_device *dev, const li
                                const grouped_orders *orders, bool is_gathered, double tolerance)
 {
   op_random random = {.seed = 11};
-  int32_t starts[N_GROUPED_MATRICES + 1] = {0}, rows[N_GROUPED_ROWS], n_slots = 0;
+  int32_t starts[N_GROUPED_MATRICES + 1] = {0}, rows[N_GROUPED_ROWS + 1], n_slots = 0;
   for (int m = 0; m < N_GROUPED_MATRICES; m++) {
     for (int32_t i = 0; i < grouped_counts[m]; i++, n_slots++) rows[n_slots] = is_gathered ? i + m : n_slots;
     starts[m + 1] = n_slots;
   }
+  rows[n_slots] = NO_ROW;
   grouped_layer layer = grouped_layer_in_order(dev, shape, N_GROUPED_ROWS, seed, starts, n_slots + 1, orders);
   const int64_t k = yk_range_size(shape->parts[0].k_slice), stride = layer.runs[0].y_stride;
   op_array x = layer.runs[0].x;
   if (orders) x = op_array_random(dev, dev->dtype, (size_t)(N_GROUPED_ROWS * orders->x_size), 1.0, &random);
   op_array y = slots_new(dev, shape->f32_output ? YK_F32 : dev->dtype, (size_t)((n_slots + 1) * stride));
-  int32_t *dev_rows = op_send_i32(dev, rows, (size_t)n_slots);
+  int32_t *dev_rows = op_send_i32(dev, rows, (size_t)(n_slots + 1));
   yk_linear_grouped_args args = {.x = x.dev,
                                  .n_rows = N_GROUPED_ROWS,
                                  .row_of_slot = is_gathered ? dev_rows : NULL,
@@ -336,10 +338,10 @@ static inline void check_grouped_row(const op_target *target, yk_dtype dtype, co
   enum { N_SLOTS = 3 };
   static const int matrix_of_slot[N_SLOTS] = {1, 3, 4};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
-  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, rows[N_SLOTS] = {0};
+  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, rows[N_SLOTS + 1] = {0, 0, 0, NO_ROW};
   grouped_layer layer = grouped_layer_new(dev, shape, 1, 30, starts, N_SLOTS + 1);
   const int64_t n = layer.runs[0].y_stride;
-  int32_t *dev_rows = op_send_i32(dev, rows, N_SLOTS);
+  int32_t *dev_rows = op_send_i32(dev, rows, N_SLOTS + 1);
   op_array y = slots_new(dev, dtype, (size_t)((N_SLOTS + 1) * n));
   const yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
                                        .n_rows = 1,

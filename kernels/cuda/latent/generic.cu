@@ -9,7 +9,7 @@ using namespace yk_ptx;
 namespace yk_latent {
 namespace {
 
-constexpr int THREADS = 128, CHUNK = 128; /* tokens whose scores are kept at once */
+constexpr int THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128; /* tokens whose scores are kept at once */
 
 /* The largest value over the thread block, in every thread. */
 __device__ float block_max(float x, float *shared)
@@ -19,18 +19,20 @@ __device__ float block_max(float x, float *shared)
   if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
   __syncthreads();
   float top = shared[0];
-  for (int w = 1; w < THREADS / WARP; w++) top = fmaxf(top, shared[w]);
+  for (int w = 1; w < WARPS; w++) top = fmaxf(top, shared[w]);
   return top;
 }
 
-/* shared memory: the query [kv_rank + rope_dim], the weighted sum [kv_rank], scores [CHUNK], sums over warps. */
+/* shared memory: the query [kv_rank + rope_dim], the weighted sum [kv_rank], scores [CHUNK], maxima and sums of warps,
+ * each with a place of its own, since warps read maxima while others write sums. */
 template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(const params p)
 {
   extern __shared__ float memory[];
   const yk_latent_layout &l = p.layout;
   const int32_t width = l.kv_rank + l.rope_dim;
   const int64_t row = blockIdx.x, head = blockIdx.y;
-  float *query = memory, *sum = query + width, *scores = sum + l.kv_rank, *warps = scores + CHUNK;
+  float *query = memory, *sum = query + width, *scores = sum + l.kv_rank, *maxima = scores + CHUNK,
+        *sums = maxima + WARPS;
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (p.kv_slots[row] < 0) return; /* a padding row */
@@ -56,10 +58,10 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
       score = 0.0f;
       for (int32_t i = 0; i < width; i++) score += query[i] * to_float(cached[i]);
     }
-    const float top = fmaxf(maximum, block_max(score, warps)), rescale = exp2f(maximum - top);
+    const float top = fmaxf(maximum, block_max(score, maxima)), rescale = exp2f(maximum - top);
     const float weight = exp2f(score - top);
     scores[threadIdx.x] = weight;
-    total = total * rescale + block_sum(weight, warps);
+    total = total * rescale + block_sum(weight, sums);
     maximum = top;
     __syncthreads();
     for (int32_t i = threadIdx.x; i < l.kv_rank; i += THREADS) {
@@ -82,7 +84,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
 
 cudaError_t launch_generic(yk_dtype dtype, const params &p, cudaStream_t stream)
 {
-  const size_t shared_bytes = sizeof(float) * (2 * p.layout.kv_rank + p.layout.rope_dim + CHUNK + WARP);
+  const size_t shared_bytes = sizeof(float) * (2 * p.layout.kv_rank + p.layout.rope_dim + CHUNK + 2 * WARPS);
   return with_act_type(dtype, [&](auto type) {
     return launch_dependent(generic_kernel<decltype(type)>,
                             {dim3(p.n_rows, p.layout.n_heads), THREADS, shared_bytes, 1}, stream, p);
