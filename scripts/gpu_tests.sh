@@ -22,14 +22,14 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: programs, GEMMs and attention of every shape, whole engines and the program on 1 to 4 GPUs, scripts that
-# take as many as there are. The soak comes last, once, on as many as there are.
+# All tests: GEMMs and attention of every shape, which take longest, programs, whole engines and the program on 1 to 4
+# GPUs, scripts that take as many as there are. The soak comes last, once, on as many as there are.
 list_tests() {
+  if [ -x "$bin/bench_linear" ]; then printf 'linear_check.%s\n' int4 int8 fp8 w8a8; fi
+  if [ -x "$bin/bench_attention" ]; then echo attention_check; fi
   for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
     if [ -x "$test" ]; then basename "$test"; fi
   done
-  if [ -x "$bin/bench_linear" ]; then echo linear_check; fi
-  if [ -x "$bin/bench_attention" ]; then echo attention_check; fi
   for n_gpus in 1 2 3 4; do
     for source in tests/e2e/test_*.c; do
       test=$(basename "$source" .c)
@@ -46,7 +46,7 @@ list_tests() {
 needs_one_gpu() {
   case $1 in
   test_soak.*) return 1 ;;
-  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check | attention_check) return 0 ;;
+  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check.* | attention_check) return 0 ;;
   *) return 1 ;;
   esac
 }
@@ -65,9 +65,9 @@ start() {
   test_soak.*) on_gpus "$n_gpus" "$bin/test_soak" --requests 10000 --threads 24 --seconds 60 --time-limit 80 ;;
   test_*.gpu*) on_gpus "$n_gpus" "$bin/${name%.gpu*}" ;;
   *.gpu*) on_gpus "$n_gpus" python3 -B "tests/e2e/${name%.gpu*}.py" "$bin/yoke" ;;
-  linear_check)
+  linear_check.*)
     [ -n "$gpus" ] || exit 77
-    for format in int4 int8 fp8 w8a8; do "$bin/bench_linear" --check-only --format "$format" || exit 1; done
+    "$bin/bench_linear" --check-only --format "${name#linear_check.}"
     ;;
   attention_check) # 163 and 99: what GPUs of compute capability 8.0 and 8.6 have
     [ -n "$gpus" ] || exit 77
