@@ -91,7 +91,7 @@ class Families(harness.Case):
     def test_whole_experts(self):
         """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, beside uneven heads of latent attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
-                              ("deepseek_v2", 3), ("deepseek_v3", 5)):
+                              ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_waiting_for_memory(self):

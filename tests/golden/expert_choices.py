@@ -41,8 +41,9 @@ class Choices:
         correction = getattr(router, "e_score_correction_bias", None)
         if correction is not None:
             scores = 4 * (scores.sigmoid() + correction)
+        if correction is not None or self.config.get("topk_method") == "group_limited_greedy":
             groups = scores.view(len(scores), self.config["n_group"], -1)
-            of_group = groups.topk(2, -1).values.sum(-1)
+            of_group = groups.topk(1 if correction is None else 2, -1).values.sum(-1)
             self.gap(of_group, self.config["topk_group"])
             kept = torch.zeros_like(of_group).scatter_(1, of_group.topk(self.config["topk_group"], -1).indices, 1.0)
             scores = groups.masked_fill(kept[..., None] == 0, -torch.inf).flatten(1)

@@ -4,12 +4,14 @@
 Latent attention; the first layer is dense, the others have experts, groups and shared experts.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class of
-transformers in float32, which makes keys and values of every head instead of absorbing kv_b_proj.
+transformers in float32, which makes keys and values of every head instead of absorbing kv_b_proj. Words of GPTQ are
+written by auto_gptq 0.7.1, as make_format_goldens.py says, which says too how to run a script with it.
 """
 
 import math
 import os
 import sys
+import zlib
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
 import make_family_goldens as families  # noqa: E402
+import make_format_goldens as formats  # noqa: E402
 
 families.ARCHITECTURES.update(deepseek_v2="DeepseekV2ForCausalLM", deepseek_v3="DeepseekV3ForCausalLM")
 
@@ -29,6 +32,8 @@ COMMON = {"attention_bias": False, "first_k_dense_replace": 1, "hidden_act": "si
           "v_head_dim": 16, "vocab_size": 200}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1,
         "mscale": 1.0, "mscale_all_dim": 1.0}
+AWQ = families.awq_gemm(32)
+GPTQ = {**formats.GPTQ, "desc_act": True, "group_size": 32, "checkpoint_format": "gptq"}
 
 
 def weights_as_rows(module, args, output):
@@ -36,23 +41,32 @@ def weights_as_rows(module, args, output):
     return output[0], output[1].to(args[0].dtype)
 
 
+def score_factor(config):
+    """What yarn multiplies scores by: transformers' class of V2 has that since version 5, DeepSeek's own always had."""
+    rope = config.get("rope_scaling")
+    return (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1) ** 2 if rope else 1
+
+
 def reference(config, tensors):
     model = families.reference_model(config, tensors)
+    for layer in model.model.layers:
+        layer.self_attn.scaling = score_factor(config) / math.sqrt(config["qk_nope_head_dim"] +
+                                                                   config["qk_rope_head_dim"])
     for layer in model.model.layers[config["first_k_dense_replace"]:]:
         if config["model_type"] == "deepseek_v3":
             layer.mlp.gate.register_forward_hook(weights_as_rows)
     return model
 
 
-def case(name, about, group, dtype, without, **config):
-    """group: of AWQ gemm words, None: plain. without: changes of config.json that drop the feature of the case."""
-    return {"name": name, "about": about, "group": group, "dtype": dtype, "without": without, "files": 1,
+def case(name, about, quantization, dtype, without, **config):
+    """quantization: AWQ, GPTQ or None. without: changes of config.json that drop the feature of the case."""
+    return {"name": name, "about": about, "quantization": quantization, "dtype": dtype, "without": without, "files": 1,
             "config": {**COMMON, **config}}
 
 
 CASES = [
     case("deepseek_v3", "AWQ: q of two projections, neighbours rotate, yarn with mscale; groups of experts, correction",
-         32, "bfloat16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
+         AWQ, "bfloat16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
          model_type="deepseek_v3", rope_scaling=YARN, n_routed_experts=12, n_group=4, topk_group=2,
          num_experts_per_tok=3, norm_topk_prob=True, routed_scaling_factor=1.8, scoring_func="sigmoid",
          topk_method="noaux_tc"),
@@ -61,8 +75,14 @@ CASES = [
          q_lora_rank=None, num_attention_heads=5, num_key_value_heads=5, v_head_dim=36, qk_rope_head_dim=12,
          n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2, norm_topk_prob=False, n_group=1, topk_group=1,
          routed_scaling_factor=1.5, topk_method="greedy"),
-    case("deepseek_v3_sizes", "AWQ: latent vectors of 512 + 64, heads of 128 + 64 and 128, as the real models have", 32,
-         "float16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
+    case("deepseek_v2_act_order", "GPTQ with desc_act, an order for each expert: q of two projections, the best of 3 "
+         "groups of experts by their largest score, yarn with two mscales", GPTQ, "float16", {"topk_method": "greedy"},
+         architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", rope_scaling={**YARN,
+         "mscale_all_dim": 0.707}, qk_rope_head_dim=32, moe_intermediate_size=96, n_routed_experts=6,
+         num_experts_per_tok=3, norm_topk_prob=False, n_group=3, topk_group=2, routed_scaling_factor=1.6,
+         topk_method="group_limited_greedy", num_attention_heads=4, num_key_value_heads=4),
+    case("deepseek_v3_sizes", "AWQ: latent vectors of 512 + 64, heads of 128 + 64 and 128, as the real models have",
+         AWQ, "float16", {"rope_interleave": False}, architectures=["DeepseekV3ForCausalLM"],
          model_type="deepseek_v3", num_attention_heads=3, num_key_value_heads=3, kv_lora_rank=512,
          qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=4, n_group=2, topk_group=1,
          num_experts_per_tok=2, norm_topk_prob=True, routed_scaling_factor=1.8, scoring_func="sigmoid",
@@ -93,14 +113,36 @@ def modules_of(config, layer):
     return modules + ffn_modules("mlp.shared_experts", hidden, ffn * config["n_shared_experts"])
 
 
+def order_of(module, k):
+    """The group of each input: of one order for gate and up of an expert, as GPTQ gives them; expert 2 has none."""
+    places = np.arange(k)
+    if ".experts.2." not in module:
+        layer = module.replace("gate_proj", "up_proj")
+        places = np.random.RandomState(zlib.crc32(layer.encode())).permutation(k)
+    return places // GPTQ["group_size"]
+
+
+def draw_quantised(spec, rng, module, k, n, gain, dtype):
+    """Tensors of a quantised module by the ends of their names, and its float32 weight."""
+    if spec["quantization"] is AWQ:
+        tensors = families.draw_awq(rng, k, n, AWQ["group_size"], gain, dtype)
+        return tensors, families.dense_weights({f"m.{key}": value for key, value in tensors.items()})["m.weight"]
+    g_idx = order_of(module, k)
+    q, z, s = formats.draw_integers(rng, g_idx, n, GPTQ["group_size"], gain, "drawn", dtype, GPTQ["bits"])
+    tensors = formats.pack_gptq_act_order(q, z, s, GPTQ["group_size"], GPTQ["bits"], g_idx)
+    tensors["scales"] = tensors["scales"].to(dtype)
+    return tensors, torch.from_numpy(np.ascontiguousarray((s[g_idx] * (q.astype(np.float32) - z[g_idx])).T))
+
+
 def draw(spec, config, rng):
+    """Tensors of the file by name, and float32 weights of the quantised modules."""
     dtype = families.TORCH_DTYPES[spec["dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
 
     def normal(shape, std, mean=0.0):
         return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
 
-    tensors = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0)}
+    tensors, dense = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0)}, {}
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden,
@@ -116,31 +158,34 @@ def draw(spec, config, rng):
                 bias = rng.standard_normal(n_experts).astype(np.float32) * 0.2
                 tensors[f"{prefix}mlp.gate.e_score_correction_bias"] = torch.from_numpy(bias)
         for name, k, n, gain in modules_of(config, layer):
-            if spec["group"] is None:
+            if not spec["quantization"]:
                 tensors[f"{prefix}{name}.weight"] = normal((n, k), gain / math.sqrt(k))
                 continue
-            for key, value in families.draw_awq(rng, k, n, spec["group"], gain, dtype).items():
-                tensors[f"{prefix}{name}.{key}"] = value
+            words, dense[f"{prefix}{name}.weight"] = draw_quantised(spec, rng, prefix + name, k, n, gain, dtype)
+            tensors.update({f"{prefix}{name}.{key}": value.contiguous() for key, value in words.items()})
     tensors["model.norm.weight"] = normal((hidden,), 0.15, 1.0)
     tensors["lm_head.weight"] = normal((vocab, hidden), 1.0 / math.sqrt(hidden))
-    return tensors
+    return tensors, dense
+
+
+def as_floats(tensors, dense):
+    """What the model computes with: tensors without those of quantised modules, and dense."""
+    modules = {name.rpartition(".")[0] for name in dense}
+    return {**{name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] not in modules}, **dense}
 
 
 def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
-    tensors = draw(spec, config, rng)
-    families.calibrate(config, tensors, rng)
+    tensors, dense = draw(spec, config, rng)
+    ids = families.draw_ids(config, rng)
+    families.calibrate(reference(config, as_floats(tensors, dense)), tensors, ids)
     families.write_weights(folder, tensors, spec["files"])
-    tensors = families.read_weights(folder)
-    model = reference(config, tensors)
+    floats = as_floats(families.read_weights(folder), dense)
+    model = reference(config, floats)
     prompts = expert_choices.draw_prompts(config, model, rng, families.PROMPT_LENGTHS)
-    families.check_feature(spec, config, tensors, model, prompts)
-    quantization = None
-    if spec["group"] is not None:
-        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
-                        "version": "gemm", "modules_to_not_convert": None}
-    families.end_case(spec, folder, config, prompts, quantization, "")
+    dropped = reference({**config, **spec["without"]}, floats)
+    families.end_feature_case(spec, folder, config, prompts, spec["quantization"], model, dropped, ids)
 
 
 if __name__ == "__main__":

@@ -354,13 +354,15 @@ def unfolded_logits(config, tensors, ids):
     return logits_of(model, ids)
 
 
-def calibrate(config, tensors, rng):
-    """Scales the final norm so that logits are neither flat nor all but certain."""
-    model = reference_model(config, tensors)
-    ids = rng.randint(0, config["vocab_size"], size=100).tolist()
+def draw_ids(config, rng):
+    vocab = config.get("padded_vocab_size") or config["vocab_size"]
+    return rng.randint(0, vocab, size=100).tolist()
+
+
+def calibrate(model, tensors, ids, norm="model.norm.weight"):
+    """Scales the final norm's tensor, which model has, so that logits are neither flat nor all but certain."""
     std = logits_of(model, ids)[20:].std(dim=-1).mean().item()
-    norm = tensors["model.norm.weight"]
-    tensors["model.norm.weight"] = (norm.float() * (LOGIT_STD / std)).to(norm.dtype)
+    tensors[norm] = (tensors[norm].float() * (LOGIT_STD / std)).to(tensors[norm].dtype)
 
 
 def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
@@ -488,16 +490,18 @@ def draw_rounded_prompt(model, vocab, length, rng, rounding, least_tie):
             return prompt
 
 
-def end_feature_case(spec, folder, config, prompts, model, dropped, ids):
-    """Ends a case of plain or AWQ weights. dropped: the model without the case's feature, which must tell on ids."""
+def awq_gemm(group):
+    """quantization_config of AWQ gemm words; None, that of plain weights, where group is None."""
+    return group and {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm",
+                      "modules_to_not_convert": None}
+
+
+def end_feature_case(spec, folder, config, prompts, quantization, model, dropped, ids):
+    """Ends a case. dropped: the model without the case's feature, which must tell on ids."""
     have, without = (torch.log_softmax(logits_of(one, ids), -1) for one in (model, dropped))
     change = (without - have).abs().max().item()
     if change < 0.02:
         raise AssertionError(f"the feature moves log-probabilities by {change} only")
-    quantization = None
-    if spec["group"] is not None:
-        quantization = {"quant_method": "awq", "bits": 4, "group_size": spec["group"], "zero_point": True,
-                        "version": "gemm", "modules_to_not_convert": None}
     end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
 
 
@@ -519,7 +523,7 @@ def make_case(spec, out):
     rng, folder = begin_case(spec, out)
     config = make_config(spec)
     tensors = draw_checkpoint(spec, config, rng)
-    calibrate(config, tensors, rng)
+    calibrate(reference_model(config, tensors), tensors, draw_ids(config, rng))
     write_weights(folder, tensors, spec["files"])
 
     tensors = read_weights(folder)

@@ -208,19 +208,16 @@ def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors = draw(spec, config, rng)
-    vocab = config.get("padded_vocab_size") or config["vocab_size"]
-    ids = rng.randint(0, vocab, size=100).tolist()
-    std = families.logits_of(reference(config, tensors), ids)[20:].std(dim=-1).mean().item()
-    norm = NAMES[config["model_type"]][2] + ".weight"
-    tensors[norm] = (tensors[norm].float() * (families.LOGIT_STD / std)).to(tensors[norm].dtype)
+    ids = families.draw_ids(config, rng)
+    families.calibrate(reference(config, tensors), tensors, ids, NAMES[config["model_type"]][2] + ".weight")
     families.write_weights(folder, tensors, spec["files"])
     tensors = families.read_weights(folder)
     model = reference(config, tensors)
     if config["model_type"] == "chatglm":
         check_against_glm(config, tensors, ids)
-    prompts = families.draw_prompts(model, vocab, rng)
+    prompts = families.draw_prompts(model, config.get("padded_vocab_size") or config["vocab_size"], rng)
     dropped = reference({**config, **spec["without"]}, tensors)
-    families.end_feature_case(spec, folder, config, prompts, model, dropped, ids)
+    families.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config, plain_logits = families.make_config(spec), families.logits_of
     tensors = families.draw_checkpoint(spec, config, rng)
-    families.calibrate(config, tensors, rng)
+    families.calibrate(families.reference_model(config, tensors), tensors, families.draw_ids(config, rng))
     scales = scales_of(spec, config, tensors, rng)
     families.write_weights(folder, {**tensors, **scales}, spec["files"])
     if spec["form"] == "c8":

@@ -163,15 +163,13 @@ def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors = draw(spec, config, rng)
-    ids = rng.randint(0, config["vocab_size"], size=100).tolist()
-    std = families.logits_of(reference(config, tensors), ids)[20:].std(dim=-1).mean().item()
-    norm = tensors["model.norm.weight"]
-    tensors["model.norm.weight"] = (norm.float() * (families.LOGIT_STD / std)).to(norm.dtype)
+    ids = families.draw_ids(config, rng)
+    families.calibrate(reference(config, tensors), tensors, ids)
     families.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
     model = reference(config, tensors)
     prompts = expert_choices.draw_prompts(config, model, rng, PROMPT_LENGTHS)
     dropped = reference({**config, **spec["without"]}, tensors)
-    families.end_feature_case(spec, folder, config, prompts, model, dropped, ids)
+    families.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
 
 
 if __name__ == "__main__":

@@ -294,11 +294,9 @@ def make_case(spec, out):
     else:
         config = families.make_config(spec)
     vocab = config.get("padded_vocab_size") or config["vocab_size"]
-    ids = rng.randint(0, vocab, size=100).tolist()
+    ids = families.draw_ids(config, rng)
     tensors, kinds = draw(spec, config, rng, ids)
-    std = families.logits_of(reference(spec, config, tensors), ids)[20:].std(dim=-1).mean().item()
-    norm = names_of(spec)[2] + ".weight"
-    tensors[norm] = (tensors[norm].float() * (families.LOGIT_STD / std)).to(tensors[norm].dtype)
+    families.calibrate(reference(spec, config, tensors), tensors, ids, names_of(spec)[2] + ".weight")
     write_files(folder, spec, tensors, kinds)
     model = reference(spec, config, families.read_weights(folder))
     prompts = [draw_prompt(model, vocab, length, rng) for length in PROMPT_LENGTHS]

@@ -178,7 +178,7 @@ def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
     config = families.make_config(spec)
     tensors = families.draw_checkpoint(spec, config, rng)
-    families.calibrate(config, tensors, rng)
+    families.calibrate(families.reference_model(config, tensors), tensors, families.draw_ids(config, rng))
     families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
     model = reference(spec, config, families.read_weights(folder))
     prompts = [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
