@@ -120,7 +120,12 @@ static void assert_failed_alone(const answer *found, const char *words)
   if (!strstr(found->error.message, words)) fail_msg("expected \"%s\" in the message: %s", words, found->error.message);
 }
 
-static const char *const FAMILIES[] = {"llama", "mistral"}; /* the second sees 16 tokens in every layer */
+/* The second sees 16 tokens in every layer. The last two route what is not finite, and have latent attention. */
+static const struct {
+  const char *name;
+  bool expert_parallel;
+} FAMILIES[] = {{"llama", false}, {"mistral", false}, {"moe_qwen3", true}, {"deepseek_v2", false}};
+enum { N_DENSE = 2, N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 /* Sound and unsound requests together: the sound ones answer as they do alone, several times over, in blocks that the
  * unsound ones leave full of NaNs; chunks are shorter than the prompts. */
@@ -129,11 +134,13 @@ static void sound_requests_do_not_notice(void **state)
   (void)state;
   enum { N = 6 };
   static answer alone[N], together[N], failed[N];
-  for (size_t f = 0; f < 2; f++)
+  size_t n_families = fixture_same_bits() ? N_FAMILIES : N_DENSE; /* rounding turns near ties of routers */
+  for (size_t f = 0; f < n_families; f++)
     for (int n_ranks = 1; n_ranks <= fixture_most_ranks(); n_ranks = 2 * n_ranks + 1) {
-      poisoned_model model = poison(FAMILIES[f], -1);
+      poisoned_model model = poison(FAMILIES[f].name, -1);
       yk_engine_options options = fixture_options("llama", n_ranks);
       options.model_dir = model.dir;
+      options.expert_parallel = FAMILIES[f].expert_parallel;
       options.kv_cache_bytes = fixture_kv_bytes(&options, 4 * (PROMPT + OUTPUT));
       yk_engine *engine = fixture_open(&options);
       int32_t sound[N][PROMPT], unsound[N][PROMPT];
@@ -157,7 +164,7 @@ static void sound_requests_do_not_notice(void **state)
           fixture_read(bad[i], &failed[i]);
           assert_same_answer(&together[i], &alone[i]);
           /* A window of 16 tokens that has left the id behind sees nothing of it. */
-          bool sees_it = f == 0 || (i == 0 && round == 0) || round == 2;
+          bool sees_it = f != 1 || (i == 0 && round == 0) || round == 2;
           if (sees_it && (i > 0 || round == 0)) assert_failed_alone(&failed[i], "a logit is NaN");
         }
       }

@@ -8,8 +8,6 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
-#include "loader/group_order.h"
-#include "model/ffn_gated.h"
 #include "yoke.h"
 
 static yk_engine_options options_of(const char *dir)
@@ -147,15 +145,19 @@ static void any_allocation_of_loading_may_fail(void **state)
   static const struct {
     const char *dir;
     yk_weights_choice weights;
-  } models[] = {{YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YK_WEIGHTS_AUTO},
-                {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO},
-                {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16},
-                {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO},
-                {YOKE_TESTS_DIR "/golden/families/format_kv_c8", YK_WEIGHTS_AUTO},
-                {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO}};
+    bool expert_parallel;
+  } models[] = {{YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16, false},
+                {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/format_kv_c8", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/deepseek_v2_act_order", YK_WEIGHTS_AUTO, false},
+                {YOKE_TESTS_DIR "/golden/families/moe_glm4", YK_WEIGHTS_F16, true}};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     yk_engine_options options = options_of(models[i].dir);
     options.weights = models[i].weights;
+    options.expert_parallel = models[i].expert_parallel;
     yk_engine *engine;
     int64_t n_allocations = 1;
     for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at++) {
@@ -171,42 +173,6 @@ static void any_allocation_of_loading_may_fail(void **state)
         assert_true(fail_at > 0 && err.message[0] != '\0');
       }
     }
-  }
-}
-
-/* Two experts whose inputs of down are sorted by groups of their own. */
-static yk_status order_experts(void)
-{
-  enum { K = 32, GROUP = 16, N_EXPERTS = 2 };
-  int32_t g_idx[K], *order = NULL;
-  bool is_even;
-  yk_err err = YK_ERR_INIT;
-  for (int i = 0; i < K; i++) g_idx[i] = i % 2;
-  const yk_weight_view weight = {
-      .format = YK_WEIGHT_AWQ, .k = K, .n = 8, .group = GROUP, .act_order = true, .g_idx = g_idx};
-  yk_linear_spec gate_up = {.n_parts = 2, .n_matrices = N_EXPERTS},
-                 down = {.parts = {{.weight = weight, .more_weights = &weight, .k = {0, K}, .k_is_sorted = true}},
-                         .n_parts = 1,
-                         .n_matrices = N_EXPERTS};
-  yk_status status = yk_group_order_is_even(&weight, &is_even, &err);
-  if (status == YK_OK) status = yk_gated_order_channels(&gate_up, &down, &order, &err);
-  free(order);
-  return status;
-}
-
-static void any_allocation_of_orders_may_fail(void **state)
-{
-  (void)state;
-  counted_alloc_reset(0);
-  yk_status whole = order_experts();
-  int64_t n_allocations = counted_alloc_count();
-  assert_int_equal(whole, YK_OK);
-  assert_true(n_allocations >= 3);
-  for (int64_t fail_at = 1; fail_at <= n_allocations; fail_at++) {
-    counted_alloc_reset(fail_at);
-    yk_status status = order_experts();
-    counted_alloc_reset(0);
-    assert_int_equal(status, YK_E_NOMEM);
   }
 }
 
@@ -266,8 +232,8 @@ static void a_decode_step_allocates_nothing(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_allocation_may_fail), cmocka_unit_test(any_allocation_of_loading_may_fail),
-      cmocka_unit_test(any_allocation_of_orders_may_fail), cmocka_unit_test(a_decode_step_allocates_nothing)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail),
+                                     cmocka_unit_test(any_allocation_of_loading_may_fail),
+                                     cmocka_unit_test(a_decode_step_allocates_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,32 +62,41 @@ static void planned_is_allocated(void **state)
     }
 }
 
-/* Inputs that are sorted by group, with what their order and padding take. */
+static void check_planned(const char *name, int n_ranks, bool expert_parallel, int64_t others_bytes)
+{
+  yk_engine_options options;
+  yk_engine *engine;
+  yk_err err = YK_ERR_INIT;
+  char dir[512];
+  snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, name);
+  yk_engine_options_init(&options);
+  options.model_dir = dir;
+  options.device = YK_DEVICE_CPU;
+  options.n_ranks = n_ranks;
+  options.expert_parallel = expert_parallel;
+  options.max_model_tokens = 128;
+  atomic_store(&n_allocated, 0);
+  if (yk_engine_create(&options, &engine, &err) != YK_OK) fail_msg("%s", err.message);
+  yk_engine_destroy(engine);
+  assert_int_equal(planned_bytes(&options), atomic_load(&n_allocated) + others_bytes);
+}
+
+/* Inputs that are sorted by group, with what their order and padding take, of experts too; kv_b of latent attention,
+ * which is kept as 16 bits, and a counter for each expert. */
 static void planned_is_allocated_in_order(void **state)
 {
   (void)state;
   static const struct {
     const char *name;
-    int64_t norms, embedding; /* elements of 16 bits */
-  } models[] = {{"format_gptq_act_order", 2 * 2 * 96 + 96, 200 * 96},
-                {"format_compressed_act_order", 2 * 2 * 64 + 64, 200 * 64}};
-  for (int m = 0; m < 2; m++)
+    int64_t norms, embedding, kv_b, counters; /* bytes; norms of every rank */
+  } models[] = {{"format_gptq_act_order", (2 * 2 * 96 + 96) * 2, 200 * 96 * 2, 0, 0},
+                {"format_compressed_act_order", (2 * 2 * 64 + 64) * 2, 200 * 64 * 2, 0, 0},
+                {"deepseek_v2_act_order", (2 * (2 * 64 + 32 + 32) + 64) * 2, 200 * 64 * 2, 2 * 32 * 128 * 2, 6 * 8}};
+  for (size_t m = 0; m < sizeof models / sizeof *models; m++)
     for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
-      yk_engine_options options;
-      yk_engine *engine;
-      yk_err err = YK_ERR_INIT;
-      char dir[512];
-      snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, models[m].name);
-      yk_engine_options_init(&options);
-      options.model_dir = dir;
-      options.device = YK_DEVICE_CPU;
-      options.n_ranks = n_ranks;
-      options.max_model_tokens = 128;
-      atomic_store(&n_allocated, 0);
-      if (yk_engine_create(&options, &engine, &err) != YK_OK) fail_msg("%s", err.message);
-      yk_engine_destroy(engine);
-      assert_int_equal(planned_bytes(&options),
-                       atomic_load(&n_allocated) + (n_ranks * models[m].norms + models[m].embedding) * 2);
+      int64_t others = n_ranks * models[m].norms + models[m].embedding + models[m].kv_b + models[m].counters;
+      check_planned(models[m].name, n_ranks, false, others);
+      if (models[m].counters > 0) check_planned(models[m].name, n_ranks, true, others);
     }
 }
 
