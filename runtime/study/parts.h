@@ -8,7 +8,7 @@
  * is T(n) / T(N) and the efficiency n / N of it. The parts fall into four groups, whose losses therefore add up to
  * 1 - efficiency as well:
  *   all_reduce     transfer of all-reduces
- *   imbalance      waiting in all-reduces for the slowest rank: uneven heads or columns, another clock
+ *   imbalance      waiting in all-reduces for the slowest rank: uneven heads, columns or experts, another clock
  *   smaller_gemms  products, lm_head and attention: N shards take longer together than the whole did, since they fill
  *                  a device less
  *   unsplit        what does not become less with ranks: norms and other kernels, sampling, gather of logits, launch

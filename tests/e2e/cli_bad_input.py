@@ -11,6 +11,7 @@ import struct
 import subprocess
 
 import harness
+from safetensors_case import read_tensors
 
 SINGLE = os.path.join(harness.FAMILIES, "llama")
 SHARDED = os.path.join(harness.FAMILIES, "qwen3_bf16")
@@ -241,16 +242,15 @@ class Broken(harness.Case):
     # ---- what is told and goes on ----
 
     def test_tensors_without_use(self):
-        self.copy()
-        with open(self.path("model.safetensors"), "rb") as file:
-            length = struct.unpack("<Q", file.read(8))[0]
-            header = json.loads(file.read(length))
-        self.edit_config(num_hidden_layers=1)
-        n_beyond = sum(name.startswith("model.layers.") and not name.startswith("model.layers.0.") for name in header)
-        done = self.run_yoke("generate", "--model", self.folder, "--token-ids", 5, "-n", 2)
-        self.assertEqual(done.err.count("warning: "), 1)
-        self.assertIn(f"ignored: {n_beyond} tensors of layers beyond num_hidden_layers; the first is model.layers.1.",
-                      done.err)
+        for source in (SINGLE, os.path.join(harness.FAMILIES, "deepseek_v3")):  # whose layer 1 has experts
+            self.copy(source)
+            names = read_tensors(self.folder)
+            self.edit_config(num_hidden_layers=1)
+            n_beyond = sum(name.startswith(("model.layers.1.", "model.layers.2.")) for name in names)
+            done = self.run_yoke("generate", "--model", self.folder, "--token-ids", 5, "-n", 2)
+            self.assertEqual(done.err.count("warning: "), 1)
+            self.assertIn(f"ignored: {n_beyond} tensors of layers beyond num_hidden_layers; the first is "
+                          "model.layers.1.", done.err)
 
     def test_generation_values_out_of_range(self):
         self.copy()
@@ -345,6 +345,8 @@ class Broken(harness.Case):
         bias = "model.layers.2.mlp.gate.e_score_correction_bias"
         self.write_float(bias, 4, float("nan"))
         self.refused(bias, "NaN at 4")
+        self.edit_tensors(lambda header: header[bias].update(shape=[3, 2]))
+        self.refused(bias, "[6]", "[3, 2]")
         self.edit_tensors(lambda header: header.update({"unused": header.pop(bias)}))
         self.refused(bias, "missing")
 

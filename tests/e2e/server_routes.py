@@ -83,6 +83,23 @@ class Routes(Case):
                     self.assertEqual(answer.value["choices"][0]["text"], result["text"])
                     self.assertEqual(answer.value["choices"][0]["token_ids"], result["token_ids"])
 
+    @unittest.skipUnless(harness.ON_CPU, "models for CPU ranks")
+    def test_experts_and_latent_attention(self):
+        """Goldens of transformers, as token ids: whole, streamed, and with beginnings that are found computed."""
+        for name, *options in (("moe_qwen3", "--tp", 2, "--enable-expert-parallel"), ("deepseek_v3", "--tp", 3)):
+            folder = os.path.join(harness.FAMILIES, name)
+            with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
+                prompts = json.load(file)["prompts"]
+            server = self.serve(*options, "--dtype", "float32", model=folder)
+            for prompt in prompts:
+                body = {"prompt": prompt["prompt_ids"], "max_tokens": len(prompt["output_ids"]), "temperature": 0,
+                        "ignore_eos": True, "return_token_ids": True}
+                whole = server.post(COMPLETIONS, body).value["choices"][0]
+                self.assertEqual(whole["token_ids"], prompt["output_ids"])
+                events = [event["choices"][0] for event in self.stream(server, COMPLETIONS, body)]
+                self.assertEqual(sum((event["token_ids"] for event in events), []), prompt["output_ids"])
+            self.assertGreater(server.metric("prefix_cache_hits_total"), 0)
+
     def test_prompts_of_every_kind(self):
         """Text, ids, and lists of either; a choice's index is prompt times n plus sample."""
         server = self.serve()
