@@ -53,13 +53,19 @@ static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
   va_end(args);
 }
 
+/* Of what the model has n, each of the first ranks holds one where there are more ranks. */
+static void remark_ranks_without(const char *what, int n, yk_plan *plan)
+{
+  if (plan->n_ranks == n + 1)
+    remark(plan, "rank %d holds no %s (the model has %d)", n, what, n);
+  else if (plan->n_ranks > n)
+    remark(plan, "ranks %d to %d hold no %s (the model has %d)", n, plan->n_ranks - 1, what, n);
+}
+
 void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan)
 {
-  int n_heads = config->n_heads;
-  if (plan->n_ranks == n_heads + 1)
-    remark(plan, "rank %d holds no attention head (the model has %d)", n_heads, n_heads);
-  else if (plan->n_ranks > n_heads)
-    remark(plan, "ranks %d to %d hold no attention head (the model has %d)", n_heads, plan->n_ranks - 1, n_heads);
+  remark_ranks_without("attention head", config->n_heads, plan);
+  if (plan->expert_parallel) remark_ranks_without("expert", config->experts.n_experts, plan);
   if (memory[0].n_unkept > 0)
     remark(plan, "%d weights are kept as 16 bits: %s have no GEMM for their format", memory[0].n_unkept,
            plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");

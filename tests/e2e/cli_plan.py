@@ -73,6 +73,10 @@ class Plan(harness.Case):
 
     def test_idle_ranks_are_named(self):
         self.assertIn("rank 6 holds no attention head", self.plan("--tp", 7, model=GROUP_CUT)[0]["reason"])
+        reason = "ranks 4 to 7 hold no attention head (the model has 4)"
+        self.assertEqual(self.plan("--tp", 8, model=EXPERTS)[0]["reason"], reason)
+        reason += "; rank 7 holds no expert (the model has 7)"
+        self.assertEqual(self.plan("--tp", 8, "-ep", model=EXPERTS)[0]["reason"], reason)
 
     def test_matches_what_the_engine_takes(self):
         for model, *options in ((MODEL, "--tp", 1), (MODEL, "--tp", 3), (EXPERTS, "--tp", 3),
