@@ -63,11 +63,11 @@ static const order_case order_cases[] = {
 };
 enum { N_ORDER_CASES = sizeof order_cases / sizeof *order_cases };
 
-/* Columns of x in an order that its letter decides; beyond the columns, -1 here and there. */
-static inline void draw_order(char letter, int64_t k, int32_t *order)
+/* Every spread-th column of x in an order that its letter decides; beyond the columns, -1 here and there. */
+static inline void draw_order(char letter, int64_t k, int64_t spread, int32_t *order)
 {
   op_random random = {.seed = (uint32_t)letter};
-  for (int64_t i = 0; i < k; i++) order[i] = i < X_SIZE ? (int32_t)i : -1;
+  for (int64_t i = 0; i < k; i++) order[i] = i < X_SIZE ? (int32_t)((i + 1) * spread - 1) : -1;
   for (int64_t i = k - 1; i > 0; i--) {
     int64_t other = op_between(&random, 0, (int)i);
     int32_t swap = order[i];
@@ -78,10 +78,11 @@ static inline void draw_order(char letter, int64_t k, int32_t *order)
 /* Rows of x in an order, as a run's own x. */
 static inline void put_in_order(yk_device *dev, linear_run *run, const op_array *x, const int32_t *order)
 {
+  int64_t x_size = (int64_t)x->n / run->n_tokens;
   for (int32_t row = 0; row < run->n_tokens; row++)
     for (int64_t i = 0; i < run->k_local; i++) {
       int64_t column = order ? order[i] : i;
-      run->x.values[row * run->k_local + i] = column < 0 ? 0.0 : x->values[row * X_SIZE + column];
+      run->x.values[row * run->k_local + i] = column < 0 ? 0.0 : x->values[row * x_size + column];
     }
   op_array_send(dev, &run->x);
 }
@@ -104,15 +105,17 @@ static inline void check_columns(const op_array *y, int64_t y_stride, int64_t fi
     }
 }
 
-/* are_apart: whether each part of a layer lies in memory of its own, and so does its order. */
+/* are_apart: whether each part of a layer lies in memory of its own, and so does its order. spread: 1, or so many times
+ * as many columns of x, where all parts have orders. */
 static inline void check_order_case(const op_target *target, const order_case *c, yk_dtype dtype, int32_t n_tokens,
-                                    bool are_apart, double tolerance)
+                                    int64_t spread, bool are_apart, double tolerance)
 {
+  const int64_t x_size = spread * X_SIZE;
   op_random random = {.seed = 7};
   yk_device *dev = op_device_new(target, dtype, 2, 64);
-  op_array x = op_array_random(dev, dev->dtype, (size_t)(n_tokens * X_SIZE), 1.0, &random), alone[N_PARTS];
+  op_array x = op_array_random(dev, dev->dtype, (size_t)(n_tokens * x_size), 1.0, &random), alone[N_PARTS];
   linear_case shapes[N_PARTS] = {0};
-  linear_run runs[N_PARTS], all = {.n_tokens = n_tokens, .k_local = X_SIZE, .shape = &shapes[0]};
+  linear_run runs[N_PARTS], all = {.n_tokens = n_tokens, .k_local = x_size, .shape = &shapes[0]};
   int32_t orders[N_PARTS][MAX_K];
   all.spec = (yk_linear_spec){.n_parts = c->n_parts, .n_matrices = 1, .epilogue = c->epilogue, .max_tokens = n_tokens};
   int64_t plain_bytes = 0, order_bytes = 0;
@@ -122,9 +125,9 @@ static inline void check_order_case(const op_target *target, const order_case *c
     all.spec.parts[p] = runs[p].spec.parts[0];
     plain_bytes += dev->ops->linear_bytes(&runs[p].spec);
     bool has_order = c->orders[p] != '0';
-    draw_order(c->orders[p], runs[p].k_local, orders[p]);
+    draw_order(c->orders[p], runs[p].k_local, spread, orders[p]);
     if (has_order) {
-      all.spec.parts[p].x_size = X_SIZE;
+      all.spec.parts[p].x_size = x_size;
       order_bytes += yk_round_up_i64(4 * runs[p].k_local, 256);
     }
     put_in_order(dev, &runs[p], &x, has_order ? orders[p] : NULL);

@@ -8,9 +8,21 @@ static void check_cases(const op_target *target)
   for (int c = 0; c < N_ORDER_CASES; c++) /* bit for bit; the expected epilogue is that of float32 results */
     for (int i = 0; i < 3; i++) {
       bool has_epilogue = order_cases[c].epilogue != YK_EPILOGUE_NONE;
-      check_order_case(target, &order_cases[c], has_epilogue ? YK_F32 : op_dtypes[(c + i) % 3], rows[i], true,
+      check_order_case(target, &order_cases[c], has_epilogue ? YK_F32 : op_dtypes[(c + i) % 3], rows[i], 1, true,
                        has_epilogue ? 1e-5 : 0.0);
     }
+}
+
+/* As many columns of x as no GPU's shared memory holds. */
+static void check_long_rows(const op_target *target)
+{
+  check_order_case(target, &order_cases[1], YK_F16, 5, 800, true, 0.0);
+}
+
+static void test_orders_of_long_rows(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_long_rows);
 }
 
 static void test_each_part_in_its_order(void **state)
@@ -55,6 +67,7 @@ static void test_orders_that_are_none(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_part_in_its_order),
+                                     cmocka_unit_test(test_orders_of_long_rows),
                                      cmocka_unit_test(test_orders_that_are_none)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

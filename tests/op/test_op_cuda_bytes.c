@@ -135,8 +135,17 @@ static void test_orders(void **state)
   static const int32_t rows[] = {1, 20, 50};
   for (int c = 0; c < N_ORDER_CASES; c++)
     for (int i = 0; i < 3; i++)
-      check_order_case(&cuda_target, &order_cases[c], gpu_dtypes[(c + i) % 2], rows[i], false,
+      check_order_case(&cuda_target, &order_cases[c], gpu_dtypes[(c + i) % 2], rows[i], 1, false,
                        16.0 * op_unit_roundoff(gpu_dtypes[(c + i) % 2]));
+}
+
+/* Of x that no GPU's shared memory holds twice; padding, and columns that nobody wants. */
+static void test_orders_of_long_rows(void **state)
+{
+  (void)state;
+  enum { SPREAD = 800 }; /* 76,800 columns */
+  for (int c = 1; c <= 2; c++)
+    check_order_case(&cuda_target, &order_cases[c], YK_F16, 40, SPREAD, false, 16.0 * op_unit_roundoff(YK_F16));
 }
 
 /* Groups that the packed form does not have, of a part that can no longer be brought as floats. */
@@ -191,9 +200,13 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),           cmocka_unit_test(test_planted_faults_are_seen),
-      cmocka_unit_test(test_tiny_scales),     cmocka_unit_test(test_matrices_side_by_side),
-      cmocka_unit_test(test_orders),          cmocka_unit_test(test_an_order_of_short_groups),
+      cmocka_unit_test(test_table),
+      cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_tiny_scales),
+      cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_orders),
+      cmocka_unit_test(test_orders_of_long_rows),
+      cmocka_unit_test(test_an_order_of_short_groups),
       cmocka_unit_test(test_what_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,8 @@
  *
  *   block   so many neighbouring rows of y, and 8 inputs a thread, whose columns stay in registers while the order does
  *   a row   that of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there. Rows pass
- *           through two buffers: one is fetched while the other is read */
+ *           through two buffers: one is fetched while the other is read. Where two rows do not fit, inputs come from
+ *           where x is, 2 bytes at a time */
 #include "kernels/cuda/linear/input_order.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
   return n;
 }
 
-/* Of 8 inputs: places in a buffer. */
+/* Of 8 inputs: columns of x, or the one behind the last for a zero. */
 struct columns_of_thread {
   int at[WIDE];
 
@@ -66,14 +67,23 @@ template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args
   yk_ptx::cp_async_commit();
 }
 
-template <bool IS_WIDE>
+/* An element of a row in a buffer, and in x, where no zero stands behind it. */
+template <bool IS_STAGED> __device__ uint16_t element_of(const uint16_t *row, int column, int64_t x_size)
+{
+  if constexpr (IS_STAGED)
+    return row[column];
+  else
+    return column < x_size ? __ldcg(row + column) : 0;
+}
+
+template <bool IS_WIDE, bool IS_STAGED>
 __device__ void store(const yk_cuda_input_order_args &a, const uint16_t *from, const columns_of_thread &columns,
                       int64_t row, int64_t first)
 {
   uint16_t *to = static_cast<uint16_t *>(a.y) + row * a.k + first;
   vec<uint16_t, WIDE> values;
 #pragma unroll
-  for (int i = 0; i < WIDE; i++) values.at[i] = from[columns.at[i]];
+  for (int i = 0; i < WIDE; i++) values.at[i] = element_of<IS_STAGED>(from, columns.at[i], a.x_size);
   if constexpr (IS_WIDE) {
     if (first < a.k) *reinterpret_cast<vec<uint16_t, WIDE> *>(to) = values;
   } else {
@@ -83,7 +93,7 @@ __device__ void store(const yk_cuda_input_order_args &a, const uint16_t *from, c
   }
 }
 
-template <bool IS_WIDE>
+template <bool IS_WIDE, bool IS_STAGED>
 __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_input_order_args a, int64_t each)
 {
   extern __shared__ __align__(16) uint16_t buffers[];
@@ -91,7 +101,7 @@ __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_inpu
   const int64_t first_row = blockIdx.x * each, size = buffer_size(a.x_size);
   const int64_t first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
   columns_of_thread columns;
-  if (threadIdx.x < 2) buffers[threadIdx.x * size + a.x_size] = 0;
+  if (IS_STAGED && threadIdx.x < 2) buffers[threadIdx.x * size + a.x_size] = 0;
   if (!a.starts) columns.load(a, 0, first);
   yk_ptx::wait_for_previous_kernel();
   yk_ptx::let_next_kernel_start();
@@ -101,7 +111,7 @@ __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_inpu
   const int64_t n_rows = a.starts ? __ldcg(a.starts + a.n_matrices) : a.n_rows, end = min(first_row + each, n_rows);
   if (first_row >= end) return;
   __syncthreads();
-  fetch_row<IS_WIDE>(a, rows_of_x[0], buffers);
+  if constexpr (IS_STAGED) fetch_row<IS_WIDE>(a, rows_of_x[0], buffers);
   int matrix = 0;
   int64_t end_of_matrix = n_rows;
   if (a.starts) {
@@ -113,11 +123,30 @@ __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_inpu
     const int before = matrix;
     while (end_of_matrix <= row) end_of_matrix = __ldcg(a.starts + ++matrix + 1);
     if (matrix != before) columns.load(a, matrix, first);
-    yk_ptx::cp_async_wait<0>();
-    __syncthreads(); /* this row of x is there, and the one before has been read */
-    if (row + 1 < end) fetch_row<IS_WIDE>(a, rows_of_x[row + 1 - first_row], buffers + (buffer ^ 1) * size);
-    store<IS_WIDE>(a, buffers + buffer * size, columns, row, first);
+    const uint16_t *from = static_cast<const uint16_t *>(a.x) + rows_of_x[row - first_row] * a.x_size;
+    if constexpr (IS_STAGED) {
+      yk_ptx::cp_async_wait<0>();
+      __syncthreads(); /* this row of x is there, and the one before has been read */
+      if (row + 1 < end) fetch_row<IS_WIDE>(a, rows_of_x[row + 1 - first_row], buffers + (buffer ^ 1) * size);
+      from = buffers + buffer * size;
+    }
+    store<IS_WIDE, IS_STAGED>(a, from, columns, row, first);
   }
+}
+
+template <bool IS_STAGED> auto kernel_of(bool is_wide)
+{
+  return is_wide ? input_order_kernel<true, IS_STAGED> : input_order_kernel<false, IS_STAGED>;
+}
+
+/* Whether so much dynamic shared memory fits beside the kernel's own. */
+cudaError_t check_fits(size_t bytes, bool *fits)
+{
+  int device = 0, most = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  *fits = bytes + MOST_ROWS * sizeof(int32_t) <= static_cast<size_t>(most);
+  return error;
 }
 
 } // namespace
@@ -127,13 +156,17 @@ extern "C" cudaError_t yk_cuda_launch_input_order(const yk_cuda_input_order_args
   if (args->n_rows == 0 || args->k == 0) return cudaSuccess;
   const bool is_wide =
       args->x_size % WIDE == 0 && args->k % WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
-  const auto kernel = is_wide ? input_order_kernel<true> : input_order_kernel<false>;
   const int64_t each = std::clamp<int64_t>(args->n_rows / FEW_BLOCKS, 1, MOST_ROWS), chunk = THREADS * WIDE;
   const dim3 grid(static_cast<unsigned>((args->n_rows + each - 1) / each),
                   static_cast<unsigned>((args->k + chunk - 1) / chunk));
-  const size_t bytes = static_cast<size_t>(2 * buffer_size(args->x_size)) * sizeof(uint16_t);
+  size_t bytes = static_cast<size_t>(2 * buffer_size(args->x_size)) * sizeof(uint16_t);
+  bool fits = false;
+  cudaError_t error = check_fits(bytes, &fits);
+  if (error != cudaSuccess) return error;
+  if (!fits) bytes = 0;
+  const auto kernel = fits ? kernel_of<true>(is_wide) : kernel_of<false>(is_wide);
   const void *of_kernel = reinterpret_cast<const void *>(kernel);
-  cudaError_t error = yk_ptx::prefer_shared_memory(of_kernel);
+  error = yk_ptx::prefer_shared_memory(of_kernel);
   if (error == cudaSuccess && bytes > 48 * 1024)
     error = cudaFuncSetAttribute(of_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;

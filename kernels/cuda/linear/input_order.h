@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct yk_cuda_input_order_args {
   void *y;              /* 16 bits [n_rows, k] */
-  const void *x;        /* 16 bits [*, x_size]; a row must fit in shared memory twice */
+  const void *x;        /* 16 bits [*, x_size] */
   const int32_t *rows;  /* [n_rows], or NULL: that row */
   const int32_t *order; /* [k]: the column of x that each input is, or -1: a zero */
   int64_t n_rows, x_size, k;
