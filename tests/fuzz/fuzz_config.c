@@ -31,6 +31,33 @@ static const char *next_text(const uint8_t **rest, size_t *n_rest, size_t *n_tex
   return text;
 }
 
+/* Routing has room for so many, and takes whole groups. */
+static void check_experts(const yk_experts_config *x, int n_layers)
+{
+  bool is_mixture = false;
+  for (int i = 0; i < n_layers; i++) is_mixture |= x->layers[i];
+  require(!is_mixture || x->n_experts >= 1);
+  if (x->n_experts == 0) return;
+  require(x->n_experts >= 1 && x->n_experts <= YK_MAX_EXPERTS);
+  require(x->top_k >= 1 && x->top_k <= YK_MAX_TOP_K && x->ffn_size >= 1 && x->ffn_size <= YK_MAX_FFN);
+  require(x->shared_ffn_size >= 0 && x->shared_ffn_size <= YK_MAX_FFN && (x->shared_ffn_size || !x->has_shared_gate));
+  require(x->n_groups >= 1 && x->n_groups <= YK_MAX_EXPERT_GROUPS && x->n_experts % x->n_groups == 0);
+  int32_t group_size = x->n_experts / x->n_groups;
+  require(x->top_groups >= 1 && x->top_groups <= x->n_groups && x->top_k <= x->top_groups * group_size);
+  require(x->n_groups == 1 || x->group_score != YK_GROUP_SCORE_LARGEST_TWO || group_size >= 2);
+  require(x->scale > 0 && isfinite(x->scale));
+}
+
+static void check_latent(const yk_model_config *config)
+{
+  const yk_latent_config *latent = &config->latent;
+  if (latent->kv_rank == 0) return;
+  require(latent->kv_rank <= YK_MAX_HEAD_DIM && latent->q_rank >= 0 && latent->q_rank <= YK_MAX_HIDDEN);
+  require(latent->nope_dim >= 1 && latent->nope_dim <= YK_MAX_HEAD_DIM);
+  require(latent->value_dim >= 1 && latent->value_dim <= YK_MAX_HEAD_DIM);
+  require(config->n_kv_heads == 1 && isfinite(yk_rope_score_factor(&config->rope)));
+}
+
 static void check_config(const yk_model_config *config)
 {
   require(config->n_layers >= 1 && config->n_layers <= YK_MAX_LAYERS);
@@ -54,6 +81,8 @@ static void check_config(const yk_model_config *config)
   require(g->repetition_penalty > 0 && g->repetition_penalty <= 10);
   require(isfinite(config->embed_scale) && isfinite(config->residual_scale) && isfinite(config->logit_scale));
   require(yk_model_family_name(config->family)[0]);
+  check_experts(&config->experts, config->n_layers);
+  check_latent(config);
   const yk_quant_scheme *scheme;
   yk_err err = YK_ERR_INIT;
   bool is_said = yk_quant_scheme_of(&config->quant, "model.layers.0.mlp.down_proj", &scheme, &err) == YK_OK;
