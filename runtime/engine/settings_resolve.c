@@ -102,6 +102,7 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
 {
   static const yk_dtype of_choice[] = {
       [YK_KV_CACHE_F16] = YK_F16, [YK_KV_CACHE_BF16] = YK_BF16, [YK_KV_CACHE_F32] = YK_F32};
+  static const char of_8_bits[] = ", int8, fp8, int8_per_token_head, fp8_per_token_head";
   const bool is_latent = config->latent.kv_rank > 0; /* whose cache has no K and V that scales could belong to */
   yk_kv_format of_checkpoint = is_latent ? YK_KV_ACT : config->quant.kv_format, format = YK_KV_ACT;
   bool may_be_static = true;
@@ -111,10 +112,9 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
   case YK_KV_CACHE_BF16:
   case YK_KV_CACHE_F32:
     if (of_choice[o->kv_cache_dtype] == s->dtype) break;
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "kv_cache_dtype %s: activations are %s; supported: %s, auto, int8, fp8, int8_per_token_head, "
-                      "fp8_per_token_head",
-                      yk_dtype_name(of_choice[o->kv_cache_dtype]), yk_dtype_name(s->dtype), yk_dtype_name(s->dtype));
+    return yk_err_set(err, YK_E_UNSUPPORTED, "kv_cache_dtype %s: activations are %s; supported: %s, auto%s",
+                      yk_dtype_name(of_choice[o->kv_cache_dtype]), yk_dtype_name(s->dtype), yk_dtype_name(s->dtype),
+                      is_latent ? "" : of_8_bits);
   case YK_KV_CACHE_INT8: format = YK_KV_INT8; break;
   case YK_KV_CACHE_FP8: format = YK_KV_FP8; break;
   case YK_KV_CACHE_INT8_PER_TOKEN_HEAD:
@@ -123,6 +123,11 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
     may_be_static = false;
     break;
   }
+  if (is_latent && format != YK_KV_ACT)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "kv_cache_dtype %s: latent attention keeps its cache in the type of the activations; supported: "
+                      "%s, auto",
+                      format == YK_KV_INT8 ? "int8" : "fp8", yk_dtype_name(s->dtype));
   s->limits.kv_format = format;
   s->limits.kv_is_static = format != YK_KV_ACT && format == of_checkpoint && may_be_static;
   return YK_OK;

@@ -277,7 +277,10 @@ class Broken(harness.Case):
     def test_latent_attention_takes_no_other_cache(self):
         self.folder = os.path.join(harness.FAMILIES, "deepseek_v3")
         for dtype in ("int8", "fp8"):
-            self.refused("kv_cache_dtype", "latent attention", "auto", options=("--kv-cache-dtype", dtype))
+            self.refused(f"kv_cache_dtype {dtype}", "latent attention", "supported: bfloat16, auto\n",
+                         options=("--kv-cache-dtype", dtype))
+        self.refused("kv_cache_dtype float16", "activations are bfloat16", "supported: bfloat16, auto\n",
+                     options=("--kv-cache-dtype", "float16"))
 
     def edit_config(self, **changes):
         with open(self.path("config.json"), encoding="utf-8") as file:
