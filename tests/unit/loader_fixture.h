@@ -76,6 +76,16 @@ static inline void remove_file(const temp_dir *dir, const char *name)
   assert_int_equal(unlink(path), 0);
 }
 
+static inline size_t n_entries(const temp_dir *dir)
+{
+  size_t n = 0;
+  DIR *stream = opendir(dir->path);
+  assert_non_null(stream);
+  for (struct dirent *entry; (entry = readdir(stream));) n += entry->d_name[0] != '.';
+  closedir(stream);
+  return n;
+}
+
 static inline void temp_dir_remove(const temp_dir *dir)
 {
   DIR *stream = opendir(dir->path);
@@ -96,6 +106,29 @@ static inline yk_strbuf safetensors_image(const char *header, const void *data, 
   yk_strbuf_append(&image, data, data_bytes);
   assert_false(image.failed);
   return image;
+}
+
+/* A file of the tensors of the module "layer", each as "NAME DTYPE SHAPE BYTES;", whose bytes come one behind the other
+ * out of data. */
+static inline void write_layer(const temp_dir *dir, const char *tensors, const void *data, size_t data_bytes)
+{
+  yk_strbuf header = YK_STRBUF_INIT;
+  size_t n_bytes = 0;
+  yk_strbuf_append_str(&header, "{");
+  for (const char *entry = tensors; *entry; entry = strchr(entry, ';') + 1) {
+    char name[64], dtype[16], shape[32];
+    size_t size;
+    assert_int_equal(sscanf(entry, "%63s %15s %31s %zu", name, dtype, shape, &size), 4);
+    yk_strbuf_append_fmt(&header, "%s\"layer.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                         n_bytes ? "," : "", name, dtype, shape, n_bytes, n_bytes + size);
+    n_bytes += size;
+  }
+  yk_strbuf_append_str(&header, "}");
+  assert_true(n_bytes <= data_bytes);
+  yk_strbuf image = safetensors_image(header.data, data, n_bytes);
+  write_file(dir, "model.safetensors", image.data, image.length);
+  yk_strbuf_free(&image);
+  yk_strbuf_free(&header);
 }
 
 #endif

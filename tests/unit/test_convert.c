@@ -34,16 +34,6 @@ static yk_status convert(const char *from, yk_convert_format to, const char *out
   return yk_convert(&options, err);
 }
 
-static size_t n_entries(const temp_dir *dir)
-{
-  size_t n = 0;
-  DIR *stream = opendir(dir->path);
-  assert_non_null(stream);
-  for (struct dirent *entry; (entry = readdir(stream));) n += entry->d_name[0] != '.';
-  closedir(stream);
-  return n;
-}
-
 static void remove_dir(const char *path)
 {
   temp_dir dir;

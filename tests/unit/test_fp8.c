@@ -168,37 +168,22 @@ static void scales_that_are_no_numbers(void **state)
 
 enum { ROWS = 20, COLUMNS = 36 };
 
-/* A file of layer.weight and up to two further tensors, as "NAME": {dtype, shape}. */
-static yk_status read_layer(const char *header, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
+/* A file of layer.weight and up to two further tensors. */
+static yk_status read_layer(const char *tensors, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
   static const uint8_t data[4 * ROWS * COLUMNS];
   yk_shards *shards;
   temp_dir dir = temp_dir_make();
-  yk_strbuf text = YK_STRBUF_INIT;
-  size_t n_bytes = 0;
-  yk_strbuf_append_str(&text, "{");
-  for (const char *entry = header; *entry; entry = strchr(entry, ';') + 1) {
-    char name[64], dtype[16], shape[32];
-    size_t size;
-    assert_int_equal(sscanf(entry, "%63s %15s %31s %zu", name, dtype, shape, &size), 4);
-    yk_strbuf_append_fmt(&text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                         n_bytes ? "," : "", name, dtype, shape, n_bytes, n_bytes + size);
-    n_bytes += size;
-  }
-  yk_strbuf_append_str(&text, "}");
-  yk_strbuf image = safetensors_image(text.data, data, n_bytes);
-  write_file(&dir, "model.safetensors", image.data, image.length);
+  write_layer(&dir, tensors, data, sizeof data);
   *view = (yk_weight_view){.k = COLUMNS, .n = ROWS};
   expect_ok("open", yk_shards_open(dir.path, NULL, &shards, err), err);
   yk_status status = yk_block_tensors_read(shards, "layer", scheme, view, err);
   yk_shards_close(shards);
-  yk_strbuf_free(&image);
-  yk_strbuf_free(&text);
   temp_dir_remove(&dir);
   return status;
 }
 
-#define WEIGHT "layer.weight F8_E4M3 [20,36] 720;"
+#define WEIGHT "weight F8_E4M3 [20,36] 720;"
 
 static void shapes_of_scales(void **state)
 {
@@ -207,13 +192,13 @@ static void shapes_of_scales(void **state)
     int32_t outputs, inputs;
     const char *header;
     yk_dtype dtype;
-  } good[] = {{-1, -1, WEIGHT "layer.weight_scale F32 [] 4;", YK_F32},
-              {-1, -1, WEIGHT "layer.weight_scale BF16 [1] 2;", YK_BF16},
-              {-1, -1, WEIGHT "layer.weight_scale_inv BF16 [1,1] 2;", YK_BF16},
-              {128, 128, WEIGHT "layer.weight_scale_inv F32 [1,1] 4;", YK_F32},
-              {1, -1, WEIGHT "layer.weight_scale F16 [20,1] 40;layer.input_scale F32 [] 4;", YK_F16},
-              {1, -1, WEIGHT "layer.weight_scale F32 [20] 80;", YK_F32},
-              {8, 16, WEIGHT "layer.weight_scale_inv F32 [3,3] 36;", YK_F32}};
+  } good[] = {{-1, -1, WEIGHT "weight_scale F32 [] 4;", YK_F32},
+              {-1, -1, WEIGHT "weight_scale BF16 [1] 2;", YK_BF16},
+              {-1, -1, WEIGHT "weight_scale_inv BF16 [1,1] 2;", YK_BF16},
+              {128, 128, WEIGHT "weight_scale_inv F32 [1,1] 4;", YK_F32},
+              {1, -1, WEIGHT "weight_scale F16 [20,1] 40;input_scale F32 [] 4;", YK_F16},
+              {1, -1, WEIGHT "weight_scale F32 [20] 80;", YK_F32},
+              {8, 16, WEIGHT "weight_scale_inv F32 [3,3] 36;", YK_F32}};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
     yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = good[i].outputs, .group_size = good[i].inputs};
     yk_weight_view view;
@@ -236,18 +221,18 @@ static void tensors_that_do_not_fit(void **state)
     const char *header, *words;
   } bad[] = {
       {-1, -1, YK_E_FORMAT, WEIGHT, "layer.weight_scale_inv|layer.weight_scale|missing"},
-      {-1, -1, YK_E_FORMAT, WEIGHT "layer.weight_scale F32 [] 4;layer.weight_scale_inv F32 [] 4;", "found both"},
-      {-1, -1, YK_E_FORMAT, WEIGHT "layer.weight_scale F32 [2] 8;", "layer.weight_scale|[1]|found F32 [2]"},
-      {-1, -1, YK_E_FORMAT, WEIGHT "layer.weight_scale F32 [20,1] 80;", "expected|[1, 1]|found F32 [20, 1]"},
-      {1, -1, YK_E_FORMAT, WEIGHT "layer.weight_scale F32 [] 4;", "expected|[20, 1]|found F32 []"},
-      {1, -1, YK_E_FORMAT, WEIGHT "layer.weight_scale F32 [1,20] 80;", "[20, 1]|found F32 [1, 20]"},
-      {8, 16, YK_E_FORMAT, WEIGHT "layer.weight_scale_inv F32 [2,2] 16;", "weight_scale_inv|[3, 3]|found F32 [2, 2]"},
-      {8, 16, YK_E_FORMAT, WEIGHT "layer.weight_scale_inv F32 [9] 36;", "[3, 3]|found F32 [9]"},
-      {8, 16, YK_E_FORMAT, WEIGHT "layer.weight_scale_inv F8_E8M0 [3,3] 9;", "F16, BF16 or F32|found F8_E8M0"},
-      {1, -1, YK_E_FORMAT, "layer.weight F8_E4M3 [36,20] 720;layer.weight_scale F32 [20,1] 80;",
+      {-1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [] 4;weight_scale_inv F32 [] 4;", "found both"},
+      {-1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [2] 8;", "layer.weight_scale|[1]|found F32 [2]"},
+      {-1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [20,1] 80;", "expected|[1, 1]|found F32 [20, 1]"},
+      {1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [] 4;", "expected|[20, 1]|found F32 []"},
+      {1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [1,20] 80;", "[20, 1]|found F32 [1, 20]"},
+      {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F32 [2,2] 16;", "weight_scale_inv|[3, 3]|found F32 [2, 2]"},
+      {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F32 [9] 36;", "[3, 3]|found F32 [9]"},
+      {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F8_E8M0 [3,3] 9;", "F16, BF16 or F32|found F8_E8M0"},
+      {1, -1, YK_E_FORMAT, "weight F8_E4M3 [36,20] 720;weight_scale F32 [20,1] 80;",
        "layer.weight|F8_E4M3 [20, 36], found F8_E4M3 [36, 20]"},
-      {1, -1, YK_E_FORMAT, "layer.weight U8 [20,36] 720;layer.weight_scale F32 [20,1] 80;", "F8_E4M3|found U8"},
-      {1, -1, YK_E_UNSUPPORTED, "layer.weight F8_E5M2 [20,36] 720;layer.weight_scale F32 [20,1] 80;",
+      {1, -1, YK_E_FORMAT, "weight U8 [20,36] 720;weight_scale F32 [20,1] 80;", "F8_E4M3|found U8"},
+      {1, -1, YK_E_UNSUPPORTED, "weight F8_E5M2 [20,36] 720;weight_scale F32 [20,1] 80;",
        "layer.weight|F8_E5M2|supported: F8_E4M3"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

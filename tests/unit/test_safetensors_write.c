@@ -52,16 +52,6 @@ static void write_all(const temp_dir *dir, int64_t shard_bytes, size_t piece_byt
   yk_safetensors_writer_close(writer);
 }
 
-static size_t n_files(const temp_dir *dir)
-{
-  size_t n = 0;
-  DIR *stream = opendir(dir->path);
-  assert_non_null(stream);
-  for (struct dirent *entry; (entry = readdir(stream));) n += entry->d_name[0] != '.';
-  closedir(stream);
-  return n;
-}
-
 static void expect_same_file(const char *golden_dir, const temp_dir *dir, const char *name)
 {
   char path[512], *golden, *found;
@@ -83,12 +73,12 @@ static void bytes_are_those_of_public_packages(void **state)
   for (size_t piece_bytes = 1; piece_bytes <= 64; piece_bytes += 21) {
     temp_dir dir = temp_dir_make();
     write_all(&dir, DATA_BYTES, piece_bytes);
-    assert_int_equal(n_files(&dir), 1);
+    assert_int_equal(n_entries(&dir), 1);
     expect_same_file("single", &dir, "model.safetensors");
     temp_dir_remove(&dir);
     dir = temp_dir_make();
     write_all(&dir, GOLDEN_SHARD_BYTES, piece_bytes);
-    assert_int_equal(n_files(&dir), 3);
+    assert_int_equal(n_entries(&dir), 3);
     expect_same_file("sharded", &dir, "model-00001-of-00002.safetensors");
     expect_same_file("sharded", &dir, "model-00002-of-00002.safetensors");
     expect_same_file("sharded", &dir, "model.safetensors.index.json");
@@ -103,7 +93,7 @@ static void any_shard_size_reads_back(void **state)
   for (int64_t shard_bytes = 1; shard_bytes <= DATA_BYTES; shard_bytes += 11) {
     temp_dir dir = temp_dir_make();
     write_all(&dir, shard_bytes, 64);
-    if (shard_bytes == 1) assert_int_equal(n_files(&dir), 1 + 5); /* what has no bytes goes with the one before */
+    if (shard_bytes == 1) assert_int_equal(n_entries(&dir), 1 + 5); /* what has no bytes goes with the one before */
     yk_err err = YK_ERR_INIT;
     yk_shards *shards;
     expect_ok("read", yk_shards_open(dir.path, NULL, &shards, &err), &err);
@@ -160,7 +150,7 @@ static void who_stops_leaves_nothing(void **state)
     if (stop < DATA_BYTES)
       expect_error("finish", YK_E_INVAL, "bytes, found", yk_safetensors_writer_finish(writer, &err), &err);
     yk_safetensors_writer_close(writer);
-    assert_int_equal(n_files(&dir), 0);
+    assert_int_equal(n_entries(&dir), 0);
   }
   yk_safetensors_writer_close(NULL);
   temp_dir_remove(&dir);
@@ -216,7 +206,7 @@ static void bad_lists_are_refused(void **state)
     yk_safetensors_writer *writer;
     yk_status status = yk_safetensors_writer_open(dir.path, cases[i].tensors, 2, cases[i].shard_bytes, &writer, &err);
     expect_error(cases[i].words, cases[i].status, cases[i].words, status, &err);
-    assert_int_equal(n_files(&dir), 0);
+    assert_int_equal(n_entries(&dir), 0);
   }
   temp_dir_remove(&dir);
 }
@@ -233,7 +223,7 @@ static void other_files_stay(void **state)
     write_text(&dir, names[i], "mine");
     expect_error(names[i], YK_E_IO, names[i], open_writer(&dir, YK_SHARD_BYTES, &writer, &err), &err);
     remove_file(&dir, names[i]);
-    assert_int_equal(n_files(&dir), 0);
+    assert_int_equal(n_entries(&dir), 0);
   }
   write_text(&dir, "config.json", "{}");
   write_all(&dir, YK_SHARD_BYTES, 64);
@@ -262,7 +252,7 @@ static void a_full_disk_is_named(void **state)
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     expect_error("full", YK_E_IO, "/model.safetensors: File too large", status, &err);
-    assert_int_equal(n_files(&dir), 0);
+    assert_int_equal(n_entries(&dir), 0);
     temp_dir_remove(&dir);
   }
 }
@@ -282,7 +272,7 @@ static void a_taken_name_undoes_all(void **state)
   expect_error("finish", YK_E_IO, "/model-00002-of-00002.safetensors", yk_safetensors_writer_finish(writer, &err),
                &err);
   yk_safetensors_writer_close(writer);
-  assert_int_equal(n_files(&dir), 1);
+  assert_int_equal(n_entries(&dir), 1);
   assert_int_equal(rmdir(path), 0);
   temp_dir_remove(&dir);
 }
