@@ -34,8 +34,25 @@ static void append(yk_held_sequence *sequence, const int32_t *ids, size_t n, yk_
   if (yk_held_sequence_append(sequence, ids, n, which, logits, &err) != YK_OK) fail_msg("%s", err.message);
 }
 
-static const char *const MODELS[] = {"qwen3", "mistral", "moe_qwen3", "moe_glm4", "deepseek_v2", "deepseek_v3"};
+/* On two ranks experts are dealt whole, 3 each. */
+static const struct {
+  const char *name;
+  int n_ranks;
+} MODELS[] = {{"qwen3", 1}, {"mistral", 1}, {"moe_qwen3", 1}, {"moe_glm4", 2}, {"deepseek_v2", 1}, {"deepseek_v3", 1}};
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS, N_DENSE = 2 };
+
+static yk_engine_options options_of(size_t model)
+{
+  yk_engine_options options = fixture_options(MODELS[model].name, MODELS[model].n_ranks);
+  options.expert_parallel = true;
+  return options;
+}
+
+static yk_engine *open_model(size_t model)
+{
+  yk_engine_options options = options_of(model);
+  return fixture_open(&options);
+}
 
 /* Mixtures of experts last, for devices that promise the same bits: rounding turns near ties of their routers. */
 static size_t n_models(void)
@@ -50,8 +67,7 @@ static const float *reference(size_t model, const int32_t *ids)
   static float known[N_MODELS][N * VOCAB];
   static bool is_known[N_MODELS];
   if (is_known[model]) return known[model];
-  yk_engine_options options = fixture_options(MODELS[model], 1);
-  yk_engine *engine = fixture_open(&options);
+  yk_engine *engine = open_model(model);
   yk_held_sequence *sequence = create(engine);
   append(sequence, ids, N, YK_LOGITS_ALL, known[model]);
   yk_held_sequence_free(sequence);
@@ -68,8 +84,7 @@ static void logits_are_those_of_requests(void **state)
   fixture_prompt(9, VOCAB, ids, N);
   for (size_t m = 0; m < n_models(); m++) {
     const float *logits = reference(m, ids);
-    yk_engine_options options = fixture_options(MODELS[m], 1);
-    yk_engine *engine = fixture_open(&options);
+    yk_engine *engine = open_model(m);
     yk_request_options request = fixture_request(engine, ids, N, 0);
     request.sampling.n_prompt_logprobs = 0;
     fixture_answer(engine, &request, &scored);
@@ -90,8 +105,7 @@ static void going_back_and_branching_change_nothing(void **state)
   fixture_prompt(10, VOCAB, other, N);
   for (size_t m = 0; m < n_models(); m++) {
     const float *logits = reference(m, ids);
-    yk_engine_options options = fixture_options(MODELS[m], 1);
-    yk_engine *engine = fixture_open(&options);
+    yk_engine *engine = open_model(m);
     yk_held_sequence *sequence = create(engine), *branch = NULL;
     for (int kept = 0; kept < N; kept += 7) { /* cuts inside blocks and at their ends, after going astray */
       assert_int_equal(yk_held_sequence_truncate(sequence, (size_t)kept, NULL), YK_OK);
@@ -122,8 +136,7 @@ static void small_steps_back_change_nothing(void **state)
   fixture_prompt(10, VOCAB, other, N);
   for (size_t m = 0; m < n_models(); m++) {
     const float *logits = reference(m, ids);
-    yk_engine_options options = fixture_options(MODELS[m], 1);
-    yk_engine *engine = fixture_open(&options);
+    yk_engine *engine = open_model(m);
     yk_held_sequence *sequence = create(engine);
     for (int n = 0; n < N; n++) {
       for (int astray = 1; astray <= 15; astray += 7) {
@@ -148,7 +161,7 @@ static void lost_blocks_are_computed_again(void **state)
   fixture_prompt(10, VOCAB, other, N);
   for (size_t m = 0; m < n_models(); m++) {
     const float *logits = reference(m, ids);
-    yk_engine_options options = fixture_options(MODELS[m], 1);
+    yk_engine_options options = options_of(m);
     options.max_model_tokens = 64;
     options.no_prefix_reuse = true;
     options.kv_cache_bytes = fixture_kv_bytes(&options, 64);
