@@ -64,6 +64,37 @@ static yk_status faulty_attention(yk_device *dev, const yk_attention_args *args,
   return real_ops->attention(dev, args, err);
 }
 
+static yk_status faulty_route(yk_device *dev, const yk_route_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->route(dev, args, err);
+}
+
+static yk_status faulty_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
+                                yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->linear_forward_grouped(dev, linear, args, err);
+}
+
+static yk_status faulty_combine(yk_device *dev, const yk_combine_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->combine(dev, args, err);
+}
+
+static yk_status faulty_latent_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->latent_rope_cache(dev, args, err);
+}
+
+static yk_status faulty_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->latent_attention(dev, args, err);
+}
+
 static yk_status faulty_sample(yk_device *dev, const yk_sample_args *args, yk_err *err)
 {
   YK_TRY(maybe_fail(dev, err));
@@ -81,6 +112,11 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   faulty_ops.linear_sums = faulty_sums;
   faulty_ops.linear_scale = faulty_scale;
   faulty_ops.attention = faulty_attention;
+  faulty_ops.route = faulty_route;
+  faulty_ops.linear_forward_grouped = faulty_grouped;
+  faulty_ops.combine = faulty_combine;
+  faulty_ops.latent_rope_cache = faulty_latent_cache;
+  faulty_ops.latent_attention = faulty_latent_attention;
   faulty_ops.sample = faulty_sample;
   (*out)->ops = &faulty_ops;
   devices[atomic_fetch_add(&n_devices, 1)] = *out;
@@ -198,6 +234,39 @@ static void every_step_of_integer_layers_may_fail(void **state)
   }
 }
 
+/* One call of a step after the other, whatever they are, until the layers are over. */
+static void every_operation_of_experts_and_latent_attention_may_fail(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"latent norm and rotary embedding",
+                                      "latent attention",
+                                      "o_proj",
+                                      "routing",
+                                      "experts' gate_up_proj",
+                                      "experts' down_proj"};
+  enum { N_NAMES = sizeof names / sizeof *names };
+  bool is_seen[N_NAMES] = {false}, is_over = false;
+  for (int call = 1; !is_over; call++) {
+    int rank = call % N_RANKS;
+    char begin[32];
+    yk_engine *engine = open_engine_of(YOKE_TESTS_DIR "/golden/families/deepseek_v3", 0);
+    atomic_store(&fail_at_call, call);
+    atomic_store(&stalls, false);
+    atomic_store(&failing_device, rank);
+    yk_err err;
+    assert_int_equal(read_all(submit(engine), &err), YK_FINISH_ERROR);
+    assert_int_equal(err.rank, rank);
+    snprintf(begin, sizeof begin, "rank %d, ", rank);
+    assert_memory_equal(err.message, begin, strlen(begin));
+    assert_non_null(strstr(err.message, ": made to fail"));
+    for (int i = 0; i < N_NAMES; i++) is_seen[i] |= strstr(err.message, names[i]) != NULL;
+    is_over = strstr(err.message, "lm_head") != NULL;
+    yk_engine_destroy(engine);
+  }
+  for (int i = 0; i < N_NAMES; i++)
+    if (!is_seen[i]) fail_msg("%s never failed", names[i]);
+}
+
 static void a_stalled_rank_is_named_within_the_time_limit(void **state)
 {
   (void)state;
@@ -248,6 +317,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_of_every_layer_may_fail),
                                      cmocka_unit_test(every_step_of_integer_layers_may_fail),
+                                     cmocka_unit_test(every_operation_of_experts_and_latent_attention_may_fail),
                                      cmocka_unit_test(a_stalled_rank_is_named_within_the_time_limit),
                                      cmocka_unit_test(a_new_engine_works_after_a_failed_one),
                                      cmocka_unit_test(a_failed_engine_lets_go_of_held_sequences)};
