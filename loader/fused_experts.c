@@ -39,7 +39,8 @@ static const fused_suffix suffixes[] = {{"", "weight"},
 /* One fused tensor. */
 typedef struct fused_tensor {
   const yk_tensor *tensor;
-  size_t position; /* in the table of tensors */
+  const char *file; /* its name, for messages */
+  size_t position;  /* in the table of tensors */
   int32_t layer;
   const fused_kind *kind;
   const char *suffix; /* of one expert */
@@ -99,8 +100,8 @@ static yk_status check_blocks(const yk_model_config *config, const fused_tensor 
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
   if (!scheme || scheme->group_outputs < 1 || n % scheme->group_outputs == 0) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "tensor %s: scales of %d outputs over %" PRId64 " of gate and of up: expected a multiple",
-                    f->tensor->name, scheme->group_outputs, n);
+                    "%s: tensor %s: scales of %d outputs over %" PRId64 " of gate and of up: expected a multiple",
+                    f->file, f->tensor->name, scheme->group_outputs, n);
 }
 
 static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_err *err)
@@ -108,15 +109,16 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
   const yk_tensor *t = f->tensor;
   if (f->kind == &router_kind) return YK_OK;
   if (t->n_dims < 1 || t->shape[0] != config->experts.n_experts)
-    return yk_err_set(err, YK_E_FORMAT, "tensor %s: expected %d experts, found %" PRId64, t->name,
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected %d experts, found %" PRId64, f->file, t->name,
                       config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
   bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
   if (is_one) return YK_OK;
   if (t->n_dims > 3 || t->shape[1] < 1 || t->shape[1] % f->kind->n_roles != 0)
-    return yk_err_set(err, YK_E_FORMAT,
-                      "tensor %s: expected three dimensions, and rows of gate and up in equal numbers, found %d and "
-                      "%" PRId64 " rows",
-                      t->name, (int)t->n_dims, t->shape[1]);
+    return yk_err_set(
+        err, YK_E_FORMAT,
+        "%s: tensor %s: expected three dimensions, and rows of gate and up in equal numbers, found %d and "
+        "%" PRId64 " rows",
+        f->file, t->name, (int)t->n_dims, t->shape[1]);
   return check_blocks(config, f, err);
 }
 
@@ -203,6 +205,7 @@ yk_status yk_fused_experts_split(const yk_model_config *config, yk_shards *shard
   if (config->experts.n_experts == 0) return YK_OK;
   for (size_t i = 0; i < n_tensors; i++) {
     if (!find_fused(config, yk_shards_at(shards, i), &f)) continue;
+    yk_shards_find(shards, f.tensor->name, &f.file);
     YK_TRY(check(config, &f, err));
     n_fused++;
   }

@@ -277,11 +277,11 @@ static void bad_fused_tensors_are_refused(void **state)
     yk_status status;
   } cases[] = {
       {&plain, tensor_of("model.layers.1.mlp.experts.down_proj", YK_TENSOR_BF16, 11, 64, 40, data),
-       "model.layers.1.mlp.experts.down_proj|12 experts|11", YK_E_FORMAT},
+       "test: tensor model.layers.1.mlp.experts.down_proj: |12 experts|11", YK_E_FORMAT},
       {&plain, tensor_of("model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 12, 81, 64, data),
-       "gate_up_proj|equal numbers|81 rows", YK_E_FORMAT},
+       "test: tensor|gate_up_proj|equal numbers|81 rows", YK_E_FORMAT},
       {&blocks, tensor_of("model.layers.1.mlp.experts.gate_up_proj_scale_inv", YK_TENSOR_F32, 12, 2, 2, data),
-       "gate_up_proj_scale_inv|32 outputs|40|multiple", YK_E_UNSUPPORTED},
+       "test: tensor|gate_up_proj_scale_inv|32 outputs|40|multiple", YK_E_UNSUPPORTED},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_shards *shards;
