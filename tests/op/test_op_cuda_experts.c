@@ -120,6 +120,14 @@ static void test_grouped_orders(void **state)
     }
 }
 
+/* Rows that no GPU's shared memory holds twice. */
+static void test_grouped_orders_of_long_rows(void **state)
+{
+  (void)state;
+  const linear_case *shape = &grouped_cases[0];
+  check_grouped_order(&cuda_target, YK_BF16, shape, 77001, true, tolerance_of(YK_BF16, shape));
+}
+
 /* The layer forwarded with room for max_slots: y [n_slots]. */
 static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_slots, int32_t max_slots)
 {
@@ -264,8 +272,8 @@ int main(void)
       cmocka_unit_test(test_combination),    cmocka_unit_test(test_grouped_layers),
       cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_combination),
       cmocka_unit_test(test_grouped_row),    cmocka_unit_test(test_grouped_route),
-      cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_grouped_w8a8),
+      cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_grouped_orders_of_long_rows),
+      cmocka_unit_test(test_refusals),       cmocka_unit_test(test_grouped_w8a8),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
