@@ -497,14 +497,16 @@ static inline void check_sample_refusals(const op_target *target)
 }
 
 /* A vocabulary of the real size, every filter: the definition again, and no step that grows beyond reason. */
-static inline void check_sample_large_draws(const op_target *target, uint32_t n_draws)
+static inline void check_sample_large_row(yk_device *dev, bool coarse, uint32_t n_draws)
 {
   enum { VOCAB = 151936 };
   op_random random = {.seed = 2};
-  float *logits = random_logits(VOCAB, 2.5, false, &random);
-  yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
+  float *logits = random_logits(VOCAB, 2.5, coarse, &random);
   static const yk_sample_row params[] = {{.temperature = 1.0f, .top_p = 1.0f},
                                          {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20},
+                                         {.temperature = 0.9f, .top_p = 0.8f, .top_k = 50, .min_p = 0.01f},
+                                         {.temperature = 0.9f, .top_p = 1.0f, .top_k = 200},
+                                         {.temperature = 0.2f, .top_p = 0.7f},
                                          {.temperature = 1.0f, .top_p = 0.9f},
                                          {.temperature = 0.01f, .top_p = 0.9f, .top_k = 40000},
                                          {.temperature = 1.0f, .top_p = 0.9999f, .min_p = 0.0001f}};
@@ -522,6 +524,13 @@ static inline void check_sample_large_draws(const op_target *target, uint32_t n_
     free(kept.tokens);
   }
   free(logits);
+}
+
+static inline void check_sample_large_draws(const op_target *target, uint32_t n_draws)
+{
+  yk_device *dev = op_device_new(target, YK_F16, 2, 151936);
+  check_sample_large_row(dev, false, n_draws);
+  check_sample_large_row(dev, true, n_draws);
   dev->ops->destroy(dev);
 }
 

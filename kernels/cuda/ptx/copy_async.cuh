@@ -16,6 +16,12 @@ __device__ __forceinline__ void cp_async_16(uint32_t to, const void *from, bool 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 
+/* Copy 4 bytes. */
+__device__ __forceinline__ void cp_async_4(uint32_t to, const void *from)
+{
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
 /* The thread's copies since its last commit become one group. */
 __device__ __forceinline__ void cp_async_commit()
 {

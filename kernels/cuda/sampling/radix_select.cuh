@@ -27,18 +27,6 @@ namespace yk_sample {
 constexpr float BINS_PER_NAT = 64.0f;               /* the last bin takes all beyond 32 nats, weights below 1e-13 */
 constexpr float FIXED_POINT_ONE = 2199023255552.0f; /* 2^41: the weight 1 */
 
-/* The key of a float. Keys have the order of their floats; both zeros have the same key. */
-__device__ inline uint32_t key_of(float x)
-{
-  const uint32_t bits = __float_as_uint(x + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-__device__ inline float value_of(uint32_t key)
-{
-  return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
 /* The probability of a scaled logit relative to that of the largest one. */
 __device__ inline float weight_of(const row_view &v, float s)
 {
@@ -178,17 +166,33 @@ struct selection {
   unsigned long long above, sum;
 };
 
-/* The key at which the sum over falling keys passes `test`. add(s, key, bin) adds a scaled logit s to a bin, or leaves
- * it out; it is called for each s within `among`, and perhaps for others. after(total) is called once, with the sum of
- * everything added in the first pass, before `test` is. */
+/* What the first pass finds: the distance in bins of the key that is looked for, and the sum over greater keys than
+ * those of its bin. */
+struct nearest_bin {
+  int32_t distance;
+  unsigned long long above;
+};
+
+/* The first pass of the search for the key at which the sum over falling keys passes `test`. add(s, key, bin) adds a
+ * scaled logit s to a bin, or leaves it out; it is called for each s within `among`, and perhaps for others.
+ * after(total) is called once, with the sum of everything added, before `test` is. */
 template <int CLUSTER, typename Add, typename After, typename Test>
-__device__ selection radix_select(shared_state<CLUSTER> &shared, row_view &v, bounds among, Add add, After after,
-                                  Test test)
+__device__ nearest_bin find_nearest_bin(shared_state<CLUSTER> &shared, row_view &v, bounds among, Add add, After after,
+                                        Test test)
 {
-  selection e = {};
+  nearest_bin found = {};
   clear_bins(shared);
   for_each_scaled(v, among, [&](int32_t, float s) { add(s, key_of(s), distance_bin(v, s)); });
-  const int32_t nearest = N_BINS - 1 - find_bin(shared, v, &e.above, after, test).bin;
+  found.distance = N_BINS - 1 - find_bin(shared, v, &found.above, after, test).bin;
+  return found;
+}
+
+/* The later passes: the key itself. */
+template <int CLUSTER, typename Add, typename Test>
+__device__ selection radix_select(shared_state<CLUSTER> &shared, row_view &v, nearest_bin found, Add add, Test test)
+{
+  const int32_t nearest = found.distance;
+  selection e = {.above = found.above};
   const bounds near = distance_bounds(v, nearest);
   const uint32_t first = key_of(near.lower);
   uint32_t prefix = 0;
@@ -202,10 +206,10 @@ __device__ selection radix_select(shared_state<CLUSTER> &shared, row_view &v, bo
       if (static_cast<int32_t>(distance_in_bins(v, s)) == nearest && digits >> bits == prefix)
         add(s, key_of(s), digits & ((1u << bits) - 1));
     });
-    const selected_bin found = find_bin(
+    const selected_bin bin = find_bin(
         shared, v, &e.above, [](unsigned long long) {}, test);
-    prefix = prefix << bits | static_cast<uint32_t>(found.bin);
-    e.sum = found.sum;
+    prefix = prefix << bits | static_cast<uint32_t>(bin.bin);
+    e.sum = bin.sum;
   }
   e.key = first + prefix;
   return e;

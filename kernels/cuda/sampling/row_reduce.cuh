@@ -12,6 +12,8 @@ namespace yk_sample {
 constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr int MAX_SEGMENTS = 128;
+constexpr int MAX_CANDIDATES = THREADS;                           /* a candidate a thread */
+constexpr int N_GROUPS = 256, GROUP_THREADS = THREADS / N_GROUPS; /* of threads: see find_maximum */
 
 /* The larger logit is better; of equal ones, that of the lower id. */
 struct best {
@@ -22,21 +24,37 @@ struct best {
 /* What a thread block tells the others of its cluster about its slice. Each all_gather uses some of the members. */
 struct message {
   best highest;
-  int32_t is_bad, bin, id;
+  int32_t is_bad, bin, id, n_candidates;
   unsigned long long bin_sum, sum_before; /* see radix_select.cuh */
   double sum;
+};
+
+/* Ids that may be drawn: see candidates.cuh. */
+struct candidate_list {
+  int32_t n;
+  best candidates[MAX_CANDIDATES]; /* scaled logits */
+  unsigned long long weights[MAX_CANDIDATES];
 };
 
 template <int CLUSTER> struct shared_state {
   static constexpr bool HAS_CLUSTER = CLUSTER > 1;
   static constexpr int BLOCK_BINS = N_BINS / CLUSTER; /* bins of a thread block's share: see scan_bins */
-  alignas(16) uint32_t bins[N_LIMBS][N_BINS];         /* the histogram of this thread block's slice, by rising key */
+  /* The histogram of this thread block's slice, by rising key. Lists are used while nobody uses histograms. */
+  union {
+    alignas(16) uint32_t bins[N_LIMBS][N_BINS];
+    candidate_list lists[2];
+  };
   /* The bins of the share, summed over the cluster. Without a cluster, `bins` serves instead. */
   alignas(16) uint32_t cluster_bins[HAS_CLUSTER ? N_LIMBS : 1][HAS_CLUSTER ? BLOCK_BINS : 1];
   unsigned long long prefix_sums[BLOCK_BINS]; /* over the bins of the share, by falling key */
   unsigned long long warp_bin_sums[WARPS];
   double segments[MAX_SEGMENTS]; /* see prefix_search.cuh */
   double warp_sums[WARPS];
+  alignas(16) uint32_t group_keys[N_GROUPS]; /* see find_maximum */
+  float threshold;
+  int32_t drawn;
+  yk_cuda_sample_row params; /* of the row */
+  yk_sampled sampled;        /* in the cluster's first thread block */
   best warp_bests[WARPS];
   gather_buffers<CLUSTER, message> gather;
 };
@@ -76,16 +94,23 @@ template <int CLUSTER> __device__ best cluster_best(shared_state<CLUSTER> &share
   return b;
 }
 
-/* The best logit of the row. Its id is NO_ID where the row holds a NaN or +infinity, or nothing finite. */
+/* The best logit of the row. Its id is NO_ID where the row holds a NaN or +infinity, or nothing finite. The largest
+ * logit of each group of threads goes to group_keys as its key, with the group's number as low bits, so that no two
+ * keys are equal. */
 template <int CLUSTER> __device__ best find_maximum(shared_state<CLUSTER> &shared, row_view &v)
 {
   best mine = {-INFINITY, NO_ID};
-  int is_bad = 0;
+  bool has_bad = false;
   for_each_logit(v, [&](int32_t id, float logit) {
-    is_bad |= !(logit < INFINITY);
-    mine = better(mine, {logit, id});
+    has_bad |= !(logit < INFINITY);
+    if (logit > mine.value) mine = {logit, id}; /* of equal ones the first stays: a thread's ids rise */
   });
-  is_bad = __syncthreads_or(is_bad);
+  float largest = mine.value;
+  for (int offset = GROUP_THREADS / 2; offset > 0; offset /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, offset));
+  const uint32_t group = threadIdx.x / GROUP_THREADS;
+  if (threadIdx.x % GROUP_THREADS == 0) shared.group_keys[group] = (key_of(largest) & ~(N_GROUPS - 1u)) | group;
+  const int is_bad = __syncthreads_or(has_bad);
   best b = cluster_best(shared, v, block_best(shared, mine), is_bad);
   if (!(b.value > -INFINITY)) b.id = NO_ID;
   return b;

@@ -5,6 +5,7 @@
 #include <cfloat>
 
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/sampling/sample_types.h"
 
 namespace yk_sample {
@@ -24,16 +25,29 @@ struct row_view {
   int64_t row;
   int32_t n;          /* ids */
   int32_t begin, end; /* the slice: ids begin .. end - 1 */
-  /* [end - begin] scaled logits in shared memory. NULL before they are there, and where one thread block has the row
-   * alone: the row does not fit then, and each pass works them out again. */
+  /* [end - begin] the slice in shared memory: raw logits, then scaled ones. NULL where one thread block has the row
+   * alone: the row does not fit then, and each pass reads global memory and works scaled logits out again. */
   float *slice;
   int parity;                 /* of all_gather */
+  bool has_top_k;             /* top_k drops some ids */
   float temperature, maximum; /* maximum: the largest scaled logit */
   uint32_t lowest_key;        /* top_k keeps this key and greater ones */
   uint32_t last_key;          /* top_p keeps greater keys, and the ids up to last_id of this key */
   int32_t last_id;
   float lowest; /* top_k or top_p drops every scaled logit below this one */
 };
+
+/* The key of a float. Keys have the order of their floats; both zeros have the same key. */
+__device__ inline uint32_t key_of(float x)
+{
+  const uint32_t bits = __float_as_uint(x + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ inline float value_of(uint32_t key)
+{
+  return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
 
 /* This row's logits in a shard. */
 __device__ inline float *shard_row(const row_view &v, int32_t shard)
@@ -46,6 +60,34 @@ __device__ inline float *logit_of(const row_view &v, int32_t id)
   int32_t s = 0;
   while (id >= v.a->shard_first[s + 1]) s++;
   return shard_row(v, s) + (id - v.a->shard_first[s]);
+}
+
+/* Where passes find a logit of the slice. */
+__device__ inline float *logit_in_slice(const row_view &v, int32_t id)
+{
+  return v.slice ? &v.slice[id - v.begin] : logit_of(v, id);
+}
+
+/* Begin to copy the slice to shared memory, in units of 16 bytes where the shards' rows are aligned so. */
+__device__ inline void load_slice(const row_view &v)
+{
+  for (int32_t s = 0; s < v.a->n_shards; s++) {
+    const int32_t first = max(v.begin, v.a->shard_first[s]), n = min(v.end, v.a->shard_first[s + 1]) - first;
+    const float *from = shard_row(v, s) + (first - v.a->shard_first[s]);
+    const uint32_t to = yk_ptx::shared_address(v.slice + (first - v.begin));
+    const bool is_aligned = (reinterpret_cast<uintptr_t>(from) | to) % 16 == 0;
+    const int32_t n_fours = is_aligned ? n / 4 : 0;
+    for (int32_t i = threadIdx.x; i < n_fours; i += THREADS) yk_ptx::cp_async_16(to + i * 16, from + i * 4, true);
+    for (int32_t i = n_fours * 4 + threadIdx.x; i < n; i += THREADS) yk_ptx::cp_async_4(to + i * 4, from + i);
+  }
+  yk_ptx::cp_async_commit();
+}
+
+/* Wait until every thread's copies have landed. */
+__device__ inline void wait_for_slice()
+{
+  yk_ptx::cp_async_wait<0>();
+  __syncthreads();
 }
 
 /* The logit after repetition, frequency and presence penalties. The intrinsics keep the compiler from fusing
@@ -64,9 +106,29 @@ __device__ inline float penalised(const row_view &v, int32_t id, float logit)
   return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
 }
 
-/* Calls f(id, logit) for every id of the slice, each id by one thread, with penalties where v.counts is set. */
+/* Calls f(id, what the slice in shared memory holds) for every id. */
+template <typename F> __device__ void for_each_in_slice(const row_view &v, F f)
+{
+  const int32_t end_of_fours = v.begin + (v.end - v.begin) / 4 * 4;
+  for (int32_t id = v.begin + threadIdx.x * 4; id < end_of_fours; id += THREADS * 4) {
+    const float4 four = *reinterpret_cast<const float4 *>(&v.slice[id - v.begin]);
+    f(id, four.x);
+    f(id + 1, four.y);
+    f(id + 2, four.z);
+    f(id + 3, four.w);
+  }
+  const int32_t id = end_of_fours + threadIdx.x;
+  if (id < v.end) f(id, v.slice[id - v.begin]);
+}
+
+/* Calls f(id, logit) for every id of the slice, each id by one thread and a thread's in rising order, with penalties
+ * where v.counts is set. */
 template <typename F> __device__ void for_each_logit(const row_view &v, F f)
 {
+  if (v.slice) {
+    for_each_in_slice(v, [&](int32_t id, float raw) { f(id, penalised(v, id, raw)); });
+    return;
+  }
   for (int32_t s = 0; s < v.a->n_shards; s++) {
     const float *logits = shard_row(v, s) - v.a->shard_first[s];
     const int32_t end = min(v.end, v.a->shard_first[s + 1]);
@@ -109,10 +171,10 @@ template <typename F> __device__ void for_each_scaled(const row_view &v, bounds 
   }
 }
 
-/* Ids of a thread block's slice of n; the last slices may be shorter. */
+/* Ids of a thread block's slice of n: whole units of 16 bytes. The last slices may be shorter. */
 __host__ __device__ constexpr int32_t slice_ids(int32_t n, int cluster)
 {
-  return (n + cluster - 1) / cluster;
+  return ((n + cluster - 1) / cluster + 3) / 4 * 4;
 }
 
 } // namespace yk_sample

@@ -2,10 +2,9 @@
  * computes. */
 #include "kernels/cuda/sampling/sample_rows.h"
 
-#include "base/rng.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/sampling/candidates.cuh"
 #include "kernels/cuda/sampling/prefix_search.cuh"
-#include "kernels/cuda/sampling/radix_select.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
@@ -22,9 +21,11 @@ constexpr int CLUSTER_BLOCKS = 8;
 /* Keep the k largest logits, and every logit equal to the k-th. */
 template <int CLUSTER> __device__ void keep_top_k(shared_state<CLUSTER> &shared, row_view &v, int32_t k)
 {
-  const selection e = radix_select(
-      shared, v, {}, [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); },
-      [](unsigned long long) {}, [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); });
+  const auto add = [&](float, uint32_t, uint32_t bin) { atomicAdd(&shared.bins[0][bin], 1u); };
+  const auto test = [&](unsigned long long sum) { return sum >= static_cast<unsigned long long>(k); };
+  const nearest_bin nearest = find_nearest_bin(
+      shared, v, {}, add, [](unsigned long long) {}, test);
+  const selection e = radix_select(shared, v, nearest, add, test);
   v.lowest_key = e.key;
   v.lowest = value_of(e.key);
 }
@@ -43,50 +44,65 @@ __device__ bool is_kept(const row_view &v, int32_t id, float s, float weight)
 }
 
 /* Of what min_p and top_k keep, keep the shortest prefix, by falling logit and then rising id, whose weight is at least
- * top_p of their total weight. */
-template <int CLUSTER> __device__ void keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top_p)
+ * top_p of their total weight, *total. Where top_k is off and few logits may be among them, returns true with these
+ * collected instead. */
+template <int CLUSTER>
+__device__ bool keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top_p, unsigned long long *total)
 {
   double target = 0.0; /* fixed-point, as are all weights here */
-  const selection e = radix_select(
-      shared, v, {.lower = v.lowest},
-      [&](float s, uint32_t value_key, uint32_t bin) {
-        if (s < v.lowest) return;
-        const float weight = weight_of(v, s);
-        if (!passes_thresholds(v, value_key, weight)) return;
-        unsigned long long fixed = to_fixed_point(weight);
-        for (int limb = 0; fixed; limb++, fixed >>= LIMB_BITS)
-          if (fixed & ((1u << LIMB_BITS) - 1))
-            atomicAdd(&shared.bins[limb][bin], static_cast<uint32_t>(fixed & ((1u << LIMB_BITS) - 1)));
-      },
-      [&](unsigned long long total) { target = static_cast<double>(top_p) * static_cast<double>(total); },
-      [&](unsigned long long sum) { return static_cast<double>(sum) >= target; });
+  const auto add = [&](float s, uint32_t value_key, uint32_t bin) {
+    if (s < v.lowest) return;
+    const float weight = weight_of(v, s);
+    if (!passes_thresholds(v, value_key, weight)) return;
+    unsigned long long fixed = to_fixed_point(weight);
+    for (int limb = 0; fixed; limb++, fixed >>= LIMB_BITS)
+      if (fixed & ((1u << LIMB_BITS) - 1))
+        atomicAdd(&shared.bins[limb][bin], static_cast<uint32_t>(fixed & ((1u << LIMB_BITS) - 1)));
+  };
+  const auto after = [&](unsigned long long sum) {
+    *total = sum;
+    target = static_cast<double>(top_p) * static_cast<double>(sum);
+  };
+  const auto test = [&](unsigned long long sum) { return static_cast<double>(sum) >= target; };
+  const nearest_bin nearest = find_nearest_bin(shared, v, {.lower = v.lowest}, add, after, test);
+  const float lower = distance_bounds(v, nearest.distance).lower;
+  if (!v.has_top_k && collect(shared, v, [&](auto append) {
+        for_each_scaled(v, {.lower = lower}, [&](int32_t id, float s) {
+          if (s >= lower) append(id, s);
+        });
+      }))
+    return true;
+  const selection e = radix_select(shared, v, nearest, add, test);
   const double weight = static_cast<double>(to_fixed_point(weight_of(v, value_of(e.key))));
   const double n_kept =
       fmax(1.0, ceil((target - static_cast<double>(e.above)) / weight)); /* of the equal logits of e.key */
   v.last_key = e.key;
   v.lowest = value_of(e.key);
-  if (n_kept * weight >= static_cast<double>(e.sum)) return; /* all of them */
+  if (n_kept * weight >= static_cast<double>(e.sum)) return false; /* all of them */
   /* The n_kept-th id of this key: the target is half a count below n_kept, so that this id is the first above it. */
   v.last_id = find_id(
       shared, v, [&](int32_t, float s) { return key_of(s) == e.key ? 1.0 : 0.0; },
       [&](double) { return n_kept - 0.5; });
+  return false;
 }
 
-/* Compute the scaled logits of the slice once, for all passes that follow. */
-__device__ void fill_slice(const row_view &v)
+/* Scale the logits of the slice once, for all passes that follow. */
+__device__ void scale_slice(const row_view &v)
 {
   for_each_logit(v, [&](int32_t id, float logit) { v.slice[id - v.begin] = scaled(v, logit); });
   __syncthreads();
 }
 
-/* Filter and draw. slice: shared memory for the scaled logits, or NULL. */
-template <int CLUSTER> __device__ int32_t sample_filtered(shared_state<CLUSTER> &shared, row_view &v, float *slice)
+/* Filter and draw. The cluster's first thread block returns the id. */
+template <int CLUSTER> __device__ int32_t sample_filtered(shared_state<CLUSTER> &shared, row_view &v)
 {
   const yk_sample_row &p = v.params->row;
-  v.slice = slice;
-  if (slice) fill_slice(v);
-  if (p.top_k > 0 && p.top_k < v.n) keep_top_k(shared, v, p.top_k);
-  if (p.top_p < 1.0f) keep_top_p(shared, v, p.top_p);
+  unsigned long long total = 0;
+  v.has_top_k = p.top_k > 0 && p.top_k < v.n;
+  if (v.has_top_k && collect_top_k(shared, v, p.top_k)) return draw_candidate(shared, v, 0);
+  if (v.slice) scale_slice(v);
+  if (v.has_top_k) keep_top_k(shared, v, p.top_k);
+  if (p.top_p < 1.0f && keep_top_p(shared, v, p.top_p, &total)) return draw_candidate(shared, v, total);
   const double uniform = static_cast<double>(yk_rng_uniform(p.seed, p.stream, p.position));
   return find_id(
       shared, v,
@@ -100,29 +116,30 @@ template <int CLUSTER> __device__ int32_t sample_filtered(shared_state<CLUSTER> 
 
 /* ---- A row ------------------------------------------------------------------------------------------------------- */
 
-/* Add the biases to the logits in global memory, until restore_biases. The functions that read logits then need not
- * know of biases. A thread block changes only ids of its own slice. */
+/* Add the biases to the logits where the passes find them, until restore_biases. The functions that read logits then
+ * need not know of biases. A thread block changes only ids of its own slice. */
 __device__ void apply_biases(const row_view &v)
 {
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
     const int32_t id = v.params->biases[i].token_id;
     if (id < v.begin || id >= v.end) continue;
-    float *logit = logit_of(v, id);
+    float *logit = logit_in_slice(v, id);
     v.params->raw_at_biases[i] = *logit;
     *logit = __fadd_rn(*logit, v.params->biases[i].bias);
   }
   __syncthreads();
 }
 
-/* Put the raw logits back, and make them visible to the cluster. */
-template <int CLUSTER> __device__ void restore_biases(const row_view &v)
+/* Put the raw logits back, where they are those in global memory. */
+__device__ void restore_biases(const row_view &v)
 {
+  if (v.slice) return;
   __syncthreads();
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
     const int32_t id = v.params->biases[i].token_id;
     if (id >= v.begin && id < v.end) *logit_of(v, id) = v.params->raw_at_biases[i];
   }
-  sync_cluster<CLUSTER>();
+  __syncthreads();
 }
 
 /* The n_top_logprobs best raw logits and their log-probabilities: one pass over the row for each. */
@@ -134,7 +151,7 @@ __device__ void report_top(shared_state<CLUSTER> &shared, row_view &v, double lo
   for (int32_t i = 0; i < n_wanted; i++) {
     last = find_next(shared, v, last);
     if (last.id == NO_ID) return;
-    if (threadIdx.x != 0 || rank_in_cluster<CLUSTER>() != 0) continue;
+    if (threadIdx.x != 0) continue;
     out->n_top = i + 1;
     out->top_ids[i] = last.id;
     out->top_logprobs[i] = static_cast<float>(static_cast<double>(last.value) - log_sum);
@@ -144,7 +161,7 @@ __device__ void report_top(shared_state<CLUSTER> &shared, row_view &v, double lo
 /* Choose a row's token, with biases and penalties, and count it in the penalty slot. highest: the best raw logit.
  * Returns NO_ID where the biases ban every id. */
 template <int CLUSTER>
-__device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts, float *slice)
+__device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts)
 {
   const yk_sample_row &p = v.params->row;
   if (p.n_biases > 0) apply_biases(v);
@@ -155,24 +172,41 @@ __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highe
     v.temperature = p.temperature;
     v.maximum = scaled(v, highest.value);
     /* A temperature so low that the largest logit overflows leaves only that logit. */
-    if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v, slice);
+    if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v);
   }
   v.counts = nullptr;
-  if (p.n_biases > 0) restore_biases<CLUSTER>(v);
+  if (p.n_biases > 0) restore_biases(v);
   if (p.has_penalties && id != NO_ID && threadIdx.x == 0 && rank_in_cluster<CLUSTER>() == 0)
     counts[id] += YK_CUDA_COUNT_OUTPUT;
   return id;
+}
+
+/* Objects of T as words that threads copy one by one. */
+template <typename T> constexpr int WORDS = sizeof(T) / sizeof(uint32_t);
+
+template <typename T> __device__ uint32_t *words_of(T *object)
+{
+  return reinterpret_cast<uint32_t *>(object);
+}
+
+template <typename T> __device__ const uint32_t *words_of(const T *object)
+{
+  return reinterpret_cast<const uint32_t *>(object);
 }
 
 template <int CLUSTER>
 __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constant__ yk_cuda_sample_launch a)
 {
   __shared__ shared_state<CLUSTER> shared;
-  extern __shared__ float slice[];
+  extern __shared__ __align__(16) float slice[];
   const int32_t index = blockIdx.x / CLUSTER;
+  const int word = threadIdx.x;
+  static_assert(WORDS<yk_cuda_sample_row> <= THREADS && WORDS<yk_sampled> <= THREADS);
+  const uint32_t params = word < WORDS<yk_cuda_sample_row> ? words_of(&a.rows[index])[word] : 0;
   row_view v = {};
   v.a = &a;
-  v.params = &a.rows[index];
+  v.params = &shared.params;
+  v.slice = CLUSTER > 1 ? slice : nullptr;
   v.row = a.first_row + static_cast<int64_t>(index);
   v.n = a.shard_first[a.n_shards];
   v.begin = min(v.n, rank_in_cluster<CLUSTER>() * slice_ids(v.n, CLUSTER));
@@ -180,11 +214,13 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   v.last_id = NO_ID;
   v.lowest = -INFINITY;
   wait_for_previous_kernel();
+  if (v.slice) load_slice(v);
+  if (word < WORDS<yk_cuda_sample_row>) words_of(&shared.params)[word] = params;
+  if (word < WORDS<yk_sampled>) words_of(&shared.sampled)[word] = 0;
   sync_cluster<CLUSTER>(); /* other thread blocks may write to this one's shared memory once all have started */
+  if (v.slice) wait_for_slice();
   const yk_sample_row &p = v.params->row;
-  const bool writes = threadIdx.x == 0 && rank_in_cluster<CLUSTER>() == 0;
-  yk_sampled *out = &a.out[index];
-  if (writes) *out = yk_sampled{};
+  yk_sampled *out = &shared.sampled; /* of which that of the cluster's first thread block counts */
   const best highest = find_maximum(shared, v);
   int32_t id = NO_ID;
   double log_sum = 0.0;
@@ -195,16 +231,18 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
     if (p.want_logprob || p.n_top_logprobs > 0) log_sum = log_sum_exp(shared, v, highest.value);
     if (p.n_top_logprobs > 0) report_top(shared, v, log_sum, out);
     uint32_t *counts = a.counts + static_cast<int64_t>(p.penalty_slot) * a.vocab;
-    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts, CLUSTER > 1 ? slice : nullptr);
+    id = p.is_forced ? p.forced_id : choose(shared, v, highest, counts);
     if (id == NO_ID) state = YK_ROW_BANNED;
   }
-  if (writes) {
+  if (threadIdx.x == 0) {
     out->state = state;
     out->token_id = id == NO_ID ? -1 : id;
     if (id != NO_ID && p.want_logprob)
       out->logprob = static_cast<float>(static_cast<double>(*logit_of(v, id)) - log_sum);
   }
-  sync_cluster<CLUSTER>(); /* no thread block ends while another one still accesses its shared memory */
+  __syncthreads();
+  if (rank_in_cluster<CLUSTER>() == 0 && word < WORDS<yk_sampled>) words_of(&a.out[index])[word] = words_of(out)[word];
+  /* A thread block may end: whatever others access in its shared memory they access before the last all_gather. */
 }
 
 __global__ void count_kernel(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt)

@@ -16,14 +16,14 @@ typedef struct yk_cuda_sample_row {
 enum { YK_CUDA_COUNT_PROMPT = 1, YK_CUDA_COUNT_OUTPUT = 2 };
 
 typedef struct yk_cuda_sample_launch {
-  float *logits; /* as in yk_sample_args; changed during the launch, unchanged after it */
+  float *logits; /* as in yk_sample_args; may change during the launch, unchanged after it */
   int32_t n_rows, n_shards, shard_stride;
   int32_t shard_first[YK_MAX_RANKS + 1];
   int32_t first_row, n_launched;  /* the launch samples rows first_row .. first_row + n_launched - 1 */
-  const yk_cuda_sample_row *rows; /* device [n_launched] */
+  const yk_cuda_sample_row *rows; /* pinned [n_launched]; written before the launch */
   uint32_t *counts;               /* device [slots, vocab] */
   int32_t vocab;                  /* ids of one slot of counts */
-  yk_sampled *out;                /* device [n_launched] */
+  yk_sampled *out;                /* pinned [n_launched] */
 } yk_cuda_sample_launch;
 
 #endif

@@ -15,12 +15,12 @@ enum {
 };
 
 typedef struct yk_cuda_sampler {
-  yk_cuda_sample_row *rows_host, *rows_dev; /* [max_seqs] pinned, device */
-  yk_sampled *out_host, *out_dev;           /* [max_seqs] pinned, device */
-  yk_logit_bias *biases_dev;                /* [bias_capacity]: the biases of one launch's rows */
-  float *raw_dev;                           /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
-  uint32_t *counts;                         /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
-  int32_t *tokens;                          /* [TOKEN_CHUNK] */
+  yk_cuda_sample_row *rows;  /* [max_seqs] pinned: the kernel reads them where they are */
+  yk_sampled *out;           /* [max_seqs] pinned: the kernel writes there */
+  yk_logit_bias *biases_dev; /* [bias_capacity]: the biases of one launch's rows */
+  float *raw_dev;            /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
+  uint32_t *counts;          /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
+  int32_t *tokens;           /* [TOKEN_CHUNK] */
 } yk_cuda_sampler;
 
 /* Biases of all rows of a launch: one row may have as many as the vocabulary has ids. */
@@ -39,16 +39,12 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
   yk_cuda_sampler *s = calloc(1, sizeof *s);
   if (!s) return yk_err_set(err, YK_E_NOMEM, "GPU %d: no memory for a sampler", cuda->ordinal);
   cuda->sampler = s;
-  YK_TRY(
-      yk_cuda_check(cuda, cudaMallocHost((void **)&s->rows_host, n_rows * sizeof *s->rows_host), "pinned memory", err));
-  YK_TRY(
-      yk_cuda_check(cuda, cudaMallocHost((void **)&s->out_host, n_rows * sizeof *s->out_host), "pinned memory", err));
+  YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->rows, n_rows * sizeof *s->rows), "pinned memory", err));
+  YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->out, n_rows * sizeof *s->out), "pinned memory", err));
   const struct {
     void **at;
     size_t n_bytes;
-  } buffers[] = {{(void **)&s->rows_dev, n_rows * sizeof *s->rows_dev},
-                 {(void **)&s->out_dev, n_rows * sizeof *s->out_dev},
-                 {(void **)&s->biases_dev, n_biases * sizeof *s->biases_dev},
+  } buffers[] = {{(void **)&s->biases_dev, n_biases * sizeof *s->biases_dev},
                  {(void **)&s->raw_dev, n_biases * sizeof *s->raw_dev},
                  {(void **)&s->counts, n_rows * vocab * sizeof *s->counts},
                  {(void **)&s->tokens, TOKEN_CHUNK * sizeof *s->tokens}};
@@ -60,10 +56,10 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
 void yk_cuda_sampler_destroy(yk_cuda_sampler *s)
 {
   if (!s) return;
-  void *const buffers[] = {s->rows_dev, s->out_dev, s->biases_dev, s->raw_dev, s->counts, s->tokens};
+  void *const buffers[] = {s->biases_dev, s->raw_dev, s->counts, s->tokens};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
-  if (s->rows_host) cudaFreeHost(s->rows_host);
-  if (s->out_host) cudaFreeHost(s->out_host);
+  if (s->rows) cudaFreeHost(s->rows);
+  if (s->out) cudaFreeHost(s->out);
   free(s);
 }
 
@@ -98,49 +94,42 @@ static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *
   return n;
 }
 
-/* Copy parameters and biases of the launch's rows to the device. The previous launch has ended, so that pinned and
- * device buffers are free. */
-static yk_status send_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
+/* Parameters of the launch's rows to where the kernel reads them, and their biases to the device. The previous launch
+ * has ended, so that all buffers are free. */
+static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;
   int64_t at = 0;
   for (int32_t i = 0; i < n_rows; i++) {
     const yk_sample_row *row = &args->rows[first + i];
-    s->rows_host[i] = (yk_cuda_sample_row){.row = *row, .biases = s->biases_dev + at, .raw_at_biases = s->raw_dev + at};
+    s->rows[i] = (yk_cuda_sample_row){.row = *row, .biases = s->biases_dev + at, .raw_at_biases = s->raw_dev + at};
     if (row->n_biases <= 0) continue;
     YK_TRY(
         yk_cuda_upload(&cuda->base, s->biases_dev + at, row->biases, (size_t)row->n_biases * sizeof *row->biases, err));
     at += row->n_biases;
   }
-  return yk_cuda_check(cuda,
-                       cudaMemcpyAsync(s->rows_dev, s->rows_host, (size_t)n_rows * sizeof *s->rows_dev,
-                                       cudaMemcpyHostToDevice, cuda->stream),
-                       "sample", err);
+  return YK_OK;
 }
 
 static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows,
                             yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;
-  YK_TRY(send_rows(cuda, args, first, n_rows, err));
+  YK_TRY(put_rows(cuda, args, first, n_rows, err));
   yk_cuda_sample_launch launch = {.logits = (float *)(uintptr_t)args->logits,
                                   .n_rows = args->n_rows,
                                   .n_shards = args->n_shards,
                                   .shard_stride = args->shard_stride,
                                   .first_row = first,
                                   .n_launched = n_rows,
-                                  .rows = s->rows_dev,
+                                  .rows = s->rows,
                                   .counts = s->counts,
                                   .vocab = cuda->limits.vocab,
-                                  .out = s->out_dev};
+                                  .out = s->out};
   memcpy(launch.shard_first, args->shard_first, sizeof launch.shard_first);
   YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_sample(&launch, cuda->stream), "sample", err));
-  YK_TRY(yk_cuda_check(cuda,
-                       cudaMemcpyAsync(s->out_host, s->out_dev, (size_t)n_rows * sizeof *s->out_host,
-                                       cudaMemcpyDeviceToHost, cuda->stream),
-                       "sample", err));
   YK_TRY(yk_cuda_drain(cuda, "sample", err));
-  memcpy(args->out + first, s->out_host, (size_t)n_rows * sizeof *s->out_host);
+  memcpy(args->out + first, s->out, (size_t)n_rows * sizeof *s->out);
   return YK_OK;
 }
 

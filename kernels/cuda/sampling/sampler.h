@@ -1,20 +1,24 @@
 /* sampler.h - sampling on a GPU: rows of logits to one token each, and the counts that penalties need.
  *
- *   sampler.h         the host's side: parameters to the GPU, results back, the table of counts
+ *   sampler.h         the host's side: parameters and results in pinned memory, the table of counts
  *   sample_rows.h     launches; sample_rows.cu: the kernel; sample_types.h: its parameters
  *   row_cluster.cuh   the cluster of thread blocks that sample one row
  *   row_view.cuh      a thread block's slice of a row       row_reduce.cuh      maxima and sums over a row
  *   radix_select.cuh  thresholds of top_k and top_p         prefix_search.cuh   the draw
+ *   candidates.cuh    both, where few ids can be drawn
  *
  * Who holds which part of a row. A cluster of 8 thread blocks samples one row; clusters share nothing and never wait
  * for each other. A thread block has a slice of neighbouring ids, wherever the shards of the vocabulary are cut:
  *
  *   a row of logits   [ ids of shard 0       | ids of shard 1       | ... ]   float32, global memory
  *   thread blocks     [ 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]                       slices of ceil(n / 8) ids
- *   shared memory     scaled logits of the slice (only where the row is drawn and not greedy), a histogram, messages
+ *   shared memory     the slice, raw and later scaled; a histogram or lists of candidates; messages
  *
- * On GPUs without clusters one thread block has the whole row. Its shared memory has no room for scaled logits, so that
- * each pass computes them again from the logits in global memory.
+ * Parameters and results cross the bus without a copy of their own: the kernel reads the former, all at once and while
+ * the slice is on its way, and writes the latter when the row is done.
+ *
+ * On GPUs without clusters one thread block has the whole row. Its shared memory has no room for it, so that each pass
+ * reads the logits in global memory, and scales them again.
  *
  * The passes over a row. In each the threads of a thread block go over its slice; then the thread blocks exchange one
  * message each (all_gather) and every one of them works out the same result from all messages, in rank order:
@@ -25,24 +29,28 @@
  *   log_sum_exp               raw logits                normaliser of log-probabilities         log-probabilities
  *   find_next                 raw logits                the next best logit, for each top one   top log-probabilities
  *   find_maximum              biased, penalised logits  best id: the token of a greedy row      biases or penalties
- *   fill_slice                the same                  scaled logits in shared memory          not greedy
- *   radix_select, by counts   scaled logits             key of the k-th largest                 top_k
- *   radix_select, by weights  scaled logits             key at which the weight reaches top_p   top_p
+ *   collect_top_k             the same                  candidates: the token                   top_k, not too large
+ *   scale_slice               the same                  scaled logits in shared memory          not greedy
+ *   find_nearest_bin, counts  scaled logits             bin of the k-th largest                 top_k
+ *   radix_select              scaled logits             key of the k-th largest                 top_k
+ *   find_nearest_bin, weights scaled logits             bin in which the weight reaches top_p   top_p
+ *   collect                   scaled logits             candidates: the token                   top_p without top_k
+ *   radix_select              scaled logits             key at which the weight reaches top_p   top_p
  *   find_id                   scaled logits             last id of that key that top_p keeps    ties at top_p's end
  *   find_id                   scaled logits             the token                               not greedy
  *
- * A radix_select is up to four passes with a histogram each. A forced row is not drawn: no pass follows those over raw
- * logits.
+ * Candidates that are few enough for one thread block end the passes: it filters and draws. A radix_select is up to
+ * three passes with a histogram each. A forced row is not drawn: no pass follows those over raw logits.
  *
- * Who waits for whom. Every thread waits for the previous kernel (griddepcontrol.wait) before its first read. Threads
- * wait for their thread block (__syncthreads) and thread blocks for their cluster (barrier.cluster) in every exchange.
- * Nothing waits across clusters. On the host, yk_cuda_sample waits for the stream after each launch.
+ * Who waits for whom. Every thread waits for the previous kernel (griddepcontrol.wait) before its first read of logits.
+ * Threads wait for their thread block (__syncthreads) and thread blocks for their cluster (barrier.cluster) in every
+ * exchange. Nothing waits across clusters. On the host, yk_cuda_sample waits for the stream after each launch.
  *
  * How a row's state is found. The first find_maximum sees a NaN or +infinity as a logit that is not below infinity, and
  * a row of -infinity alone as one without a finite maximum. Either makes the row bad, and fault_of tells YK_ROW_NAN
  * from YK_ROW_INFINITE. The row is YK_ROW_BANNED where no finite maximum is left after biases, else
- * YK_ROW_SAMPLED. Thread 0 of the cluster's first thread block writes state, token and log-probability. Rows do not
- * affect each other.
+ * YK_ROW_SAMPLED. The cluster's first thread block writes state, token and log-probability. Rows do not affect each
+ * other.
  *
  * Numerics: as kernels/cpu/cpu_sample.c defines them. Histograms hold integers, sums of floats are float64 in a fixed
  * order: the same logits and parameters give the same token every time. */
