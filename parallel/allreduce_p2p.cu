@@ -13,7 +13,7 @@ struct p2p_group {
   int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_MAX_RANKS];
-  void *memory[YK_MAX_RANKS]; /* on each device: slots, then the states of thread blocks and the flag stopped */
+  void *memory[YK_MAX_RANKS]; /* on each device: slots, then the states of thread blocks and the device's flags */
   size_t state_offset;
   slots whole, first, second; /* of one-shot; of two-shot: partial sums, and results */
   host_flags *flags;
@@ -73,6 +73,7 @@ static cudaError_t load_kernels(int n_ranks)
   if (error == cudaSuccess) error = load<__nv_bfloat16, true>(n_ranks);
   if (error == cudaSuccess) error = load<__nv_bfloat16, false>(n_ranks);
   if (error == cudaSuccess) error = load<float, false>(n_ranks);
+  if (error == cudaSuccess) error = load_await_writes();
   return error == cudaSuccess ? load<int32_t, false>(n_ranks) : error;
 }
 
@@ -167,7 +168,7 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
     if (g->flags->rank[rank].failed != 1) continue;
     const int missing = g->flags->rank[rank].missing;
     if (err && err->code == YK_OK) err->rank = missing;
-    return yk_err_set(err, YK_E_COMM, "rank %d waited %d ms for rank %d (GPU %d), which did not come to all-reduce %u",
+    return yk_err_set(err, YK_E_COMM, "rank %d waited %d ms for rank %d (GPU %d), which did not come to meeting %u",
                       rank, g->options.timeout_ms, missing, g->device[missing],
                       static_cast<unsigned>(g->flags->rank[rank].n_launches));
   }
@@ -194,18 +195,27 @@ extern "C" void yk_p2p_destroy(yk_p2p *end)
   if (__atomic_sub_fetch(&g->n_ends, 1, __ATOMIC_ACQ_REL) == 0) group_free(g);
 }
 
+static block_state *states_of(const p2p_group *g, int rank)
+{
+  return reinterpret_cast<block_state *>(static_cast<char *>(g->memory[rank]) + g->state_offset);
+}
+
+static device_flags *flags_of(const p2p_group *g, int rank)
+{
+  return reinterpret_cast<device_flags *>(states_of(g, rank) + 2 * MAX_BLOCKS);
+}
+
 /* The arguments that depend on the end and the kernel alone. */
 static launch_args args_of(const yk_p2p *end, bool two_shot)
 {
   const p2p_group *g = end->group;
-  block_state *states = reinterpret_cast<block_state *>(static_cast<char *>(g->memory[end->rank]) + g->state_offset);
   launch_args a = {};
   a.rank = end->rank;
   a.n_ranks = g->n_ranks;
   a.first = two_shot ? g->first : g->whole;
   a.second = g->second;
-  a.state = states + (two_shot ? MAX_BLOCKS : 0);
-  a.stopped = reinterpret_cast<int32_t *>(states + 2 * MAX_BLOCKS);
+  a.state = states_of(g, end->rank) + (two_shot ? MAX_BLOCKS : 0);
+  a.stopped = &flags_of(g, end->rank)->stopped;
   a.flags = g->flags;
   a.timeout_ns = g->options.timeout_ms ? static_cast<uint64_t>(g->options.timeout_ms) * 1000000u : UINT64_MAX;
   return a;
@@ -281,4 +291,12 @@ extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, y
                             : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
                                                : launch<float, false>(a, two_shot, stream);
   return cuda_status(error, "launch failed", end->rank, err);
+}
+
+extern "C" yk_status yk_p2p_await_writes(yk_p2p *end, cudaStream_t stream, yk_err *err)
+{
+  YK_TRY(yk_p2p_check(end, err));
+  launch_args a = args_of(end, false);
+  a.state = &flags_of(end->group, end->rank)->meeting;
+  return cuda_status(launch_await_writes(a, flags_of(end->group, 0)->arrived, stream), "launch failed", end->rank, err);
 }

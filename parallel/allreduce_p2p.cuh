@@ -26,6 +26,14 @@ struct block_state {
 static_assert(2 * MAX_BLOCKS * sizeof(block_state) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
 static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a thread group holds one row");
 
+/* On every device, behind the states of thread blocks. */
+struct device_flags {
+  int32_t stopped;                /* nonzero after a failure, and no kernel waits any more */
+  block_state meeting;            /* of the kernel that awaits writes */
+  uint32_t arrived[YK_MAX_RANKS]; /* on rank 0's device: launches of that kernel by each rank */
+};
+static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");
+
 /* In host memory that all devices can reach. */
 struct host_flags {
   struct {
@@ -54,7 +62,7 @@ struct launch_args {
   int32_t rank, n_ranks;
   slots first, second; /* for partial sums; for results (two-shot) */
   block_state *state;
-  int32_t *stopped; /* this device's flag: nonzero after a failure, and no kernel waits any more */
+  int32_t *stopped; /* this device's flag */
   host_flags *flags;
   uint64_t timeout_ns; /* UINT64_MAX: none */
 };
@@ -62,6 +70,10 @@ struct launch_args {
 /* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);
  * otherwise it is written to residual, which is then x itself. Integers (int32_t) have neither a norm nor two-shot. */
 template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream);
+
+/* Rank 0 waits for the others, and sees what they wrote to its memory before. arrived: on rank 0's device. */
+cudaError_t launch_await_writes(const launch_args &args, uint32_t *arrived, cudaStream_t stream);
+cudaError_t load_await_writes();
 
 /* Load the kernels that launch may choose onto the current device. Loading one later could wait for a running kernel
  * that itself waits for a peer. */

@@ -7,6 +7,7 @@
  *   allreduce_p2p_kernels.cuh   the one-shot kernel and the two-shot kernel
  *   allreduce_p2p_rows.cuh      reduce a row in rank order, add the residual, normalise
  *   allreduce_p2p_slots.cuh     packets, slots, how a thread waits for a packet
+ *   await_writes_p2p.cu         rank 0 waits for what the others have written to its memory
  *
  * One-shot (latency): every rank pushes all its rows to every other rank; each rank reduces all rows by itself.
  *
@@ -75,6 +76,9 @@ yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dty
  *   INT32_MIN. Otherwise as yk_p2p_all_reduce; YK_E_UNSUPPORTED unless yk_p2p_route_of_array says one-shot. */
 yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_reduction reduction,
                                 struct CUstream_st *stream, yk_err *err);
+
+/* yk_p2p_await_writes - see await_writes in comm.h. Otherwise as above. */
+yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_check - YK_OK, or YK_E_COMM: which rank is missing (err->rank too), from every end once one has found out, or
  *   that this end was aborted. Never blocks. Thread: any.                                                            */

@@ -39,6 +39,9 @@ typedef struct yk_comm_ops {
 
   /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
+  /* What every rank's device has written to memory of rank 0's device before, rank 0's later operations see: a gather
+   * of what the ranks have written where it belongs. NULL where no end reaches_rank_0. */
+  yk_status (*await_writes)(yk_comm *comm, yk_err *err);
   /* Rank 0's data goes to every rank. */
   yk_status (*broadcast)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
   /* Returns when every rank has called it. Host-side. */
@@ -52,6 +55,7 @@ struct yk_comm {
   const yk_comm_ops *ops;
   yk_device *dev; /* not owned */
   int rank, n_ranks;
+  bool reaches_rank_0; /* operations of dev may write to memory of rank 0's device; alike on all ranks */
 };
 
 /* yk_comm_local_create - ends for n_ranks threads of this process that share host memory (CPU devices).

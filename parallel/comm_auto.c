@@ -99,6 +99,13 @@ static yk_status auto_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
   return comm->nccl->ops->gather(comm->nccl, data, n_bytes, err);
 }
 
+static yk_status auto_await_writes(yk_comm *base, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(enter(comm, err));
+  return blamed(comm, yk_p2p_await_writes(comm->p2p, comm->stream, err), err);
+}
+
 static yk_status auto_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
@@ -154,6 +161,7 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
                                   .all_reduce_add_norm = auto_all_reduce_add_norm,
                                   .all_reduce_i32 = auto_all_reduce_i32,
                                   .gather = auto_gather,
+                                  .await_writes = auto_await_writes,
                                   .broadcast = auto_broadcast,
                                   .barrier = auto_barrier,
                                   .abort = auto_abort};
@@ -177,11 +185,12 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
       free(made[rank]);
       continue;
     }
-    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks},
-                              .nccl = nccl[rank],
-                              .p2p = p2p[rank],
-                              .stream = yk_cuda_device_stream(devs[rank]),
-                              .row_bytes = row_bytes};
+    *made[rank] = (auto_comm){
+        .base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks, .reaches_rank_0 = p2p[rank] != NULL},
+        .nccl = nccl[rank],
+        .p2p = p2p[rank],
+        .stream = yk_cuda_device_stream(devs[rank]),
+        .row_bytes = row_bytes};
     yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* in place of NCCL's, which it asks */
     out[rank] = &made[rank]->base;
   }

@@ -227,6 +227,11 @@ static yk_status local_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err
   return meet(comm, NULL, err);
 }
 
+static yk_status local_await_writes(yk_comm *comm, yk_err *err)
+{
+  return publish(comm, NULL, err);
+}
+
 static yk_status local_broadcast(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
 {
   YK_TRY(publish(comm, data, err));
@@ -271,6 +276,7 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
                                   .all_reduce_add_norm = local_all_reduce_add_norm,
                                   .all_reduce_i32 = local_all_reduce_i32,
                                   .gather = local_gather,
+                                  .await_writes = local_await_writes,
                                   .broadcast = local_broadcast,
                                   .barrier = local_barrier,
                                   .abort = local_abort};
@@ -290,7 +296,8 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
       status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
       break;
     }
-    local->base = (yk_comm){.ops = &ops, .dev = devs[n_made], .rank = n_made, .n_ranks = n_ranks};
+    local->base =
+        (yk_comm){.ops = &ops, .dev = devs[n_made], .rank = n_made, .n_ranks = n_ranks, .reaches_rank_0 = true};
     local->group = g;
     g->n_ends++;
     out[n_made] = &local->base;

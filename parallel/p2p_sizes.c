@@ -7,7 +7,7 @@
 /* Crossover to NCCL: an all-reduce of rows that needs more launches than this goes by NCCL. */
 enum { MOST_LAUNCHES = 4 };
 
-enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192, STOPPED_FLAG_BYTES = 256 };
+enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192 };
 
 /* Largest launch. Up to here NCCL was slower wherever measured, and slots take about 12 times as much memory. */
 static const int64_t max_launch_bytes = INT64_C(8) << 20;
@@ -79,6 +79,6 @@ yk_p2p_layout yk_p2p_layout_of(const yk_p2p_options *options, int n_ranks)
     layout.two_shot_packets = block_packets(yk_ceil_div_i64(options->max_bytes, n_ranks), options->max_row_bytes);
   layout.n_slot_packets =
       (int64_t)YK_P2P_BLOCKS * YK_P2P_SETS * n_ranks * (layout.one_shot_packets + 2 * layout.two_shot_packets);
-  layout.n_bytes = layout.n_slot_packets * PACKET_BYTES + YK_P2P_STATE_BYTES + STOPPED_FLAG_BYTES;
+  layout.n_bytes = layout.n_slot_packets * PACKET_BYTES + YK_P2P_STATE_BYTES + YK_P2P_FLAG_BYTES;
   return layout;
 }

@@ -143,6 +143,7 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
   ranks->progress_user = user;
   ranks->command = (command){.checkpoint = checkpoint};
   YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
+  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) yk_model_connect(ranks->models[rank], ranks->models[0]);
   ranks->is_loaded = true;
   return YK_OK;
 }

@@ -83,6 +83,20 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
   return YK_OK;
 }
 
+/* Where this rank's share of count rows of logits goes. */
+static float *own_logits(const yk_model *m, int32_t count)
+{
+  if (!m->rank_0_logits) return m->act.logits;
+  return m->rank_0_logits + (int64_t)m->comm->rank * count * m->shard_stride;
+}
+
+static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
+{
+  int64_t n_bytes = (int64_t)count * m->shard_stride * (int64_t)sizeof(float);
+  if (m->rank_0_logits) return m->comm->ops->await_writes(m->comm, err);
+  return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
+}
+
 /* Logits of some of the wanted rows: each rank its share of the vocabulary, gathered and sampled on rank 0. */
 static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
 {
@@ -91,13 +105,10 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
                               .rows = yk_step_rebase(step, step->wanted_rows, m->act.words) + first,
                               .n_rows = count,
                               .hidden = m->hidden};
-  yk_linear_args head = {.x = m->act.wanted, .y = m->act.logits, .n_tokens = count, .y_stride = m->shard_stride};
+  yk_linear_args head = {.x = m->act.wanted, .y = own_logits(m, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
-  if (m->comm->n_ranks > 1) {
-    int64_t n_bytes = (int64_t)count * m->shard_stride * (int64_t)sizeof(float);
-    RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err));
-  }
+  if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
   return m->comm->rank == 0 ? sample(m, step, first, count, err) : YK_OK;
 }
 
@@ -111,12 +122,16 @@ static yk_status load_penalties(yk_model *m, const yk_step *step, yk_err *err)
   return YK_OK;
 }
 
-/* The logits buffers hold max_seqs rows, enough for a step of decodes; prompts whose every row is wanted take turns. */
+/* The logits buffers hold max_seqs rows, enough for a step of decodes; prompts whose every row is wanted take turns.
+ * Nobody writes to rank 0's logits before rank 0 has sampled those of the turn before; those of the step before it has
+ * sampled when a step begins. */
 static yk_status finish(yk_model *m, const yk_step *step, yk_err *err)
 {
   if (m->comm->rank == 0) YK_TRY(load_penalties(m, step, err));
   for (int32_t first = 0; first < step->n_wanted; first += m->max_wanted) {
     int32_t left = step->n_wanted - first;
+    if (first > 0 && m->rank_0_logits)
+      RUN(m, GATHER, YK_OUTSIDE_LAYERS, "turn of rows", m->comm->ops->barrier(m->comm, err));
     YK_TRY(finish_rows(m, step, first, left < m->max_wanted ? left : m->max_wanted, err));
   }
   return YK_OK;
@@ -207,6 +222,11 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
   }
   atomic_store(&m->operations.n_begun, 0);
   return YK_OK;
+}
+
+void yk_model_connect(yk_model *model, const yk_model *rank_0)
+{
+  if (model->comm->n_ranks > 1 && model->comm->reaches_rank_0) model->rank_0_logits = rank_0->act.logits;
 }
 
 void yk_model_stop(yk_model *model)

@@ -28,6 +28,11 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                           void (*on_bytes)(void *user, int64_t n_bytes), void *user, yk_model **out, yk_err *err);
 void yk_model_destroy(yk_model *model);
 
+/* yk_model_connect - have a rank write its share of the logits where rank 0 samples them, if its device reaches that
+ *   memory: else they are gathered. rank_0: that rank's model. Once, between the creation of all ranks' models and the
+ *   first step. Thread: any. */
+void yk_model_connect(yk_model *model, const yk_model *rank_0);
+
 /* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->sampled.
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);

@@ -33,6 +33,7 @@ struct yk_model {
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */
   yk_layer *layers;
   yk_activations act;
+  float *rank_0_logits;     /* rank 0's act.logits, where this rank writes its share there; else NULL */
   yk_decode_graphs *graphs; /* NULL on a device without */
   yk_step_profile profile;  /* of timed steps */
   yk_operations operations; /* what the rank is at: read by other threads too */

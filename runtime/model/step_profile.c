@@ -8,7 +8,7 @@
 enum {
   LAYER_OPERATIONS = 16, /* at most */
   OTHER_OPERATIONS = 8,  /* upload, embedding, its all-reduce, penalties, end */
-  ROUND_OPERATIONS = 4,  /* row selection, lm_head, gather, sampling */
+  ROUND_OPERATIONS = 5,  /* turn of rows, row selection, lm_head, gather, sampling */
   N_CALIBRATING = 32,
   N_CHAINS = 8
 };

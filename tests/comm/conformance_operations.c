@@ -120,6 +120,67 @@ void gather_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
+/* Numbers of rows, twice in a row, so that any of them may be the first. */
+static int32_t *make_row_numbers(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n_bytes = 2 * (size_t)c->n_rows * sizeof(int32_t);
+  void *numbers = NULL;
+  int32_t *host = malloc(n_bytes);
+  for (int32_t i = 0; i < 2 * c->n_rows; i++) host[i] = i % c->n_rows;
+  if (dev->ops->alloc(dev, n_bytes, &numbers, NULL) != YK_OK ||
+      dev->ops->upload(dev, numbers, host, n_bytes, NULL) != YK_OK)
+    c->mismatches++;
+  free(host);
+  return numbers;
+}
+
+/* Rank 0 holds the rows of all ranks, each rank's from row `first` on. */
+static void check_written(rank_case *c, const void *all, int32_t first)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n_rows = (size_t)c->n_rows, hidden = (size_t)c->hidden, n = n_rows * hidden;
+  size_t bytes = n * (size_t)c->comm->n_ranks * yk_dtype_bytes(c->dtype);
+  char *host = malloc(bytes);
+  if (dev->ops->download(dev, host, all, bytes, NULL) != YK_OK) c->mismatches++;
+  for (int rank = 0; rank < c->comm->n_ranks; rank++)
+    for (size_t i = 0; i < n; i++) {
+      size_t row = (i / hidden + (size_t)first) % n_rows;
+      double expected = case_value(c, rank, row * hidden + i % hidden);
+      if (yk_dtype_load(c->dtype, host, (size_t)rank * n + i) != expected) c->mismatches++;
+    }
+  free(host);
+}
+
+/* Several times over the same memory: rows that have not come yet are those of the time before. */
+void await_writes_body(rank_case *c)
+{
+  enum { N_TIMES = 4 };
+  yk_device *dev = c->comm->dev;
+  yk_comm *comm = c->comm;
+  c->status = YK_OK;
+  if (comm->n_ranks == 1 || !comm->reaches_rank_0) return;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  void *source = case_array(c, comm->rank, n);
+  int32_t *numbers = make_row_numbers(c);
+  if (comm->rank == 0) *c->rank_0_array = case_array(c, RESIDUAL, n * (size_t)comm->n_ranks);
+  dev->ops->sync(dev, NULL);
+  for (int32_t time = 0; time < N_TIMES && c->status == YK_OK; time++) {
+    int32_t first = time % c->n_rows;
+    yk_gather_rows_args write = {NULL, source, numbers + first, c->n_rows, c->hidden};
+    case_meet(c);
+    write.y = (char *)*c->rank_0_array + (size_t)comm->rank * bytes;
+    c->status = dev->ops->gather_rows(dev, &write, NULL);
+    if (c->status == YK_OK) c->status = comm->ops->await_writes(comm, NULL);
+    if (comm->rank == 0) check_written(c, *c->rank_0_array, first);
+  }
+  dev->ops->sync(dev, NULL);
+  case_meet(c);
+  if (comm->rank == 0) dev->ops->free(dev, *c->rank_0_array);
+  dev->ops->free(dev, source);
+  dev->ops->free(dev, numbers);
+}
+
 void broadcast_body(rank_case *c)
 {
   size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);

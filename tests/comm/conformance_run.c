@@ -65,6 +65,7 @@ static bool run_case(session *s, const char *name, rank_body body, comm_shape sh
   rank_case cases[YK_MAX_RANKS];
   thread_start starts[YK_MAX_RANKS];
   pthread_t threads[YK_MAX_RANKS];
+  void *rank_0_array = NULL;
   double n_steps = s->fixture->rounding_steps(s->n_ranks, shape);
   for (int rank = 0; rank < s->n_ranks; rank++) {
     cases[rank] = (rank_case){.fixture = s->fixture,
@@ -76,7 +77,8 @@ static bool run_case(session *s, const char *name, rank_body body, comm_shape sh
                               .tolerance = n_steps * case_rounding_step(s->values->dtype) * 1.01,
                               .status = YK_E_INTERNAL,
                               .misbehave = rank == misbehaving_rank,
-                              .misbehaving_rank = misbehaving_rank};
+                              .misbehaving_rank = misbehaving_rank,
+                              .rank_0_array = &rank_0_array};
     starts[rank] = (thread_start){&cases[rank], body};
     assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &starts[rank]), 0);
   }
@@ -116,6 +118,7 @@ static void all_operations(void **state)
                     {"all_reduce_i32 max", integer_maxima_body, true},
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
+                    {"await_writes", await_writes_body, false},
                     {"broadcast", broadcast_body, false}};
   const whole_test *test = *state;
   const comm_fixture *fixture = test->fixture;

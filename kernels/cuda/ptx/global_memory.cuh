@@ -63,6 +63,20 @@ __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
   return before;
 }
 
+/* A thread that loads what another has stored so sees everything that the other thread saw or wrote before its store,
+ * whichever GPU either runs on. */
+__device__ __forceinline__ void store_release_sys(uint32_t *to, uint32_t word)
+{
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+__device__ __forceinline__ uint32_t load_acquire_sys(const uint32_t *from)
+{
+  uint32_t word;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
 /* Bring the 128 bytes around address into the L2 cache. */
 __device__ __forceinline__ void prefetch_l2(const void *address)
 {

@@ -197,6 +197,12 @@ static yk_status faulty_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_er
   return goes_wrong(comm->dev, "gather", &status, err) ? status : comm_ops->gather(comm, data, n_bytes, err);
 }
 
+static yk_status faulty_await_writes(yk_comm *comm, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(comm->dev, "await_writes", &status, err) ? status : comm_ops->await_writes(comm, err);
+}
+
 static void interpose_device(yk_device *dev)
 {
   if (atomic_fetch_add(&n_devices, 1) == plan.rank) faulty_device = dev;
@@ -217,6 +223,7 @@ static void interpose_comm(yk_comm *comm)
   faulty_comm_ops = *comm->ops;
   faulty_comm_ops.all_reduce_add_norm = faulty_all_reduce_add_norm;
   faulty_comm_ops.gather = faulty_gather;
+  if (comm->ops->await_writes) faulty_comm_ops.await_writes = faulty_await_writes;
   comm->ops = &faulty_comm_ops;
 }
 

@@ -3,7 +3,7 @@
  *   YOKE_FAULT="rank=1 operation=attention call=7 fault=illegal-address seconds=2"
  *
  * operation  alloc, linear_create, linear_forward, attention, sample, graph_run (of steps) of the device;
- *            all_reduce_add_norm, gather of the communicator
+ *            all_reduce_add_norm, gather, await_writes of the communicator
  * call       which call of it goes wrong, from 1
  * fault      error            it returns an error and does nothing
  *            skip             it does nothing, so that peers wait for it
@@ -15,7 +15,7 @@
  *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it
  *            refuses
  *
- * YOKE_FAULT_ALL_REDUCE=nccl has GPUs all-reduce over NCCL whatever the size.
+ * YOKE_FAULT_ALL_REDUCE=nccl has GPUs all-reduce over NCCL whatever the size, and gather logits over it too.
  *
  * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create,
  * yk_p2p_options_for and yk_nccl_load; the library itself knows nothing of it. Ranks are counted as their devices are

@@ -1,0 +1,40 @@
+/* await_writes_p2p.cu - the meeting of a gather whose parts the ranks have written to rank 0's memory themselves. */
+#include "parallel/allreduce_p2p_slots.cuh"
+
+namespace yk_p2p_kernels {
+
+namespace {
+
+/* One warp. It starts once the kernels before have ended, and its release covers what they wrote. On rank 0 each lane
+ * waits for one rank; the others do not wait. A rank that is ahead has arrived more often than it is waited for. */
+__global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
+{
+  block_view view(a);
+  const int rank = static_cast<int>(threadIdx.x);
+  const uint32_t n = view.n_launches + 1;
+  if (a.rank != 0) {
+    if (rank == 0) yk_ptx::store_release_sys(&arrived[a.rank], n);
+  } else {
+    view.wait(a.timeout_ns, [&] {
+      if (rank == 0 || rank >= a.n_ranks) return -1;
+      return static_cast<int32_t>(yk_ptx::load_acquire_sys(&arrived[rank]) - n) < 0 ? rank : -1;
+    });
+  }
+  view.end(0);
+}
+
+} // namespace
+
+cudaError_t launch_await_writes(const launch_args &args, uint32_t *arrived, cudaStream_t stream)
+{
+  await_writes_kernel<<<1, 32, 0, stream>>>(args, arrived);
+  return cudaGetLastError();
+}
+
+cudaError_t load_await_writes()
+{
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, await_writes_kernel);
+}
+
+} // namespace yk_p2p_kernels
