@@ -36,20 +36,23 @@ const model MODELS[] = {
     {"deepseek-v2-lite", 64, 6, 2048, 1408, 64},
 };
 
-constexpr double COLD_BYTES = 300e6;  /* that pass through the L2 cache before anything is read again */
+constexpr double COLD_BYTES = 1e9;    /* of weights, at least, before any is read again; some L2 policies keep a part */
+constexpr int LEAST_NODES = 8;        /* hide the graph's start */
 constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
 
-/* One model's layer: weights of one or more layers one behind the other, and arrays for the largest number of rows. */
+/* So many layers that their weights are cold: one behind the other, all with one routing's numbers of experts. */
 struct layer {
   model shape;
   yk_route_spec spec;
+  int n_layers;
   matrices gate_up, down;
 
   explicit layer(const model &m)
       : shape(m), spec{m.n_experts, m.top_k, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true,
                        1.0f,        0,       m.n_experts},
-        gate_up({m.hidden, 2 * m.ffn, m.group, YK_F16, true}, m.n_experts, 1, 7),
-        down({m.ffn, m.hidden, m.group, YK_F16, false}, m.n_experts, 1, 8)
+        n_layers(1 + int(COLD_BYTES / (1.5 * double(m.n_experts * m.hidden * m.ffn)))),
+        gate_up({m.hidden, 2 * m.ffn, m.group, YK_F16, true}, m.n_experts * n_layers, 1, 7),
+        down({m.ffn, m.hidden, m.group, YK_F16, false}, m.n_experts * n_layers, 1, 8)
   {
   }
 };
@@ -124,7 +127,7 @@ private:
     const int n_experts = l.shape.n_experts;
     const double expected = n_experts * (1 - std::pow(1 - double(l.shape.top_k) / n_experts, n));
     const double bytes = expected * double(l.gate_up.matrix_bytes + l.down.matrix_bytes);
-    const int nodes = std::max(2, int(std::ceil(COLD_BYTES / bytes)) * 2);
+    const int nodes = std::max(LEAST_NODES, int(std::ceil(COLD_BYTES / bytes / l.n_layers)) * l.n_layers);
     for (int i = 0; i < nodes; i++) {
       routings.push_back(std::make_unique<routing>(l.spec, n));
       routers.push_back(std::make_unique<device_array<uint16_t>>(size_t(n_experts) * l.shape.hidden));
@@ -182,6 +185,8 @@ private:
     yk_grouped_call c =
         m.call(from, gathers ? n : int32_t(slots), to, gathers ? routings[i]->row_of_slot.data : nullptr,
                routings[i]->starts.data, slots, false);
+    c.weights = m.packed.data + i % l.n_layers * l.shape.n_experts * m.matrix_bytes;
+    c.n_matrices = l.shape.n_experts;
     c.second_half = half = !half;
     return c;
   }
