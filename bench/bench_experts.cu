@@ -188,6 +188,7 @@ private:
     c.weights = m.packed.data + i % l.n_layers * l.shape.n_experts * m.matrix_bytes;
     c.n_matrices = l.shape.n_experts;
     c.second_half = half = !half;
+    c.next_tile = m.next_tile.data + half;
     return c;
   }
 

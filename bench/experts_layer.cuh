@@ -98,6 +98,7 @@ struct matrices {
   device_array<uint16_t> scales, biases;
   device_array<int64_t> columns;
   device_array<uint8_t> packed;
+  device_array<int32_t> next_tile; /* of calls by turns, where one may begin while the one before runs */
 
   /* distinct: tensors that are kept; matrix m is of tensors m % distinct. */
   matrices(const yk_wna16_desc &d, int n, int distinct, uint64_t seed)
@@ -105,12 +106,13 @@ struct matrices {
         matrix_bytes((int64_t(yk_wna16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
         words(d.k * d.n / 8), groups((d.k + d.group - 1) / d.group), qweight(words * distinct),
         qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), biases(d.n), columns(d.n),
-        packed(matrix_bytes * n)
+        packed(matrix_bytes * n), next_tile(2)
   {
     linear::fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
     linear::fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
     linear::fill_halves<<<256, 256>>>(scales.data, scales.count, YK_F16, 0.002f, 0.02f, seed + 3);
     check(cudaMemset(packed.data, 0, packed.count), "packed");
+    check(cudaMemset(next_tile.data, 0, next_tile.count * sizeof(int32_t)), "next tile");
     std::vector<int64_t> map(d.n);
     std::iota(map.begin(), map.end(), 0);
     upload(columns, map);
@@ -170,6 +172,7 @@ struct matrices {
     c.row_of_slot = row_of_slot;
     c.starts = starts;
     c.max_slots = max_slots;
+    c.next_tile = next_tile.data;
     return c;
   }
 };

@@ -150,7 +150,8 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
  * the matrices has no slots, another one; or the third has all slots. */
 static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, bool to_one)
 {
-  static const int32_t rooms[] = {5, 24, 56, 80, 130, 170}; /* of each matrix */
+  static const int32_t rooms[] = {N_GROUPED_MATRICES - 1,  5 * N_GROUPED_MATRICES,   36 * N_GROUPED_MATRICES,
+                                  64 * N_GROUPED_MATRICES, 130 * N_GROUPED_MATRICES, 170 * N_GROUPED_MATRICES};
   yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
   const int32_t spread[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
   const int32_t third[N_GROUPED_MATRICES + 1] = {0, 0, 0, 4 * each, 4 * each, 4 * each};
@@ -158,7 +159,7 @@ static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, 
   op_array first = {0};
   grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 170 * N_GROUPED_MATRICES);
   for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
-    const int32_t room = rooms[r] * N_GROUPED_MATRICES;
+    const int32_t room = rooms[r];
     if (room < n_slots) continue;
     op_array y = forward(dev, &layer, n_slots, room), again = forward(dev, &layer, n_slots, room);
     assert_memory_equal(again.bytes, y.bytes, y.n * yk_dtype_bytes(dtype));
@@ -178,6 +179,7 @@ static void test_tiles_agree(void **state)
 {
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
+    check_tiles(gpu_dtypes[d], &grouped_cases[0], 1, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[0], 5, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[1], 4, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[5], 13, true);
@@ -186,6 +188,7 @@ static void test_tiles_agree(void **state)
     check_tiles(gpu_dtypes[d], &grouped_cases[7], 65, true);
     check_tiles(gpu_dtypes[d], &grouped_cases[9], 40, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[10], 33, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[11], 1, true);
     check_tiles(gpu_dtypes[d], &grouped_cases[11], 4, true);
     check_tiles(gpu_dtypes[d], &grouped_cases[11], 37, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[12], 5, false);

@@ -163,7 +163,7 @@ static void destroy(yk_device *dev)
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
   void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->routing_exchange,
-                           cuda->gemm_workspace.ptr, cuda->scratch.ptr};
+                           cuda->next_tiles,     cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
@@ -259,6 +259,9 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
   YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_exchange_bytes(), &cuda->routing_exchange, err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_exchange, cuda->stream), "routed GEMM", err));
+  void *next_tiles;
+  YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
+  cuda->next_tiles = next_tiles;
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

@@ -36,6 +36,8 @@ typedef struct yk_cuda_device {
   void *routing_exchange;        /* experts/routed_gemm.h */
   yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
+  int32_t *next_tiles;           /* two of yk_grouped_call, by turns: a call may begin while the one before runs */
+  bool second_next_tile;         /* that of the next call */
   const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: a part as it comes, the order of its inputs */

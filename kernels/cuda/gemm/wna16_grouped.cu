@@ -101,7 +101,9 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
                          l.shared_bytes, args, stream);
 }
 
-constexpr int MOST_X_STAGES = 8; /* x comes late, since its rows are looked up first */
+/* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
+ * two; what a multiprocessor asks for beyond some 70 KB waits, and makes the shares of the memory's rate unequal. */
+constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 4, LEAST_WEIGHT_STAGES = 2;
 
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
@@ -111,26 +113,24 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
   p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
-  const int own = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n) + grouped_gather_bytes(s.n) +
-                  grouped_map_bytes(p.max_tiles) + grouped_table_bytes(call.n_matrices);
+  const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + grouped_map_bytes(p.max_tiles) +
+                  grouped_table_bytes(call.n_matrices);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;
-  p.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
-  p.weight_stages = std::min(MAX_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
+  const int least = std::min(LEAST_X_STAGES, (rings - LEAST_WEIGHT_STAGES * weight_bytes) / x_bytes);
+  p.x_stages = std::min(MOST_X_STAGES, std::max(least, rings / (x_bytes + weight_bytes)));
+  p.weight_stages = std::min(MOST_WEIGHT_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&p};
   return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
-                         (s.warpgroups + grouped_producers(s.warpgroups)) * 128,
-                         p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
+                         GROUPED_THREADS, p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
 }
 
-/* The first tile for so many rows a matrix: few, then wgmma. */
+/* Fewer slots than matrices: the kernel of few rows, else the first tile for so many rows a matrix. */
 cudaError_t sm90_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_grouped_call &call,
                          cudaStream_t stream)
 {
   if (grouped_row_takes(desc, call)) return grouped_row_forward(gpu, desc, params_of(desc, call), stream);
-  for (int i = 0; i < N_GROUPED_FEW_SHAPES; i++)
-    if (call.max_slots <= static_cast<int64_t>(GROUPED_FEW_SHAPES[i].most_rows) * call.n_matrices)
-      return few_forward(gpu, desc, i, call, stream);
+  if (call.max_slots < call.n_matrices) return few_forward(gpu, desc, 0, call, stream);
   int tile = 0;
   while (call.max_slots > static_cast<int64_t>(GROUPED_WGMMA_SHAPES[tile].most_rows) * call.n_matrices) tile++;
   return wgmma_forward_grouped(gpu, desc, tile, call, stream);

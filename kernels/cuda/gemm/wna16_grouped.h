@@ -4,7 +4,7 @@
  *
  *   rows a matrix  GPU      kernel
  *   1 row in all   9.0      wna16_grouped_row_kernel.cuh: with the combination of its slots
- *   up to 7        9.0      wna16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
+ *   less than 1    9.0      wna16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
  *   more           9.0      wna16_grouped_wgmma_kernel.cuh
  *   any            8.0 on   grouped_mma_sm80.cu: mma.sync
  *

@@ -77,7 +77,7 @@ __device__ __forceinline__ void stream_panels(const grouped_params &p, RING &r, 
   for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
     mbarrier_wait_asm_loop(r.empty(), r.at.phase);
     mbarrier_arrive_expect(r.full(), bytes);
-    bulk_copy(r.data(), from, bytes, r.full());
+    bulk_copy_once(r.data(), from, bytes, r.full());
     r.advance();
   }
 }

@@ -6,28 +6,27 @@
 
 namespace yk_gemm {
 
-/* Of the kernel for matrices of few rows. most_rows: of a matrix on average, for the tile to be taken. */
+/* Of the kernel for fewer rows than matrices. */
 struct grouped_few_shape {
   int n;      /* tile N: rows */
   int panels; /* of 16 columns that a consumer warp holds */
   occupancy taken;
-  int most_rows;
 };
-constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF, 7}};
+constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF}};
 constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
 
-/* Of the wgmma kernel: all have tiles of 256 columns, in warpgroups * wgmma_m * 64. The rows that a matrix has beyond
- * whole tiles are multiplied by the narrowest instruction that holds them, in steps of step_n rows from least_n on.
- * Two panels a warp halve what a K tile costs beside its products, and leave registers for more producer warps. */
+/* Of the wgmma kernel: all have 256 columns, in GROUPED_WARPGROUPS * GROUPED_WGMMA_M * 64. The rows that a matrix has
+ * beyond whole tiles are multiplied by the narrowest instruction that holds them, in steps of GROUPED_STEP_N rows. Two
+ * panels a warp halve what a K tile costs beside its products, and leave registers for more producer warps. most_rows:
+ * of a matrix on average, for the tile to be taken: hardly any matrix has a second tile then, which would read weights
+ * again. */
 struct grouped_wgmma_shape {
   int n; /* tile N: rows */
-  int warpgroups, wgmma_m;
-  int least_n, step_n;
   int most_rows;
 };
-constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {
-    {32, 2, 2, 16, 16, 24}, {64, 4, 1, 64, 64, 56}, {128, 2, 2, 32, 32, 1 << 30}};
+constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {{16, 5}, {48, 36}, {80, 64}, {160, 1 << 30}};
 constexpr int N_GROUPED_WGMMA_SHAPES = sizeof GROUPED_WGMMA_SHAPES / sizeof *GROUPED_WGMMA_SHAPES;
+constexpr int GROUPED_WARPGROUPS = 2, GROUPED_WGMMA_M = 2, GROUPED_STEP_N = 16;
 
 } // namespace yk_gemm
 

@@ -25,6 +25,10 @@ typedef struct yk_grouped_call {
    * kernel, or comes before that; or that GEMM did, before it let this one start. Weights are then asked for while the
    * previous kernel still runs. */
   bool starts_are_settled;
+  /* A counter that is zero, and that every call leaves so; calls that may run at once have one each. With it a thread
+   * block takes an output tile when it is free, since multiprocessors get shares of the memory's rate that differ by a
+   * fifth. NULL: tiles are dealt out in turn. */
+  int32_t *next_tile;
   const yk_combine_args *combine; /* of the slots y, for yk_wna16_grouped_combines; or NULL */
 } yk_grouped_call;
 

@@ -65,8 +65,6 @@ template <int WGMMA_M> __device__ __forceinline__ int first_panel(int warpgroup,
   return (warpgroup * WARPGROUP_PANELS + warp) * WGMMA_M;
 }
 
-constexpr int BATCH_STEPS = 2; /* k16 steps whose wgmma are committed as one batch */
-
 /* The accumulators of the first N tokens. */
 template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(float (&acc)[ROOM8][4]))[N / 8][4]
 {
@@ -77,14 +75,14 @@ template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(floa
 /* Accumulators of one work tile: WGMMA_M times 64 columns by N tokens a warpgroup. Accumulators and a stage have room
  * for ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is expanded from nibbles while
  * the tensor cores work on the other; a batch's words are read from shared memory ahead of the wait for the batch
- * before. A stage is released once the wgmma that read it are known to be complete, which is a batch into the next K
- * tile.
+ * before. A batch is the wgmma of BATCH_STEPS k16 steps: one where accumulators leave no registers for two. A stage is
+ * released once the wgmma that read it are known to be complete, which is a batch into the next K tile.
  *
  * The loop is close to the limit of the tensor cores. No branch may stand between two batches, else ptxas serialises
  * them (its note C7513): read what it says after every change. Weights are scaled in the fragment: scaling the
  * accumulators of a group instead would have every K tile wait for its wgmma. A stage of x is released to a cluster
  * without `.release.cluster`, which is a fence of the whole GPU. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, int ROOM8>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
                                          int lane, float (&acc)[WGMMA_M][ROOM8][4])
 {

@@ -89,6 +89,7 @@ static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda
                            .y = call->args->y,
                            .second_half = cuda->gemm_second_half,
                            .starts_are_settled = call->starts_are_settled,
+                           .next_tile = cuda->next_tiles + (cuda->second_next_tile ? 1 : 0),
                            .combine = call->args->combine};
 }
 
@@ -127,6 +128,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
   yk_cuda_router router;
   yk_cuda_routing routing;
   cuda->gemm_second_half = !cuda->gemm_second_half;
+  cuda->second_next_tile = !cuda->second_next_tile;
   if (find_routing(cuda, call, &router, &routing))
     return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
                          "routed GEMM", err);

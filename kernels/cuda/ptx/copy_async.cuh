@@ -50,6 +50,17 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_b
                : "memory");
 }
 
+/* The same of bytes that nobody reads again soon: the L2 cache gives up their lines first. */
+__device__ __forceinline__ void bulk_copy_once(uint32_t to, const void *from, int n_bytes, mbarrier barrier)
+{
+  asm volatile("{\n.reg .b64 policy;\n"
+               "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+               "policy;\n}" ::"r"(to),
+               "l"(from), "r"(n_bytes), "r"(barrier.address)
+               : "memory");
+}
+
 /* Bring n_bytes contiguous bytes, a multiple of 16, into the L2 cache. */
 __device__ __forceinline__ void bulk_prefetch_l2(const void *from, int n_bytes)
 {
