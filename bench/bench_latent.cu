@@ -97,21 +97,36 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   const yk_latent_layout layout = {p.n_heads, 128, 64, 512, 128};
   const size_t n_rows = static_cast<size_t>(p.n_seqs) * p.rows, width = yk_latent_width(&layout);
   const size_t blocks = static_cast<size_t>((p.kv_tokens + PAGE - 1) / PAGE) * p.n_seqs;
-  const size_t q_bytes = n_rows * yk_latent_q_width(&layout) * 2, cache_bytes = blocks * PAGE * width * 2;
+  const size_t stride = yk_latent_q_width(&layout) + width; /* a row is q, then its latent vector, as a model has it */
+  const size_t rows_bytes = n_rows * stride * 2, cache_bytes = blocks * PAGE * width * 2;
+  const size_t rope_bytes = static_cast<size_t>(p.kv_tokens) * layout.rope_dim * 4;
   const size_t up_bytes = static_cast<size_t>(p.n_heads) * 256 * 512 * 2;
   const int copies = static_cast<int>(std::clamp<size_t>((200u << 20) / cache_bytes, 1, 64));
   const int n_nodes = std::max(copies, MIN_NODES);
   step s = make_step(dev, p);
-  void *q = take(dev, q_bytes), *up = take(dev, up_bytes), *cache = take(dev, cache_bytes * copies);
+  void *rows = take(dev, rows_bytes), *up = take(dev, up_bytes), *cache = take(dev, cache_bytes * copies);
+  void *norm_w = take(dev, layout.kv_rank * 2), *rope = take(dev, rope_bytes);
   void *y = take(dev, n_rows * p.n_heads * 128 * 2);
   void *scratch = take(dev, dev->ops->latent_scratch_bytes(&layout, static_cast<int32_t>(n_rows)));
-  fill(q, q_bytes);
+  fill(rows, rows_bytes);
+  fill(norm_w, layout.kv_rank * 2);
+  fill(rope, rope_bytes); /* as floats small numbers too */
   fill(up, up_bytes);
   fill(cache, cache_bytes * copies);
+  yk_latent_rope_cache_args to_cache = {};
+  to_cache.q = rows;
+  to_cache.latent = static_cast<char *>(rows) + yk_latent_q_width(&layout) * 2;
+  to_cache.q_stride = to_cache.latent_stride = static_cast<int64_t>(stride);
+  to_cache.layout = layout;
+  to_cache.norm_w = norm_w;
+  to_cache.norm_eps = 1e-6f;
+  to_cache.rope = static_cast<const float *>(rope);
+  to_cache.batch = &s.batch;
   yk_latent_attention_args args = {};
+  args.to_cache = &to_cache;
   args.y = y;
-  args.q = q;
-  args.q_stride = yk_latent_q_width(&layout);
+  args.q = rows;
+  args.q_stride = to_cache.q_stride;
   args.layout = layout;
   args.kv_up = up;
   args.scratch = scratch;
@@ -120,7 +135,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   yk_err err = YK_ERR_INIT;
   const auto run_all = [&] {
     for (int i = 0; i < n_nodes; i++) {
-      args.cache = static_cast<char *>(cache) + cache_bytes * (i % copies);
+      args.cache = to_cache.cache = static_cast<char *>(cache) + cache_bytes * (i % copies);
       if (dev->ops->latent_attention(dev, &args, &err) != YK_OK) give_up(err);
     }
   };
@@ -146,7 +161,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
                  is_first ? "" : ",\n  ", p.name, us, all.low / n_nodes, all.high / n_nodes, bytes / us * 1e-6,
                  flops / us * 1e-6, useful / us * 1e-6);
   dev->ops->graph_destroy(dev, graph);
-  for (void *memory : {q, up, cache, y, scratch}) dev->ops->free(dev, memory);
+  for (void *memory : {rows, up, cache, norm_w, rope, y, scratch}) dev->ops->free(dev, memory);
   for (const int32_t *array : {s.batch.token_ids, s.batch.positions, s.batch.kv_slots, s.batch.seq_of_row,
                                s.batch.row_starts, s.batch.kv_tokens, s.batch.block_tables})
     dev->ops->free(dev, const_cast<int32_t *>(array));
@@ -159,7 +174,8 @@ int main(int argc, char **argv)
   report_options report;
   std::vector<yk_option> options;
   add_options(options, report);
-  parse_options("bench_latent", "Times latent attention on GPU 0: products with kv_b_proj, softmax and sums.", "",
+  parse_options("bench_latent",
+                "Times latent attention on GPU 0: norm and rotation, products with kv_b_proj, softmax, sums.", "",
                 options, argc, argv);
   FILE *json = open_figures(report);
   yk_err err = YK_ERR_INIT;

@@ -56,8 +56,11 @@ typedef struct yk_latent_rope_cache_args {
 
 /* latent_attention: y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c.
  *   q as latent_rope_cache left it; kv_up act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h]; y act
- *   [n_tokens, n_heads, value_dim], which must not alias q. Slots behind a sequence's last token may hold anything. */
+ *   [n_tokens, n_heads, value_dim], which must not alias q. Slots behind a sequence's last token may hold anything.
+ *   to_cache: latent_rope_cache of the same rows, which comes first, as a device can do both at once: of the same q,
+ *   layout, cache and batch. q and latent hold anything afterwards. NULL: it has been done. */
 typedef struct yk_latent_attention_args {
+  const yk_latent_rope_cache_args *to_cache;
   void *y;
   const void *q;
   int64_t q_stride;

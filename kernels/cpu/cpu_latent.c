@@ -190,6 +190,7 @@ static void attend_share(void *context, int thread, int64_t begin, int64_t end)
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   YK_TRY(check_width(&args->layout, err));
+  if (args->to_cache) YK_TRY(yk_cpu_latent_rope_cache(dev, args->to_cache, err));
   latent_context context = {yk_cpu_device_of(dev), args};
   yk_cpu_pool_run(context.cpu->pool, context.cpu->n_threads, 1, attend_share, &context);
   return YK_OK;

@@ -263,7 +263,8 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, void *a
                                         .rope = s->rope,
                                         .cache = a->cache,
                                         .batch = s->batch};
-  yk_latent_attention_args args = {.y = attended,
+  yk_latent_attention_args args = {.to_cache = &to_cache,
+                                   .y = attended,
                                    .q = r.q,
                                    .q_stride = r.q_stride,
                                    .layout = a->layout,
@@ -272,8 +273,6 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, void *a
                                    .scratch = (char *)s->scratch + a->at.inner,
                                    .scale = a->scale,
                                    .batch = s->batch};
-  YK_RUN(s->operations, OTHER, s->layer, "latent norm and rotary embedding",
-         s->dev->ops->latent_rope_cache(s->dev, &to_cache, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "latent attention", s->dev->ops->latent_attention(s->dev, &args, err));
   return YK_OK;
 }

@@ -48,6 +48,14 @@ static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_ar
   return observer->on_latent(observer->user, args, err);
 }
 
+static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
+{
+  yk_latent_attention_args cached = *args;
+  cached.to_cache = NULL;
+  if (args->to_cache) YK_TRY(dev->ops->latent_rope_cache(dev, args->to_cache, err));
+  return observer_of(dev)->inner->latent_attention(dev, &cached, err);
+}
+
 void yk_observer_attach(yk_observer *observer, yk_device *dev)
 {
   observer->inner = dev->ops;
@@ -56,7 +64,10 @@ void yk_observer_attach(yk_observer *observer, yk_device *dev)
   observer->ops.linear_forward = linear_forward;
   if (dev->ops->linear_forward_grouped) observer->ops.linear_forward_grouped = linear_forward_grouped;
   if (dev->ops->route) observer->ops.route = route;
-  if (dev->ops->latent_rope_cache) observer->ops.latent_rope_cache = latent_rope_cache;
+  if (dev->ops->latent_rope_cache) {
+    observer->ops.latent_rope_cache = latent_rope_cache;
+    observer->ops.latent_attention = latent_attention;
+  }
   dev->ops = &observer->ops;
 }
 

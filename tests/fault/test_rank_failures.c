@@ -83,12 +83,6 @@ static yk_status faulty_combine(yk_device *dev, const yk_combine_args *args, yk_
   return real_ops->combine(dev, args, err);
 }
 
-static yk_status faulty_latent_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
-{
-  YK_TRY(maybe_fail(dev, err));
-  return real_ops->latent_rope_cache(dev, args, err);
-}
-
 static yk_status faulty_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   YK_TRY(maybe_fail(dev, err));
@@ -115,7 +109,6 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   faulty_ops.route = faulty_route;
   faulty_ops.linear_forward_grouped = faulty_grouped;
   faulty_ops.combine = faulty_combine;
-  faulty_ops.latent_rope_cache = faulty_latent_cache;
   faulty_ops.latent_attention = faulty_latent_attention;
   faulty_ops.sample = faulty_sample;
   (*out)->ops = &faulty_ops;
@@ -238,11 +231,7 @@ static void every_step_of_integer_layers_may_fail(void **state)
 static void every_operation_of_experts_and_latent_attention_may_fail(void **state)
 {
   (void)state;
-  static const char *const names[] = {"latent norm and rotary embedding",
-                                      "latent attention",
-                                      "o_proj",
-                                      "routing",
-                                      "experts' gate_up_proj",
+  static const char *const names[] = {"latent attention", "o_proj", "routing", "experts' gate_up_proj",
                                       "experts' down_proj"};
   enum { N_NAMES = sizeof names / sizeof *names };
   bool is_seen[N_NAMES] = {false}, is_over = false;

@@ -1,4 +1,5 @@
-/* op_cases_latent.h - latent_rope_cache and latent_attention, against float64 that makes keys and values of each head.
+/* op_cases_latent.h - latent_rope_cache and latent_attention, each by itself and in one call, against float64 that
+ * makes keys and values of each head.
  *
  * Sequences, blocks and the rotary table are those of a scene (op_cases_attention.h) of one head of rope_dim. */
 #ifndef YK_TESTS_OP_CASES_LATENT_H
@@ -14,6 +15,7 @@ typedef struct latent_shape {
   struct {
     int32_t cached, rows;
   } seqs[SCENE_MAX_SEQS];
+  int shared_blocks; /* the first blocks of all sequences are those of the first one */
 } latent_shape;
 
 /* Rows of q and of the latent vectors lie side by side, as a model has them. */
@@ -25,6 +27,14 @@ typedef struct latent_scene {
   op_array rows, cache, norm_w, kv_up;
   float scale;
 } latent_scene;
+
+static inline void share_blocks(yk_device *dev, scene *s, const latent_shape *shape)
+{
+  size_t n_bytes = (size_t)(shape->n_seqs * s->stride) * sizeof *s->tables;
+  for (int seq = 1; seq < shape->n_seqs; seq++)
+    for (int b = 0; b < shape->shared_blocks; b++) s->tables[seq * s->stride + b] = s->tables[b];
+  op_ok(dev->ops->upload(dev, (void *)(uintptr_t)s->batch.block_tables, s->tables, n_bytes, &err));
+}
 
 static inline latent_scene *latent_scene_new(yk_device *dev, const latent_shape *shape, uint32_t seed)
 {
@@ -38,6 +48,7 @@ static inline latent_scene *latent_scene_new(yk_device *dev, const latent_shape 
     l->sequences.seqs[i].rows = shape->seqs[i].rows;
   }
   l->s = scene_new(dev, &l->sequences, seed);
+  share_blocks(dev, &l->s, shape);
   l->layout = *layout;
   l->stride = yk_latent_q_width(layout) + yk_latent_width(layout);
   l->scale = 1.0f / sqrtf((float)(layout->nope_dim + layout->rope_dim));
@@ -60,25 +71,29 @@ static inline void latent_scene_free(yk_device *dev, latent_scene *l)
   free(l);
 }
 
-static inline void run_latent_rope_cache(yk_device *dev, latent_scene *l)
+/* Which operations a case runs. */
+typedef enum latent_calls { LATENT_ROPE_CACHE, LATENT_ATTENTION, LATENT_BOTH_IN_ONE } latent_calls;
+
+static inline yk_latent_rope_cache_args latent_rope_cache_args(yk_device *dev, latent_scene *l)
 {
   int64_t first_bytes = yk_latent_q_width(&l->layout) * (int64_t)yk_dtype_bytes(dev->dtype);
-  yk_latent_rope_cache_args args = {.q = l->rows.dev,
-                                    .latent = (char *)l->rows.dev + first_bytes,
-                                    .q_stride = l->stride,
-                                    .latent_stride = l->stride,
-                                    .layout = l->layout,
-                                    .norm_w = l->norm_w.dev,
-                                    .norm_eps = 1e-3f,
-                                    .rope = l->s.rope.dev,
-                                    .cache = l->cache.dev,
-                                    .batch = &l->s.batch};
-  op_ok(dev->ops->latent_rope_cache(dev, &args, &err));
+  return (yk_latent_rope_cache_args){.q = l->rows.dev,
+                                     .latent = (char *)l->rows.dev + first_bytes,
+                                     .q_stride = l->stride,
+                                     .latent_stride = l->stride,
+                                     .layout = l->layout,
+                                     .norm_w = l->norm_w.dev,
+                                     .norm_eps = 1e-3f,
+                                     .rope = l->s.rope.dev,
+                                     .cache = l->cache.dev,
+                                     .batch = &l->s.batch};
 }
 
-static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array *y, void *scratch)
+static inline void attend_latent(yk_device *dev, latent_scene *l, latent_calls calls, const op_array *y, void *scratch)
 {
-  const yk_latent_attention_args args = {.y = y->dev,
+  const yk_latent_rope_cache_args to_cache = latent_rope_cache_args(dev, l);
+  const yk_latent_attention_args args = {.to_cache = calls == LATENT_BOTH_IN_ONE ? &to_cache : NULL,
+                                         .y = y->dev,
                                          .q = l->rows.dev,
                                          .q_stride = l->stride,
                                          .layout = l->layout,
@@ -90,21 +105,22 @@ static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array
   op_ok(dev->ops->latent_attention(dev, &args, &err));
 }
 
-static inline op_array run_latent_attention(yk_device *dev, latent_scene *l)
+static inline op_array run_latent_attention(yk_device *dev, latent_scene *l, latent_calls calls)
 {
   op_array y = op_array_new(dev, dev->dtype, (size_t)(l->s.n_tokens * l->layout.n_heads * l->layout.value_dim));
   void *scratch = NULL;
   if (dev->ops->latent_scratch_bytes)
     op_ok(dev->ops->alloc(dev, (size_t)dev->ops->latent_scratch_bytes(&l->layout, l->s.n_tokens), &scratch, &err));
-  attend_latent(dev, l, &y, scratch);
+  attend_latent(dev, l, calls, &y, scratch);
   op_array_fetch(dev, &y);
   dev->ops->free(dev, scratch);
   return y;
 }
 
-/* Largest error of q in place, of the cached rows, and of slots that nobody may touch. */
+/* Largest error of the cached rows, of slots that nobody may touch and, unless attention is in the same call, of q in
+ * place. */
 static inline double latent_rope_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                       op_fault fault)
+                                       latent_calls calls, op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *l = latent_scene_new(dev, shape, 5);
@@ -126,13 +142,19 @@ static inline double latent_rope_error(const op_target *target, yk_dtype dtype, 
     op_ref_rope(cached + layout->kv_rank, from + q_width + layout->kv_rank, layout->rope_dim, l->s.positions[row],
                 l->s.inv_freq, fault);
   }
-  run_latent_rope_cache(dev, l);
+  if (calls == LATENT_BOTH_IN_ONE) {
+    op_array y = run_latent_attention(dev, l, calls);
+    op_array_free(dev, &y);
+  } else {
+    const yk_latent_rope_cache_args args = latent_rope_cache_args(dev, l);
+    op_ok(dev->ops->latent_rope_cache(dev, &args, &err));
+  }
   op_array_fetch(dev, &l->rows);
   op_array_fetch(dev, &l->cache);
   for (int32_t row = 0; row < l->s.n_tokens; row++)
     memcpy(found_q + row * q_width, l->rows.values + row * l->stride, (size_t)q_width * sizeof *q);
-  double error =
-      fmax(op_error(found_q, q, (size_t)(l->s.n_tokens * q_width)), op_error(l->cache.values, cache, l->cache.n));
+  double error = op_error(l->cache.values, cache, l->cache.n);
+  if (calls == LATENT_ROPE_CACHE) error = fmax(error, op_error(found_q, q, (size_t)(l->s.n_tokens * q_width)));
   free(q);
   free(found_q);
   free(cache);
@@ -141,14 +163,15 @@ static inline double latent_rope_error(const op_target *target, yk_dtype dtype, 
   return error;
 }
 
-/* What an earlier owner of a block may leave behind reaches no row. */
-static inline void poison_unused_latents(yk_device *dev, latent_scene *l)
+/* What an earlier owner of a block may leave behind reaches no row, nor what stood where this call writes. */
+static inline void poison_unused_latents(yk_device *dev, latent_scene *l, latent_calls calls)
 {
   int32_t width = yk_latent_width(&l->layout);
   bool *is_used = calloc((size_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS, sizeof *is_used);
   assert_non_null(is_used);
   for (int32_t seq = 0; seq < l->sequences.n_seqs; seq++)
     for (int32_t t = 0; t < l->s.kv_tokens[seq]; t++) is_used[slot_of(&l->s, seq, t)] = true;
+  for (int32_t row = 0; row < l->s.n_tokens && calls == LATENT_BOTH_IN_ONE; row++) is_used[l->s.slots[row]] = false;
   for (int64_t slot = 0; slot < (int64_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS; slot++)
     for (int32_t i = 0; !is_used[slot] && i < width; i++) l->cache.values[slot * width + i] = (double)NAN;
   free(is_used);
@@ -211,16 +234,35 @@ static inline void latent_reference_row(const latent_scene *l, const double *q, 
   for (int32_t i = 0; i < layout->value_dim; i++) y[i] /= sum;
 }
 
+/* What the call has done: q rotates, and what it left in the cache is what attention must have seen. */
+static inline void follow_latent_rope_cache(yk_device *dev, latent_scene *l)
+{
+  const yk_latent_layout *layout = &l->layout;
+  double *from = calloc((size_t)layout->rope_dim, sizeof *from);
+  assert_non_null(from);
+  for (int32_t row = 0; row < l->s.n_tokens; row++)
+    for (int32_t h = 0; h < layout->n_heads; h++) {
+      double *q =
+          l->rows.values + row * l->stride + (int64_t)h * (layout->nope_dim + layout->rope_dim) + layout->nope_dim;
+      memcpy(from, q, (size_t)layout->rope_dim * sizeof *from);
+      op_ref_rope(q, from, layout->rope_dim, l->s.positions[row], l->s.inv_freq, OP_RIGHT);
+    }
+  free(from);
+  op_array_send(dev, &l->rows); /* rounds them */
+  op_array_fetch(dev, &l->cache);
+}
+
 /* sharpness: factor of the softmax scale. */
 static inline double latent_sharp_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                        float sharpness, op_fault fault)
+                                        latent_calls calls, float sharpness, op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *l = latent_scene_new(dev, shape, 6);
   l->scale *= sharpness;
   const yk_latent_layout *layout = &l->layout;
-  poison_unused_latents(dev, l);
-  op_array y = run_latent_attention(dev, l);
+  poison_unused_latents(dev, l, calls);
+  op_array y = run_latent_attention(dev, l, calls);
+  if (calls == LATENT_BOTH_IN_ONE) follow_latent_rope_cache(dev, l);
   int32_t key_width = layout->nope_dim + layout->rope_dim;
   double *expected = calloc(y.n, sizeof *expected);
   double *keys = calloc((size_t)(l->s.max_tokens * key_width), sizeof *keys);
@@ -244,18 +286,19 @@ static inline double latent_sharp_error(const op_target *target, yk_dtype dtype,
 }
 
 static inline double latent_attention_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                            op_fault fault)
+                                            latent_calls calls, op_fault fault)
 {
-  return latent_sharp_error(target, dtype, shape, 1.0f, fault);
+  return latent_sharp_error(target, dtype, shape, calls, 1.0f, fault);
 }
 
 /* heads, nope_dim, rope_dim, kv_rank, value_dim; sequences {cached, rows} */
 static const latent_shape latent_shapes[] = {
-    {{2, 16, 8, 32, 16}, 1, {{0, 1}}},                         /* first token */
-    {{6, 16, 8, 32, 16}, 2, {{0, 40}, {17, 5}}},               /* prefill, chunk */
-    {{2, 128, 64, 512, 128}, 3, {{15, 1}, {16, 1}, {140, 1}}}, /* decode, DeepSeek's sizes */
-    {{5, 20, 12, 36, 28}, 3, {{50, 1}, {0, 21}, {30, 3}}},     /* odd sizes, mixed */
-    {{20, 24, 16, 48, 40}, 2, {{33, 4}, {99, 1}}},             /* more heads than a tile of queries */
+    {{2, 16, 8, 32, 16}, 1, {{0, 1}}, 0},                         /* first token */
+    {{6, 16, 8, 32, 16}, 2, {{0, 40}, {17, 5}}, 0},               /* prefill, chunk */
+    {{2, 128, 64, 512, 128}, 3, {{15, 1}, {16, 1}, {140, 1}}, 0}, /* decode, DeepSeek's sizes */
+    {{5, 20, 12, 36, 28}, 3, {{50, 1}, {0, 21}, {30, 3}}, 0},     /* odd sizes, mixed */
+    {{20, 24, 16, 48, 40}, 2, {{33, 4}, {99, 1}}, 0},             /* more heads than a tile of queries */
+    {{3, 16, 8, 32, 16}, 3, {{31, 1}, {32, 1}, {40, 1}}, 2},      /* a block that the step completes, read by others */
 };
 enum { N_LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
@@ -272,12 +315,15 @@ static inline void check_latent_shapes(const op_target *target, const latent_sha
   for (size_t d = 0; d < n_dtypes; d++)
     for (int i = 0; i < n_shapes; i++) {
       yk_dtype dtype = op_dtypes[d];
-      double rope = latent_rope_error(target, dtype, &shapes[i], OP_RIGHT);
-      double attention = latent_attention_error(target, dtype, &shapes[i], OP_RIGHT);
-      if (!(rope <= rope_tolerance(dtype, true)) ||
-          !(attention <= latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype)))
-        fail_msg("%s %s latent shape %d: errors of latent_rope_cache %.3g, latent_attention %.3g", target->name,
-                 yk_dtype_name(dtype), i, rope, attention);
+      for (latent_calls calls = LATENT_ATTENTION; calls <= LATENT_BOTH_IN_ONE; calls++) {
+        latent_calls first = calls == LATENT_ATTENTION ? LATENT_ROPE_CACHE : calls;
+        double rope = latent_rope_error(target, dtype, &shapes[i], first, OP_RIGHT);
+        double attention = latent_attention_error(target, dtype, &shapes[i], calls, OP_RIGHT);
+        double tolerance = latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype);
+        if (!(rope <= rope_tolerance(dtype, true)) || !(attention <= tolerance))
+          fail_msg("%s %s latent shape %d%s: errors of latent_rope_cache %.3g, latent_attention %.3g", target->name,
+                   yk_dtype_name(dtype), i, calls == LATENT_ATTENTION ? "" : ", in one call", rope, attention);
+      }
     }
 }
 
@@ -291,8 +337,8 @@ static inline void check_latent_faults(const op_target *target, yk_dtype dtype)
   static const op_fault attention_faults[] = {OP_MASK_EARLY, OP_WRONG_KV_HEAD, OP_BLOCKS_IN_ORDER, OP_NO_SOFTMAX_SCALE};
   static const op_fault rope_faults[] = {OP_ROPE_INTERLEAVED, OP_ROPE_LATE, OP_NO_NORM_WEIGHT, OP_NO_NORM_WEIGHT};
   for (size_t i = 0; i < 4; i++) {
-    assert_true(latent_attention_error(target, dtype, &latent_shapes[3], attention_faults[i]) > 0.05);
-    assert_true(latent_rope_error(target, dtype, &latent_shapes[3], rope_faults[i]) >
+    assert_true(latent_attention_error(target, dtype, &latent_shapes[3], LATENT_ATTENTION, attention_faults[i]) > 0.05);
+    assert_true(latent_rope_error(target, dtype, &latent_shapes[3], LATENT_ROPE_CACHE, rope_faults[i]) >
                 5.0 * rope_tolerance(dtype, true));
   }
 }

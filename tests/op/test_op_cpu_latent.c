@@ -30,7 +30,7 @@ static void check_invariance(const op_target *target)
   const latent_shape *shape = &latent_shapes[3];
   yk_device *one = op_device_new(target, YK_F32, 1, 16), *three = op_device_new(target, YK_F32, 3, 16);
   latent_scene *l1 = latent_scene_new(one, shape, 8), *l3 = latent_scene_new(three, shape, 8);
-  op_array y1 = run_latent_attention(one, l1), y3 = run_latent_attention(three, l3);
+  op_array y1 = run_latent_attention(one, l1, LATENT_ATTENTION), y3 = run_latent_attention(three, l3, LATENT_ATTENTION);
   assert_memory_equal(y1.bytes, y3.bytes, y1.n * sizeof(float));
   int32_t row = l1->s.n_tokens - 2, seq = l1->s.seq_of_row[row], starts[2] = {0, 1},
           kv_tokens = l1->s.positions[row] + 1;
@@ -44,7 +44,7 @@ static void check_invariance(const op_target *target)
   int32_t n_tokens = l1->s.n_tokens;
   l1->rows.dev = (char *)rows + row * l1->stride * (int64_t)sizeof(float);
   l1->s.n_tokens = 1;
-  op_array alone = run_latent_attention(one, l1);
+  op_array alone = run_latent_attention(one, l1, LATENT_ATTENTION);
   assert_memory_equal(alone.bytes, (char *)y1.bytes + (size_t)row * (y1.n / (size_t)n_tokens) * sizeof(float),
                       alone.n * sizeof(float));
   l1->rows.dev = rows;

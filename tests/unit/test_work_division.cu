@@ -135,8 +135,8 @@ void a_step_without_decodes_has_no_pages(void **)
 
 /* ---- Tiles of latent attention ----------------------------------------------------------------------------------- */
 
-/* Every tile is of one thread block, the thread blocks of an item are neighbours and as many as they say, none has a
- * third item that others share, and none takes much more than an even share. */
+/* Every tile is of one thread block, the thread blocks of an item are neighbours and as many as they and others say,
+ * none has a third item that others share, and none takes much more than an even share. */
 void check_latent_tiles(const std::vector<int32_t> &first_tile, int32_t longest, int32_t n_blocks)
 {
   const int32_t n_items = static_cast<int32_t>(first_tile.size()) - 1, n_tiles = first_tile.back();
@@ -161,6 +161,10 @@ void check_latent_tiles(const std::vector<int32_t> &first_tile, int32_t longest,
     }
     assert_int_equal(blocks[static_cast<size_t>(first)].first_block(first, begin), first);
     assert_int_equal(blocks[static_cast<size_t>(first)].n_blocks(begin, end), last - first + 1);
+    for (const yk_latent::block_tiles &any : {blocks.front(), blocks[blocks.size() / 2], blocks.back()}) {
+      assert_int_equal(any.n_blocks_of(begin, end), last - first + 1);
+      if (last > first) assert_int_equal(any.first_block_of(item, begin), first);
+    }
   }
 }
 

@@ -102,12 +102,8 @@ static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_ar
 static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  const yk_cuda_latent latent = {.n_multiprocessors = cuda->attention.n_sms,
-                                 .shared_bytes = cuda->attention.smem_bytes,
-                                 .encode_tensor_map = cuda->attention.encode_tensor_map,
-                                 .blas = cuda->blas};
   YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&latent, args, dev->dtype, cuda->stream, err), err);
+  return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&cuda->latent, args, dev->dtype, cuda->stream, err), err);
 }
 
 static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
@@ -162,8 +158,8 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->routing_exchange,
-                           cuda->next_tiles,     cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,  cuda->attention_workspace, cuda->routing_exchange, cuda->next_tiles,
+                           cuda->latent_counters, cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
@@ -267,6 +263,15 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->attention_workspace, err));
   YK_TRY(yk_cuda_blame(cuda, yk_cuda_attention_init(&cuda->attention, cuda->attention_workspace, err), err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof(uint32_t), &cuda->latent_counters, err));
+  YK_TRY(yk_cuda_check(cuda, cudaMemsetAsync(cuda->latent_counters, 0, 2 * sizeof(uint32_t), cuda->stream),
+                       "latent attention init", err));
+  cuda->latent = (yk_cuda_latent){.n_multiprocessors = cuda->attention.n_sms,
+                                  .shared_bytes = cuda->attention.smem_bytes,
+                                  .encode_tensor_map = cuda->attention.encode_tensor_map,
+                                  .grid_counters = cuda->latent_counters,
+                                  .blas = cuda->blas};
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_latent_init(&cuda->latent, cuda->base.dtype), "latent attention init", err));
   YK_TRY(yk_cuda_sampler_create(cuda, err));
   return yk_cuda_drain(cuda, "start", err);
 }

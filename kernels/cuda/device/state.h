@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/attention/attention_types.h"
 #include "kernels/cuda/gemm/wna16_types.h"
+#include "kernels/cuda/latent/latent_types.h"
 #include "kernels/cuda/w8a8/w8a8_types.h"
 #include "kernels/device.h"
 
@@ -29,6 +30,8 @@ typedef struct yk_cuda_device {
   yk_wna16_gpu wna16;
   yk_w8a8_gpu w8a8;
   yk_cuda_attention attention;
+  yk_cuda_latent latent;
+  void *latent_counters;           /* latent.grid_counters */
   struct yk_cuda_staging *staging; /* staging.h */
   struct yk_cuda_blas *blas;       /* blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */

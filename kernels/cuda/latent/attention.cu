@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/device/blas.h"
 #include "kernels/cuda/latent/expanded_work.cuh"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/mma_sync_kernel.cuh"
@@ -170,16 +171,20 @@ yk_status run_mma_sync(const yk_cuda_latent *latent, params p, const yk_batch &b
   return multiply_heads(latent, p, dtype, false, p.y, err);
 }
 
-/* Decode of at most 16 heads takes tiles of 16 queries, all else tiles of 64. */
-yk_status run_wgmma(const yk_cuda_latent *latent, params p, const yk_batch &batch, yk_dtype dtype, cudaStream_t stream,
-                    yk_err *err)
+/* Where partial results and what describes them lie in the scratch. */
+void place_partials(params *p)
 {
   constexpr int64_t MOST = INT64_C(64) * YK_CUDA_LATENT_SPLIT_BLOCKS; /* queries with partial results */
-  const bool is_decode = batch.max_rows_per_seq <= 1;
-  choose_tile(&p, is_decode && p.layout.n_heads <= 16 ? 1 : 4, is_decode);
-  p.partial_stats = reinterpret_cast<float2 *>(p.partial_sums + MOST * KV_RANK);
-  p.splits = reinterpret_cast<item_splits *>(p.partial_stats + MOST);
-  const auto launch = dtype == YK_F16 ? launch_wgmma<__half> : launch_wgmma<__nv_bfloat16>;
+  p->partial_stats = reinterpret_cast<float2 *>(p->partial_sums + MOST * KV_RANK);
+  p->splits = reinterpret_cast<item_splits *>(p->partial_stats + MOST);
+}
+
+yk_status run_many(const yk_cuda_latent *latent, params p, const yk_batch &batch, yk_dtype dtype, cudaStream_t stream,
+                   yk_err *err)
+{
+  choose_tile(&p, 4, batch.max_rows_per_seq <= 1);
+  place_partials(&p);
+  const auto launch = dtype == YK_F16 ? launch_many<__half> : launch_many<__nv_bfloat16>;
   return cuda_status(launch(latent->encode_tensor_map, latent->n_multiprocessors, p, stream), err);
 }
 
@@ -188,20 +193,59 @@ bool takes_wgmma(const yk_cuda_latent &latent, const yk_latent_layout &l)
   return latent.encode_tensor_map && l.nope_dim % HEAD_MULTIPLE == 0 && l.value_dim % HEAD_MULTIPLE == 0;
 }
 
-/* Few decode rows, none so long that its clusters would need longer than all multiprocessors with three launches. */
-bool takes_cluster(const yk_cuda_latent &latent, const yk_batch &batch, const yk_latent_layout &l)
+/* The same for decode rows, in one launch. With many heads and few rows weights are most of what is read, and three
+ * launches fetch those of outputs while few multiprocessors attend. */
+bool takes_decode(const yk_cuda_latent &latent, const yk_batch &batch, const yk_latent_layout &l)
 {
-  constexpr int32_t MOST_TOKENS = 4096;
+  constexpr int32_t FEW_HEADS = 16, ROWS_OF_MANY_HEADS = 8;
   return takes_wgmma(latent, l) && l.nope_dim == 128 && l.value_dim == 128 && batch.max_rows_per_seq <= 1 &&
-         batch.max_kv_tokens <= MOST_TOKENS && cluster_heads(l, batch.n_tokens) > 0 &&
-         latent.n_multiprocessors >= MAX_CLUSTERS * CLUSTER_BLOCKS;
+         (l.n_heads <= FEW_HEADS || batch.n_tokens >= ROWS_OF_MANY_HEADS);
+}
+
+/* rows: of all of the step's, or without latent. */
+yk_status run_decode(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
+                     const new_rows &rows, yk_dtype dtype, cudaStream_t stream, yk_err *err)
+{
+  const auto launch = dtype == YK_F16 ? launch_decode<__half> : launch_decode<__nv_bfloat16>;
+  for (int32_t first = 0; first < all.n_rows; first += YK_CUDA_LATENT_ROWS) {
+    params p = rows_of(all, first, std::min<int32_t>(YK_CUDA_LATENT_ROWS, all.n_rows - first), args);
+    choose_tile(&p, p.layout.n_heads <= 16 ? 1 : 4, true);
+    place_partials(&p);
+    p.grid_counters = latent->grid_counters;
+    YK_TRY(cuda_status(launch(*latent, p, rows, stream), err));
+  }
+  return YK_OK;
+}
+
+/* Whether new tokens can be made by the attention kernels. */
+bool are_aligned(const yk_latent_rope_cache_args *rows)
+{
+  return rows && rows->latent_stride % 8 == 0 && yk_cuda::is_aligned(rows->latent, 16);
+}
+
+/* Few decode rows whose norm and rotation are still to come, none so long that its clusters would need longer than all
+ * multiprocessors with three launches. Returns the heads of a cluster, or 0. */
+int cluster_heads_of(const yk_cuda_latent &latent, const yk_latent_attention_args &args)
+{
+  const yk_latent_layout &l = args.layout;
+  const yk_batch &batch = *args.batch;
+  const yk_latent_rope_cache_args *rows = args.to_cache;
+  if (!takes_wgmma(latent, l) || l.nope_dim != 128 || l.value_dim != 128) return 0;
+  if (batch.max_rows_per_seq > 1 || batch.max_kv_tokens > CLUSTER_MOST_TOKENS) return 0;
+  if (!are_aligned(rows)) return 0;
+  return cluster_heads(l, batch.n_tokens, latent.n_clusters);
+}
+
+new_rows new_rows_of(const yk_latent_rope_cache_args &args)
+{
+  return {args.q, args.latent, args.norm_w, args.latent_stride, args.rope, args.norm_eps, args.cache};
 }
 
 /* Latent vectors as keys and values of all heads. */
 yk_status run_absorbed(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
                        yk_dtype dtype, cudaStream_t stream, yk_err *err)
 {
-  const auto run = takes_wgmma(*latent, args->layout) ? run_wgmma : run_mma_sync;
+  const auto run = takes_wgmma(*latent, args->layout) ? run_many : run_mma_sync;
   for (int32_t first = 0; first < all.n_rows; first += YK_CUDA_LATENT_ROWS) {
     const params p = rows_of(all, first, std::min<int32_t>(YK_CUDA_LATENT_ROWS, all.n_rows - first), args);
     YK_TRY(run(latent, p, *args->batch, dtype, stream, err));
@@ -257,19 +301,37 @@ yk_status run_expanded(const yk_cuda_latent *latent, const params &all, const yk
 
 } // namespace
 
+extern "C" cudaError_t yk_cuda_latent_init(yk_cuda_latent *latent, yk_dtype dtype)
+{
+  latent->n_clusters = latent->n_pairs = 0;
+  if (!latent->encode_tensor_map) return cudaSuccess;
+  const auto count = dtype == YK_F16 ? count_pairs<__half> : count_pairs<__nv_bfloat16>;
+  const auto init = dtype == YK_F16 ? init_cluster<__half> : init_cluster<__nv_bfloat16>;
+  const cudaError_t error = count(&latent->n_pairs);
+  return error == cudaSuccess ? init(&latent->n_clusters) : error;
+}
+
 extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, const yk_latent_attention_args *args,
                                                   yk_dtype dtype, cudaStream_t stream, yk_err *err)
 {
   const params all = params_of(*args);
   const yk_latent_layout &l = args->layout;
+  const yk_latent_rope_cache_args *rows = args->to_cache;
+  const bool is_generic =
+      l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0;
   expanded_plan plan;
   if (all.n_rows <= 0 || l.n_heads <= 0) return YK_OK;
-  if (l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0)
-    return cuda_status(launch_generic(dtype, all, stream), err);
-  if (takes_cluster(*latent, *args->batch, l)) {
+  const int heads = is_generic ? 0 : cluster_heads_of(*latent, *args);
+  if (heads > 0) {
     const auto launch = dtype == YK_F16 ? launch_cluster<__half> : launch_cluster<__nv_bfloat16>;
-    return cuda_status(launch(latent->encode_tensor_map, all, stream), err);
+    return cuda_status(launch(latent->encode_tensor_map, heads, all, new_rows_of(*rows), stream), err);
   }
+  const bool is_decode = !is_generic && takes_decode(*latent, *args->batch, l);
+  if (is_decode && are_aligned(rows) && all.n_rows <= YK_CUDA_LATENT_ROWS)
+    return run_decode(latent, all, args, new_rows_of(*rows), dtype, stream, err);
+  if (rows) YK_TRY(cuda_status(yk_cuda_launch_latent_rope_cache(dtype, rows, stream), err));
+  if (is_decode) return run_decode(latent, all, args, new_rows(), dtype, stream, err);
+  if (is_generic) return cuda_status(launch_generic(dtype, all, stream), err);
   return plan_expanded(*latent, *args, &plan) ? run_expanded(latent, all, args, plan, dtype, stream, err)
                                               : run_absorbed(latent, all, args, dtype, stream, err);
 }

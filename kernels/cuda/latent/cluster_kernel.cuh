@@ -7,14 +7,15 @@
  *
  *   before the kernel in front has ended: weights and latent vectors of earlier steps --> shared memory
  *   own columns of K[h]^T q_nope                                  --> all thread blocks of the cluster
+ *   latent vectors of this step's tokens, normed and rotated      --> own pages; by one cluster of a row to the cache
  *   softmax over own tokens, their part of the weighted sums      --> the thread block that has head and columns
  *   the parts added up in the order of the thread blocks; V[h] times own columns of that
  *                                                                 --> the thread block that has head and rows of y
  *   y, again added up in order
  *
  * Latent vectors of earlier steps may be read before the wait, since a step's first kernel is not a dependent one: the
- * kernels that wrote them have ended. The row's own token comes after the wait, and so do all of a thread block's where
- * one of its pages is written in this step for another sequence, which may be so as soon as pages are shared.
+ * kernels that wrote them have ended. What is read of this step's tokens is nobody's: every thread block makes those
+ * that lie in its pages itself, the row's own one and, as sequences share pages, those of other rows. Warp i has row i.
  *
  * All products are mma.sync's: A has weights or latent vectors, B one row of q, or of sums, or the cluster's queries.
  * What A comes from is loaded by TMA in blocks of 64 columns, [rows][128 bytes] with the 128-byte swizzle. */
@@ -24,7 +25,7 @@
 #include <cuda.h>
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/latent/params.cuh"
+#include "kernels/cuda/latent/new_token.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
@@ -36,7 +37,7 @@ namespace yk_latent {
 using namespace yk_ptx;
 
 constexpr int CLUSTER_HEAD_DIM = 128; /* nope_dim and value_dim: DeepSeek's */
-constexpr int CLUSTER_WARPS = 8, CLUSTER_THREADS = 32 * CLUSTER_WARPS;
+constexpr int CLUSTER_WARPS = CLUSTER_ROWS, CLUSTER_THREADS = 32 * CLUSTER_WARPS;
 constexpr int TILE_PAGES = 4, CLUSTER_TOKENS = TILE_PAGES * YK_KV_BLOCK_TOKENS; /* of a tile */
 constexpr int SWIZZLED_ROW = 128;                                               /* bytes: 64 columns */
 constexpr int WEIGHT_BLOCK_BYTES = CLUSTER_HEAD_DIM * SWIZZLED_ROW;
@@ -60,7 +61,9 @@ template <int HEADS> struct cluster_shared {
   float rescale[8];
   float4 stats[CLUSTER_BLOCKS]; /* of each part: maximum in powers of two, sum */
   alignas(16) uint16_t sums[COLUMNS];
-  alignas(16) float y[SHARES][ROWS]; /* by the columns of each share */
+  alignas(16) uint16_t norm_w[KV_RANK];
+  alignas(16) float rope[CLUSTER_WARPS][ROPE_DIM]; /* of each row's position */
+  alignas(16) float y[SHARES][ROWS];               /* by the columns of each share */
   uint64_t k_full, v_full, q_full, part_full, y_full, page_full[RING];
 };
 
@@ -69,20 +72,20 @@ template <int HEADS> struct cluster_shared {
 template <typename T, int HEADS> struct cluster_block {
   using shared = cluster_shared<HEADS>;
   static constexpr int SHARES = shared::SHARES, COLUMNS = shared::COLUMNS, ROWS = shared::ROWS, RING = shared::RING;
-  static constexpr int PAGE = YK_KV_BLOCK_TOKENS, PIECES = WIDTH / 8; /* of 16 bytes, of a latent vector */
-  static constexpr int K_TILES = COLUMNS / 16 / CLUSTER_WARPS;        /* of 16 columns a warp */
+  static constexpr int PAGE = YK_KV_BLOCK_TOKENS, PIECES = TOKEN_PIECES;
+  static constexpr int K_TILES = COLUMNS / 16 / CLUSTER_WARPS; /* of 16 columns a warp */
   static constexpr bool LOADS_EARLY = K_TILES == 1; /* the first tile, while registers have room for K[h] beside it */
   static constexpr int K_STEPS = CLUSTER_HEAD_DIM / 16, SCORE_STEPS = WIDTH / 16 / 2, V_STEPS = COLUMNS / 16;
 
   shared &s;
   const params &p;
+  const new_rows &rows;
   const CUtensorMap &weights, &cache;
   const int lane, warp, rank;
   const int32_t row, first_head, n_heads;               /* n_heads: of the cluster */
   const int32_t head, share;                            /* this thread block's */
   const int32_t position, begin_page, n_pages, n_parts; /* n_pages: own; n_parts: thread blocks that have any */
   const int32_t *const table;
-  const bool is_early; /* own pages hold latent vectors of earlier steps alone, but for the row's own token */
 
   __device__ bool has_head() const
   {
@@ -140,22 +143,56 @@ template <typename T, int HEADS> struct cluster_block {
            ((piece ^ token) & 7) * 16;
   }
 
-  /* The row's own token, which the kernel in front writes, in the block of its last page. */
-  __device__ const uint4 *token_pieces(int32_t block) const
+  /* Where this step's tokens are: own pages that have any, as bits, and that of the row of this warp, or -1. */
+  struct new_tokens {
+    uint32_t pages;
+    int32_t of_warp;
+  };
+
+  __device__ new_tokens find_new_tokens() const
   {
-    const int64_t slot = static_cast<int64_t>(block) * PAGE + position % PAGE;
-    return reinterpret_cast<const uint4 *>(static_cast<const T *>(p.cache) + slot * WIDTH);
+    const int32_t slot = lane < p.n_rows ? p.kv_slots[lane] : -1;
+    int32_t page = -1;
+    for (int32_t i = 0; i < n_pages; i++) {
+      if (slot >= 0 && table[begin_page + i] == slot / PAGE) page = i;
+    }
+    return {__reduce_or_sync(~0u, page < 0 ? 0 : 1u << page), __shfl_sync(~0u, page, warp)};
   }
 
-  /* Into the last page, by the thread block that has it, once the page is there: the row's own token instead of what
-   * stood there before; behind it zeros, since the cache may hold anything there, and a NaN among the values would
-   * survive a probability of 0. */
-  __device__ void complete_last_page(int32_t i, uint4 own) const
+  /* What make_token needs beside the token, before the wait. */
+  __device__ void load_norm_and_rope() const
   {
-    const int last = position % PAGE, n = (PAGE - last) * PIECES;
+    const uint4 *norm_w = static_cast<const uint4 *>(rows.norm_w);
+    const float4 *rope = reinterpret_cast<const float4 *>(rope_of(rows, p.positions[warp]));
+    for (int i = lane; i < KV_RANK / 8; i += 32) cp_async_16(shared_address(&s.norm_w[i * 8]), norm_w + i, true);
+    if (lane < ROPE_DIM / 4) cp_async_16(shared_address(&s.rope[warp][lane * 4]), rope + lane, true);
+    cp_async_commit();
+  }
+
+  __device__ void make_token(new_token<T> &t) const
+  {
+    cp_async_wait<0>();
+    __syncwarp();
+    t.make(rows, s.norm_w, s.rope[warp]);
+  }
+
+  /* The token of the row of this warp into own page i, and to the cache by the row's first cluster. */
+  __device__ void put_token(const new_token<T> &t, int32_t i) const
+  {
+    const int32_t slot = p.kv_slots[warp];
+    wait_for_page(i);
+    t.for_each_piece([&](int piece, uint4 v) { store_shared16(piece_address(i, slot % PAGE, piece), v); });
+    if (warp == row && first_head == 0) t.store(rows, slot);
+  }
+
+  /* Zeros behind the row's own token, which is in own page i: the cache may hold anything there, and a NaN among the
+   * values would survive a probability of 0. By all warps. */
+  __device__ void clear_behind(int32_t i) const
+  {
+    const int first = position % PAGE + 1, n = (PAGE - first) * PIECES;
     wait_for_page(i);
     for (int at = threadIdx.x; at < n; at += CLUSTER_THREADS)
-      store_shared16(piece_address(i, last + at / PIECES, at % PIECES), at < PIECES ? own : make_uint4(0, 0, 0, 0));
+      store_shared16(piece_address(i, first + at / PIECES, at % PIECES), make_uint4(0, 0, 0, 0));
   }
 
   /* K[h]^T as fragments of A: columns 16 (K_TILES warp + i) .., and 16 of nope_dim a step, of which lane t has 4
@@ -250,15 +287,15 @@ template <typename T, int HEADS> struct cluster_block {
     if (lane == 0) s.rescale[warp] = rescale;
   }
 
-  /* The warp's 64 columns of a tile's values, transposed, as fragments of A: 16 columns and a page each, for the
-   * tile's pages [begin, end). */
-  __device__ void load_values(uint32_t (&a)[TILE_PAGES][4][4], int32_t first_page, int32_t begin, int32_t end) const
+  /* The warp's 64 columns of a tile's values, transposed, as fragments of A: 16 columns and a page each, for those of
+   * the tile's pages whose bits are set. */
+  __device__ void load_values(uint32_t (&a)[TILE_PAGES][4][4], int32_t first_page, uint32_t pages) const
   {
     const int token = lane / 16 * 8 + lane % 8;
     const uint32_t at = warp * PAGE_BLOCK_BYTES + token * SWIZZLED_ROW, swizzled = (lane / 8 % 2 ^ token) & 7;
 #pragma unroll
     for (int i = 0; i < TILE_PAGES; i++) {
-      if (i < begin || i >= end) continue;
+      if (!(pages >> i & 1)) continue;
 #pragma unroll
       for (int j = 0; j < 4; j++)
         ldmatrix_x4_trans(a[i][j], shared_address(s.page[(first_page + i) % RING]) + at + (swizzled ^ j * 2) * 16);
@@ -320,26 +357,27 @@ template <typename T, int HEADS> struct cluster_block {
     const int32_t own = at + warp % TILE_PAGES;
     for (int32_t i = at; i < min(at + TILE_PAGES, n_pages); i++) wait_for_page(i);
     if (own < n_pages) load_keys(t.keys, own, warp / TILE_PAGES);
-    load_values(t.values, at, 0, n_pages - at);
+    load_values(t.values, at, (1u << min(TILE_PAGES, n_pages - at)) - 1);
   }
 
-  /* Of the first tile, one page once more. */
-  __device__ void reload_page(tile &t, int32_t page) const
+  /* Of the first tile, those pages once more whose bits are set. */
+  __device__ void reload_pages(tile &t, uint32_t pages) const
   {
-    if (warp % TILE_PAGES == page) load_keys(t.keys, page, warp / TILE_PAGES);
-    load_values(t.values, 0, page, page + 1);
+    if (pages >> warp % TILE_PAGES & 1) load_keys(t.keys, warp % TILE_PAGES, warp / TILE_PAGES);
+    load_values(t.values, 0, pages);
   }
 
-  /* Own tokens. t: the first tile, where LOADS_EARLY. last: the page that complete_last_page is for, called before if
-   * that page is in the first tile. */
-  __device__ void attend(tile &t, int32_t last, uint4 own_piece) const
+  /* Own tokens. t: the first tile, where LOADS_EARLY; this step's tokens are in it. last: own page with the row's own
+   * token, or -1; of_warp: this warp's token. */
+  __device__ void attend(tile &t, const new_tokens &added, int32_t last, const new_token<T> &of_warp) const
   {
     const int odd = warp / TILE_PAGES;
     float o[4][4] = {}, m = NO_SCORE, l = 0.0f;
     for (int32_t at = 0; at < n_pages; at += TILE_PAGES) {
       const int32_t own = at + warp % TILE_PAGES, n = n_pages - at;
-      if (at > 0 && last >= at && last < at + TILE_PAGES) {
-        complete_last_page(last, own_piece);
+      if (at > 0 && added.pages >> at) {
+        if (added.of_warp >= at && added.of_warp < at + TILE_PAGES) put_token(of_warp, added.of_warp);
+        if (last >= at && last < at + TILE_PAGES) clear_behind(last);
         __syncthreads();
       }
       if (at > 0 || !LOADS_EARLY) load_tile(t, at);
@@ -421,17 +459,19 @@ template <typename T, int HEADS> struct cluster_block {
   }
 
   /* The step's part before the wait for the kernel in front: loads, and K[h]. */
-  __device__ void start(uint32_t (&k)[K_TILES][K_STEPS][4]) const
+  __device__ void start(uint32_t (&k)[K_TILES][K_STEPS][4], new_tokens &added) const
   {
     if (threadIdx.x == 0) init_barriers();
     __syncthreads();
-    if (is_early) load_first_pages();
+    load_first_pages();
     if (has_head() && elect_one()) {
       const int32_t first_row = head * 2 * CLUSTER_HEAD_DIM;
       if (warp == CLUSTER_WARPS - 1) load_weights(s.k, first_row, &s.k_full);
       if (warp == CLUSTER_WARPS - 2) load_weights(s.v, first_row + CLUSTER_HEAD_DIM, &s.v_full);
     }
     __syncwarp();
+    added = find_new_tokens();
+    if (added.of_warp >= 0) load_norm_and_rope();
     cluster_sync_relaxed(); /* everybody's barriers are there */
     if (!has_head()) return;
     mbarrier_wait_loop(&s.k_full, 0);
@@ -440,39 +480,40 @@ template <typename T, int HEADS> struct cluster_block {
 
   __device__ void run() const
   {
-    constexpr int ROPE_PIECES = ROPE_DIM / 8;
     const int32_t of_last = position / PAGE - begin_page;
-    const int32_t last = of_last < n_pages ? of_last : -1; /* own page that has the row's own token */
-    const uint4 *own_token = token_pieces(table[position / PAGE]);
+    const int32_t last = of_last >= 0 && of_last < n_pages ? of_last : -1;
     const T *q = static_cast<const T *>(p.q) + row * p.q_stride;
     uint32_t k[K_TILES][K_STEPS][4];
     tile t;
-    start(k);
-    if (LOADS_EARLY && is_early) load_tile(t, 0);
+    new_tokens added;
+    start(k, added);
+    const rotation turn(rope_of(rows, position));
+    if (last >= 0 && last < TILE_PAGES) clear_behind(last);
+    if (LOADS_EARLY) load_tile(t, 0);
     wait_for_previous_kernel();
-    if (!is_early) load_first_pages();
     uint2 q_nope[K_STEPS];
-    uint4 rotating = {}, own = {};
+    uint4 rotating = {};
+    new_token<T> own = {};
 #pragma unroll
     for (int i = 0; i < K_STEPS; i++) {
       const T *from = q + static_cast<int64_t>(head) * (CLUSTER_HEAD_DIM + ROPE_DIM) + i * 16 + lane * 4;
       q_nope[i] = has_head() && lane < 4 ? *reinterpret_cast<const uint2 *>(from) : make_uint2(0, 0);
     }
+    if (added.of_warp >= 0) own.load(rows, warp);
     const int rotating_head = threadIdx.x / ROPE_PIECES, piece = threadIdx.x % ROPE_PIECES;
     if (rotating_head < n_heads)
       rotating = *reinterpret_cast<const uint4 *>(
           q + static_cast<int64_t>(first_head + rotating_head) * (CLUSTER_HEAD_DIM + ROPE_DIM) + CLUSTER_HEAD_DIM +
           piece * 8);
-    if (last >= 0 && threadIdx.x < PIECES) own = own_token[threadIdx.x];
-    if (has_head()) absorb(k, q_nope);
+    if (warp * 32 < n_heads * ROPE_PIECES) rotating = turn.template apply<T>(rotating);
     if (rotating_head < n_heads) store_shared16(shared_address(&s.q[rotating_head][KV_RANK + piece * 8]), rotating);
-    if (last >= 0 && last < TILE_PAGES) complete_last_page(last, own);
+    if (has_head()) absorb(k, q_nope);
+    if (added.of_warp >= 0) make_token(own);
+    if (added.of_warp >= 0 && added.of_warp < TILE_PAGES) put_token(own, added.of_warp);
     __syncthreads();
-    if (LOADS_EARLY && !is_early)
-      load_tile(t, 0);
-    else if (LOADS_EARLY && last >= 0 && last < TILE_PAGES)
-      reload_page(t, last);
-    if (n_pages > 0) attend(t, last, own);
+    const uint32_t in_first_tile = added.pages & ((1u << TILE_PAGES) - 1);
+    if (LOADS_EARLY && in_first_tile) reload_pages(t, in_first_tile);
+    if (n_pages > 0) attend(t, added, last, own);
     if (!has_head()) return;
     uint32_t v[V_STEPS][4];
     mbarrier_wait_loop(&s.v_full, 0);
@@ -492,23 +533,10 @@ template <typename T, int HEADS> struct cluster_block {
 
 #endif
 
-/* By one warp: whether the step writes one of these pages for another row than this one. */
-__device__ inline bool are_written(const params &p, int32_t row, const int32_t *blocks, int32_t n)
-{
-  bool is_written = false;
-  for (int32_t i = threadIdx.x % 32; i < n; i += 32) {
-    for (int32_t other = 0; other < p.n_rows; other++) {
-      const int32_t slot = p.kv_slots[other];
-      is_written |= other != row && slot >= 0 && slot / YK_KV_BLOCK_TOKENS == blocks[i];
-    }
-  }
-  return __any_sync(~0u, is_written);
-}
-
 /* Grid: thread blocks of all heads' clusters x rows. */
 template <typename T, int HEADS>
 __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    cluster_kernel(const params p, const __grid_constant__ CUtensorMap weights,
+    cluster_kernel(const params p, const new_rows rows, const __grid_constant__ CUtensorMap weights,
                    const __grid_constant__ CUtensorMap cache)
 {
 #if defined(YK_HAVE_SM90A)
@@ -525,6 +553,7 @@ __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
   let_next_kernel_start();
   const cluster_block<T, HEADS> block = {*reinterpret_cast<shared *>(memory),
                                          p,
+                                         rows,
                                          weights,
                                          cache,
                                          lane,
@@ -539,8 +568,7 @@ __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
                                          begin,
                                          n_pages,
                                          each > 0 ? (all_pages + each - 1) / each : 0,
-                                         table,
-                                         !are_written(p, row, table + begin, n_pages)};
+                                         table};
   if (position >= 0) {
     block.run();
     return;

@@ -20,6 +20,8 @@ using namespace yk_ptx;
 /* Elements between rows in shared memory are padded by 16 bytes: ldmatrix without bank conflicts. */
 constexpr int PAD = 8;
 
+constexpr int FEW_QUERIES = 16, MANY_QUERIES = 64; /* of a tile of the attention kernels */
+
 /* ---- queries = K[h]^T q_nope ------------------------------------------------------------------------------------- */
 
 constexpr int ABSORB_ROWS = 64, ABSORB_COLUMNS = 128, ABSORB_K = HEAD_MULTIPLE, ABSORB_THREADS = 128;
@@ -187,16 +189,18 @@ __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, i
                              round_pair<T>(value[j].z * inverse, value[j].w * inverse)));
 }
 
-/* The rows of a tile into shared memory: whole results as they are, partial ones combined. WARPS: of a row. */
-template <typename T, int QUERIES, int WARPS, typename SHARED>
-__device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
+/* The rows of a tile into shared memory: whole results as they are, partial ones combined. Places behind them keep what
+ * they held, since a row of a product depends on its own operands alone. WARPS: of a row. splits_of: of a row; of one
+ * without tokens n is 0. */
+template <typename T, int QUERIES, int ALL_WARPS, int WARPS, typename SHARED, typename F>
+__device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head, int warp,
+                             F splits_of)
 {
-  const int part = threadIdx.x / 32 % WARPS;
-  for (int row = threadIdx.x / 32 / WARPS; row < SHARED::ROWS; row += OUTPUT_WARPS / WARPS) {
-    const int32_t at = first_row + min(row, n_rows - 1), slot = p.kv_slots[at];
-    const item_splits of = p.splits[at]; /* of a padding row it may be anything */
-    const bool exists = row < n_rows && slot >= 0;
-    if (exists && of.n > 1) {
+  const int part = warp % WARPS;
+  for (int row = warp / WARPS; row < n_rows; row += ALL_WARPS / WARPS) {
+    const item_splits of = splits_of(first_row + row);
+    const bool exists = of.n > 0;
+    if (of.n > 1) {
       combine_row<T, QUERIES, WARPS>(s, p, of, first_row + row, head, part, row);
       continue;
     }
@@ -207,17 +211,29 @@ __device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int3
   }
 }
 
-/* Few rows have several warps each. */
-template <typename T, int QUERIES, typename SHARED>
-__device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head)
+/* By ALL_WARPS warps: few rows have several warps each. QUERIES: of a tile of the attention kernel. */
+template <typename T, int QUERIES, int ALL_WARPS, typename SHARED, typename F>
+__device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head, int warp,
+                          F splits_of)
 {
-  if (n_rows <= OUTPUT_WARPS / 4)
-    load_sums_by<T, QUERIES, 4>(s, p, first_row, n_rows, head);
-  else if (n_rows <= OUTPUT_WARPS / 2)
-    load_sums_by<T, QUERIES, 2>(s, p, first_row, n_rows, head);
+  if (n_rows <= ALL_WARPS / 4)
+    load_sums_by<T, QUERIES, ALL_WARPS, 4>(s, p, first_row, n_rows, head, warp, splits_of);
+  else if (n_rows <= ALL_WARPS / 2)
+    load_sums_by<T, QUERIES, ALL_WARPS, 2>(s, p, first_row, n_rows, head, warp, splits_of);
   else
-    load_sums_by<T, QUERIES, 1>(s, p, first_row, n_rows, head);
+    load_sums_by<T, QUERIES, ALL_WARPS, 1>(s, p, first_row, n_rows, head, warp, splits_of);
 }
+
+/* As the attention kernel in front has described them, of rows that have tokens. */
+struct described_splits {
+  const params &p;
+
+  __device__ item_splits operator()(int32_t row) const
+  {
+    const item_splits of = p.splits[row]; /* of a padding row it may be anything */
+    return {of.first_row, of.first_block, p.kv_slots[row] < 0 ? 0 : of.n};
+  }
+};
 
 /* The weights of a head's columns from first_column on. */
 template <typename T> __device__ const T *output_weights(const params &p, int head, int first_column)
@@ -236,9 +252,9 @@ __device__ T *output_row(const params &p, int32_t row, int32_t end_row, int head
   return static_cast<T *>(p.y) + (step_row(p, row) * p.layout.n_heads + head) * p.layout.value_dim + first_column;
 }
 
-/* Grid: heads x blocks of columns x tiles of 16 rows. QUERIES: of a tile of the attention kernel. A warp has 8 columns
- * and one half of the products, which are added up in shared memory. */
-template <typename T, int QUERIES> __global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
+/* Grid: heads x blocks of columns x tiles of 16 rows. A warp has 8 columns and one half of the products, which are
+ * added up in shared memory. */
+template <typename T> __global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
 {
   extern __shared__ __align__(1024) char memory[];
   constexpr int ROWS = output_shared::ROWS, K = OUTPUT_K / 2, PIECES = OUTPUT_K / 8;
@@ -254,7 +270,7 @@ template <typename T, int QUERIES> __global__ void __launch_bounds__(OUTPUT_THRE
   }
   let_next_kernel_start();
   wait_for_previous_kernel();
-  load_sums<T, QUERIES>(s, p, first_row, n_rows, head);
+  load_sums<T, MANY_QUERIES, OUTPUT_WARPS>(s, p, first_row, n_rows, head, threadIdx.x / 32, described_splits{p});
   cp_async_commit();
   cp_async_wait<0>();
   __syncthreads();
@@ -292,7 +308,7 @@ template <typename T, int QUERIES> __global__ void __launch_bounds__(OUTPUT_THRE
 }
 
 /* The same for tiles of 64 rows and COLUMNS columns, on wgmma: all warps load, four multiply what is there. */
-template <typename T, int QUERIES, int COLUMNS>
+template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(OUTPUT_THREADS, 1) wide_output_kernel(const params p)
 {
 #if defined(YK_HAVE_SM90A)
@@ -309,7 +325,7 @@ __global__ void __launch_bounds__(OUTPUT_THREADS, 1) wide_output_kernel(const pa
   }
   let_next_kernel_start();
   wait_for_previous_kernel();
-  load_sums<T, QUERIES>(s, p, first_row, n_rows, head);
+  load_sums<T, MANY_QUERIES, OUTPUT_WARPS>(s, p, first_row, n_rows, head, threadIdx.x / 32, described_splits{p});
   cp_async_commit();
   cp_async_wait<0>();
   fence_async_shared();

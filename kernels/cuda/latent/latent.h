@@ -1,19 +1,26 @@
 /* latent.h - latent attention on CUDA devices: the operations of kernels/latent.h.
  *
- *   rope_cache.cu       norm and rotation of a row, and the write to the paged cache: one launch
+ *   rope_cache.cu       norm and rotation of a row, and the write to the paged cache: one launch; new_token.cuh: within
+ *                       others
  *   attention.cu        which rows and sizes take which kernels
  *
- * On Hopper (compute capability 9.0), where kv_rank is 512 and rope_dim 64, in one of three ways:
+ * On Hopper (compute capability 9.0), where kv_rank is 512 and rope_dim 64, in one of four ways, the first three with
+ * latent vectors as keys and values of all heads:
  *
- *   few decode rows (one to three with 16 heads) of moderate length, all in one launch
- *     cluster_kernel      cluster_kernel.cuh       latent vectors as keys and values, a cluster for some heads of a row
- *   latent vectors as keys and values of all heads: decodes and short runs of rows, 256 rows at a time
- *     absorb_kernel       head_products.cuh        queries = K[h]^T q_nope, act [rows, heads, kv_rank]
- *     few_kernel          wgmma_few_kernel.cuh     at most 16 queries a tile: at the speed of memory
- *     many_kernel         wgmma_many_kernel.cuh    64 queries a tile: at the speed of tensor cores
- *       work_list.cuh       which tokens of which rows a thread block takes
- *       wgmma_tiles.cuh     tiles in shared memory, and the warps that load them
- *     output_kernel       head_products.cuh        combines splits; y = V[h] sums; wide_output_kernel: of many rows
+ *   decode in one launch, norm and rotation too, of heads of 128 + 64 and 128
+ *     few rows (one to three with 16 heads) of moderate length
+ *       cluster_kernel      cluster_kernel.cuh       a cluster for some heads of a row
+ *     others, 256 rows at a time: one_launch.cuh     queries, attention, outputs, between which all thread blocks meet
+ *       few_kernel          wgmma_few_kernel.cuh     at most 16 heads: at the speed of memory
+ *       many_kernel         wgmma_many_kernel.cuh    64 queries a tile: at the speed of tensor cores
+ *         ends.cuh            queries = K[h]^T q_nope, act [rows, heads, kv_rank]; y = V[h] sums
+ *         grid_barrier.cuh    how thread blocks meet
+ *         work_list.cuh       which tokens of which rows a thread block takes
+ *         wgmma_tiles.cuh     tiles in shared memory, and the warps that load them
+ *   short runs of rows, and decode with other heads, 256 rows at a time
+ *     absorb_kernel       head_products.cuh        queries
+ *     many_kernel         wgmma_many_kernel.cuh    attention alone
+ *     output_kernel       head_products.cuh        combines splits; outputs; wide_output_kernel: of many rows
  *   keys and values of each head: sequences with many rows in the step, some heads at a time
  *     list_expanded_kernel  expanded_work.cu       which sequences, and the rows of all others
  *     make_heads_kernel     expanded_make.cuh      keys and values from the latent vectors of whole sequences
@@ -33,19 +40,15 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/latent/latent_types.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What the launches need of a device. */
-typedef struct yk_cuda_latent {
-  int32_t n_multiprocessors, shared_bytes; /* largest shared memory of a thread block */
-  void *encode_tensor_map;                 /* as of yk_cuda_attention: NULL: no wgmma */
-  const yk_cuda_blas *blas;
-} yk_cuda_latent;
+/* yk_cuda_latent_init - set n_clusters and n_pairs, of the current GPU, from the other fields. dtype: the device's. */
+cudaError_t yk_cuda_latent_init(yk_cuda_latent *latent, yk_dtype dtype);
 
 /* latent_rope_cache of the device's table. */
 cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_rope_cache_args *args,

@@ -2,6 +2,7 @@
 #ifndef YK_KERNELS_CUDA_LATENT_PARAMS_CUH
 #define YK_KERNELS_CUDA_LATENT_PARAMS_CUH
 
+#include "kernels/cuda/latent/latent_types.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/device.h"
@@ -31,9 +32,20 @@ struct params {
   void *absorbed; /* act [n_rows, n_heads, kv_rank] */
   void *sums;     /* likewise */
   int32_t tile_rows, tile_heads, n_head_tiles, n_splits;
-  float *partial_sums;   /* [item, split, query of the tile, kv_rank], where n_splits > 1 */
-  float2 *partial_stats; /* [item, split, query of the tile]: maximum in powers of two, and sum */
-  item_splits *splits;   /* [n_rows], of the wgmma kernels */
+  float *partial_sums;     /* [item, split, query of the tile, kv_rank], where n_splits > 1 */
+  float2 *partial_stats;   /* [item, split, query of the tile]: maximum in powers of two, and sum */
+  item_splits *splits;     /* [n_rows], of the wgmma kernels */
+  uint32_t *grid_counters; /* of few_kernel's grid_barrier */
+};
+
+/* Where the new latent vectors of the step's rows come from and go to, and their q: see yk_latent_rope_cache_args. */
+struct new_rows {
+  void *q;
+  const void *latent, *norm_w;
+  int64_t stride;
+  const float *rope;
+  float norm_eps;
+  void *cache;
 };
 
 /* The step's row of q and y. */
@@ -48,24 +60,36 @@ __device__ __forceinline__ int64_t slot_of(const int32_t *table, int32_t token)
   return static_cast<int64_t>(table[token / YK_KV_BLOCK_TOKENS]) * YK_KV_BLOCK_TOKENS + token % YK_KV_BLOCK_TOKENS;
 }
 
-/* Latent attention by the wgmma kernels, of T __half or __nv_bfloat16; n_rows is at most YK_CUDA_LATENT_ROWS. */
+/* The wgmma kernels, of T __half or __nv_bfloat16; n_rows is at most YK_CUDA_LATENT_ROWS. launch_decode: decode with
+ * nope_dim and value_dim of 128, in one launch. rows: what becomes new tokens first; without latent: nothing. */
 template <typename T>
-cudaError_t launch_wgmma(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream);
+cudaError_t launch_decode(const yk_cuda_latent &latent, const params &p, const new_rows &rows, cudaStream_t stream);
+template <typename T>
+cudaError_t launch_many(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream);
 
-/* Steps of few decode rows in one launch, by clusters of CLUSTER_BLOCKS thread blocks. A whole GPU has room for
- * MAX_CLUSTERS of them at a time; the more of them take the heads of a row, the sooner it is done. */
-constexpr int CLUSTER_BLOCKS = 16, MAX_CLUSTERS = 7;
+/* Pairs of thread blocks of launch_decode that run at once. */
+template <typename T> cudaError_t count_pairs(int32_t *n);
 
-/* Heads of a cluster; 0: too many rows. */
-inline int cluster_heads(const yk_latent_layout &layout, int32_t n_rows)
+/* Steps of few decode rows in one launch, by clusters of CLUSTER_BLOCKS thread blocks: at most CLUSTER_ROWS rows, each
+ * with at most CLUSTER_MOST_TOKENS tokens. */
+constexpr int CLUSTER_BLOCKS = 16, CLUSTER_ROWS = 8, CLUSTER_MOST_TOKENS = 4096;
+
+/* Heads of a cluster: the more clusters take the heads of a row, the sooner it is done, but all of them must run at
+ * once. 0: too many rows. */
+inline int cluster_heads(const yk_latent_layout &layout, int32_t n_rows, int32_t n_clusters)
 {
-  for (int heads = 4; heads <= 8; heads *= 2)
-    if (n_rows * ((layout.n_heads + heads - 1) / heads) <= MAX_CLUSTERS) return heads;
+  for (int heads = 4; heads <= 8 && n_rows <= CLUSTER_ROWS; heads *= 2)
+    if (n_rows * ((layout.n_heads + heads - 1) / heads) <= n_clusters) return heads;
   return 0;
 }
 
-/* Where cluster_heads is not 0; nope_dim and value_dim are 128. */
-template <typename T> cudaError_t launch_cluster(void *encode_tensor_map, const params &p, cudaStream_t stream);
+/* Prepares the kernels and counts the clusters of either that run at once: 0 where the GPU has none. */
+template <typename T> cudaError_t init_cluster(int32_t *n_clusters);
+
+/* n_heads: of a cluster, by cluster_heads; nope_dim and value_dim are 128. */
+template <typename T>
+cudaError_t launch_cluster(void *encode_tensor_map, int n_heads, const params &p, const new_rows &rows,
+                           cudaStream_t stream);
 
 /* What attention with keys and values of each head needs beside. */
 struct expanded_work;

@@ -1,4 +1,4 @@
-/* wgmma.cuh - latent attention on Hopper: queries, attention, outputs, a launch each. */
+/* wgmma.cuh - latent attention on Hopper: decode in one launch, all else in three: queries, attention, outputs. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_CUH
 
@@ -21,21 +21,40 @@ template <typename T> cudaError_t launch_absorb(const params &p, cudaStream_t st
   return launch_dependent(kernel, {grid, ABSORB_THREADS, sizeof(absorb_shared), 1}, stream, p);
 }
 
-/* One thread block a multiprocessor: thread blocks of all tiles of heads go through the same tokens at once. */
-template <typename SHARED, typename T>
-cudaError_t launch_attend(void (*kernel)(params, CUtensorMap), void *encode_tensor_map, int n_multiprocessors,
-                          const params &p, cudaStream_t stream)
+template <typename T> cudaError_t encode_cache(void *encode_tensor_map, const params &p, CUtensorMap *map)
 {
-  CUtensorMap map;
-  cudaError_t error =
-      yk_cuda::encode_matrix<T>(encode_tensor_map, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS, &map);
+  return yk_cuda::encode_matrix<T>(encode_tensor_map, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS, map);
+}
+
+/* Boxes of 64 rows of kv_up, whose heads have END_HEAD_DIM rows for K and for V. */
+template <typename T> cudaError_t encode_weights(void *encode_tensor_map, const params &p, CUtensorMap *map)
+{
+  return yk_cuda::encode_matrix<T>(encode_tensor_map, p.kv_up, KV_RANK, int64_t{2} * END_HEAD_DIM * p.layout.n_heads,
+                                   KV_RANK, BOX, map);
+}
+
+/* One thread block a multiprocessor at most; two partial results of each are kept. */
+inline int attend_blocks(int n_multiprocessors)
+{
+  return std::min(n_multiprocessors, YK_CUDA_LATENT_SPLIT_BLOCKS / 2);
+}
+
+/* Thread blocks of all tiles of heads go through the same tokens at once. most_blocks: of all of them together. */
+template <typename T, bool HAS_ENDS>
+cudaError_t launch_attend(void *encode_tensor_map, int most_blocks, const params &p, const new_rows &rows,
+                          cudaStream_t stream)
+{
+  const auto kernel = many_kernel<T, HAS_ENDS>;
+  CUtensorMap map, weights = {};
+  cudaError_t error = encode_cache<T>(encode_tensor_map, p, &map);
+  if (error == cudaSuccess && HAS_ENDS) error = encode_weights<T>(encode_tensor_map, p, &weights);
   if (error == cudaSuccess)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED));
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(many_shared));
   if (error != cudaSuccess) return error;
-  const int n_blocks = std::max(std::min(n_multiprocessors, YK_CUDA_LATENT_SPLIT_BLOCKS / 2) / p.n_head_tiles, 1);
+  const int n_blocks = std::max(most_blocks / p.n_head_tiles, 1);
   const int cluster = p.n_head_tiles % 2 == 0 ? 2 : 1;
-  return launch_dependent(kernel, {dim3(p.n_head_tiles, n_blocks), WGMMA_THREADS, sizeof(SHARED), cluster}, stream, p,
-                          map);
+  return launch_dependent(kernel, {dim3(p.n_head_tiles, n_blocks), WGMMA_THREADS, sizeof(many_shared), cluster}, stream,
+                          p, rows, map, weights);
 }
 
 inline cudaError_t launch_output_tiles(void (*kernel)(params), size_t bytes, int columns, int rows, const params &p,
@@ -48,37 +67,68 @@ inline cudaError_t launch_output_tiles(void (*kernel)(params), size_t bytes, int
   return launch_dependent(kernel, {grid, OUTPUT_THREADS, bytes, 1}, stream, p);
 }
 
-template <typename T, int QUERIES, int COLUMNS> cudaError_t launch_wide_output(const params &p, cudaStream_t stream)
+template <typename T, int COLUMNS> cudaError_t launch_wide_output(const params &p, cudaStream_t stream)
 {
   using shared = wide_output_shared<COLUMNS>;
-  return launch_output_tiles(wide_output_kernel<T, QUERIES, COLUMNS>, sizeof(shared), COLUMNS, shared::ROWS, p, stream);
+  return launch_output_tiles(wide_output_kernel<T, COLUMNS>, sizeof(shared), COLUMNS, shared::ROWS, p, stream);
 }
 
 /* Tiles of 64 rows where there are more than two of 16, and thread blocks enough to fill most of the GPU. */
-template <typename T, int QUERIES>
-cudaError_t launch_output(int n_multiprocessors, const params &p, cudaStream_t stream)
+template <typename T> cudaError_t launch_output(int n_multiprocessors, const params &p, cudaStream_t stream)
 {
   const int n_heads = p.layout.n_heads, value_dim = p.layout.value_dim, n_tiles = divide_up(p.n_rows, 64);
   const int enough = n_multiprocessors * 3 / 4;
   if (p.n_rows > 2 * output_shared::ROWS && value_dim % 128 == 0 && n_heads * (value_dim / 128) * n_tiles >= enough)
-    return launch_wide_output<T, QUERIES, 128>(p, stream);
+    return launch_wide_output<T, 128>(p, stream);
   if (p.n_rows > 2 * output_shared::ROWS && n_heads * (value_dim / 64) * n_tiles >= enough)
-    return launch_wide_output<T, QUERIES, 64>(p, stream);
-  return launch_output_tiles(output_kernel<T, QUERIES>, sizeof(output_shared), OUTPUT_COLUMNS, output_shared::ROWS, p,
-                             stream);
+    return launch_wide_output<T, 64>(p, stream);
+  return launch_output_tiles(output_kernel<T>, sizeof(output_shared), OUTPUT_COLUMNS, output_shared::ROWS, p, stream);
 }
 
 template <typename T>
-cudaError_t launch_wgmma(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream)
+cudaError_t launch_many(void *encode_tensor_map, int n_multiprocessors, const params &p, cudaStream_t stream)
 {
-  const bool is_few = p.tile_rows * p.tile_heads <= FEW_QUERIES;
   cudaError_t error = launch_absorb<T>(p, stream);
+  if (error == cudaSuccess)
+    error = launch_attend<T, false>(encode_tensor_map, attend_blocks(n_multiprocessors), p, new_rows(), stream);
+  return error == cudaSuccess ? launch_output<T>(n_multiprocessors, p, stream) : error;
+}
+
+template <typename T> cudaError_t count_pairs(int32_t *n)
+{
+  const auto kernel = many_kernel<T, true>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(many_shared));
   if (error != cudaSuccess) return error;
-  error = is_few ? launch_attend<few_shared, T>(few_kernel<T>, encode_tensor_map, n_multiprocessors, p, stream)
-                 : launch_attend<many_shared, T>(many_kernel<T>, encode_tensor_map, n_multiprocessors, p, stream);
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = 2;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = sizeof(many_shared);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  return cudaOccupancyMaxActiveClusters(n, kernel, &config);
+}
+
+template <typename T>
+cudaError_t launch_decode(const yk_cuda_latent &latent, const params &p, const new_rows &rows, cudaStream_t stream)
+{
+  const int n_blocks = attend_blocks(latent.n_multiprocessors);
+  if (p.tile_heads > FEW_QUERIES) {
+    const int most = p.n_head_tiles % 2 == 0 ? std::min(n_blocks, 2 * latent.n_pairs) : n_blocks;
+    return launch_attend<T, true>(latent.encode_tensor_map, most, p, rows, stream);
+  }
+  const auto kernel = few_kernel<T>;
+  CUtensorMap map, weights;
+  cudaError_t error = encode_cache<T>(latent.encode_tensor_map, p, &map);
+  if (error == cudaSuccess) error = encode_weights<T>(latent.encode_tensor_map, p, &weights);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(few_shared));
   if (error != cudaSuccess) return error;
-  return is_few ? launch_output<T, FEW_QUERIES>(n_multiprocessors, p, stream)
-                : launch_output<T, MANY_QUERIES>(n_multiprocessors, p, stream);
+  return launch_dependent(kernel, {dim3(1, n_blocks), WGMMA_THREADS, sizeof(few_shared), 1}, stream, p, rows, map,
+                          weights);
 }
 
 } // namespace yk_latent

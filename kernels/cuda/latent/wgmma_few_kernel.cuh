@@ -1,4 +1,4 @@
-/* wgmma_few_kernel.cuh - latent attention of at most 16 queries a tile, at the speed of memory.
+/* wgmma_few_kernel.cuh - latent attention of decode rows of at most 16 heads, at the speed of memory, in one launch.
  *
  * wgmma has 64 rows: tokens take them, so that no row is wasted. A thread block of one producer warpgroup and two
  * consumer warpgroups; each consumer warpgroup has a buffer of its own and takes every second tile of a segment by
@@ -12,11 +12,11 @@
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
 
-#include "kernels/cuda/latent/wgmma_tiles.cuh"
+#include "kernels/cuda/latent/one_launch.cuh"
 
 namespace yk_latent {
 
-constexpr int FEW_QUERIES = 16, FEW_Q_STAGES = 2;
+constexpr int FEW_Q_STAGES = 2, FEW_K_ROOMS = 2;
 
 /* A warpgroup's half of O^T: what the other warpgroup adds, in order of its fragments; then as rows of queries. */
 union few_half {
@@ -25,12 +25,18 @@ union few_half {
   float rows[FEW_QUERIES * ROW];
 };
 
+/* Outputs' weights and sums lie where the tiles of tokens were. */
 struct few_shared : loading<FEW_QUERIES, FEW_Q_STAGES> {
   alignas(1024) char p[2][FEW_QUERIES * 128]; /* probabilities [queries][64 tokens] of each warpgroup, swizzled */
-  few_half half[2];
+  union {                                     /* in turn */
+    alignas(1024) char k_rooms[FEW_K_ROOMS][K_SLICE_BYTES];
+    few_half half[2];
+  };
   float top[2][2][4][FEW_QUERIES]; /* a tile's maxima of each warpgroup and warp, in turn */
   float m[2][FEW_QUERIES], l[2][4][FEW_QUERIES];
+  ends_shared<FEW_K_ROOMS> ends;
 };
+static_assert(sizeof(few_shared) <= 227 * 1024, "what a thread block may have on Hopper");
 
 #if defined(YK_HAVE_SM90A)
 
@@ -304,12 +310,30 @@ template <typename T> struct few_consumer {
 
 #endif
 
+/* Grid: 1 x thread blocks, which all run at once. */
 template <typename T>
-__global__ void __launch_bounds__(WGMMA_THREADS, 1) few_kernel(const params p, const __grid_constant__ CUtensorMap map)
+__global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    few_kernel(const params p, const new_rows rows, const __grid_constant__ CUtensorMap map,
+               const __grid_constant__ CUtensorMap weights)
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  attend<T, few_consumer<T>>(*reinterpret_cast<few_shared *>(memory), p, map);
+  few_shared &s = *reinterpret_cast<few_shared *>(memory);
+  const grid_barrier grid = {p.grid_counters, gridDim.y};
+  init_ends(s.ends, p, rows);
+  if (threadIdx.x == 0) init_loading(s);
+  s.list.build(p); /* and the barriers are there for all */
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
+  const auto y = outputs<T, FEW_QUERIES, 64>::of(p, weights, s.tile[0], &s.ends.v_full, grid_block(), grid_blocks());
+  let_next_kernel_start();
+  if (threadIdx.x < 128) {
+    lower_registers<88>();
+    run_producers<T>(s, p, rows, grid, mine, &map, y);
+  } else {
+    raise_registers<208>();
+    run_consumers<T, few_consumer<T>>(s, p, grid, mine, weights, s.k_rooms, *reinterpret_cast<end_sums *>(s.tile[1]),
+                                      y);
+  }
 #endif
 }
 

@@ -18,16 +18,19 @@
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 
-#include "kernels/cuda/latent/wgmma_tiles.cuh"
+#include "kernels/cuda/latent/one_launch.cuh"
 
 namespace yk_latent {
 
-constexpr int MANY_QUERIES = 64;
+constexpr int MANY_K_ROOMS = 4;
 
+/* Weights before and sums after attention lie where its queries are. */
 struct many_shared : loading<MANY_QUERIES, 1> {
   float m[2][MANY_QUERIES]; /* references after the first and after the second tile of a pair */
   float l[2][MANY_QUERIES];
+  ends_shared<MANY_K_ROOMS> ends;
 };
+static_assert(sizeof(many_shared) <= 227 * 1024, "what a thread block may have on Hopper");
 
 #if defined(YK_HAVE_SM90A)
 
@@ -330,14 +333,72 @@ template <typename T> struct many_consumer {
   }
 };
 
+/* The launch is that of attention alone: queries come from absorb_kernel, outputs are made by a kernel behind it. */
+template <typename T>
+__device__ void run_alone(many_shared &s, const params &p, const block_tiles &mine, const CUtensorMap &map)
+{
+  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
+  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
+  if (warpgroup == 0) {
+    lower_registers<40>();
+    if (warp < 2) {
+      load_tiles(s, p, mine, &map, warp, [](int32_t, int32_t) {});
+      if (warp == 0 && elect_one()) {
+        wait_for_previous_kernel(); /* absorb_kernel, whose weights come first */
+        prefetch_output_weights(p);
+      }
+    } else {
+      load_queries<T>(s, p, mine);
+    }
+  } else {
+    raise_registers<232>();
+    many_consumer<T> consumer = {s, p, warpgroup - 1, mine};
+    consumer.run();
+  }
+}
+
+/* All in one launch: see one_launch.cuh. */
+template <typename T>
+__device__ void run_with_ends(many_shared &s, const params &p, const new_rows &rows, const block_tiles &mine,
+                              const CUtensorMap &map, const CUtensorMap &weights)
+{
+  const grid_barrier grid = {p.grid_counters, gridDim.x * gridDim.y};
+  const auto y = outputs<T, MANY_QUERIES, 128>::of(p, weights, s.tile[0], &s.ends.v_full, grid_block(), grid_blocks());
+  if (threadIdx.x < 128) {
+    lower_registers<72>();
+    run_producers<T>(s, p, rows, grid, mine, &map, y);
+  } else {
+    raise_registers<216>();
+    run_consumers<T, many_consumer<T>>(s, p, grid, mine, weights,
+                                       *reinterpret_cast<char(*)[MANY_K_ROOMS][K_SLICE_BYTES]>(s.q),
+                                       *reinterpret_cast<end_sums *>(s.q), y);
+  }
+}
+
 #endif
 
-template <typename T>
-__global__ void __launch_bounds__(WGMMA_THREADS, 1) many_kernel(const params p, const __grid_constant__ CUtensorMap map)
+/* Grid: tiles of heads x thread blocks that share the list of tiles of tokens. HAS_ENDS: see run_with_ends; rows and
+ * weights are for that alone. */
+template <typename T, bool HAS_ENDS>
+__global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    many_kernel(const params p, const new_rows rows, const __grid_constant__ CUtensorMap map,
+                const __grid_constant__ CUtensorMap weights)
 {
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
-  attend<T, many_consumer<T>>(*reinterpret_cast<many_shared *>(memory), p, map);
+  many_shared &s = *reinterpret_cast<many_shared *>(memory);
+  if (HAS_ENDS) init_ends(s.ends, p, rows);
+  if (threadIdx.x == 0) init_loading(s);
+  s.list.build(p); /* and the barriers are there for all */
+  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
+  if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
+  let_next_kernel_start();
+  if (HAS_ENDS)
+    run_with_ends<T>(s, p, rows, mine, map, weights);
+  else
+    run_alone<T>(s, p, mine, map);
+  __syncwarp();
+  if (is_paired(s)) cluster_sync_relaxed(); /* nothing more arrives at this thread block's barriers */
 #endif
 }
 

@@ -105,9 +105,11 @@ __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p,
 }
 
 /* One warp for each buffer: every second tile of a segment, by TMA, a page and a block of columns at a time. Pages
- * behind the segment's last token are left out. */
-template <typename LOADING>
-__device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer)
+ * behind the segment's last token are left out. await: called when the buffer is free, before the tile is read, with
+ * the first slots of its pages, each of its lane, and their number. */
+template <typename LOADING, typename F>
+__device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer,
+                           F await)
 {
   const int lane = threadIdx.x % 32;
   uint32_t phase = 1;
@@ -120,6 +122,7 @@ __device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine,
 #pragma unroll
       for (int half = 0; half < HALVES; half++) {
         mbarrier_wait_loop(&s.empty[buffer][half], phase);
+        if (half == 0) await(own, n_pages);
         if (elect_one())
           mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * blocks_of_half(half));
         for (int page = 0; page < n_pages; page++) {
@@ -238,7 +241,7 @@ __device__ inline void describe_splits(const work_list &list, const params &p, c
 }
 
 /* By one lane: a thread block's share of all V[h] into the L2 cache, for the output kernel. Called when the last tiles
- * are on their way, since what is read earlier would not stay; where memory sets the pace, that gains nothing. */
+ * are on their way, since what is read earlier would not stay. */
 __device__ inline void prefetch_output_weights(const params &p)
 {
   constexpr int ROWS = 16;
@@ -248,37 +251,6 @@ __device__ inline void prefetch_output_weights(const params &p)
                         p.layout.nope_dim + i % per_head * ROWS;
     bulk_prefetch_l2(static_cast<const char *>(p.kv_up) + row * KV_RANK * 2, ROWS * KV_RANK * 2);
   }
-}
-
-/* A thread block: its first warpgroup loads, the others are CONSUMERs. */
-template <typename T, typename CONSUMER, typename SHARED>
-__device__ __forceinline__ void attend(SHARED &s, const params &p, const CUtensorMap &map)
-{
-  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) init_loading(s);
-  s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
-  if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
-  let_next_kernel_start();
-  if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
-  if (warpgroup == 0) {
-    lower_registers<40>();
-    if (warp < 2) {
-      load_tiles(s, p, mine, &map, warp);
-      if (SHARED::IS_MANY && warp == 0 && elect_one()) {
-        wait_for_previous_kernel(); /* absorb_kernel, whose weights come first */
-        prefetch_output_weights(p);
-      }
-    } else {
-      load_queries<T>(s, p, mine);
-    }
-  } else {
-    raise_registers<232>();
-    CONSUMER consumer = {s, p, warpgroup - 1, mine};
-    consumer.run();
-  }
-  __syncwarp();
-  if (is_paired(s)) cluster_sync_relaxed(); /* nothing more arrives at this thread block's barriers */
 }
 
 #endif

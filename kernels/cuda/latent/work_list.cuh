@@ -29,6 +29,7 @@ struct block_tiles {
   int32_t begin, end;
   int32_t tiles_per_block; /* where divided evenly; else 0 */
   int32_t split, n_splits; /* else: which split of an item, of how many; 0 of 1 for whole items */
+  int32_t blocks_per_item; /* thread blocks that an item has for its splits; 0: it is whole, or divided evenly */
 
   /* The first of the thread blocks that share an item, and their number; block: the one whose tiles these are. */
   __host__ __device__ int32_t first_block(int32_t block, int32_t item_begin) const
@@ -38,6 +39,18 @@ struct block_tiles {
   __host__ __device__ int32_t n_blocks(int32_t item_begin, int32_t item_end) const
   {
     return tiles_per_block ? (item_end - 1) / tiles_per_block - item_begin / tiles_per_block + 1 : n_splits;
+  }
+
+  /* The same of any item, whosever tiles these are. Of an item that is not shared the first is not told. */
+  __host__ __device__ int32_t first_block_of(int32_t item, int32_t item_begin) const
+  {
+    return tiles_per_block ? item_begin / tiles_per_block : item * blocks_per_item;
+  }
+  __host__ __device__ int32_t n_blocks_of(int32_t item_begin, int32_t item_end) const
+  {
+    if (tiles_per_block) return n_blocks(item_begin, item_end);
+    const int32_t most = (item_end - item_begin + MIN_TILES_PER_BLOCK - 1) / MIN_TILES_PER_BLOCK;
+    return blocks_per_item == 0 ? 1 : most < blocks_per_item ? most : blocks_per_item;
   }
 };
 
@@ -51,29 +64,29 @@ __host__ __device__ __forceinline__ int32_t divide_up(int32_t a, int32_t b)
 __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, int32_t n_items, int32_t longest,
                                                     int32_t n_blocks, int32_t block)
 {
-  if (n_items == 0) return {0, 0, 1, 0, 1};
+  if (n_items == 0) return {0, 0, 1, 0, 1, 0};
   const int32_t n_tiles = first_tile[n_items], each = divide_up(n_tiles, n_blocks);
   const int32_t even = each > MIN_TILES_PER_BLOCK ? each : MIN_TILES_PER_BLOCK, limit = even + ITEM_COST_TILES;
   if (n_items > n_blocks) {
     const int32_t items = divide_up(n_items, n_blocks);
     if (items * longest <= limit) {
       const int32_t first = block * items < n_items ? block * items : n_items;
-      return {first_tile[first], first_tile[first + items < n_items ? first + items : n_items], 0, 0, 1};
+      return {first_tile[first], first_tile[first + items < n_items ? first + items : n_items], 0, 0, 1, 0};
     }
   } else {
     const int32_t room = n_blocks / n_items, wanted = divide_up(longest, MIN_TILES_PER_BLOCK);
     const int32_t most = room < wanted ? room : wanted;
     if (divide_up(longest, most) <= limit) {
       const int32_t item = block / most, split = block % most;
-      if (item >= n_items) return {0, 0, 0, 0, 1};
+      if (item >= n_items) return {0, 0, 0, 0, 1, most};
       const int32_t first = first_tile[item], n = first_tile[item + 1] - first, own = divide_up(n, MIN_TILES_PER_BLOCK);
       const int32_t n_splits = own < most ? own : most;
-      if (split >= n_splits) return {0, 0, 0, 0, 1};
-      return {first + n * split / n_splits, first + n * (split + 1) / n_splits, 0, split, n_splits};
+      if (split >= n_splits) return {0, 0, 0, 0, 1, most};
+      return {first + n * split / n_splits, first + n * (split + 1) / n_splits, 0, split, n_splits, most};
     }
   }
   const int32_t begin = block * even < n_tiles ? block * even : n_tiles;
-  return {begin, begin + even < n_tiles ? begin + even : n_tiles, even, 0, 1};
+  return {begin, begin + even < n_tiles ? begin + even : n_tiles, even, 0, 1, 0};
 }
 
 /* The items of a launch, in shared memory. */
@@ -81,6 +94,7 @@ struct work_list {
   int32_t first_tile[YK_CUDA_LATENT_ROWS + 1]; /* of each item; then the list's length */
   int32_t first_row[YK_CUDA_LATENT_ROWS], end_row[YK_CUDA_LATENT_ROWS];
   int32_t seq[YK_CUDA_LATENT_ROWS], n_tokens[YK_CUDA_LATENT_ROWS]; /* n_tokens: that the item's last row sees */
+  int32_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* that begins with the row; -1: none does */
   int32_t tiles_of_warp[YK_CUDA_LATENT_ROWS / 32], items_of_warp[YK_CUDA_LATENT_ROWS / 32];
   int32_t n_items, longest;
 
@@ -131,6 +145,7 @@ struct work_list {
         tile += tiles_of_warp[w];
         item += items_of_warp[w];
       }
+      item_of_row[row] = is_item ? item : -1;
       if (is_item) {
         first_tile[item] = tile;
         first_row[item] = row;
@@ -147,6 +162,13 @@ struct work_list {
     __syncthreads();
   }
 };
+
+/* Where the partial results of a row are that is an item by itself; mine: of any thread block. */
+__device__ inline item_splits splits_of_row(const work_list &list, const block_tiles &mine, int32_t row)
+{
+  const int32_t item = list.item_of_row[row], first = list.first_tile[item], end = list.first_tile[item + 1];
+  return {row, mine.first_block_of(item, first), mine.n_blocks_of(first, end)};
+}
 
 /* What a thread block takes of one item. */
 struct segment {

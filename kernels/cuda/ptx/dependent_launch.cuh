@@ -13,7 +13,7 @@
  *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then. A
  *     GEMM that routes writes them, and lets its successor start only behind a fence after that;
  *   - cached tokens of earlier steps: their kernels ended before the step's first one started. Which they are is not
- *     plain, since a sequence may read blocks that others write in the same step. Latent attention of few rows does so.
+ *     plain, since a sequence may read blocks that others write in the same step. Decode of latent attention does so.
  *
  * A prefetch into the L2 cache is no read: what a kernel writes later goes through the same cache. So a kernel may
  * prefetch anything before the wait, such as pages of the KV cache.

@@ -1,0 +1,243 @@
+/* ends.cuh - the products with kv_b_proj at both ends of a launch that does all of decode attention, by its consumer
+ * warps: queries K[h]^T q_nope for all thread blocks, and y = V[h] times the weighted sums of all of them. */
+#ifndef YK_KERNELS_CUDA_LATENT_ENDS_CUH
+#define YK_KERNELS_CUDA_LATENT_ENDS_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/latent/head_products.cuh"
+#include "kernels/cuda/latent/work_list.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+
+namespace yk_latent {
+
+constexpr int END_HEAD_DIM = 128; /* nope_dim and value_dim: DeepSeek's */
+constexpr int CONSUMER_WARPS = 8, CONSUMER_THREADS = 32 * CONSUMER_WARPS;
+constexpr int BOX = 64, BOX_BYTES = BOX * 128;                /* of kv_up: 64 rows by 64 columns, swizzled */
+constexpr int K_SLICE_BYTES = END_HEAD_DIM / BOX * BOX_BYTES; /* 64 columns of K[h] */
+constexpr int V_SLICE_BYTES = KV_RANK / BOX * BOX_BYTES;      /* 64 rows of V[h] */
+
+/* Weighted sums of a tile of rows and a head as wgmma takes them: see wide_output_shared. */
+struct end_sums {
+  static constexpr int ROWS = 64;
+  char at[KV_RANK / 64][ROWS * 128];
+
+  __device__ uint32_t sums_at(int row, int column) const
+  {
+    return shared_address(at[column / 64]) + row * 128 + ((column % 64 / 8 ^ row) & 7) * 16 + column % 8 * 2;
+  }
+};
+
+/* Units of work [begin, end) in steps: parts (of heads) and tiles of rows. A thread block keeps its part where there
+ * are no more parts than thread blocks. Where there are thread blocks enough tiles have less than most_rows. */
+struct unit_range {
+  int32_t begin, end, step, n_parts, rows;
+
+  __device__ static unit_range of(int32_t n_parts, int32_t n_rows, int32_t most_rows, int32_t block, int32_t n_blocks)
+  {
+    constexpr int32_t LEAST = 2;
+    int32_t rows = most_rows;
+    while (rows > LEAST && n_parts * divide_up(n_rows, rows / 2) <= n_blocks) rows /= 2;
+    const int32_t n = n_parts * divide_up(n_rows, rows);
+    const int32_t step = n_blocks >= n_parts ? n_blocks / n_parts * n_parts : n_blocks;
+    return {block < step ? block : n, n, step, n_parts, rows};
+  }
+};
+
+#if defined(YK_HAVE_SM90A)
+
+__device__ __forceinline__ bool is_first_consumer()
+{
+  return threadIdx.x == blockDim.x - CONSUMER_THREADS;
+}
+
+__device__ __forceinline__ void consumers_sync()
+{
+  named_barrier_sync(5, CONSUMER_THREADS);
+}
+
+/* ---- Queries ----------------------------------------------------------------------------------------------------- */
+
+/* By one thread: slice number i of all heads'. */
+__device__ __forceinline__ void load_k_slice(char *to, uint64_t *full, const CUtensorMap &weights, int32_t i)
+{
+  constexpr int OF_HEAD = KV_RANK / BOX;
+  mbarrier_arrive_expect(full, K_SLICE_BYTES);
+  for (int box = 0; box < END_HEAD_DIM / BOX; box++)
+    tensor_copy(shared_address(to) + box * BOX_BYTES, &weights, i % OF_HEAD * BOX,
+                i / OF_HEAD * 2 * END_HEAD_DIM + box * BOX, full);
+}
+
+/* A warp has 16 rows and 32 columns of a unit, which is a slice and a tile of 64 rows. q is read as fragments: of each
+ * 16 of nope_dim lane t has 4 consecutive ones, so that it reads 8 bytes for them. A thread block goes through
+ * neighbouring slices for each tile; they stay in their rooms where there are rooms enough. */
+template <typename T, int ROOMS>
+__device__ void make_queries(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
+                             uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
+{
+  constexpr int ROWS = 64, STEPS = END_HEAD_DIM / 16, OF_HEAD = KV_RANK / BOX;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % CONSUMER_WARPS, half = warp / 4;
+  const int32_t all = p.layout.n_heads * OF_HEAD, each = divide_up(all, n_blocks), first = min(block * each, all);
+  const int32_t n = min(each, all - first), n_units = n * divide_up(p.n_rows, ROWS);
+  const bool stay = n <= ROOMS;
+  const int32_t n_loads = stay ? n : n_units;
+  if (is_first_consumer()) {
+    for (int32_t i = 0; i < min(n_loads, ROOMS); i++) load_k_slice(rooms[i], &full[i], weights, first + i % n);
+  }
+  wait_for_previous_kernel();
+  uint2 a[STEPS][2];
+  for (int32_t unit = 0; unit < n_units; unit++) {
+    const int32_t slice = first + unit % n, head = slice / OF_HEAD, row = unit / n * ROWS + warp % 4 * 16 + lane / 4;
+    const int32_t load = stay ? unit % n : unit, room = load % ROOMS;
+    if (unit % n == 0 || slice % OF_HEAD == 0) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const bool exists = row + 8 * e < p.n_rows;
+        const T *q = static_cast<const T *>(p.q) + (exists ? row + 8 * e : 0) * p.q_stride +
+                     head * (END_HEAD_DIM + ROPE_DIM) + lane % 4 * 4;
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+          a[i][e] = *reinterpret_cast<const uint2 *>(q + i * 16);
+          if (!exists) a[i][e] = make_uint2(0, 0);
+        }
+      }
+    }
+    mbarrier_wait_loop(&full[room], load / ROOMS & 1);
+    float acc[4][4] = {};
+    const int d = lane % 8 / 2 * 4 + lane % 2 + lane / 8 % 2 * 2;
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+      uint32_t b[2][4];
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        ldmatrix_x4_trans(b[j], shared_address(rooms[room]) + (i * 16 + d) * 128 +
+                                    ((half * 4 + j * 2 + lane / 16 ^ d) & 7) * 16);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        mma_m16n8k16<T>(acc[j], a[i][0].x, a[i][1].x, a[i][0].y, a[i][1].y, b[j / 2][j % 2 * 2],
+                        b[j / 2][j % 2 * 2 + 1]);
+    }
+    if (unit + ROOMS < n_loads) {
+      consumers_sync(); /* the slice has been read */
+      if (is_first_consumer()) load_k_slice(rooms[room], &full[room], weights, first + (unit + ROOMS) % n);
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+      yk_cuda::store_row<T>(static_cast<T *>(p.absorbed) +
+                                (static_cast<int64_t>(row + 8 * e) * p.layout.n_heads + head) * KV_RANK +
+                                slice % OF_HEAD * BOX + half * 32,
+                            acc, e, 1.0f, row + 8 * e < p.n_rows);
+  }
+}
+
+/* ---- Outputs ----------------------------------------------------------------------------------------------------- */
+
+/* By one thread: V[h] from a row on, n boxes of rows. */
+__device__ __forceinline__ void load_v(char *to, uint64_t *full, const CUtensorMap &weights, int32_t head, int32_t row,
+                                       int n)
+{
+  mbarrier_arrive_expect(full, n * V_SLICE_BYTES);
+  for (int i = 0; i < n * (KV_RANK / BOX); i++)
+    tensor_copy(shared_address(to) + i * BOX_BYTES, &weights, i % (KV_RANK / BOX) * BOX,
+                (2 * head + 1) * END_HEAD_DIM + row + i / (KV_RANK / BOX) * BOX, full);
+}
+
+/* A thread block's share of y, in units of a tile of rows and COLUMNS columns of a head, a part; a warpgroup has half
+ * of the columns. QUERIES: of a tile of the attention. v: room for a part's weights, of which load_first brings the
+ * first. */
+template <typename T, int QUERIES, int COLUMNS> struct outputs {
+  static constexpr int OF_HEAD = END_HEAD_DIM / COLUMNS, OWN = COLUMNS / 2;
+
+  const params &p;
+  const CUtensorMap &weights;
+  char *v;
+  uint64_t *full;
+  const unit_range units;
+
+  static __device__ outputs of(const params &p, const CUtensorMap &weights, char *v, uint64_t *full, int32_t block,
+                               int32_t n_blocks)
+  {
+    return {p, weights, v, full, unit_range::of(p.layout.n_heads * OF_HEAD, p.n_rows, end_sums::ROWS, block, n_blocks)};
+  }
+
+  __device__ void load(int32_t part) const
+  {
+    load_v(v, full, weights, part / OF_HEAD, part % OF_HEAD * COLUMNS, COLUMNS / BOX);
+  }
+
+  /* By one thread. */
+  __device__ void load_first() const
+  {
+    if (units.begin < units.end) load(units.begin % units.n_parts);
+  }
+
+  /* By one thread: the first part's weights into the L2 cache. */
+  __device__ void prefetch_first() const
+  {
+    constexpr int BYTES = COLUMNS * KV_RANK * 2, PIECE = 16384;
+    const int32_t part = units.begin % units.n_parts;
+    const int64_t row = (2 * int64_t{part / OF_HEAD} + 1) * END_HEAD_DIM + part % OF_HEAD * COLUMNS;
+    const char *from = static_cast<const char *>(p.kv_up) + row * KV_RANK * 2;
+    for (int at = 0; units.begin < units.end && at < BYTES; at += PIECE) bulk_prefetch_l2(from + at, PIECE);
+  }
+
+  __device__ void multiply(const end_sums &sums, int32_t part, int32_t first_row, int32_t end_row) const
+  {
+    const int warpgroup = threadIdx.x / 128 - 1, column = part % OF_HEAD * COLUMNS + warpgroup * OWN;
+    float acc[OWN / 8][4];
+    const int first = warpgroup * OWN / BOX * V_SLICE_BYTES + warpgroup * OWN % BOX * 128; /* of the weights' rows */
+    const uint64_t a = tile_descriptor(shared_address(sums.at), 1024, 16),
+                   b = tile_descriptor(shared_address(v) + first, 1024, 16);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < KV_RANK / 16; i++)
+      wgmma<T, OWN>::run_ss(acc, a + descriptor_step(i / 4 * end_sums::ROWS * 128 + i % 4 * 32),
+                            b + descriptor_step(i / 4 * BOX_BYTES + i % 4 * 32), i > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(acc);
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int32_t row = first_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
+      const bool exists = row < end_row;
+      T *to = static_cast<T *>(p.y) +
+              (static_cast<int64_t>(exists ? row : 0) * p.layout.n_heads + part / OF_HEAD) * END_HEAD_DIM + column;
+      yk_cuda::store_row<T>(to, acc, e, 1.0f, exists);
+    }
+  }
+
+  /* By all consumer warps, after load_first. mine: of the thread block, as every one divides the list. */
+  __device__ void run(end_sums &sums, const work_list &list, const block_tiles &mine) const
+  {
+    const int warp = threadIdx.x / 32 % CONSUMER_WARPS;
+    const auto splits_of = [&](int32_t row) {
+      return list.item_of_row[row] < 0 ? item_splits{row, 0, 0} : splits_of_row(list, mine, row);
+    };
+    uint32_t phase = 0;
+    for (int32_t unit = units.begin; unit < units.end; unit += units.step) {
+      const int32_t part = unit % units.n_parts, first_row = unit / units.n_parts * units.rows;
+      const int32_t end_row = min(first_row + units.rows, p.n_rows);
+      const bool is_new = unit == units.begin || units.step % units.n_parts != 0;
+      if (unit != units.begin) {
+        consumers_sync(); /* sums and weights have been read */
+        if (is_new && is_first_consumer()) load(part);
+      }
+      load_sums<T, QUERIES, CONSUMER_WARPS>(sums, p, first_row, end_row - first_row, part / OF_HEAD, warp, splits_of);
+      cp_async_commit();
+      cp_async_wait<0>();
+      fence_async_shared();
+      consumers_sync();
+      if (is_new) {
+        mbarrier_wait_loop(full, phase);
+        phase ^= 1;
+      }
+      multiply(sums, part, first_row, end_row);
+    }
+  }
+};
+
+#endif
+
+} // namespace yk_latent
+
+#endif

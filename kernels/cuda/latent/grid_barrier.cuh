@@ -1,0 +1,55 @@
+/* grid_barrier.cuh - two meetings of all thread blocks of a launch. All of them run at once: there is one for each
+ * multiprocessor at most, and a GPU places all thread blocks of a grid before any of the next one.
+ *
+ * A counter for each meeting. Every thread block arrives at the first meeting, hears of its end, and arrives at the
+ * second. The second counter is set back by one that has not yet arrived at the first meeting, the first counter once
+ * all have arrived at the second: a launch finds the first counter at 0 and leaves it so. */
+#ifndef YK_KERNELS_CUDA_LATENT_GRID_BARRIER_CUH
+#define YK_KERNELS_CUDA_LATENT_GRID_BARRIER_CUH
+
+#include <cstdint>
+
+namespace yk_latent {
+
+struct grid_barrier {
+  uint32_t *counters; /* [2], zeroed before the first launch */
+  uint32_t n_blocks;
+
+  /* By one thread of the grid, after the wait for the kernel in front and before its thread block arrives at 0. */
+  __device__ void set_second_back() const
+  {
+    counters[1] = 0;
+  }
+
+  /* By one thread of a thread block, once all its threads have written what others read after the meeting. */
+  __device__ void arrive(int meeting) const
+  {
+    __threadfence();
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters + meeting) : "memory");
+  }
+
+  /* By any thread, after the wait for the kernel in front: before, a counter may be that of the launch before. */
+  __device__ void wait(int meeting) const
+  {
+    uint32_t arrived;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(counters + meeting) : "memory");
+    while (arrived != n_blocks);
+  }
+
+  /* By one thread of the grid, after the second meeting. */
+  __device__ void set_first_back() const
+  {
+    counters[0] = 0;
+  }
+};
+
+/* Orders plain stores to global memory before reads of them by the copy engine: after the stores, before their thread
+ * block arrives at a meeting; and after the meeting, before the reads. */
+__device__ __forceinline__ void fence_async_global()
+{
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+} // namespace yk_latent
+
+#endif
