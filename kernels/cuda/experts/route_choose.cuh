@@ -43,22 +43,26 @@ __device__ __forceinline__ float value_of(uint32_t key)
 }
 
 /* The index of the largest key, the lower index where keys are equal: key i of lane l has index i * 32 + l. The key
- * becomes 0. */
+ * becomes 0. That two lanes have the largest is rare, so which of them is the first is asked for only then. */
 template <int PER_LANE> __device__ __forceinline__ int take_largest(uint32_t (&keys)[PER_LANE], int lane)
 {
-  uint32_t largest = keys[0];
+  uint32_t own = keys[0];
+  int at = lane;
 #pragma unroll
-  for (int i = 1; i < PER_LANE; i++) largest = max(largest, keys[i]);
-  largest = __reduce_max_sync(ALL_LANES, largest);
-  uint32_t at = UINT32_MAX;
-#pragma unroll
-  for (int i = PER_LANE - 1; i >= 0; i--)
-    if (keys[i] == largest) at = i * WARP + lane;
-  at = __reduce_min_sync(ALL_LANES, at);
+  for (int i = 1; i < PER_LANE; i++) {
+    if (keys[i] > own) at = i * WARP + lane;
+    own = max(own, keys[i]);
+  }
+  bool is_mine = own == __reduce_max_sync(ALL_LANES, own);
+  unsigned lanes = __ballot_sync(ALL_LANES, is_mine);
+  if ((lanes & (lanes - 1)) != 0) {
+    is_mine = at == __reduce_min_sync(ALL_LANES, is_mine ? at : INT32_MAX);
+    lanes = __ballot_sync(ALL_LANES, is_mine);
+  }
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++)
-    if (i * WARP + lane == static_cast<int>(at)) keys[i] = 0;
-  return static_cast<int>(at);
+    if (is_mine && at == i * WARP + lane) keys[i] = 0;
+  return __shfl_sync(ALL_LANES, at, __ffs(static_cast<int>(lanes)) - 1);
 }
 
 /* The warp's value at each lane's own index. */
@@ -135,16 +139,16 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, int lan
     for (int i = 0; i < PER_LANE; i++) scores[i] = 1.0f / (1.0f + expf(-scores[i]));
     return true;
   }
-  for (int offset = WARP / 2; offset > 0; offset /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, offset));
+  most = value_of(__reduce_max_sync(ALL_LANES, key_of(most)));
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
     scores[i] = i * WARP + lane < n ? expf(scores[i] - most) : 0.0f;
     sum += scores[i];
   }
-  sum = warp_sum(sum);
+  const float share = 1.0f / warp_sum(sum);
 #pragma unroll
-  for (int i = 0; i < PER_LANE; i++) scores[i] /= sum;
+  for (int i = 0; i < PER_LANE; i++) scores[i] *= share;
   return true;
 }
 
@@ -157,10 +161,12 @@ __device__ __forceinline__ int expert_of_lane(const route_params &p, const float
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
     const int e = i * WARP + lane;
-    keys[i] = e < p.spec.n_experts ? key_of(p.bias ? scores[i] + p.bias[e] : scores[i]) : 0;
+    const float bias = p.bias && e < p.spec.n_experts ? p.bias[e] : 0.0f;
+    keys[i] = e < p.spec.n_experts ? key_of(scores[i] + bias) : 0;
   }
   if (p.spec.n_groups > 1) keep_groups(p.spec, keys, keys_of, lane);
   int expert = lane;
+#pragma unroll 1
   for (int j = 0; j < p.spec.top_k; j++) {
     const int e = take_largest(keys, lane);
     if (lane == j) expert = e;
