@@ -1,6 +1,6 @@
-/* few_outputs_tile.cuh - 8 or 16 columns of a GEMM of few rows and few columns of 16-bit weights, by one thread block
- * on tensor cores. Its warps divide K; each reads its operands from global memory straight into registers, weights
- * before the rows of x are there.
+/* few_outputs_tile.cuh - 8 or 16 columns of a GEMM of few rows and few columns of 16-bit weights, on tensor cores.
+ * Eight warps divide K, of one thread block or one of each of eight; each reads its weights from global memory straight
+ * into registers, before the rows of x are there.
  *
  * An instruction takes 16 inputs, a lane two pairs of each operand. Which inputs these are is the same to the sum as
  * long as both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those are two
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 
 namespace yk_cuda {
@@ -27,7 +28,8 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     float of_warp[WARPS][COLUMNS][PITCH];
   };
 
-  uint4 kept[KEPT][COLUMNS8]; /* columns lane / 4 and lane / 4 + 8 */
+  int part = static_cast<int>(threadIdx.x) / 32; /* which of the WARPS parts of K the warp has */
+  uint4 kept[KEPT][COLUMNS8];                    /* columns lane / 4 and lane / 4 + 8 */
 
   /* 8 inputs of a row, zeros where the row or the inputs are missing. */
   __device__ __forceinline__ static uint4 load(const void *rows, int row, int n_rows, int k, int at)
@@ -37,13 +39,13 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
   }
 
   /* Where the lane's inputs of the warp's piece i begin. */
-  __device__ __forceinline__ static int input_of(int i)
+  __device__ __forceinline__ int input_of(int i) const
   {
-    return (i * WARPS + static_cast<int>(threadIdx.x) / 32) * 32 + threadIdx.x % 4 * 8;
+    return (i * WARPS + part) * 32 + threadIdx.x % 4 * 8;
   }
 
-  __device__ __forceinline__ static void load_columns(const void *w, int n, int k, int column, int i,
-                                                      uint4 (&to)[COLUMNS8])
+  __device__ __forceinline__ void load_columns(const void *w, int n, int k, int column, int i,
+                                               uint4 (&to)[COLUMNS8]) const
   {
 #pragma unroll
     for (int c = 0; c < COLUMNS8; c++) to[c] = load(w, column + threadIdx.x % 32 / 4 + c * 8, n, k, input_of(i));
@@ -55,6 +57,19 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, i, kept[i]);
   }
 
+  /* The weights that read_ahead leaves, into the L2 cache. */
+  __device__ __forceinline__ void prefetch_rest(const void *w, int n, int k, int column) const
+  {
+    for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
+#pragma unroll
+      for (int c = 0; c < COLUMNS8; c++) {
+        const int row = column + threadIdx.x % 32 / 4 + c * 8, at = input_of(i);
+        if (row < n && at < k)
+          yk_ptx::prefetch_l2(static_cast<const uint16_t *>(w) + static_cast<int64_t>(row) * k + at);
+      }
+    }
+  }
+
   __device__ __forceinline__ static void multiply_piece(const uint4 (&w)[COLUMNS8], const uint4 &x, float (&acc)[4])
   {
     const uint4 lower = w[0], upper = COLUMNS8 == 2 ? w[COLUMNS8 - 1] : make_uint4(0, 0, 0, 0);
@@ -62,18 +77,18 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     yk_ptx::mma_m16n8k16<T>(acc, lower.z, upper.z, lower.w, upper.w, x.z, x.w);
   }
 
-  /* The partial sums of columns `column` and up of W [n, k] by ROWS rows of x [m, k], from `row` on. The thread block
-   * then meets, and adds up what the warps have. */
-  __device__ __forceinline__ void multiply(const void *w, int n, const void *x, int m, int k, int column, int row,
-                                           sums &to) const
+  /* The warp's partial sums of columns `column` and up of W [n, k] by ROWS rows of x, of which x_of(i, r) gives the
+   * lane's inputs input_of(i) and up of row r * 8 + lane / 4. Number i of acc[r] is of column lane / 4 + i / 2 * 8 and
+   * row r * 8 + lane % 4 * 2 + i % 2. */
+  template <typename F>
+  __device__ __forceinline__ void accumulate(const void *w, int n, int k, int column, const F &x_of,
+                                             float (&acc)[N8][4]) const
   {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float acc[N8][4] = {};
     uint4 x_kept[KEPT][N8];
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
 #pragma unroll
-      for (int r = 0; r < N8; r++) x_kept[i][r] = load(x, row + r * 8 + lane / 4, m, k, input_of(i));
+      for (int r = 0; r < N8; r++) x_kept[i][r] = x_of(i, r);
     }
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
@@ -81,17 +96,28 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
       for (int r = 0; r < N8; r++) multiply_piece(kept[i], x_kept[i][r], acc[r]);
     }
 #pragma unroll 2
-    for (int i = KEPT; (i * WARPS + warp) * 32 < k; i++) {
+    for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
       uint4 of_w[COLUMNS8];
       load_columns(w, n, k, column, i, of_w);
 #pragma unroll
-      for (int r = 0; r < N8; r++) multiply_piece(of_w, load(x, row + r * 8 + lane / 4, m, k, input_of(i)), acc[r]);
+      for (int r = 0; r < N8; r++) multiply_piece(of_w, x_of(i, r), acc[r]);
     }
+  }
+
+  /* The same of all warps of the thread block, of rows of x [m, k] from `row` on. The thread block then meets, and adds
+   * up what its warps have. */
+  __device__ __forceinline__ void multiply(const void *w, int n, const void *x, int m, int k, int column, int row,
+                                           sums &to) const
+  {
+    const int lane = threadIdx.x % 32;
+    float acc[N8][4] = {};
+    const auto x_of = [&](int i, int r) { return load(x, row + r * 8 + lane / 4, m, k, input_of(i)); };
+    accumulate(w, n, k, column, x_of, acc);
 #pragma unroll
     for (int r = 0; r < N8; r++) {
 #pragma unroll
       for (int i = 0; i < 2 * COLUMNS8; i++)
-        to.of_warp[warp][lane / 4 + i / 2 * 8][r * 8 + lane % 4 * 2 + i % 2] = acc[r][i];
+        to.of_warp[part][lane / 4 + i / 2 * 8][r * 8 + lane % 4 * 2 + i % 2] = acc[r][i];
     }
   }
 
