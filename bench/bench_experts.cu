@@ -115,6 +115,7 @@ private:
   std::vector<std::unique_ptr<routing>> routings;               /* one a node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
   routing_exchange exchange;
+  router_exchange of_router;
   cudaStream_t stream;
   int active = 0, max_rows = 0;
   bool half = false;
@@ -174,6 +175,10 @@ private:
     const yk_cuda_router router = router_of(i);
     if (yk_cuda_router_takes(&router, &a)) {
       check(yk_cuda_launch_router(&router, &a, stream), "router");
+      return;
+    }
+    if (yk_cuda_router_many_takes(&router, &a)) {
+      check(yk_cuda_launch_router_many(&router, &a, of_router.memory.data, stream), "router");
       return;
     }
     if (n <= MOST_ROUTER_ROWS) multiply_router(i, 0, n);
@@ -342,6 +347,7 @@ int main(int argc, char **argv)
   bench::check(yk_wna16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
+  check(yk_cuda_router_many_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
   if (!o.run.time_only) {
     bool good = check_routes();

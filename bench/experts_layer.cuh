@@ -16,6 +16,7 @@
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/experts/router_many.h"
 #include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 
@@ -82,6 +83,17 @@ struct routing_exchange {
   routing_exchange() : memory(yk_cuda_routed_gemm_exchange_bytes())
   {
     check(yk_cuda_routed_gemm_prepare(memory.data, nullptr), "exchange");
+    check(cudaDeviceSynchronize(), "exchange");
+  }
+};
+
+/* Where the thread blocks of a router's kernel exchange choices. */
+struct router_exchange {
+  device_array<uint8_t> memory;
+
+  router_exchange() : memory(yk_cuda_router_many_exchange_bytes())
+  {
+    check(yk_cuda_router_many_prepare(memory.data, nullptr), "exchange");
     check(cudaDeviceSynchronize(), "exchange");
   }
 };

@@ -12,6 +12,7 @@ static void test_routers(void **state)
 {
   (void)state;
   check_routers(&cuda_target, N_GPU_DTYPES);
+  for (int d = 0; d < N_GPU_DTYPES; d++) check_router_companies(&cuda_target, gpu_dtypes[d]);
 }
 
 static void test_combination(void **state)

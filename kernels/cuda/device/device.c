@@ -18,6 +18,7 @@
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/experts/router_many.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
@@ -116,6 +117,9 @@ static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
     router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
     if (router.w && yk_cuda_router_takes(&router, args))
       return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->stream), "router", err);
+    if (router.w && yk_cuda_router_many_takes(&router, args))
+      return yk_cuda_check(cuda, yk_cuda_launch_router_many(&router, args, cuda->router_exchange, cuda->stream),
+                           "router", err);
     const yk_linear_args logits = {
         .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
     YK_TRY(yk_cuda_linear_forward(dev, args->router, &logits, err));
@@ -158,8 +162,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,  cuda->attention_workspace, cuda->routing_exchange, cuda->next_tiles,
-                           cuda->latent_counters, cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,     cuda->attention_workspace, cuda->routing_exchange,
+                           cuda->router_exchange,    cuda->next_tiles,          cuda->latent_counters,
+                           cuda->gemm_workspace.ptr, cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
@@ -252,12 +257,15 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_many_init(), "router init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
   YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_exchange_bytes(), &cuda->routing_exchange, err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_exchange, cuda->stream), "routed GEMM", err));
   void *next_tiles;
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
   cuda->next_tiles = next_tiles;
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_many_exchange_bytes(), &cuda->router_exchange, err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_many_prepare(cuda->router_exchange, cuda->stream), "router", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

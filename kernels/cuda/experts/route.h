@@ -1,15 +1,18 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
- *   1 row, GPUs of 9.0          every block          routed_gemm.cu: the same with the experts' first GEMM
- *   up to 8 rows, GPUs of 9.0   one cluster          router.cu: the router's GEMM, choose, assign
- *   up to 256 rows, GPUs of 9.0 one cluster          choose, then assign; blocks read each other's shared memory
- *   up to 32 rows, other GPUs   one thread block     the same
+ * With the router's GEMM, on GPUs of 9.0:
+ *   1 row                       every block          routed_gemm.cu: with the experts' first GEMM too
+ *   up to 8 rows                one cluster          router.cu
+ *   up to 256 rows              clusters             router_many.cu: choices go to all blocks through device memory
+ * Of logits that are there, or that another GEMM makes:
+ *   up to 256 rows, GPUs of 9.0 one cluster          blocks read each other's shared memory
+ *   up to 32 rows, other GPUs   one thread block
  *   more                        two kernels          choose; counts through the scratch; assign
  *
- *   choose   a warp a row: scores in registers, top_groups groups, top_k experts, weights. Which rows of the block have
- *            chosen an expert is a word of 32 bits in shared memory
- *   assign   an expert's slots: those of experts before, then those of blocks before, then the bits of rows before. So
- *            slots do not depend on the order in which anything runs */
+ *   choose   a warp a row: scores in registers, top_groups groups, top_k experts, weights. Which rows have chosen an
+ *            expert is words of 32 bits in shared memory
+ *   assign   an expert's slots: those of experts before, then the bits of rows before. So slots do not depend on the
+ *            order in which anything runs */
 #ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_H
 #define YK_KERNELS_CUDA_EXPERTS_ROUTE_H
 

@@ -1,0 +1,129 @@
+/* router_many.cu - see router_many.h. */
+#include "kernels/cuda/experts/router_many.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/experts/router_many_kernel.cuh"
+#include "kernels/cuda/gemm/few_outputs.h"
+
+using namespace yk_cuda;
+using namespace yk_ptx;
+using namespace yk_experts;
+using namespace yk_experts::many;
+
+namespace {
+
+constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
+
+template <typename T> const void *kernel_for(int per_lane, int rows)
+{
+  if (per_lane > 4) return reinterpret_cast<const void *>(router_many_kernel<T, MOST_WORDS, 8>);
+  return rows == 8 ? reinterpret_cast<const void *>(router_many_kernel<T, 4, 8>)
+                   : reinterpret_cast<const void *>(router_many_kernel<T, 4, 16>);
+}
+
+const void *kernel_for(yk_dtype dtype, int per_lane, int rows)
+{
+  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows) : kernel_for<__nv_bfloat16>(per_lane, rows);
+}
+
+constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8, else 16 */
+
+/* How a call is launched. */
+struct router_launch {
+  const void *kernel;
+  launch_shape shape;
+  router_params params;
+};
+
+router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
+{
+  const int per_lane = args.spec->n_experts <= 4 * WARP ? 4 : MOST_WORDS,
+            rows = args.n_tokens <= MOST_ROWS_BY_8 ? 8 : 16;
+  router_params p = {};
+  p.route = route_params_of(args);
+  p.x = router.x;
+  p.w = router.w;
+  p.logits = args.logits;
+  p.n_logits = static_cast<int>(router.n);
+  p.n_tiles = (p.n_logits + COLUMNS - 1) / COLUMNS;
+  p.k = static_cast<int>(router.k);
+  p.n_pieces = std::max(few_outputs_tile<__half, 8>::KEPT, (p.k + 32 * BLOCKS - 1) / (32 * BLOCKS));
+  const dim3 grid(static_cast<unsigned>((args.n_tokens + rows - 1) / rows * BLOCKS));
+  return {kernel_for(router.dtype, per_lane, rows),
+          {grid, (per_lane == 4 ? WARPS<4> : WARPS<MOST_WORDS>)*WARP, shared_bytes(p, per_lane, rows), BLOCKS},
+          p};
+}
+
+/* Whether all of the call's clusters run at once on a GPU that runs nothing else. */
+bool fits(const router_launch &l)
+{
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {BLOCKS, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = l.shape.grid;
+  config.blockDim = dim3(static_cast<unsigned>(l.shape.threads));
+  config.dynamicSmemBytes = l.shape.shared_bytes;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  return cudaOccupancyMaxActiveClusters(&clusters, l.kernel, &config) == cudaSuccess &&
+         clusters * BLOCKS >= static_cast<int>(l.shape.grid.x);
+}
+
+} // namespace
+
+extern "C" size_t yk_cuda_router_many_exchange_bytes(void)
+{
+  return sizeof(choices_exchange);
+}
+
+extern "C" cudaError_t yk_cuda_router_many_prepare(void *exchange, cudaStream_t stream)
+{
+  choices_exchange *e = static_cast<choices_exchange *>(exchange);
+  const cudaError_t error = cudaMemsetAsync(e->chosen, 0xFF, sizeof e->chosen, stream);
+  return error == cudaSuccess ? cudaMemsetAsync(&e->half, 0, sizeof e->half, stream) : error;
+}
+
+extern "C" bool yk_cuda_router_many_takes(const yk_cuda_router *router, const yk_route_args *args)
+{
+  const yk_few_outputs_gemm gemm = {.x = router->x,
+                                    .w = router->w,
+                                    .y = args->logits,
+                                    .m = args->n_tokens,
+                                    .n = router->n,
+                                    .k = router->k,
+                                    .y_stride = args->logits_stride,
+                                    .dtype = router->dtype,
+                                    .y_dtype = YK_F32};
+  const int n_experts = args->spec->n_experts, most_rows = n_experts <= 4 * WARP ? MOST_ROWS : MOST_ROWS_BY_8;
+  if (args->n_tokens < 1 || args->n_tokens > most_rows || n_experts > MOST_EXPERTS || router->n > 2 * MOST_EXPERTS ||
+      args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm))
+    return false;
+  const router_launch launch = launch_of(*router, *args);
+  bool has_clusters = false;
+  return launch.shape.shared_bytes <= MOST_SHARED_BYTES &&
+         has_code_for_90(launch.kernel, &has_clusters) == cudaSuccess && has_clusters && fits(launch);
+}
+
+extern "C" cudaError_t yk_cuda_router_many_init(void)
+{
+  for (yk_dtype dtype : {YK_F16, YK_BF16})
+    for (int rows : {8, 16})
+      for (int per_lane : {4, MOST_WORDS}) {
+        const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows));
+        if (error != cudaSuccess) return error;
+      }
+  return cudaSuccess;
+}
+
+extern "C" cudaError_t yk_cuda_launch_router_many(const yk_cuda_router *router, const yk_route_args *args,
+                                                  void *exchange, cudaStream_t stream)
+{
+  router_launch launch = launch_of(*router, *args);
+  launch.params.exchange = static_cast<choices_exchange *>(exchange);
+  void *pointers[] = {&launch.params};
+  return launch_dependent(launch.kernel, launch.shape, stream, pointers);
+}

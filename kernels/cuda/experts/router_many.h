@@ -1,0 +1,31 @@
+/* router_many.h - the router of a mixture of experts and the routing of up to 256 rows in one kernel: see route.h. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_H
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_H
+
+#include "kernels/cuda/experts/router.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* yk_cuda_router_many_init - load the kernels of the current device. */
+cudaError_t yk_cuda_router_many_init(void);
+
+/* yk_cuda_router_many_prepare - an exchange, yk_cuda_router_many_exchange_bytes of device memory for the calls of one
+ * stream, once: every call leaves it ready for the next one. */
+size_t yk_cuda_router_many_exchange_bytes(void);
+cudaError_t yk_cuda_router_many_prepare(void *exchange, cudaStream_t stream);
+
+/* yk_cuda_router_many_takes - whether the kernel can do it: a router that the GEMM of few outputs takes, up to 128
+ * experts, or 256 and 128 rows, and a GPU with clusters, of which all fit at once. A row's logits, choices and weights
+ * have the same bits as of the other kernels, and whatever rows stand beside it. */
+bool yk_cuda_router_many_takes(const yk_cuda_router *router, const yk_route_args *args);
+
+/* yk_cuda_launch_router_many - as yk_cuda_launch_router. */
+cudaError_t yk_cuda_launch_router_many(const yk_cuda_router *router, const yk_route_args *args, void *exchange,
+                                       cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
