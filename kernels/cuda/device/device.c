@@ -272,8 +272,6 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->attention_workspace, err));
   YK_TRY(yk_cuda_blame(cuda, yk_cuda_attention_init(&cuda->attention, cuda->attention_workspace, err), err));
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof(uint32_t), &cuda->latent_counters, err));
-  YK_TRY(yk_cuda_check(cuda, cudaMemsetAsync(cuda->latent_counters, 0, 2 * sizeof(uint32_t), cuda->stream),
-                       "latent attention init", err));
   cuda->latent = (yk_cuda_latent){.n_multiprocessors = cuda->attention.n_sms,
                                   .shared_bytes = cuda->attention.smem_bytes,
                                   .encode_tensor_map = cuda->attention.encode_tensor_map,
