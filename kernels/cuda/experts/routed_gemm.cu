@@ -48,8 +48,27 @@ extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna1
 {
   return gpu->path == YK_WNA16_WGMMA && desc->encoding == YK_WNA16_INT4 && routing->args->n_tokens == 1 &&
          call->n_rows == 1 && routing->args->spec->n_experts <= ROUTED_EXPERTS && call->max_slots > 0 &&
+         (!call->beside.weights || (call->beside.k == desc->k && call->beside.x == call->x)) &&
          yk_cuda_router_takes(routing->router, routing->args);
 }
+
+namespace {
+
+/* The weight beside as the only matrix of a call, with the ring of the experts' call. */
+grouped_params params_beside(const grouped_params &experts, const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+{
+  yk_wna16_desc own = desc;
+  own.n = beside.n;
+  grouped_params p = experts;
+  p.call.weights = beside.weights;
+  p.call.y = beside.y;
+  p.call.bias = nullptr;
+  p.n = static_cast<int>(beside.n);
+  p.n_panels = beside.weights ? static_cast<int>(n_panels(own)) : 0;
+  return p;
+}
+
+} // namespace
 
 extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                                   const yk_grouped_call *call, const yk_cuda_routing *routing,
@@ -57,8 +76,9 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
 {
   few_launch l = launch_of_few(*gpu, *desc, ROUTED_TILE, *call);
   routed_params p = {};
-  p.gemm = l.params;
-  p.gemm.call.starts_are_settled = false;
+  l.params.call.starts_are_settled = false;
+  p.gemm[EXPERTS] = l.params;
+  p.gemm[BESIDE] = params_beside(l.params, *desc, call->beside);
   p.route = route_params_of(*routing->args);
   p.x = routing->router->x;
   p.w = routing->router->w;
@@ -66,6 +86,9 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.n_logits = static_cast<int>(routing->router->n);
   p.k = static_cast<int>(routing->router->k);
   p.among_blocks = static_cast<logits_exchange *>(routing->exchange);
+  const int64_t with_columns = ceil_div(p.n_logits, router_tile<__half>::COLUMNS);
+  p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
+  p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
   void *args[] = {&p};
   return launch_clusters(kernels_of(desc->dtype).get(*desc), l.blocks, 1, l.threads, l.shared_bytes, args, stream);
 }

@@ -1,12 +1,16 @@
-/* routed_gemm_kernel.cuh - the kernel of routed_gemm.h: that of few rows a matrix (wna16_grouped_few_kernel.cuh), whose
- * thread blocks route first.
+/* routed_gemm_kernel.cuh - routing of a lone row and the grouped GEMM of the experts that it chooses, in one kernel:
+ * that of few rows (wna16_grouped_few_kernel.cuh), whose thread blocks route first. While they do, they multiply the
+ * row with the weight that it passes beside (a shared expert's), which needs no routing.
  *
- *   logits   the first blocks have 8 columns of the router each, whose weights they read before griddepcontrol.wait
- *   gather   a warp of every block takes all logits from a place that is empty until they come; the last block that
- *            has them all makes it empty again
- *   choose   by that warp; an expert has one slot at most, so row tiles follow from the choices alone
- *   outputs  block 0 writes what a route writes, while its other warps multiply. It lets the next kernel start only
- *            then, so that they are there for whoever reads them before its own wait
+ *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
+ *             griddepcontrol.wait
+ *   beside    the other blocks share the panels of the weight beside: their first item
+ *   gather    the free producer warp of every block takes all logits from a place that is empty until they come; the
+ *             last block that has them all makes it empty again
+ *   choose    by that warp; an expert has one slot at most, so row tiles follow from the choices alone. A barrier tells
+ *             the other warps that the block's share is known
+ *   outputs   that warp of block 0 writes what a route writes. It lets the next kernel start only then, so that they
+ *             are there for whoever reads them before its own wait
  *
  * Blocks wait for those that have columns: the first ones of the grid, which run before any other, and wait for nobody
  * but the kernels ahead. */
@@ -33,40 +37,46 @@ struct logits_exchange {
   int32_t blocks; /* that have all logits */
 };
 
+/* What a block multiplies the row with first, and then. */
+enum { BESIDE, EXPERTS, N_PRODUCTS };
+
 struct routed_params {
-  grouped_params gemm;
+  grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; BESIDE has one matrix, or no panels */
   route_params route;
   const void *x, *w;
   float *logits;
   int n_logits, k;
   logits_exchange *among_blocks;
+  int first_beside;   /* the first block with panels of BESIDE */
+  panel_split beside; /* among the blocks from there on */
 };
 
 template <typename T> using router_tile = few_outputs_tile<T, 8, 8>;
 static_assert(sizeof(router_tile<__half>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
               "in the accumulators' memory, which is free yet");
-static_assert(ROUTED_EXPERTS * sizeof(uint32_t) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels), "likewise");
+static_assert(router_tile<__half>::THREADS == 32 * CONSUMER_WARPS, "by the consumers");
 
-/* In shared memory for as long as the kernel runs. */
+/* In shared memory. */
 struct routed_row {
-  float logits[ROUTED_EXPERTS]; /* block 0 */
+  uint32_t keys[ROUTED_EXPERTS];
   int experts[YK_MAX_TOP_K];
+  few_share share;
+  uint64_t has_share; /* barrier */
 };
 
-/* By all threads: the logits of this block's columns, to all blocks. */
+/* By the consumers: the logits of this block's columns, to all blocks. */
 template <typename T>
 __device__ __forceinline__ void send_logits(const routed_params &p, typename router_tile<T>::sums &m)
 {
   using tile = router_tile<T>;
   const int column0 = blockIdx.x * tile::COLUMNS, step = gridDim.x * tile::COLUMNS;
-  const bool is_of_tile = threadIdx.x < tile::THREADS;
   tile t;
-  if (is_of_tile) t.read_ahead(p.w, p.n_logits, p.k, column0);
+  t.read_ahead(p.w, p.n_logits, p.k, column0);
   wait_for_previous_kernel();
   for (int column = column0; column < p.n_logits; column += step) {
-    if (is_of_tile && column > column0) t.read_ahead(p.w, p.n_logits, p.k, column);
-    if (is_of_tile) t.multiply(p.w, p.n_logits, p.x, 1, p.k, column, 0, m);
-    __syncthreads();
+    if (column > column0) t.read_ahead(p.w, p.n_logits, p.k, column);
+    t.multiply(p.w, p.n_logits, p.x, 1, p.k, column, 0, m);
+    sync_consumers();
     const int own = column + static_cast<int>(threadIdx.x);
     if (threadIdx.x < tile::COLUMNS && own < p.n_logits) {
       const float logit = tile::sum_of(m, threadIdx.x, 0);
@@ -75,7 +85,7 @@ __device__ __forceinline__ void send_logits(const routed_params &p, typename rou
       if (own < p.route.spec.n_experts) store_relaxed_gpu(to, bits == EMPTY_LOGIT ? EMPTY_LOGIT >> 1 : bits);
       p.logits[own] = logit;
     }
-    __syncthreads();
+    sync_consumers();
   }
 }
 
@@ -105,16 +115,12 @@ __device__ __forceinline__ void release_exchange(const routed_params &p)
   if (lane == 0) p.among_blocks->blocks = 0;
 }
 
-/* By one warp: the expert of choice number `lane` and, in block 0, logits for its outputs. -1 where the row is
- * padding. keys: memory of ROUTED_EXPERTS. */
-__device__ __forceinline__ int choose_expert(const routed_params &p, routed_row &row, uint32_t *keys)
+/* By one warp: the expert of choice number `lane`. -1 where the row is padding. */
+__device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys)
 {
   const int lane = threadIdx.x % WARP;
   float scores[ROUTED_PER_LANE];
   gather_logits(p, scores);
-#pragma unroll
-  for (int i = 0; i < ROUTED_PER_LANE; i++)
-    if (blockIdx.x == 0) row.logits[i * WARP + lane] = scores[i];
   if (p.route.kv_slots && p.route.kv_slots[0] < 0) return -1;
   return score(p.route.spec, lane, scores) ? expert_of_lane(p.route, scores, keys, lane) : lane;
 }
@@ -133,7 +139,7 @@ __device__ __forceinline__ int2 build_row_table(const yk_route_spec &spec, const
   return {n_slots, n_slots};
 }
 
-/* By one warp of block 0: what a route writes. */
+/* By the warp of block 0 that has chosen: what a route writes. The logits are still there. */
 __device__ __forceinline__ void write_route(const routed_params &p, const routed_row &row)
 {
   const yk_route_spec &spec = p.route.spec;
@@ -147,7 +153,7 @@ __device__ __forceinline__ void write_route(const routed_params &p, const routed
   };
   for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_below(e);
   float scores[ROUTED_PER_LANE], weight = __uint_as_float(0x7FC00000u);
-  load_logits(row.logits, spec.n_experts, lane, scores);
+  gather_logits(p, scores);
   if (score(spec, lane, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
   if (lane < spec.top_k) {
     const int e = expert - spec.first_local;
@@ -164,28 +170,97 @@ __device__ __forceinline__ void write_route(const routed_params &p, const routed
   if (lane == 0) let_next_kernel_start();
 }
 
+/* Of the weight beside; then, once the row is routed, of its experts. */
+struct routed_items {
+  const routed_params &p;
+  const grouped_table &table;
+  routed_row &row;
+  few_items<ROUTED_SHAPE.n> items;
+  bool are_of_experts = false;
+
+  __device__ __forceinline__ bool next(few_item &item)
+  {
+    while (!items.next(params(), item)) {
+      if (are_of_experts) return false;
+      go_on();
+    }
+    return true;
+  }
+  __device__ __forceinline__ const grouped_params &params() const
+  {
+    return p.gemm[are_of_experts];
+  }
+  template <typename F> __device__ __forceinline__ void for_each(F f)
+  {
+    items.for_each(p.gemm[BESIDE], f);
+    go_on();
+    items.for_each(p.gemm[EXPERTS], f);
+  }
+
+private:
+  __device__ __forceinline__ void go_on()
+  {
+    mbarrier_wait_loop(&row.has_share, 0);
+    are_of_experts = true;
+    items = few_items<ROUTED_SHAPE.n>(p.gemm[EXPERTS], table.entries, row.share);
+  }
+};
+
+/* As run_few wants it. */
+template <typename T> struct routed_work {
+  const routed_params &p;
+  const grouped_table &table;
+  routed_row &row;
+  grouped_entry (&only)[2]; /* the table of the weight beside */
+  uint8_t *free_memory;     /* where accumulators lie later */
+
+  __device__ __forceinline__ void begin() const
+  {
+    if (threadIdx.x > 0) return;
+    only[0] = {0, 0, 0, 1};
+    only[1] = {1, 1, 0, 0};
+    mbarrier_init(&row.has_share, 1);
+  }
+  __device__ __forceinline__ routed_items items() const
+  {
+    const int block = static_cast<int>(blockIdx.x) - p.first_beside;
+    const int begin = block * p.beside.each + min(block, p.beside.longer);
+    const few_share beside = {begin, block < 0 ? begin : begin + p.beside.each + (block < p.beside.longer), 0, 0};
+    return {p, table, row, few_items<ROUTED_SHAPE.n>(p.gemm[BESIDE], only, beside)};
+  }
+  __device__ __forceinline__ void before_items() const
+  {
+    send_logits<T>(p, *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
+  }
+  __device__ __forceinline__ void rest() const
+  {
+    const int lane = threadIdx.x % WARP;
+    wait_for_previous_kernel();
+    const int expert = choose_expert(p, row.keys);
+    row.experts[lane] = expert;
+    find_share(p.gemm[EXPERTS], table, build_row_table(p.route.spec, table, expert), row.share);
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&row.has_share);
+    if (blockIdx.x == 0)
+      write_route(p, row);
+    else if (lane == 0)
+      let_next_kernel_start();
+    release_exchange(p);
+  }
+};
+
 template <yk_dtype DTYPE, typename PANEL>
 __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
     routed_gemm_kernel(const __grid_constant__ routed_params p)
 {
 #ifdef YK_HAVE_SM90A
-  using T = element<DTYPE>;
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ routed_row row;
-  run_few<DTYPE, PANEL, ROUTED_SHAPE.n, ROUTED_SHAPE.panels, ROUTED_SHAPE.taken>(
-      p.gemm, shared,
-      [&](const grouped_table &table, few_share &share) {
-        send_logits<T>(p, *reinterpret_cast<typename router_tile<T>::sums *>(shared + p.gemm.ring_bytes));
-        if (threadIdx.x >= WARP) return;
-        const int expert = choose_expert(p, row, reinterpret_cast<uint32_t *>(shared + p.gemm.ring_bytes));
-        row.experts[threadIdx.x] = expert;
-        find_share(p.gemm, table, build_row_table(p.route.spec, table, expert), share);
-        if (blockIdx.x > 0 && threadIdx.x == 0) let_next_kernel_start();
-      },
-      [&] {
-        if (blockIdx.x == 0) write_route(p, row);
-        release_exchange(p);
-      });
+  __shared__ grouped_entry only[2];
+  const grouped_params &experts = p.gemm[EXPERTS];
+  const grouped_table table = few_table<ROUTED_SHAPE.n, ROUTED_SHAPE.panels>(experts, shared);
+  const routed_work<element<DTYPE>> work = {p, table, row, only, shared + experts.ring_bytes};
+  run_few<DTYPE, PANEL, ROUTED_SHAPE.n, ROUTED_SHAPE.panels, ROUTED_SHAPE.taken>(experts, shared, work);
 #endif
 }
 

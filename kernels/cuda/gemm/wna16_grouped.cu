@@ -185,6 +185,8 @@ extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
   YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
+  if (call->beside.weights && !yk_wna16_grouped_combines(gpu, desc, call))
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: a weight beside goes with the combination of one row alone");
   const bool sm90 = gpu->path == YK_WNA16_WGMMA;
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
                      "grouped WNA16 GEMM", err);

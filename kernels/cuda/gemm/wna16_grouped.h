@@ -8,6 +8,8 @@
  *   more           9.0      wna16_grouped_wgmma_kernel.cuh
  *   any            8.0 on   grouped_mma_sm80.cu: mma.sync
  *
+ * The first of them multiplies one more weight beside (yk_grouped_call.beside): a shared expert's.
+ *
  * Every thread block works out from starts which row tiles there are (wna16_grouped_table.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
  * cp.async, weights come by bulk copies, as in wna16.h, whose packed form and device functions these kernels share.
@@ -26,11 +28,13 @@ extern "C" {
 /* yk_wna16_grouped_init - load every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
 yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 
-/* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. */
+/* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. Where
+ *   call.beside has weights, it is the shared expert of that combination, and a forward that combines multiplies it. */
 bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
 /* yk_wna16_grouped_forward - with packed weights.
- *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
+ *   Errors  YK_E_INVAL on shapes, alignment or a weight beside that the kernel does not take (y untouched), YK_E_DEVICE
+ *           when the launch failed. */
 yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                    struct CUstream_st *stream, yk_err *err);
 

@@ -33,23 +33,24 @@ struct few_item {
 /* The items of a share, in order. */
 template <int N> struct few_items {
   const grouped_entry *entry;
-  int at, end, tile, tile_begin, n_panels, most;
+  int at, end, tile, tile_begin;
 
-  __device__ __forceinline__ few_items(const grouped_params &p, const grouped_table &table, const few_share &share)
-      : entry(table.entries + share.entry), at(share.begin), end(share.end), tile(share.tile),
-        tile_begin(share.tile * p.n_panels), n_panels(p.n_panels), most(p.stage_panels)
+  /* entries: of the table that the share counts row tiles by. */
+  __device__ __forceinline__ few_items(const grouped_params &p, const grouped_entry *entries, const few_share &share)
+      : entry(entries + share.entry), at(share.begin), end(share.end), tile(share.tile),
+        tile_begin(share.tile * p.n_panels)
   {
   }
 
-  __device__ __forceinline__ bool next(few_item &item)
+  __device__ __forceinline__ bool next(const grouped_params &p, few_item &item)
   {
     if (at >= end) return false;
-    if (at == tile_begin + n_panels) {
+    if (at == tile_begin + p.n_panels) {
       tile++;
       tile_begin = at;
       if (tile == entry[1].first_tile) entry++;
     }
-    const int left = min(end, tile_begin + n_panels) - at;
+    const int left = min(end, tile_begin + p.n_panels) - at, most = p.stage_panels;
     item.matrix = entry->matrix;
     item.first_slot = entry->first_slot + (tile - entry->first_tile) * N;
     item.rows = min(N, entry->end_slot - item.first_slot);
@@ -57,6 +58,33 @@ template <int N> struct few_items {
     item.n_panels = left > most && left < 2 * most ? (left + 1) / 2 : min(left, most);
     at += item.n_panels;
     return true;
+  }
+
+  /* All that are left: f(p, item). */
+  template <typename F> __device__ __forceinline__ void for_each(const grouped_params &p, F f)
+  {
+    few_item item;
+#pragma unroll 1
+    while (next(p, item)) f(p, item);
+  }
+};
+
+/* A block's share as run_few wants it: item by item, or all of them. */
+template <int N> struct few_share_items {
+  const grouped_params &p; /* where weights and results of the newest item are */
+  few_items<N> items;
+
+  __device__ __forceinline__ bool next(few_item &item)
+  {
+    return items.next(p, item);
+  }
+  __device__ __forceinline__ const grouped_params &params() const
+  {
+    return p;
+  }
+  template <typename F> __device__ __forceinline__ void for_each(F f)
+  {
+    items.for_each(p, f);
   }
 };
 
@@ -104,33 +132,28 @@ __device__ __forceinline__ void find_share(const grouped_params &p, const groupe
   }
 }
 
-template <typename PANEL, int N>
-__device__ __forceinline__ void produce_few_weights(const grouped_params &p, const grouped_table &table,
-                                                    const few_share &share, const few_memory &s)
+template <typename PANEL, typename ITEMS>
+__device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITEMS items, const few_memory &s)
 {
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
-  few_item item;
   r.start_producing();
-#pragma unroll 1
-  for (few_items<N> items(p, table, share); items.next(item);)
-    stream_panels<PANEL>(p, r, item.matrix, item.panel, item.n_panels);
+  items.for_each([&](const grouped_params &of, const few_item &item) {
+    stream_panels<PANEL>(of, r, item.matrix, item.panel, item.n_panels);
+  });
 }
 
 /* A warp copies its part of the rows, two at a time: half a warp the 16 pieces of 16 bytes that one row of a K tile
  * has. Rows that the tile lacks are left as they are: their accumulators are not used. */
-template <int N>
-__device__ __forceinline__ void produce_few_x(const grouped_params &p, const grouped_table &table,
-                                              const few_share &share, const few_memory &s, int warp)
+template <int N, typename ITEMS>
+__device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS items, const few_memory &s, int warp)
 {
   constexpr int WARP_ROWS = N / FEW_X_WARPS, ROWS = WARP_ROWS / 2; /* of a warp, of a lane */
   small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
   const int lane = threadIdx.x % 32, piece = lane % 16, row0 = warp * WARP_ROWS + lane / 16;
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
-  few_item item;
   r.start_producing();
   wait_for_previous_kernel();
-#pragma unroll 1
-  for (few_items<N> items(p, table, share); items.next(item);) {
+  items.for_each([&](const grouped_params &, const few_item &item) {
     int row[ROWS]; /* where it begins in x, in pieces */
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
@@ -151,10 +174,10 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, const gro
       cp_async_arrive(r.full());
       r.advance();
     }
-  }
+  });
 }
 
-/* Adds the accumulators of the K slices, in order, and writes the results. */
+/* Adds the accumulators of the K slices, in order, and writes the results. p: the item's. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
 __device__ __forceinline__ void finish_few_item(const grouped_params &p, const few_memory &s, const few_item &item,
                                                 const float (&acc)[WARP_PANELS][N / 8][4])
@@ -181,9 +204,8 @@ __device__ __forceinline__ void finish_few_item(const grouped_params &p, const f
   }
 }
 
-template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
-__device__ __forceinline__ void consume_few(const grouped_params &p, const grouped_table &table, const few_share &share,
-                                            const few_memory &s)
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, typename ITEMS>
+__device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items, const few_memory &s)
 {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
@@ -196,14 +218,14 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, const group
   few_item item;
   wait_in_grouped(p);
 #pragma unroll 1
-  for (few_items<N> items(p, table, share); items.next(item);) {
+  while (items.next(item)) {
     float acc[WARP_PANELS][N / 8][4] = {};
     float2 row_scales[WARP_PANELS];
     if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++)
-        row_scales[c] = load_row_scales(p.row_scales_of(item.matrix),
-                                        min(item.panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
+        row_scales[c] = load_row_scales(items.params().row_scales_of(item.matrix),
+                                        min(item.panel + member * WARP_PANELS + c, items.params().n_panels - 1), lane);
     }
 #pragma unroll 1
     for (; ahead < p.k_tiles; ahead += k_slices) {
@@ -224,7 +246,7 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, const group
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
-    finish_few_item<DTYPE, N, WARP_PANELS>(p, s, item, acc);
+    finish_few_item<DTYPE, N, WARP_PANELS>(items.params(), s, item, acc);
   }
 }
 
@@ -234,22 +256,21 @@ __host__ __device__ constexpr int few_producer_registers(occupancy taken)
   return taken == occupancy::MOST ? 3 * MOST_REGISTERS - 2 * MOST_CONSUMER_REGISTERS : HALF_PRODUCER_REGISTERS;
 }
 
-/* By all threads.
- *   find   by all threads: builds the table and finds the share
- *   rest   by the producer warp that has nothing to produce */
-template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY, typename FIND, typename REST>
-__device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared, FIND find, REST rest)
+/* By all threads. WORK has
+ *   begin          by all threads, which then meet
+ *   items          of the block, for each warp that asks. Producers, whose registers are few, take them all at once
+ *   before_items   by the consumers, together
+ *   rest           by the producer warp that has nothing to produce */
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY, typename WORK>
+__device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared, const WORK &work)
 {
   __shared__ uint64_t barriers[small_batch_ring::BARRIERS];
-  __shared__ few_share share;
-  const grouped_table table =
-      grouped_table_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices);
   const few_memory s = few_memory_of<N>(p, shared_address(shared), shared_address(barriers));
   if (threadIdx.x == CONSUMER_WARPS * 32) {
     small_batch_ring(0, s.barriers, p.stages, 0).init(1 + FEW_X_WARPS * 32, p.slice_warps);
     fence_mbarrier_init();
   }
-  find(table, share);
+  work.begin();
   __syncthreads();
   constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
   const int producer = static_cast<int>(threadIdx.x / 32) - CONSUMER_WARPS;
@@ -258,15 +279,16 @@ __device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared
   } else if (producer >= 0) {
     lower_registers<few_producer_registers(OCCUPANCY)>();
     if (producer == 0) {
-      if (threadIdx.x % 32 == 0) produce_few_weights<PANEL, N>(p, table, share, s);
+      if (threadIdx.x % 32 == 0) produce_few_weights<PANEL>(p, work.items(), s);
     } else if (producer <= FEW_X_WARPS) {
-      produce_few_x<N>(p, table, share, s, producer - 1);
+      produce_few_x<N>(p, work.items(), s, producer - 1);
     } else {
-      rest();
+      work.rest();
     }
   } else {
     raise_registers<REGISTERS>();
-    consume_few<DTYPE, PANEL, N, WARP_PANELS>(p, table, share, s);
+    work.before_items();
+    consume_few<DTYPE, PANEL, N, WARP_PANELS>(p, work.items(), s);
     release_idle_warps();
   }
 }
@@ -276,19 +298,44 @@ __host__ __device__ constexpr int few_registers(occupancy taken)
   return taken == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS;
 }
 
+/* The table behind ring and accumulators. */
+template <int N, int WARP_PANELS>
+__device__ __forceinline__ grouped_table few_table(const grouped_params &p, uint8_t *shared)
+{
+  return grouped_table_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices);
+}
+
+/* Work whose starts are there once the kernel before has ended, or sooner. */
+template <int N> struct few_work {
+  const grouped_params &p;
+  const grouped_table &table;
+  few_share &share;
+
+  __device__ __forceinline__ void begin() const
+  {
+    wait_for_starts(p);
+    if (threadIdx.x < 32) find_share(p, table, build_grouped_table<N>(table, p.call.starts, p.call.n_matrices), share);
+  }
+  __device__ __forceinline__ few_share_items<N> items() const
+  {
+    return {p, few_items<N>(p, table.entries, share)};
+  }
+  __device__ __forceinline__ void before_items() const
+  {
+  }
+  __device__ __forceinline__ void rest() const
+  {
+  }
+};
+
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
 __global__ void __maxnreg__(few_registers(OCCUPANCY)) grouped_few_kernel(const __grid_constant__ grouped_params p)
 {
 #ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
-  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(
-      p, shared,
-      [&](const grouped_table &table, few_share &share) {
-        wait_for_starts(p);
-        if (threadIdx.x < 32)
-          find_share(p, table, build_grouped_table<N>(table, p.call.starts, p.call.n_matrices), share);
-      },
-      [] {});
+  __shared__ few_share share;
+  const grouped_table table = few_table<N, WARP_PANELS>(p, shared);
+  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(p, shared, few_work<N>{p, table, share});
 #endif
 }
 

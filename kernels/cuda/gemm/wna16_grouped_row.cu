@@ -12,43 +12,64 @@ namespace {
 constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
 constexpr int MOST_X_BYTES = 64 * 1024;
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS> const void *kernel_of_groups()
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_BESIDE> const void *kernel_of_groups()
 {
   if constexpr (!has_groups(ENCODING, GROUPS))
     return nullptr;
   else
-    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>>);
+    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, HAS_BESIDE>);
 }
 
-tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
+template <bool HAS_BESIDE> tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
 {
   return with_types(encoding, dtype, [](auto types) {
-    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1>(),
-                         kernel_of_groups<types.ENCODING, types.DTYPE, 2>(),
-                         kernel_of_groups<types.ENCODING, types.DTYPE, 4>()}};
+    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_BESIDE>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 2, HAS_BESIDE>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_BESIDE>()}};
   });
+}
+
+tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_beside)
+{
+  return has_beside ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
+}
+
+yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  yk_wna16_desc beside = desc;
+  beside.k = call.beside.k;
+  return beside;
+}
+
+/* All that a panel is multiplied with. */
+int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  return call.max_slots * n_k_tiles(desc) + (call.beside.weights ? n_k_tiles(desc_beside(desc, call)) : 0);
 }
 
 int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  return row_x_bytes(static_cast<int>(call.max_slots * n_k_tiles(desc)));
+  return row_x_bytes(static_cast<int>(most_k_tiles(desc, call)));
 }
 
 } // namespace
 
 cudaError_t grouped_row_init()
 {
-  for (const kernel_types &t : ALL_KERNEL_TYPES) {
-    const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype), MOST_BYTES);
-    if (error != cudaSuccess) return error;
-  }
+  for (const kernel_types &t : ALL_KERNEL_TYPES)
+    for (bool has_beside : {false, true}) {
+      const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype, has_beside), MOST_BYTES);
+      if (error != cudaSuccess) return error;
+    }
   return cudaSuccess;
 }
 
 bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
-         !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K && x_bytes(desc, call) <= MOST_X_BYTES;
+         !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
+         (!call.beside.weights || (call.beside.n == desc.n && call.beside.y == call.combine->shared)) &&
+         x_bytes(desc, call) <= MOST_X_BYTES;
 }
 
 cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_params &params,
@@ -57,16 +78,21 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   grouped_row_params p = {};
   p.gemm = params;
   p.sum = *params.call.combine;
+  if (params.call.beside.weights) {
+    const yk_wna16_desc beside = desc_beside(desc, params.call);
+    p.beside_k_tiles = static_cast<int>(n_k_tiles(beside));
+    p.beside_row_scales_at = yk_wna16_panels_bytes(&beside);
+  }
   const int64_t blocks = std::min<int64_t>(params.n_panels, gpu.n_multiprocessors);
   const int64_t stage_bytes = ROW_WARPS * panel_bytes(desc);
-  const int64_t wanted =
-      ceil_div(params.call.max_slots * params.k_tiles, ROW_WARPS) * ceil_div(params.n_panels, blocks);
+  const int64_t wanted = ceil_div(most_k_tiles(desc, params.call), ROW_WARPS) * ceil_div(params.n_panels, blocks);
   const int64_t fitting = (MOST_BYTES - 1024 - x_bytes(desc, params.call)) / stage_bytes;
   p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{ROW_STAGES}}));
   const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
   const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype).get(desc), blocks, 1, ROW_THREADS, bytes, args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, p.beside_k_tiles > 0).get(desc), blocks, 1, ROW_THREADS,
+                         bytes, args, stream);
 }
 
 } // namespace yk_gemm

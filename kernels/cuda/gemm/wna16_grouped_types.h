@@ -7,6 +7,15 @@
 
 enum { YK_GROUPED_MAX_MATRICES = 1024 };
 
+/* A row's product with one more weight, of the same encoding, type and groups: what a kernel of one row does beside its
+ * own. All pointers are device memory. */
+typedef struct yk_grouped_beside {
+  const void *weights; /* packed, 128-byte aligned; NULL: nothing is to be done beside */
+  const void *x;       /* [k], 16-byte aligned */
+  void *y;             /* [n], or [n/2] with gate_up */
+  int64_t k, n;
+} yk_grouped_beside;
+
 /* One call of a grouped GEMM. All pointers are device memory. */
 typedef struct yk_grouped_call {
   const void *weights;        /* of matrix 0, 128-byte aligned: packed by yk_wna16_pack, or rows [n, k] of 16 bits */
@@ -30,6 +39,7 @@ typedef struct yk_grouped_call {
    * fifth. NULL: tiles are dealt out in turn. */
   int32_t *next_tile;
   const yk_combine_args *combine; /* of the slots y, for yk_wna16_grouped_combines; or NULL */
+  yk_grouped_beside beside;       /* for kernels that take it */
 } yk_grouped_call;
 
 #endif
