@@ -98,6 +98,12 @@ typedef struct yk_linear_args {
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
 
+/* A forward of a layer of one's own. */
+typedef struct yk_linear_beside {
+  const yk_linear *linear; /* not a grouped one */
+  yk_linear_args args;
+} yk_linear_beside;
+
 /* grouped forward: y[slot] = x[row_of_slot[slot]] times matrix m, for the slots starts[m] .. starts[m + 1] - 1 of each
  * matrix m, with bias and epilogue as in a forward. How many slots a matrix has is known to the device alone: the call
  * waits for nobody, and reads no weights of matrices without slots. Slots at starts[n_matrices] and beyond are neither
@@ -117,6 +123,10 @@ typedef struct yk_linear_grouped_args {
   /* What comes next, where that is the combination of these slots (experts.h): y is its slots, and the device may leave
    * y as it is. NULL: something else. */
   const struct yk_combine_args *combine;
+  /* A forward of another layer that is to be done too: what rows pass beside their matrices (a shared expert's layer).
+   * The device does it first, or in the same kernel; where combine adds up its y (as shared), it may then leave that y
+   * as it is. It must depend on nothing that this forward writes. NULL: nothing. */
+  const yk_linear_beside *beside;
   void *room; /* linear_room_bytes of device memory, nobody else's until the end; NULL where those are 0 */
 } yk_linear_grouped_args;
 

@@ -12,10 +12,11 @@
 #include "base/checked.h"
 #include "model/ffn_gated.h"
 
-/* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later, and the room that
- * gate and up want where their outputs come. */
+/* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later, but for a lone
+ * row, which passes both at once; the room that gate and up want lies where their outputs come. */
 typedef struct layout {
-  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, inner, outputs, down_room, end;
+  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, shared_inner, inner, outputs,
+      down_room, end;
 } layout;
 
 struct yk_sublayer {
@@ -84,7 +85,8 @@ static layout lay_out(const yk_rank_source *source, const projections *p, int64_
                .slot_of_choice = place(&end, n_rows * route.top_k * word),
                .starts = place(&end, (route.n_local + 1) * word),
                .row_of_slot = place(&end, n_slots * word),
-               .routing = place(&end, yk_route_scratch_bytes(&route, n_rows))};
+               .routing = place(&end, yk_route_scratch_bytes(&route, n_rows)),
+               .shared_inner = place(&end, yk_range_size(source->share.shared_ffn) * element)};
   at.inner = place(&end, n_slots * yk_range_size(source->share.expert_ffn) * element);
   at.outputs = place(&end, n_slots * source->config->hidden_size * element);
   at.down_room = place(&end, p ? yk_bring_room_bytes(&source->dev, &p->down) : 0);
@@ -278,9 +280,10 @@ static yk_route_args routing_of(const yk_sublayer *e, const yk_sublayer_step *s)
                          .scratch = scratch_at(s, at->routing)};
 }
 
-/* The outputs of the rank's experts, and their sum. route: NULL where the rows are routed already. */
+/* The outputs of the rank's experts, and their sum. route: NULL where the rows are routed already. shared: NULL where
+ * there is no shared expert, or it has its part of the sum. */
 static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_route_args *route,
-                             const yk_combine_args *sum, yk_err *err)
+                             const yk_gated_ffn_forwards *shared, const yk_combine_args *sum, yk_err *err)
 {
   const layout *at = &e->at;
   const int32_t max_slots = (int32_t)yk_route_max_slots(&e->route, s->batch->n_tokens);
@@ -292,6 +295,7 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                            .y = scratch_at(s, at->inner),
                                            .y_stride = e->width,
                                            .route = route,
+                                           .beside = shared ? &shared->gate_up : NULL,
                                            .room = scratch_at(s, at->outputs)};
   const yk_linear_grouped_args to_outputs = {.x = to_inner.y,
                                              .n_rows = max_slots,
@@ -300,6 +304,7 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                              .y = scratch_at(s, at->outputs),
                                              .y_stride = s->hidden,
                                              .combine = sum,
+                                             .beside = shared ? &shared->down : NULL,
                                              .room = scratch_at(s, at->down_room)};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "experts' gate_up_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->gate_up, &to_inner, err));
@@ -323,12 +328,15 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
                                .n_tokens = s->batch->n_tokens,
                                .top_k = e->route.top_k,
                                .hidden = s->hidden};
-  /* A lone row is routed with its experts' first GEMM, which a device may do in one kernel. */
+  /* A lone row is routed with its experts' first GEMM, and passes the shared expert beside its experts: a device may do
+   * each in one kernel. */
   const yk_route_args route = routing_of(e, s);
   const bool together = e->gate_up && s->batch->n_tokens == 1;
+  const bool beside = together && e->has_shared && !e->shared.down.in_steps;
+  const yk_gated_ffn_forwards shared = yk_gated_ffn_beside(&e->shared, s, scratch_at(s, at->shared_inner));
   if (!together) YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
-  if (e->has_shared) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
-  if (e->gate_up) return run_experts(e, s, together ? &route : NULL, &sum, err);
+  if (e->has_shared && !beside) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
+  if (e->gate_up) return run_experts(e, s, together ? &route : NULL, beside ? &shared : NULL, &sum, err);
   YK_RUN(s->operations, OTHER, s->layer, "combination of experts", s->dev->ops->combine(s->dev, &sum, err));
   return YK_OK;
 }

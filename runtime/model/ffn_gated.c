@@ -83,6 +83,14 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
   return yk_row_parallel_load(loader, &p.down, &out->down, err);
 }
 
+yk_gated_ffn_forwards yk_gated_ffn_beside(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *inner)
+{
+  int32_t n = s->batch->n_tokens;
+  return (yk_gated_ffn_forwards){
+      .gate_up = {ffn->gate_up, {.x = s->x, .y = inner, .n_tokens = n, .y_stride = ffn->width}},
+      .down = {ffn->down.linear, {.x = inner, .y = s->y, .n_tokens = n, .y_stride = s->hidden}}};
+}
+
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *scratch, yk_err *err)
 {
   int32_t n = s->batch->n_tokens;

@@ -27,11 +27,13 @@ static yk_status linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                         yk_err *err)
 {
   const yk_observer *observer = observer_of(dev);
-  yk_linear_grouped_args routed = *args;
-  routed.route = NULL;
+  yk_linear_grouped_args alone = *args;
+  alone.route = NULL;
+  alone.beside = NULL;
+  if (args->beside) YK_TRY(linear_forward(dev, args->beside->linear, &args->beside->args, err));
   if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
-  YK_TRY(observer->on_grouped(observer->user, linear, &routed, err));
-  return observer->inner->linear_forward_grouped(dev, linear, &routed, err);
+  YK_TRY(observer->on_grouped(observer->user, linear, &alone, err));
+  return observer->inner->linear_forward_grouped(dev, linear, &alone, err);
 }
 
 static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)

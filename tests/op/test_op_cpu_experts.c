@@ -1,5 +1,5 @@
 /* test_op_cpu_experts.c - a mixture of experts' operations on the CPU device, every instruction set. */
-#include "op/op_cases_grouped.h"
+#include "op/op_cases_mixture.h"
 #include "op/op_cpu_target.h"
 
 static void test_routing(void **state)
@@ -99,6 +99,17 @@ static void test_grouped_combination(void **state)
   for_each_cpu_target(check_combination);
 }
 
+static void check_all_mixtures(const op_target *target)
+{
+  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], 0.0);
+}
+
+static void test_mixture(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_all_mixtures);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -106,6 +117,7 @@ int main(void)
       cmocka_unit_test(test_combination),   cmocka_unit_test(test_grouped_layers),
       cmocka_unit_test(test_grouped_row),   cmocka_unit_test(test_grouped_combination),
       cmocka_unit_test(test_grouped_route), cmocka_unit_test(test_grouped_orders),
+      cmocka_unit_test(test_mixture),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
-#include "op/op_cases_grouped.h"
+#include "op/op_cases_mixture.h"
 #include "op/op_cuda_paths.h"
 
 static void test_routing(void **state)
@@ -233,6 +233,15 @@ static void test_grouped_route(void **state)
                           tolerance_of(gpu_dtypes[d], &grouped_cases[shapes[s]]));
 }
 
+/* Of the kernels of a lone row, and of what they leave to others. Its slots are rounded only apart. */
+static void test_mixture(void **state)
+{
+  (void)state;
+  for (int c = 0; c < N_MIXTURE_CASES; c++)
+    for (int d = 0; d < N_GPU_DTYPES; d++)
+      check_mixture(&cuda_target, gpu_dtypes[d], &mixture_cases[c], 14.0 * op_unit_roundoff(gpu_dtypes[d]));
+}
+
 static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
 {
   yk_linear *linear = NULL;
@@ -278,6 +287,7 @@ int main(void)
       cmocka_unit_test(test_grouped_row),    cmocka_unit_test(test_grouped_route),
       cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_grouped_orders_of_long_rows),
       cmocka_unit_test(test_refusals),       cmocka_unit_test(test_grouped_w8a8),
+      cmocka_unit_test(test_mixture),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

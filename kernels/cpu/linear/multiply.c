@@ -205,6 +205,7 @@ yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                         yk_err *err)
 {
   YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
+  if (args->beside) YK_TRY(dev->ops->linear_forward(dev, args->beside->linear, &args->beside->args, err));
   if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
   const yk_linear_args rows = {.x = args->x, .y = args->y, .y_stride = args->y_stride};
   for (int32_t m = 0; m < linear->n_matrices; m++) {

@@ -13,8 +13,9 @@
  *                    (kinds without an epilogue) bias, SiLU * up and rounding
  *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
- *   linear_forward_grouped   for the one GEMM that a grouped layer may have: x of each slot into the order of the
- *                            GEMM's inputs, where that is another -> forward_grouped
+ *   linear_forward_grouped   for the one GEMM that a grouped layer may have: routing and the forward beside, unless
+ *                            forward_grouped does them -> x of each slot into the order of the GEMM's inputs, where
+ *                            that is another -> forward_grouped -> the combination, unless that did it
  *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
@@ -95,6 +96,10 @@ typedef struct yk_cuda_grouped_call {
   int32_t n_matrices;
   const yk_linear_grouped_args *args;
   bool starts_are_settled; /* the grouped forward before on the stream had the same starts, unchanged since */
+  const void *router;      /* the weights act [router_n, router_k] of args->route's router; NULL: none, or others */
+  int64_t router_n, router_k;
+  const yk_cuda_gemm *beside; /* the only GEMM of args->beside's layer, and its weights; NULL: none, or several */
+  const void *beside_weights;
 } yk_cuda_grouped_call;
 
 /* A kind of GEMM. Functions above the line are arithmetic, which plans call too, for weights whose data is not there.
@@ -148,11 +153,15 @@ struct yk_cuda_gemm_kind {
   yk_status (*forward)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err);
 
   /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act;
-   * args->room is the kind's, as far as it wants some. NULL: the kind takes no grouped layer. Errors: YK_E_DEVICE. */
+   * args->room is the kind's, as far as it wants some. args->route and args->beside are there only where the functions
+   * below say that they are done too. NULL: the kind takes no grouped layer. Errors: YK_E_DEVICE. */
   yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
 
   /* routes - whether forward_grouped does the routing that the call's args ask for, too. NULL: never. */
   bool (*routes)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
+
+  /* takes_beside - whether forward_grouped does the forward beside, too. NULL: never. */
+  bool (*takes_beside)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 
   /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
   bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);

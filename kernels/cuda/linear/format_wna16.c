@@ -35,7 +35,6 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/linear/linear.h"
 
 /* ---- The GEMM ---------------------------------------------------------------------------------------------------- */
 
@@ -74,6 +73,19 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
+/* The forward beside as what a kernel of one row does too; no weights where there is none, or one unlike the call. */
+static yk_grouped_beside beside_of(const yk_cuda_grouped_call *call)
+{
+  const yk_cuda_gemm *gemm = call->beside, *own = call->gemm;
+  const yk_grouped_beside none = {.weights = NULL};
+  const yk_linear_beside *beside = call->args->beside;
+  if (!beside || !gemm || beside->args.n_tokens != 1) return none;
+  if (gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
+  if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
+  return (yk_grouped_beside){
+      .weights = call->beside_weights, .x = beside->args.x, .y = beside->args.y, .k = gemm->k, .n = gemm->n};
+}
+
 static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
 {
   return (yk_grouped_call){.weights = call->weights,
@@ -90,7 +102,8 @@ static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda
                            .second_half = cuda->gemm_second_half,
                            .starts_are_settled = call->starts_are_settled,
                            .next_tile = cuda->next_tiles + (cuda->second_next_tile ? 1 : 0),
-                           .combine = call->args->combine};
+                           .combine = call->args->combine,
+                           .beside = beside_of(call)};
 }
 
 static bool combines(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
@@ -100,44 +113,55 @@ static bool combines(const yk_cuda_device *cuda, const yk_cuda_grouped_call *cal
   return yk_wna16_grouped_combines(&cuda->wna16, &desc, &grouped);
 }
 
-/* The call's routing, where one kernel does both. */
-static bool find_routing(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_cuda_router *router,
-                         yk_cuda_routing *out)
+static yk_cuda_router router_of(const yk_cuda_grouped_call *call)
+{
+  return (yk_cuda_router){.x = call->args->route->x,
+                          .w = call->router,
+                          .n = call->router_n,
+                          .k = call->router_k,
+                          .dtype = call->gemm->dtype};
+}
+
+/* grouped: with what is to be done beside, or without. */
+static bool routes_too(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call, const yk_grouped_call *grouped)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  const yk_grouped_call grouped = grouped_call_of(cuda, call);
-  const yk_route_args *route = call->args->route;
-  if (!route || !route->router) return false;
-  *router = (yk_cuda_router){.x = route->x, .dtype = desc.dtype};
-  router->w = yk_cuda_linear_plain(route->router, &router->n, &router->k);
-  *out = (yk_cuda_routing){.router = router, .args = route, .exchange = cuda->routing_exchange};
-  return router->w && yk_cuda_routed_gemm_takes(&cuda->wna16, &desc, &grouped, out);
+  const yk_cuda_router router = router_of(call);
+  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .exchange = cuda->routing_exchange};
+  return yk_cuda_routed_gemm_takes(&cuda->wna16, &desc, grouped, &routing);
 }
 
 static bool routes(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
 {
-  yk_cuda_router router;
-  yk_cuda_routing routing;
-  return find_routing(cuda, call, &router, &routing);
+  yk_grouped_call grouped = grouped_call_of(cuda, call);
+  grouped.beside.weights = NULL;
+  return routes_too(cuda, call, &grouped);
+}
+
+static bool takes_beside(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+{
+  const yk_grouped_call grouped = grouped_call_of(cuda, call);
+  if (!grouped.beside.weights) return false;
+  return call->args->route ? routes_too(cuda, call, &grouped) : combines(cuda, call);
 }
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
   const yk_grouped_call grouped = grouped_call_of(cuda, call);
-  yk_cuda_router router;
-  yk_cuda_routing routing;
   cuda->gemm_second_half = !cuda->gemm_second_half;
   cuda->second_next_tile = !cuda->second_next_tile;
-  if (find_routing(cuda, call, &router, &routing))
-    return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
-                         "routed GEMM", err);
-  return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
+  if (!call->args->route)
+    return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
+  const yk_cuda_router router = router_of(call);
+  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .exchange = cuda->routing_exchange};
+  return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
+                       "routed GEMM", err);
 }
 
 #define FUNCTIONS                                                                                                      \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
-  .forward_grouped = forward_grouped, .routes = routes, .combines = combines
+  .forward_grouped = forward_grouped, .routes = routes, .takes_beside = takes_beside, .combines = combines
 #else
 #define FUNCTIONS .plan = NULL
 #endif

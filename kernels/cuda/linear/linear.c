@@ -278,6 +278,14 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
   return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
 }
 
+const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **weights)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || linear->f32_output) return NULL;
+  *weights = gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
+  return gemm;
+}
+
 /* x of each slot in the order of its matrix's inputs, in the room; *args then has a row for each slot. */
 static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_linear_grouped_args *args, yk_err *err)
 {
@@ -298,6 +306,26 @@ static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_l
   return yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs of slots", err);
 }
 
+/* What goes with a grouped forward before it is done here, unless the kernel does it too: own then lacks it. */
+static yk_status do_before(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_linear_grouped_args *own, yk_err *err)
+{
+  const yk_cuda_gemm_kind *kind = call->gemm->kind;
+  yk_device *dev = &cuda->base;
+  const bool has_order = call->gemm->x_size > 0;
+  if (own->route && own->route->router)
+    call->router = yk_cuda_linear_plain(own->route->router, &call->router_n, &call->router_k);
+  if (own->beside) call->beside = yk_cuda_linear_only(own->beside->linear, &call->beside_weights);
+  if (own->route && (has_order || !call->router || !kind->routes || !kind->routes(cuda, call))) {
+    YK_TRY(dev->ops->route(dev, own->route, err));
+    own->route = NULL;
+  }
+  if (own->beside && (has_order || !call->beside || !kind->takes_beside || !kind->takes_beside(cuda, call))) {
+    YK_TRY(dev->ops->linear_forward(dev, own->beside->linear, &own->beside->args, err));
+    own->beside = NULL;
+  }
+  return YK_OK;
+}
+
 /* Starts are complete before a GEMM begins where the grouped forward before had the same, or let this one begin only
  * once they were, and where the kernel before puts slots in order, since that one lets the GEMM start once it has
  * waited itself. */
@@ -307,6 +335,7 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
   if (linear->layout.n_gemms == 0 || args->max_slots == 0) {
+    if (args->beside) YK_TRY(dev->ops->linear_forward(dev, args->beside->linear, &args->beside->args, err));
     if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
     return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
   }
@@ -326,10 +355,7 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
                                .n_matrices = linear->n_matrices,
                                .args = &own};
   const bool has_order = gemm->x_size > 0 && gemm->k > 0;
-  if (own.route && (has_order || !gemm->kind->routes || !gemm->kind->routes(cuda, &call))) {
-    YK_TRY(dev->ops->route(dev, own.route, err));
-    own.route = NULL;
-  }
+  YK_TRY(do_before(cuda, &call, &own, err));
   if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));
   call.starts_are_settled = has_order || (!args->route && cuda->settled_starts == args->starts);
   cuda->settled_starts = args->starts;

@@ -2,6 +2,7 @@
 #ifndef YK_KERNELS_CUDA_LINEAR_LINEAR_H
 #define YK_KERNELS_CUDA_LINEAR_LINEAR_H
 
+#include "kernels/cuda/linear/format.h"
 #include "kernels/device.h"
 
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
@@ -13,6 +14,10 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
 /* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
  *   without a bias and with float32 outputs: for kernels that do more than multiply by them. NULL: another layer. */
 const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k);
+
+/* yk_cuda_linear_only - the only GEMM of a layer of one matrix, and its weights in device memory. NULL: another layer.
+ */
+const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **weights);
 
 /* The steps of a row-parallel layer with quantised inputs. */
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
