@@ -8,15 +8,21 @@ using namespace yk_gemm;
 
 namespace {
 
-template <yk_dtype DTYPE, int GROUPS> const void *kernel_of()
+template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
 {
-  return reinterpret_cast<const void *>(routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, GROUPS>>);
+  const auto of_groups = [](auto groups) {
+    return reinterpret_cast<const void *>(
+        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
+  };
+  return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
+           of_groups(std::integral_constant<int, 4>{})}};
 }
 
-tile_kernels kernels_of(yk_dtype dtype)
+tile_kernels kernels_of(yk_dtype dtype, int n_experts)
 {
-  if (dtype == YK_F16) return {{kernel_of<YK_F16, 1>(), kernel_of<YK_F16, 2>(), kernel_of<YK_F16, 4>()}};
-  return {{kernel_of<YK_BF16, 1>(), kernel_of<YK_BF16, 2>(), kernel_of<YK_BF16, 4>()}};
+  constexpr int FEW = FEW_EXPERTS / WARP, MOST = ROUTED_EXPERTS / WARP;
+  if (n_experts <= FEW_EXPERTS) return dtype == YK_F16 ? kernels_of<YK_F16, FEW>() : kernels_of<YK_BF16, FEW>();
+  return dtype == YK_F16 ? kernels_of<YK_F16, MOST>() : kernels_of<YK_BF16, MOST>();
 }
 
 } // namespace
@@ -24,10 +30,12 @@ tile_kernels kernels_of(yk_dtype dtype)
 extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
 {
   if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
-  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-    const cudaError_t error = allow_shared_bytes(kernels_of(dtype), most_shared_bytes(ROUTED_SHAPE.taken, false));
-    if (error != cudaSuccess) return error;
-  }
+  for (yk_dtype dtype : {YK_F16, YK_BF16})
+    for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
+      const cudaError_t error =
+          allow_shared_bytes(kernels_of(dtype, n_experts), most_shared_bytes(ROUTED_SHAPE.taken, false));
+      if (error != cudaSuccess) return error;
+    }
   return cudaSuccess;
 }
 
@@ -46,8 +54,10 @@ extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream
 extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                           const yk_grouped_call *call, const yk_cuda_routing *routing)
 {
+  const yk_route_spec &spec = *routing->args->spec;
   return gpu->path == YK_WNA16_WGMMA && desc->encoding == YK_WNA16_INT4 && routing->args->n_tokens == 1 &&
-         call->n_rows == 1 && routing->args->spec->n_experts <= ROUTED_EXPERTS && call->max_slots > 0 &&
+         call->n_rows == 1 && spec.n_experts <= ROUTED_EXPERTS &&
+         (spec.n_groups <= 1 || spec.n_local == spec.n_experts) && call->max_slots > 0 &&
          (!call->beside.weights || (call->beside.k == desc->k && call->beside.x == call->x)) &&
          yk_cuda_router_takes(routing->router, routing->args);
 }
@@ -90,5 +100,6 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
   p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc->dtype).get(*desc), l.blocks, 1, l.threads, l.shared_bytes, args, stream);
+  return launch_clusters(kernels_of(desc->dtype, routing->args->spec->n_experts).get(*desc), l.blocks, 1, l.threads,
+                         l.shared_bytes, args, stream);
 }

@@ -25,8 +25,9 @@ cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu);
 size_t yk_cuda_routed_gemm_exchange_bytes(void);
 cudaError_t yk_cuda_routed_gemm_prepare(void *exchange, cudaStream_t stream);
 
-/* yk_cuda_routed_gemm_takes - whether one kernel can do both: one row, up to 128 experts, weights of 4 bits, a GPU of
- * 9.0. Logits have the same bits as those of yk_cuda_launch_router, which another rank may take. */
+/* yk_cuda_routed_gemm_takes - whether one kernel can do both: one row, up to 256 experts, all of them the rank's where
+ * they are in groups, weights of 4 bits, a GPU of 9.0. Logits have the same bits as those of yk_cuda_launch_router,
+ * which another rank may take. */
 bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                const yk_cuda_routing *routing);
 

@@ -28,13 +28,18 @@ using namespace yk_gemm;
 
 constexpr int ROUTED_TILE = 0; /* of GROUPED_FEW_SHAPES */
 constexpr grouped_few_shape ROUTED_SHAPE = GROUPED_FEW_SHAPES[ROUTED_TILE];
-constexpr int ROUTED_PER_LANE = 4, ROUTED_EXPERTS = ROUTED_PER_LANE * WARP;
-constexpr uint32_t EMPTY_LOGIT = 0xFFFFFFFFu; /* a NaN that no logit is */
+constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* of a kernel's two forms, at most */
+constexpr uint32_t EMPTY_LOGIT = 0xFFFFFFFFu;                    /* a NaN that no logit is */
 
-/* In device memory. Expert e has word e / 32 of logits[e % 32]: a lane takes its experts' at once. */
+/* In device memory. A lane takes its experts', which are e % 32 == lane, four at once. */
 struct logits_exchange {
-  uint4 logits[WARP];
+  uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
   int32_t blocks; /* that have all logits */
+
+  __device__ __forceinline__ uint32_t *logit_of(int expert)
+  {
+    return reinterpret_cast<uint32_t *>(logits[expert / FEW_EXPERTS] + expert % WARP) + expert % FEW_EXPERTS / WARP;
+  }
 };
 
 /* What a block multiplies the row with first, and then. */
@@ -58,7 +63,6 @@ static_assert(router_tile<__half>::THREADS == 32 * CONSUMER_WARPS, "by the consu
 
 /* In shared memory. */
 struct routed_row {
-  uint32_t keys[ROUTED_EXPERTS];
   int experts[YK_MAX_TOP_K];
   few_share share;
   uint64_t has_share; /* barrier */
@@ -81,8 +85,8 @@ __device__ __forceinline__ void send_logits(const routed_params &p, typename rou
     if (threadIdx.x < tile::COLUMNS && own < p.n_logits) {
       const float logit = tile::sum_of(m, threadIdx.x, 0);
       const uint32_t bits = __float_as_uint(logit);
-      uint32_t *to = reinterpret_cast<uint32_t *>(p.among_blocks->logits + own % WARP) + own / WARP;
-      if (own < p.route.spec.n_experts) store_relaxed_gpu(to, bits == EMPTY_LOGIT ? EMPTY_LOGIT >> 1 : bits);
+      if (own < p.route.spec.n_experts)
+        store_relaxed_gpu(p.among_blocks->logit_of(own), bits == EMPTY_LOGIT ? EMPTY_LOGIT >> 1 : bits);
       p.logits[own] = logit;
     }
     sync_consumers();
@@ -90,19 +94,23 @@ __device__ __forceinline__ void send_logits(const routed_params &p, typename rou
 }
 
 /* By one warp: the logits of each lane's experts, once they are there. */
-__device__ __forceinline__ void gather_logits(const routed_params &p, float (&logits)[ROUTED_PER_LANE])
+template <int PER_LANE> __device__ __forceinline__ void gather_logits(const routed_params &p, float (&logits)[PER_LANE])
 {
   const int lane = threadIdx.x % WARP, n = p.route.spec.n_experts;
-  uint4 v;
-  bool is_empty;
-  do {
-    v = load_relaxed_gpu16(p.among_blocks->logits + lane);
-    is_empty = (lane < n && v.x == EMPTY_LOGIT) || (WARP + lane < n && v.y == EMPTY_LOGIT) ||
-               (2 * WARP + lane < n && v.z == EMPTY_LOGIT) || (3 * WARP + lane < n && v.w == EMPTY_LOGIT);
-  } while (is_empty);
-  const uint32_t words[ROUTED_PER_LANE] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-  for (int i = 0; i < ROUTED_PER_LANE; i++) logits[i] = i * WARP + lane < n ? __uint_as_float(words[i]) : -FLT_MAX;
+  for (int first = 0; first < PER_LANE; first += 4) {
+    uint4 v;
+    bool is_empty;
+    const auto lacks = [&](int i, uint32_t bits) { return (first + i) * WARP + lane < n && bits == EMPTY_LOGIT; };
+    do {
+      v = load_relaxed_gpu16(p.among_blocks->logits[first / 4] + lane);
+      is_empty = lacks(0, v.x) || lacks(1, v.y) || lacks(2, v.z) || lacks(3, v.w);
+    } while (is_empty);
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      logits[first + i] = (first + i) * WARP + lane < n ? __uint_as_float(words[i]) : -FLT_MAX;
+  }
 }
 
 /* By one warp, once the block has all logits. */
@@ -111,15 +119,17 @@ __device__ __forceinline__ void release_exchange(const routed_params &p)
   const int lane = threadIdx.x % WARP;
   const int before = lane == 0 ? increment_acq_rel_gpu(&p.among_blocks->blocks) : 0;
   if (__shfl_sync(ALL_LANES, before, 0) + 1 < static_cast<int>(gridDim.x)) return;
-  p.among_blocks->logits[lane] = make_uint4(EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT);
+  for (auto &of_lanes : p.among_blocks->logits)
+    of_lanes[lane] = make_uint4(EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT);
   if (lane == 0) p.among_blocks->blocks = 0;
 }
 
-/* By one warp: the expert of choice number `lane`. -1 where the row is padding. */
-__device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys)
+/* By one warp: the expert of choice number `lane`. -1 where the row is padding. keys: memory for each expert's, where
+ * there are groups. */
+template <int PER_LANE> __device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys)
 {
   const int lane = threadIdx.x % WARP;
-  float scores[ROUTED_PER_LANE];
+  float scores[PER_LANE];
   gather_logits(p, scores);
   if (p.route.kv_slots && p.route.kv_slots[0] < 0) return -1;
   return score(p.route.spec, lane, scores) ? expert_of_lane(p.route, scores, keys, lane) : lane;
@@ -140,7 +150,7 @@ __device__ __forceinline__ int2 build_row_table(const yk_route_spec &spec, const
 }
 
 /* By the warp of block 0 that has chosen: what a route writes. The logits are still there. */
-__device__ __forceinline__ void write_route(const routed_params &p, const routed_row &row)
+template <int PER_LANE> __device__ __forceinline__ void write_route(const routed_params &p, const routed_row &row)
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP, expert = lane < spec.top_k ? row.experts[lane] : -1;
@@ -152,7 +162,7 @@ __device__ __forceinline__ void write_route(const routed_params &p, const routed
                                         return slots;
   };
   for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_below(e);
-  float scores[ROUTED_PER_LANE], weight = __uint_as_float(0x7FC00000u);
+  float scores[PER_LANE], weight = __uint_as_float(0x7FC00000u);
   gather_logits(p, scores);
   if (score(spec, lane, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
   if (lane < spec.top_k) {
@@ -207,7 +217,7 @@ private:
 };
 
 /* As run_few wants it. */
-template <typename T> struct routed_work {
+template <typename T, int PER_LANE> struct routed_work {
   const routed_params &p;
   const grouped_table &table;
   routed_row &row;
@@ -236,20 +246,20 @@ template <typename T> struct routed_work {
   {
     const int lane = threadIdx.x % WARP;
     wait_for_previous_kernel();
-    const int expert = choose_expert(p, row.keys);
+    const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends));
     row.experts[lane] = expert;
     find_share(p.gemm[EXPERTS], table, build_row_table(p.route.spec, table, expert), row.share);
     __syncwarp();
     if (lane == 0) mbarrier_arrive(&row.has_share);
     if (blockIdx.x == 0)
-      write_route(p, row);
+      write_route<PER_LANE>(p, row);
     else if (lane == 0)
       let_next_kernel_start();
     release_exchange(p);
   }
 };
 
-template <yk_dtype DTYPE, typename PANEL>
+template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
 __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
     routed_gemm_kernel(const __grid_constant__ routed_params p)
 {
@@ -259,7 +269,7 @@ __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
   __shared__ grouped_entry only[2];
   const grouped_params &experts = p.gemm[EXPERTS];
   const grouped_table table = few_table<ROUTED_SHAPE.n, ROUTED_SHAPE.panels>(experts, shared);
-  const routed_work<element<DTYPE>> work = {p, table, row, only, shared + experts.ring_bytes};
+  const routed_work<element<DTYPE>, PER_LANE> work = {p, table, row, only, shared + experts.ring_bytes};
   run_few<DTYPE, PANEL, ROUTED_SHAPE.n, ROUTED_SHAPE.panels, ROUTED_SHAPE.taken>(experts, shared, work);
 #endif
 }
