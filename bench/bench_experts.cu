@@ -1,7 +1,8 @@
 /* bench_experts.cu - mixtures of experts on a GPU: router and routing, both grouped W4A16 GEMMs and the combination,
  * checked against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same
  * work: the columns of all chosen experts side by side, by as many rows as an expert has on average. The router's GEMM
- * is timed where it is not cuBLAS's.
+ * is timed where it is not cuBLAS's. Of a model with a shared expert the layer is also timed with it: its GEMMs apart,
+ * and for a lone row beside those of the experts, in the same kernels.
  *
  * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
  * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
@@ -28,17 +29,46 @@ struct model {
   const char *name;
   int n_experts, top_k;
   int64_t hidden, ffn, group;
+  int64_t shared_ffn; /* 0: no shared expert */
 };
 
 const model MODELS[] = {
-    {"qwen3-30b-a3b", 128, 8, 2048, 768, 128},
-    {"mixtral-8x7b", 8, 2, 4096, 14336, 128},
-    {"deepseek-v2-lite", 64, 6, 2048, 1408, 64},
+    {"qwen3-30b-a3b", 128, 8, 2048, 768, 128, 0},
+    {"mixtral-8x7b", 8, 2, 4096, 14336, 128, 0},
+    {"deepseek-v2-lite", 64, 6, 2048, 1408, 64, 2816},
+    {"deepseek-v3-tp8", 256, 8, 7168, 256, 128, 256}, /* an eighth of each expert's channels */
 };
 
 constexpr double COLD_BYTES = 1e9;    /* of weights, at least, before any is read again; some L2 policies keep a part */
 constexpr int LEAST_NODES = 8;        /* hide the graph's start */
 constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
+constexpr int SHARED_COPIES = 12;     /* of a shared expert, which nodes have in turn */
+
+/* A shared expert's layer, several times. */
+struct shared_layer {
+  matrices copies;
+  yk_wna16_plans plans;
+  device_array<uint8_t> workspace;
+
+  shared_layer(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int most_rows)
+      : copies(desc, SHARED_COPIES, 1, 9), workspace(yk_wna16_workspace_bytes(&gpu, &desc, most_rows))
+  {
+    yk_wna16_plans_choose(&gpu, &desc, &plans);
+    check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
+  }
+
+  yk_grouped_beside beside(int i, const void *from, void *to) const
+  {
+    return {copies.packed.data + i % SHARED_COPIES * copies.matrix_bytes, from, to, copies.desc.k, copies.desc.n};
+  }
+
+  void multiply(const yk_wna16_gpu &gpu, int i, const void *from, void *to, int rows, bool half, cudaStream_t stream)
+  {
+    yk_err err = YK_ERR_INIT;
+    const yk_wna16_call c = {beside(i, from, to).weights, nullptr, from, to, rows, workspace.data, half};
+    check(yk_wna16_forward(&gpu, &copies.desc, &plans, &c, stream, &err), err);
+  }
+};
 
 /* So many layers that their weights are cold: one behind the other, all with one routing's numbers of experts. */
 struct layer {
@@ -59,6 +89,7 @@ struct layer {
 
 struct times {
   double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
+  double shared_apart, shared_beside; /* the layer with its shared expert; 0: there is none, or not of so many rows */
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest */
 };
@@ -96,6 +127,7 @@ public:
       route_and_multiply_gate_up(i);
       multiply_down_and_combine(i);
     });
+    if (l.shape.shared_ffn > 0) time_shared(t);
     if (!o.no_dense) {
       t.dense_gate_up = dense(l.gate_up);
       t.dense_down = dense(l.down);
@@ -228,6 +260,47 @@ private:
     multiply_gate_up(i);
   }
 
+  void run_with_shared_apart(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
+  {
+    to_inner.multiply(gpu, i, x.data, inner.data, n, half = !half, stream);
+    to_y.multiply(gpu, i, inner.data, y.data, n, half = !half, stream);
+    route_and_multiply_gate_up(i);
+    yk_combine_args sum = sum_of(i);
+    sum.shared = y.data;
+    if (!multiply(l.down, i, h.data, out.data, false, true, &sum))
+      check(yk_cuda_launch_combine(YK_F16, &sum, stream), "combine");
+  }
+
+  /* Of a lone row. */
+  void run_with_shared_beside(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
+  {
+    const yk_route_args a = routings[i]->args(false, false);
+    const yk_cuda_router router = router_of(i);
+    const yk_cuda_routing routing = {&router, &a, exchange.memory.data};
+    yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true);
+    first.beside = to_inner.beside(i, x.data, inner.data);
+    check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &first, &routing, stream), "routed GEMM");
+    yk_combine_args sum = sum_of(i);
+    sum.shared = y.data;
+    yk_grouped_call second = call_of(l.down, i, h.data, out.data, false);
+    second.starts_are_settled = true;
+    second.combine = &sum;
+    second.beside = to_y.beside(i, inner.data, y.data);
+    yk_err err = YK_ERR_INIT;
+    check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
+  }
+
+  void time_shared(times &t)
+  {
+    const model &m = l.shape;
+    shared_layer to_inner(gpu, {m.hidden, 2 * m.shared_ffn, m.group, YK_F16, true}, n);
+    shared_layer to_y(gpu, {m.shared_ffn, m.hidden, m.group, YK_F16, false}, n);
+    const device_array<uint16_t> inner(size_t(n) * m.shared_ffn);
+    check(cudaDeviceSynchronize(), "shared expert");
+    t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });
+    if (n == 1) t.shared_beside = time([&](int i) { run_with_shared_beside(i, to_inner, to_y, inner); });
+  }
+
   void multiply_down(int i)
   {
     multiply(l.down, i, h.data, out.data, false, true);
@@ -297,17 +370,17 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld, groups of %lld; microseconds\n", m.name, m.n_experts,
               m.top_k, (long long)m.hidden, (long long)m.ffn, (long long)m.group);
-  std::printf("%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s\n", "rows", "experts",
-              "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff", "combine",
-              "both", "layer", "eff");
+  std::printf("%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s | %8s %8s\n", "rows",
+              "experts", "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff",
+              "combine", "both", "layer", "eff", "+shared", "beside");
   for (int32_t n : o.tokens) {
     const times t = measurement(o, l, gpu, n).run();
     const double floor = t.floor_gate_up + t.floor_down;
     std::printf("%6d %7d %6d | %6.2f %8.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f %8.2f | "
-                "%8.2f %5.0f%%\n",
+                "%8.2f %5.0f%% | %8.2f %8.2f\n",
                 n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up, t.floor_gate_up, t.dense_gate_up,
                 100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
-                t.combine, t.down_combine, t.layer, 100 * floor / t.layer);
+                t.combine, t.down_combine, t.layer, 100 * floor / t.layer, t.shared_apart, t.shared_beside);
     std::fflush(stdout);
     if (!json) continue;
     std::fprintf(
@@ -316,9 +389,10 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
         "\"route_us\": %.3f, \"route_and_gate_up_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
         "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
-        "\"layer_us\": %.3f}",
+        "\"layer_us\": %.3f, \"layer_and_shared_us\": %.3f, \"layer_with_shared_beside_us\": %.3f}",
         first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up,
-        t.floor_gate_up, t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer);
+        t.floor_gate_up, t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer,
+        t.shared_apart, t.shared_beside);
     first = false;
   }
 }
