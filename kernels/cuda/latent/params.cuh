@@ -35,7 +35,7 @@ struct params {
   float *partial_sums;     /* [item, split, query of the tile, kv_rank], where n_splits > 1 */
   float2 *partial_stats;   /* [item, split, query of the tile]: maximum in powers of two, and sum */
   item_splits *splits;     /* [n_rows], of the wgmma kernels */
-  uint32_t *grid_counters; /* of few_kernel's grid_barrier */
+  uint32_t *grid_counters; /* of the grid_barrier of launches that do everything */
 };
 
 /* Where the new latent vectors of the step's rows come from and go to, and their q: see yk_latent_rope_cache_args. */

@@ -299,7 +299,6 @@ template <typename T> struct few_consumer {
   {
     yk_cuda::ring_position at;
     for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
-      if (threadIdx.x % 128 < 32 && warpgroup == 0) describe_splits(s.list, p, mine, of);
       mbarrier_wait_loop(&s.q_full[at.stage], at.phase);
       run_segment(of, s.q[at.stage]);
       if (lane() == 0) mbarrier_arrive(&s.q_empty[at.stage]);
