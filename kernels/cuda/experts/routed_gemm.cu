@@ -8,21 +8,27 @@ using namespace yk_gemm;
 
 namespace {
 
-template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
+template <yk_dtype DTYPE, int PER_LANE, bool HAS_BESIDE> tile_kernels kernels_of()
 {
   const auto of_groups = [](auto groups) {
     return reinterpret_cast<const void *>(
-        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
+        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE, HAS_BESIDE>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
 }
 
-tile_kernels kernels_of(yk_dtype dtype, int n_experts)
+template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of(bool has_beside)
+{
+  return has_beside ? kernels_of<DTYPE, PER_LANE, true>() : kernels_of<DTYPE, PER_LANE, false>();
+}
+
+tile_kernels kernels_of(yk_dtype dtype, int n_experts, bool has_beside)
 {
   constexpr int FEW = FEW_EXPERTS / WARP, MOST = ROUTED_EXPERTS / WARP;
-  if (n_experts <= FEW_EXPERTS) return dtype == YK_F16 ? kernels_of<YK_F16, FEW>() : kernels_of<YK_BF16, FEW>();
-  return dtype == YK_F16 ? kernels_of<YK_F16, MOST>() : kernels_of<YK_BF16, MOST>();
+  if (n_experts <= FEW_EXPERTS)
+    return dtype == YK_F16 ? kernels_of<YK_F16, FEW>(has_beside) : kernels_of<YK_BF16, FEW>(has_beside);
+  return dtype == YK_F16 ? kernels_of<YK_F16, MOST>(has_beside) : kernels_of<YK_BF16, MOST>(has_beside);
 }
 
 } // namespace
@@ -31,11 +37,12 @@ extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
 {
   if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
   for (yk_dtype dtype : {YK_F16, YK_BF16})
-    for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
-      const cudaError_t error =
-          allow_shared_bytes(kernels_of(dtype, n_experts), most_shared_bytes(ROUTED_SHAPE.taken, false));
-      if (error != cudaSuccess) return error;
-    }
+    for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS})
+      for (bool has_beside : {false, true}) {
+        const cudaError_t error =
+            allow_shared_bytes(kernels_of(dtype, n_experts, has_beside), most_shared_bytes(ROUTED_SHAPE.taken, false));
+        if (error != cudaSuccess) return error;
+      }
   return cudaSuccess;
 }
 
@@ -100,6 +107,7 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
   p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc->dtype, routing->args->spec->n_experts).get(*desc), l.blocks, 1, l.threads,
-                         l.shared_bytes, args, stream);
+  return launch_clusters(
+      kernels_of(desc->dtype, routing->args->spec->n_experts, call->beside.weights != nullptr).get(*desc), l.blocks, 1,
+      l.threads, l.shared_bytes, args, stream);
 }

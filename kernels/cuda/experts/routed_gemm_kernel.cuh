@@ -12,6 +12,9 @@
  *   outputs   that warp of block 0 writes what a route writes. It lets the next kernel start only then, so that they
  *             are there for whoever reads them before its own wait
  *
+ * Without a weight beside nothing is there to be done meanwhile: the first warp chooses, before warps divide their
+ * registers, and the thread block meets.
+ *
  * Blocks wait for those that have columns: the first ones of the grid, which run before any other, and wait for nobody
  * but the kernels ahead. */
 #ifndef YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_KERNEL_CUH
@@ -217,7 +220,7 @@ private:
 };
 
 /* As run_few wants it. */
-template <typename T, int PER_LANE> struct routed_work {
+template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
   const routed_params &p;
   const grouped_table &table;
   routed_row &row;
@@ -226,40 +229,66 @@ template <typename T, int PER_LANE> struct routed_work {
 
   __device__ __forceinline__ void begin() const
   {
-    if (threadIdx.x > 0) return;
-    only[0] = {0, 0, 0, 1};
-    only[1] = {1, 1, 0, 0};
-    mbarrier_init(&row.has_share, 1);
+    if constexpr (!HAS_BESIDE) {
+      if (threadIdx.x < 32 * CONSUMER_WARPS) send();
+      if (threadIdx.x < WARP) find();
+    } else if (threadIdx.x == 0) {
+      only[0] = {0, 0, 0, 1};
+      only[1] = {1, 1, 0, 0};
+      mbarrier_init(&row.has_share, 1);
+    }
   }
-  __device__ __forceinline__ routed_items items() const
+  __device__ __forceinline__ auto items() const
+  {
+    if constexpr (!HAS_BESIDE)
+      return few_share_items<ROUTED_SHAPE.n>{p.gemm[EXPERTS], {p.gemm[EXPERTS], table.entries, row.share}};
+    else
+      return items_of_both();
+  }
+  __device__ __forceinline__ void before_items() const
+  {
+    if constexpr (HAS_BESIDE) send();
+  }
+  __device__ __forceinline__ void rest() const
+  {
+    wait_for_previous_kernel();
+    if constexpr (HAS_BESIDE) {
+      find();
+      if (threadIdx.x % WARP == 0) mbarrier_arrive(&row.has_share);
+    }
+    if (blockIdx.x == 0)
+      write_route<PER_LANE>(p, row);
+    else if (HAS_BESIDE && threadIdx.x % WARP == 0)
+      let_next_kernel_start();
+    release_exchange(p);
+  }
+
+private:
+  __device__ __forceinline__ routed_items items_of_both() const
   {
     const int block = static_cast<int>(blockIdx.x) - p.first_beside;
     const int begin = block * p.beside.each + min(block, p.beside.longer);
     const few_share beside = {begin, block < 0 ? begin : begin + p.beside.each + (block < p.beside.longer), 0, 0};
     return {p, table, row, few_items<ROUTED_SHAPE.n>(p.gemm[BESIDE], only, beside)};
   }
-  __device__ __forceinline__ void before_items() const
+  /* By the consumers. */
+  __device__ __forceinline__ void send() const
   {
     send_logits<T>(p, *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
   }
-  __device__ __forceinline__ void rest() const
+
+  /* By one warp, once the previous kernel has ended: the block's share. */
+  __device__ __forceinline__ void find() const
   {
-    const int lane = threadIdx.x % WARP;
-    wait_for_previous_kernel();
     const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends));
-    row.experts[lane] = expert;
+    row.experts[threadIdx.x % WARP] = expert;
     find_share(p.gemm[EXPERTS], table, build_row_table(p.route.spec, table, expert), row.share);
+    if (!HAS_BESIDE && blockIdx.x > 0 && threadIdx.x % WARP == 0) let_next_kernel_start();
     __syncwarp();
-    if (lane == 0) mbarrier_arrive(&row.has_share);
-    if (blockIdx.x == 0)
-      write_route<PER_LANE>(p, row);
-    else if (lane == 0)
-      let_next_kernel_start();
-    release_exchange(p);
   }
 };
 
-template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
+template <yk_dtype DTYPE, typename PANEL, int PER_LANE, bool HAS_BESIDE>
 __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
     routed_gemm_kernel(const __grid_constant__ routed_params p)
 {
@@ -269,7 +298,7 @@ __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
   __shared__ grouped_entry only[2];
   const grouped_params &experts = p.gemm[EXPERTS];
   const grouped_table table = few_table<ROUTED_SHAPE.n, ROUTED_SHAPE.panels>(experts, shared);
-  const routed_work<element<DTYPE>, PER_LANE> work = {p, table, row, only, shared + experts.ring_bytes};
+  const routed_work<element<DTYPE>, PER_LANE, HAS_BESIDE> work = {p, table, row, only, shared + experts.ring_bytes};
   run_few<DTYPE, PANEL, ROUTED_SHAPE.n, ROUTED_SHAPE.panels, ROUTED_SHAPE.taken>(experts, shared, work);
 #endif
 }
