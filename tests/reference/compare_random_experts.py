@@ -5,21 +5,20 @@
   python3 tests/reference/compare_random_experts.py --yoke build/release/bin/yoke --first 7 --cases 1 --keep kept
 
 The goldens of tests/golden/families are a few chosen cases; here every case has a family, sizes, counts of experts,
-groups and shared experts, a format (AWQ or 16 bits) and numbers of ranks that its number draws, with experts cut
-between ranks and dealt to them. `yoke score` on CPU ranks must give each token of a random text the log-probability
-that transformers gives, within 1e-3.
+groups and shared experts, a format (AWQ, 16 bits, of DeepSeek also GPTQ with act order) and numbers of ranks that its
+number draws, with experts cut between ranks and dealt to them. `yoke score` on CPU ranks must give each token of a
+random text the log-probability that transformers gives, within 1e-3.
 
-Two readings of the models differ, where Yoke does as DeepSeek's own code and vLLM do:
-- YaRN in DeepSeek-V2: transformers leaves out the factor m(factor, mscale_all_dim)^2 of the scores; it is put in here.
-- Experts of groups that were not chosen: transformers ranks them as if their score were 0, so that one with a negative
-  score of a chosen group may lose to them; correction biases are drawn positive here.
+One reading of the models differs, where Yoke does as vLLM does: transformers ranks experts of groups that were not
+chosen as if their score were 0, so that one with a negative score of a chosen group may lose to them. Correction
+biases are drawn positive here.
 
-Exit code: 0 where all cases agree, 1 where not. Needs numpy, torch, transformers and safetensors.
+Exit code: 0 where all cases agree, 1 where not. Needs numpy, torch, transformers and safetensors, and auto_gptq 0.7.1
+on PYTHONPATH (make_format_goldens.py).
 """
 
 import argparse
 import json
-import math
 import os
 import random
 import shutil
@@ -39,6 +38,7 @@ import make_moe_goldens as moe  # noqa: E402
 TOLERANCE = 1e-3
 N_TOKENS = 60
 GROUP = 32
+GPTQ_OUTPUTS = 32  # auto_gptq packs multiples of it
 FAMILIES = ("qwen2_moe", "qwen3_moe", "mixtral", "glm4_moe", "deepseek_v2", "deepseek_v3")
 
 
@@ -60,22 +60,23 @@ def draw_routing(choose, family):
             "routed_scaling_factor": choose.choice((1.0, 1.7, 2.5)), "first_k_dense_replace": choose.randint(0, 1)}
 
 
-def draw_latent(choose, family, is_awq):
-    n_heads = 4 if is_awq else choose.randint(3, 6)
+def draw_latent(choose, family, is_quantised):
+    n_heads = 4 if is_quantised else choose.randint(3, 6)
     methods = ("noaux_tc",) if family == "deepseek_v3" else ("greedy", "group_limited_greedy")
     return {**deepseek.COMMON, "num_attention_heads": n_heads, "num_key_value_heads": n_heads,
             "q_lora_rank": choose.choice((None, 32)), "kv_lora_rank": choose.choice((32, 64)),
-            "qk_nope_head_dim": 16 if is_awq else choose.choice((16, 24)), "qk_rope_head_dim": choose.choice((8, 16)),
-            "v_head_dim": choose.choice((16, 32) if is_awq else (16, 20, 36)),
+            "qk_nope_head_dim": 16 if is_quantised else choose.choice((16, 24)),
+            "qk_rope_head_dim": choose.choice((8, 16)),
+            "v_head_dim": choose.choice((16, 32) if is_quantised else (16, 20, 36)),
             "rope_scaling": choose.choice((None, deepseek.YARN)), "topk_method": choose.choice(methods),
             "scoring_func": "sigmoid" if family == "deepseek_v3" else "softmax"}
 
 
-def draw_grouped(choose, family, hidden, is_awq):
+def draw_grouped(choose, family, hidden, is_quantised):
     heads, kv_heads = choose.choice(((4, 2), (6, 2), (4, 4), (8, 2)) if family != "qwen2_moe" else ((4, 2), (8, 4)))
     keys = {"hidden_act": "silu", "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": 200,
             "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False,
-            "bos_token_id": 1, "head_dim": choose.choice((16, 32) if is_awq else (16, 24, 32))}
+            "bos_token_id": 1, "head_dim": choose.choice((16, 32) if is_quantised else (16, 24, 32))}
     if family == "qwen2_moe":
         keys["head_dim"] = hidden // heads
     if family == "glm4_moe":
@@ -86,11 +87,11 @@ def draw_grouped(choose, family, hidden, is_awq):
 def draw_case(seed):
     """The specification of a case as make_moe_goldens.py has them."""
     choose = random.Random(seed)
-    family, is_awq = choose.choice(FAMILIES), choose.random() < 0.6
-    hidden, width = choose.choice((64, 96)), choose.choice((32, 64, 96) if is_awq else (24, 32, 40, 72))
+    family, is_quantised = choose.choice(FAMILIES), choose.random() < 0.6
+    hidden, width = choose.choice((64, 96)), choose.choice((32, 64, 96) if is_quantised else (24, 32, 40, 72))
     config = {"architectures": [families.ARCHITECTURES[family]], "model_type": family}
-    config.update(draw_latent(choose, family, is_awq) if family.startswith("deepseek") else
-                  draw_grouped(choose, family, hidden, is_awq))
+    config.update(draw_latent(choose, family, is_quantised) if is_latent(config) else
+                  draw_grouped(choose, family, hidden, is_quantised))
     config.update(draw_routing(choose, family), hidden_size=hidden, num_hidden_layers=choose.randint(2, 3),
                   intermediate_size=width if family == "mixtral" else 96)
     if family != "mixtral":
@@ -100,32 +101,35 @@ def draw_case(seed):
     if family in ("qwen2_moe", "qwen3_moe"):
         config.update(decoder_sparse_step=choose.randint(1, 2), mlp_only_layers=choose.choice(([], [1])))
     if family == "qwen2_moe":
-        config["shared_expert_intermediate_size"] = choose.choice((width, 2 * width, 4 * width, 96 if is_awq else 56))
-    dtype = "float16" if is_awq else choose.choice(("float16", "bfloat16"))
+        other_width = 96 if is_quantised else 56
+        config["shared_expert_intermediate_size"] = choose.choice((width, 2 * width, 4 * width, other_width))
+    dtype = "float16" if is_quantised else choose.choice(("float16", "bfloat16"))
     ranks = [(1, False), (choose.randint(2, 3), False), (choose.randint(2, 7), True), (choose.randint(4, 8), False)]
-    return {"group": GROUP if is_awq else None, "dtype": dtype, "config": config, "ranks": ranks}
+    quantization = None
+    if is_quantised:
+        quantization = choose.choice((deepseek.AWQ, deepseek.GPTQ)) if is_latent(config) else families.awq_gemm(GROUP)
+    if quantization is deepseek.GPTQ:
+        config["qk_rope_head_dim"] = GPTQ_OUTPUTS
+    return {"group": GROUP if is_quantised else None, "quantization": quantization, "dtype": dtype, "config": config,
+            "ranks": ranks}
+
+
+def is_latent(config):
+    return config["model_type"].startswith("deepseek")
 
 
 def draw_tensors(spec, config, rng):
-    maker = deepseek if config["model_type"].startswith("deepseek") else moe
-    tensors = maker.draw(spec, config, rng)
+    """Tensors of the file by name, and of what the model computes with."""
+    tensors, dense = deepseek.draw(spec, config, rng) if is_latent(config) else (moe.draw(spec, config, rng), None)
     for name, tensor in tensors.items():
         if name.endswith("e_score_correction_bias"):
             tensors[name] = tensor.abs()
-    return tensors
+    return tensors, deepseek.as_floats(tensors, dense) if is_latent(config) else tensors
 
 
 def reference_logprobs(config, tensors, ids):
     """Of each token but the first, by transformers."""
-    if config["model_type"].startswith("deepseek"):
-        model = deepseek.reference(config, tensors)
-    else:
-        model = moe.reference(config, tensors)
-    if config["model_type"] == "deepseek_v2" and config["rope_scaling"]:
-        scaling = config["rope_scaling"]
-        factor = (0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1) ** 2
-        for layer in model.model.layers:
-            layer.self_attn.scaling *= factor
+    model = (deepseek if is_latent(config) else moe).reference(config, tensors)
     with torch.no_grad():
         logprobs = torch.log_softmax(families.logits_of(model, ids).double(), dim=-1)
     return [logprobs[i, token].item() for i, token in enumerate(ids[1:])]
@@ -133,9 +137,8 @@ def reference_logprobs(config, tensors, ids):
 
 def write_checkpoint(folder, spec, config, tensors):
     families.write_weights(folder, tensors, 1)
-    if spec["group"]:
-        config = {**config, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": spec["group"],
-                                                    "zero_point": True, "version": "gemm"}}
+    if spec["quantization"]:
+        config = {**config, "quantization_config": spec["quantization"]}
     families.write_json(os.path.join(folder, "config.json"), config)
 
 
@@ -158,9 +161,9 @@ def run_case(yoke, seed, folder):
     """Returns the number of complaints."""
     spec, rng = draw_case(seed), np.random.RandomState(seed)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
-    tensors = draw_tensors(spec, config, rng)
+    tensors, floats = draw_tensors(spec, config, rng)
     ids = rng.randint(0, config["vocab_size"], size=N_TOKENS).tolist()
-    expected = reference_logprobs(config, tensors, ids)
+    expected = reference_logprobs(config, floats, ids)
     write_checkpoint(folder, spec, config, tensors)
     n_wrong = 0
     for n_ranks, whole_experts in spec["ranks"]:
