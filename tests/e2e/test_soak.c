@@ -192,7 +192,8 @@ static void check_counts(const soak_options *o, const soak_counts *c, const yk_e
   enum { LEAST = 1000 };
   assert_true(c->submitted == o->n_requests || (c->submitted >= LEAST && c->submitted < o->n_requests));
   assert_true(c->cancelled > c->submitted / 100 && c->sequences > c->submitted / 50);
-  assert_true((int64_t)stats->preemptions > c->submitted / 100);
+  /* How many a short run preempts depends on which requests meet: a few, or none. */
+  if (c->submitted >= LEAST) assert_true((int64_t)stats->preemptions > c->submitted / 100);
   assert_int_equal(c->wrong, 0);
   assert_int_equal(c->finished + c->cancelled + c->left, c->submitted);
   /* Never on CPU. Elsewhere rounding makes a few; something that is broken makes most. */
