@@ -17,7 +17,7 @@
  *         grid_barrier.cuh    how thread blocks meet
  *         work_list.cuh       which tokens of which rows a thread block takes
  *         wgmma_tiles.cuh     tiles in shared memory, and the warps that load them
- *   short runs of rows, and decode with other heads, 256 rows at a time
+ *   short runs of rows, decode with other heads, and of fewer than 8 rows with more than 16 heads, 256 rows at a time
  *     absorb_kernel       head_products.cuh        queries
  *     many_kernel         wgmma_many_kernel.cuh    attention alone
  *     output_kernel       head_products.cuh        combines splits; outputs; wide_output_kernel: of many rows
