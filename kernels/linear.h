@@ -115,7 +115,10 @@ typedef struct yk_linear_grouped_args {
   const int32_t *row_of_slot; /* device [max_slots], or NULL: the row of a slot is the slot, and n_rows is max_slots */
   const int32_t *starts;      /* device [n_matrices + 1], rising from 0 to at most max_slots */
   int32_t max_slots;          /* at most the layer's max_tokens */
-  void *y;                    /* [max_slots, y_stride] act (or f32) */
+  /* device [max_slots], of inputs that are quantised per token where x is a part of each row: what linear_maxima gives
+   * for the whole row of each slot. y is then a partial result. NULL: x is the whole rows. */
+  const int32_t *maxima;
+  void *y; /* [max_slots, y_stride] act (or f32) */
   int64_t y_stride;
   /* What comes before, where that is the routing (experts.h) that gives starts and row_of_slot: the device does it
    * first. NULL: they are there. */
@@ -136,7 +139,8 @@ typedef struct yk_linear_grouped_args {
  *   maxima: maxima <- x          the largest over ranks is the whole row's
  *   sums:   sums <- x, maxima    what is added up over ranks, exactly
  *   scale:  y <- sums, maxima    on one rank, whose part has the bias; y of the others is zeros
- * For layers of one part without epilogue. */
+ * For layers of one part without epilogue. A grouped layer, whose rows are slots, has the first step alone: its forward
+ * takes the maxima. Without a layer (NULL), on a rank that has none of the inputs, maxima become zeros. */
 typedef struct yk_linear_sums_args {
   const void *x; /* act [n_tokens, k_local] */
   int32_t

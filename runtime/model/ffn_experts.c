@@ -5,7 +5,11 @@
  *
  * Routing is alike on every rank to the bit, since all have the same rows and the whole router. A rank holds a share of
  * the channels of every expert, or whole experts (expert_parallel); either way its result is a partial sum, which the
- * all-reduce behind the sublayer adds up. A rank without experts gives its share of the shared expert, or zeros. */
+ * all-reduce behind the sublayer adds up. A rank without experts gives its share of the shared expert, or zeros.
+ *
+ * Where ranks cut experts whose inputs are quantised per token, down's x is a part of each slot's row, whose scale
+ * depends on the whole: ranks exchange each slot's largest |x| before down, and so all have the integers that one rank
+ * has. What these add up to is scaled on each rank by itself, into a partial result as of any format. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +19,7 @@
 /* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later, but for a lone
  * row, which passes both at once; the room that gate and up want lies where their outputs come. */
 typedef struct layout {
-  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, shared_inner, inner, outputs,
+  int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, maxima, shared_inner, inner, outputs,
       down_room, end;
 } layout;
 
@@ -26,6 +30,7 @@ struct yk_sublayer {
   float *choice_bias;        /* [n_experts] or NULL */
   yk_linear *gate_up, *down; /* a matrix for each of the rank's experts; NULL on a rank without */
   int32_t width;             /* the rank's channels of an expert */
+  bool shares_maxima;        /* of down's inputs, with all ranks */
   bool has_shared;
   yk_gated_ffn shared;
   int64_t *counts; /* [n_experts] rows since the start; rank 0's alone */
@@ -72,8 +77,28 @@ typedef struct projections {
   yk_linear_spec gate_up, down;
 } projections;
 
+/* Whether ranks share the maxima of down's inputs: alike on all, also on one without experts. The first expert stands
+ * for all. */
+static yk_status find_shares_maxima(const yk_rank_source *source, int32_t layer, bool *out, yk_err *err)
+{
+  const yk_projection first = {.layer = layer, .role = YK_ROLE_EXPERT_DOWN};
+  yk_linear_spec down = {.n_parts = 1, .n_matrices = 1, .is_grouped = true};
+  *out = false;
+  if (source->share.n_ranks == 1 || source->limits->expert_parallel) return YK_OK;
+  YK_TRY(yk_rank_row_part(source, &first, source->share.expert_ffn, true, &down.parts[0], err));
+  *out = yk_rank_experts_quantise(&down.parts[0].weight.inputs) && !yk_bring_dequantises(&source->dev, &down, 0);
+  return YK_OK;
+}
+
+/* Maxima of n_rows rows whose experts are cut: a rank that has any has all of them. A multiple of 4: communicators are
+ * fastest with such counts, and what the largest of the rest may be nobody reads. */
+static int64_t n_maxima(const yk_route_spec *route, int64_t n_rows)
+{
+  return yk_round_up_i64(n_rows * route->top_k, 4);
+}
+
 /* p: NULL on a rank without experts. */
-static layout lay_out(const yk_rank_source *source, const projections *p, int64_t shared_scratch)
+static layout lay_out(const yk_rank_source *source, const projections *p, bool shares_maxima, int64_t shared_scratch)
 {
   const yk_route_spec route = route_of(source);
   const int64_t n_rows = source->limits->step.max_tokens, n_slots = yk_route_max_slots(&route, n_rows);
@@ -86,6 +111,7 @@ static layout lay_out(const yk_rank_source *source, const projections *p, int64_
                .starts = place(&end, (route.n_local + 1) * word),
                .row_of_slot = place(&end, n_slots * word),
                .routing = place(&end, yk_route_scratch_bytes(&route, n_rows)),
+               .maxima = place(&end, shares_maxima ? n_maxima(&route, n_rows) * word : 0),
                .shared_inner = place(&end, yk_range_size(source->share.shared_ffn) * element)};
   at.inner = place(&end, n_slots * yk_range_size(source->share.expert_ffn) * element);
   at.outputs = place(&end, n_slots * source->config->hidden_size * element);
@@ -133,16 +159,11 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_
 /* What loading makes of inputs that the checkpoint quantises. Returns of how many parts they stay floats. */
 static int32_t settle_inputs(const yk_rank_source *source, projections *p)
 {
-  const struct {
-    yk_linear_part *part;
-    yk_weight_role role;
-  } parts[] = {{&p->gate_up.parts[0], YK_ROLE_EXPERT_GATE},
-               {&p->gate_up.parts[1], YK_ROLE_EXPERT_UP},
-               {&p->down.parts[0], YK_ROLE_EXPERT_DOWN}};
+  yk_linear_part *const parts[] = {&p->gate_up.parts[0], &p->gate_up.parts[1], &p->down.parts[0]};
   int32_t n_floats = 0;
   for (int i = 0; i < 3; i++) {
-    yk_inputs *inputs = &parts[i].part->weight.inputs;
-    if (inputs->kind == YK_INPUTS_FLOAT || yk_rank_experts_keep(source, parts[i].role, inputs)) continue;
+    yk_inputs *inputs = &parts[i]->weight.inputs;
+    if (inputs->kind == YK_INPUTS_FLOAT || yk_rank_experts_quantise(inputs)) continue;
     *inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     n_floats++;
   }
@@ -158,9 +179,10 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   const yk_experts_config *x = &source->config->experts;
   yk_linear_spec router;
   projections p;
-  bool has_experts = yk_range_size(source->share.experts) > 0;
+  bool has_experts = yk_range_size(source->share.experts) > 0, shares_maxima;
   *out = (yk_sublayer_bytes){0};
   YK_TRY(specify_router(source, layer, &router, err));
+  YK_TRY(find_shares_maxima(source, layer, &shares_maxima, err));
   if (has_experts) {
     YK_TRY(specify(source, layer, NULL, &p, err));
     out->n_float_inputs = settle_inputs(source, &p);
@@ -169,7 +191,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
     const yk_gated_ffn_spec shared = shared_of(source, layer);
     YK_TRY(yk_gated_ffn_measure(source, &shared, out, err));
   }
-  out->scratch = lay_out(source, has_experts ? &p : NULL, out->scratch).end;
+  out->scratch = lay_out(source, has_experts ? &p : NULL, shares_maxima, out->scratch).end;
   out->weights += yk_bring_bytes(dev, &router);
   if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
@@ -190,12 +212,13 @@ static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, int64
   int64_t n_local = yk_range_size(source->share.experts);
   projections p;
   int32_t *order = NULL;
-  experts->at = lay_out(source, NULL, shared_scratch);
+  YK_TRY(find_shares_maxima(source, layer, &experts->shares_maxima, err));
+  experts->at = lay_out(source, NULL, experts->shares_maxima, shared_scratch);
   if (n_local == 0) return YK_OK;
   yk_weight_view *views = calloc((size_t)(3 * (n_local - 1) + 1), sizeof *views);
   if (!views) return yk_err_set(err, YK_E_NOMEM, "no memory for the weights of %lld experts", (long long)n_local);
   yk_status status = specify(source, layer, views, &p, err);
-  if (status == YK_OK) experts->at = lay_out(source, &p, shared_scratch);
+  if (status == YK_OK) experts->at = lay_out(source, &p, experts->shares_maxima, shared_scratch);
   if (status == YK_OK) status = yk_gated_order_channels(&p.gate_up, &p.down, &order, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.gate_up, &experts->gate_up, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.down, &experts->down, err);
@@ -280,6 +303,19 @@ static yk_route_args routing_of(const yk_sublayer *e, const yk_sublayer_step *s)
                          .scratch = scratch_at(s, at->routing)};
 }
 
+/* What down's inputs are quantised with: the largest of each slot's whole row. */
+static yk_status share_maxima(const yk_sublayer *e, const yk_sublayer_step *s, yk_err *err)
+{
+  const int32_t n_rows = s->batch->n_tokens;
+  const yk_linear_sums_args args = {
+      .x = scratch_at(s, e->at.inner), .maxima = scratch_at(s, e->at.maxima), .n_tokens = n_rows * e->route.top_k};
+  YK_RUN(s->operations, OTHER, s->layer, "largest inputs of experts",
+         s->dev->ops->linear_maxima(s->dev, e->down, &args, err));
+  YK_RUN(s->operations, ALL_REDUCE, s->layer, "all-reduce of largest inputs of experts",
+         s->comm->ops->all_reduce_i32(s->comm, args.maxima, n_maxima(&e->route, n_rows), YK_REDUCE_MAX, err));
+  return YK_OK;
+}
+
 /* The outputs of the rank's experts, and their sum. route: NULL where the rows are routed already. shared: NULL where
  * there is no shared expert, or it has its part of the sum. */
 static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_route_args *route,
@@ -301,6 +337,7 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                              .n_rows = max_slots,
                                              .starts = to_inner.starts,
                                              .max_slots = max_slots,
+                                             .maxima = e->shares_maxima ? scratch_at(s, at->maxima) : NULL,
                                              .y = scratch_at(s, at->outputs),
                                              .y_stride = s->hidden,
                                              .combine = sum,
@@ -308,6 +345,7 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                              .room = scratch_at(s, at->down_room)};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "experts' gate_up_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->gate_up, &to_inner, err));
+  if (e->shares_maxima) YK_TRY(share_maxima(e, s, err));
   YK_RUN(s->operations, GEMM_DOWN, s->layer, "experts' down_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->down, &to_outputs, err));
   return YK_OK;
@@ -337,6 +375,7 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
   if (!together) YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
   if (e->has_shared && !beside) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
   if (e->gate_up) return run_experts(e, s, together ? &route : NULL, beside ? &shared : NULL, &sum, err);
+  if (e->shares_maxima) YK_TRY(share_maxima(e, s, err));
   YK_RUN(s->operations, OTHER, s->layer, "combination of experts", s->dev->ops->combine(s->dev, &sum, err));
   return YK_OK;
 }

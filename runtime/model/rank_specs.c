@@ -146,10 +146,9 @@ static yk_status refuse_unlike(const yk_rank_source *source, const yk_projection
                     yk_dtype_name(weight->dtype));
 }
 
-bool yk_rank_experts_keep(const yk_rank_source *source, yk_weight_role role, const yk_inputs *inputs)
+bool yk_rank_experts_quantise(const yk_inputs *inputs)
 {
-  bool has_all_channels = source->share.n_ranks == 1 || source->limits->expert_parallel;
-  return inputs->kind == YK_INPUTS_PER_TOKEN && (role != YK_ROLE_EXPERT_DOWN || has_all_channels);
+  return inputs->kind == YK_INPUTS_PER_TOKEN;
 }
 
 /* Whether the configuration lets an expert's inputs be in another order than its groups: each has one of its own then,
@@ -202,7 +201,7 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
     YK_TRY(find(source, &of_expert, &module, &found, err));
     YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
     YK_TRY(look_at_inputs(&found.weight, &inputs, err));
-    if (views && !yk_rank_experts_keep(source, projection->role, &found.weight.inputs))
+    if (views && !yk_rank_experts_quantise(&found.weight.inputs))
       found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     if (i > experts->begin) {
       YK_TRY(refuse_unlike(source, &of_expert, &found.weight, &part->weight, err));

@@ -58,10 +58,9 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err);
 
-/* yk_rank_experts_keep - whether experts keep inputs that the checkpoint quantises so: each token by itself, as only
- *   those are alike in all experts, and of down where a rank has all channels of its experts: ranks would have to share
- *   the scale of each slot, and to add up integers of all slots in place of their sum. */
-bool yk_rank_experts_keep(const yk_rank_source *source, yk_weight_role role, const yk_inputs *inputs);
+/* yk_rank_experts_quantise - whether experts quantise inputs as the checkpoint says: each token by itself, since only
+ *   such inputs are alike in all experts. */
+bool yk_rank_experts_quantise(const yk_inputs *inputs);
 
 /* yk_lm_head_spec_make - the rank's share of the vocabulary, from lm_head or the tied embedding; float32 logits. A tied
  *   one is resident: whoever loads it says where the embedding is. */

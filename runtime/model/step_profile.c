@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 enum {
-  LAYER_OPERATIONS = 16, /* at most */
+  LAYER_OPERATIONS = 24, /* at most: latent attention, a shared expert and experts, all of them W8A8 */
   OTHER_OPERATIONS = 8,  /* upload, embedding, its all-reduce, penalties, end */
   ROUND_OPERATIONS = 5,  /* turn of rows, row selection, lm_head, gather, sampling */
   N_CALIBRATING = 32,

@@ -13,7 +13,6 @@ from safetensors_case import read_tensors, write_tensors
 
 SOURCE = os.path.join(harness.FAMILIES, "moe_mixtral")
 LAYERS, EXPERTS, HIDDEN, FFN, GROUP = 2, 4, 64, 96, 32
-SHAPES = {"w1": (HIDDEN, FFN), "w3": (HIDDEN, FFN), "w2": (FFN, HIDDEN)}  # inputs, outputs
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False}
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
 W8A8 = {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
@@ -41,13 +40,18 @@ def w8a8_tensors(rng, k, n, _):
             "weight_scale": ["F16", [n, 1], halves(n, lambda: rng.uniform(0.001, 0.002))]}
 
 
+def no_groups(*_):
+    return None
+
+
 class ExpertFormats(harness.Case):
     def setUp(self):
         self.folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
         shutil.copytree(SOURCE, self.folder)
 
-    def make(self, tensors_of, quantization, groups_of):
+    def make(self, tensors_of, quantization, groups_of, ffn=FFN):
         """groups_of(expert, role, k): the group of each input."""
+        shapes = {"w1": (HIDDEN, ffn), "w3": (HIDDEN, ffn), "w2": (ffn, HIDDEN)}  # inputs, outputs
         rng = random.Random(5)
         tensors = {name: tensor for name, tensor in read_tensors(SOURCE).items()
                    if "experts" not in name and "self_attn" not in name}
@@ -56,7 +60,7 @@ class ExpertFormats(harness.Case):
                 tensors[f"model.layers.{layer}.self_attn.{name}_proj.weight"] = [
                     "F16", [n, k], halves(n * k, lambda: rng.gauss(0, 0.125))]
             for expert in range(EXPERTS):
-                for role, (k, n) in SHAPES.items():
+                for role, (k, n) in shapes.items():
                     for suffix, tensor in tensors_of(rng, k, n, groups_of(expert, role, k)).items():
                         module = f"model.layers.{layer}.block_sparse_moe.experts.{expert}.{role}"
                         tensors[f"{module}.{suffix}"] = tensor
@@ -64,7 +68,7 @@ class ExpertFormats(harness.Case):
         path = os.path.join(self.folder, "config.json")
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
-        config.update(intermediate_size=FFN, quantization_config=quantization)
+        config.update(intermediate_size=ffn, quantization_config=quantization)
         with open(path, "w", encoding="utf-8") as file:
             json.dump(config, file)
 
@@ -134,21 +138,29 @@ class ExpertFormats(harness.Case):
         self.assertIn(f"{LAYERS} weights are kept as 16 bits", self.plan("--tp", 1, device="cpu")["reason"])
 
     def test_quantised_inputs(self):
-        """Where ranks have whole experts all inputs are quantised, to the same bits; else those of down stay floats."""
-        self.make(w8a8_tensors, W8A8, lambda expert, role, k: None)
+        """Ranks that cut experts, evenly or not, or have some of them whole, quantise inputs as one does."""
+        self.make(w8a8_tensors, W8A8, no_groups)
         expected = self.answer("--tp", 1)
-        self.assertEqual(self.answer("--tp", 1), expected)
-        self.assert_near(self.answer("--tp", 3, "-ep"), expected, 1e-3)
-        self.assert_near(self.answer("--tp", 2), expected, 0.2)
+        self.assertEqual(self.answer("--tp", 1, *ONE_ROW), expected)
+        for options in (("--tp", 2), ("--tp", 3), ("--tp", 4), ("--tp", 7), ("--tp", 3, "-ep")):
+            found = self.answer(*options)
+            self.assert_near(found, expected, 1e-3)
+            self.assertEqual(self.answer(*options, *ONE_ROW), found)
         self.check_on_gpus(expected)
         floats = self.answer("--tp", 1, "--weights", "f16")
         self.assert_near(floats, expected, 0.2)
         self.assertGreater(max(abs(a - b) for a, b in zip(floats, expected)), 1e-4)
         for device in ("cuda", "cpu"):
-            for options, n_floats in ((("--tp", 1), 0), (("--tp", 2, "-ep"), 0), (("--tp", 2), LAYERS)):
+            for options in (("--tp", 1), ("--tp", 2, "-ep"), ("--tp", 2)):
                 reason = self.plan(*options, device=device)["reason"]
                 self.assertNotIn("as 16 bits", reason)
-                self.assertEqual(f"inputs of {n_floats} weights stay floats" in reason, n_floats > 0)
+                self.assertNotIn("stay floats", reason)
+
+    def test_quantised_inputs_of_ranks_without_channels(self):
+        self.make(w8a8_tensors, W8A8, no_groups, ffn=40)
+        expected = self.answer("--tp", 1)
+        for n_ranks in (4, 8):
+            self.assert_near(self.answer("--tp", n_ranks), expected, 1e-3)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ typedef struct forward_context {
   const yk_linear *linear;
   const yk_linear_args *args;
   const yk_linear_sums_args *sums; /* NULL in a forward */
+  const int32_t *maxima;           /* of whole rows, by row of y, where x is a part of each; else NULL */
   const char *matrix;              /* the memory of the matrix that the rows are multiplied with */
   const int32_t *row_of_slot;      /* the row of x that is multiplied for a row of y; NULL: that row */
   int64_t first_row;
@@ -66,7 +67,7 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
       }
       if (part->format->quantise_row && yk_cpu_first_of_rows(linear, i) == i)
         part->format->quantise_row(part, quantised_rows(c, part) + row * yk_cpu_quantised_row_bytes(part), in_order,
-                                   c->sums ? &c->sums->maxima[c->first_row + row] : NULL);
+                                   c->maxima ? &c->maxima[c->first_row + row] : NULL);
     }
   }
 }
@@ -213,6 +214,7 @@ yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                .linear = linear,
                                .args = &rows,
                                .matrix = linear->memory + m * linear->matrix_bytes,
+                               .maxima = args->maxima,
                                .row_of_slot = args->row_of_slot};
     forward_blocks(&context, args->starts[m], args->starts[m + 1]);
   }
@@ -224,8 +226,12 @@ yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_l
 {
   const yk_linear_args rows = {.x = args->x, .n_tokens = args->n_tokens};
   YK_TRY(yk_linear_check_args(&rows, linear->max_tokens, linear->n_matrices, err));
-  forward_context context = {
-      .cpu = yk_cpu_device_of(dev), .linear = linear, .args = &rows, .sums = args, .matrix = linear->memory};
+  forward_context context = {.cpu = yk_cpu_device_of(dev),
+                             .linear = linear,
+                             .args = &rows,
+                             .sums = args,
+                             .maxima = args->maxima,
+                             .matrix = linear->memory};
   forward_blocks(&context, 0, args->n_tokens);
   return YK_OK;
 }

@@ -55,6 +55,10 @@ yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk
 {
   (void)err;
   sums_context context = {yk_cpu_device_of(dev), linear, args};
+  if (!linear) {
+    memset(args->maxima, 0, (size_t)args->n_tokens * sizeof *args->maxima);
+    return YK_OK;
+  }
   yk_cpu_pool_run(context.cpu->pool, args->n_tokens, min_rows(linear->x_size), find_maxima, &context);
   return YK_OK;
 }

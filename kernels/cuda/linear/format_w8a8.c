@@ -139,6 +139,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
                                       .n_there = args->starts + call->n_matrices,
                                       .quants = quants,
                                       .scales = args->room,
+                                      .maxima = args->maxima,
                                       .n_rows = args->max_slots,
                                       .k = desc.k,
                                       .k_padded = yk_w8a8_k_padded(desc.k)};

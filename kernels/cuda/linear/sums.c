@@ -14,8 +14,12 @@ static const yk_cuda_gemm *gemm_of(const yk_linear *linear)
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  const yk_cuda_gemm *gemm = gemm_of(linear);
   YK_TRY(yk_cuda_enter(cuda, err));
+  if (!linear)
+    return yk_cuda_check(cuda,
+                         cudaMemsetAsync(args->maxima, 0, (size_t)args->n_tokens * sizeof *args->maxima, cuda->stream),
+                         "zeros of largest inputs", err);
+  const yk_cuda_gemm *gemm = gemm_of(linear);
   if (!gemm) return YK_OK;
   return yk_cuda_check(cuda,
                        yk_cuda_launch_maxima(dev->dtype, args->maxima, args->x, args->n_tokens, gemm->k, cuda->stream),
