@@ -1,5 +1,6 @@
-/* test_op_cpu_w8a8.c - the cases of op_cases_w8a8.h on the CPU device, with every instruction set. */
-#include "op/op_cases_w8a8.h"
+/* test_op_cpu_w8a8.c - the cases of op_cases_w8a8.h and op_cases_w8a8_grouped.h on the CPU device, with every
+ * instruction set. */
+#include "op/op_cases_w8a8_grouped.h"
 #include "op/op_cpu_target.h"
 
 /* The instruction sets of other tests, and the one that only integers have. */
@@ -56,6 +57,18 @@ static void test_ranks_give_what_one_gives(void **state)
   for_each_target(check_ranks);
 }
 
+static void check_grouped_ranks(const op_target *target)
+{
+  static const yk_dtype f32_first[] = {YK_F32, YK_F16, YK_BF16};
+  check_w8a8_grouped_ranks(target, f32_first, 3);
+}
+
+static void test_ranks_that_cut_experts(void **state)
+{
+  (void)state;
+  for_each_target(check_grouped_ranks);
+}
+
 static void check_refusals(const op_target *target)
 {
   check_w8a8_refusals(target, YK_F32);
@@ -74,6 +87,7 @@ int main(void)
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_ranks_give_what_one_gives),
+      cmocka_unit_test(test_ranks_that_cut_experts),
       cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

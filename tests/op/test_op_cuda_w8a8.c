@@ -1,6 +1,6 @@
-/* test_op_cuda_w8a8.c - the cases of op_cases_w8a8.h on a GPU, by wgmma and by mma.sync, and whether they give what the
- * CPU device gives. */
-#include "op/op_cases_w8a8.h"
+/* test_op_cuda_w8a8.c - the cases of op_cases_w8a8.h and op_cases_w8a8_grouped.h on a GPU, by wgmma and by mma.sync,
+ * and whether they give what the CPU device gives. */
+#include "op/op_cases_w8a8_grouped.h"
 #include "op/op_cpu_target.h"
 #include "op/op_cuda_paths.h"
 
@@ -66,6 +66,12 @@ static void test_ranks_give_what_one_gives(void **state)
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
 }
 
+static void test_ranks_that_cut_experts(void **state)
+{
+  (void)state;
+  for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_grouped_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
+}
+
 /* Integers are exact, and what follows is rounded alike. */
 static void test_bits_of_the_cpu(void **state)
 {
@@ -106,6 +112,7 @@ int main(void)
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_ranks_give_what_one_gives),
+      cmocka_unit_test(test_ranks_that_cut_experts),
       cmocka_unit_test(test_bits_of_the_cpu),
       cmocka_unit_test(test_refusals),
   };
