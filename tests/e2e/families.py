@@ -91,7 +91,8 @@ class Families(harness.Case):
     def test_whole_experts(self):
         """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, beside uneven heads of latent attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
-                              ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5)):
+                              ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
+                              ("format_w8a8_experts", 3)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_waiting_for_memory(self):
@@ -117,8 +118,9 @@ def add_rank_test(n_ranks):
         names = case_names()
         if n_ranks in (2, 4, 5, 6, 7) and harness.is_sanitized(self.yoke):
             self.skipTest("sanitizers see the code, not the numbers: fewer rank counts do")
-        if n_ranks > 4:  # other packings of the weights of a family: their cuts are those of fewer ranks
-            names = [name for name in names if not name.startswith("format_") or name.endswith("act_order")]
+        if n_ranks > 4:  # other packings of the weights of a family: their cuts are those of fewer ranks, but for some
+            names = [name for name in names
+                     if not name.startswith("format_") or name.endswith(("act_order", "w8a8_experts"))]
         self.check_all("--tp", n_ranks, names=names)
 
     setattr(Families, f"test_{n_ranks}_ranks", test)

@@ -11,8 +11,9 @@ layers are
   both        y = (sum over k of (q - z) w_q, exactly) * s * w_scale + bias
 
 An input that comes near the middle between two integers could be rounded either way by arithmetic that differs in the
-last bit: such prompts are drawn again, and so are those where float64 rounds differently. Run with compressed_tensors
-on PYTHONPATH (pip install --no-deps, or unpacked).
+last bit: such prompts are drawn again, and so are those where float64 rounds differently, and of a mixture of experts
+those with a row near a tie between experts (expert_choices.py). Run with compressed_tensors on PYTHONPATH (pip install
+--no-deps, or unpacked), and for experts with a transformers whose experts are layers (tried: 4.57.1).
 """
 
 import os
@@ -23,10 +24,13 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import expert_choices  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
+import make_moe_goldens as moe  # noqa: E402
 
 PROMPT_LENGTHS = (1, 7, 24)
+EXPERTS_PROMPT_LENGTHS = (5, 17)
 MIN_TIE = 4e-5  # of the distance between two integers
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "group_size": None, "actorder": None, "block_structure": None,
         "dynamic": False}
@@ -62,6 +66,13 @@ CASES = [
          [("o_proj", group(PER_TOKEN)), ("lm_head", group(PER_TOKEN)),
           ("", group({**STATIC, "symmetric": False}))], ignore=("model.layers.0.self_attn.v_proj",),
          dtype="float32", tie_word_embeddings=False, intermediate_size=104),
+    {**case("_experts",
+            "Qwen2-MoE, inputs per token: 5 experts of 40, 2 a token, and a shared one of 56; routers plain",
+            {"config_groups": {"group_0": group(PER_TOKEN)}}, [("", group(PER_TOKEN))],
+            ignore=("lm_head", r"re:.*mlp\.gate$", r"re:.*shared_expert_gate$")),
+     "config": moe.case("", "", None, "float16", None, "qwen2_moe", intermediate_size=72, num_experts=5,
+                        num_experts_per_tok=2, moe_intermediate_size=40, shared_expert_intermediate_size=56,
+                        norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[])["config"]},
 ]
 
 
@@ -111,9 +122,16 @@ def group_of(spec, module):
     return next(settings for part, settings in spec["groups"] if part in module)
 
 
+def has_experts(config):
+    return config.get("model_type") == "qwen2_moe"
+
+
 def modules_of(spec, config):
-    names = [f"model.layers.{layer}.{name}" for layer in range(config["num_hidden_layers"])
-             for name, _, _, _ in families.projections(config)]
+    names = []
+    for layer in range(config["num_hidden_layers"]):
+        of_layer = (moe.attention_modules(config) + moe.ffn_modules(config, layer)[0] if has_experts(config) else
+                    families.projections(config))
+        names += [f"model.layers.{layer}.{module[0]}" for module in of_layer]
     names += [] if config["tie_word_embeddings"] else ["lm_head"]
     return [(name, group_of(spec, name)) for name in names if group_of(spec, name)]
 
@@ -174,16 +192,51 @@ def reference(spec, config, tensors):
     return model
 
 
+def draw_experts_prompt(choices, model, vocab, length, rng):
+    """A golden prompt whose rows are clear of ties between integers and between experts: a token is drawn again until
+    its row is, the last few until the answer's rows are."""
+    def is_clear():
+        return QuantLinear.nearest_tie >= MIN_TIE and choices.are_clear()
+
+    ids = []
+    while True:
+        ids = ids[:-4]
+        while len(ids) < length:
+            ids.append(int(rng.randint(vocab)))
+            QuantLinear.nearest_tie = 1.0
+            families.logits_of(model, ids)
+            if not is_clear():
+                ids.pop()
+        try:
+            prompt = families.golden_prompt(model, ids, expert_choices.N_OUTPUT_TOKENS, is_clear)
+        except AssertionError:  # float64 rounds a value differently
+            model.float()
+            continue
+        if prompt and is_clear():
+            return prompt
+
+
+def draw_prompts(model, config, rng):
+    if has_experts(config):
+        choices = expert_choices.Choices(config, model)
+        return [draw_experts_prompt(choices, model, config["vocab_size"], length, rng)
+                for length in EXPERTS_PROMPT_LENGTHS]
+    return [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
+            for length in PROMPT_LENGTHS]
+
+
 def make_case(spec, out):
     rng, folder = families.begin_case(spec, out)
-    config = families.make_config(spec)
-    tensors = families.draw_checkpoint(spec, config, rng)
+    if has_experts(spec["config"]):
+        config = dict(spec["config"], torch_dtype=spec["dtype"])
+        tensors = moe.draw(spec, config, rng)
+    else:
+        config = families.make_config(spec)
+        tensors = families.draw_checkpoint(spec, config, rng)
     families.calibrate(families.reference_model(config, tensors), tensors, families.draw_ids(config, rng))
     families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
     model = reference(spec, config, families.read_weights(folder))
-    prompts = [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
-               for length in PROMPT_LENGTHS]
-    families.end_case(spec, folder, config, prompts, spec["quantization"])
+    families.end_case(spec, folder, config, draw_prompts(model, config, rng), spec["quantization"])
 
 
 if __name__ == "__main__":
