@@ -10,16 +10,17 @@
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err)
 {
+  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
+  yk_p2p_options all_reduces =
+      yk_p2p_options_for(settings->n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
   yk_model_device dev = {.dtype = settings->dtype,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
                          .linear_room_bytes = yk_cuda_linear_room_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
-                         .needs_kv_room = true};
+                         .needs_kv_room = true,
+                         .reaches_rank_0 = all_reduces.max_bytes > 0};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
-  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
-  yk_p2p_options all_reduces =
-      yk_p2p_options_for(settings->n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
   out->workspace_bytes +=
       yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;
   return YK_OK;

@@ -130,9 +130,6 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   const yk_latent_config *latent = &source->config->latent;
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   projections p;
-  if (source->limits->kv_format != YK_KV_ACT)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "kv_cache_dtype: latent attention keeps its cache in 16 bits; supported: auto");
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = (latent->q_rank + latent->kv_rank + yk_range_size(p.kv_b.n) * latent->kv_rank) *
                                         element,

@@ -8,11 +8,11 @@
 /* What one rank must be able to hold at once. */
 typedef struct yk_model_limits {
   yk_device_limits step;
-  int32_t n_kv_blocks; /* physical KV blocks, alike on all ranks */
-  yk_kv_format kv_format;
-  bool kv_is_static;    /* a cache of 8 bits takes the checkpoint's scales; else each token and head has its own */
-  bool as_16_bits;      /* quantised weights are dequantised at load: see yk_linear_part */
-  bool expert_parallel; /* ranks hold whole experts, else a share of each */
+  int32_t n_kv_blocks;    /* physical KV blocks, alike on all ranks */
+  yk_kv_format kv_format; /* of latent attention YK_KV_ACT alone */
+  bool kv_is_static;      /* a cache of 8 bits takes the checkpoint's scales; else each token and head has its own */
+  bool as_16_bits;        /* quantised weights are dequantised at load: see yk_linear_part */
+  bool expert_parallel;   /* ranks hold whole experts, else a share of each */
 } yk_model_limits;
 
 /* Bytes that one rank takes on its device. */
@@ -34,6 +34,7 @@ typedef struct yk_model_device {
   int64_t (*linear_room_bytes)(const yk_linear_spec *spec);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);
   bool needs_kv_room;
+  bool reaches_rank_0; /* as in yk_comm: ranks write logits into rank 0's memory, and only rank 0 keeps any */
 } yk_model_device;
 
 #endif
