@@ -1,0 +1,101 @@
+/* Calls of the grouped GEMM that it refuses: it does so before it looks at a GPU. */
+#include <csetjmp>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+extern "C" { /* cmocka.h is C alone */
+#include <cmocka.h>
+}
+
+#include "kernels/cuda/gemm/wna16_grouped.h"
+
+namespace {
+
+alignas(128) const char some[128] = {}; /* an address: nothing reads it */
+
+const yk_wna16_desc desc = {.k = 256, .n = 64, .group = 128, .dtype = YK_F16, .encoding = YK_WNA16_INT4};
+const yk_wna16_gpu hopper = {.n_multiprocessors = 132, .path = YK_WNA16_WGMMA};
+
+yk_grouped_call call_of(const yk_combine_args *combine)
+{
+  yk_grouped_call call = {};
+  call.weights = some;
+  call.matrix_bytes = 128;
+  call.n_matrices = 4;
+  call.n_rows = 2;
+  call.x = some;
+  call.max_slots = 2;
+  call.y = const_cast<char *>(some);
+  call.combine = combine;
+  return call;
+}
+
+void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const char *says)
+{
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_wna16_grouped_forward(&gpu, &desc, &call, nullptr, &err), YK_E_INVAL);
+  if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+}
+
+/* Only the kernel of one row, whose slots are combined, takes one, and adds it up where the combination expects it. */
+void a_weight_beside(void **)
+{
+  static char shared[256];
+  yk_combine_args one_row = {};
+  one_row.shared = shared;
+  one_row.n_tokens = 1;
+  one_row.hidden = 64;
+  yk_grouped_call call = call_of(&one_row);
+  call.beside = {some, some, shared, 256, 64};
+  assert_true(yk_wna16_grouped_combines(&hopper, &desc, &call));
+
+  const yk_wna16_gpu ampere = {.n_multiprocessors = 108, .path = YK_WNA16_MMA};
+  const char beside[] = "a weight beside goes with the combination of one row alone";
+  expect_refusal(ampere, call, beside);
+  yk_grouped_call other = call;
+  other.combine = nullptr;
+  expect_refusal(hopper, other, beside);
+  other = call;
+  other.beside.y = shared + 128;
+  expect_refusal(hopper, other, beside);
+  other = call;
+  other.beside.n = 128;
+  expect_refusal(hopper, other, beside);
+  one_row.n_tokens = 2;
+  expect_refusal(hopper, call, beside);
+}
+
+void matrices_and_addresses(void **)
+{
+  yk_grouped_call call = call_of(nullptr);
+  for (int n : {0, YK_GROUPED_MAX_MATRICES + 1}) {
+    call.n_matrices = n;
+    expect_refusal(hopper, call, "expected 1 to 1024 matrices, found");
+  }
+  const char aligned[] = "matrices must be 128, x and y 16 bytes aligned";
+  call = call_of(nullptr);
+  call.weights = some + 64;
+  expect_refusal(hopper, call, aligned);
+  call = call_of(nullptr);
+  call.matrix_bytes = 192;
+  expect_refusal(hopper, call, aligned);
+  call = call_of(nullptr);
+  call.x = some + 8;
+  expect_refusal(hopper, call, aligned);
+  call = call_of(nullptr);
+  call.y = const_cast<char *>(some) + 8;
+  expect_refusal(hopper, call, aligned);
+}
+
+} // namespace
+
+int main()
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_weight_beside),
+      cmocka_unit_test(matrices_and_addresses),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
