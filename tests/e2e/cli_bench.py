@@ -98,6 +98,13 @@ class Figures(Bench):
         with open(trace, encoding="utf-8") as file:
             self.assertTrue(json.load(file))
 
+    def test_steps_of_many_operations_are_timed(self):
+        """A step counts if each of its operations has a stamp."""
+        figures = self.bench("--model", os.path.join(harness.FAMILIES, "format_w8a8_experts"), "--ranks", "2",
+                             "--batch", "2", "--input-len", "8", "--output-len", "40", "--repeats", "1",
+                             "--max-num-batched-tokens", "16", "--max-num-seqs", "16")
+        self.assertGreater(figures["time_us"]["n_steps"], 30)
+
     def test_shared_prefix(self):
         arguments = ("--batch", "8", "--input-len", "80", "--output-len", "4", "--shared-prefix", "64", "--repeats",
                      "2", "--max-num-batched-tokens", "96")

@@ -227,18 +227,15 @@ static void every_step_of_integer_layers_may_fail(void **state)
   }
 }
 
-/* One call of a step after the other, whatever they are, until the layers are over. */
-static void every_operation_of_experts_and_latent_attention_may_fail(void **state)
+/* One call of a step after the other, whatever they are, until the layers are over; those named are among them. */
+static void check_every_operation(const char *model_dir, const char *const *names, size_t n_names)
 {
-  (void)state;
-  static const char *const names[] = {"latent attention", "o_proj", "routing", "experts' gate_up_proj",
-                                      "experts' down_proj"};
-  enum { N_NAMES = sizeof names / sizeof *names };
-  bool is_seen[N_NAMES] = {false}, is_over = false;
+  bool is_seen[8] = {false}, is_over = false;
+  assert_true(n_names <= sizeof is_seen / sizeof *is_seen);
   for (int call = 1; !is_over; call++) {
     int rank = call % N_RANKS;
     char begin[32];
-    yk_engine *engine = open_engine_of(YOKE_TESTS_DIR "/golden/families/deepseek_v3", 0);
+    yk_engine *engine = open_engine_of(model_dir, 0);
     atomic_store(&fail_at_call, call);
     atomic_store(&stalls, false);
     atomic_store(&failing_device, rank);
@@ -248,12 +245,23 @@ static void every_operation_of_experts_and_latent_attention_may_fail(void **stat
     snprintf(begin, sizeof begin, "rank %d, ", rank);
     assert_memory_equal(err.message, begin, strlen(begin));
     assert_non_null(strstr(err.message, ": made to fail"));
-    for (int i = 0; i < N_NAMES; i++) is_seen[i] |= strstr(err.message, names[i]) != NULL;
+    for (size_t i = 0; i < n_names; i++) is_seen[i] |= strstr(err.message, names[i]) != NULL;
     is_over = strstr(err.message, "lm_head") != NULL;
     yk_engine_destroy(engine);
   }
-  for (int i = 0; i < N_NAMES; i++)
+  for (size_t i = 0; i < n_names; i++)
     if (!is_seen[i]) fail_msg("%s never failed", names[i]);
+}
+
+static void every_operation_of_experts_and_latent_attention_may_fail(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"latent attention", "o_proj", "routing", "experts' gate_up_proj",
+                                      "experts' down_proj"};
+  static const char *const of_integers[] = {"experts' gate_up_proj", "largest inputs of experts", "experts' down_proj"};
+  check_every_operation(YOKE_TESTS_DIR "/golden/families/deepseek_v3", names, sizeof names / sizeof *names);
+  check_every_operation(YOKE_TESTS_DIR "/golden/families/format_w8a8_experts", of_integers,
+                        sizeof of_integers / sizeof *of_integers);
 }
 
 static void a_stalled_rank_is_named_within_the_time_limit(void **state)
