@@ -74,6 +74,9 @@ static const linear_case grouped_w8a8_cases[] = {
                {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 2,
      .epilogue = YK_EPILOGUE_SILU_MUL},
+    /* Thread blocks have several output tiles, of few slots and then of many. */
+    {.parts = {{128, 12800, 128, YK_F32, {0, 128}, {0, 12800}, 128, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
+     .n_parts = 1},
 };
 enum { N_GROUPED_W8A8_CASES = sizeof grouped_w8a8_cases / sizeof *grouped_w8a8_cases };
 

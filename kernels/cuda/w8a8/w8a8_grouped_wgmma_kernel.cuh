@@ -102,19 +102,20 @@ __device__ __forceinline__ void produce_grouped_x(const CUtensorMap *map, const 
 
 /* One output tile, by the narrowest instruction of N and fewer rows. What belongs to a row of W comes from memory,
  * which takes long: it is loaded before the main loop.
- *   results   of the warpgroup */
-template <int N, int STEP>
+ *   results   of the warpgroup
+ *   MOST      rows of x of the widest tile */
+template <int N, int STEP, int MOST = N>
 __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &r, uint32_t results,
                                                       const grouped_tile &w)
 {
   if constexpr (N > STEP) {
     if (w.end - w.slot <= N - STEP) {
-      multiply_grouped_tile<N - STEP, STEP>(p, r, results, w);
+      multiply_grouped_tile<N - STEP, STEP, MOST>(p, r, results, w);
       return;
     }
   }
   const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
-  const result_memory<N> memory = {results};
+  const result_memory<N> memory(results, MOST);
   const output_params out = p.out_of(w.matrix, w.end);
   const int64_t row = (static_cast<int64_t>(w.tile_m) * GROUPED_WARPGROUPS + warpgroup) * WARPGROUP_ROWS;
   const int64_t own_row = row + threadIdx.x / 32 % 4 * 16 + lane / 4;

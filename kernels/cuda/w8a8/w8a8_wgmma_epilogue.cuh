@@ -78,13 +78,20 @@ __host__ __device__ constexpr int result_bytes(int tokens)
 }
 
 template <int N> struct result_memory {
-  static constexpr int STAGED = staged_tokens(N), SCALE_BYTES = N * 4, STAGING_BYTES = STAGED * STAGING_PITCH;
+  static constexpr int STAGED = staged_tokens(N), STAGING_BYTES = STAGED * STAGING_PITCH;
   static constexpr int BYTES = result_bytes(N);
-  uint32_t scales; /* the staging follows */
+  uint32_t scales, first_staging;
+
+  /* memory: result_bytes of the most tokens that a tile of the kernel has, so that the scales of one tile never lie
+   * where another of more or fewer tokens still has its staging. */
+  __device__ __forceinline__ result_memory(uint32_t memory, int most_tokens = N)
+      : scales(memory), first_staging(memory + most_tokens * 4)
+  {
+  }
 
   __device__ __forceinline__ uint32_t staging(int block) const
   {
-    return scales + SCALE_BYTES + block % 2 * STAGING_BYTES;
+    return first_staging + block % 2 * STAGING_BYTES;
   }
 
   /* Fetch the scales of a tile before its main loop: the barriers of the epilogue lie between this and their use, and

@@ -138,7 +138,7 @@ __device__ __forceinline__ void consume(const kernel_params &p, tile_ring r, uin
 {
   const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   const int range = yk_gemm::tile_scheduler::range_of(p.tiles, cluster);
-  const result_memory<N> memory = {results + warpgroup * result_memory<N>::BYTES};
+  const result_memory<N> memory(results + warpgroup * result_memory<N>::BYTES);
   work_tile w;
   for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
     int acc[N / 8][4];
