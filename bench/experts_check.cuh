@@ -335,6 +335,8 @@ inline bool check_grouped_gemms()
       {704, 520, 64, false, 60, 40, "one"},        {416, 272, 32, true, 50, 49, "few"},
       {768, 520, 128, false, 100, 99, "random"},   {2048, 2816, 64, true, 6, 960, "random"},
       {1408, 264, 32, false, 12, 1, "one"},        {2048, 1408, 32, true, 5, 0, "none"},
+      {704, 520, 64, false, 60, 25, "one"},        {2048, 272, 128, true, 60, 30, "one"},
+      {416, 264, 32, false, 60, 8, "one"},         {256, 7168, 128, false, 70, 60, "random"},
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;

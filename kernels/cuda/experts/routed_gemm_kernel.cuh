@@ -245,6 +245,10 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
     else
       return items_of_both();
   }
+  __device__ __forceinline__ auto weight_items() const
+  {
+    return items();
+  }
   __device__ __forceinline__ void before_items() const
   {
     if constexpr (HAS_BESIDE) send();

@@ -40,9 +40,16 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   return p;
 }
 
-/* How many warps a K slice has: so many that the warps' time for a block's share is least. A block's share is estimated
- * from the room for slots; it is cut into items of a slice's panels, of which each takes a slice its part of K. Then as
- * many stages as fit, a multiple of the K slices (wna16_small_batch.cu says why). */
+/* As many stages as fit, a multiple of the K slices (wna16_small_batch.cu says why). */
+int few_stages(const yk_wna16_desc &desc, const grouped_few_shape &s, int ring_bytes, int stage_panels, int k_slices)
+{
+  const int stage_bytes = small_batch_x_bytes(s.n) + stage_panels * panel_bytes(desc);
+  return std::min(ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / k_slices * k_slices;
+}
+
+/* Of a kernel that routes too. How many warps a K slice has: so many that the warps' time for a block's share is least.
+ * A block's share is estimated from the room for slots; it is cut into items of a slice's panels, of which each takes a
+ * slice its part of K. */
 void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_shape &s, grouped_params &p)
 {
   constexpr int64_t ITEM_END_K_TILES = 2; /* what the end of an item takes, in a warp's K tiles */
@@ -53,13 +60,12 @@ void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_sh
     const int64_t panels = static_cast<int64_t>(warps) * s.panels, slices = CONSUMER_WARPS / warps;
     const int64_t cost = ceil_div(share, panels) * (ceil_div(p.k_tiles, slices) + ITEM_END_K_TILES);
     const int64_t most = std::min(share, panels);
-    const int64_t stage_bytes = small_batch_x_bytes(s.n) + most * panel_bytes(desc);
-    const int64_t stages = std::min<int64_t>(p.ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / slices * slices;
+    const int stages = few_stages(desc, s, p.ring_bytes, static_cast<int>(most), static_cast<int>(slices));
     if (stages == 0 || cost >= least) continue;
     least = cost;
     p.slice_warps = warps;
     p.stage_panels = static_cast<int>(most);
-    p.stages = static_cast<int>(stages);
+    p.stages = stages;
   }
 }
 
@@ -92,13 +98,30 @@ few_launch yk_gemm::launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &
 
 namespace {
 
+/* Items of 6 panels, of which four K slices of two warps multiply a quarter of K each: with smaller ones what an item
+ * costs besides its bytes shows, with larger ones how far apart the blocks end. Two K tiles have no more slices. */
+int few_slice_warps(const grouped_params &p)
+{
+  return p.k_tiles > 2 ? 2 : 4;
+}
+
+/* A lone row has the K slices of the kernel that routes too, so that its results have the same bits. */
 cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
                         cudaStream_t stream)
 {
-  few_launch l = launch_of_few(gpu, desc, tile, call);
-  void *args[] = {&l.params};
-  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), l.blocks, 1, l.threads,
-                         l.shared_bytes, args, stream);
+  const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
+  grouped_params p = params_of(desc, call);
+  const int64_t most_tiles = std::min(call.max_slots, call.n_matrices + call.max_slots / s.n);
+  const int own = few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices) + row_tile_map_bytes(most_tiles);
+  p.ring_bytes = (most_shared_bytes(s.taken, true) - own) / 1024 * 1024;
+  p.slice_warps = call.n_rows == 1 ? launch_of_few(gpu, desc, tile, call).params.slice_warps : few_slice_warps(p);
+  p.stage_panels = p.slice_warps * s.panels;
+  p.stages = few_stages(desc, s, p.ring_bytes, p.stage_panels, CONSUMER_WARPS / p.slice_warps);
+  p.tile_items = static_cast<int>(ceil_div(p.n_panels, p.stage_panels));
+  p.by_tile_items = yk_cuda::divider::of(p.tile_items);
+  void *args[] = {&p};
+  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), 2 * gpu.n_multiprocessors, 1,
+                         HALF_THREADS[0], p.ring_bytes + own, args, stream);
 }
 
 /* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
@@ -113,7 +136,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
   p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
-  const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + grouped_map_bytes(p.max_tiles) +
+  const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + row_tile_map_bytes(p.max_tiles) +
                   grouped_table_bytes(call.n_matrices);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;

@@ -5,7 +5,7 @@
  *   rows a matrix  GPU      kernel
  *   1 row in all   9.0      wna16_grouped_row_kernel.cuh: with the combination of its slots
  *   less than 1    9.0      wna16_grouped_few_kernel.cuh: mma.sync; the memory's rate is the bound
- *   more           9.0      wna16_grouped_wgmma_kernel.cuh
+ *   more           9.0      wna16_grouped_wgmma_kernel.cuh: a matrix of up to 8 rows by mma.sync, others by wgmma
  *   any            8.0 on   grouped_mma_sm80.cu: mma.sync
  *
  * The first of them multiplies one more weight beside (yk_grouped_call.beside): a shared expert's.

@@ -1,10 +1,11 @@
 /* wna16_grouped_few_kernel.cuh - grouped WNA16 GEMM on 9.0 for matrices of few rows each, where the memory's rate is
- * the bound: one persistent thread block a multiprocessor, or two.
+ * the bound: two persistent thread blocks a multiprocessor, of which one multiplies while the other ends an item.
  *
- *   work      the panels of all row tiles, one row tile after the other, are divided evenly among the thread blocks. A
- *             block's share is cut into items: up to stage_panels panels of one row tile, over all of K
- *   producer  warp 0: weights of an item's K tile, one bulk copy a stage; warps 1 and 2: rows of x by cp.async, in the
- *   warps     order that the 128-byte swizzle gives; warp 3 nothing
+ *   work      items: up to stage_panels panels of one row tile, over all of K. Each block begins with one, then takes
+ *             the next one that nobody has (yk_grouped_call.next_tile). Where a kernel routes too
+ *             (experts/routed_gemm_kernel.cuh), the panels of all row tiles are divided evenly among its blocks instead
+ *   producer  warp 0: takes items, tells the other warps (wna16_grouped_queue.cuh), copies weights, one bulk copy a K
+ *   warps     tile; warps 1 and 2: rows of x by cp.async, in the order that the 128-byte swizzle gives; warp 3 nothing
  *   consumer  eight, in K slices of slice_warps warps, as in wna16_small_batch_kernel.cuh, whose main loop they run
  *   warps
  *
@@ -13,6 +14,7 @@
 #define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_FEW_KERNEL_CUH
 
 #include "kernels/cuda/gemm/wna16_grouped_params.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_queue.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_tiles.h"
 #include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
 
@@ -209,7 +211,7 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
 {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
-  const uint32_t x = s.x + lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
+  const uint32_t x = s.x + lane_of_x(lane);
   const uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
@@ -259,6 +261,7 @@ __host__ __device__ constexpr int few_producer_registers(occupancy taken)
 /* By all threads. WORK has
  *   begin          by all threads, which then meet
  *   items          of the block, for each warp that asks. Producers, whose registers are few, take them all at once
+ *   weight_items   the same, for the one thread that copies weights
  *   before_items   by the consumers, together
  *   rest           by the producer warp that has nothing to produce */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY, typename WORK>
@@ -279,7 +282,7 @@ __device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared
   } else if (producer >= 0) {
     lower_registers<few_producer_registers(OCCUPANCY)>();
     if (producer == 0) {
-      if (threadIdx.x % 32 == 0) produce_few_weights<PANEL>(p, work.items(), s);
+      if (threadIdx.x % 32 == 0) produce_few_weights<PANEL>(p, work.weight_items(), s);
     } else if (producer <= FEW_X_WARPS) {
       produce_few_x<N>(p, work.items(), s, producer - 1);
     } else {
@@ -305,20 +308,95 @@ __device__ __forceinline__ grouped_table few_table(const grouped_params &p, uint
   return grouped_table_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices);
 }
 
+__device__ __forceinline__ few_item few_item_of(const grouped_params &p, const grouped_tile &tile)
+{
+  return {tile.matrix, tile.first_slot, tile.rows, tile.panel, min(p.stage_panels, p.n_panels - tile.panel)};
+}
+
+/* Items in the order of the row tiles. map: the table's entry of each row tile. */
+template <int N> struct few_taken_items {
+  const grouped_params &p;
+  const grouped_table &table;
+  const uint16_t *map;
+  tile_queue &queue;
+
+  /* By one thread, which takes an item while it copies the one before. */
+  template <typename F> __device__ __forceinline__ void for_each(F f)
+  {
+    tile_writer writer = {queue};
+    const int n_items = table.size->y * p.tile_items;
+#pragma unroll 1
+    for (int at = blockIdx.x; at < n_items;) {
+      const grouped_tile taken = item(at);
+      writer.put(taken);
+      at = take_next(p, at, n_items);
+      f(p, few_item_of(p, taken));
+    }
+    writer.put({});
+  }
+
+private:
+  __device__ __forceinline__ grouped_tile item(int at) const
+  {
+    const int tile = p.by_tile_items.quotient(at);
+    const grouped_entry &e = table.entries[map[tile]];
+    const int first_slot = e.first_slot + (tile - e.first_tile) * N;
+    return {e.matrix, first_slot, min(N, e.end_slot - first_slot), (at - tile * p.tile_items) * p.stage_panels};
+  }
+};
+
+/* The same items, as the other warps read them. */
+struct few_told_items {
+  const grouped_params &p;
+  tile_reader reader;
+
+  __device__ __forceinline__ bool next(few_item &item)
+  {
+    grouped_tile told;
+    const bool is_one = reader.next(told);
+    item = few_item_of(p, told);
+    return is_one;
+  }
+  __device__ __forceinline__ const grouped_params &params() const
+  {
+    return p;
+  }
+  template <typename F> __device__ __forceinline__ void for_each(F f)
+  {
+    few_item item;
+#pragma unroll 1
+    while (next(item)) f(p, item);
+  }
+};
+
 /* Work whose starts are there once the kernel before has ended, or sooner. */
 template <int N> struct few_work {
   const grouped_params &p;
   const grouped_table &table;
-  few_share &share;
+  uint16_t *map;
+  tile_queue &queue;
 
   __device__ __forceinline__ void begin() const
   {
+    if (threadIdx.x == CONSUMER_WARPS * 32) {
+      queue.init(FEW_X_WARPS + CONSUMER_WARPS);
+      fence_mbarrier_init();
+    }
     wait_for_starts(p);
-    if (threadIdx.x < 32) find_share(p, table, build_grouped_table<N>(table, p.call.starts, p.call.n_matrices), share);
+    if (threadIdx.x >= 32) return;
+    const int n_entries = build_grouped_table<N>(table, p.call.starts, p.call.n_matrices).x;
+    __syncwarp();
+    for (int i = threadIdx.x; i < n_entries; i += 32)
+      for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
+        map[tile] = static_cast<uint16_t>(i);
   }
-  __device__ __forceinline__ few_share_items<N> items() const
+  __device__ __forceinline__ few_taken_items<N> weight_items() const
   {
-    return {p, few_items<N>(p, table.entries, share)};
+    return {p, table, map, queue};
+  }
+  __device__ __forceinline__ few_told_items items() const
+  {
+    return {p, {queue}};
   }
   __device__ __forceinline__ void before_items() const
   {
@@ -333,9 +411,10 @@ __global__ void __maxnreg__(few_registers(OCCUPANCY)) grouped_few_kernel(const _
 {
 #ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
-  __shared__ few_share share;
+  __shared__ tile_queue queue;
   const grouped_table table = few_table<N, WARP_PANELS>(p, shared);
-  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(p, shared, few_work<N>{p, table, share});
+  uint16_t *map = reinterpret_cast<uint16_t *>(table.ends + p.call.n_matrices + 1);
+  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(p, shared, few_work<N>{p, table, map, queue});
 #endif
 }
 

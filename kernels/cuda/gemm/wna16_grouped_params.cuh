@@ -22,7 +22,9 @@ struct grouped_params {
   int x_stages, weight_stages; /* wgmma */
   int tiles_m;                 /* wgmma: output tiles along columns */
   int max_tiles;               /* wgmma: row tiles at most */
-  yk_cuda::divider by_panels;  /* few rows */
+  int tile_items;              /* few rows: items of a row tile */
+  yk_cuda::divider by_panels;  /* few rows: where blocks have shares */
+  yk_cuda::divider by_tile_items;
   yk_cuda::divider by_tiles_m; /* wgmma */
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
@@ -64,6 +66,16 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
   if (!p.call.starts_are_settled) return;
   wait_for_previous_kernel();
   if (threadIdx.x == 0) let_next_kernel_start();
+}
+
+/* By one thread of each block, once for each tile that it works on: the number of its next one. The call that gives out
+ * the last number leaves the counter as it was. */
+__device__ __forceinline__ int take_next(const grouped_params &p, int tile, int n_tiles)
+{
+  if (!p.call.next_tile) return tile + static_cast<int>(gridDim.x);
+  const int taken = atomicAdd(p.call.next_tile, 1);
+  if (taken == n_tiles - 1) *p.call.next_tile = 0;
+  return static_cast<int>(gridDim.x) + taken;
 }
 
 /* By one thread: all K tiles of some neighbouring panels of a matrix, a stage each. */

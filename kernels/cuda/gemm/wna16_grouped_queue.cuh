@@ -7,9 +7,9 @@
 
 namespace yk_gemm {
 
-/* rows: 0 behind the last tile. */
+/* rows: 0 behind the last tile. panel: the first of its panels. */
 struct grouped_tile {
-  int matrix, first_slot, rows, tile_m;
+  int matrix, first_slot, rows, panel;
 };
 
 /* In shared memory. A place is full once its tile is there, and empty once all reading warps have it. */
@@ -36,7 +36,7 @@ struct tile_writer {
   __device__ __forceinline__ void put(const grouped_tile &w)
   {
     yk_ptx::mbarrier_wait_asm_loop(queue.empty + at.stage, at.phase);
-    queue.tiles[at.stage] = make_int4(w.matrix, w.first_slot, w.rows, w.tile_m);
+    queue.tiles[at.stage] = make_int4(w.matrix, w.first_slot, w.rows, w.panel);
     yk_ptx::mbarrier_arrive(queue.full + at.stage);
     at.advance(tile_queue::PLACES);
   }

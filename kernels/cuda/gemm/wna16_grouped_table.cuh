@@ -28,6 +28,12 @@ __host__ __device__ constexpr int grouped_table_bytes(int n_matrices)
   return (n_matrices + 1) * static_cast<int>(sizeof(grouped_entry) + sizeof(int32_t)) + 16;
 }
 
+/* Of an array with an entry for each row tile. */
+__host__ __device__ constexpr int row_tile_map_bytes(int64_t most_row_tiles)
+{
+  return static_cast<int>((most_row_tiles * 2 + 15) / 16 * 16);
+}
+
 /* memory: grouped_table_bytes, 16-byte aligned. */
 __device__ __forceinline__ grouped_table grouped_table_at(uint8_t *memory, int n_matrices)
 {

@@ -10,11 +10,12 @@
  *             that the 128-byte swizzle gives. wgmma reads shared memory past the path of ordinary accesses, so that a
  *             fence must stand between; one that waited for the copies that are still under way would stop the
  *             pipeline. So copies land at a barrier of their own, where warp 1 waits, fences and tells the consumers
- *   consumer  as in wna16_wgmma_kernel.cuh, whose main loop and epilogue they run
- *   warps */
+ *   consumer  two warpgroups, each with half of the columns: wna16_grouped_mainloop.cuh, and the epilogue of
+ *   warps     wna16_wgmma_kernel.cuh */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
 
+#include "kernels/cuda/gemm/wna16_grouped_mainloop.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_params.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_queue.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_tiles.h"
@@ -41,10 +42,10 @@ __host__ __device__ constexpr int gathered_rows(int n)
 
 /* Beside the rings: staging of results, for all widths of instructions; where the rows of x are, for each producer
  * warp. map: the table's entry of each row tile. */
-__host__ __device__ constexpr int grouped_staging_bytes(int n)
+__host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
 {
   int most = 0; /* of a warp */
-  for (; n > 0; n -= GROUPED_STEP_N)
+  for (int n = tile_n; n > 0; n = fewer_rows(tile_n, n))
     most = most > staging_bytes(GROUPED_WGMMA_M, n) ? most : staging_bytes(GROUPED_WGMMA_M, n);
   return most * GROUPED_CONSUMER_WARPS;
 }
@@ -52,11 +53,6 @@ __host__ __device__ constexpr int grouped_staging_bytes(int n)
 __host__ __device__ constexpr int grouped_gather_bytes(int n)
 {
   return gathered_rows(n) * GATHER_WARPS * 4;
-}
-
-__host__ __device__ inline int grouped_map_bytes(int max_tiles)
-{
-  return (max_tiles * 2 + 15) / 16 * 16;
 }
 
 /* By one warp, once the table counts whole tiles: the entries of the row tiles in the order of the work, whole ones and
@@ -69,11 +65,11 @@ template <int N> __device__ __forceinline__ int order_row_tiles(const grouped_ta
     for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
       map[tile] = static_cast<uint16_t>(i);
   int n_tiles = size.y;
-  for (int n = N; n > 0; n -= GROUPED_STEP_N)
+  for (int n = N; n > 0; n = fewer_rows(N, n))
     for (int first = 0; first < size.x; first += 32) {
       const grouped_entry e = table.entries[min(first + lane, size.x - 1)];
       const int rest = (e.end_slot - e.first_slot) % N;
-      const bool is_here = first + lane < size.x && rest > n - GROUPED_STEP_N && rest <= n && rest > 0;
+      const bool is_here = first + lane < size.x && rest > fewer_rows(N, n) && rest <= n;
       const unsigned here = __ballot_sync(~0u, is_here);
       if (is_here) map[n_tiles + __popc(here & ((1u << lane) - 1))] = static_cast<uint16_t>(first + lane);
       n_tiles += __popc(here);
@@ -100,17 +96,7 @@ template <int N> struct grouped_tiles {
       tile = in_entry - m * whole_tiles;
     }
     const int first_slot = e.first_slot + static_cast<int>(tile) * N;
-    return {e.matrix, first_slot, min(N, e.end_slot - first_slot), static_cast<int>(m)};
-  }
-
-  /* By one thread of each block, once for each tile that it works on: the number of its next one. The call that gives
-   * out the last number leaves the counter as it was. */
-  __device__ __forceinline__ int take(const grouped_params &p, int before) const
-  {
-    if (!p.call.next_tile) return before + gridDim.x;
-    const int taken = atomicAdd(p.call.next_tile, 1);
-    if (taken == n_row_tiles * p.tiles_m - 1) *p.call.next_tile = 0;
-    return gridDim.x + taken;
+    return {e.matrix, first_slot, min(N, e.end_slot - first_slot), static_cast<int>(m) * GROUPED_TILE_PANELS};
   }
 };
 
@@ -124,9 +110,8 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
     const grouped_tile w = tiles.tile(p, at);
     queue.put(w);
     if (w.rows == 0) return;
-    at = tiles.take(p, at);
-    const int panel = w.tile_m * GROUPED_TILE_PANELS;
-    stream_panels<PANEL>(p, r, w.matrix, panel, min(GROUPED_TILE_PANELS, p.n_panels - panel));
+    at = take_next(p, at, tiles.n_row_tiles * p.tiles_m);
+    stream_panels<PANEL>(p, r, w.matrix, w.panel, min(GROUPED_TILE_PANELS, p.n_panels - w.panel));
   }
 }
 
@@ -201,9 +186,8 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
 {
   constexpr int WGMMA_M = GROUPED_WGMMA_M;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
-  const int panel = w.tile_m * GROUPED_TILE_PANELS + first_panel<WGMMA_M>(warpgroup, warp);
-  mainloop<DTYPE, PANEL, WGMMA_M, N, 1, N <= 128 ? 2 : 1>(x, weights, work_tile{0, 0, p.k_tiles}, warpgroup, warp, lane,
-                                                          acc);
+  const int panel = w.panel + first_panel<WGMMA_M>(warpgroup, warp);
+  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, p.k_tiles, warpgroup, warp, lane, acc);
   if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
     for (int c = 0; c < WGMMA_M; c++)
@@ -228,13 +212,13 @@ __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, 
                                                        tile_reader &tiles, grouped_tile &w, uint32_t staging)
 {
 #pragma unroll 1
-  while (w.rows > N - GROUPED_STEP_N) {
+  while (w.rows > fewer_rows(ROOM, N)) {
     float acc[GROUPED_WGMMA_M][ROOM / 8][4];
     multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
     tiles.next(w);
   }
-  if constexpr (N > GROUPED_STEP_N)
-    multiply_grouped_tiles<DTYPE, PANEL, N - GROUPED_STEP_N, ROOM>(p, x, weights, tiles, w, staging);
+  if constexpr (fewer_rows(ROOM, N) > 0)
+    multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(ROOM, N), ROOM>(p, x, weights, tiles, w, staging);
 }
 
 template <yk_dtype DTYPE, typename PANEL, int N>
@@ -251,7 +235,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   int *rows = reinterpret_cast<int *>(behind);
   uint16_t *map = reinterpret_cast<uint16_t *>(behind + grouped_gather_bytes(N));
   const grouped_table table =
-      grouped_table_at(behind + grouped_gather_bytes(N) + grouped_map_bytes(p.max_tiles), p.call.n_matrices);
+      grouped_table_at(behind + grouped_gather_bytes(N) + row_tile_map_bytes(p.max_tiles), p.call.n_matrices);
   wgmma_params rings = {};
   rings.x_stages = p.x_stages;
   rings.weight_stages = p.weight_stages;
