@@ -69,14 +69,28 @@ void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_sh
   }
 }
 
-/* Whether two blocks share a multiprocessor: where its share of the weights is more than both halves hold at once. The
- * one then multiplies while the other ends an item. Otherwise a half is left to the next kernel. */
+/* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a lone row only where
+ * a multiprocessor's share of the weights is more than both halves hold at once; else a half is left to the next kernel,
+ * whose start takes about as long as the row. */
 bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
                        const yk_grouped_call &call)
 {
+  if (s.taken != occupancy::HALF) return false;
   const int64_t panels = std::min<int64_t>(call.max_slots, call.n_matrices) * n_panels(desc);
-  return s.taken == occupancy::HALF &&
+  return call.n_rows > 1 ||
          panels * n_k_tiles(desc) * panel_bytes(desc) > 2 * HALF_SHARED_BYTES[1] * gpu.n_multiprocessors;
+}
+
+/* A kernel of few rows as it is launched, but for how its work is laid out. own: bytes of a block beside the ring. */
+few_launch place_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
+                     const yk_grouped_call &call, int own)
+{
+  grouped_params p = params_of(desc, call);
+  const bool both = takes_both_halves(gpu, desc, s, call);
+  const bool second = (both || call.second_half) && s.taken == occupancy::HALF;
+  p.ring_bytes = (most_shared_bytes(s.taken, second) - own) / 1024 * 1024;
+  return {p, static_cast<int64_t>(gpu.n_multiprocessors) * (both ? 2 : 1), HALF_THREADS[second && !both],
+          p.ring_bytes + own};
 }
 
 } // namespace
@@ -85,21 +99,17 @@ few_launch yk_gemm::launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &
                                   const yk_grouped_call &call)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
-  grouped_params p = params_of(desc, call);
-  const bool both = takes_both_halves(gpu, desc, s, call);
-  const bool second = (both || call.second_half) && s.taken == occupancy::HALF;
-  const int64_t blocks = static_cast<int64_t>(gpu.n_multiprocessors) * (both ? 2 : 1);
-  const int own = few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices);
-  p.ring_bytes = (most_shared_bytes(s.taken, second) - own) / 1024 * 1024;
-  p.by_panels = yk_cuda::divider::of(p.n_panels);
-  lay_out_few(blocks, desc, s, p);
-  return {p, blocks, HALF_THREADS[second && !both], p.ring_bytes + own};
+  few_launch l = place_few(gpu, desc, s, call, few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices));
+  l.params.by_panels = yk_cuda::divider::of(l.params.n_panels);
+  lay_out_few(l.blocks, desc, s, l.params);
+  return l;
 }
 
 namespace {
 
 /* Items of 6 panels, of which four K slices of two warps multiply a quarter of K each: with smaller ones what an item
- * costs besides its bytes shows, with larger ones how far apart the blocks end. Two K tiles have no more slices. */
+ * costs besides its bytes shows, with larger ones how far apart the blocks end. Two K tiles have no more slices, and
+ * where there are fewer panels than that for each block, items have so many. */
 int few_slice_warps(const grouped_params &p)
 {
   return p.k_tiles > 2 ? 2 : 4;
@@ -110,18 +120,20 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
                         cudaStream_t stream)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
-  grouped_params p = params_of(desc, call);
   const int64_t most_tiles = std::min(call.max_slots, call.n_matrices + call.max_slots / s.n);
-  const int own = few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices) + row_tile_map_bytes(most_tiles);
-  p.ring_bytes = (most_shared_bytes(s.taken, true) - own) / 1024 * 1024;
+  few_launch l =
+      place_few(gpu, desc, s, call,
+                few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices) + row_tile_map_bytes(most_tiles));
+  grouped_params &p = l.params;
   p.slice_warps = call.n_rows == 1 ? launch_of_few(gpu, desc, tile, call).params.slice_warps : few_slice_warps(p);
-  p.stage_panels = p.slice_warps * s.panels;
+  p.stage_panels =
+      static_cast<int>(std::min<int64_t>(p.slice_warps * s.panels, ceil_div(most_tiles * p.n_panels, l.blocks)));
   p.stages = few_stages(desc, s, p.ring_bytes, p.stage_panels, CONSUMER_WARPS / p.slice_warps);
   p.tile_items = static_cast<int>(ceil_div(p.n_panels, p.stage_panels));
   p.by_tile_items = yk_cuda::divider::of(p.tile_items);
   void *args[] = {&p};
-  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), 2 * gpu.n_multiprocessors, 1,
-                         HALF_THREADS[0], p.ring_bytes + own, args, stream);
+  return launch_clusters(few_kernels_of(desc.encoding, desc.dtype, tile).get(desc), l.blocks, 1, l.threads,
+                         l.shared_bytes, args, stream);
 }
 
 /* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
