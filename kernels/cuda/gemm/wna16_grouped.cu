@@ -69,9 +69,9 @@ void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_sh
   }
 }
 
-/* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a lone row only where
- * a multiprocessor's share of the weights is more than both halves hold at once; else a half is left to the next kernel,
- * whose start takes about as long as the row. */
+/* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a lone row only
+ * where a multiprocessor's share of the weights is more than both halves hold at once; else a half is left to the next
+ * kernel, whose start takes about as long as the row. */
 bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
                        const yk_grouped_call &call)
 {

@@ -19,10 +19,12 @@ __host__ __device__ constexpr bool has_few_rows(int tile_n)
   return tile_n <= 48;
 }
 
-/* The rows of the next narrower instruction than that of n rows, within a tile N; 0 behind the narrowest. */
+/* The rows of the next narrower instruction than that of n rows, within a tile N; 0 behind the narrowest. Beside a
+ * large tile it matters little how narrow the rest is. */
 __host__ __device__ constexpr int fewer_rows(int tile_n, int n)
 {
-  return has_few_rows(tile_n) && n <= 16 ? n - 8 : n - 16;
+  if (has_few_rows(tile_n)) return n <= 16 ? n - 8 : n - 16;
+  return n > 48 ? n - 16 : 0;
 }
 
 /* Arguments as of mainloop, over all of K. */
