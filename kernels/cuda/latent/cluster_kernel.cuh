@@ -173,7 +173,7 @@ template <typename T, int HEADS> struct cluster_block {
   {
     cp_async_wait<0>();
     __syncwarp();
-    t.make(rows, s.norm_w, s.rope[warp]);
+    t.make(rows, typename new_token<T>::weights(s.norm_w), rotation(s.rope[warp]));
   }
 
   /* The token of the row of this warp into own page i, and to the cache by the row's first cluster. */

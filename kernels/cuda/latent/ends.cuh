@@ -29,9 +29,11 @@ struct end_sums {
 };
 
 /* Units of work [begin, end) in steps: parts (of heads) and tiles of rows. A thread block keeps its part where there
- * are no more parts than thread blocks. Where there are thread blocks enough tiles have less than most_rows. */
+ * are no more parts than thread blocks. Where there are thread blocks enough tiles have less than most_rows. part and
+ * first_row: of the first unit. */
 struct unit_range {
-  int32_t begin, end, step, n_parts, rows;
+  int32_t begin, end, step, n_parts, rows, part, first_row;
+  bool keeps_part;
 
   __device__ static unit_range of(int32_t n_parts, int32_t n_rows, int32_t most_rows, int32_t block, int32_t n_blocks)
   {
@@ -40,7 +42,8 @@ struct unit_range {
     while (rows > LEAST && n_parts * divide_up(n_rows, rows / 2) <= n_blocks) rows /= 2;
     const int32_t n = n_parts * divide_up(n_rows, rows);
     const int32_t step = n_blocks >= n_parts ? n_blocks / n_parts * n_parts : n_blocks;
-    return {block < step ? block : n, n, step, n_parts, rows};
+    return {block < step ? block : n, n, step, n_parts, rows, block % n_parts, block / n_parts * rows,
+            step % n_parts == 0};
   }
 };
 
@@ -68,65 +71,85 @@ __device__ __forceinline__ void load_k_slice(char *to, uint64_t *full, const CUt
                 i / OF_HEAD * 2 * END_HEAD_DIM + box * BOX, full);
 }
 
-/* A warp has 16 rows and 32 columns of a unit, which is a slice and a tile of 64 rows. q is read as fragments: of each
- * 16 of nope_dim lane t has 4 consecutive ones, so that it reads 8 bytes for them. A thread block goes through
- * neighbouring slices for each tile; they stay in their rooms where there are rooms enough. */
+/* A thread block's share of queries: n slices for each tile of 64 rows. They stay in their rooms where there are rooms
+ * enough. */
+struct query_units {
+  static constexpr int ROWS = 64, OF_HEAD = KV_RANK / BOX;
+  int32_t first, n, n_units, n_loads;
+  bool stay;
+
+  template <int ROOMS> __device__ static query_units of(const params &p, int32_t block, int32_t n_blocks)
+  {
+    const int32_t all = p.layout.n_heads * OF_HEAD, each = divide_up(all, n_blocks), first = min(block * each, all);
+    const int32_t n = min(each, all - first), n_units = n * divide_up(p.n_rows, ROWS);
+    return {first, n, n_units, n <= ROOMS ? n : n_units, n <= ROOMS};
+  }
+};
+
+/* By one thread: the first slices, which need nothing that the step makes. */
+template <int ROOMS>
+__device__ void load_first_slices(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
+                                  uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
+{
+  const query_units units = query_units::of<ROOMS>(p, block, n_blocks);
+  for (int32_t i = 0; i < min(units.n_loads, ROOMS); i++)
+    load_k_slice(rooms[i], &full[i], weights, units.first + i % units.n);
+}
+
+/* Behind load_first_slices. A warpgroup takes every second unit, a slice and a tile of rows; rows of q are its operand
+ * in registers. */
 template <typename T, int ROOMS>
 __device__ void make_queries(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
                              uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
 {
-  constexpr int ROWS = 64, STEPS = END_HEAD_DIM / 16, OF_HEAD = KV_RANK / BOX;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % CONSUMER_WARPS, half = warp / 4;
-  const int32_t all = p.layout.n_heads * OF_HEAD, each = divide_up(all, n_blocks), first = min(block * each, all);
-  const int32_t n = min(each, all - first), n_units = n * divide_up(p.n_rows, ROWS);
-  const bool stay = n <= ROOMS;
-  const int32_t n_loads = stay ? n : n_units;
-  if (is_first_consumer()) {
-    for (int32_t i = 0; i < min(n_loads, ROOMS); i++) load_k_slice(rooms[i], &full[i], weights, first + i % n);
-  }
+  static_assert(ROOMS % 2 == 0, "rooms of a pair of units are loaded together");
+  constexpr int STEPS = END_HEAD_DIM / 16, OF_HEAD = query_units::OF_HEAD;
+  const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128 - 1;
+  const auto [first, n, n_units, n_loads, stay] = query_units::of<ROOMS>(p, block, n_blocks);
   wait_for_previous_kernel();
-  uint2 a[STEPS][2];
-  for (int32_t unit = 0; unit < n_units; unit++) {
-    const int32_t slice = first + unit % n, head = slice / OF_HEAD, row = unit / n * ROWS + warp % 4 * 16 + lane / 4;
-    const int32_t load = stay ? unit % n : unit, room = load % ROOMS;
-    if (unit % n == 0 || slice % OF_HEAD == 0) {
+  uint32_t a[STEPS][4];
+  int32_t loaded = -1; /* head and tile of rows */
+  for (int32_t pair = 0; pair < n_units; pair += 2) {
+    const int32_t unit = pair + warpgroup;
+    if (unit < n_units) {
+      const int32_t slice = first + unit % n, head = slice / OF_HEAD, load = stay ? unit % n : unit,
+                    room = load % ROOMS;
+      const int32_t row = unit / n * query_units::ROWS + threadIdx.x % 128 / 32 * 16 + lane / 4;
+      if (unit / n * p.layout.n_heads + head != loaded) {
+        loaded = unit / n * p.layout.n_heads + head;
 #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const bool exists = row + 8 * e < p.n_rows;
-        const T *q = static_cast<const T *>(p.q) + (exists ? row + 8 * e : 0) * p.q_stride +
-                     head * (END_HEAD_DIM + ROPE_DIM) + lane % 4 * 4;
+        for (int e = 0; e < 2; e++) {
+          const bool exists = row + 8 * e < p.n_rows;
+          const T *q = static_cast<const T *>(p.q) + (exists ? row + 8 * e : 0) * p.q_stride +
+                       head * (END_HEAD_DIM + ROPE_DIM) + lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-          a[i][e] = *reinterpret_cast<const uint2 *>(q + i * 16);
-          if (!exists) a[i][e] = make_uint2(0, 0);
+          for (int i = 0; i < 2 * STEPS; i++) {
+            a[i / 2][i % 2 * 2 + e] = *reinterpret_cast<const uint32_t *>(q + i * 8);
+            if (!exists) a[i / 2][i % 2 * 2 + e] = 0;
+          }
         }
       }
+      mbarrier_wait_loop(&full[room], load / ROOMS & 1);
+      float acc[BOX / 8][4];
+      const uint64_t b = tile_descriptor(shared_address(rooms[room]), 1024, 16);
+      wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < STEPS; i++)
+        wgmma<T, BOX>::template run_rs<true>(acc, a[i], b + descriptor_step(i * 2048), i > 0);
+      wgmma_commit();
+      wgmma_wait<0>();
+      pin(acc);
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        yk_cuda::store_row<T>(static_cast<T *>(p.absorbed) +
+                                  (static_cast<int64_t>(row + 8 * e) * p.layout.n_heads + head) * KV_RANK +
+                                  slice % OF_HEAD * BOX,
+                              acc, e, 1.0f, row + 8 * e < p.n_rows);
     }
-    mbarrier_wait_loop(&full[room], load / ROOMS & 1);
-    float acc[4][4] = {};
-    const int d = lane % 8 / 2 * 4 + lane % 2 + lane / 8 % 2 * 2;
-#pragma unroll
-    for (int i = 0; i < STEPS; i++) {
-      uint32_t b[2][4];
-#pragma unroll
-      for (int j = 0; j < 2; j++)
-        ldmatrix_x4_trans(b[j], shared_address(rooms[room]) + (i * 16 + d) * 128 +
-                                    ((half * 4 + j * 2 + lane / 16 ^ d) & 7) * 16);
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        mma_m16n8k16<T>(acc[j], a[i][0].x, a[i][1].x, a[i][0].y, a[i][1].y, b[j / 2][j % 2 * 2],
-                        b[j / 2][j % 2 * 2 + 1]);
-    }
-    if (unit + ROOMS < n_loads) {
-      consumers_sync(); /* the slice has been read */
-      if (is_first_consumer()) load_k_slice(rooms[room], &full[room], weights, first + (unit + ROOMS) % n);
-    }
-#pragma unroll
-    for (int e = 0; e < 2; e++)
-      yk_cuda::store_row<T>(static_cast<T *>(p.absorbed) +
-                                (static_cast<int64_t>(row + 8 * e) * p.layout.n_heads + head) * KV_RANK +
-                                slice % OF_HEAD * BOX + half * 32,
-                            acc, e, 1.0f, row + 8 * e < p.n_rows);
+    if (pair + ROOMS >= n_loads) continue;
+    consumers_sync(); /* the pair's slices have been read */
+    for (int32_t i = pair + ROOMS; is_first_consumer() && i < min(pair + 2 + ROOMS, n_loads); i++)
+      load_k_slice(rooms[i % ROOMS], &full[i % ROOMS], weights, first + i % n);
   }
 }
 
@@ -152,12 +175,14 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
   const CUtensorMap &weights;
   char *v;
   uint64_t *full;
+  item_splits *splits; /* [end_sums::ROWS] */
   const unit_range units;
 
-  static __device__ outputs of(const params &p, const CUtensorMap &weights, char *v, uint64_t *full, int32_t block,
-                               int32_t n_blocks)
+  static __device__ outputs of(const params &p, const CUtensorMap &weights, char *v, uint64_t *full,
+                               item_splits *splits, int32_t block, int32_t n_blocks)
   {
-    return {p, weights, v, full, unit_range::of(p.layout.n_heads * OF_HEAD, p.n_rows, end_sums::ROWS, block, n_blocks)};
+    return {p,    weights, v,
+            full, splits,  unit_range::of(p.layout.n_heads * OF_HEAD, p.n_rows, end_sums::ROWS, block, n_blocks)};
   }
 
   __device__ void load(int32_t part) const
@@ -168,14 +193,14 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
   /* By one thread. */
   __device__ void load_first() const
   {
-    if (units.begin < units.end) load(units.begin % units.n_parts);
+    if (units.begin < units.end) load(units.part);
   }
 
   /* By one thread: the first part's weights into the L2 cache. */
   __device__ void prefetch_first() const
   {
     constexpr int BYTES = COLUMNS * KV_RANK * 2, PIECE = 16384;
-    const int32_t part = units.begin % units.n_parts;
+    const int32_t part = units.part;
     const int64_t row = (2 * int64_t{part / OF_HEAD} + 1) * END_HEAD_DIM + part % OF_HEAD * COLUMNS;
     const char *from = static_cast<const char *>(p.kv_up) + row * KV_RANK * 2;
     for (int at = 0; units.begin < units.end && at < BYTES; at += PIECE) bulk_prefetch_l2(from + at, PIECE);
@@ -206,23 +231,34 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
     }
   }
 
-  /* By all consumer warps, after load_first. mine: of the thread block, as every one divides the list. */
+  /* By all consumer warps: where the partial results of a unit's rows are. list and mine: as every thread block divides
+   * the list. */
+  __device__ void find_splits(const work_list &list, const block_tiles &mine, int32_t first_row) const
+  {
+    const int32_t i = threadIdx.x % CONSUMER_THREADS, row = first_row + i;
+    if (i >= units.rows || row >= p.n_rows) return;
+    splits[i] = list.item_of_row[row] < 0 ? item_splits{row, 0, 0} : splits_of_row(list, mine, row);
+  }
+
+  /* By all consumer warps, after load_first and find_splits of the first unit. */
   __device__ void run(end_sums &sums, const work_list &list, const block_tiles &mine) const
   {
     const int warp = threadIdx.x / 32 % CONSUMER_WARPS;
-    const auto splits_of = [&](int32_t row) {
-      return list.item_of_row[row] < 0 ? item_splits{row, 0, 0} : splits_of_row(list, mine, row);
-    };
     uint32_t phase = 0;
+    int32_t part = units.part, first_row = units.first_row;
     for (int32_t unit = units.begin; unit < units.end; unit += units.step) {
-      const int32_t part = unit % units.n_parts, first_row = unit / units.n_parts * units.rows;
-      const int32_t end_row = min(first_row + units.rows, p.n_rows);
-      const bool is_new = unit == units.begin || units.step % units.n_parts != 0;
+      const bool is_new = unit == units.begin || !units.keeps_part;
       if (unit != units.begin) {
-        consumers_sync(); /* sums and weights have been read */
+        part = unit % units.n_parts;
+        first_row = unit / units.n_parts * units.rows;
+        consumers_sync(); /* sums, weights and splits have been read */
         if (is_new && is_first_consumer()) load(part);
+        find_splits(list, mine, first_row);
+        consumers_sync();
       }
-      load_sums<T, QUERIES, CONSUMER_WARPS>(sums, p, first_row, end_row - first_row, part / OF_HEAD, warp, splits_of);
+      const int32_t end_row = min(first_row + units.rows, p.n_rows);
+      load_sums<T, QUERIES, CONSUMER_WARPS>(sums, p, first_row, end_row - first_row, part / OF_HEAD, warp,
+                                            [&](int32_t row) { return splits[row - first_row]; });
       cp_async_commit();
       cp_async_wait<0>();
       fence_async_shared();

@@ -24,7 +24,6 @@ struct grid_barrier {
   /* By one thread of a thread block, once all its threads have written what others read after the meeting. */
   __device__ void arrive(int meeting) const
   {
-    __threadfence();
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters + meeting) : "memory");
   }
 

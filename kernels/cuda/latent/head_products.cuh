@@ -146,9 +146,10 @@ __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, i
 {
   constexpr int OWN = KV_RANK / WARPS / 4 / 32; /* float4 of a lane */
   constexpr int AT_ONCE = OWN == 4 ? 2 : 8 / OWN;
-  const int lane = threadIdx.x % 32, head_tile = head / p.tile_heads, first_column = warp * (KV_RANK / WARPS);
+  const int lane = threadIdx.x % 32, first_column = warp * (KV_RANK / WARPS);
+  const int32_t head_tile = p.n_head_tiles == 1 ? 0 : head / p.tile_heads;
   const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);
-  const int32_t query = (row - of.first_row) * n_heads + head % p.tile_heads;
+  const int32_t query = (row - of.first_row) * n_heads + head - head_tile * p.tile_heads;
   float maximum = NO_SCORE, sum = 0.0f;
   float4 value[OWN] = {};
   for (int first = 0; first < of.n; first += AT_ONCE) {

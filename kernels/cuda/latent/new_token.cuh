@@ -76,8 +76,18 @@ template <typename T> struct new_token {
     r = from[KV_RANK / 8 + lane() % ROPE_PIECES];
   }
 
-  /* c normed, r rotated; norm_w and rope: rows.norm_w and rope_of the position, or copies. */
-  __device__ __forceinline__ void make(const new_rows &rows, const void *norm_w, const float *rope)
+  /* The lane's pieces of the norm's weights; norm_w: rows.norm_w or a copy. */
+  struct weights {
+    uint4 w[2];
+
+    __device__ __forceinline__ explicit weights(const void *norm_w)
+        : w{static_cast<const uint4 *>(norm_w)[lane()], static_cast<const uint4 *>(norm_w)[lane() + 32]}
+    {
+    }
+  };
+
+  /* c normed, r rotated. */
+  __device__ __forceinline__ void make(const new_rows &rows, const weights &norm, const rotation &turn)
   {
     using piece8 = yk_cuda::vec<T, 8>;
     float squares = 0.0f;
@@ -89,14 +99,13 @@ template <typename T> struct new_token {
     const float factor = rsqrtf(yk_cuda::warp_sum(squares) / KV_RANK + rows.norm_eps);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const uint4 w = static_cast<const uint4 *>(norm_w)[lane() + 32 * i];
       piece8 &v = reinterpret_cast<piece8 &>(c[i]);
 #pragma unroll
       for (int j = 0; j < 8; j++)
         v.at[j] = yk_cuda::from_float<T>(yk_cuda::rounded<T>(yk_cuda::to_float(v.at[j]) * factor) *
-                                         yk_cuda::to_float(reinterpret_cast<const piece8 &>(w).at[j]));
+                                         yk_cuda::to_float(reinterpret_cast<const piece8 &>(norm.w[i]).at[j]));
     }
-    r = rotation(rope).template apply<T>(r);
+    r = turn.template apply<T>(r);
   }
 
   /* Calls f with the number and the value of each of the lane's pieces. */

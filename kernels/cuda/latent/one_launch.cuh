@@ -2,16 +2,16 @@
  * kv_b_proj: what few_kernel and many_kernel share.
  *
  *   consumer warps                                          producer warps
- *   queries K[h]^T q_nope, some columns of all rows         new tokens, rotation of q
- *                                                           first tiles, of older tokens
+ *   queries K[h]^T q_nope, some columns of all rows         two: new tokens, rotation of q
+ *                                                           two: list of work; first tiles, of older tokens
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
- *   attention                                               tiles, queries
+ *   attention                                               tiles, queries; at the end weights for outputs
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
  *   V[h] times the weighted sums, some heads and rows
  *
- * No launch ends in between, and tiles come while thread blocks meet. They are asked for once the thread block has its
- * own share of queries: weights, q and new tokens would wait behind them for all of their bytes. Where the kernel in
- * front has made the new tokens (new_rows without latent) tiles follow that kernel. */
+ * No launch ends in between, and tiles come while thread blocks meet. Nothing waits for the list of work but tiles: it
+ * takes as long as queries do. Where the kernel in front has made the new tokens (new_rows without latent) tiles follow
+ * that kernel. */
 #ifndef YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 #define YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 
@@ -25,10 +25,13 @@ namespace yk_latent {
 /* Beside what attention needs of shared memory. */
 template <int K_ROOMS> struct ends_shared {
   int32_t new_page[YK_CUDA_LATENT_ROWS]; /* that a row's new token goes to; -1: none */
+  item_splits splits[end_sums::ROWS];    /* of outputs' rows */
   uint64_t k_full[K_ROOMS], v_full;
 };
 
-constexpr int OWN_QUERIES = 7; /* named barrier: the thread block's share of queries and new rows is made */
+/* Named barriers: the list of work is there for the warps that load tiles; the thread block's share of queries and of
+ * new rows is made, and the list is there for all. */
+constexpr int OWN_SHARE = 7, LIST = 8;
 
 #if defined(YK_HAVE_SM90A)
 
@@ -42,32 +45,29 @@ __device__ __forceinline__ int32_t grid_blocks()
   return static_cast<int32_t>(gridDim.x * gridDim.y);
 }
 
-/* What new tokens and q need beside themselves, into the L2 cache. By the first warp, before the first tiles are asked
- * for: behind them it would wait for all of their bytes. */
-__device__ inline void prefetch_for_new_rows(const params &p, const new_rows &rows)
+/* By one thread, before a barrier of the thread block. */
+template <int K_ROOMS> __device__ __forceinline__ void init_ends(ends_shared<K_ROOMS> &s)
 {
-  for (int32_t row = grid_block(); rows.latent && row < p.n_rows; row += grid_blocks())
-    prefetch_norm_and_rope(rows, p.positions[row]);
-}
-
-/* By the whole thread block, before a barrier of it. */
-template <int K_ROOMS>
-__device__ __forceinline__ void init_ends(ends_shared<K_ROOMS> &s, const params &p, const new_rows &rows)
-{
-  if (threadIdx.x < 32) prefetch_for_new_rows(p, rows);
-  const int32_t row = threadIdx.x, slot = row < p.n_rows ? p.kv_slots[row] : -1;
-  if (row < YK_CUDA_LATENT_ROWS) s.new_page[row] = slot < 0 ? -1 : slot / YK_KV_BLOCK_TOKENS;
-  if (row != 0) return;
   for (int i = 0; i < K_ROOMS; i++) mbarrier_init(&s.k_full[i], 1);
   mbarrier_init(&s.v_full, 1);
+  fence_mbarrier_init();
 }
 
-/* By one warp: what rotates of a row's heads first, first + step .. of lane 0, in place. */
+/* By one warp. */
+template <int K_ROOMS> __device__ __forceinline__ void list_new_pages(ends_shared<K_ROOMS> &s, const params &p)
+{
+  for (int32_t row = threadIdx.x % 32; row < p.n_rows; row += 32) {
+    const int32_t slot = p.kv_slots[row];
+    s.new_page[row] = slot < 0 ? -1 : slot / YK_KV_BLOCK_TOKENS;
+  }
+}
+
+/* By one warp: what rotates of a row's heads first, first + step .. of lane 0, in place. turn: of its position. */
 template <typename T>
-__device__ void rotate_heads(const params &p, const new_rows &rows, int32_t row, int32_t first, int32_t step)
+__device__ void rotate_heads(const params &p, const new_rows &rows, const rotation &turn, int32_t row, int32_t first,
+                             int32_t step)
 {
   constexpr int AT_ONCE = 4; /* loads on their way */
-  const rotation turn(rope_of(rows, p.positions[row]));
   const int lane = threadIdx.x % 32;
   uint4 *pieces =
       reinterpret_cast<uint4 *>(static_cast<T *>(rows.q) + row * p.q_stride + END_HEAD_DIM) + lane % ROPE_PIECES;
@@ -85,25 +85,32 @@ __device__ void rotate_heads(const params &p, const new_rows &rows, int32_t row,
   }
 }
 
-/* By one warp, number `writer` of n_writers: latent_rope_cache of its share of rows and of heads. */
+/* By one warp, number `writer` of n_writers: latent_rope_cache of its share of rows and of heads. The first share of a
+ * row is its new token, the others are its heads; a lone one is both. What a share needs beside the rows themselves is
+ * read before the wait. */
 template <typename T>
 __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t writer, int32_t n_writers)
 {
   constexpr int HEADS = 32 / ROPE_PIECES; /* of a warp at a time */
   const int32_t n_shares = max(n_writers / p.n_rows, 1);
-  wait_for_previous_kernel();
-  if (!rows.latent) return;
-  for (int32_t task = writer; task < n_shares * p.n_rows; task += n_writers) {
+  for (int32_t task = writer; rows.latent && task < n_shares * p.n_rows; task += n_writers) {
     const int32_t row = task % p.n_rows, share = task / p.n_rows, slot = p.kv_slots[row];
     if (slot < 0) continue; /* a padding row */
+    const rotation turn(rope_of(rows, p.positions[row]));
     if (share == 0) {
+      const typename new_token<T>::weights norm(rows.norm_w);
+      wait_for_previous_kernel();
       new_token<T> token;
       token.load(rows, row);
-      token.make(rows, rows.norm_w, rope_of(rows, p.positions[row]));
+      token.make(rows, norm, turn);
       token.store(rows, slot);
     }
-    rotate_heads<T>(p, rows, row, share * HEADS, n_shares * HEADS);
+    if (share > 0 || n_shares == 1) {
+      wait_for_previous_kernel();
+      rotate_heads<T>(p, rows, turn, row, max(share - 1, 0) * HEADS, max(n_shares - 1, 1) * HEADS);
+    }
   }
+  wait_for_previous_kernel();
   fence_async_global();
 }
 
@@ -119,63 +126,91 @@ __device__ bool have_new_token(const ends_shared<K_ROOMS> &s, int32_t n_rows, in
   return __any_sync(~0u, found);
 }
 
-/* Tiles, but those of new tokens once all thread blocks have met. A tile that is not its buffer's first one follows
- * the use of queries, which came after that meeting. */
+/* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) tiles begin
+ * at once with one buffer, and with the other one once queries are there: these and what comes before them would wait
+ * behind the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where
+ * tensor cores do, weights for queries come first. */
 template <typename SHARED>
-__device__ void load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows, const grid_barrier &grid,
-                                          const block_tiles &mine, const CUtensorMap *map, int buffer)
+__device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
+                                              const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
+                                              int buffer)
 {
+  const bool is_late = !SHARED::IS_MANY && buffer == 1;
   bool is_first = true;
   if (!rows.latent) wait_for_previous_kernel();
-  load_tiles(s, p, mine, map, buffer, [&](int32_t slot, int32_t n_pages) {
-    if (is_first && rows.latent && have_new_token(s.ends, p.n_rows, slot / YK_KV_BLOCK_TOKENS, n_pages)) {
+  return load_tiles(s, p, mine, map, buffer, [&](int32_t slot, int32_t n_pages) {
+    if (is_first && is_late) {
+      mbarrier_wait_loop(&s.q_full[0], 0);
+    } else if (is_first && rows.latent && have_new_token(s.ends, p.n_rows, slot / YK_KV_BLOCK_TOKENS, n_pages)) {
       wait_for_previous_kernel();
       grid.wait(0);
     }
+    is_first = false; /* the buffer's next tile follows the use of queries */
     fence_async_global();
-    is_first = false;
   });
 }
 
-/* The first warpgroup. y: what the thread block makes at the end. */
-template <typename T, typename OUTPUTS, typename SHARED>
+/* What the thread block takes of the list. */
+__device__ __forceinline__ block_tiles tiles_of_block(const work_list &list)
+{
+  return divide_tiles(list.first_tile, list.n_items, list.longest, gridDim.y, list_block());
+}
+
+/* The first warpgroup. outputs_of: what the thread block makes at the end. */
+template <typename T, typename SHARED, typename F>
 __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, const grid_barrier &grid,
-                              const block_tiles &mine, const CUtensorMap *map, const OUTPUTS &y)
+                              const CUtensorMap *map, F outputs_of)
 {
   constexpr int32_t FEW_TILES = 4; /* of all thread blocks: in the L2 cache they leave V[h] its place */
   const int warp = threadIdx.x / 32;
-  if (warp < 2) {
-    const bool is_short = mine.end - mine.begin <= FEW_TILES;
-    named_barrier_sync(OWN_QUERIES, WGMMA_THREADS);
-    if (SHARED::IS_MANY && warp == 0 && is_short && elect_one()) y.prefetch_first();
-    __syncwarp();
-    load_tiles_around_meeting(s, p, rows, grid, mine, map, warp);
-    if (SHARED::IS_MANY && warp == 0 && !is_short && elect_one()) y.prefetch_first();
+  if (warp >= 2) {
+    make_new_rows<T>(p, rows, 2 * grid_block() + warp - 2, 2 * grid_blocks());
+    named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
+    const block_tiles mine = tiles_of_block(s.list);
+    if (mine.begin == mine.end) return;
+    grid.wait(0);
+    load_queries<T>(s, p, mine);
     return;
   }
-  make_new_rows<T>(p, rows, 2 * grid_block() + warp - 2, 2 * grid_blocks());
-  named_barrier_arrive(OWN_QUERIES, WGMMA_THREADS);
-  if (mine.begin == mine.end) return;
-  grid.wait(0);
-  load_queries<T>(s, p, mine);
+  if (warp == 0)
+    s.list.build(p);
+  else
+    list_new_pages(s.ends, p);
+  named_barrier_sync(LIST, 64);
+  const block_tiles mine = tiles_of_block(s.list);
+  const bool prefetches = SHARED::IS_MANY && warp == 0, is_short = mine.end - mine.begin <= FEW_TILES;
+  if (!SHARED::IS_MANY && warp == 0 && mine.begin < mine.end)
+    named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
+  else
+    named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
+  if (prefetches && is_short && elect_one()) outputs_of().prefetch_first();
+  __syncwarp();
+  const uint32_t phase = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp);
+  if (prefetches && !is_short && elect_one()) outputs_of().prefetch_first();
+  __syncwarp();
+  for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.empty[warp][half], phase);
+  named_barrier_sync(LIST, 64); /* weights may lie in both buffers */
+  if (warp == 0 && elect_one()) outputs_of().load_first();
 }
 
 /* The other warpgroups. k_rooms and sums: memory that attention does not need before or after. */
-template <typename T, typename CONSUMER, typename OUTPUTS, int K_ROOMS, typename SHARED>
-__device__ void run_consumers(SHARED &s, const params &p, const grid_barrier &grid, const block_tiles &mine,
-                              const CUtensorMap &weights, char (&k_rooms)[K_ROOMS][K_SLICE_BYTES], end_sums &sums,
-                              const OUTPUTS &y)
+template <typename T, typename CONSUMER, int K_ROOMS, typename SHARED, typename F>
+__device__ void run_consumers(SHARED &s, const params &p, const grid_barrier &grid, const CUtensorMap &weights,
+                              char (&k_rooms)[K_ROOMS][K_SLICE_BYTES], end_sums &sums, F outputs_of)
 {
+  consumers_sync(); /* its barriers are there */
   make_queries<T>(p, weights, k_rooms, s.ends.k_full, grid_block(), grid_blocks());
   wait_for_previous_kernel();
   if (grid_block() == 0 && is_first_consumer()) grid.set_second_back();
-  named_barrier_sync(OWN_QUERIES, WGMMA_THREADS);
+  named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
   if (is_first_consumer()) grid.arrive(0);
+  const block_tiles mine = tiles_of_block(s.list);
+  const auto y = outputs_of();
+  y.find_splits(s.list, mine, y.units.first_row);
   CONSUMER consumer = {s, p, static_cast<int>(threadIdx.x / 128) - 1, mine};
   consumer.run();
   consumers_sync();
   if (is_first_consumer()) {
-    y.load_first();
     if (mine.begin == mine.end) grid.wait(0); /* all others have heard of it by their queries */
     grid.arrive(1);
     grid.wait(1);

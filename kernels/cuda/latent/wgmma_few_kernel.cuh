@@ -51,7 +51,6 @@ template <typename T> struct few_consumer {
   const block_tiles mine;
   uint32_t phase; /* of this warpgroup's buffer */
   int turn;       /* of s.top */
-  int32_t n_visible[N_Q][2];
   float m[N_Q][2], l[N_Q][2];
 
   __device__ static int lane()
@@ -80,17 +79,17 @@ template <typename T> struct few_consumer {
     pin(score);
   }
 
-  /* Scores become probabilities. first: token of the tile's first row. rescale: of what was summed before. */
-  __device__ void softmax(float (&score)[N_Q][4], int32_t first, float (&rescale)[N_Q][2])
+  /* Scores become probabilities. n_valid: tokens of the tile. rescale: of what was summed before. */
+  __device__ void softmax(float (&score)[N_Q][4], int32_t n_valid, float (&rescale)[N_Q][2])
   {
-    const int32_t token = first + warp() * 16 + lane() / 4;
+    const int32_t token = warp() * 16 + lane() / 4;
     float top[N_Q][2];
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        if (token >= n_visible[j][e]) score[j][e] = -INFINITY;
-        if (token + 8 >= n_visible[j][e]) score[j][2 + e] = -INFINITY;
+        if (token >= n_valid) score[j][e] = -INFINITY;
+        if (token + 8 >= n_valid) score[j][2 + e] = -INFINITY;
         top[j][e] = fmaxf(score[j][e], score[j][2 + e]);
 #pragma unroll
         for (int offset = 4; offset < 32; offset *= 2)
@@ -245,14 +244,11 @@ template <typename T> struct few_consumer {
 
   __device__ void run_segment(const segment &of, const char *q)
   {
-    const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile() * p.tile_heads);
     float o[VALUE_BLOCKS][N_Q][4] = {};
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const int row = query_of(j, e) / n_heads;
-        n_visible[j][e] = row < of.n_rows ? p.positions[of.first_row + row] + 1 : of.n_tokens;
         m[j][e] = -INFINITY;
         l[j][e] = 0.0f;
       }
@@ -262,12 +258,13 @@ template <typename T> struct few_consumer {
       float score[N_Q][4], rescale[N_Q][2];
       for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.full[warpgroup][half], phase);
       phase ^= 1;
-      if (of.n_tokens - at * WGMMA_TOKENS < WGMMA_TOKENS) {
-        clear_rows(tile, of.n_tokens - at * WGMMA_TOKENS);
+      const int32_t n_valid = of.n_tokens - at * WGMMA_TOKENS;
+      if (n_valid < WGMMA_TOKENS) {
+        clear_rows(tile, n_valid);
         named_barrier_sync(1 + warpgroup, 128);
       }
       scores(score, tile, shared_address(q));
-      softmax(score, at * WGMMA_TOKENS, rescale);
+      softmax(score, n_valid, rescale);
       store_probabilities(score);
 #pragma unroll
       for (int block = 0; block < VALUE_BLOCKS; block++) {
@@ -319,20 +316,25 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   extern __shared__ __align__(1024) char memory[];
   few_shared &s = *reinterpret_cast<few_shared *>(memory);
   const grid_barrier grid = {p.grid_counters, gridDim.y};
-  init_ends(s.ends, p, rows);
-  if (threadIdx.x == 0) init_loading(s);
-  s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
-  const auto y = outputs<T, FEW_QUERIES, 64>::of(p, weights, s.tile[0], &s.ends.v_full, grid_block(), grid_blocks());
+  if (is_first_consumer()) {
+    init_ends(s.ends);
+    load_first_slices(p, weights, s.k_rooms, s.ends.k_full, grid_block(), grid_blocks());
+  }
+  if (threadIdx.x == 32) init_loading(s);
   let_next_kernel_start();
+  const auto outputs_of = [&] {
+    return outputs<T, FEW_QUERIES, 64>::of(p, weights, s.tile[0], &s.ends.v_full, s.ends.splits, grid_block(),
+                                           grid_blocks());
+  };
   if (threadIdx.x < 128) {
     lower_registers<88>();
-    run_producers<T>(s, p, rows, grid, mine, &map, y);
+    run_producers<T>(s, p, rows, grid, &map, outputs_of);
   } else {
     raise_registers<208>();
-    run_consumers<T, few_consumer<T>>(s, p, grid, mine, weights, s.k_rooms, *reinterpret_cast<end_sums *>(s.tile[1]),
-                                      y);
+    run_consumers<T, few_consumer<T>>(s, p, grid, weights, s.k_rooms, *reinterpret_cast<end_sums *>(s.tile[1]),
+                                      outputs_of);
   }
+  __syncthreads(); /* no warp ends while others still use barriers, which synccheck would report */
 #endif
 }
 

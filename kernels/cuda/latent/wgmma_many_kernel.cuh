@@ -333,6 +333,12 @@ template <typename T> struct many_consumer {
   }
 };
 
+/* Rooms for K[h], where queries come later. */
+__device__ __forceinline__ auto &k_rooms_of(many_shared &s)
+{
+  return *reinterpret_cast<char(*)[MANY_K_ROOMS][K_SLICE_BYTES]>(s.q);
+}
+
 /* The launch is that of attention alone: queries come from absorb_kernel, outputs are made by a kernel behind it. */
 template <typename T>
 __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mine, const CUtensorMap &map)
@@ -359,19 +365,21 @@ __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mi
 
 /* All in one launch: see one_launch.cuh. */
 template <typename T>
-__device__ void run_with_ends(many_shared &s, const params &p, const new_rows &rows, const block_tiles &mine,
-                              const CUtensorMap &map, const CUtensorMap &weights)
+__device__ void run_with_ends(many_shared &s, const params &p, const new_rows &rows, const CUtensorMap &map,
+                              const CUtensorMap &weights)
 {
   const grid_barrier grid = {p.grid_counters, gridDim.x * gridDim.y};
-  const auto y = outputs<T, MANY_QUERIES, 128>::of(p, weights, s.tile[0], &s.ends.v_full, grid_block(), grid_blocks());
+  const auto outputs_of = [&] {
+    return outputs<T, MANY_QUERIES, 128>::of(p, weights, s.tile[0], &s.ends.v_full, s.ends.splits, grid_block(),
+                                             grid_blocks());
+  };
   if (threadIdx.x < 128) {
     lower_registers<72>();
-    run_producers<T>(s, p, rows, grid, mine, &map, y);
+    run_producers<T>(s, p, rows, grid, &map, outputs_of);
   } else {
     raise_registers<216>();
-    run_consumers<T, many_consumer<T>>(s, p, grid, mine, weights,
-                                       *reinterpret_cast<char(*)[MANY_K_ROOMS][K_SLICE_BYTES]>(s.q),
-                                       *reinterpret_cast<end_sums *>(s.q), y);
+    run_consumers<T, many_consumer<T>>(s, p, grid, weights, k_rooms_of(s), *reinterpret_cast<end_sums *>(s.q),
+                                       outputs_of);
   }
 }
 
@@ -387,17 +395,20 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 #if defined(YK_HAVE_SM90A)
   extern __shared__ __align__(1024) char memory[];
   many_shared &s = *reinterpret_cast<many_shared *>(memory);
-  if (HAS_ENDS) init_ends(s.ends, p, rows);
-  if (threadIdx.x == 0) init_loading(s);
-  s.list.build(p); /* and the barriers are there for all */
-  const block_tiles mine = divide_tiles(s.list.first_tile, s.list.n_items, s.list.longest, gridDim.y, list_block());
+  if (HAS_ENDS && is_first_consumer()) {
+    init_ends(s.ends);
+    load_first_slices(p, weights, k_rooms_of(s), s.ends.k_full, grid_block(), grid_blocks());
+  }
+  if (threadIdx.x == 32) init_loading(s);
+  if (!HAS_ENDS && threadIdx.x < 32) s.list.build(p);
+  __syncthreads();
   if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
   let_next_kernel_start();
   if (HAS_ENDS)
-    run_with_ends<T>(s, p, rows, mine, map, weights);
+    run_with_ends<T>(s, p, rows, map, weights);
   else
-    run_alone<T>(s, p, mine, map);
-  __syncwarp();
+    run_alone<T>(s, p, tiles_of_block(s.list), map);
+  __syncthreads(); /* no warp ends while others still use barriers, which synccheck would report */
   if (is_paired(s)) cluster_sync_relaxed(); /* nothing more arrives at this thread block's barriers */
 #endif
 }

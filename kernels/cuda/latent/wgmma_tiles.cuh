@@ -58,11 +58,10 @@ template <int QUERIES, int Q_STAGES> struct loading {
 template <typename F>
 __device__ __forceinline__ void for_each_segment(const work_list &list, const block_tiles &mine, F f)
 {
-  int32_t item = 0, n = 0;
-  for (int32_t at = mine.begin; at < mine.end; n++) {
+  int32_t item = item_at(list, mine.begin), n = 0;
+  for (int32_t at = mine.begin; at < mine.end; n++, item++) {
     const segment of = segment_at(list, mine, at, item);
     f(of, n);
-    item = of.item;
     at += of.n_tiles();
   }
 }
@@ -106,10 +105,11 @@ __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p,
 
 /* One warp for each buffer: every second tile of a segment, by TMA, a page and a block of columns at a time. Pages
  * behind the segment's last token are left out. await: called when the buffer is free, before the tile is read, with
- * the first slots of its pages, each of its lane, and their number. */
+ * the first slots of its pages, each of its lane, and their number. Returns the parity by which the buffer is free of
+ * its last tile. */
 template <typename LOADING, typename F>
-__device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer,
-                           F await)
+__device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer,
+                               F await)
 {
   const int lane = threadIdx.x % 32;
   uint32_t phase = 1;
@@ -144,6 +144,7 @@ __device__ void load_tiles(LOADING &s, const params &p, const block_tiles &mine,
         prefetch_tile(s, p, table + (tile + 2) * PAGES, end_page - (tile + 2) * PAGES);
     }
   });
+  return phase;
 }
 
 /* Two warps: the queries of each segment, the absorbed part and then what rotates, 16 bytes of 8 queries at once.

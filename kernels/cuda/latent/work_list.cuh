@@ -94,72 +94,81 @@ struct work_list {
   int32_t first_tile[YK_CUDA_LATENT_ROWS + 1]; /* of each item; then the list's length */
   int32_t first_row[YK_CUDA_LATENT_ROWS], end_row[YK_CUDA_LATENT_ROWS];
   int32_t seq[YK_CUDA_LATENT_ROWS], n_tokens[YK_CUDA_LATENT_ROWS]; /* n_tokens: that the item's last row sees */
-  int32_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* that begins with the row; -1: none does */
-  int32_t tiles_of_warp[YK_CUDA_LATENT_ROWS / 32], items_of_warp[YK_CUDA_LATENT_ROWS / 32];
+  int16_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* that begins with the row; -1: none does */
   int32_t n_items, longest;
 
-  /* First of the rows behind `row` that is of another item. */
-  static __device__ int32_t end_of_item(const params &p, int32_t row, int32_t seq)
-  {
-    const int32_t end = min((row / p.tile_rows + 1) * p.tile_rows, p.n_rows);
-    do row++;
-    while (row < end && p.kv_slots[row] >= 0 && p.seq_of_row[row] == seq);
-    return row;
-  }
-
-  /* Called by the whole thread block, of at least YK_CUDA_LATENT_ROWS threads; reads the step's description alone. */
+  /* By one warp, 32 rows at a time; others read the list behind a barrier. Reads the step's description alone, all of
+   * it at once, so that memory is waited for once. */
   __device__ void build(const params &p)
   {
-    const int row = threadIdx.x, warp = row / 32, lane = row % 32;
-    bool is_item = false;
-    int32_t own_seq = 0, end = 0, tokens = 0;
-    if (row < YK_CUDA_LATENT_ROWS && row < p.n_rows) {
-      const int32_t before = max(row - 1, 0), slot = p.kv_slots[row], slot_before = p.kv_slots[before];
-      const int32_t seq_before = p.seq_of_row[before];
-      own_seq = p.seq_of_row[row];
-      tokens = p.positions[row] + 1;
-      /* A padding row is of no item. */
-      is_item = slot >= 0 && (row % p.tile_rows == 0 || slot_before < 0 || seq_before != own_seq);
-      end = row + 1;
-      if (is_item && p.tile_rows > 1) {
-        end = end_of_item(p, row, own_seq);
-        tokens = p.positions[end - 1] + 1;
+    constexpr int WORDS = YK_CUDA_LATENT_ROWS / 32;
+    const int lane = threadIdx.x % 32;
+    int32_t own_seq[WORDS], slot[WORDS], position[WORDS];
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+      if (32 * w >= p.n_rows) break;
+      const int32_t row = 32 * w + lane;
+      const bool exists = row < p.n_rows;
+      own_seq[w] = exists ? p.seq_of_row[row] : 0;
+      slot[w] = exists ? p.kv_slots[row] : -1; /* as a padding row, of no item */
+      position[w] = exists ? p.positions[row] : 0;
+    }
+    uint32_t begins[WORDS], ends[WORDS]; /* an item; the one in front */
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+      if (32 * w >= p.n_rows) break;
+      const int32_t row = 32 * w + lane, word_before = w > 0 ? w - 1 : 0;
+      bool follows = false; /* the row in front, in its item */
+      if (p.tile_rows > 1) {
+        const int32_t last_seq = __shfl_sync(~0u, own_seq[word_before], 31);
+        const int32_t last_slot = __shfl_sync(~0u, slot[word_before], 31);
+        const int32_t seq_before = __shfl_up_sync(~0u, own_seq[w], 1), slot_before = __shfl_up_sync(~0u, slot[w], 1);
+        follows = (lane > 0 ? slot_before : last_slot) >= 0 && (lane > 0 ? seq_before : last_seq) == own_seq[w] &&
+                  row % p.tile_rows != 0;
       }
+      begins[w] = __ballot_sync(~0u, slot[w] >= 0 && !follows);
+      ends[w] = begins[w] | __ballot_sync(~0u, slot[w] < 0);
     }
-    const int32_t tiles = is_item ? divide_up(tokens, WGMMA_TOKENS) : 0;
-    const uint32_t items = __ballot_sync(~0u, is_item);
-    int32_t sum = tiles;
-    for (int offset = 1; offset < 32; offset *= 2) {
-      const int32_t before = __shfl_up_sync(~0u, sum, offset);
-      if (lane >= offset) sum += before;
+    int32_t end[WORDS], next = p.n_rows; /* the first end behind the word */
+#pragma unroll
+    for (int w = WORDS - 1; w >= 0; w--) {
+      if (32 * w >= p.n_rows) continue;
+      const uint32_t behind = ends[w] & ~((2u << lane) - 1);
+      end[w] = behind ? 32 * w + __ffs(behind) - 1 : next;
+      if (ends[w]) next = 32 * w + __ffs(ends[w]) - 1;
     }
-    if (row == 0) longest = 0;
-    if (lane == 31 && row < YK_CUDA_LATENT_ROWS) {
-      tiles_of_warp[warp] = sum;
-      items_of_warp[warp] = __popc(items);
-    }
-    __syncthreads();
-    if (row < YK_CUDA_LATENT_ROWS) {
-      int32_t tile = sum - tiles, item = __popc(items & ((1u << lane) - 1));
-      for (int w = 0; w < warp; w++) {
-        tile += tiles_of_warp[w];
-        item += items_of_warp[w];
+    int32_t item = 0, tile = 0, most = 0;
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+      if (32 * w >= p.n_rows) break;
+      const int32_t row = 32 * w + lane, own = item + __popc(begins[w] & ((1u << lane) - 1));
+      const bool is_item = begins[w] >> lane & 1;
+      const int32_t last = is_item && p.tile_rows > 1 ? p.positions[end[w] - 1] : position[w];
+      const int32_t tiles = is_item ? divide_up(last + 1, WGMMA_TOKENS) : 0;
+      int32_t sum = tiles;
+#pragma unroll
+      for (int offset = 1; offset < 32; offset *= 2) {
+        const int32_t before = __shfl_up_sync(~0u, sum, offset);
+        if (lane >= offset) sum += before;
       }
-      item_of_row[row] = is_item ? item : -1;
+      item_of_row[row] = static_cast<int16_t>(is_item ? own : -1);
       if (is_item) {
-        first_tile[item] = tile;
-        first_row[item] = row;
-        end_row[item] = end;
-        seq[item] = own_seq;
-        n_tokens[item] = tokens;
-        atomicMax(&longest, tiles);
+        first_tile[own] = tile + sum - tiles;
+        first_row[own] = row;
+        end_row[own] = end[w];
+        seq[own] = own_seq[w];
+        n_tokens[own] = last + 1;
       }
-      if (row == YK_CUDA_LATENT_ROWS - 1) {
-        n_items = item + is_item;
-        first_tile[item + is_item] = tile + tiles;
-      }
+      item += __popc(begins[w]);
+      tile += __shfl_sync(~0u, sum, 31);
+      most = max(most, tiles);
     }
-    __syncthreads();
+    most = __reduce_max_sync(~0u, most);
+    if (lane == 0) {
+      first_tile[item] = tile;
+      n_items = item;
+      longest = most;
+    }
   }
 };
 
@@ -182,10 +191,23 @@ struct segment {
   }
 };
 
-/* The segment that begins at tile `at` of the list. item: of this tile or an earlier one. */
+/* The item of tile `at` of the list. */
+__device__ inline int32_t item_at(const work_list &list, int32_t at)
+{
+  int32_t first = 0, end = list.n_items;
+  while (end - first > 1) {
+    const int32_t middle = (first + end) / 2;
+    if (list.first_tile[middle] <= at)
+      first = middle;
+    else
+      end = middle;
+  }
+  return first;
+}
+
+/* The segment that begins at tile `at` of the list, which is of this item. */
 __device__ inline segment segment_at(const work_list &list, const block_tiles &mine, int32_t at, int32_t item)
 {
-  while (at >= list.first_tile[item + 1]) item++;
   const int32_t first = list.first_tile[item], end = list.first_tile[item + 1], row = list.first_row[item];
   return {item,
           at - first,
