@@ -6,6 +6,7 @@
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/sampling/best_logits.h"
 #include "kernels/cuda/sampling/sample_rows.h"
 
 using namespace bench;
@@ -93,6 +94,41 @@ spread time_kernel(yk_device *dev, const yk_sample_args &args)
   return us;
 }
 
+/* The best logits of a rank's share of the rows: all, or half of the vocabulary. Behind a busy stream, until the host
+ * has them, and the kernel alone. */
+void time_best(yk_device *dev, const float *logits, int64_t *stamps, int n_rows, int n_ids, FILE *json)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_best_logit *out;
+  CUDA_OK(cudaMallocHost(&out, n_rows * sizeof *out));
+  const yk_best_logits_args args = {logits, n_rows, n_ids, 0, n_ids, out};
+  cudaStream_t stream = yk_cuda_device_stream(dev);
+  std::vector<double> us;
+  for (int i = -5; i < N_REPEATS; i++) {
+    int64_t at[2];
+    keep_busy<<<1, 1, 0, stream>>>(300000);
+    check(dev->ops->timestamp(dev, stamps, &err), err);
+    CUDA_OK(yk_cuda_launch_best_logits(&args, stream));
+    check(dev->ops->sync(dev, &err), err);
+    check(dev->ops->timestamp(dev, stamps + 1, &err), err);
+    check(dev->ops->download(dev, at, stamps, sizeof at, &err), err);
+    if (i >= 0) us.push_back(static_cast<double>(at[1] - at[0]) * 1e-3);
+  }
+  cudaGraphExec_t graph = capture(stream, [&](cudaStream_t s) {
+    for (int i = 0; i < N_LAUNCHES; i++) CUDA_OK(yk_cuda_launch_best_logits(&args, s));
+  });
+  const spread step = spread_of(us), kernel = time_graph(stream, graph, N_LAUNCHES, 9);
+  std::printf("best of %6d logits    %4d rows: %7.1f us in a step (%.1f to %.1f), the kernel %7.1f us, %5.2f TB/s\n",
+              n_ids, n_rows, step.median, step.low, step.high, kernel.median, 4e-6 * n_rows * n_ids / kernel.median);
+  if (json)
+    std::fprintf(json,
+                 ",\n  {\"point\": \"best of %d\", \"rows\": %d, \"step_us\": %.2f, \"step_us_low\": %.2f, "
+                 "\"step_us_high\": %.2f, \"kernel_us\": %.2f}",
+                 n_ids, n_rows, step.median, step.low, step.high, kernel.median);
+  CUDA_OK(cudaGraphExecDestroy(graph));
+  CUDA_OK(cudaFreeHost(out));
+}
+
 void time_point(yk_device *dev, const float *logits, int64_t *stamps, const point &p, int n_rows, FILE *json)
 {
   yk_sample_row row = {};
@@ -145,6 +181,9 @@ int main(int argc, char **argv)
   for (const point &p : points)
     for (int n_rows : {1, 8, 64, 256})
       time_point(dev, static_cast<float *>(logits), static_cast<int64_t *>(stamps), p, n_rows, json);
+  for (int n_ids : {VOCAB, VOCAB / 2})
+    for (int n_rows : {1, 8, 64, 256})
+      time_best(dev, static_cast<float *>(logits), static_cast<int64_t *>(stamps), n_rows, n_ids, json);
   if (json) std::fprintf(json, "\n]}\n");
   dev->ops->free(dev, logits);
   dev->ops->free(dev, stamps);

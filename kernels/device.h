@@ -166,6 +166,13 @@ typedef struct yk_sample_row {
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
 
+/* Whether a row's token is the id of its largest raw logit, and nothing else of its logits is asked for. */
+static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
+{
+  return row->temperature < 1e-5f && row->n_top_logprobs == 0 && !row->want_logprob && !row->is_forced &&
+         !row->has_penalties && row->n_biases == 0 && !row->logits_out;
+}
+
 /* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are
  * unaffected. */
 typedef enum yk_row_state {
@@ -200,6 +207,23 @@ typedef struct yk_sample_args {
 
 typedef struct yk_device_ops {
   const char *name; /* "cpu", "cuda" */
+/* best_logits: of each row of a share of the vocabulary the largest logit, of equal ones that of the lower id. What
+ * greedy rows need: see yk_sample_row_is_plain.
+ *   logits: f32 device [n_rows][stride], of which the first n_ids columns are ids first_id and following.
+ *   out: of host_alloc [n_rows], there once the stream has come so far. value is a NaN where a logit is one; id means
+ *   something only where value is finite. */
+typedef struct yk_best_logit {
+  float value; /* -infinity: the share has none above that, or no ids */
+  int32_t id;
+} yk_best_logit;
+
+typedef struct yk_best_logits_args {
+  const float *logits;
+  int32_t n_rows, n_ids, first_id;
+  int64_t stride;
+  yk_best_logit *out;
+} yk_best_logits_args;
+
   bool is_host;     /* device memory is host memory: what lies there already needs no upload and no download */
   void (*destroy)(yk_device *dev);
 
@@ -261,6 +285,7 @@ typedef struct yk_device_ops {
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
 
   /* penalties_set: make a slot of the table of counts (limits.max_seqs slots, vocab ids each) that of a sequence: the
+  yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
    * ids of tokens[0 .. n_prompt - 1] seen in the prompt, those of the rest counted as output. tokens: host. */
   yk_status (*penalties_set)(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                              yk_err *err);

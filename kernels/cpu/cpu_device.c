@@ -90,6 +90,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .latent_attention = yk_cpu_latent_attention,
       .gather_rows = yk_cpu_gather_rows,
       .sample = yk_cpu_sample,
+      .best_logits = yk_cpu_best_logits,
       .penalties_set = yk_cpu_penalties_set,
       .timestamp = timestamp,
       .awq_quantize = yk_cpu_awq_quantize,

@@ -339,6 +339,27 @@ yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err)
   return YK_OK;
 }
 
+static void find_bests(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const yk_best_logits_args *a = context;
+  for (int64_t row = begin; row < end; row++) {
+    const float *logits = a->logits + row * a->stride;
+    yk_best_logit best = {.value = -INFINITY};
+    for (int32_t i = 0; i < a->n_ids && !isnan(best.value); i++)
+      if (logits[i] > best.value || isnan(logits[i])) best = (yk_best_logit){logits[i], a->first_id + i};
+    a->out[row] = best;
+  }
+}
+
+yk_status yk_cpu_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err)
+{
+  (void)err;
+  yk_best_logits_args a = *args;
+  yk_cpu_pool_run(yk_cpu_device_of(dev)->pool, args->n_rows, 1, find_bests, &a);
+  return YK_OK;
+}
+
 yk_status yk_cpu_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                                yk_err *err)
 {

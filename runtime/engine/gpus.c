@@ -18,8 +18,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .linear_keeps = yk_cuda_linear_keeps,
                          .linear_room_bytes = yk_cuda_linear_room_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
-                         .needs_kv_room = true,
-                         .reaches_rank_0 = all_reduces.max_bytes > 0};
+                         .needs_kv_room = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
   out->workspace_bytes +=
       yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;

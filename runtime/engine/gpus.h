@@ -25,8 +25,7 @@ yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err);
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
 /* yk_gpus_measure - yk_model_measure for a rank on a GPU, with what its device and its communicator's slots take
- *   (NCCL's own memory is not counted). The GPUs are taken to reach each other's memory: ranks that do not have logits
- *   of their own in place of the slots. Needs no GPU, and no CUDA in the build. */
+ *   (NCCL's own memory is not counted). Needs no GPU, and no CUDA in the build.                                      */
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err);
 

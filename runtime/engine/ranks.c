@@ -156,7 +156,10 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
 
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
-  return yk_rank_group_wait(ranks->group, timeout_s, err);
+  YK_TRY(yk_rank_group_wait(ranks->group, timeout_s, err));
+  const yk_step *step = ranks->command.step;
+  if (step->is_plain) yk_model_choose(ranks->models, ranks->settings.n_ranks, step);
+  return YK_OK;
 }
 
 yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)

@@ -97,6 +97,13 @@ static int32_t describe_wanted(const yk_scheduled *item, int32_t row, int32_t *r
   return n;
 }
 
+static bool are_plain(const yk_sample_row *rows, int32_t n)
+{
+  for (int32_t i = 0; i < n; i++)
+    if (!yk_sample_row_is_plain(&rows[i])) return false;
+  return true;
+}
+
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
                                      bool is_timed)
 {
@@ -139,6 +146,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
                             .words = builder->words,
                             .n_words = (size_t)(wanted_rows + n_wanted - builder->words),
                             .sampling = builder->sampling,
+                            .is_plain = are_plain(builder->sampling, n_wanted),
                             .sampled = sampled,
                             .penalty_loads = builder->penalty_loads,
                             .n_penalty_loads = n_loads,

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 
 #include "model/model.h"
@@ -84,11 +85,42 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
 }
 
 /* Where this rank's share of count rows of logits goes. */
-static float *own_logits(const yk_model *m, int32_t count)
+static float *own_logits(const yk_model *m, const yk_step *step, int32_t count)
 {
-  if (!m->rank_0_logits) return m->act.logits;
+  if (step->is_plain || !m->rank_0_logits) return m->act.logits;
   return m->rank_0_logits + (int64_t)m->comm->rank * count * m->shard_stride;
 }
+/* All that a plain row needs of this rank's logits. They stay where they are, and ranks need not meet. */
+static yk_status find_bests(yk_model *m, int32_t first, int32_t count, yk_err *err)
+{
+  int32_t first_id = m->shard_first[m->comm->rank];
+  yk_best_logits_args args = {.logits = m->act.logits,
+                              .n_rows = count,
+                              .n_ids = m->shard_first[m->comm->rank + 1] - first_id,
+                              .first_id = first_id,
+                              .stride = m->shard_stride,
+                              .out = m->act.bests + first};
+  RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "best logits", m->dev->ops->best_logits(m->dev, &args, err));
+  return YK_OK;
+}
+
+static yk_sampled choose_row(yk_model *const *models, int n_ranks, int32_t row)
+{
+  yk_best_logit best = models[0]->act.bests[row];
+  for (int rank = 1; rank < n_ranks; rank++) { /* ids rise with ranks */
+    yk_best_logit other = models[rank]->act.bests[row];
+    if (isnan(other.value) || other.value > best.value) best = other;
+    if (isnan(best.value)) break;
+  }
+  if (isfinite(best.value)) return (yk_sampled){.state = YK_ROW_SAMPLED, .token_id = best.id};
+  return (yk_sampled){.state = isnan(best.value) ? YK_ROW_NAN : YK_ROW_INFINITE, .token_id = -1};
+}
+
+void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step)
+{
+  for (int32_t row = 0; row < step->n_wanted; row++) step->sampled[row] = choose_row(models, n_ranks, row);
+}
+
 
 static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
 {
@@ -97,7 +129,8 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
   return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
 }
 
-/* Logits of some of the wanted rows: each rank its share of the vocabulary, gathered and sampled on rank 0. */
+/* Logits of some of the wanted rows: each rank its share of the vocabulary, gathered and sampled on rank 0, where the
+ * step is not plain. */
 static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
 {
   yk_gather_rows_args rows = {.y = m->act.wanted,
@@ -105,7 +138,8 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
                               .rows = yk_step_rebase(step, step->wanted_rows, m->act.words) + first,
                               .n_rows = count,
                               .hidden = m->hidden};
-  yk_linear_args head = {.x = m->act.wanted, .y = own_logits(m, count), .n_tokens = count, .y_stride = m->shard_stride};
+  yk_linear_args head = {
+      .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
@@ -114,6 +148,7 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
 
 static yk_status load_penalties(yk_model *m, const yk_step *step, yk_err *err)
 {
+  if (step->is_plain) return find_bests(m, first, count, err);
   for (int32_t i = 0; i < step->n_penalty_loads; i++) {
     const yk_penalty_load *load = &step->penalty_loads[i];
     RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "penalty counts",
@@ -130,7 +165,7 @@ static yk_status finish(yk_model *m, const yk_step *step, yk_err *err)
   if (m->comm->rank == 0) YK_TRY(load_penalties(m, step, err));
   for (int32_t first = 0; first < step->n_wanted; first += m->max_wanted) {
     int32_t left = step->n_wanted - first;
-    if (first > 0 && m->rank_0_logits)
+    if (first > 0 && m->rank_0_logits && !step->is_plain)
       RUN(m, GATHER, YK_OUTSIDE_LAYERS, "turn of rows", m->comm->ops->barrier(m->comm, err));
     YK_TRY(finish_rows(m, step, first, left < m->max_wanted ? left : m->max_wanted, err));
   }

@@ -33,7 +33,7 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
   size_t row_bytes = (size_t)c->hidden_size * yk_dtype_bytes(source->dev.dtype), seqs = (size_t)limits->step.max_seqs;
   size_t rows_bytes = (size_t)limits->step.max_tokens * row_bytes;
   size_t logits = seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float);
-  size_t n_kept = share->rank == 0 ? (size_t)share->n_ranks : !source->dev.reaches_rank_0;
+  size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1; /* a plain step's logits stay on their rank */
   int32_t blocks_per_seq = (int32_t)yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
   return (buffer_sizes){.words = yk_step_words_max(limits->step.max_tokens, limits->step.max_seqs, blocks_per_seq) *
                                  sizeof(int32_t),
@@ -41,7 +41,7 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
                         .normed = rows_bytes,
                         .partial = rows_bytes,
                         .wanted = seqs * row_bytes,
-                        .logits = n_kept * logits,
+                        .logits = n_gathered * logits,
                         .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float),
                         .timestamps = (size_t)yk_step_profile_capacity(c->n_layers, &limits->step) * sizeof(int64_t)};
 }
@@ -127,7 +127,7 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
 {
   sizes s;
   yk_activations *a = &m->act;
-  void *words = NULL, *logits = NULL, *timestamps = NULL;
+  void *words = NULL, *logits = NULL, *bests = NULL, *timestamps = NULL;
   YK_TRY(measure(&loader->source, &s, err));
   YK_TRY(build_rope(m, loader, s.buffers.rope, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.residual, &a->residual, err));
@@ -141,6 +141,9 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   a->words = words;
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
   a->logits = logits;
+  size_t max_tokens = (size_t)loader->source.limits->step.max_tokens;
+  YK_TRY(m->dev->ops->host_alloc(m->dev, max_tokens * sizeof *a->bests, &bests, err));
+  a->bests = bests;
   YK_TRY(yk_rank_alloc(loader, s.buffers.timestamps, &timestamps, err));
   return yk_step_profile_create(&m->profile, m->dev, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table),
                                 timestamps, err);
@@ -195,8 +198,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .linear_keeps = dev->ops->linear_keeps,
                               .linear_room_bytes = dev->ops->linear_room_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
-                              .needs_kv_room = dev->ops->needs_kv_room,
-                              .reaches_rank_0 = comm->reaches_rank_0};
+                              .needs_kv_room = dev->ops->needs_kv_room};
   yk_rank_buffer brought = {0}, biases = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,
@@ -232,6 +234,7 @@ void yk_model_destroy(yk_model *model)
                            a->attention_scratch, a->partial,          a->ffn_scratch, a->wanted, a->kv_room,  a->logits,
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
+  dev->ops->host_free(dev, a->bests);
   yk_step_profile_destroy(&model->profile);
   free(model);
 }

@@ -34,7 +34,6 @@ typedef struct yk_model_device {
   int64_t (*linear_room_bytes)(const yk_linear_spec *spec);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);
   bool needs_kv_room;
-  bool reaches_rank_0; /* as in yk_comm: ranks write logits into rank 0's memory, and only rank 0 keeps any */
 } yk_model_device;
 
 #endif

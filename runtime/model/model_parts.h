@@ -17,6 +17,7 @@ typedef struct yk_activations {
   void *kv_room;                         /* as measured, of all blocks; NULL where no layer wants any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;                         /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
+  yk_best_logit *bests;                  /* host [max_tokens]: of this rank's share, of a plain step's wanted rows */
 } yk_activations;
 
 struct yk_model {

@@ -21,7 +21,8 @@ typedef struct yk_step {
   const int32_t *words;       /* every array above and in batch */
   size_t n_words;
   const yk_sample_row *sampling;        /* [n_wanted] host */
-  yk_sampled *sampled;                  /* [n_wanted] host; written by rank 0 only */
+  bool is_plain;                        /* every one is: yk_sample_row_is_plain */
+  yk_sampled *sampled;                  /* [n_wanted] host; written by rank 0, or where is_plain by yk_model_choose */
   const yk_penalty_load *penalty_loads; /* [n_penalty_loads] host */
   int32_t n_penalty_loads;
   bool is_timed; /* every rank's device takes the time of each operation: step_profile.h */

@@ -95,6 +95,12 @@ static yk_status faulty_sample(yk_device *dev, const yk_sample_args *args, yk_er
   return real_ops->sample(dev, args, err);
 }
 
+static yk_status faulty_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err)
+{
+  YK_TRY(maybe_fail(dev, err));
+  return real_ops->best_logits(dev, args, err);
+}
+
 yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                       yk_err *err)
 {
@@ -111,6 +117,7 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   faulty_ops.combine = faulty_combine;
   faulty_ops.latent_attention = faulty_latent_attention;
   faulty_ops.sample = faulty_sample;
+  faulty_ops.best_logits = faulty_best_logits;
   (*out)->ops = &faulty_ops;
   devices[atomic_fetch_add(&n_devices, 1)] = *out;
   return YK_OK;
@@ -142,7 +149,7 @@ static yk_engine *open_engine(double step_timeout_s)
   return open_engine_of(YOKE_TESTS_DIR "/golden/families/qwen3", step_timeout_s);
 }
 
-static yk_request *submit(yk_engine *engine)
+static yk_request *submit_at(yk_engine *engine, float temperature)
 {
   static const int32_t ids[] = {1, 2, 3, 4, 5};
   yk_request_options options;
@@ -152,8 +159,14 @@ static yk_request *submit(yk_engine *engine)
   options.n_ids = 5;
   options.sampling.max_tokens = 10;
   options.sampling.ignore_eos = true;
+  options.sampling.temperature = temperature;
   assert_int_equal(yk_engine_submit(engine, &options, &request, NULL), YK_OK);
   return request;
+}
+
+static yk_request *submit(yk_engine *engine)
+{
+  return submit_at(engine, 1);
 }
 
 static yk_finish_reason read_all(yk_request *request, yk_err *err)
@@ -202,6 +215,25 @@ static void every_operation_of_every_layer_may_fail(void **state)
       assert_string_equal(again.message, expected);
       yk_engine_destroy(engine);
     }
+}
+
+/* Every rank's, of a step of greedy rows: the last of its calls. */
+static void best_logits_may_fail(void **state)
+{
+  (void)state;
+  for (int rank = 0; rank < N_RANKS; rank++) {
+    yk_engine *engine = open_engine(0);
+    atomic_store(&fail_at_call, 5 * N_LAYERS + 2);
+    atomic_store(&stalls, false);
+    atomic_store(&failing_device, rank);
+    yk_err err;
+    assert_int_equal(read_all(submit_at(engine, 0), &err), YK_FINISH_ERROR);
+    assert_int_equal(err.code, YK_E_DEVICE);
+    char expected[64];
+    snprintf(expected, sizeof expected, "rank %d, best logits: made to fail", rank);
+    assert_string_equal(err.message, expected);
+    yk_engine_destroy(engine);
+  }
 }
 
 /* Layers that multiply integers go in steps, with exchanges of all ranks between them. */
@@ -313,6 +345,7 @@ static void a_failed_engine_lets_go_of_held_sequences(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_of_every_layer_may_fail),
+                                     cmocka_unit_test(best_logits_may_fail),
                                      cmocka_unit_test(every_step_of_integer_layers_may_fail),
                                      cmocka_unit_test(every_operation_of_experts_and_latent_attention_may_fail),
                                      cmocka_unit_test(a_stalled_rank_is_named_within_the_time_limit),

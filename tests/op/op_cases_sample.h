@@ -539,6 +539,64 @@ static inline void check_sample_large(const op_target *target)
   check_sample_large_draws(target, 4);
 }
 
+/* The best logits of shares of a vocabulary: some without ids, at every alignment, with equal logits, a NaN, an
+ * infinity, or nothing above -infinity. */
+static inline void check_sample_best_of(yk_device *dev, int32_t n_rows, int32_t n_ids, int32_t skipped, int64_t stride,
+                                        op_random *random)
+{
+  const int32_t first_id = 1000;
+  size_t n = (size_t)skipped + (size_t)n_rows * (size_t)stride;
+  float *logits = random_logits(n + 1, 3.0, true, random);
+  for (int32_t row = 0; row < n_rows; row++) {
+    float *of_row = logits + skipped + row * stride;
+    for (int32_t i = n_ids; i < stride; i++) of_row[i] = NAN; /* never to be read */
+    if (n_ids == 0) continue;
+    if (row % 4 == 1) of_row[op_between(random, 0, n_ids - 1)] = row % 8 == 1 ? NAN : -NAN;
+    if (row % 4 == 2) of_row[op_between(random, 0, n_ids - 1)] = INFINITY;
+    for (int32_t i = 0; row % 8 == 3 && i < n_ids; i++) of_row[i] = -INFINITY;
+  }
+  void *dev_logits = NULL, *out = NULL;
+  op_ok(dev->ops->alloc(dev, (n + 1) * sizeof *logits, &dev_logits, &err));
+  op_ok(dev->ops->upload(dev, dev_logits, logits, n * sizeof *logits, &err));
+  op_ok(dev->ops->host_alloc(dev, (size_t)n_rows * sizeof(yk_best_logit), &out, &err));
+  yk_best_logits_args args = {.logits = (const float *)dev_logits + skipped,
+                              .n_rows = n_rows,
+                              .n_ids = n_ids,
+                              .first_id = first_id,
+                              .stride = stride,
+                              .out = out};
+  op_ok(dev->ops->best_logits(dev, &args, &err));
+  op_ok(dev->ops->sync(dev, &err));
+  for (int32_t row = 0; row < n_rows; row++) {
+    const float *of_row = logits + skipped + row * stride;
+    yk_best_logit expected = {.value = -INFINITY}, found = args.out[row];
+    bool has_nan = false;
+    for (int32_t i = 0; i < n_ids; i++) {
+      has_nan = has_nan || isnan(of_row[i]);
+      if (of_row[i] > expected.value) expected = (yk_best_logit){of_row[i], first_id + i};
+    }
+    assert_int_equal(has_nan, isnan(found.value));
+    if (has_nan) continue;
+    assert_true(found.value == expected.value);
+    if (isfinite(expected.value)) assert_int_equal(found.id, expected.id);
+  }
+  dev->ops->host_free(dev, out);
+  dev->ops->free(dev, dev_logits);
+  free(logits);
+}
+
+static inline void check_sample_best_logits(const op_target *target)
+{
+  static const int32_t widths[] = {0, 1, 3, 31, 32, 127, 1000, 4097, 75968};
+  yk_device *dev = op_device_new(target, YK_F16, 2, 151936);
+  op_random random = {.seed = 11};
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+    for (int32_t skipped = 0; skipped < 4; skipped++)
+      check_sample_best_of(dev, 9, widths[w], skipped, widths[w] + op_between(&random, 0, 3), &random);
+  check_sample_best_of(dev, 300, 500, 0, 500, &random);
+  dev->ops->destroy(dev);
+}
+
 /* The checks as tests; the state of each is the device's op_target. */
 #define SAMPLE_TEST(check)                                                                                             \
   static void test_##check(void **state)                                                                               \
@@ -556,6 +614,7 @@ SAMPLE_TEST(extreme_penalties)
 SAMPLE_TEST(penalties)
 SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
+SAMPLE_TEST(best_logits)
 
 /* What every device passes, for an array of tests. */
 #define SAMPLE_TESTS(target)                                                                                           \
@@ -563,6 +622,7 @@ SAMPLE_TEST(large)
       cmocka_unit_test_prestate(test_ties, target), cmocka_unit_test_prestate(test_seeds, target),                     \
       cmocka_unit_test_prestate(test_logprobs, target), cmocka_unit_test_prestate(test_bad_logits, target),            \
       cmocka_unit_test_prestate(test_extreme_penalties, target), cmocka_unit_test_prestate(test_large, target),        \
-      cmocka_unit_test_prestate(test_penalties, target), cmocka_unit_test_prestate(test_refusals, target)
+      cmocka_unit_test_prestate(test_penalties, target), cmocka_unit_test_prestate(test_refusals, target),             \
+      cmocka_unit_test_prestate(test_best_logits, target)
 
 #endif

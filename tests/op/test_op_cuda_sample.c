@@ -101,6 +101,7 @@ int main(void)
                                      cmocka_unit_test_prestate(test_bad_logits, &target),
                                      cmocka_unit_test_prestate(test_extreme_penalties, &target),
                                      cmocka_unit_test_prestate(test_penalties, &target),
+                                     cmocka_unit_test_prestate(test_best_logits, &target),
                                      cmocka_unit_test(test_a_large_draw)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

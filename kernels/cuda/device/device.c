@@ -209,6 +209,7 @@ static const yk_device_ops *device_ops(void)
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gather_rows = gather_rows,
       .sample = yk_cuda_sample,
+      .best_logits = yk_cuda_best_logits,
       .penalties_set = yk_cuda_penalties_set,
       .timestamp = timestamp,
       .awq_quantize = yk_cuda_awq_quantize,

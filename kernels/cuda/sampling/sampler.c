@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/sampling/best_logits.h"
 #include "kernels/cuda/sampling/sample_rows.h"
 
 enum {
@@ -161,6 +162,13 @@ yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err
   for (int32_t row = 0; row < args->n_rows; row++)
     if (args->out[row].state == YK_ROW_SAMPLED) YK_TRY(copy_logits(cuda, args, row, err));
   return YK_OK;
+}
+
+yk_status yk_cuda_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_best_logits(args, cuda->stream), "best logits", err);
 }
 
 yk_status yk_cuda_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,

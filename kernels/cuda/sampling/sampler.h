@@ -6,6 +6,7 @@
  *   row_view.cuh      a thread block's slice of a row       row_reduce.cuh      maxima and sums over a row
  *   radix_select.cuh  thresholds of top_k and top_p         prefix_search.cuh   the draw
  *   candidates.cuh    both, where few ids can be drawn
+ *   best_logits.h     the largest logits alone: greedy rows, each rank's share of the vocabulary by itself
  *
  * Who holds which part of a row. A cluster of 8 thread blocks samples one row; clusters share nothing and never wait
  * for each other. A thread block has a slice of neighbouring ids, wherever the shards of the vocabulary are cut:
@@ -69,6 +70,7 @@ void yk_cuda_sampler_destroy(struct yk_cuda_sampler *sampler);
 
 /* Operations of the device's table: see kernels/device.h. */
 yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err);
+yk_status yk_cuda_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 yk_status yk_cuda_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                                 yk_err *err);
 

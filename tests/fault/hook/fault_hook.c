@@ -177,6 +177,12 @@ static yk_status faulty_sample(yk_device *dev, const yk_sample_args *args, yk_er
   return goes_wrong(dev, "sample", &status, err) ? status : device_ops->sample(dev, args, err);
 }
 
+static yk_status faulty_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err)
+{
+  yk_status status;
+  return goes_wrong(dev, "best_logits", &status, err) ? status : device_ops->best_logits(dev, args, err);
+}
+
 static yk_status faulty_graph_run(yk_device *dev, const yk_graph *graph, yk_err *err)
 {
   yk_status status;
@@ -213,6 +219,7 @@ static void interpose_device(yk_device *dev)
   faulty_device_ops.linear_forward = faulty_linear_forward;
   faulty_device_ops.attention = faulty_attention;
   faulty_device_ops.sample = faulty_sample;
+  faulty_device_ops.best_logits = faulty_best_logits;
   if (dev->ops->graph_run) faulty_device_ops.graph_run = faulty_graph_run;
   dev->ops = &faulty_device_ops;
 }
