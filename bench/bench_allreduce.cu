@@ -21,6 +21,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
+#include "kernels/cuda/experts/combine.h"
 #include "parallel/allreduce_p2p.h"
 
 using namespace bench;
@@ -30,10 +31,16 @@ namespace {
 constexpr int64_t MAX_BYTES = 8 << 20;
 constexpr int64_t ALWAYS_ONE_SHOT = INT64_MAX, ALWAYS_TWO_SHOT = 1; /* crossovers */
 
+/* A mixture of experts, whose outputs are combined before they are added up over ranks. */
+constexpr int TOP_K = 8, MOST_COMBINED = 512, COMBINED_HIDDEN = 2048;
+
 struct rank_state {
   int rank, device;
   cudaStream_t stream;
   char *partial, *residual, *y, *w;
+  char *slots;             /* [MOST_COMBINED * TOP_K, COMBINED_HIDDEN] */
+  float *weights;          /* [MOST_COMBINED, TOP_K] */
+  int32_t *slot_of_choice; /* likewise */
 #ifdef YOKE_HAVE_NCCL
   ncclComm_t nccl;
 #endif
@@ -85,6 +92,34 @@ void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden,
 {
   yk_err err = YK_ERR_INIT;
   const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+}
+
+yk_combine_args combination(const rank_state &r, int rows, int hidden)
+{
+  yk_combine_args args = {};
+  args.y = r.partial;
+  args.slots = r.slots;
+  args.weights = r.weights;
+  args.slot_of_choice = r.slot_of_choice;
+  args.n_tokens = rows;
+  args.top_k = TOP_K;
+  args.hidden = hidden;
+  return args;
+}
+
+void combine(const rank_state &r, int rows, int hidden, yk_dtype dtype)
+{
+  const yk_combine_args args = combination(r, rows, hidden);
+  CUDA_OK(yk_cuda_launch_combine(dtype, &args, r.stream));
+}
+
+/* The all-reduce that combines first. */
+void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+{
+  yk_err err = YK_ERR_INIT;
+  const yk_combine_args sum = combination(r, rows, hidden);
+  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, &sum};
   check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
@@ -197,6 +232,60 @@ bool check_sizes(machine &m, group &g, const char *name, bool verbose)
   return good;
 }
 
+/* The all-reduce that combines first gives the bits of a combination and an all-reduce after it, on every rank. */
+bool check_combined(machine &m, group &g, const char *name)
+{
+  std::mt19937 rng(std::random_device{}());
+  bool good = true;
+  for (int rows : {1, 3, 40, 129, 300, MOST_COMBINED}) {
+    const int hidden = 8 * (1 + static_cast<int>(rng() % (m.most_sharing > 1 ? 64 : COMBINED_HIDDEN / 8)));
+    const yk_dtype dtype = rng() % 2 ? YK_BF16 : YK_F16;
+    const size_t n = static_cast<size_t>(rows) * hidden;
+    if (m.most_sharing > 2 && rows > 129) continue;
+    for (rank_state &r : m.ranks) {
+      const std::vector<uint16_t> slots = random_values(n * TOP_K, dtype, rng);
+      std::vector<float> weights(static_cast<size_t>(rows) * TOP_K);
+      std::vector<int32_t> slot_of_choice(weights.size());
+      for (float &x : weights) x = static_cast<float>(rng() % 1000) * 1e-3f;
+      for (size_t i = 0; i < slot_of_choice.size(); i++) slot_of_choice[i] = static_cast<int32_t>(i);
+      std::shuffle(slot_of_choice.begin(), slot_of_choice.end(), rng);
+      for (int32_t &slot : slot_of_choice) slot = rng() % 3 == 0 ? -1 : slot;
+      CUDA_OK(cudaMemcpy(r.slots, slots.data(), slots.size() * 2, cudaMemcpyHostToDevice));
+      CUDA_OK(cudaMemcpy(r.weights, weights.data(), weights.size() * 4, cudaMemcpyHostToDevice));
+      CUDA_OK(cudaMemcpy(r.slot_of_choice, slot_of_choice.data(), weights.size() * 4, cudaMemcpyHostToDevice));
+    }
+    const std::vector<uint16_t> before = random_values(n, dtype, rng), w = random_values(hidden, dtype, rng);
+    std::vector<uint16_t> residual_apart, y_apart;
+    for (bool together : {false, true}) {
+      for (rank_state &r : m.ranks) {
+        CUDA_OK(cudaMemcpy(r.residual, before.data(), n * 2, cudaMemcpyHostToDevice));
+        CUDA_OK(cudaMemcpy(r.w, w.data(), hidden * 2, cudaMemcpyHostToDevice));
+        CUDA_OK(cudaMemset(r.partial, 0xff, n * 2));
+        CUDA_OK(cudaMemset(r.y, 0xff, n * 2));
+      }
+      on_all(m, [&](rank_state &r) {
+        if (!together) combine(r, rows, hidden, dtype);
+        if (together)
+          combine_and_reduce(g[r.rank], r, rows, hidden, dtype, 0.4f);
+        else
+          all_reduce_add_norm(g[r.rank], r, rows, hidden, dtype, 0.4f);
+        CUDA_OK(cudaStreamSynchronize(r.stream));
+        yk_err err = YK_ERR_INIT;
+        check(yk_p2p_check(g[r.rank], &err), err);
+      });
+      for (const rank_state &r : m.ranks) {
+        const std::vector<uint16_t> residual = download(r.residual, n), y = download(r.y, n);
+        if (!together && r.rank == 0) residual_apart = residual, y_apart = y;
+        if (residual == residual_apart && y == y_apart) continue;
+        printf("WRONG %s: %d x %d %s on rank %d, combined %s\n", name, rows, hidden, yk_dtype_name(dtype), r.rank,
+               together ? "first" : "apart");
+        good = false;
+      }
+    }
+  }
+  return good;
+}
+
 /* All-reduce in place of float32 arrays, of odd lengths too. */
 bool check_plain(machine &m, group &g, const char *name)
 {
@@ -295,6 +384,7 @@ bool check_all(machine &m, bool verbose)
   for (auto &kind : kinds) {
     group g = create(m, kind.one_shot_bytes, 5000);
     good &= check_sizes(m, g, kind.name, verbose);
+    good &= check_combined(m, g, kind.name);
     good &= check_plain(m, g, kind.name);
     good &= check_replay(m, g, kind.name);
     destroy(g);
@@ -422,6 +512,36 @@ void report(const operation &op, int n_ranks, int rows, int hidden, const spread
   fprintf(json, "}");
 }
 
+/* Rows of a mixture of experts: combined in a kernel apart, and by the all-reduce. */
+void time_combined(machine &m, group &by_size, FILE *json)
+{
+  const operation apart = {"combine, all-reduce", true, [&by_size](rank_state &r, int rows, int hidden) {
+                             combine(r, rows, hidden, YK_F16);
+                             all_reduce_add_norm(by_size[r.rank], r, rows, hidden, YK_F16, 1e-3f);
+                           }};
+  const operation together = {"combining all-reduce", true, [&by_size](rank_state &r, int rows, int hidden) {
+                                combine_and_reduce(by_size[r.rank], r, rows, hidden, YK_F16, 1e-3f);
+                              }};
+  for (int rows : {2, 16, 64, 128, 256, MOST_COMBINED}) {
+    std::mt19937 rng(5);
+    std::vector<int32_t> slot_of_choice(static_cast<size_t>(rows) * TOP_K);
+    for (size_t i = 0; i < slot_of_choice.size(); i++) slot_of_choice[i] = static_cast<int32_t>(i);
+    std::shuffle(slot_of_choice.begin(), slot_of_choice.end(), rng);
+    for (rank_state &r : m.ranks) {
+      CUDA_OK(cudaSetDevice(r.device));
+      fill_random<<<256, 256, 0, r.stream>>>(reinterpret_cast<__half *>(r.slots),
+                                             static_cast<int64_t>(rows) * TOP_K * COMBINED_HIDDEN, 5u);
+      CUDA_OK(cudaMemcpy(r.slot_of_choice, slot_of_choice.data(), slot_of_choice.size() * 4, cudaMemcpyHostToDevice));
+      CUDA_OK(cudaMemset(r.weights, 0x3c, slot_of_choice.size() * 4));
+    }
+    for (const operation &op : {apart, together}) {
+      fill(m, static_cast<int64_t>(rows) * COMBINED_HIDDEN * 2);
+      const spread us = time_chain(m, 200, [&](rank_state &r) { op.run(r, rows, COMBINED_HIDDEN); });
+      report(op, static_cast<int>(m.ranks.size()), rows, COMBINED_HIDDEN, us, json, false);
+    }
+  }
+}
+
 void time_all(machine &m, FILE *json)
 {
   group one = create(m, ALWAYS_ONE_SHOT, 5000), two = create(m, ALWAYS_TWO_SHOT, 5000), by_size = create(m, 0, 5000);
@@ -444,6 +564,7 @@ void time_all(machine &m, FILE *json)
       is_first = false;
     }
   }
+  time_combined(m, by_size, json);
   destroy(one);
   destroy(two);
   destroy(by_size);
@@ -461,6 +582,9 @@ void open_ranks(machine &m, const std::vector<int> &devices)
     CUDA_OK(cudaSetDevice(s.device));
     CUDA_OK(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking));
     for (char **p : {&s.partial, &s.residual, &s.y, &s.w}) CUDA_OK(cudaMalloc(p, MAX_BYTES));
+    CUDA_OK(cudaMalloc(&s.slots, MOST_COMBINED * TOP_K * COMBINED_HIDDEN * 2));
+    CUDA_OK(cudaMalloc(&s.weights, MOST_COMBINED * TOP_K * sizeof *s.weights));
+    CUDA_OK(cudaMalloc(&s.slot_of_choice, MOST_COMBINED * TOP_K * sizeof *s.slot_of_choice));
     m.ranks.push_back(s);
   }
   for (int device : devices)

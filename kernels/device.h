@@ -90,7 +90,8 @@ typedef struct yk_rms_norm_args {
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
  * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden] Partials
- * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. */
+ * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. combine: partials[0], its y,
+ * is first what this combination of experts of as many rows gives, and may be written or not; NULL: it is there. */
 typedef struct yk_add_norm_args {
   void *y, *residual;
   const void *partials[YK_MAX_RANKS];
@@ -98,6 +99,7 @@ typedef struct yk_add_norm_args {
   const void *w;
   int32_t n_rows, hidden;
   float alpha, eps;
+  const yk_combine_args *combine;
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, (n_q + 2 n_kv) * head_dim] (q heads, k heads, v heads):
@@ -164,14 +166,14 @@ typedef struct yk_sample_row {
   float *logits_out; /* host [vocab]: the raw logits, copied there; or NULL */
 } yk_sample_row;
 
-enum { YK_MAX_TOP_LOGPROBS = 20 };
-
 /* Whether a row's token is the id of its largest raw logit, and nothing else of its logits is asked for. */
 static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
 {
   return row->temperature < 1e-5f && row->n_top_logprobs == 0 && !row->want_logprob && !row->is_forced &&
          !row->has_penalties && row->n_biases == 0 && !row->logits_out;
 }
+
+enum { YK_MAX_TOP_LOGPROBS = 20 };
 
 /* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are
  * unaffected. */
@@ -205,8 +207,6 @@ typedef struct yk_sample_args {
   yk_sampled *out;
 } yk_sample_args;
 
-typedef struct yk_device_ops {
-  const char *name; /* "cpu", "cuda" */
 /* best_logits: of each row of a share of the vocabulary the largest logit, of equal ones that of the lower id. What
  * greedy rows need: see yk_sample_row_is_plain.
  *   logits: f32 device [n_rows][stride], of which the first n_ids columns are ids first_id and following.
@@ -224,6 +224,8 @@ typedef struct yk_best_logits_args {
   yk_best_logit *out;
 } yk_best_logits_args;
 
+typedef struct yk_device_ops {
+  const char *name; /* "cpu", "cuda" */
   bool is_host;     /* device memory is host memory: what lies there already needs no upload and no download */
   void (*destroy)(yk_device *dev);
 
@@ -283,9 +285,9 @@ typedef struct yk_best_logits_args {
   bool needs_kv_room; /* of a cache of 8 bits: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
+  yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 
   /* penalties_set: make a slot of the table of counts (limits.max_seqs slots, vocab ids each) that of a sequence: the
-  yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
    * ids of tokens[0 .. n_prompt - 1] seen in the prompt, those of the rest counted as output. tokens: host. */
   yk_status (*penalties_set)(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                              yk_err *err);

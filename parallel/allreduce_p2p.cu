@@ -234,6 +234,7 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   const bool two_shot = route == YK_P2P_TWO_SHOT;
   launch_args a = args_of(end, two_shot);
   a.x = args->partial;
+  if (args->combine) a.combine = *args->combine;
   a.residual = args->residual;
   a.y = args->y;
   a.w = args->w;

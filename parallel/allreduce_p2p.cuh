@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/experts.h"
 #include "parallel/allreduce_p2p.h"
 
 namespace yk_p2p_kernels {
@@ -51,7 +52,7 @@ struct slots {
 };
 
 struct launch_args {
-  const void *x; /* this rank's partial sums: [n_rows, row_packets] packets, of which the last row may lack some */
+  void *x; /* this rank's partial sums: [n_rows, row_packets] packets, of which the last row may lack some */
   void *residual, *y;
   const void *w;
   int32_t n_rows, n_packets;
@@ -64,7 +65,8 @@ struct launch_args {
   block_state *state;
   int32_t *stopped; /* this device's flag */
   host_flags *flags;
-  uint64_t timeout_ns; /* UINT64_MAX: none */
+  uint64_t timeout_ns;     /* UINT64_MAX: none */
+  yk_combine_args combine; /* what x is first to be; y NULL: x is there. Last, so that others lie in few cache lines */
 };
 
 /* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);

@@ -16,39 +16,49 @@ __device__ __forceinline__ int items_of_block(int n_items)
   return (n_items - 1 - static_cast<int>(blockIdx.x)) / static_cast<int>(gridDim.x) + 1;
 }
 
-template <typename T, int N, int V, bool NORM>
-__global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
-    one_shot_kernel(const __grid_constant__ launch_args a)
+/* Of a one-shot launch. */
+__device__ __forceinline__ int row_of_block(int k)
+{
+  return static_cast<int>(blockIdx.x + k * gridDim.x);
+}
+
+/* Of a thread block whose threads hold so many packets of a row. Combining takes more registers than half the threads
+ * of a multiprocessor have. */
+constexpr int most_threads(int packets, bool combines)
+{
+  return packets == 1 && !combines ? MAX_THREADS : GROUP_BLOCK_THREADS;
+}
+
+template <typename T, int N, int V, bool NORM, bool COMBINES>
+__global__ void __launch_bounds__(most_threads(V, COMBINES)) one_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
   const thread_group<V> group(a);
   const int n_mine = items_of_block(a.n_rows);
-  uint4 weights[V], ahead[V]; /* w depends on no kernel; the first row is loaded ahead of the counters */
-  if (NORM && V == 1 && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
+  uint4 weights[V], x[V]; /* w depends on no kernel; a group's first row is loaded ahead of the counters */
+  if (HOLDS_WEIGHTS<V> && NORM && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
   yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
-  if (V == 1)
-    group.load(static_cast<const uint4 *>(a.x) + static_cast<int64_t>(blockIdx.x) * a.row_packets,
-               packets_of<NORM>(a, blockIdx.x), ahead);
+  if (V == 1 || row_of_block(group.index) < a.n_rows)
+    load_partial<T, V, NORM, COMBINES>(a, group, row_of_block(group.index), x);
   block_view b(a);
   for (int k = group.index; k < n_mine && !b.stopped; k += group.n_groups) {
-    const int row = blockIdx.x + k * gridDim.x, n = packets_of<NORM>(a, row);
-    if (V > 1 || k > 0)
-      group.load(static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets, n, ahead);
+    const int row = row_of_block(k), n = packets_of<NORM>(a, row);
+    if (k != group.index) load_partial<T, V, NORM, COMBINES>(a, group, row, x);
 #pragma unroll
     for (int j = 1; j < N; j++) {
       if (j >= a.n_ranks) continue;
       uint4 *to = b.slot(a.first, peer_at(a, j), b.set, a.rank) + k * a.row_packets;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(ahead[v]));
+        if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(x[v]));
       }
     }
   }
   b.clear(a.first);
   int parity = 0;
   for (int k = group.index; k < n_mine && !b.stopped; k += group.n_groups, parity ^= 1) {
-    const int row = blockIdx.x + k * gridDim.x;
+    const int row = row_of_block(k);
     uint4 sum[V];
     reduce_row<T, N, V, NORM>(
         b, group, row, sum, [&](int r) { return b.slot(a.first, a.rank, b.set, r) + k * a.row_packets; },
@@ -59,15 +69,14 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
 }
 
 /* Reduce-scatter, then all-gather: of every n_ranks consecutive rows, rank r reduces row r. */
-template <typename T, int N, int V, bool NORM>
-__global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
-    two_shot_kernel(const __grid_constant__ launch_args a)
+template <typename T, int N, int V, bool NORM, bool COMBINES>
+__global__ void __launch_bounds__(most_threads(V, COMBINES)) two_shot_kernel(const __grid_constant__ launch_args a)
 {
   __shared__ float scratch[2][32];
   const thread_group<V> group(a);
   const int n_mine = items_of_block((a.n_rows + a.n_ranks - 1) / a.n_ranks);
   uint4 weights[V];
-  if (NORM && V == 1 && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
+  if (HOLDS_WEIGHTS<V> && NORM && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
   yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
   block_view b(a);
@@ -75,13 +84,14 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
    * it first. */
   const uint64_t result_timeout_ns = a.timeout_ns + (a.timeout_ns == UINT64_MAX ? 0 : a.timeout_ns / 4);
   for (int k = group.index; k < n_mine && !b.stopped; k += group.n_groups) {
-#pragma unroll
-    for (int j = 1; j < N; j++) {
-      const int peer = peer_at(a, j), row = (blockIdx.x + k * gridDim.x) * a.n_ranks + peer;
-      if (j >= a.n_ranks || row >= a.n_rows) continue;
+#pragma unroll(COMBINES ? 1 : N)
+    for (int j = 1; j <= N; j++) { /* last the own row, which is not sent */
+      const int peer = peer_at(a, j % N), row = (blockIdx.x + k * gridDim.x) * a.n_ranks + peer;
+      if (j % N >= a.n_ranks || row >= a.n_rows || (j == N && !COMBINES)) continue;
       const int n = packets_of<NORM>(a, row);
       uint4 x[V], *to = b.slot(a.first, peer, b.set, a.rank) + k * a.row_packets;
-      group.load(static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets, n, x);
+      load_partial<T, V, NORM, COMBINES>(a, group, row, x);
+      if (j == N) continue;
 #pragma unroll
       for (int v = 0; v < V; v++) {
         if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(x[v]));
@@ -139,28 +149,35 @@ __global__ void __launch_bounds__(V == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS)
 
 using kernel = void (*)(launch_args);
 
-template <typename T, int N, int V, bool NORM> kernel kernel_with(bool two_shot)
+template <typename T, int N, int V, bool NORM, bool COMBINES> kernel kernel_with(bool two_shot)
 {
   if constexpr (!std::is_same_v<T, int32_t>)
-    if (two_shot) return two_shot_kernel<T, N, V, NORM>;
-  return one_shot_kernel<T, N, V, NORM>;
+    if (two_shot) return two_shot_kernel<T, N, V, NORM, COMBINES>;
+  return one_shot_kernel<T, N, V, NORM, COMBINES>;
 }
 
-template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, int packets)
+template <typename T, int N, int V, bool NORM> kernel kernel_with(bool two_shot, bool combines)
+{
+  if constexpr (NORM)
+    if (combines) return kernel_with<T, N, V, NORM, true>(two_shot);
+  return kernel_with<T, N, V, NORM, false>(two_shot);
+}
+
+template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool combines, int packets)
 {
   switch (packets) {
-  case 1: return kernel_with<T, N, 1, NORM>(two_shot);
-  case 2: return kernel_with<T, N, 2, NORM>(two_shot);
-  default: return kernel_with<T, N, MAX_PACKETS, NORM>(two_shot);
+  case 1: return kernel_with<T, N, 1, NORM>(two_shot, combines);
+  case 2: return kernel_with<T, N, 2, NORM>(two_shot, combines);
+  default: return kernel_with<T, N, MAX_PACKETS, NORM>(two_shot, combines);
   }
 }
 
 /* packets: those of a row that a thread holds. */
-template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, int packets)
+template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, bool combines, int packets)
 {
-  if (n_ranks <= 2) return kernel_of<T, 2, NORM>(two_shot, packets);
-  if (n_ranks <= 4) return kernel_of<T, 4, NORM>(two_shot, packets);
-  return kernel_of<T, YK_MAX_RANKS, NORM>(two_shot, packets);
+  if (n_ranks <= 2) return kernel_of<T, 2, NORM>(two_shot, combines, packets);
+  if (n_ranks <= 4) return kernel_of<T, 4, NORM>(two_shot, combines, packets);
+  return kernel_of<T, YK_MAX_RANKS, NORM>(two_shot, combines, packets);
 }
 
 inline int group_threads(int row_packets, int packets)
@@ -170,40 +187,46 @@ inline int group_threads(int row_packets, int packets)
 
 /* The fewest packets a thread with which a thread block has all its rows under way at once; MAX_PACKETS where there are
  * too many. */
-inline int packets_of_thread(int row_packets, int rows_of_block)
+inline int packets_of_thread(int row_packets, int rows_of_block, bool combines)
 {
-  if (rows_of_block == 1 && row_packets <= MAX_THREADS) return 1;
+  if (rows_of_block == 1 && row_packets <= most_threads(1, combines)) return 1;
   return rows_of_block * group_threads(row_packets, 2) <= GROUP_BLOCK_THREADS ? 2 : MAX_PACKETS;
 }
 
 template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream)
 {
   launch_args a = args;
+  const bool combines = a.combine.y != nullptr;
   const int n_items = two_shot ? (a.n_rows + a.n_ranks - 1) / a.n_ranks : a.n_rows;
   const int n_blocks = std::min(n_items, MAX_BLOCKS), most_items = (n_items + n_blocks - 1) / n_blocks;
-  const int packets = packets_of_thread(a.row_packets, most_items);
+  const int packets = packets_of_thread(a.row_packets, most_items, combines);
   a.group_threads = group_threads(a.row_packets, packets);
   const int most_groups = std::max(std::min(GROUP_BLOCK_THREADS / a.group_threads, MAX_GROUPS), 1);
   const int n_threads = std::min(most_items, most_groups) * a.group_threads;
   const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_threads, 0, 1};
-  return yk_ptx::launch_dependent(kernel_for<T, NORM>(a.n_ranks, two_shot, packets), shape, stream, a);
+  const kernel which = kernel_for<T, NORM>(a.n_ranks, two_shot, combines, packets);
+  return yk_ptx::launch_dependent(which, shape, stream, a);
+}
+
+/* The same carveout as the GEMMs before and after: a multiprocessor changes it only when empty. */
+inline cudaError_t load(kernel which)
+{
+  cudaFuncAttributes attributes;
+  const cudaError_t rc = cudaFuncGetAttributes(&attributes, which);
+  return rc != cudaSuccess ? rc
+                           : cudaFuncSetAttribute(which, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                  cudaSharedmemCarveoutMaxShared);
 }
 
 template <typename T, bool NORM> cudaError_t load(int n_ranks)
 {
-  cudaError_t rc = cudaSuccess;
-  for (int packets : {1, 2, MAX_PACKETS}) {
-    for (bool two_shot : {false, true}) {
-      cudaFuncAttributes attributes;
-      const kernel which = kernel_for<T, NORM>(n_ranks, two_shot, packets);
-      if (rc == cudaSuccess) rc = cudaFuncGetAttributes(&attributes, which);
-      /* The same carveout as the GEMMs before and after: a multiprocessor changes it only when empty. */
-      if (rc == cudaSuccess)
-        rc =
-            cudaFuncSetAttribute(which, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-    }
-  }
-  return rc;
+  for (int packets : {1, 2, MAX_PACKETS})
+    for (bool two_shot : {false, true})
+      for (bool combines : {false, true}) {
+        const cudaError_t rc = load(kernel_for<T, NORM>(n_ranks, two_shot, combines, packets));
+        if (rc != cudaSuccess) return rc;
+      }
+  return cudaSuccess;
 }
 
 } // namespace yk_p2p_kernels

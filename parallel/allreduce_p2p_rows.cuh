@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/experts/combine_rows.cuh"
 #include "parallel/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
@@ -78,10 +79,32 @@ template <int V> struct thread_group {
   }
 };
 
+/* Whether a thread keeps its part of the norm's weights: registers have room for that many packets more. */
+template <int V> constexpr bool HOLDS_WEIGHTS = V <= 2;
+
 /* Packets of a row; the last row of an array without rows (NORM false) may have fewer. */
 template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args &a, int row)
 {
   return NORM ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
+}
+
+/* The thread's packets of a row of this rank's partial sums; zeros beyond. Where COMBINES, they are made here, and
+ * written for reduce_row, in which each thread reads its own. */
+template <typename T, int V, bool NORM, bool COMBINES>
+__device__ __forceinline__ void load_partial(const launch_args &a, const thread_group<V> &group, int row, uint4 (&x)[V])
+{
+  uint4 *partial = static_cast<uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
+  if constexpr (!COMBINES) {
+    group.load(partial, packets_of<NORM>(a, row), x);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      x[v] = make_uint4(0, 0, 0, 0);
+      if (group.at(v) >= a.row_packets) continue;
+      const auto sum = yk_experts::combine_vector<T, 16 / sizeof(T)>(a.combine, row, group.at(v));
+      x[v] = partial[group.at(v)] = reinterpret_cast<const uint4 &>(sum);
+    }
+  }
 }
 
 /* One packet of integers, reduced over ranks. */
@@ -182,7 +205,7 @@ __device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> 
 }
 
 /* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); nothing to do
- * where w is NULL. weights: the thread's part of w, loaded ahead, where the thread has one packet. scratch: callers
+ * where w is NULL. weights: the thread's part of w, where it HOLDS_WEIGHTS. scratch: callers
  * alternate between two, so that one barrier a row is enough. Returns whether a thread of the group has stopped
  * waiting. */
 template <typename T, int V, bool NORM>
@@ -191,7 +214,7 @@ __device__ __forceinline__ bool norm_row(const launch_args &a, const thread_grou
 {
   if (!NORM || !a.w) return group.any(stopped);
   uint4 w[V];
-  if (V > 1) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
+  if (!HOLDS_WEIGHTS<V>) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -211,7 +234,7 @@ __device__ __forceinline__ bool norm_row(const launch_args &a, const thread_grou
   for (int v = 0; v < V; v++) {
     if (group.at(v) >= a.row_packets) continue;
     packet<T> p = packet<T>::of(x[v]);
-    const packet<T> factor = packet<T>::of(V == 1 ? weights[v] : w[v]);
+    const packet<T> factor = packet<T>::of(HOLDS_WEIGHTS<V> ? weights[v] : w[v]);
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) p.v[i] = static_cast<float>(static_cast<T>(p.v[i] * scale)) * factor.v[i];
     y[group.at(v)] = p.rounded();

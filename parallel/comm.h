@@ -14,12 +14,15 @@
 typedef struct yk_comm yk_comm; /* one rank's end */
 
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
- *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics. */
+ *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics.
+ *   combine: partial is first what this combination of experts gives (n_rows and hidden are its own, too, and partial
+ *   its y); NULL: partial is there. */
 typedef struct yk_all_reduce_add_norm_args {
   void *partial, *residual, *y;
   const void *w;
   int32_t n_rows, hidden;
   float alpha, eps;
+  const yk_combine_args *combine;
 } yk_all_reduce_add_norm_args;
 
 typedef enum yk_reduction { YK_REDUCE_SUM, YK_REDUCE_MAX } yk_reduction;
@@ -57,6 +60,12 @@ struct yk_comm {
   int rank, n_ranks;
   bool reaches_rank_0; /* operations of dev may write to memory of rank 0's device; alike on all ranks */
 };
+
+/* What a communicator that adds up partial results as they are does first. */
+static inline yk_status yk_comm_combine(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
+{
+  return args->combine ? comm->dev->ops->combine(comm->dev, args->combine, err) : YK_OK;
+}
 
 /* yk_comm_local_create - ends for n_ranks threads of this process that share host memory (CPU devices).
  *   devs [n_ranks], not owned. out [n_ranks]; destroy each end once, in any order, from any thread.

@@ -74,6 +74,34 @@ static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_b
   return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
 }
 
+static const void *row_of(const void *array, int64_t row, int64_t row_bytes)
+{
+  return array ? (const char *)array + row * row_bytes : NULL;
+}
+
+/* Rows `first` and following of a sum; combine: memory for what they are combined from. */
+static yk_all_reduce_add_norm_args rows_of(const yk_all_reduce_add_norm_args *args, int64_t first, int32_t n_rows,
+                                           int64_t row_bytes, yk_combine_args *combine)
+{
+  yk_all_reduce_add_norm_args rows = *args;
+  rows.partial = (void *)row_of(args->partial, first, row_bytes);
+  rows.residual = (void *)row_of(args->residual, first, row_bytes);
+  rows.y = (void *)row_of(args->y, first, row_bytes);
+  rows.n_rows = n_rows;
+  if (!args->combine) return rows;
+  int64_t choices_bytes = args->combine->top_k * (int64_t)sizeof(int32_t);
+  *combine = *args->combine;
+  combine->y = rows.partial;
+  combine->weights = row_of(combine->weights, first, choices_bytes);
+  combine->slot_of_choice = row_of(combine->slot_of_choice, first, choices_bytes);
+  combine->shared = row_of(combine->shared, first, row_bytes);
+  combine->shared_gate =
+      row_of(combine->shared_gate, first, combine->shared_gate_stride * (int64_t)sizeof *combine->shared_gate);
+  combine->n_tokens = n_rows;
+  rows.combine = combine;
+  return rows;
+}
+
 static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
@@ -82,11 +110,9 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   YK_TRY(enter(comm, err));
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
   for (int64_t first = 0; first < args->n_rows; first += n_rows) {
-    yk_all_reduce_add_norm_args rows = *args;
-    rows.partial = (char *)args->partial + first * row_bytes;
-    rows.residual = (char *)args->residual + first * row_bytes;
-    if (args->y) rows.y = (char *)args->y + first * row_bytes;
-    rows.n_rows = (int32_t)yk_min_i64(n_rows, args->n_rows - first);
+    yk_combine_args combine;
+    yk_all_reduce_add_norm_args rows =
+        rows_of(args, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes, &combine);
     YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
   }
   return YK_OK;

@@ -167,6 +167,7 @@ static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
 static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   enum { SHARED_ROWS_PER_RANK = 4 };
+  YK_TRY(yk_comm_combine(comm, args, err));
   if (comm->n_ranks == 1) {
     group_of(comm)->published[0] = args;
     return sum_rows(comm, args, 0, args->n_rows, err);

@@ -187,6 +187,8 @@ static yk_status nccl_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count
 static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   int64_t count = (int64_t)args->n_rows * args->hidden;
+  YK_TRY(enter((nccl_comm *)base, err));
+  if (base->n_ranks > 1) YK_TRY(yk_comm_combine(base, args, err));
   YK_TRY(nccl_all_reduce(base, args->partial, count, base->dev->dtype, err));
   yk_add_norm_args add = {.y = args->y,
                           .residual = args->residual,
@@ -196,7 +198,8 @@ static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
                           .n_rows = args->n_rows,
                           .hidden = args->hidden,
                           .alpha = args->alpha,
-                          .eps = args->eps};
+                          .eps = args->eps,
+                          .combine = base->n_ranks == 1 ? args->combine : NULL};
   return base->dev->ops->add_norm(base->dev, &add, err);
 }
 

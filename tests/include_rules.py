@@ -30,7 +30,10 @@ MAY_INCLUDE = {
     "kernels/cuda/experts/": [
         "runtime/base/", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"
     ],
-    "kernels/cuda/rows/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
+    "kernels/cuda/rows/": [
+        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
+        "kernels/cuda/experts/combine_rows.cuh"
+    ],
     "kernels/cuda/sampling/": [
         "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
     ],
@@ -46,7 +49,8 @@ MAY_INCLUDE = {
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/device/device.h", "kernels/cuda/ptx/"
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/device/device.h",
+        "kernels/cuda/ptx/", "kernels/cuda/experts/combine_rows.cuh"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],

@@ -317,7 +317,7 @@ static yk_status share_maxima(const yk_sublayer *e, const yk_sublayer_step *s, y
 }
 
 /* The outputs of the rank's experts, and their sum. route: NULL where the rows are routed already. shared: NULL where
- * there is no shared expert, or it has its part of the sum. */
+ * there is no shared expert, or it has its part of the sum. sum: NULL where others add them up. */
 static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, const yk_route_args *route,
                              const yk_gated_ffn_forwards *shared, const yk_combine_args *sum, yk_err *err)
 {
@@ -366,16 +366,20 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
                                .n_tokens = s->batch->n_tokens,
                                .top_k = e->route.top_k,
                                .hidden = s->hidden};
-  /* A lone row is routed with its experts' first GEMM, and passes the shared expert beside its experts: a device may do
-   * each in one kernel. */
+  /* A lone row is routed with its experts' first GEMM, and passes the shared expert beside its experts, and its outputs
+   * are combined with their last one: a device may do each in one kernel. More rows are combined by the all-reduce. */
   const yk_route_args route = routing_of(e, s);
   const bool together = e->gate_up && s->batch->n_tokens == 1;
   const bool beside = together && e->has_shared && !e->shared.down.in_steps;
   const yk_gated_ffn_forwards shared = yk_gated_ffn_beside(&e->shared, s, scratch_at(s, at->shared_inner));
   if (!together) YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
   if (e->has_shared && !beside) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));
-  if (e->gate_up) return run_experts(e, s, together ? &route : NULL, beside ? &shared : NULL, &sum, err);
+  const bool combines = together || !s->combine;
+  if (!combines) *s->combine = sum;
+  if (e->gate_up)
+    return run_experts(e, s, together ? &route : NULL, beside ? &shared : NULL, combines ? &sum : NULL, err);
   if (e->shares_maxima) YK_TRY(share_maxima(e, s, err));
+  if (!combines) return YK_OK;
   YK_RUN(s->operations, OTHER, s->layer, "combination of experts", s->dev->ops->combine(s->dev, &sum, err));
   return YK_OK;
 }

@@ -42,6 +42,9 @@ typedef struct yk_sublayer_step {
   void *y;       /* act [n_tokens, hidden]: the partial result; must not alias x or scratch */
   void *scratch; /* bytes as measured */
   void *kv_room; /* likewise, times the number of blocks; NULL where none was wanted */
+  /* For a sublayer that ends with a combination of experts: it may leave that to the all-reduce, by filling this,
+   * zeroed before, for y. NULL: nobody would do it. */
+  yk_combine_args *combine;
 } yk_sublayer_step;
 
 typedef struct yk_sublayer yk_sublayer; /* one layer's, of its kind's own layout */

@@ -6,8 +6,10 @@
 
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
-/* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. */
-static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens, yk_err *err)
+/* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. combine: what partial is first
+ * to be; NULL: it is there. */
+static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens,
+                                     const yk_combine_args *combine, yk_err *err)
 {
   yk_all_reduce_add_norm_args args = {.partial = m->act.partial,
                                       .residual = m->act.residual,
@@ -16,12 +18,13 @@ static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_
                                       .n_rows = n_tokens,
                                       .hidden = m->hidden,
                                       .alpha = scale,
-                                      .eps = m->eps};
+                                      .eps = m->eps,
+                                      .combine = combine};
   return m->comm->ops->all_reduce_add_norm(m->comm, &args, err);
 }
 
 static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const yk_sublayer *sublayer, int32_t layer,
-                              void *scratch, const yk_batch *batch, yk_err *err)
+                              void *scratch, const yk_batch *batch, yk_combine_args *combine, yk_err *err)
 {
   yk_sublayer_step step = {.dev = m->dev,
                            .comm = m->comm,
@@ -34,7 +37,8 @@ static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const y
                            .x = m->act.normed,
                            .y = m->act.partial,
                            .scratch = scratch,
-                           .kv_room = m->act.kv_room};
+                           .kv_room = m->act.kv_room,
+                           .combine = combine};
   return kind->forward(sublayer, &step, err);
 }
 
@@ -43,11 +47,13 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
   const yk_layer *layer = &m->layers[i];
   const void *next_norm_w = i + 1 < m->n_layers ? m->layers[i + 1].input_norm_w : m->final_norm_w;
   int32_t n = batch->n_tokens;
-  YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, err));
+  yk_combine_args combine = {0};
+  YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, err));
   RUN(m, ALL_REDUCE, i, "all-reduce after attention",
-      all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, err));
-  YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, err));
-  RUN(m, ALL_REDUCE, i, "all-reduce after FFN", all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, err));
+      all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, err));
+  YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, &combine, err));
+  RUN(m, ALL_REDUCE, i, "all-reduce after FFN",
+      all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, combine.y ? &combine : NULL, err));
   return YK_OK;
 }
 
@@ -67,7 +73,7 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
                         .scale = m->embed_scale};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
-      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, err));
+      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, NULL, err));
   return YK_OK;
 }
 
@@ -84,12 +90,6 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
   return YK_OK;
 }
 
-/* Where this rank's share of count rows of logits goes. */
-static float *own_logits(const yk_model *m, const yk_step *step, int32_t count)
-{
-  if (step->is_plain || !m->rank_0_logits) return m->act.logits;
-  return m->rank_0_logits + (int64_t)m->comm->rank * count * m->shard_stride;
-}
 /* All that a plain row needs of this rank's logits. They stay where they are, and ranks need not meet. */
 static yk_status find_bests(yk_model *m, int32_t first, int32_t count, yk_err *err)
 {
@@ -121,6 +121,12 @@ void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step)
   for (int32_t row = 0; row < step->n_wanted; row++) step->sampled[row] = choose_row(models, n_ranks, row);
 }
 
+/* Where this rank's share of count rows of logits goes. */
+static float *own_logits(const yk_model *m, const yk_step *step, int32_t count)
+{
+  if (step->is_plain || !m->rank_0_logits) return m->act.logits;
+  return m->rank_0_logits + (int64_t)m->comm->rank * count * m->shard_stride;
+}
 
 static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
 {
@@ -142,13 +148,13 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, in
       .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
+  if (step->is_plain) return find_bests(m, first, count, err);
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
   return m->comm->rank == 0 ? sample(m, step, first, count, err) : YK_OK;
 }
 
 static yk_status load_penalties(yk_model *m, const yk_step *step, yk_err *err)
 {
-  if (step->is_plain) return find_bests(m, first, count, err);
   for (int32_t i = 0; i < step->n_penalty_loads; i++) {
     const yk_penalty_load *load = &step->penalty_loads[i];
     RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "penalty counts",

@@ -87,7 +87,7 @@ void all_reduce_add_norm_body(rank_case *c)
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
   void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
   void *w = case_array(c, WEIGHT, hidden), *y = case_array(c, WEIGHT, n);
-  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps};
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps, NULL};
   case_meet(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, bytes);
@@ -101,6 +101,95 @@ void all_reduce_add_norm_body(rank_case *c)
   free(normed);
   void *const arrays[] = {partial, residual, w, y};
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
+}
+
+/* ---- Sums of what is combined first ---- */
+
+enum { TOP_K = 3 };
+
+/* The slot of a choice, of 3 a row, or -1: some are other ranks'. */
+static int32_t slot_of(int32_t row, int choice)
+{
+  return (row + choice) % 4 == 0 ? -1 : TOP_K * row + TOP_K - 1 - choice;
+}
+
+static float weight_of(int32_t row, int choice)
+{
+  return 0.125f * (float)(1 + (row + 2 * choice) % 5);
+}
+
+/* Element `column` of what a rank combines; its own magnitude is added. What the partial result holds before is the
+ * shared expert's, at a gate of 0. */
+static double combined_value(const rank_case *c, int rank, int32_t row, int32_t column, double *magnitude)
+{
+  size_t hidden = (size_t)c->hidden, i = (size_t)column;
+  double sum = 0.5 * case_value(c, rank, (size_t)row * hidden + i);
+  *magnitude += fabs(sum);
+  for (int j = 0; j < TOP_K; j++) {
+    if (slot_of(row, j) < 0) continue;
+    double value = (double)weight_of(row, j) * case_value(c, rank, (size_t)slot_of(row, j) * hidden + i);
+    sum += value;
+    *magnitude += fabs(value);
+  }
+  return sum;
+}
+
+static void *on_device(rank_case *c, const void *host, size_t n_bytes)
+{
+  yk_device *dev = c->comm->dev;
+  void *array = NULL;
+  if (dev->ops->alloc(dev, n_bytes, &array, NULL) != YK_OK ||
+      dev->ops->upload(dev, array, host, n_bytes, NULL) != YK_OK)
+    c->mismatches++;
+  return array;
+}
+
+void combining_all_reduce_body(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n_choices = (size_t)c->n_rows * TOP_K, n = (size_t)c->n_rows * (size_t)c->hidden;
+  int32_t *slots_host = malloc(n_choices * sizeof *slots_host);
+  float *weights_host = malloc(n_choices * sizeof *weights_host),
+        *gates_host = calloc((size_t)c->n_rows, 2 * sizeof(float));
+  for (int32_t i = 0; i < c->n_rows; i++) {
+    gates_host[2 * i + 1] = NAN; /* never to be read */
+    for (int j = 0; j < TOP_K; j++) {
+      slots_host[i * TOP_K + j] = slot_of(i, j);
+      weights_host[i * TOP_K + j] = weight_of(i, j);
+    }
+  }
+  void *slot_of_choice = on_device(c, slots_host, n_choices * sizeof *slots_host);
+  void *weights = on_device(c, weights_host, n_choices * sizeof *weights_host);
+  void *gates = on_device(c, gates_host, (size_t)c->n_rows * 2 * sizeof(float));
+  void *slots = case_array(c, c->comm->rank, n * TOP_K), *partial = case_array(c, c->comm->rank, n);
+  void *residual = case_array(c, RESIDUAL, n), *w = case_array(c, WEIGHT, (size_t)c->hidden),
+       *y = case_array(c, WEIGHT, n);
+  yk_combine_args combine = {.y = partial,
+                             .slots = slots,
+                             .weights = weights,
+                             .slot_of_choice = slot_of_choice,
+                             .shared = partial,
+                             .shared_gate = gates,
+                             .shared_gate_stride = 2,
+                             .n_tokens = c->n_rows,
+                             .top_k = TOP_K,
+                             .hidden = c->hidden};
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, &combine};
+  case_meet(c);
+  c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
+  case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
+  for (int32_t row = 0; row < c->n_rows; row++)
+    for (int32_t column = 0; column < c->hidden; column++) {
+      size_t i = (size_t)row * (size_t)c->hidden + (size_t)column;
+      double sum = case_value(c, RESIDUAL, i), magnitude = fabs(sum);
+      for (int rank = 0; rank < c->comm->n_ranks; rank++) sum += combined_value(c, rank, row, column, &magnitude);
+      case_expect_close(c, i, sum, 2 * magnitude); /* rounded once more than other sums */
+    }
+  void *const arrays[] = {slot_of_choice, weights, gates, slots, partial, residual, w, y};
+  for (int i = 0; i < 8; i++) dev->ops->free(dev, arrays[i]);
+  free(slots_host);
+  free(weights_host);
+  free(gates_host);
 }
 
 void gather_body(rank_case *c)
@@ -264,7 +353,7 @@ void embedding_body(rank_case *c)
                          .n_tokens = c->n_rows,
                          .hidden = c->hidden,
                          .scale = 0.3f};
-  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f};
+  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, NULL};
   case_meet(c);
   c->status = dev->ops->embed(dev, &embed, NULL);
   if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
@@ -296,7 +385,7 @@ static yk_status run_chain(rank_case *c, const chain *a)
   for (int i = 0; i < N_CHAIN; i++) {
     int32_t n_rows = chain_rows(c, i);
     yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
-    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f};
+    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f, NULL};
     YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
     YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL));
   }

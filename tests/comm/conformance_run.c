@@ -114,6 +114,7 @@ static void all_operations(void **state)
     bool takes_large; /* sums may go another way when large */
   } operations[] = {{"all_reduce", all_reduce_body, true},
                     {"all_reduce_add_norm", all_reduce_add_norm_body, true},
+                    {"combining all_reduce_add_norm", combining_all_reduce_body, true},
                     {"all_reduce_i32 sum", integer_sums_body, true},
                     {"all_reduce_i32 max", integer_maxima_body, true},
                     {"embedding", embedding_body, true},

@@ -394,6 +394,31 @@ static const combine_case combine_cases[] = {{7, 260, 3, false, false, false},
                                              {1, 2051, 1, true, true, true},
                                              {33, 1024, 6, false, false, false}};
 
+/* Residual and norm, one behind the other, of the sum of a residual and a combination: of what it has given where
+ * is_there, else the norm's operation has it done. */
+static inline op_array norm_of_combination(yk_device *dev, yk_dtype dtype, const yk_combine_args *combine,
+                                           bool is_there)
+{
+  op_random random = {.seed = 3};
+  size_t n = (size_t)combine->n_tokens * (size_t)combine->hidden;
+  op_array w = op_array_random(dev, dtype, (size_t)combine->hidden, 1.5, &random);
+  op_array both = op_array_random(dev, dtype, 2 * n, 1.0, &random);
+  const yk_add_norm_args args = {.y = (char *)both.dev + n * yk_dtype_bytes(dtype),
+                                 .residual = both.dev,
+                                 .partials = {combine->y},
+                                 .n_partials = 1,
+                                 .w = w.dev,
+                                 .n_rows = combine->n_tokens,
+                                 .hidden = combine->hidden,
+                                 .alpha = 0.7f,
+                                 .eps = 1e-6f,
+                                 .combine = is_there ? NULL : combine};
+  op_ok(dev->ops->add_norm(dev, &args, &err));
+  op_array_fetch(dev, &both);
+  op_array_free(dev, &w);
+  return both;
+}
+
 static inline void check_combine(const op_target *target, yk_dtype dtype, const combine_case *c)
 {
   enum { GATE_STRIDE = 5 };
@@ -430,7 +455,11 @@ static inline void check_combine(const op_target *target, yk_dtype dtype, const 
                                 .n_tokens = c->n_tokens,
                                 .top_k = c->top_k,
                                 .hidden = c->hidden};
+  op_array together = norm_of_combination(dev, dtype, &args, false);
+  op_array_send(dev, &shared);
   op_ok(dev->ops->combine(dev, &args, &err));
+  op_array apart = norm_of_combination(dev, dtype, &args, true);
+  assert_memory_equal(together.bytes, apart.bytes, 2 * n * yk_dtype_bytes(dtype));
   op_array_fetch(dev, result);
   double error = op_error(result->values, expected, n), tolerance = op_unit_roundoff(dtype) + 0x1p-20;
   if (!(error <= tolerance))
@@ -441,6 +470,7 @@ static inline void check_combine(const op_target *target, yk_dtype dtype, const 
   dev->ops->free(dev, dev_slots);
   op_array_free(dev, &slots), op_array_free(dev, &weights), op_array_free(dev, &shared);
   op_array_free(dev, &gate), op_array_free(dev, &y);
+  op_array_free(dev, &together), op_array_free(dev, &apart);
   dev->ops->destroy(dev);
 }
 

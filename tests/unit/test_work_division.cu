@@ -294,12 +294,15 @@ void a_thread_group_holds_a_row(void **)
 {
   using namespace yk_p2p_kernels;
   for (int row_packets = 1; row_packets <= YK_P2P_MAX_ROW_BYTES / 16; row_packets++) {
-    for (int rows_of_block : {1, 2, 3, 4, 8, 20, 1000}) {
-      const int packets = packets_of_thread(row_packets, rows_of_block), threads = group_threads(row_packets, packets);
+    for (int i = 0; i < 14; i++) {
+      const int rows_of_block = (const int[]){1, 2, 3, 4, 8, 20, 1000}[i / 2];
+      const bool combines = i % 2;
+      const int packets = packets_of_thread(row_packets, rows_of_block, combines),
+                threads = group_threads(row_packets, packets);
       assert_true(packets == 1 || packets == 2 || packets == MAX_PACKETS); /* the kernels there are */
       assert_int_equal(threads % 32, 0);
       assert_true(threads * packets >= row_packets && (threads - 32) * packets < row_packets);
-      assert_true(threads <= (packets == 1 ? MAX_THREADS : GROUP_BLOCK_THREADS));
+      assert_true(threads <= most_threads(packets, combines));
       if (packets == 1) assert_int_equal(rows_of_block, 1); /* that kernel has one thread group */
       if (packets == 2) assert_true(threads * rows_of_block <= GROUP_BLOCK_THREADS);
     }

@@ -1,7 +1,7 @@
 /* norm.cu - RMSNorm of rows: see norm.h. */
 #include "kernels/cuda/rows/norm.h"
 
-#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/experts/combine_rows.cuh"
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
@@ -15,6 +15,7 @@ struct norm_params {
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
+  yk_combine_args combine; /* what the first of partials is; y NULL: it is there */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -22,14 +23,22 @@ struct norm_params {
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
-/* residual + alpha * (partials, added in order) for one vector. The result is rounded, stored and returned. */
-template <typename T, int N> __device__ vec<T, N> add_partials(const norm_params &p, int64_t at)
+enum class norm_of { ROWS, SUMS, COMBINATION }; /* COMBINATION: of sums whose first part is one */
+
+/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's. The result is rounded, stored
+ * and returned. */
+template <typename T, int N, norm_of OF> __device__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i)
 {
   using V = vec<T, N>;
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * n + i;
   float sum[N] = {};
   V r = static_cast<V *>(p.residual)[at];
-  for (int32_t i = 0; i < p.n_partials; i++) {
-    V v = static_cast<const V *>(p.partials[i])[at];
+  for (int32_t part = 0; part < p.n_partials; part++) {
+    V v;
+    if (OF == norm_of::COMBINATION && part == 0)
+      v = yk_experts::combine_vector<T, N>(p.combine, blockIdx.x, i);
+    else
+      v = static_cast<const V *>(p.partials[part])[at];
     for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
   }
   for (int j = 0; j < N; j++) r.at[j] = from_float<T>(to_float(r.at[j]) + p.alpha * sum[j]);
@@ -40,7 +49,7 @@ template <typename T, int N> __device__ vec<T, N> add_partials(const norm_params
 /* One thread block for each row; norm.h has the picture. The parameters are a __grid_constant__, because indexing
  * partials would otherwise copy all parameters to each thread's local memory. A thread's first weights are read before
  * the wait: no kernel of the step writes weights. */
-template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid_constant__ norm_params p)
+template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
   extern __shared__ uint4 row_bytes[];
@@ -56,8 +65,8 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid
   wait_for_previous_kernel();
   for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
-    if constexpr (ADDS)
-      v = add_partials<T, N>(p, first + i);
+    if constexpr (OF != norm_of::ROWS)
+      v = add_partials<T, N, OF>(p, n, i);
     else
       v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / N) + i];
     for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
@@ -72,16 +81,16 @@ template <typename T, int N, bool ADDS> __global__ void norm_kernel(const __grid
   }
 }
 
-template <bool ADDS>
+template <norm_of OF>
 cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bool is_wide, cudaStream_t stream)
 {
   if (n_rows == 0 || p.hidden == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     const size_t row_bytes = p.hidden * sizeof(T);
-    return is_wide ? launch_with_max_shared_memory(norm_kernel<T, WIDE, ADDS>, n_rows, row_threads(p.hidden / WIDE),
+    return is_wide ? launch_with_max_shared_memory(norm_kernel<T, WIDE, OF>, n_rows, row_threads(p.hidden / WIDE),
                                                    row_bytes, stream, p)
-                   : launch_with_max_shared_memory(norm_kernel<T, 1, ADDS>, n_rows, row_threads(p.hidden), row_bytes,
+                   : launch_with_max_shared_memory(norm_kernel<T, 1, OF>, n_rows, row_threads(p.hidden), row_bytes,
                                                    stream, p);
   });
 }
@@ -100,7 +109,7 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   p.eps = args->eps;
   const bool is_wide = p.hidden % WIDE == 0 && p.x_stride % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.x, 16) &&
                        is_aligned(p.w, 16);
-  return launch_norm<false>(dtype, p, args->n_rows, is_wide, stream);
+  return launch_norm<norm_of::ROWS>(dtype, p, args->n_rows, is_wide, stream);
 }
 
 extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
@@ -119,5 +128,8 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
     p.partials[i] = args->partials[i];
     is_wide = is_wide && is_aligned(p.partials[i], 16);
   }
-  return launch_norm<true>(dtype, p, args->n_rows, is_wide, stream);
+  if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
+  p.combine = *args->combine;
+  is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
+  return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }
