@@ -47,6 +47,22 @@ static void same_seed_same_tokens_other_seed_others(void **state)
   assert_memory_not_equal(a.ids, c.ids, OUTPUT * sizeof a.ids[0]);
 }
 
+/* Steps of greedy rows that ask for nothing else take another way: each rank finds its own best logit. */
+static void greedy_tokens_do_not_depend_on_what_is_reported(void **state)
+{
+  static answer reported, plain;
+  for (uint32_t seed = 0; seed < 8; seed++) {
+    int32_t own[64];
+    fixture_prompt(seed, VOCAB, own, 64);
+    yk_request_options request = fixture_request(*state, own, 64, OUTPUT);
+    fixture_answer(*state, &request, &reported);
+    request.sampling.n_logprobs = -1;
+    fixture_answer(*state, &request, &plain);
+    assert_int_equal(plain.n, OUTPUT);
+    for (int i = 0; i < OUTPUT && reported.margins[i] > 1e-3f; i++) assert_int_equal(plain.ids[i], reported.ids[i]);
+  }
+}
+
 static void stop_ids_end_the_output_unless_too_early(void **state)
 {
   static answer plain, stopped, later;
@@ -235,6 +251,7 @@ static void the_cpu_is_always_a_device(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_seed_same_tokens_other_seed_others),
+                                     cmocka_unit_test(greedy_tokens_do_not_depend_on_what_is_reported),
                                      cmocka_unit_test(stop_ids_end_the_output_unless_too_early),
                                      cmocka_unit_test(biases_force_and_ban),
                                      cmocka_unit_test(penalties_make_repetition_rarer),

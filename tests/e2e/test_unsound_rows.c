@@ -204,6 +204,27 @@ static void a_request_may_fail_after_some_tokens(void **state)
   remove_model(&model);
 }
 
+/* Of a greedy request that wants no log-probabilities ranks see no more than their best logits. */
+static void a_plain_request_fails_too(void **state)
+{
+  (void)state;
+  static answer found;
+  static const int32_t ids[] = {NAN_ID, INFINITE_ID};
+  poisoned_model model = poison("llama", -1);
+  yk_engine *engine = open_model(&model, 2);
+  int32_t prompt[PROMPT];
+  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+    make_prompt(3, PROMPT - 1, ids[i], prompt);
+    yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
+    request.sampling.n_logprobs = -1;
+    fixture_answer(engine, &request, &found);
+    assert_int_equal(found.n, 0);
+    assert_failed_alone(&found, "a logit is NaN");
+  }
+  fixture_close(engine);
+  remove_model(&model);
+}
+
 static void assert_refused(yk_status status, const yk_err *err, const char *words)
 {
   assert_int_equal(status, YK_E_DEVICE);
@@ -311,11 +332,9 @@ int main(void)
   int gate = fixture_gate();
   if (gate) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sound_requests_do_not_notice),
-      cmocka_unit_test(a_request_may_fail_after_some_tokens),
-      cmocka_unit_test(a_held_sequence_stays_as_it_was),
-      cmocka_unit_test(a_broken_model_is_suspected),
-      cmocka_unit_test(a_request_that_bans_every_token_is_told),
+      cmocka_unit_test(sound_requests_do_not_notice), cmocka_unit_test(a_request_may_fail_after_some_tokens),
+      cmocka_unit_test(a_plain_request_fails_too),    cmocka_unit_test(a_held_sequence_stays_as_it_was),
+      cmocka_unit_test(a_broken_model_is_suspected),  cmocka_unit_test(a_request_that_bans_every_token_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
