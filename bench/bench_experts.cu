@@ -2,7 +2,9 @@
  * checked against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same
  * work: the columns of all chosen experts side by side, by as many rows as an expert has on average. The router's GEMM
  * is timed where it is not cuBLAS's. Of a model with a shared expert the layer is also timed with it: its GEMMs apart,
- * and for a lone row beside those of the experts, in the same kernels.
+ * and for a lone row beside those of the experts, in the same kernels. A lone row's layer is timed in one kernel too
+ * ("lone"), without and with the shared expert; and either form by what it adds to a step's other kernels around it
+ * ("in step").
  *
  * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
  * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
@@ -10,6 +12,7 @@
 #include "bench/experts_check.cuh"
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
+#include "kernels/cuda/rows/norm.h"
 
 using namespace experts;
 
@@ -42,6 +45,7 @@ const model MODELS[] = {
 constexpr double COLD_BYTES = 1e9;    /* of weights, at least, before any is read again; some L2 policies keep a part */
 constexpr int LEAST_NODES = 8;        /* hide the graph's start */
 constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
+constexpr int ZEROS = 16;             /* inputs that a chosen expert's router lacks, and the next one again */
 constexpr int SHARED_COPIES = 12;     /* of a shared expert, which nodes have in turn */
 
 /* A shared expert's layer, several times. */
@@ -89,6 +93,8 @@ struct layer {
 
 struct times {
   double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
+  double lone, lone_shared;     /* the layer of a lone row in one kernel, and with its shared expert; 0: of more rows */
+  double in_step, lone_in_step; /* what the layer adds to a chain of a lone row's other kernels; 0: of more rows */
   double shared_apart, shared_beside; /* the layer with its shared expert; 0: there is none, or not of so many rows */
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest */
@@ -127,6 +133,8 @@ public:
       route_and_multiply_gate_up(i);
       multiply_down_and_combine(i);
     });
+    if (n == 1) t.lone = time([&](int i) { run_lone(i, {}, {}); });
+    if (n == 1) time_in_step(t);
     if (l.shape.shared_ffn > 0) time_shared(t);
     if (!o.no_dense) {
       t.dense_gate_up = dense(l.gate_up);
@@ -147,13 +155,14 @@ private:
   std::vector<std::unique_ptr<routing>> routings;               /* one a node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
   routing_exchange exchange;
+  lone_row_exchange lone_exchange;
   router_exchange of_router;
   cudaStream_t stream;
   int active = 0, max_rows = 0;
   bool half = false;
 
-  /* Rows choose at random. A lone row chooses the experts whose router weights are the row itself: nodes go round
-   * through all of them. */
+  /* Rows choose at random. A lone row chooses the experts whose router weights are the row itself, but for some of the
+   * inputs, so that no two logits are alike: nodes go round through all of them. */
   void make_routings()
   {
     const int64_t row_bytes = l.shape.hidden * 2;
@@ -166,10 +175,11 @@ private:
       routers.push_back(std::make_unique<device_array<uint16_t>>(size_t(n_experts) * l.shape.hidden));
       linear::fill_halves<<<1024, 256>>>(routers[i]->data, routers[i]->count, YK_F16, -0.1f, 0.1f, 20 + i);
       check(cudaDeviceSynchronize(), "router");
-      for (int j = 0; n == 1 && j < l.shape.top_k; j++)
-        check(cudaMemcpy(routers[i]->data + (i * l.shape.top_k + j) % n_experts * l.shape.hidden, x.data, row_bytes,
-                         cudaMemcpyDeviceToDevice),
-              "router");
+      for (int j = 0; n == 1 && j < l.shape.top_k; j++) {
+        uint16_t *w = routers[i]->data + (i * l.shape.top_k + j) % n_experts * l.shape.hidden;
+        check(cudaMemcpy(w, x.data, row_bytes, cudaMemcpyDeviceToDevice), "router");
+        check(cudaMemset(w, 0, j * ZEROS * 2), "router");
+      }
       for (int row = 0; row < n; row += MOST_ROUTER_ROWS) multiply_router(i, row, std::min(MOST_ROUTER_ROWS, n - row));
       route(i);
       check(cudaStreamSynchronize(stream), "route");
@@ -290,6 +300,67 @@ private:
     check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
   }
 
+  /* All of a lone row in one kernel. */
+  void run_lone(int i, const yk_grouped_beside &to_inner, const yk_grouped_beside &to_y)
+  {
+    const yk_route_args a = routings[i]->args(false, false);
+    const yk_cuda_router router = router_of(i);
+    const yk_cuda_routing routing = {&router, &a, lone_exchange.memory.data};
+    yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true),
+                    second = call_of(l.down, i, h.data, out.data, false);
+    yk_combine_args sum = sum_of(i);
+    if (to_y.weights) sum.shared = y.data;
+    first.beside = to_inner;
+    second.beside = to_y;
+    second.combine = &sum;
+    const yk_lone_row row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
+    check(yk_lone_row_takes(&gpu, &row) ? yk_lone_row_launch(&gpu, &row, stream) : cudaErrorNotSupported, "lone row");
+  }
+
+  /* A lone row with what a step has around its experts: GEMMs as of o and qkv of 32 and 4 heads of 128, and norms. */
+  void time_in_step(times &t)
+  {
+    constexpr int64_t O_INPUTS = 4096, QKV_OUTPUTS = 5120;
+    const int64_t hidden = l.shape.hidden;
+    shared_layer o_proj(gpu, {O_INPUTS, hidden, 128, YK_F16, false}, 1),
+        qkv(gpu, {hidden, QKV_OUTPUTS, 128, YK_F16, false}, 1);
+    const device_array<uint16_t> heads(O_INPUTS), of_o(hidden), w(hidden), residual(hidden), normed(hidden),
+        to(QKV_OUTPUTS);
+    linear::fill_halves<<<1024, 256>>>(heads.data, heads.count, YK_F16, -1.0f, 1.0f, 3);
+    linear::fill_halves<<<1024, 256>>>(w.data, w.count, YK_F16, -1.0f, 1.0f, 4);
+    check(cudaMemset(residual.data, 0, residual.count * 2), "residual");
+    check(cudaDeviceSynchronize(), "step");
+    const auto add_norm = [&](const device_array<uint16_t> &partial) {
+      yk_add_norm_args a = {};
+      a.y = normed.data;
+      a.residual = residual.data;
+      a.partials[0] = partial.data;
+      a.n_partials = 1;
+      a.w = w.data;
+      a.n_rows = 1;
+      a.hidden = int32_t(hidden);
+      a.alpha = 0.01f;
+      a.eps = 1e-5f;
+      check(yk_cuda_launch_add_norm(YK_F16, &a, stream), "norm");
+    };
+    const auto time_with = [&](auto experts) {
+      return time([&](int i) {
+        o_proj.multiply(gpu, i, heads.data, of_o.data, 1, half = !half, stream);
+        add_norm(of_o);
+        experts(i);
+        add_norm(y);
+        qkv.multiply(gpu, i, normed.data, to.data, 1, half = !half, stream);
+      });
+    };
+    const double without = time_with([](int) {});
+    t.in_step = time_with([&](int i) {
+                  route_and_multiply_gate_up(i);
+                  multiply_down_and_combine(i);
+                }) -
+                without;
+    t.lone_in_step = time_with([&](int i) { run_lone(i, {}, {}); }) - without;
+  }
+
   void time_shared(times &t)
   {
     const model &m = l.shape;
@@ -298,7 +369,10 @@ private:
     const device_array<uint16_t> inner(size_t(n) * m.shared_ffn);
     check(cudaDeviceSynchronize(), "shared expert");
     t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });
-    if (n == 1) t.shared_beside = time([&](int i) { run_with_shared_beside(i, to_inner, to_y, inner); });
+    if (n != 1) return;
+    t.shared_beside = time([&](int i) { run_with_shared_beside(i, to_inner, to_y, inner); });
+    t.lone_shared =
+        time([&](int i) { run_lone(i, to_inner.beside(i, x.data, inner.data), to_y.beside(i, inner.data, y.data)); });
   }
 
   void multiply_down(int i)
@@ -370,17 +444,19 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld, groups of %lld; microseconds\n", m.name, m.n_experts,
               m.top_k, (long long)m.hidden, (long long)m.ffn, (long long)m.group);
-  std::printf("%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s | %8s %8s\n", "rows",
-              "experts", "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff",
-              "combine", "both", "layer", "eff", "+shared", "beside");
+  std::printf(
+      "%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s | %8s %8s | %8s %8s %8s %8s\n",
+      "rows", "experts", "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff",
+      "combine", "both", "layer", "eff", "+shared", "beside", "lone", "+shared", "in step", "lone");
   for (int32_t n : o.tokens) {
     const times t = measurement(o, l, gpu, n).run();
     const double floor = t.floor_gate_up + t.floor_down;
     std::printf("%6d %7d %6d | %6.2f %8.2f | %8.2f %8.2f %8.2f %4.0f%% | %8.2f %8.2f %8.2f %4.0f%% | %7.2f %8.2f | "
-                "%8.2f %5.0f%% | %8.2f %8.2f\n",
+                "%8.2f %5.0f%% | %8.2f %8.2f | %8.2f %8.2f %8.2f %8.2f\n",
                 n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up, t.floor_gate_up, t.dense_gate_up,
                 100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
-                t.combine, t.down_combine, t.layer, 100 * floor / t.layer, t.shared_apart, t.shared_beside);
+                t.combine, t.down_combine, t.layer, 100 * floor / t.layer, t.shared_apart, t.shared_beside, t.lone,
+                t.lone_shared, t.in_step, t.lone_in_step);
     std::fflush(stdout);
     if (!json) continue;
     std::fprintf(
@@ -389,10 +465,12 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
         "\"route_us\": %.3f, \"route_and_gate_up_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
         "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
-        "\"layer_us\": %.3f, \"layer_and_shared_us\": %.3f, \"layer_with_shared_beside_us\": %.3f}",
+        "\"layer_us\": %.3f, \"layer_and_shared_us\": %.3f, \"layer_with_shared_beside_us\": %.3f, \"lone_row_us\": "
+        "%.3f, "
+        "\"lone_row_with_shared_us\": %.3f, \"layer_in_step_us\": %.3f, \"lone_row_in_step_us\": %.3f}",
         first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up,
         t.floor_gate_up, t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer,
-        t.shared_apart, t.shared_beside);
+        t.shared_apart, t.shared_beside, t.lone, t.lone_shared, t.in_step, t.lone_in_step);
     first = false;
   }
 }
@@ -423,11 +501,13 @@ int main(int argc, char **argv)
   check(yk_cuda_router_init(), "router");
   check(yk_cuda_router_many_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
+  check(yk_lone_row_init(&gpu), "lone row");
   if (!o.run.time_only) {
     bool good = check_routes();
     good &= check_combines();
     good &= check_grouped_gemms();
     good &= check_routed_gemms(gpu);
+    good &= check_lone_rows(gpu);
     if (!good) return 1;
   }
   if (o.run.check_only) return 0;

@@ -13,6 +13,7 @@
 
 #include "bench/linear_gemm.cuh"
 #include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/experts/lone_row.h"
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
@@ -83,6 +84,17 @@ struct routing_exchange {
   routing_exchange() : memory(yk_cuda_routed_gemm_exchange_bytes())
   {
     check(yk_cuda_routed_gemm_prepare(memory.data, nullptr), "exchange");
+    check(cudaDeviceSynchronize(), "exchange");
+  }
+};
+
+/* Where the thread blocks of a lone row's kernel exchange logits and what is between the GEMMs. */
+struct lone_row_exchange {
+  device_array<uint8_t> memory;
+
+  lone_row_exchange() : memory(yk_lone_row_exchange_bytes())
+  {
+    check(yk_lone_row_prepare(memory.data, nullptr), "exchange");
     check(cudaDeviceSynchronize(), "exchange");
   }
 };

@@ -130,8 +130,18 @@ typedef struct yk_linear_grouped_args {
    * The device does it first, or in the same kernel; where combine adds up its y (as shared), it may then leave that y
    * as it is. It must depend on nothing that this forward writes. NULL: nothing. */
   const yk_linear_beside *beside;
+  /* The grouped forward that comes next, with a combination, whose x is this y and whose beside's x is the y of this
+   * one's beside: the device may do it too, and then leave these as they are. NULL: something else. */
+  const struct yk_linear_grouped_next *next;
   void *room; /* linear_room_bytes of device memory, nobody else's until the end; NULL where those are 0 */
 } yk_linear_grouped_args;
+
+/* is_done: set to true where the device has done it, else left as it is. */
+typedef struct yk_linear_grouped_next {
+  const yk_linear *linear;
+  const yk_linear_grouped_args *args;
+  bool *is_done;
+} yk_linear_grouped_next;
 
 /* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
  * share the row's scale, and add up integers. Instead of a forward there are then three steps, with an exchange of all

@@ -40,7 +40,7 @@ MAY_INCLUDE = {
     "kernels/cuda/linear/": [
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
         "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h",
-        "kernels/cuda/experts/routed_gemm.h", "kernels/cuda/device/"
+        "kernels/cuda/experts/lone_row.h", "kernels/cuda/experts/routed_gemm.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",

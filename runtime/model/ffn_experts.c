@@ -323,16 +323,17 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
 {
   const layout *at = &e->at;
   const int32_t max_slots = (int32_t)yk_route_max_slots(&e->route, s->batch->n_tokens);
-  const yk_linear_grouped_args to_inner = {.x = s->x,
-                                           .n_rows = s->batch->n_tokens,
-                                           .row_of_slot = scratch_at(s, at->row_of_slot),
-                                           .starts = scratch_at(s, at->starts),
-                                           .max_slots = max_slots,
-                                           .y = scratch_at(s, at->inner),
-                                           .y_stride = e->width,
-                                           .route = route,
-                                           .beside = shared ? &shared->gate_up : NULL,
-                                           .room = scratch_at(s, at->outputs)};
+  bool down_is_done = false;
+  yk_linear_grouped_args to_inner = {.x = s->x,
+                                     .n_rows = s->batch->n_tokens,
+                                     .row_of_slot = scratch_at(s, at->row_of_slot),
+                                     .starts = scratch_at(s, at->starts),
+                                     .max_slots = max_slots,
+                                     .y = scratch_at(s, at->inner),
+                                     .y_stride = e->width,
+                                     .route = route,
+                                     .beside = shared ? &shared->gate_up : NULL,
+                                     .room = scratch_at(s, at->outputs)};
   const yk_linear_grouped_args to_outputs = {.x = to_inner.y,
                                              .n_rows = max_slots,
                                              .starts = to_inner.starts,
@@ -343,8 +344,11 @@ static yk_status run_experts(const yk_sublayer *e, const yk_sublayer_step *s, co
                                              .combine = sum,
                                              .beside = shared ? &shared->down : NULL,
                                              .room = scratch_at(s, at->down_room)};
+  const yk_linear_grouped_next next = {e->down, &to_outputs, &down_is_done};
+  if (!e->shares_maxima) to_inner.next = &next; /* else ranks exchange in between */
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "experts' gate_up_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->gate_up, &to_inner, err));
+  if (down_is_done) return YK_OK;
   if (e->shares_maxima) YK_TRY(share_maxima(e, s, err));
   YK_RUN(s->operations, GEMM_DOWN, s->layer, "experts' down_proj",
          s->dev->ops->linear_forward_grouped(s->dev, e->down, &to_outputs, err));

@@ -30,6 +30,7 @@ static yk_status linear_forward_grouped(yk_device *dev, const yk_linear *linear,
   yk_linear_grouped_args alone = *args;
   alone.route = NULL;
   alone.beside = NULL;
+  alone.next = NULL;
   if (args->beside) YK_TRY(linear_forward(dev, args->beside->linear, &args->beside->args, err));
   if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
   YK_TRY(observer->on_grouped(observer->user, linear, &alone, err));

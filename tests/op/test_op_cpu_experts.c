@@ -101,7 +101,7 @@ static void test_grouped_combination(void **state)
 
 static void check_all_mixtures(const op_target *target)
 {
-  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], 0.0);
+  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], false, 0.0);
 }
 
 static void test_mixture(void **state)

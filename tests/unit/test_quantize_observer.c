@@ -46,11 +46,13 @@ static void test_mixture(void **state)
   mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);
   shown seen = {.n_forwards = 0};
   yk_observer observer = {.on_forward = on_forward, .on_grouped = on_grouped, .on_route = on_route, .user = &seen};
-  op_array expected = mixture_forward(dev, c, &layers, NULL, true);
+  bool is_done;
+  op_array expected = mixture_forward(dev, c, &layers, NULL, MIXTURE_TOGETHER, &is_done);
   yk_observer_attach(&observer, dev);
-  op_array y = mixture_forward(dev, c, &layers, NULL, true);
+  op_array y = mixture_forward(dev, c, &layers, NULL, MIXTURE_IN_ONE, &is_done);
   yk_observer_detach(&observer, dev);
   assert_memory_equal(y.bytes, expected.bytes, y.n * sizeof(float));
+  assert_false(is_done);
   assert_int_equal(seen.n_routes, 1);
   assert_int_equal(seen.n_grouped, 2);
   assert_ptr_equal(seen.grouped[0], layers.gate_up.linear);

@@ -15,6 +15,7 @@
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
 #include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/experts/lone_row.h"
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
@@ -162,9 +163,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,     cuda->attention_workspace, cuda->routing_exchange,
-                           cuda->router_exchange,    cuda->next_tiles,          cuda->latent_counters,
-                           cuda->gemm_workspace.ptr, cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,    cuda->attention_workspace, cuda->routing_exchange,
+                           cuda->lone_row_exchange, cuda->router_exchange,     cuda->next_tiles,
+                           cuda->latent_counters,   cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
@@ -262,6 +263,9 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
   YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_exchange_bytes(), &cuda->routing_exchange, err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_exchange, cuda->stream), "routed GEMM", err));
+  YK_TRY(yk_cuda_check(cuda, yk_lone_row_init(&cuda->wna16), "lone row init", err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_lone_row_exchange_bytes(), &cuda->lone_row_exchange, err));
+  YK_TRY(yk_cuda_check(cuda, yk_lone_row_prepare(cuda->lone_row_exchange, cuda->stream), "lone row", err));
   void *next_tiles;
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
   cuda->next_tiles = next_tiles;

@@ -1,7 +1,8 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
  * With the router's GEMM, on GPUs of 9.0:
- *   1 row                       every block          routed_gemm.cu: with the experts' first GEMM too
+ *   1 row                       every block          lone_row.cu, with all that the experts do; routed_gemm.cu, with
+ *                                                    their first GEMM
  *   up to 8 rows                one cluster          router.cu
  *   up to 256 rows              clusters             router_many.cu: choices go to all blocks through device memory
  * Of logits that are there, or that another GEMM makes:

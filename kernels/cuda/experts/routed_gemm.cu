@@ -53,9 +53,7 @@ extern "C" size_t yk_cuda_routed_gemm_exchange_bytes(void)
 
 extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream)
 {
-  logits_exchange *e = static_cast<logits_exchange *>(to);
-  const cudaError_t error = cudaMemsetAsync(e->logits, 0xFF, sizeof e->logits, stream);
-  return error == cudaSuccess ? cudaMemsetAsync(&e->blocks, 0, sizeof e->blocks, stream) : error;
+  return prepare_exchange(static_cast<logits_exchange *>(to), stream);
 }
 
 extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
@@ -97,13 +95,9 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.gemm[EXPERTS] = l.params;
   p.gemm[BESIDE] = params_beside(l.params, *desc, call->beside);
   p.route = route_params_of(*routing->args);
-  p.x = routing->router->x;
-  p.w = routing->router->w;
-  p.logits = routing->args->logits;
-  p.n_logits = static_cast<int>(routing->router->n);
-  p.k = static_cast<int>(routing->router->k);
+  p.router = row_router_of(*routing->router, *routing->args);
   p.among_blocks = static_cast<logits_exchange *>(routing->exchange);
-  const int64_t with_columns = ceil_div(p.n_logits, router_tile<__half>::COLUMNS);
+  const int64_t with_columns = ceil_div(p.router.n_logits, router_tile<__half>::COLUMNS);
   p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
   p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
   void *args[] = {&p};

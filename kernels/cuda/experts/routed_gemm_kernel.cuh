@@ -20,10 +20,9 @@
 #ifndef YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_KERNEL_CUH
 #define YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_KERNEL_CUH
 
-#include "kernels/cuda/common/few_outputs_tile.cuh"
+#include "kernels/cuda/experts/logits_exchange.cuh"
 #include "kernels/cuda/experts/route_assign.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_few_kernel.cuh"
-#include "kernels/cuda/ptx/global_memory.cuh"
 
 namespace yk_experts {
 
@@ -31,35 +30,18 @@ using namespace yk_gemm;
 
 constexpr int ROUTED_TILE = 0; /* of GROUPED_FEW_SHAPES */
 constexpr grouped_few_shape ROUTED_SHAPE = GROUPED_FEW_SHAPES[ROUTED_TILE];
-constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* of a kernel's two forms, at most */
-constexpr uint32_t EMPTY_LOGIT = 0xFFFFFFFFu;                    /* a NaN that no logit is */
-
-/* In device memory. A lane takes its experts', which are e % 32 == lane, four at once. */
-struct logits_exchange {
-  uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
-  int32_t blocks; /* that have all logits */
-
-  __device__ __forceinline__ uint32_t *logit_of(int expert)
-  {
-    return reinterpret_cast<uint32_t *>(logits[expert / FEW_EXPERTS] + expert % WARP) + expert % FEW_EXPERTS / WARP;
-  }
-};
-
 /* What a block multiplies the row with first, and then. */
 enum { BESIDE, EXPERTS, N_PRODUCTS };
 
 struct routed_params {
   grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; BESIDE has one matrix, or no panels */
   route_params route;
-  const void *x, *w;
-  float *logits;
-  int n_logits, k;
+  row_router router;
   logits_exchange *among_blocks;
   int first_beside;   /* the first block with panels of BESIDE */
   panel_split beside; /* among the blocks from there on */
 };
 
-template <typename T> using router_tile = few_outputs_tile<T, 8, 8>;
 static_assert(sizeof(router_tile<__half>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
               "in the accumulators' memory, which is free yet");
 static_assert(router_tile<__half>::THREADS == 32 * CONSUMER_WARPS, "by the consumers");
@@ -71,60 +53,10 @@ struct routed_row {
   uint64_t has_share; /* barrier */
 };
 
-/* By the consumers: the logits of this block's columns, to all blocks. */
-template <typename T>
-__device__ __forceinline__ void send_logits(const routed_params &p, typename router_tile<T>::sums &m)
+template <int PER_LANE>
+__device__ __forceinline__ void gather_row_logits(const routed_params &p, float (&logits)[PER_LANE])
 {
-  using tile = router_tile<T>;
-  const int column0 = blockIdx.x * tile::COLUMNS, step = gridDim.x * tile::COLUMNS;
-  tile t;
-  t.read_ahead(p.w, p.n_logits, p.k, column0);
-  wait_for_previous_kernel();
-  for (int column = column0; column < p.n_logits; column += step) {
-    if (column > column0) t.read_ahead(p.w, p.n_logits, p.k, column);
-    t.multiply(p.w, p.n_logits, p.x, 1, p.k, column, 0, m);
-    sync_consumers();
-    const int own = column + static_cast<int>(threadIdx.x);
-    if (threadIdx.x < tile::COLUMNS && own < p.n_logits) {
-      const float logit = tile::sum_of(m, threadIdx.x, 0);
-      const uint32_t bits = __float_as_uint(logit);
-      if (own < p.route.spec.n_experts)
-        store_relaxed_gpu(p.among_blocks->logit_of(own), bits == EMPTY_LOGIT ? EMPTY_LOGIT >> 1 : bits);
-      p.logits[own] = logit;
-    }
-    sync_consumers();
-  }
-}
-
-/* By one warp: the logits of each lane's experts, once they are there. */
-template <int PER_LANE> __device__ __forceinline__ void gather_logits(const routed_params &p, float (&logits)[PER_LANE])
-{
-  const int lane = threadIdx.x % WARP, n = p.route.spec.n_experts;
-#pragma unroll
-  for (int first = 0; first < PER_LANE; first += 4) {
-    uint4 v;
-    bool is_empty;
-    const auto lacks = [&](int i, uint32_t bits) { return (first + i) * WARP + lane < n && bits == EMPTY_LOGIT; };
-    do {
-      v = load_relaxed_gpu16(p.among_blocks->logits[first / 4] + lane);
-      is_empty = lacks(0, v.x) || lacks(1, v.y) || lacks(2, v.z) || lacks(3, v.w);
-    } while (is_empty);
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      logits[first + i] = (first + i) * WARP + lane < n ? __uint_as_float(words[i]) : -FLT_MAX;
-  }
-}
-
-/* By one warp, once the block has all logits. */
-__device__ __forceinline__ void release_exchange(const routed_params &p)
-{
-  const int lane = threadIdx.x % WARP;
-  const int before = lane == 0 ? increment_acq_rel_gpu(&p.among_blocks->blocks) : 0;
-  if (__shfl_sync(ALL_LANES, before, 0) + 1 < static_cast<int>(gridDim.x)) return;
-  for (auto &of_lanes : p.among_blocks->logits)
-    of_lanes[lane] = make_uint4(EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT, EMPTY_LOGIT);
-  if (lane == 0) p.among_blocks->blocks = 0;
+  gather_logits(*p.among_blocks, p.route.spec.n_experts, logits, [] { return false; });
 }
 
 /* By one warp: the expert of choice number `lane`. -1 where the row is padding. keys: memory for each expert's, where
@@ -133,7 +65,7 @@ template <int PER_LANE> __device__ __forceinline__ int choose_expert(const route
 {
   const int lane = threadIdx.x % WARP;
   float scores[PER_LANE];
-  gather_logits(p, scores);
+  gather_row_logits(p, scores);
   if (p.route.kv_slots && p.route.kv_slots[0] < 0) return -1;
   return score(p.route.spec, lane, scores) ? expert_of_lane(p.route, scores, keys, lane) : lane;
 }
@@ -166,7 +98,7 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
   };
   for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_below(e);
   float scores[PER_LANE], weight = __uint_as_float(0x7FC00000u);
-  gather_logits(p, scores);
+  gather_row_logits(p, scores);
   if (score(spec, lane, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
   if (lane < spec.top_k) {
     const int e = expert - spec.first_local;
@@ -264,7 +196,7 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
       write_route<PER_LANE>(p, row);
     else if (HAS_BESIDE && threadIdx.x % WARP == 0)
       let_next_kernel_start();
-    release_exchange(p);
+    release_exchange(*p.among_blocks);
   }
 
 private:
@@ -278,7 +210,7 @@ private:
   /* By the consumers. */
   __device__ __forceinline__ void send() const
   {
-    send_logits<T>(p, *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
+    send_logits<T, false>(p.router, *p.among_blocks, *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
   }
 
   /* By one warp, once the previous kernel has ended: the block's share. */

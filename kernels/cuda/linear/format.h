@@ -163,6 +163,11 @@ struct yk_cuda_gemm_kind {
   /* takes_beside - whether forward_grouped does the forward beside, too. NULL: never. */
   bool (*takes_beside)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 
+  /* forward_lone_row - a grouped forward with its routing and the one that comes next with its combination, and what is
+   * to be done beside either, in one kernel; *is_done: whether it did. NULL: never. Errors: YK_E_DEVICE. */
+  yk_status (*forward_lone_row)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
+                                const yk_cuda_grouped_call *next, bool *is_done, yk_err *err);
+
   /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
   bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 };

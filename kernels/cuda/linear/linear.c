@@ -306,15 +306,49 @@ static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_l
   return yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs of slots", err);
 }
 
+static yk_cuda_grouped_call grouped_call_of(const yk_linear *linear, const yk_linear_grouped_args *args)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  yk_cuda_grouped_call call = {.gemm = gemm,
+                               .weights = linear->memory + gemm->weights,
+                               .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
+                               .matrix_bytes = linear->layout.matrix_bytes,
+                               .n_matrices = linear->n_matrices,
+                               .args = args};
+  if (args->route && args->route->router)
+    call.router = yk_cuda_linear_plain(args->route->router, &call.router_n, &call.router_k);
+  if (args->beside) call.beside = yk_cuda_linear_only(args->beside->linear, &call.beside_weights);
+  return call;
+}
+
+/* Whether a layer's x is its GEMM's. */
+static bool has_plain_x(const yk_linear *linear)
+{
+  return linear->layout.n_gemms == 1 && linear->layout.gemms[0].x_size == 0;
+}
+
+/* A forward with its routing and the one that comes next with its combination, where one kernel does all of that. */
+static yk_status do_with_next(yk_cuda_device *cuda, const yk_linear *linear, const yk_linear_grouped_args *args,
+                              bool *is_done, yk_err *err)
+{
+  const yk_linear_grouped_next *next = args->next;
+  if (!next || !has_plain_x(linear) || !has_plain_x(next->linear) || !next->args->combine) return YK_OK;
+  const yk_cuda_grouped_call call = grouped_call_of(linear, args), after = grouped_call_of(next->linear, next->args);
+  if (!call.router || !call.gemm->kind->forward_lone_row) return YK_OK;
+  YK_TRY(yk_linear_check_grouped_args(next->args, next->linear->is_grouped, next->linear->max_tokens, err));
+  YK_TRY(call.gemm->kind->forward_lone_row(cuda, &call, &after, is_done, err));
+  if (!*is_done) return YK_OK;
+  cuda->settled_starts = NULL;
+  *next->is_done = true;
+  return YK_OK;
+}
+
 /* What goes with a grouped forward before it is done here, unless the kernel does it too: own then lacks it. */
 static yk_status do_before(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_linear_grouped_args *own, yk_err *err)
 {
   const yk_cuda_gemm_kind *kind = call->gemm->kind;
   yk_device *dev = &cuda->base;
   const bool has_order = call->gemm->x_size > 0;
-  if (own->route && own->route->router)
-    call->router = yk_cuda_linear_plain(own->route->router, &call->router_n, &call->router_k);
-  if (own->beside) call->beside = yk_cuda_linear_only(own->beside->linear, &call->beside_weights);
   if (own->route && (has_order || !call->router || !kind->routes || !kind->routes(cuda, call))) {
     YK_TRY(dev->ops->route(dev, own->route, err));
     own->route = NULL;
@@ -347,13 +381,11 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
     return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected room of %lld bytes, found none",
                       (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
   YK_TRY(yk_cuda_enter(cuda, err));
+  bool is_done = false;
+  YK_TRY(do_with_next(cuda, linear, args, &is_done, err));
+  if (is_done) return YK_OK;
   yk_linear_grouped_args own = *args;
-  yk_cuda_grouped_call call = {.gemm = gemm,
-                               .weights = linear->memory + gemm->weights,
-                               .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
-                               .matrix_bytes = linear->layout.matrix_bytes,
-                               .n_matrices = linear->n_matrices,
-                               .args = &own};
+  yk_cuda_grouped_call call = grouped_call_of(linear, &own);
   const bool has_order = gemm->x_size > 0 && gemm->k > 0;
   YK_TRY(do_before(cuda, &call, &own, err));
   if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));

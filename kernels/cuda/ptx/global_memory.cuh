@@ -27,6 +27,13 @@ __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
   return v;
 }
 
+__device__ __forceinline__ uint32_t load_relaxed_gpu(const uint32_t *from)
+{
+  uint32_t word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
 __device__ __forceinline__ void store_relaxed_gpu(uint32_t *to, uint32_t word)
 {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");

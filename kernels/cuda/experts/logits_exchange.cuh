@@ -1,0 +1,130 @@
+/* logits_exchange.cuh - the logits of a lone row, from the thread blocks that make some to all of a launch, through
+ * device memory: words that are empty until they come. The last block that has taken them all makes them empty again.
+ *
+ * Blocks wait for those that make logits: the first ones of the grid, which run before any other and wait for nobody
+ * but the kernels ahead. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LOGITS_EXCHANGE_CUH
+#define YK_KERNELS_CUDA_EXPERTS_LOGITS_EXCHANGE_CUH
+
+#include <cfloat>
+
+#include "kernels/cuda/common/few_outputs_tile.cuh"
+#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
+
+namespace yk_experts {
+
+using namespace yk_cuda;
+using namespace yk_ptx;
+
+constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* of a kernel's two forms, at most */
+constexpr uint32_t EMPTY_WORD = 0xFFFFFFFFu;                     /* a NaN that no logit is */
+
+/* In device memory. A lane takes its experts', which are e % 32 == lane, four at once. */
+struct alignas(16) logits_exchange {
+  uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
+  uint32_t gate_logit; /* of a shared expert */
+  int32_t blocks;      /* that have taken everything */
+
+  __device__ __forceinline__ uint32_t *logit_of(int expert)
+  {
+    return reinterpret_cast<uint32_t *>(logits[expert / FEW_EXPERTS] + expert % WARP) + expert % FEW_EXPERTS / WARP;
+  }
+};
+
+inline cudaError_t prepare_exchange(logits_exchange *e, cudaStream_t stream)
+{
+  const cudaError_t error = cudaMemsetAsync(e, 0xFF, sizeof *e, stream);
+  return error == cudaSuccess ? cudaMemsetAsync(&e->blocks, 0, sizeof e->blocks, stream) : error;
+}
+
+/* The router's product. logits: the experts', then that of the shared expert's gate where n_logits has one more. */
+struct row_router {
+  const void *x, *w;
+  float *logits;
+  int n_logits, k, n_experts;
+};
+
+inline row_router row_router_of(const yk_cuda_router &router, const yk_route_args &args)
+{
+  return {
+      router.x, router.w, args.logits, static_cast<int>(router.n), static_cast<int>(router.k), args.spec->n_experts};
+}
+
+template <typename T> using router_tile = few_outputs_tile<T, 8, 8>;
+
+/* By the threads of the tile, the first of the block: the logits of this block's columns, to all blocks. Weights are
+ * read before the wait for the kernel in front. PREFETCHES, in kernels that have the registers: those that do not fit
+ * in them are brought into the L2 cache. sums: in shared memory. */
+template <typename T, bool PREFETCHES>
+__device__ __forceinline__ void send_logits(const row_router &r, logits_exchange &to,
+                                            typename router_tile<T>::sums &sums)
+{
+  using tile = router_tile<T>;
+  constexpr int BARRIER = 1;
+  const int column0 = blockIdx.x * tile::COLUMNS, step = gridDim.x * tile::COLUMNS;
+  if (column0 >= r.n_logits) {
+    wait_for_previous_kernel();
+    return;
+  }
+  tile t;
+  t.read_ahead(r.w, r.n_logits, r.k, column0);
+  if (PREFETCHES) t.prefetch_rest(r.w, r.n_logits, r.k, column0);
+  wait_for_previous_kernel();
+  for (int column = column0; column < r.n_logits; column += step) {
+    if (column > column0) t.read_ahead(r.w, r.n_logits, r.k, column);
+    t.multiply(r.w, r.n_logits, r.x, 1, r.k, column, 0, sums);
+    named_barrier_sync(BARRIER, tile::THREADS);
+    const int own = column + static_cast<int>(threadIdx.x);
+    if (threadIdx.x < tile::COLUMNS && own < r.n_logits) {
+      const float logit = tile::sum_of(sums, threadIdx.x, 0);
+      const uint32_t bits = __float_as_uint(logit), sent = bits == EMPTY_WORD ? EMPTY_WORD >> 1 : bits;
+      if (own <= r.n_experts) store_relaxed_gpu(own < r.n_experts ? to.logit_of(own) : &to.gate_logit, sent);
+      r.logits[own] = logit;
+    }
+    named_barrier_sync(BARRIER, tile::THREADS);
+  }
+}
+
+/* By one warp: the logits of each lane's experts, once they are there and lacks(), which all lanes call, is false. */
+template <int PER_LANE, typename F>
+__device__ __forceinline__ void gather_logits(const logits_exchange &from, int n_experts, float (&logits)[PER_LANE],
+                                              const F &lacks)
+{
+  const int lane = threadIdx.x % WARP;
+  uint32_t words[PER_LANE];
+  bool is_empty;
+  do {
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i += 4) {
+      const uint4 v = load_relaxed_gpu16(from.logits[i / 4] + lane);
+      words[i] = v.x, words[i + 1] = v.y, words[i + 2] = v.z, words[i + 3] = v.w;
+    }
+    is_empty = lacks();
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) is_empty |= i * WARP + lane < n_experts && words[i] == EMPTY_WORD;
+  } while (__any_sync(ALL_LANES, is_empty));
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) logits[i] = i * WARP + lane < n_experts ? __uint_as_float(words[i]) : -FLT_MAX;
+}
+
+/* By one warp, once the block has taken everything. Returns whether it is the last of all blocks. */
+__device__ __forceinline__ bool release_exchange(logits_exchange &e)
+{
+  const int lane = threadIdx.x % WARP;
+  const int before = lane == 0 ? increment_acq_rel_gpu(&e.blocks) : 0;
+  if (__shfl_sync(ALL_LANES, before, 0) + 1 < static_cast<int>(gridDim.x)) return false;
+  for (auto &of_lanes : e.logits) of_lanes[lane] = make_uint4(EMPTY_WORD, EMPTY_WORD, EMPTY_WORD, EMPTY_WORD);
+  if (lane == 0) {
+    e.gate_logit = EMPTY_WORD;
+    e.blocks = 0;
+  }
+  return true;
+}
+
+} // namespace yk_experts
+
+#endif

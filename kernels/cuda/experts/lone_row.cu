@@ -1,0 +1,139 @@
+/* lone_row.cu - see lone_row.h. */
+#include "kernels/cuda/experts/lone_row.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/experts/lone_row_kernel.cuh"
+#include "kernels/cuda/experts/route_assign.cuh"
+#include "kernels/cuda/gemm/wna16_occupancy.cuh"
+
+using namespace yk_experts;
+using namespace yk_gemm;
+
+namespace {
+
+constexpr int LEAST_STAGES = 2;
+constexpr int LEAST_FFN = 8 * LONE_GROUP; /* a stage's panels are of two matrices at most */
+constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(lone_row));
+
+template <yk_dtype DTYPE> tile_kernels kernels_of()
+{
+  const auto of_groups = [](auto groups) {
+    return reinterpret_cast<const void *>(lone_row_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>>);
+  };
+  return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
+           of_groups(std::integral_constant<int, 4>{})}};
+}
+
+tile_kernels kernels_of(yk_dtype dtype)
+{
+  return dtype == YK_F16 ? kernels_of<YK_F16>() : kernels_of<YK_BF16>();
+}
+
+lone_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  lone_gemm g = {};
+  g.weights = static_cast<const uint8_t *>(call.weights);
+  g.bias = static_cast<const uint8_t *>(call.bias);
+  g.matrix_bytes = call.matrix_bytes;
+  g.k_tiles = static_cast<int>(n_k_tiles(desc));
+  g.n_panels = static_cast<int>(n_panels(desc));
+  if (!call.beside.weights) return g;
+  yk_wna16_desc shared = desc;
+  shared.k = call.beside.k;
+  shared.n = call.beside.n;
+  g.shared = static_cast<const uint8_t *>(call.beside.weights);
+  g.shared_k_tiles = static_cast<int>(n_k_tiles(shared));
+  g.shared_panels = static_cast<int>(n_panels(shared));
+  return g;
+}
+
+struct lone_launch {
+  lone_params params;
+  int64_t blocks;
+  int shared_bytes;
+};
+
+lone_launch launch_of(const yk_wna16_gpu &gpu, const yk_lone_row &r)
+{
+  lone_launch l = {};
+  lone_params &p = l.params;
+  p.gate_up = gemm_of(*r.gate_up_desc, *r.gate_up);
+  p.down = gemm_of(*r.down_desc, *r.down);
+  p.route = route_params_of(*r.routing->args);
+  p.router = row_router_of(*r.routing->router, *r.routing->args);
+  p.sum = *r.down->combine;
+  p.exchange = static_cast<lone_exchange *>(r.routing->exchange);
+  p.ffn = static_cast<int>(r.down_desc->k);
+  p.shared_ffn = static_cast<int>(r.down->beside.weights ? r.down->beside.k : 0);
+  p.max_slots = static_cast<int>(r.gate_up->max_slots);
+  p.hidden = static_cast<int>(r.down_desc->n);
+  const int64_t panels = r.gate_up->max_slots * p.gate_up.n_panels;
+  const int down_tiles = p.max_slots * p.down.k_tiles + p.down.shared_k_tiles;
+  l.blocks = std::min<int64_t>(gpu.n_multiprocessors, std::max<int64_t>(panels, p.down.n_panels));
+  p.max_panels = static_cast<int>(ceil_div(panels, l.blocks) + ceil_div(p.gate_up.shared_panels, l.blocks));
+  const int own = static_cast<int>(ceil_div(lone_x_bytes(p.gate_up.k_tiles), 1024)) * 1024 + lone_x_bytes(down_tiles) +
+                  LONE_WARPS * p.max_panels * PANEL_COLUMNS * 4;
+  p.by_blocks = yk_cuda::divider::of(l.blocks);
+  p.by_panels = yk_cuda::divider::of(p.gate_up.n_panels);
+  p.by_down_tiles = yk_cuda::divider::of(p.down.k_tiles);
+  const int stage_bytes = LONE_WARPS * LONE_GROUP * panel_bytes(*r.down_desc);
+  const int64_t wanted = ceil_div(p.gate_up.k_tiles, LONE_WARPS) * (ceil_div(p.max_panels, LONE_GROUP) + 1) +
+                         ceil_div(p.down.n_panels, l.blocks) * ceil_div(ceil_div(down_tiles, LONE_WARPS), LONE_GROUP);
+  const int64_t fitting = (MOST_BYTES - own) / stage_bytes;
+  p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{LONE_STAGES}}));
+  l.shared_bytes = own + p.stages * stage_bytes;
+  return l;
+}
+
+} // namespace
+
+extern "C" cudaError_t yk_lone_row_init(const yk_wna16_gpu *gpu)
+{
+  if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
+  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+    const cudaError_t error = allow_shared_bytes(kernels_of(dtype), MOST_BYTES);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+extern "C" size_t yk_lone_row_exchange_bytes(void)
+{
+  return sizeof(lone_exchange);
+}
+
+extern "C" cudaError_t yk_lone_row_prepare(void *to, cudaStream_t stream)
+{
+  lone_exchange *e = static_cast<lone_exchange *>(to);
+  const cudaError_t error = cudaMemsetAsync(e, 0xFF, sizeof *e, stream);
+  if (error != cudaSuccess) return error;
+  const cudaError_t no_turn = cudaMemsetAsync(&e->next_turn, 0, sizeof e->next_turn, stream);
+  return no_turn == cudaSuccess ? prepare_exchange(&e->logits, stream) : no_turn;
+}
+
+extern "C" bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *r)
+{
+  const yk_wna16_desc &first = *r->gate_up_desc, &second = *r->down_desc;
+  const yk_grouped_call &down = *r->down;
+  const yk_route_spec &spec = *r->routing->args->spec;
+  if (!yk_cuda_routed_gemm_takes(gpu, &first, r->gate_up, r->routing)) return false;
+  if (!yk_wna16_grouped_combines(gpu, &second, &down)) return false;
+  if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
+  if (first.encoding != second.encoding || first.group != second.group || first.dtype != second.dtype) return false;
+  if (!first.gate_up || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
+  if (!r->gate_up->beside.weights != !down.beside.weights) return false;
+  if (down.beside.weights && (down.beside.k % 8 != 0 || r->gate_up->beside.n != 2 * down.beside.k)) return false;
+  if (down.combine->shared_gate && down.combine->shared_gate != r->routing->args->logits + spec.n_experts) return false;
+  const lone_launch l = launch_of(*gpu, *r);
+  return l.params.max_slots * second.k + l.params.shared_ffn <= LONE_INNER && l.params.max_panels <= LONE_PANELS &&
+         l.params.stages >= LEAST_STAGES;
+}
+
+extern "C" cudaError_t yk_lone_row_launch(const yk_wna16_gpu *gpu, const yk_lone_row *r, cudaStream_t stream)
+{
+  lone_launch l = launch_of(*gpu, *r);
+  void *args[] = {&l.params};
+  return launch_clusters(kernels_of(r->down_desc->dtype).get(*r->down_desc), l.blocks, 1, LONE_THREADS, l.shared_bytes,
+                         args, stream);
+}

@@ -1,0 +1,43 @@
+/* lone_row.h - a lone row through a mixture of experts in one kernel: routing, both grouped GEMMs, the combination, and
+ * a shared expert's layers beside. In a decode step of one row the boundaries between kernels, and what each of them
+ * does before its first weights are there, take longer than the weights. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
+#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
+
+#include "kernels/cuda/experts/routed_gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The two grouped calls: the first gives the x of the second, whose combine gives y. Their weights beside are a shared
+ * expert's. exchange of the routing: yk_lone_row_exchange_bytes of device memory, prepared by yk_lone_row_prepare, for
+ * the launches of one stream. */
+typedef struct yk_lone_row {
+  const yk_wna16_desc *gate_up_desc, *down_desc;
+  const yk_grouped_call *gate_up, *down;
+  const yk_cuda_routing *routing;
+} yk_lone_row;
+
+/* yk_lone_row_init - load the kernels, on a GPU that takes any. */
+cudaError_t yk_lone_row_init(const yk_wna16_gpu *gpu);
+
+/* yk_lone_row_prepare - an exchange, once: every launch leaves it ready for the next one. */
+size_t yk_lone_row_exchange_bytes(void);
+cudaError_t yk_lone_row_prepare(void *exchange, cudaStream_t stream);
+
+/* yk_lone_row_takes - whether the kernel can do it: what yk_cuda_routed_gemm_takes and yk_wna16_grouped_combines both
+ * take, with the same groups, and weights beside in both calls or in neither, as far as shared memory and the exchange
+ * hold what is between the GEMMs. */
+bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *row);
+
+/* yk_lone_row_launch - all that a route writes, and the combination's y. What is between, the y of the first call and
+ * of the weights beside and the slots of the second, is not written. Sums are those of the two calls, added up in
+ * another order, which depends on the shapes and on the number of multiprocessors. The starts are there once the launch
+ * has ended. */
+cudaError_t yk_lone_row_launch(const yk_wna16_gpu *gpu, const yk_lone_row *row, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
