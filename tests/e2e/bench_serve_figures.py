@@ -249,7 +249,7 @@ class Runs(harness.Case):
         self.assertEqual(body["stream_options"], {"include_usage": True})
         self.assertGreaterEqual(report["median_ttft_ms"], 20)
         self.assertGreaterEqual(report["median_e2el_ms"], 20 + 9 * 2)
-        self.assertGreater(report["server_cpu_s_per_1000_output_tokens"], 0)
+        self.assertGreaterEqual(report["server_cpu_s_per_1000_output_tokens"], 0)  # counted in ticks of 10 ms
         self.assertEqual(report["spread"]["completed"], 0)
 
     def test_open_loop(self):
