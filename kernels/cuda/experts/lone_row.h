@@ -1,6 +1,8 @@
 /* lone_row.h - a lone row through a mixture of experts in one kernel: routing, both grouped GEMMs, the combination, and
  * a shared expert's layers beside. In a decode step of one row the boundaries between kernels, and what each of them
- * does before its first weights are there, take longer than the weights. */
+ * does before its first weights are there, take longer than the weights. Linear layers do not hand over
+ * mixtures with a shared expert, a bias or groups of experts (linear/format_wna16.c): there whole models found a fault,
+ * which the checks of this kernel (bench_experts) do not show. */
 #ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
 #define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
 

@@ -30,6 +30,7 @@ using namespace yk_gemm;
 
 constexpr int ROUTED_TILE = 0; /* of GROUPED_FEW_SHAPES */
 constexpr grouped_few_shape ROUTED_SHAPE = GROUPED_FEW_SHAPES[ROUTED_TILE];
+
 /* What a block multiplies the row with first, and then. */
 enum { BESIDE, EXPERTS, N_PRODUCTS };
 
