@@ -567,6 +567,7 @@ inline bool check_lone_rows(const yk_wna16_gpu &gpu)
        128,
        false,
        false},
+      {{12, 3, YK_SCORE_SIGMOID, 4, 2, YK_GROUP_SCORE_LARGEST_TWO, true, 1.8f, 0, 12}, 64, 64, 64, 32, false, false},
   };
   const routing_exchange exchange;
   const lone_row_exchange own_exchange;

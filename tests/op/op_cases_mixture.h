@@ -17,15 +17,18 @@ typedef struct mixture_case {
 } mixture_case;
 
 static const mixture_case mixture_cases[] = {
-    {1, 320, 128, 256, 64, 64, .has_gate = false},                 /* whole K tiles of experts */
-    {1, 416, 96, 160, 32, 32, .has_gate = true, .has_bias = true}, /* tails of K */
-    {1, 2048, 256, 896, 128, 128, .has_gate = true},
+    {1, 320, 128, 256, 64, 64, .is_in_one = true},                                    /* whole K tiles of experts */
+    {1, 416, 96, 160, 32, 32, .has_gate = true, .has_bias = true, .is_in_one = true}, /* tails of K */
+    {1, 2048, 256, 896, 128, 128, .has_gate = true, .is_in_one = true},
     {1, 416, 96, 0, 32, 0, .has_bias = true, .is_in_one = true},
     {1, 4480, 640, 0, 128, 0, .has_bias = true, .is_in_one = true}, /* more K tiles than a thread block has warps */
-    {1, 2048, 2816, 0, 64, 0, .is_in_one = true},                   /* more weights than shared memory holds */
-    {1, 256, 64, 64, 64, 64, .has_shared_bias = true},              /* unlike the experts: a bias, ... */
-    {1, 256, 64, 192, 32, 64, .has_gate = true},                    /* ... groups of its own, ... */
-    {1, 256, 64, 128, 64, 0, .has_gate = false},                    /* ... or floats */
+    {1, 2048, 2816, 1408, 64, 64, .is_in_one = true},               /* more weights than shared memory holds */
+    {1, 64, 32, 32, 32, 32, .has_gate = false}, /* down has one group of scales in a K tile, gate and up have four */
+    {1, 64, 64, 32, 32, 32, .has_gate = true},  /* one in the shared expert's down alone, ... */
+    {1, 64, 32, 64, 32, 32, .has_gate = false}, /* ... or in that of the experts alone */
+    {1, 256, 64, 64, 64, 64, .has_shared_bias = true}, /* unlike the experts: a bias, ... */
+    {1, 256, 64, 192, 32, 64, .has_gate = true},       /* ... groups of its own, ... */
+    {1, 256, 64, 128, 64, 0, .has_gate = false},       /* ... or floats */
     {1, 256, 64, 128, 0, 0, .has_gate = true},
     {1, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {2, 320, 128, 256, 64, 64, .has_gate = true},

@@ -120,7 +120,7 @@ extern "C" bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *r)
   if (!yk_cuda_routed_gemm_takes(gpu, &first, r->gate_up, r->routing)) return false;
   if (!yk_wna16_grouped_combines(gpu, &second, &down)) return false;
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
-  if (first.encoding != second.encoding || first.group != second.group || first.dtype != second.dtype) return false;
+  if (!yk_wna16_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
   if (!first.gate_up || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
   if (!r->gate_up->beside.weights != !down.beside.weights) return false;
   if (down.beside.weights && (down.beside.k % 8 != 0 || r->gate_up->beside.n != 2 * down.beside.k)) return false;

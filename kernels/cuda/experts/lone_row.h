@@ -1,8 +1,6 @@
 /* lone_row.h - a lone row through a mixture of experts in one kernel: routing, both grouped GEMMs, the combination, and
  * a shared expert's layers beside. In a decode step of one row the boundaries between kernels, and what each of them
- * does before its first weights are there, take longer than the weights. Linear layers do not hand over
- * mixtures with a shared expert, a bias or groups of experts (linear/format_wna16.c): there whole models found a fault,
- * which the checks of this kernel (bench_experts) do not show. */
+ * does before its first weights are there, take longer than the weights. */
 #ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
 #define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
 
@@ -29,8 +27,8 @@ size_t yk_lone_row_exchange_bytes(void);
 cudaError_t yk_lone_row_prepare(void *exchange, cudaStream_t stream);
 
 /* yk_lone_row_takes - whether the kernel can do it: what yk_cuda_routed_gemm_takes and yk_wna16_grouped_combines both
- * take, with the same groups, and weights beside in both calls or in neither, as far as shared memory and the exchange
- * hold what is between the GEMMs. */
+ * take, with panels of one layout, and weights beside in both calls or in neither, as far as shared memory and the
+ * exchange hold what is between the GEMMs. */
 bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *row);
 
 /* yk_lone_row_launch - all that a route writes, and the combination's y. What is between, the y of the first call and

@@ -66,9 +66,12 @@ cudaError_t grouped_row_init()
 
 bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
+  yk_wna16_desc beside = desc;
+  beside.k = call.beside.k;
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
          !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
-         (!call.beside.weights || (call.beside.n == desc.n && call.beside.y == call.combine->shared)) &&
+         (!call.beside.weights || (yk_wna16_has_panels_of(&beside, &desc) && call.beside.n == desc.n &&
+                                   call.beside.y == call.combine->shared)) &&
          x_bytes(desc, call) <= MOST_X_BYTES;
 }
 

@@ -28,6 +28,13 @@ static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
   return YK_WNA16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_wna16_groups_per_k_tile(desc) * YK_WNA16_PANEL_SCALE_BYTES;
 }
 
+/* Whether a kernel that reads the panels of one GEMM reads those of the other, too. Equal groups do not say so: a GEMM
+ * with no more inputs than a group has one group in each K tile. */
+static inline bool yk_wna16_has_panels_of(const yk_wna16_desc *desc, const yk_wna16_desc *other)
+{
+  return desc->encoding == other->encoding && yk_wna16_groups_per_k_tile(desc) == yk_wna16_groups_per_k_tile(other);
+}
+
 static inline int64_t yk_wna16_n_k_tiles(const yk_wna16_desc *desc)
 {
   return (desc->k + YK_WNA16_TILE_K - 1) / YK_WNA16_TILE_K;

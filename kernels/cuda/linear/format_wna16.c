@@ -160,19 +160,10 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
                        "routed GEMM", err);
 }
 
-/* Whether whole models have shown that the kernel of a lone row is right for such a mixture. Those of DeepSeek-V3's
- * kind (a bias that chooses, groups of experts, a shared expert) are left to the two grouped forwards: its small golden
- * got a NaN from that kernel, for a cause that is not found (bench/LOG.md). */
-static bool is_proven_in_one(const yk_route_args *route, const yk_combine_args *sum)
-{
-  return !sum->shared && !route->bias && route->spec->n_groups <= 1;
-}
-
 static yk_status forward_lone_row(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
                                   const yk_cuda_grouped_call *next, bool *is_done, yk_err *err)
 {
   if (call->gemm->kind != next->gemm->kind) return YK_OK;
-  if (!is_proven_in_one(call->args->route, next->args->combine)) return YK_OK;
   const yk_wna16_desc to_inner = yk_wna16_desc_of(call->gemm), to_y = yk_wna16_desc_of(next->gemm);
   const yk_grouped_call first = grouped_call_of(cuda, call), second = grouped_call_of(cuda, next);
   const yk_cuda_router router = router_of(call);
