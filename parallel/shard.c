@@ -20,19 +20,9 @@ yk_shard_heads yk_shard_heads_of(int64_t n_heads, int64_t n_kv_heads, int rank, 
   return (yk_shard_heads){q, kv};
 }
 
-/* Elements of the largest share. */
-static int64_t largest_share(int64_t n_elements, int64_t unit, int n_ranks)
-{
-  return yk_range_size(yk_shard_range(n_elements, unit, 0, n_ranks));
-}
-
 yk_range yk_shard_ffn_of(int64_t ffn_size, int64_t group, int rank, int n_ranks)
 {
   int64_t unit = group > 0 ? group : 8;
-  /* Shares too uneven: cut inside a group, at the coarsest grain that makes the largest share much smaller. */
-  for (int64_t grain = 64; grain >= 32; grain /= 2)
-    if (grain < unit && largest_share(ffn_size, grain, n_ranks) * 5 <= largest_share(ffn_size, unit, n_ranks) * 4)
-      unit = grain;
   /* Fewer groups than ranks: cut inside a group, at the coarsest grain that leaves no rank without work. */
   for (int64_t grain = 64; yk_ceil_div_i64(ffn_size, unit) < n_ranks && grain >= 8; grain /= 2)
     if (grain < unit) unit = grain;

@@ -19,11 +19,10 @@ typedef struct yk_shard_heads {
 /* yk_shard_heads_of - n_heads must be a multiple of n_kv_heads. A rank with no query head has no KV head. */
 yk_shard_heads yk_shard_heads_of(int64_t n_heads, int64_t n_kv_heads, int rank, int n_ranks);
 
-/* yk_shard_ffn_of - columns of gate and up, rows of down_proj's K: cut at whole quantisation groups of down_proj, but
- * at 64 or 32 where that makes the largest share, for which all ranks wait, a fifth smaller: experts have few groups.
- * With fewer groups than ranks at the largest of 64, 32, 16, 8 that gives every rank something, or at 8 if none does.
- * group: of down_proj, 0 where it is not quantised (then it is cut at multiples of 8). ffn_size need not be a multiple
- * of any of these: the last unit may be short. */
+/* yk_shard_ffn_of - columns of gate and up, rows of down_proj's K: cut at whole quantisation groups of down_proj while
+ * there are at least as many groups as ranks; else at the largest of 64, 32, 16, 8 that gives every rank something, or
+ * at 8 if none does. group: of down_proj, 0 where it is not quantised (then it is cut at multiples of 8). ffn_size need
+ * not be a multiple of any of these: the last unit may be short. */
 yk_range yk_shard_ffn_of(int64_t ffn_size, int64_t group, int rank, int n_ranks);
 
 /* yk_shard_group - the group size with which the slice k of a quantised weight can be stored as a weight of its own, by
