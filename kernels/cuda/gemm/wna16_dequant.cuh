@@ -167,6 +167,52 @@ template <> struct dequant<YK_WNA16_INT4, YK_BF16> {
   }
 };
 
+/* A group's weights without their scales:
+ *   load     the scale words of fragment rows lane/4 and lane/4 + 8
+ *   expand   the fragment of k16 step `step` of the lane's words
+ *   scale    of fragment rows lane/4 (row 0) and lane/4 + 8 (row 1) */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
+  dequant<ENCODING, DTYPE> of_group;
+
+  __device__ __forceinline__ void load(uint2 words)
+  {
+    of_group.load(words);
+  }
+  __device__ __forceinline__ void expand(const uint4 &words, int step, uint32_t (&fragment)[4]) const
+  {
+    of_group.expand_unscaled(words, step, fragment);
+  }
+  __device__ __forceinline__ float scale(int row) const
+  {
+    return of_group.scale_of(row);
+  }
+};
+
+/* Instructions take a half of a scale word as it is. */
+template <> struct unscaled_weights<YK_WNA16_INT4, YK_F16> {
+  __half2 words[2];
+
+  __device__ __forceinline__ void load(uint2 of_lane)
+  {
+    words[0] = pair_of<__half2>(of_lane.x);
+    words[1] = pair_of<__half2>(of_lane.y);
+  }
+  __device__ __forceinline__ void expand(const uint4 &of_lane, int step, uint32_t (&fragment)[4]) const
+  {
+    uint32_t word = word_at(of_lane, step);
+#pragma unroll
+    for (int j = 0; j < 4; j += 2, word >>= 8) {
+      fragment[j] = bits_of(__hadd2(pair_of<__half2>(and_or(word, 0x000F000Fu, 0x64006400u)), __high2half2(words[0])));
+      fragment[j + 1] = bits_of(__hfma2(pair_of<__half2>(and_or(word, 0x00F000F0u, 0x64006400u)),
+                                        pair_of<__half2>(0x2C002C00u), __high2half2(words[1])));
+    }
+  }
+  __device__ __forceinline__ float scale(int row) const
+  {
+    return __low2float(words[row]);
+  }
+};
+
 } // namespace yk_gemm
 
 #endif

@@ -36,7 +36,6 @@ __device__ __forceinline__ void mainloop_of_mma(tile_ring &x, tile_ring &weights
   const uint32_t panels = first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
-    mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
     multiply_k_tile<DTYPE, PANEL, N, WGMMA_M, ROOM8 * 8>(weights.data() + panels, x.data() + lane_of_x(lane), lane,
                                                          own);
@@ -55,13 +54,33 @@ __device__ __forceinline__ void mainloop_of_mma(tile_ring &x, tile_ring &weights
   }
 }
 
+/* The words of a lane's next k16 steps, and the scale words of their group. */
+template <typename PANEL, int WGMMA_M> struct lane_words {
+  uint4 words[WGMMA_M];
+  uint2 scales[WGMMA_M];
+
+  /* Before k16 step `step`. panels: address of the warp's first panel. */
+  __device__ __forceinline__ void load(uint32_t panels, int step, int lane)
+  {
+#pragma unroll
+    for (int c = 0; c < WGMMA_M; c++) {
+      const uint32_t panel = panels + c * PANEL::BYTES;
+      if (step % PANEL::LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
+      if (step % PANEL::GROUP_STEPS == 0) scales[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
+    }
+  }
+};
+
 /* As mainloop, but that a group's products go into accumulators of their own, which are scaled and added to acc once
- * the next group's first batch has been expanded: until then the tensor cores may work on them. */
+ * the next group's first batch has been expanded: until then the tensor cores may work on them. A warp's time is about
+ * that of its instructions and of its wgmma one after the other: wgmma of few rows take half of what registers and
+ * schedulers can do. So instructions count, those beside the weights' expansion too. Where stages are
+ * released matters: ptxas serialises wgmma if that stands beside the reading of accumulators (its note C7514). */
 template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
 __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup,
                                                   int warp, int lane, float (&acc)[WGMMA_M][ROOM8][4])
 {
-  constexpr int BATCH_STEPS = 2, GROUP_STEPS = PANEL::GROUP_STEPS;
+  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, BATCH_STEPS = GROUP_STEPS == K_STEPS ? 4 : 2;
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
   float part[WGMMA_M][N / 8][4], scale[WGMMA_M][2]; /* of a group */
 #pragma unroll
@@ -80,38 +99,35 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
         acc[c][i / 4][i % 4] = fmaf(scale[c][i % 4 / 2], part[c][i / 4][i % 4], acc[c][i / 4][i % 4]);
     }
   };
-  uint32_t weights_read = 0, x_read = 0; /* empty barriers of the K tile before */
+  uint32_t x_read = 0; /* empty barrier of the K tile before */
+#pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
-    mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
     const uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
     const uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 rows lie 1024 bytes apart */
-    uint4 words[WGMMA_M];
-    dequant<PANEL::ENCODING, DTYPE> scales[WGMMA_M];
+    lane_words<PANEL, WGMMA_M> next;
+    unscaled_weights<PANEL::ENCODING, DTYPE> group[WGMMA_M];
+    next.load(panels, 0, lane);
 #pragma unroll
     for (int step = 0; step < K_STEPS; step++) {
       const int batch = step / BATCH_STEPS % 2;
-#pragma unroll
-      for (int c = 0; c < WGMMA_M; c++) {
-        const uint32_t panel = panels + c * PANEL::BYTES;
-        if (step % PANEL::LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
-        if (step % GROUP_STEPS == 0) scales[c].load(load_shared8(scales_at<PANEL>(panel, step, lane)));
-      }
       if (step % BATCH_STEPS == 0) {
-        wgmma_wait<1>(); /* a[batch] is free */
-        if (step == 0 && weights_read) release_stage<1>(weights_read, lane);
+        wgmma_wait<1>(); /* a[batch] is free and, past the first batch, the x before */
         if (step == BATCH_STEPS && x_read) release_stage<1>(x_read, lane);
       }
 #pragma unroll
-      for (int c = 0; c < WGMMA_M; c++)
-        scales[c].expand_unscaled(words[c], step % PANEL::LOAD_STEPS, a[batch][c][step % BATCH_STEPS]);
+      for (int c = 0; c < WGMMA_M; c++) {
+        if (step % GROUP_STEPS == 0) group[c].load(next.scales[c]);
+        group[c].expand(next.words[c], step % PANEL::LOAD_STEPS, a[batch][c][step % BATCH_STEPS]);
+      }
+      if (step + 1 < K_STEPS) next.load(panels, step + 1, lane);
       if (step % BATCH_STEPS < BATCH_STEPS - 1) continue;
       if (step % GROUP_STEPS == BATCH_STEPS - 1) {
         add_group();
 #pragma unroll
         for (int c = 0; c < WGMMA_M; c++) {
-          scale[c][0] = scales[c].scale_of(0);
-          scale[c][1] = scales[c].scale_of(1);
+          scale[c][0] = group[c].scale(0);
+          scale[c][1] = group[c].scale(1);
         }
       }
       wgmma_fence();
@@ -124,13 +140,12 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
       }
       wgmma_commit();
     }
-    weights_read = weights.empty();
+    release_stage<1>(weights.empty(), lane);
     x_read = x.empty();
     weights.advance();
     x.advance();
   }
   add_group();
-  release_stage<1>(weights_read, lane);
   release_stage<1>(x_read, lane);
 }
 

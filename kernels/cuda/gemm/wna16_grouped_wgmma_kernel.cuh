@@ -9,7 +9,8 @@
  *   warps     weights, one bulk copy a K tile. Warps 2 and up: a part of the rows of x each, by cp.async in the order
  *             that the 128-byte swizzle gives. wgmma reads shared memory past the path of ordinary accesses, so that a
  *             fence must stand between; one that waited for the copies that are still under way would stop the
- *             pipeline. So copies land at a barrier of their own, where warp 1 waits, fences and tells the consumers
+ *             pipeline. So copies land at a barrier of their own, where warp 1 waits, fences and tells the consumers,
+ *             once the K tile's weights are there too: one wait is less for them
  *   consumer  two warpgroups, each with half of the columns: wna16_grouped_mainloop.cuh, and the epilogue of
  *   warps     wna16_wgmma_kernel.cuh */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
@@ -53,6 +54,15 @@ __host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
 __host__ __device__ constexpr int grouped_gather_bytes(int n)
 {
   return gathered_rows(n) * GATHER_WARPS * 4;
+}
+
+/* An address in shared memory that stays in a register. Else the compiler works it out wherever it is used, from a
+ * special register that is slow to read. */
+__device__ __forceinline__ uint32_t kept_address(const void *pointer)
+{
+  uint32_t address = shared_address(pointer);
+  asm volatile("" : "+r"(address));
+  return address;
 }
 
 /* By one warp, once the table counts whole tiles: the entries of the row tiles in the order of the work, whole ones and
@@ -163,8 +173,9 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
   }
 }
 
-/* By one warp. */
-__device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, uint32_t landed, tile_reader tiles)
+/* By one warp. Once x may be read, and the weights that go with it are there. */
+__device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, tile_ring weights, uint32_t landed,
+                                          tile_reader tiles)
 {
   grouped_tile w;
   while (tiles.next(w)) {
@@ -172,8 +183,10 @@ __device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, 
     for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
       mbarrier_wait_asm_loop(landed + r.at.stage * 8, r.at.phase);
       fence_async_shared();
+      mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
       if (threadIdx.x % 32 == 0) mbarrier_arrive(r.full());
       r.advance();
+      weights.advance();
     }
   }
 }
@@ -229,7 +242,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   __shared__ uint64_t barriers[2 * tile_ring::BARRIERS], landed_barriers[MAX_STAGES];
   __shared__ int n_row_tiles;
   __shared__ tile_queue queue;
-  const block_shared_memory<PANEL, GROUPED_M64, N> memory = {shared_address(shared), shared_address(barriers)};
+  const block_shared_memory<PANEL, GROUPED_M64, N> memory = {kept_address(shared), kept_address(barriers)};
   constexpr int STAGING = grouped_staging_bytes(N);
   uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
   int *rows = reinterpret_cast<int *>(behind);
@@ -264,7 +277,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
       if (threadIdx.x % 32 == 0)
         produce_grouped_weights<PANEL>(p, weights, grouped_tiles<N>{table, map, n_row_tiles}, {queue});
     } else if (warp == 1) {
-      pass_on_x(p, x, landed, tiles);
+      pass_on_x(p, x, weights, landed, tiles);
     } else if (warp < 2 + GATHER_WARPS) {
       gather_x<N>(p, x, landed, tiles, rows + (warp - 2) * gathered_rows(N), warp - 2);
     }
