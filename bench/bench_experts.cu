@@ -2,9 +2,9 @@
  * checked against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same
  * work: the columns of all chosen experts side by side, by as many rows as an expert has on average. The router's GEMM
  * is timed where it is not cuBLAS's. Of a model with a shared expert the layer is also timed with it: its GEMMs apart,
- * and for a lone row beside those of the experts, in the same kernels. A lone row's layer is timed in one kernel too
- * ("lone"), without and with the shared expert; and either form by what it adds to a step's other kernels around it
- * ("in step").
+ * and beside those of the experts, in the same kernels, where those take them. A lone row's layer is timed in one
+ * kernel too ("lone"), without and with the shared expert; and either form by what it adds to a step's other kernels
+ * around it ("in step").
  *
  * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
  * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
@@ -61,15 +61,15 @@ struct shared_layer {
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
   }
 
-  yk_grouped_beside beside(int i, const void *from, void *to) const
+  yk_grouped_beside beside(int i, const void *from, void *to, int rows) const
   {
-    return {copies.packed.data + i % SHARED_COPIES * copies.matrix_bytes, from, to, copies.desc.k, copies.desc.n};
+    return {copies.packed.data + i % SHARED_COPIES * copies.matrix_bytes, from, to, copies.desc.k, copies.desc.n, rows};
   }
 
   void multiply(const yk_wna16_gpu &gpu, int i, const void *from, void *to, int rows, bool half, cudaStream_t stream)
   {
     yk_err err = YK_ERR_INIT;
-    const yk_wna16_call c = {beside(i, from, to).weights, nullptr, from, to, rows, workspace.data, half};
+    const yk_wna16_call c = {beside(i, from, to, rows).weights, nullptr, from, to, rows, workspace.data, half};
     check(yk_wna16_forward(&gpu, &copies.desc, &plans, &c, stream, &err), err);
   }
 };
@@ -95,7 +95,7 @@ struct times {
   double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
   double lone, lone_shared;     /* the layer of a lone row in one kernel, and with its shared expert; 0: of more rows */
   double in_step, lone_in_step; /* what the layer adds to a chain of a lone row's other kernels; 0: of more rows */
-  double shared_apart, shared_beside; /* the layer with its shared expert; 0: there is none, or not of so many rows */
+  double shared_apart, shared_beside; /* the layer with its shared expert; 0: there is none, or it is not done so */
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest */
 };
@@ -240,12 +240,13 @@ private:
   }
 
   bool multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled,
-                const yk_combine_args *sum = nullptr)
+                const yk_combine_args *sum = nullptr, const yk_grouped_beside &beside = {})
   {
     yk_err err = YK_ERR_INIT;
     yk_grouped_call c = call_of(m, i, from, to, gathers);
     c.starts_are_settled = settled;
     c.combine = sum;
+    c.beside = beside;
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
     return yk_wna16_grouped_combines(&gpu, &m.desc, &c);
   }
@@ -288,16 +289,36 @@ private:
     const yk_cuda_router router = router_of(i);
     const yk_cuda_routing routing = {&router, &a, exchange.memory.data};
     yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true);
-    first.beside = to_inner.beside(i, x.data, inner.data);
+    first.beside = to_inner.beside(i, x.data, inner.data, 1);
     check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &first, &routing, stream), "routed GEMM");
     yk_combine_args sum = sum_of(i);
     sum.shared = y.data;
     yk_grouped_call second = call_of(l.down, i, h.data, out.data, false);
     second.starts_are_settled = true;
     second.combine = &sum;
-    second.beside = to_y.beside(i, inner.data, y.data);
+    second.beside = to_y.beside(i, inner.data, y.data, 1);
     yk_err err = YK_ERR_INIT;
     check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
+  }
+
+  /* Of more rows, where the kernel takes the weight beside. */
+  void run_rows_with_shared_beside(int i, shared_layer &to_inner, shared_layer &to_y,
+                                   const device_array<uint16_t> &inner)
+  {
+    route(i);
+    multiply(l.gate_up, i, x.data, h.data, true, false, nullptr, to_inner.beside(i, x.data, inner.data, n));
+    multiply(l.down, i, h.data, out.data, false, true, nullptr, to_y.beside(i, inner.data, y.data, n));
+    yk_combine_args sum = sum_of(i);
+    sum.shared = y.data;
+    check(yk_cuda_launch_combine(YK_F16, &sum, stream), "combine");
+  }
+
+  bool takes_beside(const shared_layer &to_inner, const device_array<uint16_t> &inner)
+  {
+    yk_grouped_call c = call_of(l.gate_up, 0, x.data, h.data, true);
+    c.beside = to_inner.beside(0, x.data, inner.data, n);
+    half = !half;
+    return yk_wna16_grouped_takes_beside(&gpu, &l.gate_up.desc, &c);
   }
 
   /* All of a lone row in one kernel. */
@@ -369,10 +390,14 @@ private:
     const device_array<uint16_t> inner(size_t(n) * m.shared_ffn);
     check(cudaDeviceSynchronize(), "shared expert");
     t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });
-    if (n != 1) return;
+    if (n != 1) {
+      if (takes_beside(to_inner, inner))
+        t.shared_beside = time([&](int i) { run_rows_with_shared_beside(i, to_inner, to_y, inner); });
+      return;
+    }
     t.shared_beside = time([&](int i) { run_with_shared_beside(i, to_inner, to_y, inner); });
-    t.lone_shared =
-        time([&](int i) { run_lone(i, to_inner.beside(i, x.data, inner.data), to_y.beside(i, inner.data, y.data)); });
+    t.lone_shared = time(
+        [&](int i) { run_lone(i, to_inner.beside(i, x.data, inner.data, 1), to_y.beside(i, inner.data, y.data, 1)); });
   }
 
   void multiply_down(int i)
@@ -506,6 +531,7 @@ int main(int argc, char **argv)
     bool good = check_routes();
     good &= check_combines();
     good &= check_grouped_gemms();
+    good &= check_weights_beside();
     good &= check_routed_gemms(gpu);
     good &= check_lone_rows(gpu);
     if (!good) return 1;

@@ -321,6 +321,77 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   return good;
 }
 
+/* A weight beside gives the results that it has as the only matrix of a call, and the others theirs. Its columns are
+ * other ones than the matrices', and so are its inputs, but for gate_up. */
+inline bool check_beside(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert, yk_dtype dtype,
+                         unsigned seed)
+{
+  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+  const yk_wna16_desc of_beside = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
+                                   c.gate_up};
+  matrices m(d, c.n_experts, c.n_experts, seed), one(of_beside, 1, 1, seed + 50);
+  std::mt19937 rng(seed);
+  const std::vector<int> rows_of_experts = rows_of(c.pattern, c.n_experts, c.slots, rng);
+  std::vector<int32_t> starts = {0}, row_of_slot;
+  for (int r : rows_of_experts) starts.push_back(starts.back() + r);
+  for (int i = 0; i < starts.back(); i++) row_of_slot.push_back(int(rng() % rows));
+  const int64_t max_slots = int64_t(per_expert) * c.n_experts;
+  device_array<uint16_t> x(rows * c.k), x_beside(rows * of_beside.k), y(max_slots * m.width()), y_alone(y.count),
+      y_beside(rows * one.width());
+  device_array<int32_t> starts_device(starts.size()), rows_device(row_of_slot.size()), starts_beside(2);
+  upload(starts_device, starts);
+  upload(rows_device, row_of_slot);
+  upload(starts_beside, {0, rows});
+  linear::fill_halves<<<256, 256>>>(x.data, x.count, dtype, -1.0f, 1.0f, seed + 4);
+  linear::fill_halves<<<256, 256>>>(x_beside.data, x_beside.count, dtype, -1.0f, 1.0f, seed + 5);
+  check(cudaMemset(y.data, 0xFF, y.count * 2), "poison");
+  check(cudaMemset(y_alone.data, 0xFF, y_alone.count * 2), "poison");
+  check(cudaMemset(y_beside.data, 0xFF, y_beside.count * 2), "poison");
+  yk_grouped_call call = m.call(x.data, rows, y_alone.data, rows_device.data, starts_device.data, max_slots, seed % 2);
+  yk_err err = YK_ERR_INIT;
+  check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
+  call.y = y.data;
+  call.beside = {one.packed.data, x_beside.data, y_beside.data, of_beside.k, of_beside.n, rows};
+  check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
+  check(cudaDeviceSynchronize(), "grouped GEMM with a weight beside");
+  const grouped_reference reference = {one.tensors(0), one.words, 0, 0, of_beside, nullptr, one.matrix_bytes};
+  const yk_grouped_call alone = one.call(x_beside.data, rows, y_beside.data, nullptr, starts_beside.data, rows, false);
+  const double error = grouped_error(reference, alone, rows, download(y_beside, y_beside.count), rng);
+  const bool is_same = download(y, y.count) == download(y_alone, y.count),
+             counter_is_left = download(m.next_tile, 1)[0] == 0;
+  const bool good = error < linear::tolerance(dtype, c.gate_up, rows * one.width()) && is_same && counter_is_left;
+  if (!good)
+    std::printf("WRONG  beside, %s k %lld n %lld group %lld%s, %d experts, %d slots, %d rows: error %.2e%s%s\n",
+                dtype == YK_F16 ? "f16" : "bf16", (long long)c.k, (long long)c.n, (long long)c.group,
+                c.gate_up ? " gate_up" : "", c.n_experts, c.slots, rows, error, is_same ? "" : ", experts differ",
+                counter_is_left ? "" : ", counter not left as it was");
+  return good;
+}
+
+inline bool check_weights_beside()
+{
+  yk_wna16_gpu gpu;
+  yk_err err = YK_ERR_INIT;
+  check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
+  if (gpu.path != YK_WNA16_WGMMA) return true;
+  check(yk_wna16_grouped_init(&gpu, &err), err);
+  const grouped_case cases[] = {{2048, 1536, 128, true, 16, 100, "random"}, {768, 2048, 128, false, 16, 100, "random"},
+                                {256, 272, 128, true, 7, 21, "one"},        {1408, 520, 64, false, 9, 40, "few"},
+                                {704, 272, 32, true, 7, 0, "none"},         {1408, 2048, 64, false, 6, 200, "random"}};
+  int failures = 0, runs = 0;
+  unsigned seed = 1;
+  for (const grouped_case &c : cases)
+    for (yk_dtype dtype : {YK_F16, YK_BF16})
+      for (int per_expert : {3, 10, 56, 200})
+        for (int rows : {2, 48, 170}) {
+          if (c.slots > per_expert * c.n_experts) continue;
+          failures += !check_beside(gpu, c, rows, per_expert, dtype, seed++);
+          runs++;
+        }
+  std::printf("weights beside: %d of %d runs wrong\n", failures, runs);
+  return failures == 0;
+}
+
 inline bool check_grouped_gemms()
 {
   const grouped_case cases[] = {
@@ -503,8 +574,8 @@ inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype
       second.combine = &sum;
       second.second_half = true;
       if (c.shared_ffn) {
-        first.beside = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn};
-        second.beside = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden};
+        first.beside = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn, 1};
+        second.beside = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden, 1};
       }
       const yk_cuda_routing routing = {&router, &route, together ? own_exchange.memory.data : exchange.memory.data};
       const yk_lone_row row = {&gate_up.desc, &down.desc, &first, &second, &routing};

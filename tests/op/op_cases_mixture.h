@@ -37,6 +37,8 @@ static const mixture_case mixture_cases[] = {
     {5, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {3, 256, 64, 192, 32, 64, .has_shared_bias = true},
     {20, 320, 128, 256, 64, 64, .has_gate = true},
+    {40, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
+    {100, 256, 64, 704, 64, 64, .has_gate = true, .has_bias = true}, /* eleven times as wide as an expert */
 };
 enum { N_MIXTURE_CASES = sizeof mixture_cases / sizeof *mixture_cases };
 
@@ -199,7 +201,7 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
 static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c, bool does_all,
                                  double tolerance)
 {
-  enum { MOST_ROWS = 20 };
+  enum { MOST_ROWS = 100 };
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   const mixture_shapes shapes = mixture_shapes_of(c);
   mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);

@@ -140,6 +140,25 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
  * two; what a multiprocessor asks for beyond some 70 KB waits, and makes the shares of the memory's rate unequal. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 4, LEAST_WEIGHT_STAGES = 2;
 
+yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+{
+  yk_wna16_desc d = desc;
+  d.k = beside.k;
+  d.n = beside.n;
+  return d;
+}
+
+/* Of the wgmma kernel with tiles of so many rows. */
+void set_beside(const yk_wna16_desc &desc, int tile_n, grouped_params &p)
+{
+  const yk_wna16_desc own = desc_beside(desc, p.call.beside);
+  p.beside_k_tiles = static_cast<int>(n_k_tiles(own));
+  p.beside_panels = static_cast<int>(n_panels(own));
+  p.beside_parts = static_cast<int>(ceil_div(p.beside_panels, p.tiles_m * GROUPED_TILE_PANELS));
+  p.beside_row_scales_at = yk_wna16_panels_bytes(&own);
+  p.max_tiles += p.beside_parts * static_cast<int>(ceil_div(p.call.beside.n_rows, tile_n));
+}
+
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
 {
@@ -148,8 +167,9 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
   p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
+  if (call.beside.weights) set_beside(desc, s.n, p);
   const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + row_tile_map_bytes(p.max_tiles) +
-                  grouped_table_bytes(call.n_matrices);
+                  grouped_table_bytes(call.n_matrices + p.beside_parts);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;
   const int least = std::min(LEAST_X_STAGES, (rings - LEAST_WEIGHT_STAGES * weight_bytes) / x_bytes);
@@ -214,14 +234,25 @@ extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna1
   return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
 }
 
+extern "C" bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                              const yk_grouped_call *call)
+{
+  const yk_grouped_beside &beside = call->beside;
+  if (!beside.weights || gpu->path != YK_WNA16_WGMMA) return false;
+  if (beside.n_rows == 1) return grouped_row_takes(*desc, *call);
+  const yk_wna16_desc own = desc_beside(*desc, beside);
+  return call->max_slots >= call->n_matrices && yk_wna16_has_panels_of(&own, desc);
+}
+
 extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                               const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
 {
   YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
-  if (call->beside.weights && !yk_wna16_grouped_combines(gpu, desc, call))
-    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: a weight beside goes with the combination of one row alone");
+  if (call->beside.weights && !yk_wna16_grouped_takes_beside(gpu, desc, call))
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected no weight beside, found one of %lld x %lld for %d rows",
+                      (long long)call->beside.k, (long long)call->beside.n, call->beside.n_rows);
   const bool sm90 = gpu->path == YK_WNA16_WGMMA;
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
                      "grouped WNA16 GEMM", err);

@@ -8,7 +8,7 @@
  *   more           9.0      wna16_grouped_wgmma_kernel.cuh: a matrix of up to 8 rows by mma.sync, others by wgmma
  *   any            8.0 on   grouped_mma_sm80.cu: mma.sync
  *
- * The first of them multiplies one more weight beside (yk_grouped_call.beside): a shared expert's.
+ * The first and the third of them multiply one more weight beside (yk_grouped_call.beside): a shared expert's.
  *
  * Every thread block works out from starts which row tiles there are (wna16_grouped_table.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
@@ -31,6 +31,10 @@ yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 /* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. Where
  *   call.beside has weights, it is the shared expert of that combination, and a forward that combines multiplies it. */
 bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+
+/* yk_wna16_grouped_takes_beside - whether a forward multiplies the weight beside that call.beside has: of one row with
+ *   the combination, of more where there are at least as many slots as matrices. */
+bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
 /* yk_wna16_grouped_forward - with packed weights.
  *   Errors  YK_E_INVAL on shapes, alignment or a weight beside that the kernel does not take (y untouched), YK_E_DEVICE

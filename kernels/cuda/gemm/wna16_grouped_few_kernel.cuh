@@ -140,7 +140,7 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   r.start_producing();
   items.for_each([&](const grouped_params &of, const few_item &item) {
-    stream_panels<PANEL>(of, r, item.matrix, item.panel, item.n_panels);
+    stream_panels<PANEL>(of.operands_of(item.matrix), r, item.panel, item.n_panels);
   });
 }
 

@@ -12,6 +12,15 @@
 
 namespace yk_gemm {
 
+/* What an output tile is a product of: a matrix, or the weight beside. */
+struct grouped_operands {
+  const uint8_t *weights;
+  const float *row_scales; /* of 8-bit weights */
+  const void *bias, *x;
+  void *y;
+  int k, k_tiles, n, n_panels;
+};
+
 struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;
@@ -26,6 +35,9 @@ struct grouped_params {
   yk_cuda::divider by_panels;  /* few rows: where blocks have shares */
   yk_cuda::divider by_tile_items;
   yk_cuda::divider by_tiles_m; /* wgmma */
+  /* wgmma: of the weight beside. Its columns are cut into parts of as many output tiles as a matrix has. */
+  int beside_k_tiles, beside_panels, beside_parts;
+  int64_t beside_row_scales_at;
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
   {
@@ -39,12 +51,38 @@ struct grouped_params {
   {
     return call.bias ? static_cast<const uint8_t *>(call.bias) + matrix * call.matrix_bytes : nullptr;
   }
+  /* The weight beside has the number behind the matrices'. */
+  __device__ __forceinline__ grouped_operands operands_of(int matrix) const
+  {
+    if (matrix < call.n_matrices)
+      return {weights_of(matrix), row_scales_of(matrix), bias_of(matrix), call.x, call.y, k, k_tiles, n, n_panels};
+    const yk_grouped_beside &b = call.beside;
+    const uint8_t *weights = static_cast<const uint8_t *>(b.weights);
+    return {weights,
+            reinterpret_cast<const float *>(weights + beside_row_scales_at),
+            nullptr,
+            b.x,
+            b.y,
+            static_cast<int>(b.k),
+            beside_k_tiles,
+            static_cast<int>(b.n),
+            beside_panels};
+  }
   __device__ __forceinline__ int row_of(int slot) const
   {
     if (call.n_rows == 1) return 0;
     return call.row_of_slot ? __ldcg(call.row_of_slot + slot) : slot;
   }
+  /* Slots of the weight beside are its rows. */
+  __device__ __forceinline__ int row_of(int matrix, int slot) const
+  {
+    return matrix < call.n_matrices ? row_of(slot) : slot;
+  }
   /* The results of a slot: columns of y are those of W, or half of them. */
+  __device__ __forceinline__ void *y_of(const grouped_operands &of, int slot) const
+  {
+    return static_cast<uint16_t *>(of.y) + static_cast<int64_t>(slot) * (gate_up ? of.n / 2 : of.n);
+  }
   __device__ __forceinline__ void *y_of(int slot) const
   {
     return static_cast<uint16_t *>(call.y) + static_cast<int64_t>(slot) * (gate_up ? n / 2 : n);
@@ -78,18 +116,18 @@ __device__ __forceinline__ int take_next(const grouped_params &p, int tile, int 
   return static_cast<int>(gridDim.x) + taken;
 }
 
-/* By one thread: all K tiles of some neighbouring panels of a matrix, a stage each. */
+/* By one thread: all K tiles of some neighbouring panels of a weight, a stage each. */
 template <typename PANEL, typename RING>
-__device__ __forceinline__ void stream_panels(const grouped_params &p, RING &r, int matrix, int panel, int n_panels)
+__device__ __forceinline__ void stream_panels(const grouped_operands &of, RING &r, int panel, int n_panels)
 {
-  const int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
+  const int64_t k_tile_bytes = static_cast<int64_t>(of.n_panels) * PANEL::BYTES;
   const int bytes = n_panels * PANEL::BYTES;
-  const uint8_t *from = p.weights_of(matrix) + panel * PANEL::BYTES;
+  const uint8_t *from = of.weights + static_cast<int64_t>(panel) * PANEL::BYTES;
 #pragma unroll 1
-  for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
+  for (int k_tile = 0; k_tile < of.k_tiles; k_tile++, from += k_tile_bytes) {
     mbarrier_wait_asm_loop(r.empty(), r.at.phase);
     mbarrier_arrive_expect(r.full(), bytes);
-    bulk_copy_once(r.data(), from, bytes, r.full());
+    if (bytes > 0) bulk_copy_once(r.data(), from, bytes, r.full());
     r.advance();
   }
 }

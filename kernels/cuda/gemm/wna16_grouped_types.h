@@ -7,13 +7,14 @@
 
 enum { YK_GROUPED_MAX_MATRICES = 1024 };
 
-/* A row's product with one more weight, of the same encoding, type and groups: what a kernel of one row does beside its
+/* The product of some rows with one more weight, of the same encoding, type and groups: what a kernel does beside its
  * own. All pointers are device memory. */
 typedef struct yk_grouped_beside {
   const void *weights; /* packed, 128-byte aligned; NULL: nothing is to be done beside */
-  const void *x;       /* [k], 16-byte aligned */
-  void *y;             /* [n], or [n/2] with gate_up */
+  const void *x;       /* [n_rows, k], 16-byte aligned */
+  void *y;             /* [n_rows, n], or [n_rows, n/2] with gate_up; 16-byte aligned unless n_rows is 1 */
   int64_t k, n;
+  int32_t n_rows;
 } yk_grouped_beside;
 
 /* One call of a grouped GEMM. All pointers are device memory. */

@@ -4,7 +4,8 @@
  *             with and then takes the next one that nobody has (yk_grouped_call.next_tile). Whole tiles come first:
  *             those of a matrix are neighbours, and among them those of the same columns, so that a wave of blocks
  *             finds weights and x in the L2 cache. Then come the rows that matrices have beyond whole tiles, most rows
- *             first: a narrower instruction multiplies them in less time, and the last wave is short
+ *             first: a narrower instruction multiplies them in less time, and the last wave is short. A weight beside
+ *             (yk_grouped_call.beside) is cut into parts of as many columns as a matrix has, each one more matrix
  *   producer  the last two warpgroups. Warp 0: takes tiles and tells the other warps (wna16_grouped_queue.cuh);
  *   warps     weights, one bulk copy a K tile. Warps 2 and up: a part of the rows of x each, by cp.async in the order
  *             that the 128-byte swizzle gives. wgmma reads shared memory past the path of ordinary accesses, so that a
@@ -65,6 +66,18 @@ __device__ __forceinline__ uint32_t kept_address(const void *pointer)
   return address;
 }
 
+/* By one thread, once the table counts whole tiles: the parts of the weight beside become matrices, each with all rows
+ * of its x. */
+template <int N> __device__ __forceinline__ void add_parts_beside(const grouped_params &p, const grouped_table &table)
+{
+  const int rows = p.call.beside.n_rows;
+  int2 size = *table.size;
+  for (int part = 0; part < p.beside_parts; part++, size.x++, size.y += rows / N)
+    table.entries[size.x] = {p.call.n_matrices + part, size.y, 0, rows};
+  table.entries[size.x] = {p.call.n_matrices + p.beside_parts, size.y, 0, 0};
+  *table.size = size;
+}
+
 /* By one warp, once the table counts whole tiles: the entries of the row tiles in the order of the work, whole ones and
  * then the others, narrowest instructions last. Returns the number of row tiles. */
 template <int N> __device__ __forceinline__ int order_row_tiles(const grouped_table &table, uint16_t *map)
@@ -105,8 +118,9 @@ template <int N> struct grouped_tiles {
       m = in_entry / whole_tiles;
       tile = in_entry - m * whole_tiles;
     }
-    const int first_slot = e.first_slot + static_cast<int>(tile) * N;
-    return {e.matrix, first_slot, min(N, e.end_slot - first_slot), static_cast<int>(m) * GROUPED_TILE_PANELS};
+    const int first_slot = e.first_slot + static_cast<int>(tile) * N, matrix = min(e.matrix, p.call.n_matrices);
+    const int tile_m = static_cast<int>(m) + (e.matrix - matrix) * p.tiles_m;
+    return {matrix, first_slot, min(N, e.end_slot - first_slot), tile_m * GROUPED_TILE_PANELS};
   }
 };
 
@@ -121,7 +135,8 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
     queue.put(w);
     if (w.rows == 0) return;
     at = take_next(p, at, tiles.n_row_tiles * p.tiles_m);
-    stream_panels<PANEL>(p, r, w.matrix, w.panel, min(GROUPED_TILE_PANELS, p.n_panels - w.panel));
+    const grouped_operands of = p.operands_of(w.matrix);
+    stream_panels<PANEL>(of, r, w.panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - w.panel)));
   }
 }
 
@@ -137,7 +152,6 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
 {
   constexpr int WARP_ROWS = gathered_rows(N);
   const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
-  const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
   const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
   uint32_t at[4]; /* of the lane's rows of eight, in a stage */
 #pragma unroll
@@ -147,15 +161,17 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
   r.start_producing();
   wait_for_previous_kernel();
   while (tiles.next(w)) {
+    const grouped_operands of = p.operands_of(w.matrix);
+    const uint8_t *x = static_cast<const uint8_t *>(of.x) + piece * 16;
     for (int i = lane; i < WARP_ROWS; i += 32) {
       const int row = (i / 8 * GATHER_WARPS + warp) * 8 + i % 8;
-      rows[i % 2 * (WARP_ROWS / 2) + i / 2] = row < w.rows ? p.row_of(w.first_slot + row) * (p.k / 8) : -1;
+      rows[i % 2 * (WARP_ROWS / 2) + i / 2] = row < w.rows ? p.row_of(w.matrix, w.first_slot + row) * (of.k / 8) : -1;
     }
     __syncwarp();
     const int eights = ((w.rows + 7) / 8 - warp + GATHER_WARPS - 1) / GATHER_WARPS;
 #pragma unroll 1
-    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
-      const bool valid = k_tile * TILE_K + piece * 8 < p.k;
+    for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
+      const bool valid = k_tile * TILE_K + piece * 8 < of.k;
       const uint8_t *from = x + (valid ? k_tile * TILE_K * 2 : 0);
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
 #pragma unroll 2
@@ -179,8 +195,9 @@ __device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, 
 {
   grouped_tile w;
   while (tiles.next(w)) {
+    const int k_tiles = p.operands_of(w.matrix).k_tiles;
 #pragma unroll 1
-    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++) {
+    for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
       mbarrier_wait_asm_loop(landed + r.at.stage * 8, r.at.phase);
       fence_async_shared();
       mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
@@ -200,18 +217,18 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
   constexpr int WGMMA_M = GROUPED_WGMMA_M;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   const int panel = w.panel + first_panel<WGMMA_M>(warpgroup, warp);
-  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, p.k_tiles, warpgroup, warp, lane, acc);
+  const grouped_operands of = p.operands_of(w.matrix);
+  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, of.k_tiles, warpgroup, warp, lane, acc);
   if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
     for (int c = 0; c < WGMMA_M; c++)
-      scale_rows(load_row_scales(p.row_scales_of(w.matrix), min(panel + c, p.n_panels - 1), lane),
-                 first_tokens<N>(acc[c]));
+      scale_rows(load_row_scales(of.row_scales, min(panel + c, of.n_panels - 1), lane), first_tokens<N>(acc[c]));
   }
   wgmma_params to = {};
-  to.bias = p.bias_of(w.matrix);
-  to.y = p.y_of(w.first_slot);
+  to.bias = of.bias;
+  to.y = p.y_of(of, w.first_slot);
   to.m = w.rows;
-  to.n = p.n;
+  to.n = of.n;
   const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
   if (p.gate_up)
     write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
@@ -247,8 +264,8 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
   int *rows = reinterpret_cast<int *>(behind);
   uint16_t *map = reinterpret_cast<uint16_t *>(behind + grouped_gather_bytes(N));
-  const grouped_table table =
-      grouped_table_at(behind + grouped_gather_bytes(N) + row_tile_map_bytes(p.max_tiles), p.call.n_matrices);
+  const grouped_table table = grouped_table_at(behind + grouped_gather_bytes(N) + row_tile_map_bytes(p.max_tiles),
+                                               p.call.n_matrices + p.beside_parts);
   wgmma_params rings = {};
   rings.x_stages = p.x_stages;
   rings.weight_stages = p.weight_stages;
@@ -264,6 +281,8 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   wait_for_starts(p);
   if (threadIdx.x < 32) {
     build_grouped_table<N, row_tiles::WHOLE>(table, p.call.starts, p.call.n_matrices);
+    __syncwarp();
+    if (threadIdx.x == 0 && p.beside_parts > 0) add_parts_beside<N>(p, table);
     __syncwarp();
     const int n = order_row_tiles<N>(table, map);
     if (threadIdx.x == 0) n_row_tiles = n;

@@ -74,17 +74,22 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
-/* The forward beside as what a kernel of one row does too; no weights where there is none, or one unlike the call. */
+/* The forward beside as what a grouped kernel does too; no weights where there is none, or one unlike the call. */
 static yk_grouped_beside beside_of(const yk_cuda_grouped_call *call)
 {
   const yk_cuda_gemm *gemm = call->beside, *own = call->gemm;
   const yk_grouped_beside none = {.weights = NULL};
   const yk_linear_beside *beside = call->args->beside;
-  if (!beside || !gemm || beside->args.n_tokens != 1) return none;
+  if (!beside || !gemm) return none;
   if (gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
-  return (yk_grouped_beside){
-      .weights = call->beside_weights, .x = beside->args.x, .y = beside->args.y, .k = gemm->k, .n = gemm->n};
+  if (!writes_in_place(gemm, beside->args.y, beside->args.y_stride)) return none;
+  return (yk_grouped_beside){.weights = call->beside_weights,
+                             .x = beside->args.x,
+                             .y = beside->args.y,
+                             .k = gemm->k,
+                             .n = gemm->n,
+                             .n_rows = beside->args.n_tokens};
 }
 
 static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
@@ -143,7 +148,9 @@ static bool takes_beside(const yk_cuda_device *cuda, const yk_cuda_grouped_call 
 {
   const yk_grouped_call grouped = grouped_call_of(cuda, call);
   if (!grouped.beside.weights) return false;
-  return call->args->route ? routes_too(cuda, call, &grouped) : combines(cuda, call);
+  if (call->args->route) return routes_too(cuda, call, &grouped);
+  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
+  return yk_wna16_grouped_takes_beside(&cuda->wna16, &desc, &grouped);
 }
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
