@@ -1,0 +1,106 @@
+/* lone_row_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs, which
+ * comes from all thread blocks. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_INPUTS_CUH
+#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_INPUTS_CUH
+
+#include "kernels/cuda/experts/lone_row_work.cuh"
+
+namespace yk_experts {
+
+/* The row's inputs in shared memory: those of a K tile as row_x_at says, and the sums of each group of scales. */
+struct lone_x {
+  uint32_t x;
+  float *sums; /* [K tiles, 4] */
+};
+
+__host__ __device__ constexpr int lone_x_bytes(int k_tiles)
+{
+  return row_x_bytes(k_tiles) + k_tiles * 16;
+}
+
+template <typename T> __device__ __forceinline__ float sum_of_pair(uint32_t word)
+{
+  if constexpr (std::is_same_v<T, __half>) {
+    const float2 v = __half22float2(pair_of<__half2>(word));
+    return v.x + v.y;
+  } else {
+    return __uint_as_float(word << 16) + __uint_as_float(word & 0xFFFF0000u);
+  }
+}
+
+/* By a warp: the lane's eight inputs, piece `piece` of 16 of a K tile. Half a warp has a tile, or nothing to store. */
+template <typename T, typename PANEL>
+__device__ __forceinline__ void store_lone_x(const lone_x &x, int tile, int piece, const uint4 &v, bool has_tile)
+{
+  constexpr int LANES = 16 / PANEL::GROUPS;
+  float sum = (sum_of_pair<T>(v.x) + sum_of_pair<T>(v.y)) + (sum_of_pair<T>(v.z) + sum_of_pair<T>(v.w));
+#pragma unroll
+  for (int other = 1; other < LANES; other *= 2) sum += __shfl_xor_sync(ALL_LANES, sum, other);
+  if (!has_tile) return;
+  store_shared16(x.x + row_x_at(tile) + piece / 8 * 1024 + piece % 8 * 16, v);
+  if (piece % LANES == 0) x.sums[tile * 4 + piece / LANES] = sum;
+}
+
+/* By a warp: x of its K tiles, zeros past its end. */
+template <typename T, typename PANEL>
+__device__ __forceinline__ void load_lone_x(const lone_params &p, const lone_work &w, const lone_x &x)
+{
+  for (int i = threadIdx.x % WARP; i - threadIdx.x % WARP < w.n_k_tiles * 16; i += WARP) {
+    const int tile = w.k_tile + i / 16, k = tile * TILE_K + i % 16 * 8;
+    const bool has_tile = i < w.n_k_tiles * 16;
+    const uint4 v = has_tile && k < p.router.k
+                        ? __ldcg(reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(p.router.x) + k))
+                        : make_uint4(0, 0, 0, 0);
+    store_lone_x<T, PANEL>(x, tile, i % 16, v, has_tile);
+  }
+  __syncwarp();
+}
+
+/* By one warp of every block. */
+__device__ __forceinline__ void empty_other_inner(lone_exchange &e, uint32_t turn)
+{
+  uint4 *to = reinterpret_cast<uint4 *>(e.inner[turn ^ 1]);
+  for (int i = blockIdx.x * WARP + threadIdx.x % WARP; i < LONE_INNER / 8; i += gridDim.x * WARP)
+    to[i] = make_uint4(EMPTY_WORD, EMPTY_WORD, EMPTY_WORD, EMPTY_WORD);
+}
+
+__device__ __forceinline__ bool is_empty(const uint4 &v)
+{
+  return v.x == EMPTY_WORD || v.y == EMPTY_WORD || v.z == EMPTY_WORD || v.w == EMPTY_WORD;
+}
+
+/* By a warp: what its K tiles of down are multiplied with, once it is there. */
+template <typename T, typename PANEL>
+__device__ __forceinline__ void gather_inner(const lone_params &p, const lone_work &w, const uint32_t *inner,
+                                             const lone_x &x)
+{
+  constexpr int AT_ONCE = 2;
+  const int lane = threadIdx.x % WARP, n = w.n_down_tiles * 16;
+#pragma unroll 1
+  for (int base = 0; base < n; base += AT_ONCE * WARP) {
+    uint4 v[AT_ONCE];
+    const uint4 *from[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      const int i = base + j * WARP + lane, tile = w.down_tile + i / 16;
+      const int slot = min(p.by_down_tiles.quotient(tile), w.n_slots);
+      const int k = (tile - slot * p.down.k_tiles) * TILE_K + i % 16 * 8;
+      const bool is_valid = i < n && k < (slot < w.n_slots ? p.ffn : p.shared_ffn);
+      from[j] = reinterpret_cast<const uint4 *>(inner + (slot * p.ffn + k) / 2);
+      v[j] = make_uint4(0, 0, 0, 0);
+      if (is_valid) v[j] = load_relaxed_gpu16(from[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      while (__any_sync(ALL_LANES, is_empty(v[j])))
+        if (is_empty(v[j])) v[j] = load_relaxed_gpu16(from[j]);
+      const int i = base + j * WARP + lane;
+      store_lone_x<T, PANEL>(x, w.down_tile + i / 16, i % 16, v[j], i < n);
+    }
+  }
+  __syncwarp();
+}
+
+} // namespace yk_experts
+
+#endif

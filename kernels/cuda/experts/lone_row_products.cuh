@@ -1,0 +1,122 @@
+/* lone_row_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of gate
+ * and up, which go to all thread blocks. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PRODUCTS_CUH
+#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PRODUCTS_CUH
+
+#include "kernels/cuda/experts/lone_row_inputs.cuh"
+#include "kernels/cuda/experts/lone_row_ring.cuh"
+
+namespace yk_experts {
+
+/* acc[c] += 128 inputs of panel c of a stage by those of K tile tile + c of the row, or of `tile` where all panels have
+ * one. Weights are multiplied as integers (wna16_integer_weights.cuh). Panels that the stage lacks give anything. */
+template <yk_dtype DTYPE, typename PANEL, bool ONE_TILE>
+__device__ __forceinline__ void multiply_stage(uint32_t panels, const lone_x &x, int tile, float (&acc)[LONE_GROUP][2])
+{
+  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS, N_X = ONE_TILE ? 1 : LONE_GROUP;
+  using integers = integer_weights<DTYPE>;
+  const int lane = threadIdx.x % WARP;
+  uint4 words[LONE_GROUP];
+  uint32_t b[N_X][4], at[N_X];
+  float part[LONE_GROUP][4];
+#pragma unroll
+  for (int i = 0; i < N_X; i++) at[i] = x.x + row_x_at(tile + i) + lane / 8 * 16;
+#pragma unroll
+  for (int step = 0; step < 8; step++) {
+#pragma unroll
+    for (int c = 0; c < LONE_GROUP; c++)
+      if (step % LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panels + c * PANEL::BYTES, step, lane));
+#pragma unroll
+    for (int i = 0; i < N_X; i++)
+      if (step % 2 == 0) ldmatrix_x4(b[i], (step % 4 ? at[i] ^ 64 : at[i]) + step / 4 * 1024);
+#pragma unroll
+    for (int i = 0; i < 4 * LONE_GROUP; i++)
+      if (step % GROUP_STEPS == 0) part[i / 4][i % 4] = 0.0f;
+#pragma unroll
+    for (int c = 0; c < LONE_GROUP; c++) {
+      const int k = step % 2 * 2, i = c % N_X;
+      uint32_t a[4];
+      integers::expand(word_at(words[c], step % 4), a);
+      mma<DTYPE>(part[c], a, b[i][k], b[i][k + 1]);
+      if ((step + 1) % GROUP_STEPS) continue;
+      const float sum = x.sums[(tile + i) * 4 + step / GROUP_STEPS];
+      integers w;
+      w.load(load_shared8(scales_at<PANEL>(panels + c * PANEL::BYTES, step, lane)));
+      acc[c][0] = fmaf(w.scale[0], fmaf(w.offset[0], sum * (1.0f / integers::FACTOR), part[c][0]), acc[c][0]);
+      acc[c][1] = fmaf(w.scale[1], fmaf(w.offset[1], sum * (1.0f / integers::UPPER_FACTOR), part[c][2]), acc[c][1]);
+    }
+  }
+}
+
+template <yk_dtype DTYPE, typename PANEL>
+__device__ __forceinline__ void multiply_gate_up(const lone_params &p, const lone_work &w, lone_ring<PANEL> &ring,
+                                                 const lone_x &x, float *sums)
+{
+  using integers = integer_weights<DTYPE>;
+  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_panels = w.n_shared + w.n_expert;
+#pragma unroll 1
+  for (int panel = 0, end; panel < n_panels; panel = end) {
+    float acc[LONE_GROUP][2] = {};
+#pragma unroll 1
+    for (int tile = w.k_tile; tile < w.k_tile + w.n_k_tiles; tile++) {
+      multiply_stage<DTYPE, PANEL, true>(ring.wait(), x, tile, acc);
+      ring.next();
+    }
+    end = min(panel + LONE_GROUP, panel < w.n_shared ? w.n_shared : n_panels);
+#pragma unroll
+    for (int c = 0; c < LONE_GROUP; c++) {
+      if (lane % 4 != 0 || panel + c >= end) continue;
+      float *to = sums + (warp * p.max_panels + panel + c) * PANEL_COLUMNS + lane / 4;
+      to[0] = acc[c][0] * integers::FACTOR;
+      to[8] = acc[c][1] * integers::UPPER_FACTOR;
+    }
+  }
+}
+
+/* By all threads: gate and up from the warps' sums of the block's panels, to all blocks. sums: [warps, panels, 16]. */
+template <yk_dtype DTYPE>
+__device__ __forceinline__ void send_inner(const lone_params &p, const lone_work &w, const lone_column &own,
+                                           const int *matrices, const float *sums, uint32_t *inner)
+{
+  const int row = threadIdx.x % PANEL_COLUMNS;
+  if (static_cast<int>(threadIdx.x / WARP) * WARP >= (w.n_shared + w.n_expert) * PANEL_COLUMNS) return;
+  float v = 0.0f;
+#pragma unroll
+  for (int i = 0; i < LONE_WARPS; i++) v += sums[i * p.max_panels * PANEL_COLUMNS + threadIdx.x];
+  if (p.gate_up.bias && !own.is_shared && own.is_valid)
+    v += load_float<DTYPE>(p.gate_up.bias + matrices[own.slot] * p.gate_up.matrix_bytes,
+                           own.column + row / 8 * own.width);
+  const float up = __shfl_down_sync(ALL_LANES, v, 8);
+  const uint32_t result = round_pair<element<DTYPE>>(silu(v) * up, 0.0f) & 0xFFFFu;
+  const uint32_t word = result | __shfl_down_sync(ALL_LANES, result, 1) << 16;
+  if (own.is_valid && row < 8 && row % 2 == 0)
+    store_relaxed_gpu(inner + (own.slot * p.ffn + own.column) / 2, word == EMPTY_WORD ? OTHER_NANS : word);
+}
+
+/* The warp's weighted sums of a panel: columns lane / 4 and lane / 4 + 8. */
+template <yk_dtype DTYPE, typename PANEL>
+__device__ __forceinline__ float2 multiply_down(const lone_params &p, const lone_work &w, lone_ring<PANEL> &ring,
+                                                const lone_x &x, const float *weights)
+{
+  using integers = integer_weights<DTYPE>;
+  float2 sum = {0.0f, 0.0f};
+#pragma unroll 1
+  for (int i = 0; i < w.n_down_tiles; i += LONE_GROUP) {
+    float acc[LONE_GROUP][2] = {};
+    multiply_stage<DTYPE, PANEL, false>(ring.wait(), x, w.down_tile + i, acc);
+    ring.next();
+#pragma unroll
+    for (int c = 0; c < LONE_GROUP; c++) {
+      const int slot = p.by_down_tiles.quotient(w.down_tile + i + c);
+      if (i + c >= w.n_down_tiles) continue;
+      const float weight = weights[slot < w.n_slots ? slot : YK_MAX_TOP_K];
+      sum.x = fmaf(weight, acc[c][0], sum.x);
+      sum.y = fmaf(weight, acc[c][1], sum.y);
+    }
+  }
+  return {sum.x * integers::FACTOR, sum.y * integers::UPPER_FACTOR};
+}
+
+} // namespace yk_experts
+
+#endif

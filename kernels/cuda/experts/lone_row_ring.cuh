@@ -1,0 +1,118 @@
+/* lone_row_ring.cuh - a warp's ring of weights, in the order of its work: which bytes are asked for, and when. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_RING_CUH
+#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_RING_CUH
+
+#include "kernels/cuda/experts/lone_row_work.cuh"
+
+namespace yk_experts {
+
+/* A warp's ring of stages. Every lane knows one of 32 units, and asks for that one's weights. */
+template <typename PANEL> struct lone_ring {
+  static constexpr int STAGE_BYTES = LONE_GROUP * PANEL::BYTES;
+  const lone_params &p;
+  const lone_work &w;
+  const int *matrices; /* of the slots */
+  uint32_t memory, full;
+  int first = 0; /* the unit of lane 0 */
+  /* The lane's unit. Of gate and up: its slot, -1 of the shared expert; where it begins within the matrix; its panels,
+   * of which some are in the next slot's matrix. Of down: its first K tile, its panel, and how many K tiles. */
+  int slot_or_tile, offset_or_panel, n, n_next;
+  int asked = 0, done = 0; /* units */
+  int ask_stage = 0;
+  ring_position at;
+
+  __device__ __forceinline__ void describe()
+  {
+    int i = first + static_cast<int>(threadIdx.x % WARP);
+    n = n_next = slot_or_tile = offset_or_panel = 0;
+    if (i < w.n_gate_up) {
+      const int group = i / w.n_k_tiles, tile = w.k_tile + i - group * w.n_k_tiles;
+      const int shared_groups = (w.n_shared + LONE_GROUP - 1) / LONE_GROUP;
+      const bool is_shared = group < shared_groups;
+      const int before = (is_shared ? group : group - shared_groups) * LONE_GROUP;
+      int panel = before + (is_shared ? w.shared_panel : w.expert_panel), panels = p.gate_up.shared_panels;
+      n = min(LONE_GROUP, (is_shared ? w.n_shared : w.n_expert) - before);
+      slot_or_tile = -1;
+      if (!is_shared) {
+        panels = p.gate_up.n_panels;
+        slot_or_tile = p.by_panels.quotient(panel);
+        panel -= slot_or_tile * panels;
+        n_next = max(panel + n - panels, 0);
+        n -= n_next;
+      }
+      offset_or_panel = (tile * panels + panel) * PANEL::BYTES;
+    } else if (i < w.n_units) {
+      const int groups = (w.n_down_tiles + LONE_GROUP - 1) / LONE_GROUP, panel = (i - w.n_gate_up) / groups;
+      const int before = (i - w.n_gate_up - panel * groups) * LONE_GROUP;
+      slot_or_tile = w.down_tile + before;
+      offset_or_panel = w.down_panel + panel;
+      n = min(LONE_GROUP, w.n_down_tiles - before);
+    }
+  }
+
+  /* By the lane whose unit comes next. */
+  __device__ __forceinline__ void ask(bool is_gate_up, int stage) const
+  {
+    uint32_t to = memory + stage * STAGE_BYTES;
+    const uint32_t barrier = full + stage * 8;
+    mbarrier_arrive_expect(barrier, (n + n_next) * PANEL::BYTES);
+    if (is_gate_up) {
+      const uint8_t *from =
+          slot_or_tile < 0 ? p.gate_up.shared : p.gate_up.weights + matrices[slot_or_tile] * p.gate_up.matrix_bytes;
+      bulk_copy_once(to, from + offset_or_panel, n * PANEL::BYTES, barrier);
+      if (n_next == 0) return;
+      from = p.gate_up.weights + matrices[slot_or_tile + 1] * p.gate_up.matrix_bytes;
+      const int next_offset = offset_or_panel + (n - p.gate_up.n_panels) * PANEL::BYTES;
+      bulk_copy_once(to + n * PANEL::BYTES, from + next_offset, n_next * PANEL::BYTES, barrier);
+      return;
+    }
+#pragma unroll 1
+    for (int tile = slot_or_tile; tile < slot_or_tile + n; tile++, to += PANEL::BYTES) {
+      const int slot = min(p.by_down_tiles.quotient(tile), w.n_slots);
+      const uint8_t *from = slot < w.n_slots ? p.down.weights + matrices[slot] * p.down.matrix_bytes : p.down.shared;
+      const int panel = (tile - slot * p.down.k_tiles) * p.down.n_panels + offset_or_panel;
+      bulk_copy_once(to, from + static_cast<int64_t>(panel) * PANEL::BYTES, PANEL::BYTES, barrier);
+    }
+  }
+
+  /* Units up to `end`, which are gate and up's and fit in the ring: each lane its own, which is in the stage of that
+   * number. */
+  __device__ __forceinline__ void begin(int end)
+  {
+    const int lane = threadIdx.x % WARP;
+    if (lane >= asked && lane < end) ask(true, lane);
+    asked = max(asked, end);
+    ask_stage = asked == p.stages ? 0 : asked;
+  }
+
+  __device__ __forceinline__ void ask_next()
+  {
+    if (asked == w.n_units || asked - done == p.stages) return;
+    if (asked == first + WARP) {
+      first += WARP;
+      describe();
+    }
+    if (static_cast<int>(threadIdx.x % WARP) == asked - first) ask(asked < w.n_gate_up, ask_stage);
+    asked++;
+    ask_stage = ask_stage + 1 == p.stages ? 0 : ask_stage + 1;
+  }
+
+  __device__ __forceinline__ uint32_t wait() const
+  {
+    mbarrier_wait_asm_loop(full + at.stage * 8, at.phase);
+    return memory + at.stage * STAGE_BYTES;
+  }
+
+  /* By all lanes, which are done with a unit. */
+  __device__ __forceinline__ void next()
+  {
+    __syncwarp();
+    done++;
+    at.advance(p.stages);
+    ask_next();
+  }
+};
+
+} // namespace yk_experts
+
+#endif

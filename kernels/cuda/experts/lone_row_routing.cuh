@@ -1,0 +1,161 @@
+/* lone_row_routing.cuh - the routing of a lone row, by one warp of every thread block: the choice comes first, since
+ * weights wait for it, and what the slots are worth when weights have been asked for. */
+#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_ROUTING_CUH
+#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_ROUTING_CUH
+
+#include "kernels/cuda/experts/lone_row_params.cuh"
+
+namespace yk_experts {
+
+/* By one thread of block 0. */
+__device__ __forceinline__ void send_turn(lone_exchange &e)
+{
+  const uint32_t turn = e.next_turn;
+  e.next_turn = turn ^ 1;
+  store_relaxed_gpu(&e.turn, turn);
+}
+
+/* By one warp: the logits of each lane's experts, the shared expert's weight and the turn, once they are there. */
+template <int PER_LANE>
+__device__ __forceinline__ void gather_row(const lone_params &p, lone_row &row, float (&logits)[PER_LANE])
+{
+  const bool has_gate = p.sum.shared_gate != nullptr;
+  uint32_t turn, gate_logit;
+  gather_logits(p.exchange->logits, p.route.spec.n_experts, logits, [&] {
+    turn = load_relaxed_gpu(&p.exchange->turn);
+    gate_logit = load_relaxed_gpu(&p.exchange->logits.gate_logit);
+    return turn == EMPTY_WORD || (has_gate && gate_logit == EMPTY_WORD);
+  });
+  if (threadIdx.x % WARP > 0) return;
+  row.turn = turn;
+  row.weight[YK_MAX_TOP_K] = has_gate ? 1.0f / (1.0f + expf(-__uint_as_float(gate_logit))) : 1.0f;
+}
+
+/* By one warp, in shared memory: the top_k experts of the largest keys. A lane's keys are sorted first, so that a round
+ * is a maximum over the warp. Equal keys of two lanes are rare: then once more, by the function that looks for them. */
+template <int PER_LANE>
+__device__ __forceinline__ void choose_by_keys(int top_k, uint32_t (&keys)[PER_LANE], int *chosen)
+{
+  const int lane = threadIdx.x % WARP;
+  uint32_t sorted[PER_LANE];
+  int expert[PER_LANE];
+  bool has_equal = false;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    sorted[i] = keys[i];
+    expert[i] = i * WARP + lane;
+  }
+#pragma unroll
+  for (int end = PER_LANE - 1; end > 0; end--) {
+#pragma unroll
+    for (int i = 0; i < end; i++) {
+      const bool swap = sorted[i + 1] > sorted[i];
+      const uint32_t key = sorted[i];
+      const int e = expert[i];
+      sorted[i] = swap ? sorted[i + 1] : key;
+      expert[i] = swap ? expert[i + 1] : e;
+      sorted[i + 1] = swap ? key : sorted[i + 1];
+      expert[i + 1] = swap ? e : expert[i + 1];
+    }
+  }
+#pragma unroll 2
+  for (int j = 0; j < top_k; j++) {
+    const bool is_mine = sorted[0] == __reduce_max_sync(ALL_LANES, sorted[0]);
+    const unsigned lanes = __ballot_sync(ALL_LANES, is_mine);
+    has_equal |= (lanes & (lanes - 1)) != 0;
+    if (is_mine) chosen[j] = expert[0];
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) {
+      sorted[i] = !is_mine ? sorted[i] : i + 1 < PER_LANE ? sorted[i + 1] : 0;
+      expert[i] = is_mine && i + 1 < PER_LANE ? expert[i + 1] : expert[i];
+    }
+  }
+  if (has_equal) {
+#pragma unroll 1
+    for (int j = 0; j < top_k; j++) {
+      const int e = take_largest(keys, lane);
+      if (lane == 0) chosen[j] = e;
+    }
+  }
+  __syncwarp();
+}
+
+/* By one warp, in shared memory: scores, choices and slots. */
+template <int PER_LANE> __device__ __forceinline__ void route_lone_row(const lone_params &p, lone_row &row)
+{
+  const yk_route_spec &spec = p.route.spec;
+  const int lane = threadIdx.x % WARP;
+  const bool is_padding = p.route.kv_slots && p.route.kv_slots[0] < 0;
+  float scores[PER_LANE], biases[PER_LANE];
+  uint32_t keys[PER_LANE];
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    const int e = i * WARP + lane;
+    biases[i] = p.route.bias && e < spec.n_experts ? p.route.bias[e] : 0.0f;
+  }
+  gather_row(p, row, scores);
+  const bool is_finite = score(spec, lane, scores);
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) {
+    const int e = i * WARP + lane;
+    keys[i] = e < spec.n_experts ? key_of(scores[i] + biases[i]) : 0;
+    row.scores[e] = scores[i];
+  }
+  if (is_finite) {
+    if (spec.n_groups > 1) keep_groups(spec, keys, row.keys, lane);
+    choose_by_keys(spec.top_k, keys, row.chosen);
+  }
+  const int expert = lane >= spec.top_k || is_padding ? -1 : is_finite ? row.chosen[lane] : lane;
+  const int matrix = expert - spec.first_local;
+  const bool is_local = expert >= 0 && static_cast<unsigned>(matrix) < static_cast<unsigned>(spec.n_local);
+  const unsigned local = __ballot_sync(ALL_LANES, is_local);
+  if (is_local) row.matrix[__popc(local & ((1u << lane) - 1))] = matrix;
+  row.chosen[lane] = expert;
+  if (lane > 0) return;
+  row.is_finite = is_finite;
+  row.n_slots = __popc(local);
+}
+
+/* By one warp: what the slots are worth; write: and what a route writes. */
+__device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row, bool write)
+{
+  const yk_route_spec &spec = p.route.spec;
+  const int lane = threadIdx.x % WARP, expert = row.chosen[lane], matrix = expert - spec.first_local;
+  const bool is_local = expert >= 0 && static_cast<unsigned>(matrix) < static_cast<unsigned>(spec.n_local);
+  const unsigned local = __ballot_sync(ALL_LANES, is_local);
+  float weight = expert >= 0 ? row.scores[expert] : 0.0f;
+  if (spec.normalise) {
+    float sum = 0.0f; /* in the order of the choices */
+#pragma unroll 1
+    for (int j = 0; j < spec.top_k; j++) sum += __shfl_sync(ALL_LANES, weight, j);
+    weight /= sum + 1e-20f;
+  }
+  weight *= spec.scale;
+  if (!row.is_finite) weight = __uint_as_float(0x7FC00000u);
+  if (is_local) row.weight[__popc(local & ((1u << lane) - 1))] = weight;
+  if (!write) return;
+  const auto slots_below = [&](int e) { /* of the rank's experts, in the order of a route's slots */
+                                        int slots = 0;
+#pragma unroll 1
+                                        for (int i = 0; i < spec.top_k; i++) {
+                                          const int other = __shfl_sync(ALL_LANES, matrix, i);
+                                          slots += (local >> i & 1) && other < e;
+                                        }
+                                        return slots;
+  };
+  const int slot = slots_below(matrix);
+  for (int first = 0; first <= spec.n_local; first += WARP) {
+    const int start = slots_below(first + lane);
+    if (first + lane <= spec.n_local) p.route.starts[first + lane] = start;
+  }
+  if (lane >= spec.top_k) return;
+  p.route.choices[lane] = expert;
+  p.route.weights[lane] = expert >= 0 ? weight : 0.0f;
+  p.route.slot_of_choice[lane] = is_local ? slot : -1;
+  if (is_local) p.route.row_of_slot[slot] = 0;
+  if (p.route.counts && expert >= 0) atomicAdd(reinterpret_cast<unsigned long long *>(p.route.counts) + expert, 1ull);
+}
+
+} // namespace yk_experts
+
+#endif
