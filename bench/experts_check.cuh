@@ -643,9 +643,10 @@ inline bool check_lone_rows(const yk_wna16_gpu &gpu)
   const routing_exchange exchange;
   const lone_row_exchange own_exchange;
   int failures = 0, runs = 0;
-  for (const lone_case &c : cases)
-    for (yk_dtype dtype : {YK_F16, YK_BF16})
-      for (bool padding : {false, true}) {
+  /* Cases follow each other, as launches of many and of few blocks then have one exchange by turns. */
+  for (yk_dtype dtype : {YK_F16, YK_BF16})
+    for (bool padding : {false, true})
+      for (const lone_case &c : cases) {
         failures += !check_lone_row(gpu, c, dtype, padding, exchange, own_exchange, 70 + unsigned(runs));
         runs++;
       }

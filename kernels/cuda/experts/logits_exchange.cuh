@@ -1,5 +1,6 @@
 /* logits_exchange.cuh - the logits of a lone row, from the thread blocks that make some to all of a launch, through
- * device memory: words that are empty until they come. The last block that has taken them all makes them empty again.
+ * device memory: words that are empty until they come, and are made empty again by the last block that has taken them
+ * all, or by the next launch, which has other words.
  *
  * Blocks wait for those that make logits: the first ones of the grid, which run before any other and wait for nobody
  * but the kernels ahead. */
@@ -24,15 +25,27 @@ constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* of a kernel'
 constexpr uint32_t EMPTY_WORD = 0xFFFFFFFFu;                     /* a NaN that no logit is */
 
 /* In device memory. A lane takes its experts', which are e % 32 == lane, four at once. */
-struct alignas(16) logits_exchange {
+struct alignas(16) logits_words {
   uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
   uint32_t gate_logit; /* of a shared expert */
-  int32_t blocks;      /* that have taken everything */
 
   __device__ __forceinline__ uint32_t *logit_of(int expert)
   {
     return reinterpret_cast<uint32_t *>(logits[expert / FEW_EXPERTS] + expert % WARP) + expert % FEW_EXPERTS / WARP;
   }
+
+  /* By one warp. */
+  __device__ __forceinline__ void make_empty()
+  {
+    const int lane = threadIdx.x % WARP;
+    for (auto &of_lanes : logits) of_lanes[lane] = make_uint4(EMPTY_WORD, EMPTY_WORD, EMPTY_WORD, EMPTY_WORD);
+    if (lane == 0) gate_logit = EMPTY_WORD;
+  }
+};
+
+struct logits_exchange {
+  logits_words words;
+  int32_t blocks; /* that have taken everything */
 };
 
 inline cudaError_t prepare_exchange(logits_exchange *e, cudaStream_t stream)
@@ -58,10 +71,10 @@ template <typename T> using router_tile = few_outputs_tile<T, 8, 8>;
 
 /* By the threads of the tile, the first of the block: the logits of this block's columns, to all blocks. Weights are
  * read before the wait for the kernel in front. PREFETCHES, in kernels that have the registers: those that do not fit
- * in them are brought into the L2 cache. sums: in shared memory. */
-template <typename T, bool PREFETCHES>
-__device__ __forceinline__ void send_logits(const row_router &r, logits_exchange &to,
-                                            typename router_tile<T>::sums &sums)
+ * in them are brought into the L2 cache. words_of(): where the logits go, once the wait is over. sums: in shared
+ * memory. */
+template <typename T, bool PREFETCHES, typename F>
+__device__ __forceinline__ void send_logits(const row_router &r, const F &words_of, typename router_tile<T>::sums &sums)
 {
   using tile = router_tile<T>;
   constexpr int BARRIER = 1;
@@ -74,6 +87,7 @@ __device__ __forceinline__ void send_logits(const row_router &r, logits_exchange
   t.read_ahead(r.w, r.n_logits, r.k, column0);
   if (PREFETCHES) t.prefetch_rest(r.w, r.n_logits, r.k, column0);
   wait_for_previous_kernel();
+  logits_words &to = words_of();
   for (int column = column0; column < r.n_logits; column += step) {
     if (column > column0) t.read_ahead(r.w, r.n_logits, r.k, column);
     t.multiply(r.w, r.n_logits, r.x, 1, r.k, column, 0, sums);
@@ -91,7 +105,7 @@ __device__ __forceinline__ void send_logits(const row_router &r, logits_exchange
 
 /* By one warp: the logits of each lane's experts, once they are there and lacks(), which all lanes call, is false. */
 template <int PER_LANE, typename F>
-__device__ __forceinline__ void gather_logits(const logits_exchange &from, int n_experts, float (&logits)[PER_LANE],
+__device__ __forceinline__ void gather_logits(const logits_words &from, int n_experts, float (&logits)[PER_LANE],
                                               const F &lacks)
 {
   const int lane = threadIdx.x % WARP;
@@ -111,18 +125,14 @@ __device__ __forceinline__ void gather_logits(const logits_exchange &from, int n
   for (int i = 0; i < PER_LANE; i++) logits[i] = i * WARP + lane < n_experts ? __uint_as_float(words[i]) : -FLT_MAX;
 }
 
-/* By one warp, once the block has taken everything. Returns whether it is the last of all blocks. */
-__device__ __forceinline__ bool release_exchange(logits_exchange &e)
+/* By one warp, once the block has taken everything. */
+__device__ __forceinline__ void release_exchange(logits_exchange &e)
 {
   const int lane = threadIdx.x % WARP;
   const int before = lane == 0 ? increment_acq_rel_gpu(&e.blocks) : 0;
-  if (__shfl_sync(ALL_LANES, before, 0) + 1 < static_cast<int>(gridDim.x)) return false;
-  for (auto &of_lanes : e.logits) of_lanes[lane] = make_uint4(EMPTY_WORD, EMPTY_WORD, EMPTY_WORD, EMPTY_WORD);
-  if (lane == 0) {
-    e.gate_logit = EMPTY_WORD;
-    e.blocks = 0;
-  }
-  return true;
+  if (__shfl_sync(ALL_LANES, before, 0) + 1 < static_cast<int>(gridDim.x)) return;
+  e.words.make_empty();
+  if (lane == 0) e.blocks = 0;
 }
 
 } // namespace yk_experts

@@ -70,7 +70,7 @@ lone_launch launch_of(const yk_wna16_gpu &gpu, const yk_lone_row &r)
   p.hidden = static_cast<int>(r.down_desc->n);
   const int64_t panels = r.gate_up->max_slots * p.gate_up.n_panels;
   const int down_tiles = p.max_slots * p.down.k_tiles + p.down.shared_k_tiles;
-  l.blocks = std::min<int64_t>(gpu.n_multiprocessors, std::max<int64_t>(panels, p.down.n_panels));
+  l.blocks = std::min<int64_t>({gpu.n_multiprocessors, LONE_BLOCKS, std::max<int64_t>(panels, p.down.n_panels)});
   p.max_panels = static_cast<int>(ceil_div(panels, l.blocks) + ceil_div(p.gate_up.shared_panels, l.blocks));
   const int own = static_cast<int>(ceil_div(lone_x_bytes(p.gate_up.k_tiles), 1024)) * 1024 + lone_x_bytes(down_tiles) +
                   LONE_WARPS * p.max_panels * PANEL_COLUMNS * 4;
@@ -105,11 +105,7 @@ extern "C" size_t yk_lone_row_exchange_bytes(void)
 
 extern "C" cudaError_t yk_lone_row_prepare(void *to, cudaStream_t stream)
 {
-  lone_exchange *e = static_cast<lone_exchange *>(to);
-  const cudaError_t error = cudaMemsetAsync(e, 0xFF, sizeof *e, stream);
-  if (error != cudaSuccess) return error;
-  const cudaError_t no_turn = cudaMemsetAsync(&e->next_turn, 0, sizeof e->next_turn, stream);
-  return no_turn == cudaSuccess ? prepare_exchange(&e->logits, stream) : no_turn;
+  return cudaMemsetAsync(to, 0xFF, sizeof(lone_exchange), stream); /* all words empty, and one turn for all blocks */
 }
 
 extern "C" bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *r)

@@ -56,14 +56,6 @@ __device__ __forceinline__ void load_lone_x(const lone_params &p, const lone_wor
   __syncwarp();
 }
 
-/* By one warp of every block. */
-__device__ __forceinline__ void empty_other_inner(lone_exchange &e, uint32_t turn)
-{
-  uint4 *to = reinterpret_cast<uint4 *>(e.inner[turn ^ 1]);
-  for (int i = blockIdx.x * WARP + threadIdx.x % WARP; i < LONE_INNER / 8; i += gridDim.x * WARP)
-    to[i] = make_uint4(EMPTY_WORD, EMPTY_WORD, EMPTY_WORD, EMPTY_WORD);
-}
-
 __device__ __forceinline__ bool is_empty(const uint4 &v)
 {
   return v.x == EMPTY_WORD || v.y == EMPTY_WORD || v.z == EMPTY_WORD || v.w == EMPTY_WORD;

@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/experts/lone_row_products.cuh"
 #include "kernels/cuda/experts/lone_row_routing.cuh"
+#include "kernels/cuda/experts/lone_row_turns.cuh"
 
 namespace yk_experts {
 
@@ -54,16 +55,18 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   ring.describe();
   ring.begin(min(w.n_shared_units(), p.stages));
   if (warp < router_tile<T>::WARPS)
-    send_logits<T, true>(p.router, p.exchange->logits, *reinterpret_cast<typename router_tile<T>::sums *>(&row.logits));
+    send_logits<T, true>(
+        p.router, [&]() -> logits_words & { return p.exchange->logits[turn_of_block(*p.exchange)]; },
+        *reinterpret_cast<typename router_tile<T>::sums *>(&row.logits));
   else
     wait_for_previous_kernel();
-  if (blockIdx.x == 0 && warp == LONE_WARPS - 2 && lane == 0) send_turn(*p.exchange);
+  const int turn = turn_of_block(*p.exchange);
   load_lone_x<T, PANEL>(p, w, x);
   if (routes) {
     if (p.route.spec.n_experts <= FEW_EXPERTS)
-      route_lone_row<FEW_EXPERTS / WARP>(p, row);
+      route_lone_row<FEW_EXPERTS / WARP>(p, p.exchange->logits[turn], row);
     else
-      route_lone_row<ROUTED_EXPERTS / WARP>(p, row);
+      route_lone_row<ROUTED_EXPERTS / WARP>(p, p.exchange->logits[turn], row);
   }
   __syncthreads();
   const int n_slots = same_in_warp(row.n_slots);
@@ -73,12 +76,9 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   }
   ring.begin(min(w.n_gate_up, p.stages));
   let_next_kernel_start();
-  if (routes) {
-    weigh_slots(p, row, blockIdx.x == gridDim.x - 1);
-    if (release_exchange(p.exchange->logits) && lane == 0) p.exchange->turn = EMPTY_WORD;
-  }
-  if (warp == 0) empty_other_inner(*p.exchange, row.turn);
-  uint32_t *const inner = p.exchange->inner[row.turn];
+  if (routes) weigh_slots(p, row, blockIdx.x == gridDim.x - 1);
+  if (warp == 0) prepare_next_turn(*p.exchange, turn);
+  uint32_t *const inner = p.exchange->inner[turn];
   const lone_column own_column(p, w);
   multiply_gate_up<DTYPE>(p, w, ring, x, sums);
   __syncthreads();

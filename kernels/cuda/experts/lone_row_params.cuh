@@ -16,17 +16,17 @@ constexpr int LONE_WARPS = 16, LONE_THREADS = WARP * LONE_WARPS;
 constexpr int LONE_REGISTERS = SM_REGISTERS / LONE_THREADS;
 constexpr int LONE_GROUP = 3;     /* panels of a stage: neighbours of one K tile, or of neighbouring K tiles */
 constexpr int LONE_STAGES = 8;    /* of a warp's ring, at most */
+constexpr int LONE_BLOCKS = 256;  /* of a launch, at most */
 constexpr int LONE_INNER = 32768; /* values between the two GEMMs, at most */
 constexpr uint32_t OTHER_NANS = 0x7FFF7FFFu;              /* what is sent in place of an empty word */
 constexpr int LONE_PANELS = LONE_THREADS / PANEL_COLUMNS; /* of gate and up, of a block, at most: a thread a column */
 
 /* In device memory. */
 struct lone_exchange {
-  logits_exchange logits;
-  uint32_t turn;      /* the part of inner that the launch has; empty until block 0 has told */
-  uint32_t next_turn; /* block 0's alone */
-  /* Pairs of values. The next launch has the other part, which is emptied meanwhile. */
-  alignas(16) uint32_t inner[2][LONE_INNER / 2];
+  /* Two parts, which launches have alternately: meanwhile the other one is made empty. */
+  logits_words logits[2];
+  alignas(16) uint32_t inner[2][LONE_INNER / 2]; /* pairs of values */
+  uint32_t turns[LONE_BLOCKS];                   /* of a block, which nobody else reads: its lowest bit is the part */
 };
 
 /* One of the two GEMMs. */
@@ -59,7 +59,6 @@ struct lone_row {
   int matrix[YK_MAX_TOP_K]; /* of the slots, which are here the choices that the rank holds, in their order */
   int n_slots;
   bool is_finite;
-  uint32_t turn;
   float weight[YK_MAX_TOP_K + 1]; /* of the slots; the shared expert's comes last */
   uint64_t full[LONE_WARPS][LONE_STAGES];
   float down_sums[2][LONE_WARPS][PANEL_COLUMNS]; /* of two panels alternately */

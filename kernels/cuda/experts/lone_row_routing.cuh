@@ -7,27 +7,18 @@
 
 namespace yk_experts {
 
-/* By one thread of block 0. */
-__device__ __forceinline__ void send_turn(lone_exchange &e)
-{
-  const uint32_t turn = e.next_turn;
-  e.next_turn = turn ^ 1;
-  store_relaxed_gpu(&e.turn, turn);
-}
-
-/* By one warp: the logits of each lane's experts, the shared expert's weight and the turn, once they are there. */
+/* By one warp: the logits of each lane's experts and the shared expert's weight, once they are there. */
 template <int PER_LANE>
-__device__ __forceinline__ void gather_row(const lone_params &p, lone_row &row, float (&logits)[PER_LANE])
+__device__ __forceinline__ void gather_row(const lone_params &p, const logits_words &from, lone_row &row,
+                                           float (&logits)[PER_LANE])
 {
   const bool has_gate = p.sum.shared_gate != nullptr;
-  uint32_t turn, gate_logit;
-  gather_logits(p.exchange->logits, p.route.spec.n_experts, logits, [&] {
-    turn = load_relaxed_gpu(&p.exchange->turn);
-    gate_logit = load_relaxed_gpu(&p.exchange->logits.gate_logit);
-    return turn == EMPTY_WORD || (has_gate && gate_logit == EMPTY_WORD);
+  uint32_t gate_logit;
+  gather_logits(from, p.route.spec.n_experts, logits, [&] {
+    gate_logit = load_relaxed_gpu(&from.gate_logit);
+    return has_gate && gate_logit == EMPTY_WORD;
   });
   if (threadIdx.x % WARP > 0) return;
-  row.turn = turn;
   row.weight[YK_MAX_TOP_K] = has_gate ? 1.0f / (1.0f + expf(-__uint_as_float(gate_logit))) : 1.0f;
 }
 
@@ -81,7 +72,8 @@ __device__ __forceinline__ void choose_by_keys(int top_k, uint32_t (&keys)[PER_L
 }
 
 /* By one warp, in shared memory: scores, choices and slots. */
-template <int PER_LANE> __device__ __forceinline__ void route_lone_row(const lone_params &p, lone_row &row)
+template <int PER_LANE>
+__device__ __forceinline__ void route_lone_row(const lone_params &p, const logits_words &from, lone_row &row)
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP;
@@ -93,7 +85,7 @@ template <int PER_LANE> __device__ __forceinline__ void route_lone_row(const lon
     const int e = i * WARP + lane;
     biases[i] = p.route.bias && e < spec.n_experts ? p.route.bias[e] : 0.0f;
   }
-  gather_row(p, row, scores);
+  gather_row(p, from, row, scores);
   const bool is_finite = score(spec, lane, scores);
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {

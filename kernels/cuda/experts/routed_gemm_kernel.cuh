@@ -57,7 +57,7 @@ struct routed_row {
 template <int PER_LANE>
 __device__ __forceinline__ void gather_row_logits(const routed_params &p, float (&logits)[PER_LANE])
 {
-  gather_logits(*p.among_blocks, p.route.spec.n_experts, logits, [] { return false; });
+  gather_logits(p.among_blocks->words, p.route.spec.n_experts, logits, [] { return false; });
 }
 
 /* By one warp: the expert of choice number `lane`. -1 where the row is padding. keys: memory for each expert's, where
@@ -211,7 +211,9 @@ private:
   /* By the consumers. */
   __device__ __forceinline__ void send() const
   {
-    send_logits<T, false>(p.router, *p.among_blocks, *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
+    send_logits<T, false>(
+        p.router, [&]() -> logits_words & { return p.among_blocks->words; },
+        *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
   }
 
   /* By one warp, once the previous kernel has ended: the block's share. */
