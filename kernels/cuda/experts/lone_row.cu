@@ -16,18 +16,25 @@ constexpr int LEAST_STAGES = 2;
 constexpr int LEAST_FFN = 8 * LONE_GROUP; /* a stage's panels are of two matrices at most */
 constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(lone_row));
 
-template <yk_dtype DTYPE> tile_kernels kernels_of()
+template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
 {
   const auto of_groups = [](auto groups) {
-    return reinterpret_cast<const void *>(lone_row_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>>);
+    return reinterpret_cast<const void *>(
+        lone_row_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
 }
 
-tile_kernels kernels_of(yk_dtype dtype)
+template <yk_dtype DTYPE> tile_kernels kernels_of(int n_experts)
 {
-  return dtype == YK_F16 ? kernels_of<YK_F16>() : kernels_of<YK_BF16>();
+  return n_experts <= FEW_EXPERTS ? kernels_of<DTYPE, FEW_EXPERTS / WARP>()
+                                  : kernels_of<DTYPE, ROUTED_EXPERTS / WARP>();
+}
+
+tile_kernels kernels_of(yk_dtype dtype, int n_experts)
+{
+  return dtype == YK_F16 ? kernels_of<YK_F16>(n_experts) : kernels_of<YK_BF16>(n_experts);
 }
 
 lone_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
@@ -91,9 +98,11 @@ lone_launch launch_of(const yk_wna16_gpu &gpu, const yk_lone_row &r)
 extern "C" cudaError_t yk_lone_row_init(const yk_wna16_gpu *gpu)
 {
   if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
-  for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-    const cudaError_t error = allow_shared_bytes(kernels_of(dtype), MOST_BYTES);
-    if (error != cudaSuccess) return error;
+  for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
+    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+      const cudaError_t error = allow_shared_bytes(kernels_of(dtype, n_experts), MOST_BYTES);
+      if (error != cudaSuccess) return error;
+    }
   }
   return cudaSuccess;
 }
@@ -130,6 +139,6 @@ extern "C" cudaError_t yk_lone_row_launch(const yk_wna16_gpu *gpu, const yk_lone
 {
   lone_launch l = launch_of(*gpu, *r);
   void *args[] = {&l.params};
-  return launch_clusters(kernels_of(r->down_desc->dtype).get(*r->down_desc), l.blocks, 1, LONE_THREADS, l.shared_bytes,
-                         args, stream);
+  const tile_kernels kernels = kernels_of(r->down_desc->dtype, r->routing->args->spec->n_experts);
+  return launch_clusters(kernels.get(*r->down_desc), l.blocks, 1, LONE_THREADS, l.shared_bytes, args, stream);
 }

@@ -29,7 +29,9 @@ __device__ __forceinline__ int same_in_warp(int x)
   return __shfl_sync(ALL_LANES, x, 0);
 }
 
-template <yk_dtype DTYPE, typename PANEL>
+/* PER_LANE: experts of a lane, at most. One kernel for all numbers of experts would be half as long again, and behind
+ * the other kernels of a step less of it is in the instruction cache. */
+template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
 __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constant__ lone_params p)
 {
 #ifdef YK_HAVE_SM90A
@@ -62,12 +64,7 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
     wait_for_previous_kernel();
   const int turn = turn_of_block(*p.exchange);
   load_lone_x<T, PANEL>(p, w, x);
-  if (routes) {
-    if (p.route.spec.n_experts <= FEW_EXPERTS)
-      route_lone_row<FEW_EXPERTS / WARP>(p, p.exchange->logits[turn], row);
-    else
-      route_lone_row<ROUTED_EXPERTS / WARP>(p, p.exchange->logits[turn], row);
-  }
+  if (routes) route_lone_row<PER_LANE>(p, p.exchange->logits[turn], row);
   __syncthreads();
   const int n_slots = same_in_warp(row.n_slots);
   if (n_slots != p.max_slots) {
@@ -76,7 +73,9 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   }
   ring.begin(min(w.n_gate_up, p.stages));
   let_next_kernel_start();
-  if (routes) weigh_slots(p, row, blockIdx.x == gridDim.x - 1);
+  const bool writes = blockIdx.x == gridDim.x - 1;
+  if (routes) weigh_slots(p, row, writes);
+  if (writes) write_starts(p, row);
   if (warp == 0) prepare_next_turn(*p.exchange, turn);
   uint32_t *const inner = p.exchange->inner[turn];
   const lone_column own_column(p, w);

@@ -108,8 +108,18 @@ __device__ __forceinline__ void route_lone_row(const lone_params &p, const logit
   row.n_slots = __popc(local);
 }
 
-/* By one warp: what the slots are worth; write: and what a route writes. */
-__device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row, bool write)
+/* How many slots the rank's experts below number e have. */
+__device__ __forceinline__ int slots_below(const yk_route_spec &spec, const lone_row &row, int e)
+{
+  int slots = 0;
+#pragma unroll 1
+  for (int i = 0; i < spec.top_k; i++)
+    slots += static_cast<unsigned>(row.chosen[i] - spec.first_local) < static_cast<unsigned>(e);
+  return slots;
+}
+
+/* By one warp: what the slots are worth; writes: and what a route writes, but for the starts. */
+__device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row, bool writes)
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP, expert = row.chosen[lane], matrix = expert - spec.first_local;
@@ -125,27 +135,21 @@ __device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row,
   weight *= spec.scale;
   if (!row.is_finite) weight = __uint_as_float(0x7FC00000u);
   if (is_local) row.weight[__popc(local & ((1u << lane) - 1))] = weight;
-  if (!write) return;
-  const auto slots_below = [&](int e) { /* of the rank's experts, in the order of a route's slots */
-                                        int slots = 0;
-#pragma unroll 1
-                                        for (int i = 0; i < spec.top_k; i++) {
-                                          const int other = __shfl_sync(ALL_LANES, matrix, i);
-                                          slots += (local >> i & 1) && other < e;
-                                        }
-                                        return slots;
-  };
-  const int slot = slots_below(matrix);
-  for (int first = 0; first <= spec.n_local; first += WARP) {
-    const int start = slots_below(first + lane);
-    if (first + lane <= spec.n_local) p.route.starts[first + lane] = start;
-  }
-  if (lane >= spec.top_k) return;
+  if (!writes || lane >= spec.top_k) return;
+  const int slot = is_local ? slots_below(spec, row, matrix) : -1;
   p.route.choices[lane] = expert;
   p.route.weights[lane] = expert >= 0 ? weight : 0.0f;
-  p.route.slot_of_choice[lane] = is_local ? slot : -1;
+  p.route.slot_of_choice[lane] = slot;
   if (is_local) p.route.row_of_slot[slot] = 0;
   if (p.route.counts && expert >= 0) atomicAdd(reinterpret_cast<unsigned long long *>(p.route.counts) + expert, 1ull);
+}
+
+/* By a whole block. */
+__device__ __forceinline__ void write_starts(const lone_params &p, const lone_row &row)
+{
+  static_assert(LONE_THREADS > ROUTED_EXPERTS, "a thread for each start");
+  const int e = threadIdx.x;
+  if (e <= p.route.spec.n_local) p.route.starts[e] = slots_below(p.route.spec, row, e);
 }
 
 } // namespace yk_experts
