@@ -30,7 +30,7 @@ __device__ __forceinline__ int same_in_warp(int x)
 }
 
 /* PER_LANE: experts of a lane, at most. One kernel for all numbers of experts would be half as long again, and behind
- * the other kernels of a step less of it is in the instruction cache. */
+ * the other kernels of a step, which the instruction cache has to hold too, it takes longer. */
 template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
 __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constant__ lone_params p)
 {
