@@ -18,6 +18,17 @@ static void test_table(void **state)
   for_each_cpu_target(check_table);
 }
 
+static void check_new_tokens(const op_target *target)
+{
+  check_latent_new_tokens(target, 3, true);
+}
+
+static void test_new_tokens_behind_a_long_call(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_new_tokens);
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -83,6 +94,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
+      cmocka_unit_test(test_new_tokens_behind_a_long_call),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_too_wide_heads_are_refused),

@@ -47,6 +47,12 @@ static void test_deepseek(void **state)
   check_latent_shapes(&cuda_target, deepseek_shapes, N_DEEPSEEK_SHAPES, N_GPU_DTYPES, false);
 }
 
+static void test_new_tokens_behind_a_long_call(void **state)
+{
+  (void)state;
+  check_latent_new_tokens(&cuda_target, N_GPU_DTYPES, false);
+}
+
 /* Scores so far apart that what they are taken relative to moves from tile to tile. Their errors grow with them. */
 static void test_sharp_scores(void **state)
 {
@@ -234,6 +240,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_deepseek),
+      cmocka_unit_test(test_new_tokens_behind_a_long_call),
       cmocka_unit_test(test_sharp_scores),
       cmocka_unit_test(test_many_rows),
       cmocka_unit_test(test_without_wgmma),
