@@ -112,11 +112,11 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
   for (int32_t pair = 0; pair < n_units; pair += 2) {
     const int32_t unit = pair + warpgroup;
     if (unit < n_units) {
-      const int32_t slice = first + unit % n, head = slice / OF_HEAD, load = stay ? unit % n : unit,
-                    room = load % ROOMS;
-      const int32_t row = unit / n * query_units::ROWS + threadIdx.x % 128 / 32 * 16 + lane / 4;
-      if (unit / n * p.layout.n_heads + head != loaded) {
-        loaded = unit / n * p.layout.n_heads + head;
+      const int32_t tile = quotient(unit, n), own = unit - tile * n, slice = first + own, head = slice / OF_HEAD;
+      const int32_t load = stay ? own : unit, room = load % ROOMS;
+      const int32_t row = tile * query_units::ROWS + threadIdx.x % 128 / 32 * 16 + lane / 4;
+      if (tile * p.layout.n_heads + head != loaded) {
+        loaded = tile * p.layout.n_heads + head;
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           const bool exists = row + 8 * e < p.n_rows;

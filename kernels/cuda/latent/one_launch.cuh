@@ -3,7 +3,7 @@
  *
  *   consumer warps                                          producer warps
  *   queries K[h]^T q_nope, some columns of all rows         two: new tokens, rotation of q
- *                                                           two: list of work; first tiles, of older tokens
+ *                                                           two: list of work; first tiles
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
  *   attention                                               tiles, queries; at the end weights for outputs
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
@@ -126,20 +126,19 @@ __device__ bool have_new_token(const ends_shared<K_ROOMS> &s, int32_t n_rows, in
   return __any_sync(~0u, found);
 }
 
-/* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) tiles begin
- * at once with one buffer, and with the other one once queries are there: these and what comes before them would wait
- * behind the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where
- * tensor cores do, weights for queries come first. */
+/* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) the first
+ * tile is asked for at once, the next one once queries are there: these and what comes before them would wait behind
+ * the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where tensor
+ * cores do, weights for queries come first. */
 template <typename SHARED>
 __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
-                                              int buffer)
+                                              int loader)
 {
-  const bool is_late = !SHARED::IS_MANY && buffer == 1;
   bool is_first = true;
   if (!rows.latent) wait_for_previous_kernel();
-  return load_tiles(s, p, mine, map, buffer, [&](int32_t slot, int32_t n_pages) {
-    if (is_first && is_late) {
+  return load_tiles(s, p, mine, map, loader, [&](int32_t number, int32_t slot, int32_t n_pages) {
+    if (number == 1 && !SHARED::IS_MANY) {
       mbarrier_wait_loop(&s.q_full[0], 0);
     } else if (is_first && rows.latent && have_new_token(s.ends, p.n_rows, slot / YK_KV_BLOCK_TOKENS, n_pages)) {
       wait_for_previous_kernel();
@@ -167,29 +166,28 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
     make_new_rows<T>(p, rows, 2 * grid_block() + warp - 2, 2 * grid_blocks());
     named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
     const block_tiles mine = tiles_of_block(s.list);
-    if (mine.begin == mine.end) return;
-    grid.wait(0);
-    load_queries<T>(s, p, mine);
+    load_queries<T>(s, p, mine, [&] { grid.wait(0); });
     return;
   }
   if (warp == 0)
-    s.list.build(p);
+    s.list.template build<true>(p);
   else
     list_new_pages(s.ends, p);
   named_barrier_sync(LIST, 64);
+  if (!SHARED::IS_MANY) named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
+  if (warp >= SHARED::N_LOADERS) return;
   const block_tiles mine = tiles_of_block(s.list);
   const bool prefetches = SHARED::IS_MANY && warp == 0, is_short = mine.end - mine.begin <= FEW_TILES;
-  if (!SHARED::IS_MANY && warp == 0 && mine.begin < mine.end)
-    named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
-  else
-    named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
+  if (SHARED::IS_MANY) named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
   if (prefetches && is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
-  const uint32_t phase = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp);
+  const uint32_t phases = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp);
   if (prefetches && !is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
-  for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.empty[warp][half], phase);
-  named_barrier_sync(LIST, 64); /* weights may lie in both buffers */
+  for (int buffer = warp; buffer < 2; buffer += SHARED::N_LOADERS) {
+    for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.empty[buffer][half], phases >> buffer & 1);
+  }
+  if (SHARED::IS_MANY) named_barrier_sync(LIST, 64); /* weights may lie in both buffers */
   if (warp == 0 && elect_one()) outputs_of().load_first();
 }
 

@@ -348,13 +348,13 @@ __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mi
   if (warpgroup == 0) {
     lower_registers<40>();
     if (warp < 2) {
-      load_tiles(s, p, mine, &map, warp, [](int32_t, int32_t) {});
+      load_tiles(s, p, mine, &map, warp, [](int32_t, int32_t, int32_t) {});
       if (warp == 0 && elect_one()) {
         wait_for_previous_kernel(); /* absorb_kernel, whose weights come first */
         prefetch_output_weights(p);
       }
     } else {
-      load_queries<T>(s, p, mine);
+      load_queries<T>(s, p, mine, [] {});
     }
   } else {
     raise_registers<232>();
@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     load_first_slices(p, weights, k_rooms_of(s), s.ends.k_full, grid_block(), grid_blocks());
   }
   if (threadIdx.x == 32) init_loading(s);
-  if (!HAS_ENDS && threadIdx.x < 32) s.list.build(p);
+  if (!HAS_ENDS && threadIdx.x < 32) s.list.build<false>(p);
   __syncthreads();
   if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
   let_next_kernel_start();

@@ -45,6 +45,7 @@ __device__ __forceinline__ constexpr int block_of_half(int buffer, int half, int
 
 template <int QUERIES, int Q_STAGES> struct loading {
   static constexpr bool IS_MANY = QUERIES == WGMMA_TOKENS; /* of the kernel for many queries */
+  static constexpr int N_LOADERS = IS_MANY ? 2 : 1;        /* warps that load tiles: one for each buffer, or for both */
   alignas(1024) char q[Q_STAGES][N_BLOCKS * QUERIES * 128];
   alignas(1024) char tile[2][TILE_BYTES]; /* one for each consumer warpgroup */
   uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
@@ -103,26 +104,33 @@ __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p,
   __syncwarp();
 }
 
-/* One warp for each buffer: every second tile of a segment, by TMA, a page and a block of columns at a time. Pages
- * behind the segment's last token are left out. await: called when the buffer is free, before the tile is read, with
- * the first slots of its pages, each of its lane, and their number. Returns the parity by which the buffer is free of
- * its last tile. */
+/* By each of N_LOADERS warps: tiles by TMA, a page and a block of columns at a time. Pages behind the segment's last
+ * token are left out. One warp for both buffers holds what is on its way down to a tile: a half is asked for once that
+ * of the tile in front has come. With two tiles on their way multiprocessors get unlike shares of the memory's
+ * bandwidth, and the end waits for the slowest.
+ * await: called when the buffer is free, before the tile is read, with its number in the thread block's first segment,
+ * or with 2 in others, with the first slots of its pages, each of its lane, and their number. Returns in bit b the
+ * parity by which buffer b is free of its last tile. */
 template <typename LOADING, typename F>
-__device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int buffer,
+__device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int loader,
                                F await)
 {
+  constexpr int STEP = LOADING::N_LOADERS;
   const int lane = threadIdx.x % 32;
-  uint32_t phase = 1;
-  for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+  uint32_t phases = 3;
+  int in_front = -1; /* the buffer of the tile in front */
+  for_each_segment(s.list, mine, [&](const segment &of, int32_t n) {
     const int32_t *table = p.block_tables + static_cast<int64_t>(of.seq) * p.block_table_stride;
     const int32_t end_page = divide_up(of.n_tokens, YK_KV_BLOCK_TOKENS);
-    for (int32_t tile = of.begin + buffer; tile < of.end; tile += 2) {
+    for (int32_t tile = of.begin + loader; tile < of.end; tile += STEP) {
+      const int buffer = STEP == 1 ? (tile - of.begin) % 2 : loader;
       const int32_t n_pages = min(PAGES, end_page - tile * PAGES);
       const int32_t own = lane < n_pages ? table[tile * PAGES + lane] * YK_KV_BLOCK_TOKENS : 0;
 #pragma unroll
       for (int half = 0; half < HALVES; half++) {
-        mbarrier_wait_loop(&s.empty[buffer][half], phase);
-        if (half == 0) await(own, n_pages);
+        mbarrier_wait_loop(&s.empty[buffer][half], phases >> buffer & 1);
+        if (half == 0) await(n > 0 ? 2 : tile - of.begin, own, n_pages);
+        if (STEP == 1 && in_front >= 0) mbarrier_wait_loop(&s.full[in_front][half], phases >> in_front & 1);
         if (elect_one())
           mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * blocks_of_half(half));
         for (int page = 0; page < n_pages; page++) {
@@ -139,28 +147,30 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
           }
         }
       }
-      phase ^= 1;
+      phases ^= 1 << buffer;
+      in_front = buffer;
       if (LOADING::IS_MANY && tile + 2 < of.end)
         prefetch_tile(s, p, table + (tile + 2) * PAGES, end_page - (tile + 2) * PAGES);
     }
   });
-  return phase;
+  return phases;
 }
 
 /* Two warps: the queries of each segment, the absorbed part and then what rotates, 16 bytes of 8 queries at once.
- * Queries that do not exist become zeros. */
-template <typename T, int QUERIES, int Q_STAGES>
-__device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine)
+ * Queries that do not exist become zeros. await: called before the first ones are read. */
+template <typename T, int QUERIES, int Q_STAGES, typename F>
+__device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine, F await)
 {
   const int piece = threadIdx.x % 8, first_query = threadIdx.x % Q_PRODUCER_THREADS / 8;
   const int32_t first_head = head_tile() * p.tile_heads, n_heads = min(p.tile_heads, p.layout.n_heads - first_head);
   yk_cuda::ring_position at;
-  for_each_segment(s.list, mine, [&](const segment &of, int32_t) {
+  for_each_segment(s.list, mine, [&](const segment &of, int32_t n) {
     mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
+    if (n == 0) await();
     for (int query = first_query; query < QUERIES; query += Q_PRODUCER_THREADS / 8) {
       const bool exists = query < of.n_rows * n_heads;
-      const int32_t row = of.first_row + (exists ? query / n_heads : 0);
-      const int64_t head = first_head + (exists ? query % n_heads : 0);
+      const int32_t own_row = of.n_rows > 1 && exists ? query / n_heads : 0, row = of.first_row + own_row;
+      const int64_t head = first_head + (exists ? query - own_row * n_heads : 0);
       const T *absorbed = static_cast<const T *>(p.absorbed) +
                           (static_cast<int64_t>(row) * p.layout.n_heads + head) * KV_RANK + piece * 8;
       const T *rotating = static_cast<const T *>(p.q) + step_row(p, row) * p.q_stride +
