@@ -3,15 +3,15 @@
  *
  *   consumer warps                                          producer warps
  *   queries K[h]^T q_nope, some columns of all rows         two: new tokens, rotation of q
- *                                                           two: list of work; first tiles
+ *                                                           two: list of work; first tile of few queries
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
  *   attention                                               tiles, queries; at the end weights for outputs
  *   ---- all thread blocks meet ------------------------------------------------------------------------------------
  *   V[h] times the weighted sums, some heads and rows
  *
- * No launch ends in between, and tiles come while thread blocks meet. Nothing waits for the list of work but tiles: it
- * takes as long as queries do. Where the kernel in front has made the new tokens (new_rows without latent) tiles follow
- * that kernel. */
+ * No launch ends in between. Nothing waits for the list of work but tiles: it takes as long as queries do. Where memory
+ * sets the pace (few queries) the first tile, of older tokens, comes while thread blocks meet; where the kernel in
+ * front has made the new tokens (new_rows without latent) it follows that kernel. */
 #ifndef YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 #define YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 
@@ -129,7 +129,7 @@ __device__ bool have_new_token(const ends_shared<K_ROOMS> &s, int32_t n_rows, in
 /* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) the first
  * tile is asked for at once, the next one once queries are there: these and what comes before them would wait behind
  * the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where tensor
- * cores do, weights for queries come first. */
+ * cores do, weights and then queries come before any tile. */
 template <typename SHARED>
 __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
@@ -138,7 +138,7 @@ __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const 
   bool is_first = true;
   if (!rows.latent) wait_for_previous_kernel();
   return load_tiles(s, p, mine, map, loader, [&](int32_t number, int32_t slot, int32_t n_pages) {
-    if (number == 1 && !SHARED::IS_MANY) {
+    if (number == 1 || (SHARED::IS_MANY && number == 0)) {
       mbarrier_wait_loop(&s.q_full[0], 0);
     } else if (is_first && rows.latent && have_new_token(s.ends, p.n_rows, slot / YK_KV_BLOCK_TOKENS, n_pages)) {
       wait_for_previous_kernel();
