@@ -11,7 +11,8 @@
 
 namespace yk_latent {
 
-constexpr int END_HEAD_DIM = 128; /* nope_dim and value_dim: DeepSeek's */
+constexpr int END_HEAD_DIM = 128;     /* nope_dim and value_dim: DeepSeek's */
+constexpr int PRODUCER_THREADS = 128; /* in front of the consumers */
 constexpr int CONSUMER_WARPS = 8, CONSUMER_THREADS = 32 * CONSUMER_WARPS;
 constexpr int BOX = 64, BOX_BYTES = BOX * 128;                /* of kv_up: 64 rows by 64 columns, swizzled */
 constexpr int K_SLICE_BYTES = END_HEAD_DIM / BOX * BOX_BYTES; /* 64 columns of K[h] */
@@ -51,7 +52,7 @@ struct unit_range {
 
 __device__ __forceinline__ bool is_first_consumer()
 {
-  return threadIdx.x == blockDim.x - CONSUMER_THREADS;
+  return threadIdx.x == PRODUCER_THREADS;
 }
 
 __device__ __forceinline__ void consumers_sync()

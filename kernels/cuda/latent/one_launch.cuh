@@ -32,6 +32,7 @@ template <int K_ROOMS> struct ends_shared {
 /* Named barriers: the list of work is there for the warps that load tiles; the thread block's share of queries and of
  * new rows is made, and the list is there for all. */
 constexpr int OWN_SHARE = 7, LIST = 8;
+static_assert(WGMMA_THREADS == PRODUCER_THREADS + CONSUMER_THREADS, "which thread is_first_consumer is");
 
 #if defined(YK_HAVE_SM90A)
 
