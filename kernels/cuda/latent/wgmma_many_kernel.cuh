@@ -346,7 +346,7 @@ __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mi
   const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
   if (warpgroup > 0 || warp >= 2) wait_for_previous_kernel(); /* the cache is complete: see absorb_kernel */
   if (warpgroup == 0) {
-    lower_registers<40>();
+    lower_registers<56>();
     if (warp < 2) {
       load_tiles(s, p, mine, &map, warp, [](int32_t, int32_t, int32_t) {});
       if (warp == 0 && elect_one()) {
@@ -357,7 +357,7 @@ __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mi
       load_queries<T>(s, p, mine, [] {});
     }
   } else {
-    raise_registers<232>();
+    raise_registers<224>();
     many_consumer<T> consumer = {s, p, warpgroup - 1, mine};
     consumer.run();
   }
