@@ -142,8 +142,10 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
             const uint32_t to = shared_address(s.tile[buffer]) + block * BLOCK_BYTES + page * YK_KV_BLOCK_TOKENS * 128;
             if (is_paired(s))
               tensor_copy_to_both(to, map, block * 64, row, &s.full[buffer][half]);
-            else
+            else if (LOADING::IS_MANY)
               tensor_copy(to, map, block * 64, row, &s.full[buffer][half]);
+            else
+              tensor_copy_once(to, map, block * 64, row, &s.full[buffer][half]);
           }
         }
       }

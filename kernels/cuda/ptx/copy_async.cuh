@@ -77,6 +77,17 @@ __device__ __forceinline__ void tensor_copy(uint32_t to, const void *map, int co
                : "memory");
 }
 
+/* The same of bytes that nobody reads again soon, as bulk_copy_once does. */
+__device__ __forceinline__ void tensor_copy_once(uint32_t to, const void *map, int column, int row, mbarrier barrier)
+{
+  asm volatile("{\n.reg .b64 policy;\n"
+               "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+               "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+               "[%1, {%2, %3}], [%4], policy;\n}" ::"r"(to),
+               "l"(map), "r"(column), "r"(row), "r"(barrier.address)
+               : "memory");
+}
+
 /* Multicast: the same copy into both thread blocks of a cluster of two. In each of them the data goes to the same
  * offset in shared memory, and its bytes are counted by that thread block's barrier at the same offset. */
 __device__ __forceinline__ void tensor_copy_to_both(uint32_t to, const void *map, int column, int row, mbarrier barrier)
