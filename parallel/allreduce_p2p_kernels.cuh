@@ -42,8 +42,9 @@ __global__ void __launch_bounds__(most_threads(G::V, COMBINES)) one_shot_kernel(
   load_weights<G, NORM>(a, group, weights);
   if (chooses_early) chosen.load(a, item_of_block(group.index));
   fetch_parameters(a);
-  yk_ptx::let_next_kernel_start();
+  if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
+  if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
   group.for_items(n_mine, [&](int k) {
@@ -92,8 +93,9 @@ __global__ void __launch_bounds__(most_threads(G::V, COMBINES)) two_shot_kernel(
     of_own.load(a, row_of(group.index, a.rank));
   }
   fetch_parameters(a);
-  yk_ptx::let_next_kernel_start();
+  if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
+  if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
   /* A rank whose result does not come may itself wait for a third one: whoever waits for that one's packets is to name
