@@ -9,7 +9,7 @@ enum { MOST_LAUNCHES = 4 };
 
 enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192 };
 
-/* Largest launch. Up to here NCCL was slower wherever measured, and slots take about 9 times as much memory. */
+/* Largest launch. Up to here NCCL was slower wherever measured, and slots take about 12 times as much memory. */
 static const int64_t max_launch_bytes = INT64_C(8) << 20;
 
 int64_t yk_p2p_one_shot_default(int n_ranks)
@@ -17,12 +17,19 @@ int64_t yk_p2p_one_shot_default(int n_ranks)
   return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
 }
 
+/* Measured on 2 GPUs alone: from 1 MiB on two-shot. */
+static int64_t short_rows_one_shot_default(int n_ranks)
+{
+  return n_ranks == 2 ? 1024 * 1024 - 1 : 0;
+}
+
 yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
 {
   const double longest_wait_ms = INT32_MAX;
   bool goes = n_ranks > 1 && row_bytes > 0 && row_bytes % PACKET_BYTES == 0 && row_bytes <= YK_P2P_MAX_ROW_BYTES;
   yk_p2p_options o = {.max_row_bytes = yk_max_i64(row_bytes, MAX_ARRAY_ROW_BYTES),
-                      .one_shot_bytes = yk_p2p_one_shot_default(n_ranks)};
+                      .one_shot_bytes = yk_p2p_one_shot_default(n_ranks),
+                      .short_rows_one_shot_bytes = short_rows_one_shot_default(n_ranks)};
   if (!goes) return o;
   o.max_bytes = max_rows > max_launch_bytes / row_bytes ? max_launch_bytes
                                                         : yk_max_i64(max_rows * row_bytes, MAX_ARRAY_ROW_BYTES);
@@ -32,16 +39,24 @@ yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_byt
   return o;
 }
 
-static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes)
+static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes, int64_t one_shot_bytes)
 {
   if (n_bytes > options->max_bytes) return YK_P2P_NONE;
-  return n_bytes <= options->one_shot_bytes ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT;
+  return n_bytes <= one_shot_bytes ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT;
+}
+
+/* The smaller crossover, that of short rows where they have one. */
+static int64_t least_one_shot_bytes(const yk_p2p_options *options)
+{
+  int64_t of_short = options->short_rows_one_shot_bytes;
+  return of_short > 0 ? yk_min_i64(of_short, options->one_shot_bytes) : options->one_shot_bytes;
 }
 
 yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes)
 {
   if (row_bytes <= 0 || row_bytes % PACKET_BYTES != 0 || row_bytes > options->max_row_bytes) return YK_P2P_NONE;
-  return by_size(options, n_rows * row_bytes);
+  return by_size(options, n_rows * row_bytes,
+                 row_bytes <= YK_P2P_SHORT_ROW_BYTES ? least_one_shot_bytes(options) : options->one_shot_bytes);
 }
 
 int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes)
@@ -58,7 +73,7 @@ yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_byte
   int64_t even = yk_ceil_div_i64(n_bytes / YK_P2P_BLOCKS, warp_bytes) * warp_bytes;
   *row_bytes = yk_min_i64(yk_max_i64(even, MIN_ARRAY_ROW_BYTES), MAX_ARRAY_ROW_BYTES);
   if (n_bytes % PACKET_BYTES != 0 || *row_bytes > options->max_row_bytes) return YK_P2P_NONE;
-  return by_size(options, n_bytes);
+  return by_size(options, n_bytes, options->one_shot_bytes);
 }
 
 /* Packets that one thread block needs for a source rank. Rows are whole, so of more rows than thread blocks one thread
@@ -75,7 +90,7 @@ yk_p2p_layout yk_p2p_layout_of(const yk_p2p_options *options, int n_ranks)
   if (options->max_bytes <= 0) return layout;
   int64_t whole_bytes = yk_min_i64(options->one_shot_bytes, options->max_bytes);
   layout.one_shot_packets = block_packets(whole_bytes, options->max_row_bytes);
-  if (whole_bytes < options->max_bytes)
+  if (least_one_shot_bytes(options) < options->max_bytes)
     layout.two_shot_packets = block_packets(yk_ceil_div_i64(options->max_bytes, n_ranks), options->max_row_bytes);
   layout.n_slot_packets =
       (int64_t)YK_P2P_BLOCKS * YK_P2P_SETS * n_ranks * (layout.one_shot_packets + 2 * layout.two_shot_packets);

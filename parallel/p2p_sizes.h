@@ -3,7 +3,9 @@
  * alike; needs no GPU and no CUDA.
  *
  *   bytes of a launch     0 .. one_shot_bytes    .. max_bytes (8 MiB)    more
- *   route                 one-shot               two-shot                as up to 4 launches (rows only), else NCCL */
+ *   route                 one-shot               two-shot                as up to 4 launches (rows only), else NCCL
+ *
+ * Short rows cross sooner. */
 #ifndef YK_PARALLEL_P2P_SIZES_H
 #define YK_PARALLEL_P2P_SIZES_H
 
@@ -15,17 +17,19 @@ extern "C" {
 
 enum {
   YK_P2P_BLOCKS = 128,                        /* most thread blocks of a launch; all must be resident at once */
-  YK_P2P_SETS = 2,                            /* of slots: in use, already filled by a rank ahead */
-  YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* a counter of every thread block, for one-shot and for two-shot */
+  YK_P2P_SETS = 3,                            /* of slots: in use, being cleared, already filled by a rank ahead */
+  YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 8, /* counters of every thread block, for one-shot and for two-shot */
   YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: device_flags in allreduce_p2p.cuh */
-  YK_P2P_MAX_ROW_BYTES = 32 * 1024
+  YK_P2P_MAX_ROW_BYTES = 32 * 1024,
+  YK_P2P_SHORT_ROW_BYTES = 4 * 1024
 };
 
 typedef struct yk_p2p_options {
-  int64_t max_bytes;      /* largest all-reduce of one launch */
-  int64_t max_row_bytes;  /* longest row, at most YK_P2P_MAX_ROW_BYTES */
-  int64_t one_shot_bytes; /* largest one-shot all-reduce; 0: the measured crossover for n_ranks */
-  int32_t timeout_ms;     /* how long a kernel waits for another rank; 0: for ever */
+  int64_t max_bytes;                 /* largest all-reduce of one launch */
+  int64_t max_row_bytes;             /* longest row, at most YK_P2P_MAX_ROW_BYTES */
+  int64_t one_shot_bytes;            /* largest one-shot all-reduce; 0: the measured crossover for n_ranks */
+  int32_t timeout_ms;                /* how long a kernel waits for another rank; 0: for ever */
+  int64_t short_rows_one_shot_bytes; /* in place of one_shot_bytes for rows up to YK_P2P_SHORT_ROW_BYTES; 0: the same */
 } yk_p2p_options;
 
 /* YK_P2P_NONE: not through slots, so by NCCL. */

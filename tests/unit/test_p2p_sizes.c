@@ -48,6 +48,25 @@ static void the_route_follows_the_size(void **state)
   }
 }
 
+static void short_rows_cross_sooner_on_two_ranks(void **state)
+{
+  (void)state;
+  for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
+    for (int64_t max_rows = 256; max_rows <= 4096; max_rows *= 16) { /* of few the slots for two-shot are there, too */
+      const int64_t row = 4 * KIB, most = n_ranks == 2 ? 255 : 128;
+      yk_p2p_options o = yk_p2p_options_for(n_ranks, max_rows, row, 60);
+      assert_int_equal(yk_p2p_route_of_rows(&o, most, row), YK_P2P_ONE_SHOT);
+      assert_int_equal(yk_p2p_route_of_rows(&o, most + 1, row), YK_P2P_TWO_SHOT);
+      assert_true(yk_p2p_layout_of(&o, n_ranks).two_shot_packets > 0);
+      if (max_rows == 256) continue;
+      int64_t cut;
+      yk_p2p_options longer = yk_p2p_options_for(n_ranks, max_rows, row + PACKET, 60);
+      assert_int_equal(yk_p2p_route_of_rows(&longer, 256, row + PACKET),
+                       n_ranks == 2 ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT);
+      assert_int_equal(yk_p2p_route_of_array(&o, o.one_shot_bytes, &cut), YK_P2P_ONE_SHOT);
+    }
+}
+
 static void more_rows_take_a_few_launches_of_equal_size(void **state)
 {
   (void)state;
@@ -119,9 +138,11 @@ static void a_rank_is_waited_for_less_long_than_a_step_may_take(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_route_follows_the_size), cmocka_unit_test(more_rows_take_a_few_launches_of_equal_size),
-      cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere), cmocka_unit_test(every_message_finds_room),
-      cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_route_follows_the_size),
+                                     cmocka_unit_test(short_rows_cross_sooner_on_two_ranks),
+                                     cmocka_unit_test(more_rows_take_a_few_launches_of_equal_size),
+                                     cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere),
+                                     cmocka_unit_test(every_message_finds_room),
+                                     cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

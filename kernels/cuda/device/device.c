@@ -72,8 +72,7 @@ static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(check_hidden(cuda, args->hidden, err));
   YK_TRY(yk_cuda_enter(cuda, err));
-  bool is_settled = yk_cuda_device_choices_are_settled(dev);
-  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, is_settled, cuda->stream), "add_norm", err);
+  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, cuda->stream), "add_norm", err);
 }
 
 static yk_status qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err)
@@ -346,11 +345,6 @@ struct CUstream_st *yk_cuda_device_stream(yk_device *dev)
 int yk_cuda_device_ordinal(const yk_device *dev)
 {
   return ((const yk_cuda_device *)dev)->ordinal;
-}
-
-bool yk_cuda_device_choices_are_settled(const yk_device *dev)
-{
-  return ((const yk_cuda_device *)dev)->settled_starts != NULL;
 }
 
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err)

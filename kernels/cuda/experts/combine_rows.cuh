@@ -10,43 +10,32 @@ namespace yk_experts {
 
 constexpr int CHOICES_AHEAD = 8; /* choices whose slots are asked for together */
 
-/* Choices first .. first + CHOICES_AHEAD - 1 of a row. */
-struct row_choices {
-  int slot[CHOICES_AHEAD]; /* -1: adds nothing */
-  float weight[CHOICES_AHEAD];
-
-  /* Past the L1 cache, as they may be newer than what lies there. */
-  __device__ __forceinline__ void load(const yk_combine_args &p, int64_t row, int first)
-  {
-#pragma unroll
-    for (int j = 0; j < CHOICES_AHEAD; j++) {
-      const bool is_there = first + j < p.top_k;
-      slot[j] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + first + j) : -1;
-      weight[j] = is_there ? __ldcg(p.weights + row * p.top_k + first + j) : 0.0f;
-    }
-  }
-};
-
-/* Vector i, of N elements, of what yk_combine_args defines for a row. choices: the row's first. */
+/* Vector i, of N elements, of what yk_combine_args defines for a row. */
 template <typename T, int N>
-__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i,
-                                                             row_choices choices)
+__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
 {
   using V = yk_cuda::vec<T, N>;
   const int n = p.hidden / N;
   const V *slots = static_cast<const V *>(p.slots);
   float sum[N] = {};
   for (int first = 0; first < p.top_k; first += CHOICES_AHEAD) {
+    int slot[CHOICES_AHEAD];
+    float weight[CHOICES_AHEAD];
     V v[CHOICES_AHEAD];
-    if (first > 0) choices.load(p, row, first);
-#pragma unroll
-    for (int j = 0; j < CHOICES_AHEAD; j++)
-      if (choices.slot[j] >= 0) v[j] = slots[static_cast<int64_t>(choices.slot[j]) * n + i];
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++) {
-      if (choices.slot[j] < 0) continue;
+      const bool is_there = first + j < p.top_k;
+      slot[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
+      weight[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
+    }
 #pragma unroll
-      for (int e = 0; e < N; e++) sum[e] += choices.weight[j] * yk_cuda::to_float(v[j].at[e]);
+    for (int j = 0; j < CHOICES_AHEAD; j++)
+      if (slot[j] >= 0) v[j] = slots[static_cast<int64_t>(slot[j]) * n + i];
+#pragma unroll
+    for (int j = 0; j < CHOICES_AHEAD; j++) {
+      if (slot[j] < 0) continue;
+#pragma unroll
+      for (int e = 0; e < N; e++) sum[e] += weight[j] * yk_cuda::to_float(v[j].at[e]);
     }
   }
   if (p.shared) {
@@ -59,14 +48,6 @@ __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_ar
 #pragma unroll
   for (int e = 0; e < N; e++) out.at[e] = yk_cuda::from_float<T>(sum[e]);
   return out;
-}
-
-template <typename T, int N>
-__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
-{
-  row_choices choices;
-  choices.load(p, row, 0);
-  return combine_vector<T, N>(p, row, i, choices);
 }
 
 } // namespace yk_experts

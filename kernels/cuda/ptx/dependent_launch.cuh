@@ -11,8 +11,7 @@
  *   - how rows are sampled: the host writes it to pinned memory before it launches the kernel;
  *   - which slots each expert has (starts of a grouped GEMM), where an earlier grouped GEMM has read them too. Such a
  *     GEMM lets its successor start only once it has waited itself, so that what it has read was complete by then. A
- *     GEMM that routes writes them, and lets its successor start only behind a fence after that. For the same reason
- *     whoever combines experts behind a grouped GEMM may read which experts a row chose;
+ *     GEMM that routes writes them, and lets its successor start only behind a fence after that;
  *   - cached tokens of earlier steps: their kernels ended before the step's first one started. Which they are is not
  *     plain, since a sequence may read blocks that others write in the same step. Decode of latent attention does so.
  *

@@ -15,8 +15,7 @@ struct norm_params {
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
-  yk_combine_args combine;  /* what the first of partials is; y NULL: it is there */
-  bool choices_are_settled; /* of combine */
+  yk_combine_args combine; /* what the first of partials is; y NULL: it is there */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -26,10 +25,9 @@ struct norm_params {
 
 enum class norm_of { ROWS, SUMS, COMBINATION }; /* COMBINATION: of sums whose first part is one */
 
-/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's; choices: the first ones of a
- * COMBINATION. The result is rounded, stored and returned. */
-template <typename T, int N, norm_of OF>
-__device__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, const yk_experts::row_choices &choices)
+/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's. The result is rounded, stored
+ * and returned. */
+template <typename T, int N, norm_of OF> __device__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i)
 {
   using V = vec<T, N>;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * n + i;
@@ -38,7 +36,7 @@ __device__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, co
   for (int32_t part = 0; part < p.n_partials; part++) {
     V v;
     if (OF == norm_of::COMBINATION && part == 0)
-      v = yk_experts::combine_vector<T, N>(p.combine, blockIdx.x, i, choices);
+      v = yk_experts::combine_vector<T, N>(p.combine, blockIdx.x, i);
     else
       v = static_cast<const V *>(p.partials[part])[at];
     for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
@@ -62,16 +60,13 @@ template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __gri
   const int64_t first = static_cast<int64_t>(blockIdx.x) * n;
   float squares = 0.0f;
   V own_weights = {};
-  yk_experts::row_choices choices;
   if (weights && own < n) own_weights = weights[own];
-  if (OF == norm_of::COMBINATION && p.choices_are_settled) choices.load(p.combine, blockIdx.x, 0);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (OF == norm_of::COMBINATION && !p.choices_are_settled) choices.load(p.combine, blockIdx.x, 0);
   for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
     if constexpr (OF != norm_of::ROWS)
-      v = add_partials<T, N, OF>(p, n, i, choices);
+      v = add_partials<T, N, OF>(p, n, i);
     else
       v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / N) + i];
     for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
@@ -117,8 +112,7 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   return launch_norm<norm_of::ROWS>(dtype, p, args->n_rows, is_wide, stream);
 }
 
-extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
-                                               cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
 {
   norm_params p = {};
   p.y = args->y;
@@ -136,7 +130,6 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
   }
   if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
   p.combine = *args->combine;
-  p.choices_are_settled = choices_are_settled;
   is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
   return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }

@@ -3,7 +3,7 @@
  *
  * One thread block for each row. A thread keeps the same vectors of 16 bytes throughout:
  *
- *   its first weights, and choices of experts that are settled --> registers, before griddepcontrol.wait
+ *   its first weights --> registers, before griddepcontrol.wait
  *   x, or residual + alpha * partial results --> shared memory, rounded as stored; sum of squares --> thread block
  *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y */
 #ifndef YK_KERNELS_CUDA_ROWS_NORM_H
@@ -19,10 +19,8 @@ extern "C" {
 
 enum { YK_CUDA_MAX_HIDDEN = 24512 }; /* elements of a row, which shared memory holds beside the sums */
 
-/* hidden: at most YK_CUDA_MAX_HIDDEN. choices_are_settled: those of args.combine, with their weights, were complete
- * before the kernel in front could begin, and are read while it still runs. */
-cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
-                                    cudaStream_t stream);
+/* hidden: at most YK_CUDA_MAX_HIDDEN. */
+cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus
