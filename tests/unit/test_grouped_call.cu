@@ -39,7 +39,7 @@ void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const 
   if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-/* Only the kernel of one row, whose slots are combined, takes one, and adds it up where the combination expects it. */
+/* Of one row only with the combination of its slots, where that expects it; of more where the kernel is that of many. */
 void a_weight_beside(void **)
 {
   static char shared[256];
@@ -48,11 +48,12 @@ void a_weight_beside(void **)
   one_row.n_tokens = 1;
   one_row.hidden = 64;
   yk_grouped_call call = call_of(&one_row);
-  call.beside = {some, some, shared, 256, 64};
+  call.beside = {some, some, shared, 256, 64, 1};
   assert_true(yk_wna16_grouped_combines(&hopper, &desc, &call));
+  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &call));
 
   const yk_wna16_gpu ampere = {.n_multiprocessors = 108, .path = YK_WNA16_MMA};
-  const char beside[] = "a weight beside goes with the combination of one row alone";
+  const char beside[] = "expected no weight beside, found one of 256 x 64 for 1 rows";
   expect_refusal(ampere, call, beside);
   yk_grouped_call other = call;
   other.combine = nullptr;
@@ -62,9 +63,19 @@ void a_weight_beside(void **)
   expect_refusal(hopper, other, beside);
   other = call;
   other.beside.n = 128;
-  expect_refusal(hopper, other, beside);
+  expect_refusal(hopper, other, "found one of 256 x 128 for 1 rows");
   one_row.n_tokens = 2;
   expect_refusal(hopper, call, beside);
+
+  other = call_of(nullptr);
+  other.beside = {some, some, shared, 256, 64, 2};
+  expect_refusal(hopper, other, "found one of 256 x 64 for 2 rows"); /* fewer slots than matrices */
+  other.max_slots = other.n_matrices;
+  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &other));
+  expect_refusal(ampere, other, "found one of 256 x 64 for 2 rows");
+  yk_wna16_desc groups_of_32 = desc;
+  groups_of_32.group = other.beside.k = 32; /* one group of scales in a K tile, where the matrices have four */
+  assert_false(yk_wna16_grouped_takes_beside(&hopper, &groups_of_32, &other));
 }
 
 void matrices_and_addresses(void **)
