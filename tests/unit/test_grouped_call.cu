@@ -39,7 +39,7 @@ void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const 
   if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-/* Of one row only with the combination of its slots, where that expects it; of more where the kernel is that of many. */
+/* Of one row with the combination of its slots, where that expects it; of more where many rows' kernel does them. */
 void a_weight_beside(void **)
 {
   static char shared[256];
