@@ -9,7 +9,9 @@
  * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
  * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
  * the memory's rate and the operations over the tensor cores' rate (--bandwidth, --peak). */
-#include "bench/experts_check.cuh"
+#include "bench/experts_check_grouped.cuh"
+#include "bench/experts_check_route.cuh"
+#include "bench/experts_check_row.cuh"
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/rows/norm.h"

@@ -1,0 +1,237 @@
+/* experts_check_row.cuh - checks of bench_experts: what kernels of one row do with its routing, against the same
+ * operations one by one. */
+#ifndef YK_BENCH_EXPERTS_CHECK_ROW_CUH
+#define YK_BENCH_EXPERTS_CHECK_ROW_CUH
+
+#include "bench/experts_layer.cuh"
+
+#include <cstring>
+
+namespace experts {
+
+/* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
+
+/* One kernel gives the bits of the two. Three times, with other rows, through the same exchange. */
+inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
+                         int64_t group, bool gate_up, bool padding, const routing_exchange &exchange, unsigned seed)
+{
+  const matrices m({k, n, group, dtype, gate_up}, spec.n_local, 1, seed);
+  const int n_logits = spec.n_experts + int(seed % 2);
+  routing two(spec, 1), one(spec, 1);
+  device_array<float> logits_of_two(n_logits), logits_of_one(n_logits);
+  device_array<uint16_t> w(size_t(n_logits) * k), x(k);
+  const int64_t max_slots = yk_route_max_slots(&spec, 1), width = m.width();
+  device_array<uint16_t> y_of_two(max_slots * width), y_of_one(max_slots * width);
+  linear::fill_halves<<<256, 256>>>(w.data, w.count, dtype, -0.1f, 0.1f, seed + 1);
+  check(cudaMemset(two.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  check(cudaMemset(one.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  const yk_cuda_router router = {x.data, w.data, n_logits, k, dtype};
+  yk_route_args of_two = two.args(false, true), of_one = one.args(false, true);
+  of_two.logits = logits_of_two.data;
+  of_one.logits = logits_of_one.data;
+  of_two.logits_stride = of_one.logits_stride = n_logits;
+  bool good = true;
+  for (int i = 0; i < 3; i++) {
+    linear::fill_halves<<<8, 256>>>(x.data, x.count, dtype, -1.0f, 1.0f, seed + 10 + i);
+    check(cudaMemset(y_of_two.data, 0xFF, y_of_two.count * 2), "poison");
+    check(cudaMemset(y_of_one.data, 0xFF, y_of_one.count * 2), "poison");
+    const yk_grouped_call call =
+        m.call(x.data, 1, y_of_two.data, two.row_of_slot.data, two.starts.data, max_slots, true);
+    yk_grouped_call routed = call;
+    routed.row_of_slot = one.row_of_slot.data;
+    routed.starts = one.starts.data;
+    routed.y = y_of_one.data;
+    routed.second_half = i % 2;
+    const yk_cuda_routing routing = {&router, &of_one, exchange.memory.data};
+    if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
+      return true;
+    yk_err err = YK_ERR_INIT;
+    check(yk_cuda_launch_router(&router, &of_two, nullptr), "router");
+    check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
+    check(yk_cuda_launch_routed_gemm(&gpu, &m.desc, &routed, &routing, nullptr), "routed GEMM");
+    check(cudaDeviceSynchronize(), "routed GEMM");
+    const auto same = [](const auto &a, const auto &b, size_t n) {
+      const auto left = download(a, n), right = download(b, n);
+      return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
+    };
+    const int slots = download(two.starts, spec.n_local + 1).back();
+    good = good && same(two.choices, one.choices, spec.top_k) && same(two.weights, one.weights, spec.top_k) &&
+           same(two.starts, one.starts, spec.n_local + 1) && same(two.row_of_slot, one.row_of_slot, slots) &&
+           same(two.slot_of_choice, one.slot_of_choice, spec.top_k) && same(two.counts, one.counts, spec.n_experts) &&
+           same(logits_of_two, logits_of_one, n_logits) && same(y_of_two, y_of_one, y_of_two.count);
+  }
+  if (!good)
+    std::printf("WRONG  routed GEMM %s k %lld n %lld group %lld%s, %d of %d experts, padding %d\n",
+                dtype == YK_F16 ? "f16" : "bf16", (long long)k, (long long)n, (long long)group,
+                gate_up ? " gate_up" : "", spec.top_k, spec.n_experts, padding);
+  return good;
+}
+
+inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
+{
+  const yk_route_spec specs[] = {
+      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 128},
+      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 43, 42},
+      {64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1.0f, 0, 64},
+      {8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 8},
+      {160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16.0f, 0, 160},
+      {250, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 100, 50},
+      {256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256},
+  };
+  const routing_exchange exchange;
+  int failures = 0, runs = 0;
+  for (const yk_route_spec &spec : specs)
+    for (yk_dtype dtype : {YK_F16, YK_BF16})
+      for (int64_t group : {32, 64, 128})
+        for (bool padding : {false, true}) {
+          failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 4160, 192, group, runs % 3 > 0, padding,
+                                    exchange, 50 + unsigned(runs));
+          runs++;
+        }
+  std::printf("routed GEMMs: %d of %d runs wrong\n", failures, runs);
+  return failures == 0;
+}
+
+/* ---- A lone row ----------------------------------------------------------------------------------------------- */
+
+struct lone_case {
+  yk_route_spec spec;
+  int64_t hidden, ffn, shared_ffn, group; /* shared_ffn 0: no shared expert */
+  bool has_gate, bias;
+};
+
+/* One kernel routes as two do, and gives what they give up to rounding. Three times, with other rows; of some seeds
+ * each expert has a twin with the same logits. */
+inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype dtype, bool padding,
+                           const routing_exchange &exchange, const lone_row_exchange &own_exchange, unsigned seed)
+{
+  const yk_route_spec &spec = c.spec;
+  const matrices gate_up({c.hidden, 2 * c.ffn, c.group, dtype, true}, spec.n_local, 1, seed),
+      down({c.ffn, c.hidden, c.group, dtype, false}, spec.n_local, 1, seed + 1);
+  const int64_t shared_ffn = c.shared_ffn ? c.shared_ffn : c.group;
+  const matrices shared_gate_up({c.hidden, 2 * shared_ffn, c.group, dtype, true}, 1, 1, seed + 2),
+      shared_down({shared_ffn, c.hidden, c.group, dtype, false}, 1, 1, seed + 3);
+  const int n_logits = spec.n_experts + c.has_gate;
+  routing two(spec, 1), one(spec, 1);
+  device_array<float> logits_of_two(n_logits), logits_of_one(n_logits);
+  device_array<uint16_t> w(size_t(n_logits) * c.hidden), x(c.hidden), inner_of_shared(shared_ffn);
+  const int64_t max_slots = yk_route_max_slots(&spec, 1);
+  device_array<uint16_t> inner(max_slots * c.ffn), outputs(max_slots * c.hidden), y_of_two(c.hidden),
+      y_of_one(c.hidden);
+  linear::fill_halves<<<256, 256>>>(w.data, w.count, dtype, -0.1f, 0.1f, seed + 1);
+  const int64_t half = spec.n_experts / 2 * c.hidden;
+  if (seed / 2 % 2) check(cudaMemcpy(w.data + half, w.data, half * 2, cudaMemcpyDeviceToDevice), "twins");
+  check(cudaMemset(two.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  check(cudaMemset(one.kv_slots.data, padding ? 0xFF : 0, 4), "slots");
+  const yk_cuda_router router = {x.data, w.data, n_logits, c.hidden, dtype};
+  bool good = true;
+  double worst = 0;
+  for (int i = 0; i < 3; i++) {
+    linear::fill_halves<<<8, 256>>>(x.data, x.count, dtype, -1.0f, 1.0f, seed + 10 + i);
+    check(cudaMemset(y_of_two.data, 0xFF, y_of_two.count * 2), "poison");
+    check(cudaMemset(y_of_one.data, 0xFF, y_of_one.count * 2), "poison");
+    for (bool together : {false, true}) {
+      const routing &r = together ? one : two;
+      yk_route_args route = r.args(false, true);
+      route.logits = together ? logits_of_one.data : logits_of_two.data;
+      route.logits_stride = n_logits;
+      uint16_t *y = together ? y_of_one.data : y_of_two.data;
+      const yk_combine_args sum = {y,
+                                   outputs.data,
+                                   r.weights.data,
+                                   r.slot_of_choice.data,
+                                   c.shared_ffn ? y : nullptr,
+                                   c.has_gate ? route.logits + spec.n_experts : nullptr,
+                                   n_logits,
+                                   1,
+                                   spec.top_k,
+                                   int32_t(c.hidden)};
+      yk_grouped_call first = gate_up.call(x.data, 1, inner.data, r.row_of_slot.data, r.starts.data, max_slots, c.bias);
+      yk_grouped_call second =
+          down.call(inner.data, int32_t(max_slots), outputs.data, nullptr, r.starts.data, max_slots, c.bias);
+      second.combine = &sum;
+      second.second_half = true;
+      if (c.shared_ffn) {
+        first.beside = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn, 1};
+        second.beside = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden, 1};
+      }
+      const yk_cuda_routing routing = {&router, &route, together ? own_exchange.memory.data : exchange.memory.data};
+      const yk_lone_row row = {&gate_up.desc, &down.desc, &first, &second, &routing};
+      yk_err err = YK_ERR_INIT;
+      if (!yk_lone_row_takes(&gpu, &row)) {
+        std::printf("lone row: not taken\n");
+        return false;
+      }
+      if (together) {
+        check(yk_lone_row_launch(&gpu, &row, nullptr), "lone row");
+      } else {
+        check(yk_cuda_launch_routed_gemm(&gpu, &gate_up.desc, &first, &routing, nullptr), "routed GEMM");
+        check(yk_wna16_grouped_forward(&gpu, &down.desc, &second, nullptr, &err), err);
+      }
+      check(cudaDeviceSynchronize(), "lone row");
+    }
+    const auto same = [](const auto &a, const auto &b, size_t n) {
+      const auto left = download(a, n), right = download(b, n);
+      return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
+    };
+    const int slots = download(two.starts, spec.n_local + 1).back();
+    good = good && same(two.choices, one.choices, spec.top_k) && same(two.weights, one.weights, spec.top_k) &&
+           same(two.starts, one.starts, spec.n_local + 1) && same(two.row_of_slot, one.row_of_slot, slots) &&
+           same(two.slot_of_choice, one.slot_of_choice, spec.top_k) && same(two.counts, one.counts, spec.n_experts) &&
+           same(logits_of_two, logits_of_one, n_logits);
+    const auto want = download(y_of_two, c.hidden), got = download(y_of_one, c.hidden);
+    double error2 = 0, size2 = 1e-30;
+    for (int64_t j = 0; j < c.hidden; j++) {
+      const double a = linear::to_double(want[j], dtype), b = linear::to_double(got[j], dtype);
+      error2 += (a - b) * (a - b);
+      size2 += a * a;
+    }
+    const double error = std::sqrt(error2 / size2);
+    worst = error <= worst ? worst : error;
+    good = good && error < (dtype == YK_F16 ? 1e-3 : 8e-3);
+  }
+  if (!good)
+    std::printf("WRONG  lone row %s hidden %lld ffn %lld shared %lld group %lld, %d of %d experts, padding %d: "
+                "error %.2e\n",
+                dtype == YK_F16 ? "f16" : "bf16", (long long)c.hidden, (long long)c.ffn, (long long)c.shared_ffn,
+                (long long)c.group, spec.top_k, spec.n_experts, padding, worst);
+  return good;
+}
+
+inline bool check_lone_rows(const yk_wna16_gpu &gpu)
+{
+  const yk_expert_group_score largest = YK_GROUP_SCORE_MAXIMUM;
+  const lone_case cases[] = {
+      {{128, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 0, 128}, 2048, 768, 0, 128, false, false},
+      {{128, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 43, 42}, 2048, 768, 0, 128, false, true},
+      {{64, 6, YK_SCORE_SOFTMAX, 1, 1, largest, false, 1.0f, 0, 64}, 2048, 1408, 2816, 64, false, false},
+      {{60, 4, YK_SCORE_SOFTMAX, 1, 1, largest, false, 1.0f, 0, 60}, 2048, 1408, 5632, 128, true, false},
+      {{8, 2, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 0, 8}, 4096, 14336, 0, 128, false, false},
+      {{160, 6, YK_SCORE_SOFTMAX, 8, 3, largest, false, 16.0f, 0, 160}, 4160, 192, 384, 64, false, true},
+      {{250, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 100, 50}, 1056, 416, 96, 32, true, false},
+      {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256},
+       7168,
+       256,
+       256,
+       128,
+       false,
+       false},
+      {{12, 3, YK_SCORE_SIGMOID, 4, 2, YK_GROUP_SCORE_LARGEST_TWO, true, 1.8f, 0, 12}, 64, 64, 64, 32, false, false},
+  };
+  const routing_exchange exchange;
+  const lone_row_exchange own_exchange;
+  int failures = 0, runs = 0;
+  /* Cases follow each other, as launches of many and of few blocks then have one exchange by turns. */
+  for (yk_dtype dtype : {YK_F16, YK_BF16})
+    for (bool padding : {false, true})
+      for (const lone_case &c : cases) {
+        failures += !check_lone_row(gpu, c, dtype, padding, exchange, own_exchange, 70 + unsigned(runs));
+        runs++;
+      }
+  std::printf("lone rows: %d of %d runs wrong\n", failures, runs);
+  return failures == 0;
+}
+
+} // namespace experts
+
+#endif
