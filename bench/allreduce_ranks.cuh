@@ -1,0 +1,120 @@
+/* allreduce_ranks.cuh - the ranks of bench_allreduce: a thread and a stream each, and the operations that it checks and
+ * times. */
+#ifndef YK_BENCH_ALLREDUCE_RANKS_CUH
+#define YK_BENCH_ALLREDUCE_RANKS_CUH
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#ifdef YOKE_HAVE_NCCL
+#include <nccl.h>
+#endif
+
+#include "bench/gpu_timing.cuh"
+#include "bench/kernel_bench.cuh"
+#include "kernels/cuda/experts/combine.h"
+#include "parallel/allreduce_p2p.h"
+
+namespace allreduce {
+
+using namespace bench;
+
+constexpr int64_t MAX_BYTES = 8 << 20;
+constexpr int64_t ALWAYS_ONE_SHOT = INT64_MAX, ALWAYS_TWO_SHOT = 1; /* crossovers */
+
+/* A mixture of experts, whose outputs are combined before they are added up over ranks. */
+constexpr int TOP_K = 8, MOST_COMBINED = 512, COMBINED_HIDDEN = 2048;
+
+struct rank_state {
+  int rank, device;
+  cudaStream_t stream;
+  char *partial, *residual, *y, *w;
+  char *slots;             /* [MOST_COMBINED * TOP_K, COMBINED_HIDDEN] */
+  float *weights;          /* [MOST_COMBINED, TOP_K] */
+  int32_t *slot_of_choice; /* likewise */
+#ifdef YOKE_HAVE_NCCL
+  ncclComm_t nccl;
+#endif
+};
+
+using group = std::vector<yk_p2p *>;
+
+struct machine {
+  std::vector<rank_state> ranks;
+  bool have_nccl;
+  int most_sharing; /* most ranks on one device: their thread blocks must fit on it together */
+};
+
+/* Run f(rank) for every rank, on a thread with the rank's device current, once the copies of the caller have ended: the
+ * ranks' streams do not wait for those. */
+inline void on_all(machine &m, const std::function<void(rank_state &)> &f)
+{
+  for (const rank_state &r : m.ranks) {
+    CUDA_OK(cudaSetDevice(r.device));
+    CUDA_OK(cudaDeviceSynchronize());
+  }
+  std::vector<std::thread> threads;
+  for (rank_state &r : m.ranks) {
+    threads.emplace_back([&f, &r] {
+      CUDA_OK(cudaSetDevice(r.device));
+      f(r);
+    });
+  }
+  for (std::thread &t : threads) t.join();
+}
+
+inline group create(const machine &m, int64_t one_shot_bytes, int timeout_ms)
+{
+  group g(m.ranks.size());
+  std::vector<int> devices;
+  for (const rank_state &r : m.ranks) devices.push_back(r.device);
+  const yk_p2p_options options = {MAX_BYTES, 16384, one_shot_bytes, timeout_ms};
+  yk_err err = YK_ERR_INIT;
+  check(yk_p2p_create(devices.data(), (int)devices.size(), &options, g.data(), &err), err);
+  return g;
+}
+
+inline void destroy(group &g)
+{
+  for (yk_p2p *end : g) yk_p2p_destroy(end);
+}
+
+inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+{
+  yk_err err = YK_ERR_INIT;
+  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+}
+
+inline yk_combine_args combination(const rank_state &r, int rows, int hidden)
+{
+  yk_combine_args args = {};
+  args.y = r.partial;
+  args.slots = r.slots;
+  args.weights = r.weights;
+  args.slot_of_choice = r.slot_of_choice;
+  args.n_tokens = rows;
+  args.top_k = TOP_K;
+  args.hidden = hidden;
+  return args;
+}
+
+inline void combine(const rank_state &r, int rows, int hidden, yk_dtype dtype)
+{
+  const yk_combine_args args = combination(r, rows, hidden);
+  CUDA_OK(yk_cuda_launch_combine(dtype, &args, r.stream));
+}
+
+/* The all-reduce that combines first. */
+inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+{
+  yk_err err = YK_ERR_INIT;
+  const yk_combine_args sum = combination(r, rows, hidden);
+  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, &sum};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+}
+
+} // namespace allreduce
+
+#endif
