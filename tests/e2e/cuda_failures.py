@@ -11,7 +11,7 @@ import harness
 
 
 class CudaFailures(harness.Case):
-    def fail(self, fault, *parts, options=(), within_s=30):
+    def check_failure(self, fault, *parts, options=(), within_s=30):
         os.environ["YOKE_FAULT"] = fault
         started = time.monotonic()
         try:
@@ -25,21 +25,22 @@ class CudaFailures(harness.Case):
             self.assertIn(part, done.err)
 
     def test_an_illegal_address(self):
-        self.fail("rank=0 operation=attention call=2 fault=illegal-address", "rank 0", "GPU 0: ",
-                  "illegal memory access", "a new process is needed")
+        self.check_failure("rank=0 operation=attention call=2 fault=illegal-address", "rank 0", "GPU 0: ",
+                           "illegal memory access", "a new process is needed")
 
     def test_a_kernel_stalls(self):
-        self.fail("rank=0 operation=graph_run call=2 fault=stall-gpu seconds=3",
-                  "rank 0 did not finish a step within 1 s; rank 0 is at ", " on GPU 0", options=("--step-timeout", 1))
+        self.check_failure("rank=0 operation=graph_run call=2 fault=stall-gpu seconds=3",
+                           "rank 0 did not finish a step within 1 s; rank 0 is at ", " on GPU 0",
+                           options=("--step-timeout", 1))
 
     def test_a_kernel_hangs(self):
         """The program ends although the kernel does not."""
-        self.fail("rank=0 operation=attention call=2 fault=stall-gpu", "did not finish a step within 1 s",
-                  options=("--step-timeout", 1))
+        self.check_failure("rank=0 operation=attention call=2 fault=stall-gpu", "did not finish a step within 1 s",
+                           options=("--step-timeout", 1))
 
     def test_memory_runs_out(self):
-        self.fail("rank=0 operation=alloc call=5 fault=no-memory", "rank 0, loading: GPU 0: no memory for ",
-                  " are free")
+        self.check_failure("rank=0 operation=alloc call=5 fault=no-memory", "rank 0, loading: GPU 0: no memory for ",
+                           " are free")
 
     def test_nothing_goes_wrong_unasked(self):
         done = self.run_yoke("generate", "--model", os.path.join(harness.FAMILIES, "qwen3"), "--device", "cuda",

@@ -84,7 +84,7 @@ class Life(Case):
     def test_what_runs_is_finished(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             server = self.serve()
-            events = self.begin(server, {**LONG, "max_tokens": 200})
+            events = self.begin(server, {**LONG, "max_tokens": 200, "stream_options": {"include_usage": True}})
             with contextlib.closing(server.connect()) as idle:  # a connection from before the signal
                 self.assertEqual(ask_on(idle, "GET", "/health").status, 200)
                 server.process.send_signal(number)
@@ -93,8 +93,9 @@ class Life(Case):
                 if refused.status != 200:  # else the answer was finished before the request came
                     self.assert_refused(refused, 503, "shutting down")
                     self.assertEqual(refused.getheader("Connection").lower(), "close")
-            rest = list(events)
-            self.assertEqual((len(rest), rest[-1]), (200, "[DONE]"))
+            *_, ended, usage, done = events  # the end may come with the last token or behind it
+            self.assertEqual(ended["choices"][0]["finish_reason"], "length")
+            self.assertEqual((usage["usage"]["completion_tokens"], done), (200, "[DONE]"))
             self.assertEqual(server.finish(), 0)
             with self.assertRaises(OSError):
                 server.ask("GET", "/health")
@@ -139,7 +140,7 @@ class Life(Case):
 
     # ---- Failures --------------------------------------------------------------------------------------------------
 
-    def fail(self, *options):
+    def serve_and_fail(self, *options):
         """A server whose rank 1 fails while it answers: with what the clients were told."""
         fault = "rank=1 operation=attention call=400 fault=error"
         server = self.serve("--tp", 2, *options, program=self.faulty, env={"YOKE_FAULT": fault})
@@ -157,7 +158,7 @@ class Life(Case):
         return server
 
     def test_a_rank_fails(self):
-        server = self.fail()
+        server = self.serve_and_fail()
         self.assert_refused(server.ask("GET", "/health"), 503, "rank 1", "attention")
         self.assert_refused(server.post(PATH, {"prompt": "x"}), 503, "rank 1")
         self.assertEqual(server.ask("GET", "/v1/models").status, 503)
@@ -165,7 +166,7 @@ class Life(Case):
         self.assertEqual(server.stop(), 0)
 
     def test_a_rank_fails_and_the_engine_starts_again(self):
-        server = self.fail("--restart-on-failure")
+        server = self.serve_and_fail("--restart-on-failure")
         server.wait_for()
         answer = server.post(PATH, {"prompt": "The capital of Norway is", "max_tokens": 8})
         self.assertEqual(answer.value["choices"][0]["text"].strip(), "Oslo.")
