@@ -9,6 +9,21 @@
 
 namespace experts {
 
+template <typename T> bool same(const device_array<T> &a, const device_array<T> &b, size_t n)
+{
+  const auto left = download(a, n), right = download(b, n);
+  return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
+}
+
+/* Whether two routings of one row gave the same bits. */
+inline bool routed_alike(const yk_route_spec &spec, const routing &a, const routing &b)
+{
+  const int slots = download(a.starts, spec.n_local + 1).back();
+  return same(a.choices, b.choices, spec.top_k) && same(a.weights, b.weights, spec.top_k) &&
+         same(a.starts, b.starts, spec.n_local + 1) && same(a.row_of_slot, b.row_of_slot, slots) &&
+         same(a.slot_of_choice, b.slot_of_choice, spec.top_k) && same(a.counts, b.counts, spec.n_experts);
+}
+
 /* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
 
 /* One kernel gives the bits of the two. Three times, with other rows, through the same exchange. */
@@ -50,15 +65,8 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
     check(yk_cuda_launch_routed_gemm(&gpu, &m.desc, &routed, &routing, nullptr), "routed GEMM");
     check(cudaDeviceSynchronize(), "routed GEMM");
-    const auto same = [](const auto &a, const auto &b, size_t n) {
-      const auto left = download(a, n), right = download(b, n);
-      return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
-    };
-    const int slots = download(two.starts, spec.n_local + 1).back();
-    good = good && same(two.choices, one.choices, spec.top_k) && same(two.weights, one.weights, spec.top_k) &&
-           same(two.starts, one.starts, spec.n_local + 1) && same(two.row_of_slot, one.row_of_slot, slots) &&
-           same(two.slot_of_choice, one.slot_of_choice, spec.top_k) && same(two.counts, one.counts, spec.n_experts) &&
-           same(logits_of_two, logits_of_one, n_logits) && same(y_of_two, y_of_one, y_of_two.count);
+    good = good && routed_alike(spec, two, one) && same(logits_of_two, logits_of_one, n_logits) &&
+           same(y_of_two, y_of_one, y_of_two.count);
   }
   if (!good)
     std::printf("WRONG  routed GEMM %s k %lld n %lld group %lld%s, %d of %d experts, padding %d\n",
@@ -170,15 +178,7 @@ inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype
       }
       check(cudaDeviceSynchronize(), "lone row");
     }
-    const auto same = [](const auto &a, const auto &b, size_t n) {
-      const auto left = download(a, n), right = download(b, n);
-      return std::memcmp(left.data(), right.data(), n * sizeof left[0]) == 0;
-    };
-    const int slots = download(two.starts, spec.n_local + 1).back();
-    good = good && same(two.choices, one.choices, spec.top_k) && same(two.weights, one.weights, spec.top_k) &&
-           same(two.starts, one.starts, spec.n_local + 1) && same(two.row_of_slot, one.row_of_slot, slots) &&
-           same(two.slot_of_choice, one.slot_of_choice, spec.top_k) && same(two.counts, one.counts, spec.n_experts) &&
-           same(logits_of_two, logits_of_one, n_logits);
+    good = good && routed_alike(spec, two, one) && same(logits_of_two, logits_of_one, n_logits);
     const auto want = download(y_of_two, c.hidden), got = download(y_of_one, c.hidden);
     double error2 = 0, size2 = 1e-30;
     for (int64_t j = 0; j < c.hidden; j++) {

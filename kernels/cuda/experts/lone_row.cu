@@ -46,9 +46,7 @@ lone_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   g.k_tiles = static_cast<int>(n_k_tiles(desc));
   g.n_panels = static_cast<int>(n_panels(desc));
   if (!call.beside.weights) return g;
-  yk_wna16_desc shared = desc;
-  shared.k = call.beside.k;
-  shared.n = call.beside.n;
+  const yk_wna16_desc shared = desc_beside(desc, call.beside);
   g.shared = static_cast<const uint8_t *>(call.beside.weights);
   g.shared_k_tiles = static_cast<int>(n_k_tiles(shared));
   g.shared_panels = static_cast<int>(n_panels(shared));

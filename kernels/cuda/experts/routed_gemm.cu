@@ -72,8 +72,7 @@ namespace {
 /* The weight beside as the only matrix of a call, with the ring of the experts' call. */
 grouped_params params_beside(const grouped_params &experts, const yk_wna16_desc &desc, const yk_grouped_beside &beside)
 {
-  yk_wna16_desc own = desc;
-  own.n = beside.n;
+  const yk_wna16_desc own = desc_beside(desc, beside);
   grouped_params p = experts;
   p.call.weights = beside.weights;
   p.call.y = beside.y;

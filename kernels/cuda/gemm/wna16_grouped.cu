@@ -140,14 +140,6 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
  * two; what a multiprocessor asks for beyond some 70 KB waits, and makes the shares of the memory's rate unequal. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 4, LEAST_WEIGHT_STAGES = 2;
 
-yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_beside &beside)
-{
-  yk_wna16_desc d = desc;
-  d.k = beside.k;
-  d.n = beside.n;
-  return d;
-}
-
 /* Of the wgmma kernel with tiles of so many rows. */
 void set_beside(const yk_wna16_desc &desc, int tile_n, grouped_params &p)
 {

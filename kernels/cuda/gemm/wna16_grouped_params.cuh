@@ -12,6 +12,15 @@
 
 namespace yk_gemm {
 
+/* The GEMM of the weight beside a call of this one. */
+inline yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+{
+  yk_wna16_desc own = desc;
+  own.k = beside.k;
+  own.n = beside.n;
+  return own;
+}
+
 /* What an output tile is a product of: a matrix, or the weight beside. */
 struct grouped_operands {
   const uint8_t *weights;

@@ -34,17 +34,10 @@ tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_bes
   return has_beside ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
 }
 
-yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_call &call)
-{
-  yk_wna16_desc beside = desc;
-  beside.k = call.beside.k;
-  return beside;
-}
-
 /* All that a panel is multiplied with. */
 int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  return call.max_slots * n_k_tiles(desc) + (call.beside.weights ? n_k_tiles(desc_beside(desc, call)) : 0);
+  return call.max_slots * n_k_tiles(desc) + (call.beside.weights ? n_k_tiles(desc_beside(desc, call.beside)) : 0);
 }
 
 int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
@@ -66,8 +59,7 @@ cudaError_t grouped_row_init()
 
 bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  yk_wna16_desc beside = desc;
-  beside.k = call.beside.k;
+  const yk_wna16_desc beside = desc_beside(desc, call.beside);
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
          !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
          (!call.beside.weights || (yk_wna16_has_panels_of(&beside, &desc) && call.beside.n == desc.n &&
@@ -82,7 +74,7 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   p.gemm = params;
   p.sum = *params.call.combine;
   if (params.call.beside.weights) {
-    const yk_wna16_desc beside = desc_beside(desc, params.call);
+    const yk_wna16_desc beside = desc_beside(desc, params.call.beside);
     p.beside_k_tiles = static_cast<int>(n_k_tiles(beside));
     p.beside_row_scales_at = yk_wna16_panels_bytes(&beside);
   }
