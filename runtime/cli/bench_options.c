@@ -17,8 +17,9 @@ static const char about[] =
     "each wait for their answer; with times to first token (TTFT), per output token (TPOT), between tokens (ITL) "
     "and to the end (E2EL) under the names of `vllm bench serve`. Prompts are random token ids, other ones in "
     "every run; outputs ignore end-of-sequence. The first run is a warm-up and does not count; figures are "
-    "medians over the others. The steps of one more run at the end are timed, which tells where the time goes. "
-    "The engine is sized for the load unless --max-num-seqs and --max-model-len say otherwise.";
+    "medians over the others. The steps of one more run at the end are timed, which tells where the time goes: in "
+    "steps with prompt rows, and in decode steps. The engine is sized for the load unless --max-num-seqs and "
+    "--max-model-len say otherwise.";
 
 static const char examples[] =
     "  yoke bench --model Qwen3-8B-AWQ --ranks 2 --batch 64 --input-len 512 --output-len 100\n"

@@ -6,8 +6,8 @@
 
 #include "yoke.h"
 
-/* yk_bench_times_print - a table of the parts of decode steps, or of steps with prompts where there were no others;
- *   nothing without timed steps. */
+/* yk_bench_times_print - a table of the parts of steps with prompt rows, and one of those of decode steps; none of a
+ *   kind without timed steps. */
 void yk_bench_times_print(const yk_profile *profile);
 
 /* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank" and "slowest" in object (see bench/times.h).

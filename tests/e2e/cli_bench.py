@@ -80,6 +80,16 @@ class Figures(Bench):
         memory = [sum(rank.values()) for rank in figures["memory"]]
         self.assertEqual((len(memory), max(memory)), (figures["ranks"], figures["memory_bytes"]))
 
+    def check_table(self, name, times):
+        """The table of a kind of step says what the file does; more ranks than one stand side by side."""
+        table = self.done.out.partition(f"\n{name} ")[2].partition("\n\n")[0]
+        head = re.match(r" *([\d.]+)   over (\d+) timed steps", table)
+        self.assertTrue(head, f"no table of '{name}': {self.done.out}")
+        self.assertEqual((head[1], int(head[2])), (f"{times['step']:.1f}", times["n_steps"]))
+        for part in PARTS:
+            of_ranks = re.search(rf"(?m)^{part} +(\d.*)$", table)[1].split()
+            self.assertAlmostEqual(sum(map(float, of_ranks)) / len(of_ranks), times[part], delta=0.1)
+
     def test_times_of_parts(self):
         trace = os.path.join(self.folder, "trace.json")
         figures = self.bench("--batch", "2", "--input-len", "16", "--output-len", "16", "--repeats", "1", "--trace",
@@ -88,13 +98,15 @@ class Figures(Bench):
         self.assertEqual(set(times), {"n_steps", "step", *PARTS})
         self.assertAlmostEqual(sum(times[part] for part in PARTS) / times["step"], 1, delta=0.02)
         self.assertEqual(len(figures["time_us_by_rank"]), figures["ranks"])
-        self.assertGreater(figures["time_us_prefill"]["step"], 0)
+        prefill = figures["time_us_prefill"]
+        self.assertEqual(set(prefill), {"n_steps", "step", *PARTS})
+        self.assertAlmostEqual(sum(prefill[part] for part in PARTS) / prefill["step"], 1, delta=0.02)
+        self.check_table("step of prompts, us", prefill)
+        self.check_table("decode step, us", times)
         timed = figures["timed_run"]
         self.check_run(timed, 2, 32, 32)
         self.assertNotEqual(timed["duration"], figures["runs"][0]["duration"])
         self.assertIn(f"{timed['output_throughput']:.1f}   ({figures['output_throughput']:.1f} in", self.done.out)
-        for part in PARTS:
-            self.assertRegex(self.done.out, rf"(?m)^{part} +\d")
         with open(trace, encoding="utf-8") as file:
             self.assertTrue(json.load(file))
 
