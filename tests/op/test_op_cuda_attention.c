@@ -23,12 +23,59 @@ static const scene_shape crowded_scenes[] = {
     {{32, 2, 128, 16, 0, 0}, 2, {{120, 1}, {5, 30}}, 50, true},
 };
 
+/* More rows than rotate by a warp a head, and work tiles that follow each other within thread blocks. */
+static const scene_shape long_scenes[] = {
+    {{32, 4, 128, 8, 0, 0}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
+    {{6, 3, 128, 4, 3, 0}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
+};
+
 static void test_table(void **state)
 {
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     for (int i = 0; i < N_SCENES; i++) check_scene(gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
     for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
+    for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &long_scenes[i], 62 + i);
+  }
+}
+
+/* All rows of a scene, or n_rows at a time; one of them is padding. */
+static scene rotated_scene(yk_device *dev, const scene_shape *shape, int32_t n_rows)
+{
+  scene s = scene_new(dev, shape, 62);
+  const yk_batch all = s.batch;
+  const int32_t n_heads = shape->heads.n_q_heads + 2 * shape->heads.n_kv_heads, padding = -1;
+  const size_t row_bytes = (size_t)(n_heads * shape->heads.head_dim) * yk_dtype_bytes(dev->dtype);
+  void *const qkv = s.qkv.dev;
+  op_ok(dev->ops->upload(dev, (void *)(uintptr_t)(all.kv_slots + 5), &padding, sizeof padding, &err));
+  for (int32_t row = 0; row < s.n_tokens; row += n_rows) {
+    s.batch.n_tokens = s.n_tokens - row < n_rows ? s.n_tokens - row : n_rows;
+    s.batch.positions = all.positions + row;
+    s.batch.kv_slots = all.kv_slots + row;
+    s.qkv.dev = (char *)qkv + (size_t)row * row_bytes;
+    run_rope(dev, &s);
+  }
+  s.batch = all;
+  s.qkv.dev = qkv;
+  op_array_fetch(dev, &s.qkv), op_array_fetch(dev, &s.k_cache), op_array_fetch(dev, &s.v_cache);
+  return s;
+}
+
+/* Of the same bits, whichever kernel takes them. */
+static void test_many_rows_rotate_as_few(void **state)
+{
+  (void)state;
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
+    yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 1, 16);
+    for (size_t i = 0; i < sizeof long_scenes / sizeof *long_scenes; i++) {
+      scene many = rotated_scene(dev, &long_scenes[i], SCENE_MAX_ROWS), few = rotated_scene(dev, &long_scenes[i], 150);
+      assert_true(many.n_tokens > 300);
+      assert_memory_equal(many.qkv.bytes, few.qkv.bytes, many.qkv.n * yk_dtype_bytes(dev->dtype));
+      assert_memory_equal(many.k_cache.bytes, few.k_cache.bytes, many.k_cache.n * yk_dtype_bytes(dev->dtype));
+      assert_memory_equal(many.v_cache.bytes, few.v_cache.bytes, many.v_cache.n * yk_dtype_bytes(dev->dtype));
+      scene_free(dev, &many), scene_free(dev, &few);
+    }
+    dev->ops->destroy(dev);
   }
 }
 
@@ -143,11 +190,9 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_random_scenes),
-      cmocka_unit_test(test_codes),
-      cmocka_unit_test(test_unsound_tokens),
-      cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_table),          cmocka_unit_test(test_many_rows_rotate_as_few),
+      cmocka_unit_test(test_random_scenes),  cmocka_unit_test(test_codes),
+      cmocka_unit_test(test_unsound_tokens), cmocka_unit_test(test_planted_faults_are_seen),
   };
   const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_few_codes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

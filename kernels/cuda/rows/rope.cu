@@ -4,6 +4,8 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/common/kv_codes.cuh"
 #include "kernels/cuda/rows/launch.cuh"
+#include "kernels/cuda/rows/rope_many.cuh"
+#include "kernels/cuda/rows/rope_params.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
@@ -11,26 +13,8 @@ using namespace yk_rows;
 
 namespace {
 
-struct rope_params {
-  void *qkv, *k_cache, *v_cache;
-  const void *q_norm_w, *k_norm_w;
-  const float *rope;
-  yk_kv_format format;
-  const float *k_channels, *v_channels; /* as in yk_kv_layer */
-  const int32_t *positions, *kv_slots;
-  int32_t n_q, n_kv, head_dim;
-  float eps, per_element; /* per_element: 1 / head_dim */
-};
-
 constexpr int ROPE_WARPS = 8;                                   /* of a thread block; a warp processes one head */
 constexpr int ROPE_PAIRS = YK_CUDA_MAX_HEAD_DIM / 2 / 2 / WARP; /* of each half of a head, at most, in a lane */
-
-/* Where in a cache of T KV head h of a KV slot begins. */
-template <typename T> __device__ T *cache_at(const rope_params &p, void *cache, int64_t slot, int32_t h)
-{
-  return static_cast<T *>(cache) +
-         ((slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * p.head_dim;
-}
 
 /* What a lane needs to norm and rotate its pairs. Entry i belongs to pair i * WARP + lane of the head's first half
  * (low) or second half (high). */
@@ -215,6 +199,7 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   const dim3 grid(args->batch->n_tokens, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
+    if (rope_many_takes(p, args->batch->n_tokens)) return launch_rope_many<T>(p, args->batch->n_tokens, stream);
     const auto kernel = p.format == YK_KV_ACT ? rope_kernel<T, false> : rope_kernel<T, true>;
     return launch_with_max_shared_memory(kernel, grid, ROPE_WARPS * WARP, 0, stream, p);
   });

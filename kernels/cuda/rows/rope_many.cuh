@@ -1,0 +1,132 @@
+/* rope_many.cuh - rope.h's operation on many rows, where what counts is how many bytes are under way: 16 lanes have a
+ * head of 128, its elements in two pieces of 8 bytes, and a warp asks for all its heads of a row before it rotates the
+ * first. Cosines and sines, which all heads of a row share, are read once a warp. Results have the bits of the kernel
+ * of few rows. */
+#ifndef YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
+#define YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
+
+#include "kernels/cuda/common/elements.cuh"
+#include "kernels/cuda/rows/launch.cuh"
+#include "kernels/cuda/rows/rope_params.cuh"
+
+namespace yk_rows {
+
+constexpr int MANY_ROWS = 256;      /* of up to so many a row has more warps, in rope.cu */
+constexpr int MANY_HEAD = 128;      /* head_dim */
+constexpr int MANY_LANES = 16;      /* of a head; lane l has elements 4 l to 4 l + 3 of either half */
+constexpr int MANY_PASSES = 4;      /* heads that a lane has a part of */
+constexpr int MANY_MOST_WARPS = 16; /* of a thread block, which has one row */
+constexpr int MANY_WARP_HEADS = MANY_PASSES * yk_cuda::WARP / MANY_LANES;
+
+template <typename T> struct head_part {
+  yk_cuda::vec<T, 4> low, high;
+};
+
+template <typename T> __device__ __forceinline__ head_part<T> load_part(const T *head, int lane)
+{
+  using V = yk_cuda::vec<T, 4>;
+  return {reinterpret_cast<const V *>(head)[lane], reinterpret_cast<const V *>(head + MANY_HEAD / 2)[lane]};
+}
+
+template <typename T> __device__ __forceinline__ void store_part(const head_part<T> &x, T *head, int lane)
+{
+  using V = yk_cuda::vec<T, 4>;
+  reinterpret_cast<V *>(head)[lane] = x.low;
+  reinterpret_cast<V *>(head + MANY_HEAD / 2)[lane] = x.high;
+}
+
+/* The head's sum of squares, in the order in which a warp adds it up that has two pairs a lane. */
+template <typename T> __device__ __forceinline__ float sum_of_squares(const head_part<T> &x)
+{
+  using yk_cuda::to_float;
+  float sums[2] = {};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float low = to_float(x.low.at[i]), high = to_float(x.high.at[i]);
+    sums[i / 2] += low * low + high * high;
+  }
+#pragma unroll
+  for (int offset = MANY_LANES / 2; offset > 0; offset /= 2) {
+    sums[0] += __shfl_xor_sync(yk_cuda::ALL_LANES, sums[0], offset);
+    sums[1] += __shfl_xor_sync(yk_cuda::ALL_LANES, sums[1], offset);
+  }
+  return sums[0] + sums[1];
+}
+
+/* norm: weights, of has_norm. */
+template <typename T>
+__device__ __forceinline__ void rotate_part(head_part<T> &x, const head_part<T> &norm, bool has_norm, float factor,
+                                            const yk_cuda::vec<float, 4> &cosine, const yk_cuda::vec<float, 4> &sine)
+{
+  using namespace yk_cuda;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float low = to_float(x.low.at[i]), high = to_float(x.high.at[i]);
+    if (has_norm) {
+      low = rounded<T>(rounded<T>(low * factor) * to_float(norm.low.at[i]));
+      high = rounded<T>(rounded<T>(high * factor) * to_float(norm.high.at[i]));
+    }
+    x.low.at[i] = from_float<T>(low * cosine.at[i] - high * sine.at[i]);
+    x.high.at[i] = from_float<T>(high * cosine.at[i] + low * sine.at[i]);
+  }
+}
+
+/* A thread block for each row. Before the wait the kernel reads what rope_kernel reads there. */
+template <typename T>
+__global__ void __launch_bounds__(MANY_MOST_WARPS *yk_cuda::WARP)
+    rope_many_kernel(const __grid_constant__ rope_params p)
+{
+  using namespace yk_cuda;
+  const int64_t row = blockIdx.x;
+  const int lane = threadIdx.x % MANY_LANES, n_heads = p.n_q + 2 * p.n_kv, step = blockDim.x / MANY_LANES;
+  yk_ptx::let_next_kernel_start();
+  const int64_t slot = p.kv_slots[row];
+  const float *rope = p.rope + static_cast<int64_t>(p.positions[row]) * MANY_HEAD;
+  const auto cosine = reinterpret_cast<const vec<float, 4> *>(rope)[lane],
+             sine = reinterpret_cast<const vec<float, 4> *>(rope + MANY_HEAD / 2)[lane];
+  const bool has_norm = p.q_norm_w != nullptr;
+  head_part<T> q_norm = {}, k_norm = {};
+  if (has_norm) {
+    q_norm = load_part(static_cast<const T *>(p.q_norm_w), lane);
+    k_norm = load_part(static_cast<const T *>(p.k_norm_w), lane);
+  }
+  yk_ptx::wait_for_previous_kernel();
+  if (slot < 0) return; /* padding row */
+  T *const heads = static_cast<T *>(p.qkv) + row * n_heads * MANY_HEAD;
+  for (int first = threadIdx.x / MANY_LANES; first - first % 2 < n_heads; first += MANY_PASSES * step) {
+    head_part<T> x[MANY_PASSES] = {};
+#pragma unroll
+    for (int i = 0; i < MANY_PASSES; i++)
+      if (first + i * step < n_heads) x[i] = load_part(heads + (first + i * step) * MANY_HEAD, lane);
+#pragma unroll
+    for (int i = 0; i < MANY_PASSES; i++) {
+      const int h = first + i * step, kv_head = h < p.n_q + p.n_kv ? h - p.n_q : h - p.n_q - p.n_kv;
+      const bool is_query = h < p.n_q, is_value = h >= p.n_q + p.n_kv;
+      const float factor = has_norm ? rsqrtf(sum_of_squares(x[i]) * p.per_element + p.eps) : 1.0f;
+      if (h >= n_heads) continue;
+      if (is_query)
+        rotate_part(x[i], q_norm, has_norm, factor, cosine, sine);
+      else if (!is_value)
+        rotate_part(x[i], k_norm, has_norm, factor, cosine, sine);
+      T *to = is_query ? heads + h * MANY_HEAD : cache_at<T>(p, is_value ? p.v_cache : p.k_cache, slot, kv_head);
+      store_part(x[i], to, lane);
+    }
+  }
+}
+
+inline bool rope_many_takes(const rope_params &p, int32_t n_rows)
+{
+  return n_rows > MANY_ROWS && p.head_dim == MANY_HEAD && p.format == YK_KV_ACT &&
+         (p.q_norm_w != nullptr) == (p.k_norm_w != nullptr);
+}
+
+template <typename T> cudaError_t launch_rope_many(const rope_params &p, int32_t n_rows, cudaStream_t stream)
+{
+  const int32_t n_heads = p.n_q + 2 * p.n_kv;
+  const int warps = std::min((n_heads + MANY_WARP_HEADS - 1) / MANY_WARP_HEADS, MANY_MOST_WARPS);
+  return launch_with_max_shared_memory(rope_many_kernel<T>, n_rows, warps * yk_cuda::WARP, 0, stream, p);
+}
+
+} // namespace yk_rows
+
+#endif

@@ -1,0 +1,31 @@
+/* rope_params.cuh - what the kernels of rope.h are given. */
+#ifndef YK_KERNELS_CUDA_ROWS_ROPE_PARAMS_CUH
+#define YK_KERNELS_CUDA_ROWS_ROPE_PARAMS_CUH
+
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace yk_rows {
+
+struct rope_params {
+  void *qkv, *k_cache, *v_cache;
+  const void *q_norm_w, *k_norm_w;
+  const float *rope;
+  yk_kv_format format;
+  const float *k_channels, *v_channels; /* as in yk_kv_layer */
+  const int32_t *positions, *kv_slots;
+  int32_t n_q, n_kv, head_dim;
+  float eps, per_element; /* per_element: 1 / head_dim */
+};
+
+/* Where in a cache of T KV head h of a KV slot begins. */
+template <typename T> __device__ T *cache_at(const rope_params &p, void *cache, int64_t slot, int32_t h)
+{
+  return static_cast<T *>(cache) +
+         ((slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS + slot % YK_KV_BLOCK_TOKENS) * p.head_dim;
+}
+
+} // namespace yk_rows
+
+#endif
