@@ -2,6 +2,7 @@
 #include "kernels/cuda/rows/norm.h"
 
 #include "kernels/cuda/experts/combine_rows.cuh"
+#include "kernels/cuda/rows/combine_norm.h"
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
@@ -114,6 +115,7 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
 
 extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
 {
+  if (yk_cuda_combine_norm_takes(dtype, args)) return yk_cuda_launch_combine_norm(dtype, args, stream);
   norm_params p = {};
   p.y = args->y;
   p.residual = args->residual;

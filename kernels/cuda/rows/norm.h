@@ -5,7 +5,9 @@
  *
  *   its first weights --> registers, before griddepcontrol.wait
  *   x, or residual + alpha * partial results --> shared memory, rounded as stored; sum of squares --> thread block
- *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y */
+ *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y
+ *
+ * Many rows whose partial result is a combination of experts have a kernel of their own (combine_norm.h). */
 #ifndef YK_KERNELS_CUDA_ROWS_NORM_H
 #define YK_KERNELS_CUDA_ROWS_NORM_H
 
