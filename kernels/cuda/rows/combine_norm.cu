@@ -16,7 +16,9 @@ using namespace yk_rows;
 namespace {
 
 constexpr int MANY_ROWS = 256; /* fewer rows are done at once, by a thread block each */
-constexpr int STAGES = 3, SM_BLOCKS = 2, MOST_THREADS = 1024;
+constexpr int STAGES = 2;
+constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2; /* of a multiprocessor: a lone one waits for its rows */
+constexpr int MOST_THREADS = 1024;                      /* of a multiprocessor: registers are for so many */
 constexpr int MOST_CHOICES = 8;
 constexpr size_t OWN_SHARED_BYTES = 2048; /* of a block beside its stages, at most: static memory, and the system's */
 
@@ -43,13 +45,15 @@ size_t stage_bytes(const yk_combine_args &combine)
   return static_cast<size_t>(n_sources(combine)) * combine.hidden * 2;
 }
 
-/* Whether a multiprocessor has room for its blocks. */
-bool fits(const yk_combine_args &combine)
+/* Thread blocks that a multiprocessor of the current device has room for; 0 where that is not known. */
+int sm_blocks(const yk_combine_args &combine)
 {
   int device = 0, sm_bytes = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) == cudaSuccess &&
-         SM_BLOCKS * (STAGES * stage_bytes(combine) + OWN_SHARED_BYTES) <= static_cast<size_t>(sm_bytes);
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess)
+    return 0;
+  const int by_memory = static_cast<int>(sm_bytes / (STAGES * stage_bytes(combine) + OWN_SHARED_BYTES));
+  return std::min({by_memory, MOST_THREADS / row_threads(combine.hidden / WIDE), MOST_SM_BLOCKS});
 }
 
 /* Sources of a row, a lane each: choices, then the residual, then the shared expert. */
@@ -199,7 +203,7 @@ template <typename T> cudaError_t launch(const combine_norm_params &p, cudaStrea
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
-  return launch_with_max_shared_memory(kernel, std::min(p.combine.n_tokens, n_sms * SM_BLOCKS),
+  return launch_with_max_shared_memory(kernel, std::min(p.combine.n_tokens, n_sms * sm_blocks(p.combine)),
                                        row_threads(p.combine.hidden / WIDE), bytes, stream, p);
 }
 
@@ -214,9 +218,9 @@ extern "C" bool yk_cuda_combine_norm_takes(yk_dtype dtype, const yk_add_norm_arg
   bool has_code = false;
   const void *kernel = dtype == YK_F16 ? reinterpret_cast<const void *>(combine_norm_kernel<__half>)
                                        : reinterpret_cast<const void *>(combine_norm_kernel<__nv_bfloat16>);
-  return fits(*c) && is_aligned(args->y, 16) && is_aligned(args->residual, 16) && is_aligned(args->w, 16) &&
-         is_aligned(c->slots, 16) && is_aligned(c->shared, 16) && has_code_for_90(kernel, &has_code) == cudaSuccess &&
-         has_code;
+  return sm_blocks(*c) >= FEWEST_SM_BLOCKS && is_aligned(args->y, 16) && is_aligned(args->residual, 16) &&
+         is_aligned(args->w, 16) && is_aligned(c->slots, 16) && is_aligned(c->shared, 16) &&
+         has_code_for_90(kernel, &has_code) == cudaSuccess && has_code;
 }
 
 extern "C" cudaError_t yk_cuda_launch_combine_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
