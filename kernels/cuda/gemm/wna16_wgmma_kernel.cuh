@@ -10,7 +10,8 @@
  *              (wna16_wgmma_split_k.cuh) and the epilogue (wna16_wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, since they do
- * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. */
+ * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. Every block has a tile,
+ * so that every block waits. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_KERNEL_CUH
 
@@ -79,11 +80,10 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   work_tile w;
   int tile_m, tile_n;
   r.start_producing();
-  wait_for_previous_kernel();
-  let_next_kernel_start();
   for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
     tile_coordinates(p, w.tile, tile_m, tile_n);
     int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
+    wait_for_previous_kernel(); /* behind what takes time; returns at once but for the first tile */
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -124,6 +124,7 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     compute_now(tile_m, tile_n, peers);
     prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
     wait_for_previous_kernel(); /* returns at once but for the first tile */
+    let_next_kernel_start();    /* here, since the warps that ask for x have no time to lose */
     float2 row_scales[WGMMA_M];
     if constexpr (has_row_scales(PANEL::ENCODING)) {
       int panel =
