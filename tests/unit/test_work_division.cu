@@ -237,11 +237,47 @@ void tiles_are_dealt_out_once(void **)
   }
 }
 
-/* A plan is of a kernel that is compiled for the groups of scales. */
+/* Where peers are a cluster, each group of 8 tokens is finished by one of them, and what the others send it has places
+ * of its own, where it is looked for. */
+void a_cluster_has_a_place_for_each_partial_sum(void **)
+{
+  using namespace yk_gemm;
+  for (int tokens : {16, 32, 64, 128}) {
+    for (int count = 2; count <= YK_WNA16_MOST_PEERS; count++) {
+      const int n8s = tokens / 8, groups = peer_groups_of(tokens, count);
+      wgmma_params p = {};
+      schedule_tiles(p, 2 * count + 1, 1, 1, 1, count, count);
+      std::vector<int> finished(n8s, 0);
+      for (int owner = 0; owner < count; owner++) {
+        const work_tile w = {0, tile_scheduler::range_start(p, owner), tile_scheduler::range_start(p, owner + 1)};
+        const tile_peers peers = peers_of(p, owner, w, n8s);
+        std::vector<int> received((count - 1) * groups, 0);
+        assert_int_equal(peers.count, count);
+        assert_int_equal(peers.index, owner);
+        for (int n8 = peers.own.first; n8 < peers.own.end; n8++) finished[n8]++;
+        for (int sender = 0; sender < count; sender++) {
+          group_owner to;
+          for (int n8 = 0; n8 < n8s; n8++) {
+            to.next(n8, n8s, count);
+            assert_int_equal(to.owner == owner, peers.own.holds(n8));
+            if (to.owner != owner || sender == owner) continue;
+            const int at = first_received_group(sender, owner, groups) + to.number;
+            assert_int_equal(to.number, n8 - peers.own.first);
+            assert_in_range(at, 0, (count - 1) * groups - 1);
+            assert_int_equal(received[at]++, 0);
+          }
+        }
+      }
+      for (int times : finished) assert_int_equal(times, 1);
+    }
+  }
+}
+
+/* A plan is of a kernel that is compiled for the groups of scales, and its clusters run at once. */
 void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
-  const yk_wna16_gpu gpu = {132, YK_WNA16_WGMMA, nullptr};
+  const yk_wna16_gpu gpu = {132, YK_WNA16_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
   for (int64_t group : {32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
       const yk_wna16_desc desc = {3840, 4096, group, types.dtype, false, types.encoding};
@@ -249,6 +285,12 @@ void every_plan_has_a_kernel(void **)
         assert_true(plans_of(gpu, desc, m).size() > 0);
         for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
           const bool is_small = plan.kernel == PLAN_SMALL_BATCH;
+          if (plan.kernel == PLAN_WGMMA_CLUSTER) {
+            const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
+            const int64_t tiles = ceil_div(4096, s.m()) * ceil_div(m, s.n);
+            assert_in_range(plan.splits, 2, YK_WNA16_MOST_PEERS);
+            assert_true(tiles <= gpu.clusters[plan.splits]);
+          }
           assert_non_null(with_types(types.encoding, types.dtype, [&](auto t) {
             return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE> : wgmma_kernels<t.ENCODING, t.DTYPE>)(plan.tile)
                 .get(desc);
@@ -271,7 +313,8 @@ void a_bucket_of_rows_has_one_plan(void **)
   }
   assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_WNA16_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
-    const yk_wna16_gpu gpu = {i % 2 ? 132 : between(random, 2, 132), YK_WNA16_WGMMA, nullptr};
+    const int n = i % 2 ? 132 : between(random, 2, 132);
+    const yk_wna16_gpu gpu = {n, YK_WNA16_WGMMA, nullptr, {0, 0, n / 2, n / 3, n / 4, n / 6, n / 7, n / 8, n / 8}};
     const yk_wna16_desc desc = {32 * between(random, 1, 300),
                                 16 * between(random, 1, 1500),
                                 i % 4 ? 128 : 32 << i / 4 % 2,
@@ -319,6 +362,7 @@ int main()
       cmocka_unit_test(a_step_without_decodes_has_no_pages),
       cmocka_unit_test(latent_tiles_are_divided_once),
       cmocka_unit_test(tiles_are_dealt_out_once),
+      cmocka_unit_test(a_cluster_has_a_place_for_each_partial_sum),
       cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),

@@ -17,7 +17,7 @@ static cudaError_t init_sm90(yk_wna16_gpu *gpu)
   if (error != cudaSuccess) return error;
   if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
   error = small_batch_init();
-  return error == cudaSuccess ? wgmma_init() : error;
+  return error == cudaSuccess ? wgmma_init(gpu) : error;
 }
 
 extern "C" yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err)

@@ -10,7 +10,8 @@
  *   tokens        GPU      kernel                          K is split over              partial sums meet in
  *   1 to 32       9.0      wna16_small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
  *   17 and more   9.0      wna16_wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own
- *                                                          stream-K)                    flags
+ *                                                          stream-K)                    flags; of a cluster in shared
+ *                                                                                       memory
  *   any           8.0 on   wna16_mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
  *
  * A thread block of the two kernels for 9.0:
@@ -34,8 +35,8 @@
  * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of
  * 8-bit weights are float32 and may be tiny: accumulators of a row (column of W) are multiplied with the largest of
  * them, and what is applied before is the ratio to that one. Where a row has one scale, that is 1 and weights are
- * exact. The same call gives the same bits every time: a plan depends on the shape and the number of multiprocessors
- * alone, and partial sums are added in a fixed order.
+ * exact. The same call gives the same bits every time on one GPU: a plan depends on the shape, the number of
+ * multiprocessors and how many clusters run at once alone, and partial sums are added in a fixed order.
  *
  * Everything is asynchronous on the given stream and may be captured in a graph: nothing is allocated, nothing waits.
  * Any thread may call; calls that share a workspace must be ordered by one stream. */

@@ -57,7 +57,8 @@ std::string plan_name(yk_wna16_plan plan)
 {
   if (plan.kernel == PLAN_SMALL_BATCH)
     return tile_name(plan) + ":slice" + std::to_string(plan.slice_warps) + ",cluster" + std::to_string(plan.splits);
-  return tile_name(plan) + (plan.splits == 0 ? ":stream_k" : ":split_k" + std::to_string(plan.splits));
+  return tile_name(plan) + (plan.splits == 0 ? ":stream_k" : ":split_k" + std::to_string(plan.splits)) +
+         (plan.kernel == PLAN_WGMMA_CLUSTER ? ",in_cluster" : "");
 }
 
 /* Buckets of 8 tokens up to 32, of 16 up to 256, of 64 up to 1024, of 256 up to 8192, and one for the rest. */

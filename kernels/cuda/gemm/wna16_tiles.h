@@ -11,7 +11,8 @@ enum class occupancy { HALF, MOST, ALL };
 /* yk_wna16_plan.kernel, and what its other fields mean. */
 enum plan_kernel {
   PLAN_SMALL_BATCH, /* tile: of SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: blocks of a cluster */
-  PLAN_WGMMA /* tile: of WGMMA_SHAPES; splits: of each tile along K (split-K), 1 for whole tiles, 0 for stream-K */
+  PLAN_WGMMA, /* tile: of WGMMA_SHAPES; splits: of each tile along K (split-K), 1 for whole tiles, 0 for stream-K */
+  PLAN_WGMMA_CLUSTER /* the same, where the thread blocks that share a tile are a cluster; splits: 2 and more */
 };
 
 /* The groups of scales that a tile is compiled for. Groups of 128 and more, which nearly all AWQ models have, get every

@@ -22,11 +22,16 @@ typedef enum yk_wna16_encoding {
   YK_WNA16_FP8   /* e4m3 without infinities, a float32 scale a group */
 } yk_wna16_encoding;
 
+enum { YK_WNA16_MOST_PEERS = 8 }; /* thread blocks of a cluster that every GPU of 9.0 can run */
+
 /* Properties of the current GPU; filled once by yk_wna16_gpu_init. */
 typedef struct yk_wna16_gpu {
   int n_multiprocessors;
   yk_wna16_path path;
   void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
+  /* Clusters of 2 and more thread blocks that run at once, each block on a multiprocessor of its own; 0 on the MMA
+   * path. A cluster lies within a group of multiprocessors (GPC), whose sizes differ among GPUs of one kind. */
+  int clusters[YK_WNA16_MOST_PEERS + 1];
 } yk_wna16_gpu;
 
 /* One GEMM as a rank sees it. */

@@ -9,6 +9,7 @@
 namespace yk_gemm {
 namespace {
 
+constexpr int HALF_TILE = 1;    /* one that takes half of a multiprocessor */
 constexpr int MAX_X_STAGES = 6; /* x comes late, since all blocks ask the L2 cache for the same lines */
 
 /* Panels of a thread block's tile. */
@@ -60,21 +61,34 @@ struct launch_layout {
   int x_stages, weight_stages, shared_bytes, threads;
 };
 
-launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, bool second_half)
+/* peers: thread blocks that share a tile as a cluster; else 1. */
+launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers, bool second_half)
 {
   launch_layout l = {};
   int x_bytes = x_stage_bytes(s.n), weight_bytes = panels_of(s) * panel_bytes(desc);
-  int staging = s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n);
-  int rings = most_shared_bytes(s.taken, second_half) - staging;
+  int behind = peers > 1 ? received_bytes(s.warpgroups, s.wgmma_m, s.n, peers)
+                         : s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n);
+  int rings = most_shared_bytes(s.taken, second_half) - behind;
   l.x_stages = std::min(MAX_X_STAGES, rings / (x_bytes + weight_bytes));
   l.weight_stages = std::min(MAX_STAGES, (rings - l.x_stages * x_bytes) / weight_bytes);
-  l.shared_bytes = l.x_stages * x_bytes + l.weight_stages * weight_bytes + staging;
+  l.shared_bytes = l.x_stages * x_bytes + l.weight_stages * weight_bytes + behind;
   l.threads = (s.warpgroups + 1) * 128;
   if (s.taken == occupancy::HALF) {
     l.shared_bytes = half_shared_bytes(second_half, l.shared_bytes);
     l.threads = HALF_THREADS[second_half];
   }
   return l;
+}
+
+/* A block that is one of so many peers holds at least two stages of each ring, and its results where x was. */
+bool has_room(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
+{
+  for (bool second_half : {false, true}) {
+    const launch_layout l = lay_out(desc, s, peers, second_half);
+    if (l.x_stages < 2 || l.weight_stages < 2) return false;
+    if (l.x_stages * x_stage_bytes(s.n) < s.warpgroups * 4 * staging_bytes(s.wgmma_m, s.n)) return false;
+  }
+  return true;
 }
 
 const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
@@ -103,6 +117,10 @@ void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, 
     }
     for (int64_t splits = 2; tiles * splits <= fit && splits <= n_k_tiles(desc); splits++) add(splits);
     if (tiles * n_k_tiles(desc) >= fit && fit % tiles) add(0);
+    for (int peers = 2; s.cluster == 1 && peers <= std::min<int64_t>(YK_WNA16_MOST_PEERS, n_k_tiles(desc)); peers++) {
+      if (tiles <= gpu.clusters[peers] && has_room(desc, s, peers))
+        plans.push_back({PLAN_WGMMA_CLUSTER, static_cast<uint8_t>(tile), 0, static_cast<uint8_t>(peers)});
+    }
   }
 }
 
@@ -122,7 +140,9 @@ double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna1
     double peers = l.k_splits() ? l.k_splits() - 1 : std::ceil(k_tiles_of_tile / range);
     k_tiles += range;
     ends++;
-    if (peers > 0) {
+    if (plan.kernel == PLAN_WGMMA_CLUSTER) {
+      us += peers * costs.cluster_peer_us + bytes * peers / plan.splits * costs.cluster_byte_us;
+    } else if (peers > 0) {
       us += peers * costs.peer_us;
       us += l.k_splits() ? costs.split_k_us + bytes * costs.split_k_byte_us
                          : costs.stream_k_us +
@@ -139,7 +159,27 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
   return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
-cudaError_t wgmma_init()
+/* Counted with blocks of the first half, of which a multiprocessor holds one. */
+static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
+{
+  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(size);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(size * gpu->n_multiprocessors));
+    config.blockDim = dim3(HALF_THREADS[0]);
+    config.dynamicSmemBytes = HALF_SHARED_BYTES[0];
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    const cudaError_t error = cudaOccupancyMaxActiveClusters(&gpu->clusters[size], kernel, &config);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t wgmma_init(yk_wna16_gpu *gpu)
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
@@ -150,7 +190,7 @@ cudaError_t wgmma_init()
       }
     }
   }
-  return cudaSuccess;
+  return count_clusters(kernels_of(YK_WNA16_INT4, YK_F16, HALF_TILE).of_groups[0], gpu);
 }
 
 cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
@@ -158,7 +198,8 @@ cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
   const tile_split split = split_of(gpu, desc, call.m, plan);
-  const launch_layout l = lay_out(desc, s, call.second_half);
+  const int peers = plan.kernel == PLAN_WGMMA_CLUSTER ? plan.splits : 1;
+  const launch_layout l = lay_out(desc, s, peers, call.second_half);
   CUtensorMap map;
   const cudaError_t error = encode_x(gpu, desc, call, s.n / s.cluster, &map);
   if (error != cudaSuccess) return error;
@@ -176,9 +217,10 @@ cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk
   p.x_stages = l.x_stages;
   p.weight_stages = l.weight_stages;
   p.gate_up = desc.gate_up;
+  p.peer_groups = peers > 1 ? peer_groups_of(s.n, peers) : 0;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters, s.cluster,
-                         l.threads, l.shared_bytes, args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters / peers,
+                         s.cluster * peers, l.threads, l.shared_bytes, args, stream);
 }
 
 } // namespace yk_gemm

@@ -18,7 +18,7 @@ double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna1
 
 /* Partial sums of any GEMM. */
 size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
-cudaError_t wgmma_init();
+cudaError_t wgmma_init(yk_wna16_gpu *gpu); /* its clusters, too */
 cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
                           const yk_wna16_call &call, cudaStream_t stream);
 

@@ -1,13 +1,14 @@
 /* wna16_wgmma_kernel.cuh - WNA16 GEMM of more than 16 tokens on 9.0: one persistent kernel for any number.
  *
- *   grid       at most one thread block a multiprocessor, or clusters of two with neighbouring tiles M that share their
- *              tokens by multicast; the tile scheduler (wna16_wgmma_schedule.cuh) deals out output tiles and K ranges
+ *   grid       at most one thread block a multiprocessor; clusters of two with neighbouring tiles M may share their
+ *              tokens by multicast, or clusters of two to eight a tile, of which each block has a K range; the tile
+ *              scheduler (wna16_wgmma_schedule.cuh) deals out output tiles and K ranges
  *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: a half of x each, by tensor
  *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes, since each copy costs the warp
  *              that asks for it hundreds of cycles. Weights and x have a ring of stages each
  *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: nibbles are expanded in registers (A operand of
  *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums
- *              (wna16_wgmma_split_k.cuh) and the epilogue (wna16_wgmma_epilogue.cuh)
+ *              (wna16_wgmma_split_k.cuh, wna16_wgmma_cluster.cuh) and the epilogue (wna16_wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, since they do
  * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. Every block has a tile,
@@ -21,6 +22,7 @@
 
 #include "kernels/cuda/gemm/wna16_occupancy.cuh"
 #include "kernels/cuda/gemm/wna16_tiles.h"
+#include "kernels/cuda/gemm/wna16_wgmma_cluster.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
@@ -122,7 +124,10 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     tile_coordinates(p, w.tile, tile_m, tile_n);
     tile_peers peers = peers_of(p, range, w, N / 8);
     compute_now(tile_m, tile_n, peers);
-    prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
+    if (p.peer_groups == 0)
+      prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
+    else if (threadIdx.x == 0)
+      expect_partials<WARPGROUPS, WGMMA_M, N>(peers, memory.received_full());
     wait_for_previous_kernel(); /* returns at once but for the first tile */
     let_next_kernel_start();    /* here, since the warps that ask for x have no time to lose */
     float2 row_scales[WGMMA_M];
@@ -138,7 +143,10 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
 #pragma unroll
       for (int c = 0; c < WGMMA_M; c++) scale_rows(row_scales[c], acc[c]);
     }
-    if (peers.count > 1) exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_range, acc);
+    if (p.peer_groups > 0)
+      exchange_in_cluster<WARPGROUPS, WGMMA_M, N>(p, peers, memory.received(p), memory.received_full(), acc);
+    else if (peers.count > 1)
+      exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_range, acc);
     if (peers.own.first == peers.own.end) continue;
     int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
                     first_panel<WGMMA_M>(warpgroup, warp);
@@ -157,19 +165,24 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
 {
 #ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
-  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS];
+  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS + 1];
   block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> memory = {shared_address(shared), shared_address(barriers)};
   int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
   if (threadIdx.x == WARPGROUPS * 128) {
     prefetch_tensor_map(&map);
     memory.x(p).init(X_WARPS, WARPGROUPS * 4 * CLUSTER);
     memory.weights(p).init(1, WARPGROUPS * 4);
+    mbarrier_init(memory.received_full(), 1);
     fence_mbarrier_init();
   }
-  if constexpr (CLUSTER == 1)
-    __syncthreads();
-  else
+  if constexpr (CLUSTER == 1) {
+    if (p.peer_groups > 0)
+      cluster_sync_relaxed();
+    else
+      __syncthreads();
+  } else {
     cluster_sync();
+  }
   if (threadIdx.x >= (WARPGROUPS + 1) * 128) {
     hold_registers();
     return;

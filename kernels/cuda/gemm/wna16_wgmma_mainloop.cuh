@@ -36,9 +36,19 @@ template <typename PANEL, int M64, int N> struct block_shared_memory {
   {
     return tile_ring(memory + p.x_stages * X_BYTES, barriers + tile_ring::BARRIERS * 8, p.weight_stages, WEIGHT_BYTES);
   }
+  /* Of results; where peers are a cluster, in place of the x that is multiplied by then: there the rings are followed
+   * by partial sums of the cluster's other blocks. */
   __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
   {
+    return p.peer_groups > 0 ? memory : received(p);
+  }
+  __device__ __forceinline__ uint32_t received(const wgmma_params &p) const
+  {
     return memory + p.x_stages * X_BYTES + p.weight_stages * WEIGHT_BYTES;
+  }
+  __device__ __forceinline__ uint32_t received_full() const
+  {
+    return barriers + 2 * tile_ring::BARRIERS * 8;
   }
 };
 

@@ -38,6 +38,7 @@ struct wgmma_params {
   int longer_ranges; /* the first so many ranges one more */
   int x_stages, weight_stages;
   bool gate_up;
+  int peer_groups; /* of 8 tokens, that each of the blocks of a tile finishes at most, where these are a cluster */
   const float *row_scales; /* NULL for 4 bits */
 };
 

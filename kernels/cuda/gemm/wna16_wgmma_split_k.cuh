@@ -47,7 +47,7 @@ __device__ __forceinline__ uint4 *pieces_of(const wgmma_params &p, int range, in
 struct n8_range {
   int first, end;
 
-  __device__ __forceinline__ bool holds(int n8) const
+  __host__ __device__ __forceinline__ bool holds(int n8) const
   {
     return n8 >= first && n8 < end;
   }
@@ -63,7 +63,7 @@ struct tile_peers {
 /* Split-K: each peer finishes an equal part of the tokens. Stream-K: the block that has the tile's first K tiles
  * finishes all of them; its peers work on this tile before any other, so their partial sums are there by then. A
  * whole tile has one peer. */
-__device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, int range, const work_tile &w, int n8s)
+__host__ __device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, int range, const work_tile &w, int n8s)
 {
   if (w.last - w.first == p.k_tiles) return {range, 1, 0, {0, n8s}};
   if (p.k_splits) {
