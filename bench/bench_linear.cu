@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,8 @@ constexpr yk_wna16_path PATHS[] = {YK_WNA16_AUTO, YK_WNA16_MMA, YK_WNA16_WGMMA};
 struct options {
   bench::report_options report;
   std::vector<int64_t> ms = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
-  std::vector<std::string> shapes;     /* empty: all */
-  int format = 0, dtype = 0, path = 0; /* of FORMATS, DTYPES and PATHS */
+  std::vector<std::string> shapes;                /* empty: all of the model */
+  int model = 0, format = 0, dtype = 0, path = 0; /* of MODELS, FORMATS, DTYPES and PATHS */
   int32_t group = 128, repeats = 11, cold_mib = 200;
   double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the roofline */
   bool check_only = false, no_cublas = false, no_fuse = false, plans = false;
@@ -50,8 +51,8 @@ struct shape {
   bool gate_up;
 };
 
-/* Qwen3-8B, whole and as the largest shard of 2, 3 and 4 ranks. */
-const shape SHAPES[] = {
+/* Whole, and as the largest shard of 2, 3 and 4 ranks. */
+const shape QWEN3_8B[] = {
     {"qkv", 4096, 6144, false},       {"o", 4096, 4096, false},        {"gate_up", 4096, 24576, true},
     {"down", 12288, 4096, false},     {"qkv/2", 4096, 3072, false},    {"o/2", 2048, 4096, false},
     {"gate_up/2", 4096, 12288, true}, {"down/2", 6144, 4096, false},   {"qkv/3", 4096, 2176, false},
@@ -59,6 +60,37 @@ const shape SHAPES[] = {
     {"qkv/4", 4096, 1536, false},     {"o/4", 1024, 4096, false},      {"gate_up/4", 4096, 6144, true},
     {"down/4", 3072, 4096, false},
 };
+
+/* The attention of mixtures, whole and as a shard of 2 and 4 ranks; qkv of DeepSeek-V2-Lite is q_proj and kv_a_proj,
+ * its groups are of 64 in the checkpoints that there are. */
+const shape QWEN3_30B_A3B[] = {
+    {"qkv", 2048, 5120, false}, {"o", 4096, 2048, false},     {"qkv/2", 2048, 2560, false},
+    {"o/2", 2048, 2048, false}, {"qkv/4", 2048, 1280, false}, {"o/4", 1024, 2048, false},
+};
+const shape DEEPSEEK_V2_LITE[] = {
+    {"qkv", 2048, 3648, false}, {"o", 2048, 2048, false},     {"qkv/2", 2048, 2112, false},
+    {"o/2", 1024, 2048, false}, {"qkv/4", 2048, 1344, false}, {"o/4", 512, 2048, false},
+};
+const char *const MODEL_NAMES[] = {"qwen3-8b", "qwen3-30b-a3b", "deepseek-v2-lite", nullptr};
+struct shape_table {
+  const shape *begin, *end;
+};
+const shape_table MODELS[] = {{std::begin(QWEN3_8B), std::end(QWEN3_8B)},
+                              {std::begin(QWEN3_30B_A3B), std::end(QWEN3_30B_A3B)},
+                              {std::begin(DEEPSEEK_V2_LITE), std::end(DEEPSEEK_V2_LITE)}};
+
+/* The model's shapes that were asked for. */
+std::vector<shape> shapes_of(const options &o)
+{
+  const auto wanted = [&](const shape &s) {
+    return o.shapes.empty() || std::find(o.shapes.begin(), o.shapes.end(), s.name) != o.shapes.end();
+  };
+  std::vector<shape> shapes;
+  std::copy_if(MODELS[o.model].begin, MODELS[o.model].end, std::back_inserter(shapes), wanted);
+  yk_err err = YK_ERR_INIT;
+  if (shapes.empty()) check(yk_err_set(&err, YK_E_INVAL, "--shapes: %s has none of them", MODEL_NAMES[o.model]), err);
+  return shapes;
+}
 
 /* Marlin on the same kind of GPU, f16, group 128, cold, measured apart; microseconds. Quoted, not run. */
 struct quoted {
@@ -256,7 +288,7 @@ plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::s
   return point;
 }
 
-void bench_plans(const options &o, const yk_wna16_gpu &gpu, cudaStream_t stream)
+void bench_plans(const options &o, const std::vector<shape> &shapes, const yk_wna16_gpu &gpu, cudaStream_t stream)
 {
   std::vector<plan_point> points;
   yk_err err = YK_ERR_INIT;
@@ -265,8 +297,7 @@ void bench_plans(const options &o, const yk_wna16_gpu &gpu, cudaStream_t stream)
   if (gpu.path != YK_WNA16_WGMMA)
     check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the mma.sync path has no plans to choose from"), err);
   print_plans_header(gpu, o.report.commit);
-  for (const shape &s : SHAPES) {
-    if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
+  for (const shape &s : shapes) {
     const yk_wna16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse, FORMATS[o.format].encoding};
     gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, false, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()),
                 o.seed);
@@ -309,7 +340,7 @@ yk_status parse_shapes(void *user, const char *text, yk_err *err)
   for (const char *at = text;; at++) {
     shapes.emplace_back(at, std::strcspn(at, ","));
     const auto is_it = [&](const shape &s) { return shapes.back() == s.name; };
-    if (std::none_of(std::begin(SHAPES), std::end(SHAPES), is_it))
+    if (std::none_of(std::begin(QWEN3_8B), std::end(QWEN3_8B), is_it))
       return yk_err_set(err, YK_E_INVAL, "expected qkv, o, gate_up or down, alone or with /2, /3 or /4, found \"%s\"",
                         shapes.back().c_str());
     at += shapes.back().size();
@@ -348,6 +379,11 @@ options parse(int argc, char **argv)
        .help = "of the fit's random search",
        .min = 0,
        .max = 100000000},
+      {.name = "model",
+       .kind = YK_OPTION_CHOICE,
+       .value = &o.model,
+       .help = "whose shapes; of a mixture those of its attention",
+       .choices = MODEL_NAMES},
       {.name = "shapes",
        .kind = YK_OPTION_CALL,
        .value = &o.shapes,
@@ -424,6 +460,7 @@ options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
   options o = parse(argc, argv);
+  const std::vector<shape> shapes = shapes_of(o);
   if (*o.fit) return fit(o);
   if (o.check_only) return FORMATS[o.format].check(PATHS[o.path], o.ms, o.seed);
   FILE *json = o.plans ? nullptr : bench::open_figures(o.report);
@@ -435,7 +472,7 @@ int main(int argc, char **argv)
   check(cublasCreate(&blas), "cuBLAS");
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   if (o.plans) {
-    bench_plans(o, gpu, stream);
+    bench_plans(o, shapes, gpu, stream);
     return 0;
   }
   device_array<uint8_t> blas_workspace(64u << 20);
@@ -451,8 +488,7 @@ int main(int argc, char **argv)
   std::vector<row> rows;
   uint64_t seed = o.seed;
   for (int64_t tokens : o.ms) {
-    for (const shape &s : SHAPES) {
-      if (!o.shapes.empty() && std::find(o.shapes.begin(), o.shapes.end(), s.name) == o.shapes.end()) continue;
+    for (const shape &s : shapes) {
       rows.push_back(bench_point(o, peak_tflop_s, gpu, blas, stream, s, tokens, seed += 100));
       print_row(rows.back());
     }

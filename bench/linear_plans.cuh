@@ -51,8 +51,9 @@ constexpr const char *PLANS_HEADER = "dtype group shape k n gate_up m plan us";
 
 inline void print_plans_header(const yk_wna16_gpu &gpu, const char *commit)
 {
-  std::printf("# bench_linear --plans, commit %s, multiprocessors %d\n# %s\n", commit, gpu.n_multiprocessors,
-              PLANS_HEADER);
+  std::printf("# bench_linear --plans, commit %s, multiprocessors %d, clusters", commit, gpu.n_multiprocessors);
+  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) std::printf(" %d", gpu.clusters[size]);
+  std::printf("\n# %s\n", PLANS_HEADER);
 }
 
 inline void print_point(const plan_point &p)
@@ -71,7 +72,19 @@ inline void print_point(const plan_point &p)
   bench::give_up(err);
 }
 
-/* Times that print_point wrote, and the number of multiprocessors. Plans that are no longer compiled are left out. */
+/* The GPU of print_plans_header. Older files name no clusters. */
+inline void read_plans_header(const std::string &line, yk_wna16_gpu *gpu)
+{
+  const auto behind = [&](const char *name) {
+    const size_t at = line.find(name);
+    return at == std::string::npos ? std::string() : line.substr(at + std::strlen(name));
+  };
+  std::istringstream(behind("multiprocessors ")) >> gpu->n_multiprocessors;
+  std::istringstream clusters(behind("clusters "));
+  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) clusters >> gpu->clusters[size];
+}
+
+/* Times that print_point wrote, and the GPU. Plans that are no longer compiled are left out. */
 inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding encoding, yk_wna16_gpu *gpu)
 {
   std::ifstream file(path);
@@ -85,9 +98,8 @@ inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding e
   *gpu = {};
   gpu->path = YK_WNA16_WGMMA;
   for (int number = 1; std::getline(file, line); number++) {
-    const size_t at = line.find("multiprocessors ");
     if (line.rfind("#", 0) == 0) {
-      if (at != std::string::npos) gpu->n_multiprocessors = std::atoi(line.c_str() + at + 16);
+      if (line.find("multiprocessors ") != std::string::npos) read_plans_header(line, gpu);
       continue;
     }
     plan_point p = {};

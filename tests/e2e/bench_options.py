@@ -73,6 +73,7 @@ class Refused(harness.Case):
                                  (["--m", "2000000"], ["1 to 1048576 tokens", "found 2000000"]),
                                  (["--shapes", "o,x"], ["--shapes", one_of, '"x"']),
                                  (["--shapes", "o,"], [one_of, '""']),
+                                 (["--model", "x"], ["qwen3-8b, qwen3-30b-a3b", '"x"']),
                                  (["--dtype", "f16"], ["float16, bfloat16", '"f16"']),
                                  (["--path", ""], ["auto, mma, wgmma"]),
                                  (["--format", "awq"], ["int4, int8, fp8, w8a8", '"awq"']),
@@ -88,6 +89,8 @@ class Refused(harness.Case):
         program = os.path.join(os.path.dirname(self.yoke), "bench_linear")
         if not os.path.exists(program):
             self.skipTest("bench_linear is not built")
+        self.refused("bench_linear", ["--model", "qwen3-30b-a3b", "--shapes", "gate_up"], "--shapes",
+                     "qwen3-30b-a3b has none", code=1)
         header = "# bench_linear --plans, commit x, multiprocessors 132\n"
         point = "float16 128 o 4096 4096 0 64 wgmma:m128,n"
         with tempfile.TemporaryDirectory() as folder:
