@@ -39,8 +39,10 @@ struct model {
 
 const model MODELS[] = {
     {"qwen3-30b-a3b", 128, 8, 2048, 768, 128, 0},
+    {"qwen3-30b-a3b-tp2", 128, 8, 2048, 384, 128, 0}, /* half of each expert's channels, as one of two ranks has it */
     {"mixtral-8x7b", 8, 2, 4096, 14336, 128, 0},
     {"deepseek-v2-lite", 64, 6, 2048, 1408, 64, 2816},
+    {"deepseek-v2-lite-tp2", 64, 6, 2048, 704, 64, 1408},
     {"deepseek-v3-tp8", 256, 8, 7168, 256, 128, 256}, /* an eighth of each expert's channels */
 };
 

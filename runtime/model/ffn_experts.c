@@ -16,10 +16,6 @@
 #include "base/checked.h"
 #include "model/ffn_gated.h"
 
-/* Rows that pass the shared expert beside their experts at most: more are faster one after the other, in tiles of more
- * rows than an expert has. */
-enum { MOST_ROWS_BESIDE = 128 };
-
 /* Within the scratch, in bytes. What the shared expert needs lies where the experts' rows come later, but for rows that
  * pass both at once; the room that gate and up want lies where their outputs come. */
 typedef struct layout {
@@ -116,8 +112,7 @@ static layout lay_out(const yk_rank_source *source, const projections *p, bool s
                .row_of_slot = place(&end, n_slots * word),
                .routing = place(&end, yk_route_scratch_bytes(&route, n_rows)),
                .maxima = place(&end, shares_maxima ? n_maxima(&route, n_rows) * word : 0),
-               .shared_inner = place(&end, yk_min_i64(n_rows, MOST_ROWS_BESIDE) *
-                                               yk_range_size(source->share.shared_ffn) * element)};
+               .shared_inner = place(&end, n_rows * yk_range_size(source->share.shared_ffn) * element)};
   at.inner = place(&end, n_slots * yk_range_size(source->share.expert_ffn) * element);
   at.outputs = place(&end, n_slots * source->config->hidden_size * element);
   at.down_room = place(&end, p ? yk_bring_room_bytes(&source->dev, &p->down) : 0);
@@ -375,12 +370,12 @@ static yk_status forward(const yk_sublayer *e, const yk_sublayer_step *s, yk_err
                                .n_tokens = s->batch->n_tokens,
                                .top_k = e->route.top_k,
                                .hidden = s->hidden};
-  /* A lone row is routed with its experts' first GEMM, and its outputs are combined with their last one; few rows pass
-   * the shared expert beside their experts: a device may do each in one kernel. More rows than one are combined by the
+  /* A lone row is routed with its experts' first GEMM, and its outputs are combined with their last one; rows pass the
+   * shared expert beside their experts: a device may do each in one kernel. More rows than one are combined by the
    * all-reduce. */
   const yk_route_args route = routing_of(e, s);
   const bool together = e->gate_up && s->batch->n_tokens == 1;
-  const bool beside = e->gate_up && e->has_shared && !e->shared.down.in_steps && s->batch->n_tokens <= MOST_ROWS_BESIDE;
+  const bool beside = e->gate_up && e->has_shared && !e->shared.down.in_steps;
   const yk_gated_ffn_forwards shared = yk_gated_ffn_beside(&e->shared, s, scratch_at(s, at->shared_inner));
   if (!together) YK_RUN(s->operations, OTHER, s->layer, "routing", s->dev->ops->route(s->dev, &route, err));
   if (e->has_shared && !beside) YK_TRY(yk_gated_ffn_forward(&e->shared, s, scratch_at(s, at->inner), err));

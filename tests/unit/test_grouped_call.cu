@@ -73,6 +73,11 @@ void a_weight_beside(void **)
   other.max_slots = other.n_matrices;
   assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &other));
   expect_refusal(ampere, other, "found one of 256 x 64 for 2 rows");
+  other.beside.n_rows = 128;
+  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &other));
+  other.beside.n_rows = 129; /* faster apart */
+  expect_refusal(hopper, other, "found one of 256 x 64 for 129 rows");
+  other.beside.n_rows = 2;
   yk_wna16_desc groups_of_32 = desc;
   groups_of_32.group = other.beside.k = 32; /* one group of scales in a K tile, where the matrices have four */
   assert_false(yk_wna16_grouped_takes_beside(&hopper, &groups_of_32, &other));

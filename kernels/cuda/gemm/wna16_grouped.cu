@@ -37,6 +37,11 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   p.n_panels = static_cast<int>(n_panels(desc));
   p.row_scales_at = yk_wna16_panels_bytes(&desc);
   p.gate_up = desc.gate_up;
+  if (!call.beside.weights) return p;
+  const yk_wna16_desc beside = desc_beside(desc, call.beside);
+  p.beside_k_tiles = static_cast<int>(n_k_tiles(beside));
+  p.beside_panels = static_cast<int>(n_panels(beside));
+  p.beside_row_scales_at = yk_wna16_panels_bytes(&beside);
   return p;
 }
 
@@ -140,17 +145,6 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
  * two; what a multiprocessor asks for beyond some 70 KB waits, and makes the shares of the memory's rate unequal. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 4, LEAST_WEIGHT_STAGES = 2;
 
-/* Of the wgmma kernel with tiles of so many rows. */
-void set_beside(const yk_wna16_desc &desc, int tile_n, grouped_params &p)
-{
-  const yk_wna16_desc own = desc_beside(desc, p.call.beside);
-  p.beside_k_tiles = static_cast<int>(n_k_tiles(own));
-  p.beside_panels = static_cast<int>(n_panels(own));
-  p.beside_parts = static_cast<int>(ceil_div(p.beside_panels, p.tiles_m * GROUPED_TILE_PANELS));
-  p.beside_row_scales_at = yk_wna16_panels_bytes(&own);
-  p.max_tiles += p.beside_parts * static_cast<int>(ceil_div(p.call.beside.n_rows, tile_n));
-}
-
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
 {
@@ -159,7 +153,8 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
   p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
-  if (call.beside.weights) set_beside(desc, s.n, p);
+  p.beside_parts = static_cast<int>(ceil_div(p.beside_panels, p.tiles_m * GROUPED_TILE_PANELS));
+  p.max_tiles += p.beside_parts * static_cast<int>(ceil_div(call.beside.n_rows, s.n));
   const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + row_tile_map_bytes(p.max_tiles) +
                   grouped_table_bytes(call.n_matrices + p.beside_parts);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
@@ -226,6 +221,9 @@ extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna1
   return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
 }
 
+/* More rows are faster with the weight apart, in tiles of more rows than a matrix has. */
+constexpr int MOST_ROWS_BESIDE = 128;
+
 extern "C" bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
                                               const yk_grouped_call *call)
 {
@@ -233,7 +231,8 @@ extern "C" bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_
   if (!beside.weights || gpu->path != YK_WNA16_WGMMA) return false;
   if (beside.n_rows == 1) return grouped_row_takes(*desc, *call);
   const yk_wna16_desc own = desc_beside(*desc, beside);
-  return call->max_slots >= call->n_matrices && yk_wna16_has_panels_of(&own, desc);
+  return beside.n_rows <= MOST_ROWS_BESIDE && call->max_slots >= call->n_matrices &&
+         yk_wna16_has_panels_of(&own, desc);
 }
 
 extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,

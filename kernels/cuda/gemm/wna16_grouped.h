@@ -33,7 +33,7 @@ yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
 /* yk_wna16_grouped_takes_beside - whether a forward multiplies the weight beside that call.beside has: of one row with
- *   the combination, of more where there are at least as many slots as matrices. */
+ *   the combination, of up to 128 where there are at least as many slots as matrices. */
 bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
 /* yk_wna16_grouped_forward - with packed weights.

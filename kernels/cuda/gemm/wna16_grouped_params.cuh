@@ -44,9 +44,9 @@ struct grouped_params {
   yk_cuda::divider by_panels;  /* few rows: where blocks have shares */
   yk_cuda::divider by_tile_items;
   yk_cuda::divider by_tiles_m; /* wgmma */
-  /* wgmma: of the weight beside. Its columns are cut into parts of as many output tiles as a matrix has. */
-  int beside_k_tiles, beside_panels, beside_parts;
-  int64_t beside_row_scales_at;
+  int beside_k_tiles, beside_panels; /* of the weight beside; 0: there is none */
+  int64_t beside_row_scales_at;      /* as row_scales_at */
+  int beside_parts;                  /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
   {

@@ -73,11 +73,6 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   grouped_row_params p = {};
   p.gemm = params;
   p.sum = *params.call.combine;
-  if (params.call.beside.weights) {
-    const yk_wna16_desc beside = desc_beside(desc, params.call.beside);
-    p.beside_k_tiles = static_cast<int>(n_k_tiles(beside));
-    p.beside_row_scales_at = yk_wna16_panels_bytes(&beside);
-  }
   const int64_t blocks = std::min<int64_t>(params.n_panels, gpu.n_multiprocessors);
   const int64_t stage_bytes = ROW_WARPS * panel_bytes(desc);
   const int64_t wanted = ceil_div(most_k_tiles(desc, params.call), ROW_WARPS) * ceil_div(params.n_panels, blocks);
@@ -86,7 +81,7 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
   const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, p.beside_k_tiles > 0).get(desc), blocks, 1, ROW_THREADS,
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.beside_k_tiles > 0).get(desc), blocks, 1, ROW_THREADS,
                          bytes, args, stream);
 }
 

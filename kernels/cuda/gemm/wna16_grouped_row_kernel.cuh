@@ -25,9 +25,7 @@ static_assert(ROW_REGISTERS * ROW_THREADS + HALF_REGISTERS * HALF_THREADS[1] <= 
 struct grouped_row_params {
   grouped_params gemm;
   yk_combine_args sum;
-  int beside_k_tiles;           /* 0: nothing beside */
-  int64_t beside_row_scales_at; /* of 8-bit weights, in bytes from the weight's first panel */
-  int stages;                   /* of a warp's ring */
+  int stages; /* of a warp's ring */
 };
 
 /* Bytes of x: eight K tiles in 2048, as the main loop for 8 rows takes the two halves of a K tile 1024 bytes apart. */
@@ -85,7 +83,7 @@ __device__ __forceinline__ const float *row_scales_of_slot(const grouped_row_par
 {
   if (!is_beside<HAS_BESIDE>(slots, slot)) return p.gemm.row_scales_of(slots.matrix[slot]);
   const uint8_t *weights = static_cast<const uint8_t *>(p.gemm.call.beside.weights);
-  return reinterpret_cast<const float *>(weights + p.beside_row_scales_at);
+  return reinterpret_cast<const float *>(weights + p.gemm.beside_row_scales_at);
 }
 
 /* What a warp multiplies: K tiles first .. first + n_tiles - 1, counted over slots, of each of the block's panels. */
@@ -95,7 +93,7 @@ struct row_work {
 
 __device__ __forceinline__ row_work work_of_warp(const grouped_row_params &p, const row_slots &slots)
 {
-  const int warp = threadIdx.x / 32, tiles = slots.n * p.gemm.k_tiles + p.beside_k_tiles,
+  const int warp = threadIdx.x / 32, tiles = slots.n * p.gemm.k_tiles + p.gemm.beside_k_tiles,
             first = warp * tiles / ROW_WARPS;
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   return {block * p.gemm.n_panels / blocks, (block + 1) * p.gemm.n_panels / blocks, first,
