@@ -184,7 +184,9 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
   }
   __device__ __forceinline__ void before_items() const
   {
-    if constexpr (HAS_BESIDE) send();
+    if constexpr (!HAS_BESIDE) return;
+    send();
+    sync_consumers(); /* accumulators come where its sums lie */
   }
   __device__ __forceinline__ void rest() const
   {

@@ -126,9 +126,8 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
   const int64_t most_tiles = std::min(call.max_slots, call.n_matrices + call.max_slots / s.n);
-  few_launch l =
-      place_few(gpu, desc, s, call,
-                few_acc_bytes(s.n, s.panels) + grouped_table_bytes(call.n_matrices) + row_tile_map_bytes(most_tiles));
+  few_launch l = place_few(gpu, desc, s, call,
+                           few_acc_bytes(s.n, s.panels) + row_tile_order_bytes(call.n_matrices, 1, most_tiles));
   grouped_params &p = l.params;
   p.slice_warps = call.n_rows == 1 ? launch_of_few(gpu, desc, tile, call).params.slice_warps : few_slice_warps(p);
   p.stage_panels =
@@ -142,8 +141,8 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
 }
 
 /* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
- * two; what a multiprocessor asks for beyond some 70 KB waits, and makes the shares of the memory's rate unequal. */
-constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 4, LEAST_WEIGHT_STAGES = 2;
+ * two. */
+constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 8, LEAST_WEIGHT_STAGES = 2;
 
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
@@ -153,10 +152,12 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.max_tiles = static_cast<int>(std::min(call.max_slots, call.n_matrices + call.max_slots / s.n));
   p.tiles_m = static_cast<int>(ceil_div(p.n_panels, GROUPED_TILE_PANELS));
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
+  if (deals_tiles(s.n))
+    p.n_dealt = static_cast<int>(std::min<int64_t>(gpu.n_multiprocessors / p.tiles_m, call.n_matrices));
   p.beside_parts = static_cast<int>(ceil_div(p.beside_panels, p.tiles_m * GROUPED_TILE_PANELS));
   p.max_tiles += p.beside_parts * static_cast<int>(ceil_div(call.beside.n_rows, s.n));
-  const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) + row_tile_map_bytes(p.max_tiles) +
-                  grouped_table_bytes(call.n_matrices + p.beside_parts);
+  const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) +
+                  row_tile_order_bytes(call.n_matrices + p.beside_parts, n_widths(s.n), p.max_tiles);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;
   const int least = std::min(LEAST_X_STAGES, (rings - LEAST_WEIGHT_STAGES * weight_bytes) / x_bytes);
@@ -231,8 +232,7 @@ extern "C" bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_
   if (!beside.weights || gpu->path != YK_WNA16_WGMMA) return false;
   if (beside.n_rows == 1) return grouped_row_takes(*desc, *call);
   const yk_wna16_desc own = desc_beside(*desc, beside);
-  return beside.n_rows <= MOST_ROWS_BESIDE && call->max_slots >= call->n_matrices &&
-         yk_wna16_has_panels_of(&own, desc);
+  return beside.n_rows <= MOST_ROWS_BESIDE && call->max_slots >= call->n_matrices && yk_wna16_has_panels_of(&own, desc);
 }
 
 extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,

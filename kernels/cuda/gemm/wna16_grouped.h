@@ -10,7 +10,7 @@
  *
  * The first and the third of them multiply one more weight beside (yk_grouped_call.beside): a shared expert's.
  *
- * Every thread block works out from starts which row tiles there are (wna16_grouped_table.cuh), and which of them it
+ * Every thread block works out from starts which row tiles there are (wna16_grouped_order.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
  * cp.async, weights come by bulk copies, as in wna16.h, whose packed form and device functions these kernels share.
  *

@@ -13,6 +13,7 @@
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_FEW_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_FEW_KERNEL_CUH
 
+#include "kernels/cuda/gemm/wna16_grouped_order.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_params.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_queue.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_tiles.h"
@@ -95,9 +96,10 @@ struct few_memory {
   uint32_t x, weights, acc, barriers;
 };
 
+/* Two sets of accumulators, which items have in turn: one is written while the other may still be read. */
 __host__ __device__ constexpr int few_acc_bytes(int n, int warp_panels)
 {
-  return panel_acc_bytes(n, CONSUMER_WARPS * warp_panels);
+  return 2 * panel_acc_bytes(n, CONSUMER_WARPS * warp_panels);
 }
 
 template <int N>
@@ -139,8 +141,14 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
 {
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   r.start_producing();
-  items.for_each([&](const grouped_params &of, const few_item &item) {
-    stream_panels<PANEL>(of.operands_of(item.matrix), r, item.panel, item.n_panels);
+  items.for_each([&](const grouped_params &p_of, const few_item &item) {
+    const grouped_operands of = p_of.operands_of(item.matrix);
+    panel_stream stream = panel_stream::of<PANEL>(of, item.panel, item.n_panels);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      stream.ask(r);
+    }
   });
 }
 
@@ -179,29 +187,29 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS ite
   });
 }
 
-/* Adds the accumulators of the K slices, in order, and writes the results. p: the item's. */
+/* Adds the accumulators of the K slices, in order, and writes the results. p: the item's. set: of accumulators in
+ * shared memory. Who writes one has met all others at the end of the item before, when they had read it. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
-__device__ __forceinline__ void finish_few_item(const grouped_params &p, const few_memory &s, const few_item &item,
+__device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_t set, const few_item &item,
                                                 const float (&acc)[WARP_PANELS][N / 8][4])
 {
   constexpr int PANEL_ITEMS = N / 8 * 32;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int slice_items = p.slice_warps * WARP_PANELS * PANEL_ITEMS;
   const output out = {p.bias_of(item.matrix), p.y_of(item.first_slot), item.rows, p.n, p.gate_up};
-  sync_consumers(); /* nobody reads the accumulators of the item before */
 #pragma unroll
   for (int c = 0; c < WARP_PANELS; c++) {
 #pragma unroll
     for (int t = 0; t < N / 8; t++)
-      store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
+      store_acc(set + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
   }
   sync_consumers();
   for (int i = threadIdx.x; i < item.n_panels * PANEL_ITEMS; i += CONSUMER_WARPS * 32) {
     const int token = i / 32 % (N / 8) * 8 + i % 4 * 2;
     if (token >= item.rows) continue;
-    float4 v = load_acc(s.acc + i * 16);
+    float4 v = load_acc(set + i * 16);
     for (int slice = 1; slice < CONSUMER_WARPS / p.slice_warps; slice++)
-      add_acc(v, load_acc(s.acc + (slice * slice_items + i) * 16));
+      add_acc(v, load_acc(set + (slice * slice_items + i) * 16));
     store_output<DTYPE>(out, item.panel + i / PANEL_ITEMS, i % 32 / 4, token, v);
   }
 }
@@ -217,6 +225,7 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
   int ahead = slice; /* K tiles of the item that come before this slice's next one */
+  uint32_t set = 0;  /* in bytes from the first */
   few_item item;
   wait_in_grouped(p);
 #pragma unroll 1
@@ -248,7 +257,8 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
-    finish_few_item<DTYPE, N, WARP_PANELS>(items.params(), s, item, acc);
+    finish_few_item<DTYPE, N, WARP_PANELS>(items.params(), s.acc + set, item, acc);
+    set = few_acc_bytes(N, WARP_PANELS) / 2 - set;
   }
 }
 
@@ -313,23 +323,23 @@ __device__ __forceinline__ few_item few_item_of(const grouped_params &p, const g
   return {tile.matrix, tile.first_slot, tile.rows, tile.panel, min(p.stage_panels, p.n_panels - tile.panel)};
 }
 
-/* Items in the order of the row tiles. map: the table's entry of each row tile. */
+/* Items in the order of the row tiles. */
 template <int N> struct few_taken_items {
   const grouped_params &p;
-  const grouped_table &table;
-  const uint16_t *map;
+  const row_tile_order &order;
   tile_queue &queue;
 
   /* By one thread, which takes an item while it copies the one before. */
   template <typename F> __device__ __forceinline__ void for_each(F f)
   {
     tile_writer writer = {queue};
-    const int n_items = table.size->y * p.tile_items;
+    const int n_items = order.size->y * p.tile_items;
+    unsigned answer = 0;
 #pragma unroll 1
-    for (int at = blockIdx.x; at < n_items;) {
+    for (int at = blockIdx.x; at < n_items; at = next_of(p, answer, at, 0)) {
       const grouped_tile taken = item(at);
       writer.put(taken);
-      at = take_next(p, at, n_items);
+      answer = ask_for_next(p, n_items);
       f(p, few_item_of(p, taken));
     }
     writer.put({});
@@ -338,10 +348,10 @@ template <int N> struct few_taken_items {
 private:
   __device__ __forceinline__ grouped_tile item(int at) const
   {
-    const int tile = p.by_tile_items.quotient(at);
-    const grouped_entry &e = table.entries[map[tile]];
-    const int first_slot = e.first_slot + (tile - e.first_tile) * N;
-    return {e.matrix, first_slot, min(N, e.end_slot - first_slot), (at - tile * p.tile_items) * p.stage_panels};
+    const int number = p.by_tile_items.quotient(at), matrix = order.map[number];
+    const ordered_matrix &of = order.matrices[matrix];
+    const int first_slot = of.first_slot + (number < order.size->x ? number - of.first_tile : of.rows() / N) * N;
+    return {matrix, first_slot, min(N, of.end_slot - first_slot), (at - number * p.tile_items) * p.stage_panels};
   }
 };
 
@@ -372,8 +382,7 @@ struct few_told_items {
 /* Work whose starts are there once the kernel before has ended, or sooner. */
 template <int N> struct few_work {
   const grouped_params &p;
-  const grouped_table &table;
-  uint16_t *map;
+  const row_tile_order &order;
   tile_queue &queue;
 
   __device__ __forceinline__ void begin() const
@@ -383,16 +392,12 @@ template <int N> struct few_work {
       fence_mbarrier_init();
     }
     wait_for_starts(p);
-    if (threadIdx.x >= 32) return;
-    const int n_entries = build_grouped_table<N>(table, p.call.starts, p.call.n_matrices).x;
-    __syncwarp();
-    for (int i = threadIdx.x; i < n_entries; i += 32)
-      for (int tile = table.entries[i].first_tile; tile < table.entries[i + 1].first_tile; tile++)
-        map[tile] = static_cast<uint16_t>(i);
+    const auto slots_of = [&](int m) { return int2{__ldcg(p.call.starts + m), __ldcg(p.call.starts + m + 1)}; };
+    order_row_tiles<N, 1>(order, p.call.n_matrices, slots_of, [](int rows) { return rows > 0 ? 0 : -1; });
   }
   __device__ __forceinline__ few_taken_items<N> weight_items() const
   {
-    return {p, table, map, queue};
+    return {p, order, queue};
   }
   __device__ __forceinline__ few_told_items items() const
   {
@@ -412,9 +417,9 @@ __global__ void __maxnreg__(few_registers(OCCUPANCY)) grouped_few_kernel(const _
 #ifdef YK_HAVE_SM90A
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ tile_queue queue;
-  const grouped_table table = few_table<N, WARP_PANELS>(p, shared);
-  uint16_t *map = reinterpret_cast<uint16_t *>(table.ends + p.call.n_matrices + 1);
-  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(p, shared, few_work<N>{p, table, map, queue});
+  const row_tile_order order =
+      row_tile_order_at(shared + p.ring_bytes + few_acc_bytes(N, WARP_PANELS), p.call.n_matrices, 1);
+  run_few<DTYPE, PANEL, N, WARP_PANELS, OCCUPANCY>(p, shared, few_work<N>{p, order, queue});
 #endif
 }
 

@@ -23,7 +23,7 @@ __host__ __device__ constexpr bool has_few_rows(int tile_n)
  * large tile it matters little how narrow the rest is. */
 __host__ __device__ constexpr int fewer_rows(int tile_n, int n)
 {
-  if (has_few_rows(tile_n)) return n <= 16 ? n - 8 : n - 16;
+  if (has_few_rows(tile_n)) return n <= 32 ? n - 8 : n - 16;
   return n > 48 ? n - 16 : 0;
 }
 

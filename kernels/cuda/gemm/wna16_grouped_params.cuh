@@ -39,11 +39,12 @@ struct grouped_params {
   int ring_bytes;
   int x_stages, weight_stages; /* wgmma */
   int tiles_m;                 /* wgmma: output tiles along columns */
-  int max_tiles;               /* wgmma: row tiles at most */
-  int tile_items;              /* few rows: items of a row tile */
-  yk_cuda::divider by_panels;  /* few rows: where blocks have shares */
+  int n_dealt;    /* wgmma: matrices whose first row tile is dealt out: each of its output tiles to a block */
+  int max_tiles;  /* wgmma: row tiles at most */
+  int tile_items; /* few rows: items of a row tile */
+  yk_cuda::divider by_panels; /* few rows: where blocks have shares */
   yk_cuda::divider by_tile_items;
-  yk_cuda::divider by_tiles_m; /* wgmma */
+  yk_cuda::divider by_tiles_m;       /* wgmma */
   int beside_k_tiles, beside_panels; /* of the weight beside; 0: there is none */
   int64_t beside_row_scales_at;      /* as row_scales_at */
   int beside_parts;                  /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
@@ -115,31 +116,43 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* By one thread of each block, once for each tile that it works on: the number of its next one. The call that gives out
- * the last number leaves the counter as it was. */
-__device__ __forceinline__ int take_next(const grouped_params &p, int tile, int n_tiles)
+/* By one thread of each block, once for each tile that it works on: asks for the number of its next one. The answer
+ * takes as long as a stage of weights, and is looked at when the tile has been asked for. n_tiles: that all blocks work
+ * on; so many questions leave the counter as it was. */
+__device__ __forceinline__ unsigned ask_for_next(const grouped_params &p, int n_tiles)
 {
-  if (!p.call.next_tile) return tile + static_cast<int>(gridDim.x);
-  const int taken = atomicAdd(p.call.next_tile, 1);
-  if (taken == n_tiles - 1) *p.call.next_tile = 0;
-  return static_cast<int>(gridDim.x) + taken;
+  if (!p.call.next_tile) return 0;
+  return atomicInc(reinterpret_cast<unsigned *>(p.call.next_tile), static_cast<unsigned>(n_tiles - 1));
 }
 
-/* By one thread: all K tiles of some neighbouring panels of a weight, a stage each. */
-template <typename PANEL, typename RING>
-__device__ __forceinline__ void stream_panels(const grouped_operands &of, RING &r, int panel, int n_panels)
+/* The block's tile behind number `tile`, by the answer. Blocks begin with one each, from number `first` on. */
+__device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer, int tile, int first)
 {
-  const int64_t k_tile_bytes = static_cast<int64_t>(of.n_panels) * PANEL::BYTES;
-  const int bytes = n_panels * PANEL::BYTES;
-  const uint8_t *from = of.weights + static_cast<int64_t>(panel) * PANEL::BYTES;
-#pragma unroll 1
-  for (int k_tile = 0; k_tile < of.k_tiles; k_tile++, from += k_tile_bytes) {
-    mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+  const int blocks = static_cast<int>(gridDim.x);
+  return p.call.next_tile ? first + blocks + static_cast<int>(answer) : tile + blocks;
+}
+
+/* The K tiles of some neighbouring panels of a weight. */
+struct panel_stream {
+  const uint8_t *from; /* the next K tile's */
+  int64_t k_tile_bytes;
+  int bytes; /* of a stage */
+
+  template <typename PANEL>
+  __device__ __forceinline__ static panel_stream of(const grouped_operands &of, int panel, int n_panels)
+  {
+    return {of.weights + static_cast<int64_t>(panel) * PANEL::BYTES, static_cast<int64_t>(of.n_panels) * PANEL::BYTES,
+            n_panels * PANEL::BYTES};
+  }
+  /* By one thread: one K tile into the stage, which is empty. */
+  template <typename RING> __device__ __forceinline__ void ask(RING &r)
+  {
     mbarrier_arrive_expect(r.full(), bytes);
     if (bytes > 0) bulk_copy_once(r.data(), from, bytes, r.full());
+    from += k_tile_bytes;
     r.advance();
   }
-}
+};
 
 /* Each in a source of its own, for the sake of building. tile: of the host's table of each family. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);

@@ -7,7 +7,8 @@
 
 namespace yk_gemm {
 
-/* rows: 0 behind the last tile. panel: the first of its panels. */
+/* rows: 0 behind the last tile; below 0 where so many stages of weights are to be passed over instead. panel: the first
+ * of its panels. */
 struct grouped_tile {
   int matrix, first_slot, rows, panel;
 };
@@ -56,7 +57,7 @@ struct tile_reader {
     __syncwarp();
     if (threadIdx.x % 32 == 0) yk_ptx::mbarrier_arrive(queue.empty + at.stage);
     at.advance(tile_queue::PLACES);
-    return w.rows > 0;
+    return w.rows != 0;
   }
 };
 

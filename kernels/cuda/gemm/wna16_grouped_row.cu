@@ -81,8 +81,8 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
   const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.beside_k_tiles > 0).get(desc), blocks, 1, ROW_THREADS,
-                         bytes, args, stream);
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.beside_k_tiles > 0).get(desc), blocks, 1,
+                         ROW_THREADS, bytes, args, stream);
 }
 
 } // namespace yk_gemm

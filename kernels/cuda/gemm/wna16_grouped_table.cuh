@@ -28,12 +28,6 @@ __host__ __device__ constexpr int grouped_table_bytes(int n_matrices)
   return (n_matrices + 1) * static_cast<int>(sizeof(grouped_entry) + sizeof(int32_t)) + 16;
 }
 
-/* Of an array with an entry for each row tile. */
-__host__ __device__ constexpr int row_tile_map_bytes(int64_t most_row_tiles)
-{
-  return static_cast<int>((most_row_tiles * 2 + 15) / 16 * 16);
-}
-
 /* memory: grouped_table_bytes, 16-byte aligned. */
 __device__ __forceinline__ grouped_table grouped_table_at(uint8_t *memory, int n_matrices)
 {
@@ -43,16 +37,12 @@ __device__ __forceinline__ grouped_table grouped_table_at(uint8_t *memory, int n
 
 /* By one warp, after the previous kernel's results may be read; the caller has the thread block meet before others use
  * the table. Returns its size, in every lane. Starts are read past the L1 cache, since they may be newer than what lies
- * there. Each lane has a run of matrices, and keeps their starts in shared memory for itself.
- *   COUNTED   which row tiles are numbered */
-enum class row_tiles { ALL, WHOLE /* those of TILE_ROWS rows */ };
-
-template <int TILE_ROWS, row_tiles COUNTED = row_tiles::ALL>
+ * there. Each lane has a run of matrices, and keeps their starts in shared memory for itself. */
+template <int TILE_ROWS>
 __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, const int32_t *starts, int n_matrices)
 {
   using namespace yk_cuda;
   constexpr int AHEAD = 4; /* starts that a lane asks for together */
-  constexpr int UP = COUNTED == row_tiles::ALL ? TILE_ROWS - 1 : 0;
   const int lane = threadIdx.x % WARP, each = (n_matrices + WARP - 1) / WARP;
   const int first = min(lane * each, n_matrices), end = min(first + each, n_matrices);
   int2 own = {0, 0}; /* entries, tiles */
@@ -67,7 +57,7 @@ __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, 
       if (m0 + i >= end) continue;
       const int rows = next[i] - slot;
       own.x += rows > 0;
-      own.y += (rows + UP) / TILE_ROWS;
+      own.y += (rows + TILE_ROWS - 1) / TILE_ROWS;
       table.ends[m0 + i] = slot = next[i];
     }
   }
@@ -79,7 +69,7 @@ __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, 
   for (int m = first; m < end; m++) {
     const int next = table.ends[m], rows = next - slot;
     if (rows > 0) table.entries[at.x++] = {m, at.y, slot, next};
-    at.y += (rows + UP) / TILE_ROWS;
+    at.y += (rows + TILE_ROWS - 1) / TILE_ROWS;
     slot = next;
   }
   if (lane == 0) {

@@ -57,6 +57,7 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
     if (first >= own.end * 8 || first + STAGED <= own.first * 8) continue;
 #pragma unroll
     for (int i = 0; i < STAGED / 8; i++) {
+      if (first + i * 8 >= N) continue;
       uint32_t matrices[PIECES];
 #pragma unroll
       for (int c = 0; c < WGMMA_M; c++) {

@@ -115,6 +115,8 @@ template <typename T, int N> struct wgmma;
   YK_WGMMA_TYPE(__nv_bfloat16, "bf16", N, YK_LIST(D), NUMBERS, A0 "," A1 "," A2 "," A3, B, P, TB, A0, A1, A2, A3, B)
 
 YK_WGMMA(16, YK_LIST(YK_D8("+f", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+YK_WGMMA(24, YK_LIST(YK_D8("+f", 0), YK_D4("+f", 2)), YK_TEN() "%10,%11", "%12", "%13", "%14", "%15", "%16", "%17",
+         "%18")
 YK_WGMMA(32, YK_LIST(YK_D16("+f", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21",
          "%22")
 YK_WGMMA(48, YK_LIST(YK_D16("+f", 0), YK_D8("+f", 4)), YK_TEN() YK_TEN(1) "%20,%21,%22,%23", "%24", "%25", "%26", "%27",
