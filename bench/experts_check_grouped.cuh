@@ -260,7 +260,7 @@ inline bool check_grouped_gemms()
       {1408, 264, 32, false, 12, 1, "one"},        {2048, 1408, 32, true, 5, 0, "none"},
       {704, 520, 64, false, 60, 25, "one"},        {2048, 272, 128, true, 60, 30, "one"},
       {416, 264, 32, false, 60, 8, "one"},         {256, 7168, 128, false, 70, 60, "random"},
-      {768, 520, 128, true, 9, 60, "few"},         {1408, 2048, 64, false, 9, 60, "few"},
+      {768, 528, 128, true, 9, 60, "few"},         {1408, 2048, 64, false, 9, 60, "few"},
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;

@@ -141,7 +141,7 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
 }
 
 /* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
- * two. */
+ * two, and no more than may be under way where products are the bound. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 8, LEAST_WEIGHT_STAGES = 2;
 
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
@@ -162,7 +162,8 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   const int rings = ALL_SHARED_BYTES - own;
   const int least = std::min(LEAST_X_STAGES, (rings - LEAST_WEIGHT_STAGES * weight_bytes) / x_bytes);
   p.x_stages = std::min(MOST_X_STAGES, std::max(least, rings / (x_bytes + weight_bytes)));
-  p.weight_stages = std::min(MOST_WEIGHT_STAGES, (rings - p.x_stages * x_bytes) / weight_bytes);
+  const int most_weights = has_few_rows(s.n) ? MOST_WEIGHT_STAGES : MOST_UNDER_WAY;
+  p.weight_stages = std::min(most_weights, (rings - p.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&p};
   return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
                          GROUPED_THREADS, p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
