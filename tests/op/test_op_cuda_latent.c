@@ -15,13 +15,23 @@ static const latent_shape deepseek_shapes[] = {
      5,
      {{0, 1}, {62, 1}, {63, 1}, {64, 1}, {700, 1}},
      0},                                                                      /* decode: splits of unlike lengths */
-    {{10, 128, 64, 512, 128}, 2, {{127, 1}, {128, 1}}, 0},                    /* fewer heads than a tile */
     {{20, 128, 64, 512, 128}, 4, {{0, 1}, {64, 1}, {300, 1}, {900, 1}}, 0},   /* decode, 64 queries a tile */
     {{70, 128, 64, 512, 128}, 2, {{300, 1}, {90, 1}}, 0},                     /* two tiles of heads */
     {{16, 128, 64, 512, 128}, 4, {{200, 21}, {0, 50}, {33, 1}, {250, 3}}, 0}, /* chunks: several rows a tile */
     {{3, 128, 64, 512, 128}, 3, {{0, 70}, {100, 25}, {1, 1}}, 0},             /* tiles of 21 rows */
-    /* Few decode rows, in one call by clusters: pages of some thread blocks alone, unlike shares, rounds of the ring,
-     * fewer heads than a cluster's; the first token; a block that the step completes and other rows see. */
+    /* 64 queries a tile with outputs in tiles of 64 rows, from partial results and whole ones. */
+    {{96, 128, 64, 512, 128}, 1, {{100, 33}}, 0},
+    {{128, 64, 64, 512, 64}, 1, {{0, 60}}, 0},
+    /* Keys and values of each head: alone; beside rows without them, before, between and behind. */
+    {{2, 128, 64, 512, 128}, 1, {{0, 171}}, 0},
+    {{2, 128, 64, 512, 128}, 6, {{90, 1}, {0, 256}, {40, 20}, {500, 172}, {70, 1}, {0, 3}}, 0},
+};
+
+/* Few decode rows, in one call by clusters or in one launch of all multiprocessors: fewer heads than a tile; pages of
+ * some thread blocks alone, unlike shares, rounds of the ring, fewer heads than a cluster's; the first token; a block
+ * that the step completes and other rows see. */
+static const latent_shape few_row_shapes[] = {
+    {{10, 128, 64, 512, 128}, 2, {{127, 1}, {128, 1}}, 0},
     {{16, 128, 64, 512, 128}, 1, {{63, 1}}, 0},
     {{8, 128, 64, 512, 128}, 1, {{700, 1}}, 0},
     {{2, 128, 64, 512, 128}, 1, {{2100, 1}}, 0},
@@ -31,20 +41,16 @@ static const latent_shape deepseek_shapes[] = {
     {{4, 128, 64, 512, 128}, 3, {{31, 1}, {32, 1}, {40, 1}}, 2},
     {{8, 128, 64, 512, 128}, 2, {{1919, 1}, {2000, 1}}, 120},
     {{16, 128, 64, 512, 128}, 3, {{31, 1}, {32, 1}, {40, 1}}, 2},
-    /* 64 queries a tile with outputs in tiles of 64 rows, from partial results and whole ones. */
-    {{96, 128, 64, 512, 128}, 1, {{100, 33}}, 0},
-    {{128, 64, 64, 512, 64}, 1, {{0, 60}}, 0},
-    /* Keys and values of each head: alone; beside rows without them, before, between and behind. */
-    {{2, 128, 64, 512, 128}, 1, {{0, 171}}, 0},
-    {{2, 128, 64, 512, 128}, 6, {{90, 1}, {0, 256}, {40, 20}, {500, 172}, {70, 1}, {0, 3}}, 0},
 };
 
+enum { N_FEW_ROW_SHAPES = sizeof few_row_shapes / sizeof *few_row_shapes };
 enum { N_DEEPSEEK_SHAPES = sizeof deepseek_shapes / sizeof *deepseek_shapes };
 
 static void test_deepseek(void **state)
 {
   (void)state;
   check_latent_shapes(&cuda_target, deepseek_shapes, N_DEEPSEEK_SHAPES, N_GPU_DTYPES, false);
+  check_latent_shapes(&cuda_target, few_row_shapes, N_FEW_ROW_SHAPES, N_GPU_DTYPES, false);
 }
 
 static void test_new_tokens_behind_a_long_call(void **state)
@@ -217,6 +223,7 @@ static void test_without_wgmma(void **state)
   (void)state;
   static const op_target target = {.name = "cuda without wgmma", .create = create_without_wgmma};
   check_latent_shapes(&target, deepseek_shapes, N_DEEPSEEK_SHAPES, 1, false);
+  check_latent_shapes(&target, few_row_shapes, N_FEW_ROW_SHAPES, 1, false);
 }
 
 static void test_few_clusters(void **state)
@@ -225,7 +232,7 @@ static void test_few_clusters(void **state)
   static const int32_t most[] = {0, 2};
   for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
     const op_target target = {.name = "cuda with few clusters", .create = create_with_clusters, .variant = &most[i]};
-    check_latent_shapes(&target, deepseek_shapes, N_DEEPSEEK_SHAPES, 1, false);
+    check_latent_shapes(&target, few_row_shapes, N_FEW_ROW_SHAPES, 1, false);
   }
 }
 
