@@ -27,6 +27,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/latent/new_token.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
+#include "kernels/cuda/ptx/cluster_barrier.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/ptx/target.cuh"
@@ -159,7 +160,7 @@ template <typename T, int HEADS> struct cluster_block {
     return {__reduce_or_sync(~0u, page < 0 ? 0 : 1u << page), __shfl_sync(~0u, page, warp)};
   }
 
-  /* What make_token needs beside the token, before the wait. */
+  /* What make_token needs beside the token. */
   __device__ void load_norm_and_rope() const
   {
     const uint4 *norm_w = static_cast<const uint4 *>(rows.norm_w);
@@ -458,11 +459,12 @@ template <typename T, int HEADS> struct cluster_block {
            share * ROWS;
   }
 
-  /* The step's part before the wait for the kernel in front: loads, and K[h]. */
-  __device__ void start(uint32_t (&k)[K_TILES][K_STEPS][4], new_tokens &added) const
+  /* Asks for everything that may be read before the kernel in front has ended. */
+  __device__ new_tokens start() const
   {
     if (threadIdx.x == 0) init_barriers();
     __syncthreads();
+    cluster_arrive_relaxed(); /* this thread block's barriers are there */
     load_first_pages();
     if (has_head() && elect_one()) {
       const int32_t first_row = head * 2 * CLUSTER_HEAD_DIM;
@@ -470,12 +472,8 @@ template <typename T, int HEADS> struct cluster_block {
       if (warp == CLUSTER_WARPS - 2) load_weights(s.v, first_row + CLUSTER_HEAD_DIM, &s.v_full);
     }
     __syncwarp();
-    added = find_new_tokens();
-    if (added.of_warp >= 0) load_norm_and_rope();
-    cluster_sync_relaxed(); /* everybody's barriers are there */
-    if (!has_head()) return;
-    mbarrier_wait_loop(&s.k_full, 0);
-    load_k_fragments(k);
+    if (warp < p.n_rows && p.kv_slots[warp] >= 0) load_norm_and_rope();
+    return find_new_tokens();
   }
 
   __device__ void run() const
@@ -483,13 +481,9 @@ template <typename T, int HEADS> struct cluster_block {
     const int32_t of_last = position / PAGE - begin_page;
     const int32_t last = of_last >= 0 && of_last < n_pages ? of_last : -1;
     const T *q = static_cast<const T *>(p.q) + row * p.q_stride;
-    uint32_t k[K_TILES][K_STEPS][4];
-    tile t;
-    new_tokens added;
-    start(k, added);
+    const new_tokens added = start();
     const rotation turn(rope_of(rows, position));
-    if (last >= 0 && last < TILE_PAGES) clear_behind(last);
-    if (LOADS_EARLY) load_tile(t, 0);
+    /* First what is behind the wait, since it is on its way while weights and pages come. */
     wait_for_previous_kernel();
     uint2 q_nope[K_STEPS];
     uint4 rotating = {};
@@ -505,8 +499,17 @@ template <typename T, int HEADS> struct cluster_block {
       rotating = *reinterpret_cast<const uint4 *>(
           q + static_cast<int64_t>(first_head + rotating_head) * (CLUSTER_HEAD_DIM + ROPE_DIM) + CLUSTER_HEAD_DIM +
           piece * 8);
+    uint32_t k[K_TILES][K_STEPS][4];
+    tile t;
+    if (has_head()) {
+      mbarrier_wait_loop(&s.k_full, 0);
+      load_k_fragments(k);
+    }
+    if (last >= 0 && last < TILE_PAGES) clear_behind(last);
+    if (LOADS_EARLY) load_tile(t, 0);
     if (warp * 32 < n_heads * ROPE_PIECES) rotating = turn.template apply<T>(rotating);
     if (rotating_head < n_heads) store_shared16(shared_address(&s.q[rotating_head][KV_RANK + piece * 8]), rotating);
+    cluster_wait();
     if (has_head()) absorb(k, q_nope);
     if (added.of_warp >= 0) make_token(own);
     if (added.of_warp >= 0 && added.of_warp < TILE_PAGES) put_token(own, added.of_warp);
