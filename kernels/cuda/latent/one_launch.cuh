@@ -24,8 +24,7 @@ namespace yk_latent {
 
 /* Beside what attention needs of shared memory. */
 template <int K_ROOMS> struct ends_shared {
-  int32_t new_page[YK_CUDA_LATENT_ROWS]; /* that a row's new token goes to; -1: none */
-  item_splits splits[end_sums::ROWS];    /* of outputs' rows */
+  item_splits splits[end_sums::ROWS]; /* of outputs' rows */
   uint64_t k_full[K_ROOMS], v_full;
 };
 
@@ -54,14 +53,33 @@ template <int K_ROOMS> __device__ __forceinline__ void init_ends(ends_shared<K_R
   fence_mbarrier_init();
 }
 
-/* By one warp. */
-template <int K_ROOMS> __device__ __forceinline__ void list_new_pages(ends_shared<K_ROOMS> &s, const params &p)
-{
-  for (int32_t row = threadIdx.x % 32; row < p.n_rows; row += 32) {
-    const int32_t slot = p.kv_slots[row];
-    s.new_page[row] = slot < 0 ? -1 : slot / YK_KV_BLOCK_TOKENS;
+/* By one warp: the pages that new tokens of the step's rows go to. */
+struct new_pages {
+  static constexpr int MOST = YK_CUDA_LATENT_ROWS / 32;
+  int32_t page[MOST]; /* -1: none */
+
+  __device__ __forceinline__ explicit new_pages(const params &p)
+  {
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+      const int32_t row = 32 * i + static_cast<int32_t>(threadIdx.x % 32), slot = row < p.n_rows ? p.kv_slots[row] : -1;
+      page[i] = slot < 0 ? -1 : slot / YK_KV_BLOCK_TOKENS;
+    }
   }
-}
+
+  /* Whether one of a tile's n pages is among them; of_lane: the lane's page. */
+  __device__ __forceinline__ bool have_one(int32_t of_lane, int32_t n) const
+  {
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < PAGES; i++) {
+      const int32_t other = __shfl_sync(~0u, of_lane, i);
+#pragma unroll
+      for (int j = 0; j < MOST; j++) found |= i < n && page[j] == other;
+    }
+    return __any_sync(~0u, found);
+  }
+};
 
 /* By one warp: what rotates of a row's heads first, first + step .. of lane 0, in place. turn: of its position. */
 template <typename T>
@@ -115,18 +133,6 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
   fence_async_global();
 }
 
-/* By one warp: whether one of n pages has a new token; page: of its lane. */
-template <int K_ROOMS>
-__device__ bool have_new_token(const ends_shared<K_ROOMS> &s, int32_t n_rows, int32_t page, int32_t n)
-{
-  bool found = false;
-  for (int32_t i = 0; i < n; i++) {
-    const int32_t other = __shfl_sync(~0u, page, i);
-    for (int32_t row = threadIdx.x % 32; row < n_rows; row += 32) found |= s.new_page[row] == other;
-  }
-  return __any_sync(~0u, found);
-}
-
 /* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) the first
  * tile is asked for at once, the next one once queries are there: these and what comes before them would wait behind
  * the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where tensor
@@ -134,14 +140,14 @@ __device__ bool have_new_token(const ends_shared<K_ROOMS> &s, int32_t n_rows, in
 template <typename SHARED>
 __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
-                                              int loader)
+                                              int loader, const new_pages &added)
 {
   bool is_first = true;
   if (!rows.latent) wait_for_previous_kernel();
-  return load_tiles(s, p, mine, map, loader, [&](int32_t number, int32_t slot, int32_t n_pages) {
+  return load_tiles(s, p, mine, map, loader, [&](int32_t number, int32_t page, int32_t n_pages) {
     if (number == 1 || (SHARED::IS_MANY && number == 0)) {
       mbarrier_wait_loop(&s.q_full[0], 0);
-    } else if (is_first && rows.latent && have_new_token(s.ends, p.n_rows, slot / YK_KV_BLOCK_TOKENS, n_pages)) {
+    } else if (is_first && rows.latent && added.have_one(page, n_pages)) {
       wait_for_previous_kernel();
       grid.wait(0);
     }
@@ -170,10 +176,8 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
     load_queries<T>(s, p, mine, [&] { grid.wait(0); });
     return;
   }
-  if (warp == 0)
-    s.list.template build<true>(p);
-  else
-    list_new_pages(s.ends, p);
+  const new_pages added(p);
+  if (warp == 0) s.list.build_decode(p);
   named_barrier_sync(LIST, 64);
   if (!SHARED::IS_MANY) named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
   if (warp >= SHARED::N_LOADERS) return;
@@ -182,7 +186,7 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
   if (SHARED::IS_MANY) named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
   if (prefetches && is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
-  const uint32_t phases = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp);
+  const uint32_t phases = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp, added);
   if (prefetches && !is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
   for (int buffer = warp; buffer < 2; buffer += SHARED::N_LOADERS) {

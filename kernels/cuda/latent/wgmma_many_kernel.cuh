@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     load_first_slices(p, weights, k_rooms_of(s), s.ends.k_full, grid_block(), grid_blocks());
   }
   if (threadIdx.x == 32) init_loading(s);
-  if (!HAS_ENDS && threadIdx.x < 32) s.list.build<false>(p);
+  if (!HAS_ENDS && threadIdx.x < 32) s.list.build(p);
   __syncthreads();
   if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
   let_next_kernel_start();

@@ -109,7 +109,7 @@ __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p,
  * of the tile in front has come. With two tiles on their way multiprocessors get unlike shares of the memory's
  * bandwidth, and the end waits for the slowest.
  * await: called when the buffer is free, before the tile is read, with its number in the thread block's first segment,
- * or with 2 in others, with the first slots of its pages, each of its lane, and their number. Returns in bit b the
+ * or with 2 in others, with its pages, each of its lane, and their number. Returns in bit b the
  * parity by which buffer b is free of its last tile. */
 template <typename LOADING, typename F>
 __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int loader,
@@ -125,7 +125,7 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
     for (int32_t tile = of.begin + loader; tile < of.end; tile += STEP) {
       const int buffer = STEP == 1 ? (tile - of.begin) % 2 : loader;
       const int32_t n_pages = min(PAGES, end_page - tile * PAGES);
-      const int32_t own = lane < n_pages ? table[tile * PAGES + lane] * YK_KV_BLOCK_TOKENS : 0;
+      const int32_t own = lane < n_pages ? table[tile * PAGES + lane] : 0;
 #pragma unroll
       for (int half = 0; half < HALVES; half++) {
         mbarrier_wait_loop(&s.empty[buffer][half], phases >> buffer & 1);
@@ -135,7 +135,7 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
           mbarrier_arrive_expect(&s.full[buffer][half], n_pages * YK_KV_BLOCK_TOKENS * 128 * blocks_of_half(half));
         for (int page = 0; page < n_pages; page++) {
           if (is_paired(s) && page % 2 != static_cast<int>(cluster_rank())) continue;
-          const int32_t row = __shfl_sync(~0u, own, page);
+          const int32_t row = __shfl_sync(~0u, own, page) * YK_KV_BLOCK_TOKENS;
           if (!elect_one()) continue;
           for (int i = 0; i < blocks_of_half(half); i++) {
             const int block = block_of_half(buffer, half, i);

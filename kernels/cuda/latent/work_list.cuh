@@ -116,14 +116,62 @@ struct work_list {
   int16_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* that begins with the row; -1: none does */
   int32_t n_items, longest;
 
-  /* By one warp, 32 rows at a time; others read the list behind a barrier. Reads the step's description alone, all of
-   * it at once, so that memory is waited for once. IS_DECODE: tile_rows is 1, which leaves a fraction of the code. */
-  template <bool IS_DECODE> __device__ void build(const params &p)
+  /* Of decode, where every row is an item up to the last one with tokens, padding rows in between without tiles. By one
+   * warp, each lane with neighbouring rows; others read the list behind a barrier. Reads the step's description alone,
+   * all of it at once, so that memory is waited for once. */
+  __device__ void build_decode(const params &p)
   {
-    const int32_t tile_rows = IS_DECODE ? 1 : p.tile_rows;
+    constexpr int MOST = YK_CUDA_LATENT_ROWS / 32;
+    const int lane = threadIdx.x % 32;
+    const int32_t each = divide_up(p.n_rows, 32), row = lane * each, n = min(each, p.n_rows - row);
+    int32_t own_seq[MOST], tokens[MOST], own = 0, most = 0, end_item = 0;
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+      const int32_t slot = i < n ? p.kv_slots[row + i] : -1;
+      own_seq[i] = i < n ? p.seq_of_row[row + i] : 0;
+      tokens[i] = i < n ? p.positions[row + i] + 1 : 0;
+      if (slot < 0) tokens[i] = 0; /* a padding row */
+    }
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+      const int32_t tiles = divide_up(tokens[i], WGMMA_TOKENS);
+      own += tiles;
+      most = max(most, tiles);
+      if (tiles > 0) end_item = row + i + 1;
+    }
+    int32_t end = own;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const int32_t before = __shfl_up_sync(~0u, end, offset);
+      if (lane >= offset) end += before;
+    }
+    int32_t at = end - own;
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+      if (i >= n) break;
+      first_tile[row + i] = at;
+      first_row[row + i] = row + i;
+      end_row[row + i] = row + i + 1;
+      seq[row + i] = own_seq[i];
+      n_tokens[row + i] = tokens[i];
+      item_of_row[row + i] = static_cast<int16_t>(tokens[i] > 0 ? row + i : -1);
+      at += divide_up(tokens[i], WGMMA_TOKENS);
+    }
+    most = __reduce_max_sync(~0u, most);
+    end_item = __reduce_max_sync(~0u, end_item);
+    if (lane < 31) return;
+    first_tile[end_item] = end;
+    n_items = end_item;
+    longest = most;
+  }
+
+  /* Of other steps, by one warp, 32 rows at a time; likewise. */
+  __device__ void build(const params &p)
+  {
+    const int32_t tile_rows = p.tile_rows;
     constexpr int WORDS = YK_CUDA_LATENT_ROWS / 32;
     const int lane = threadIdx.x % 32;
-    int32_t own_seq[WORDS], slot[WORDS], position[WORDS];
+    int32_t own_seq[WORDS], slot[WORDS];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
       if (32 * w >= p.n_rows) break;
@@ -131,21 +179,17 @@ struct work_list {
       const bool exists = row < p.n_rows;
       own_seq[w] = exists ? p.seq_of_row[row] : 0;
       slot[w] = exists ? p.kv_slots[row] : -1; /* as a padding row, of no item */
-      position[w] = exists ? p.positions[row] : 0;
     }
     uint32_t begins[WORDS], ends[WORDS]; /* an item; the one in front */
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
       if (32 * w >= p.n_rows) break;
       const int32_t row = 32 * w + lane, word_before = w > 0 ? w - 1 : 0;
-      bool follows = false; /* the row in front, in its item */
-      if (tile_rows > 1) {
-        const int32_t last_seq = __shfl_sync(~0u, own_seq[word_before], 31);
-        const int32_t last_slot = __shfl_sync(~0u, slot[word_before], 31);
-        const int32_t seq_before = __shfl_up_sync(~0u, own_seq[w], 1), slot_before = __shfl_up_sync(~0u, slot[w], 1);
-        follows = (lane > 0 ? slot_before : last_slot) >= 0 && (lane > 0 ? seq_before : last_seq) == own_seq[w] &&
-                  row % tile_rows != 0;
-      }
+      const int32_t last_seq = __shfl_sync(~0u, own_seq[word_before], 31);
+      const int32_t last_slot = __shfl_sync(~0u, slot[word_before], 31);
+      const int32_t seq_before = __shfl_up_sync(~0u, own_seq[w], 1), slot_before = __shfl_up_sync(~0u, slot[w], 1);
+      const bool follows = (lane > 0 ? slot_before : last_slot) >= 0 &&
+                           (lane > 0 ? seq_before : last_seq) == own_seq[w] && row % tile_rows != 0;
       begins[w] = __ballot_sync(~0u, slot[w] >= 0 && !follows);
       ends[w] = begins[w] | __ballot_sync(~0u, slot[w] < 0);
     }
@@ -163,7 +207,7 @@ struct work_list {
       if (32 * w >= p.n_rows) break;
       const int32_t row = 32 * w + lane, own = item + __popc(begins[w] & ((1u << lane) - 1));
       const bool is_item = begins[w] >> lane & 1;
-      const int32_t last = is_item && tile_rows > 1 ? p.positions[end[w] - 1] : position[w];
+      const int32_t last = is_item ? p.positions[end[w] - 1] : 0;
       const int32_t tiles = is_item ? divide_up(last + 1, WGMMA_TOKENS) : 0;
       int32_t sum = tiles;
 #pragma unroll
@@ -175,7 +219,7 @@ struct work_list {
       if (is_item) {
         first_tile[own] = tile + sum - tiles;
         first_row[own] = row;
-        end_row[own] = IS_DECODE ? row + 1 : end[w];
+        end_row[own] = end[w];
         seq[own] = own_seq[w];
         n_tokens[own] = last + 1;
       }
@@ -211,18 +255,13 @@ struct segment {
   }
 };
 
-/* The item of tile `at` of the list. */
+/* The item of tile `at` of the list; by whole warps. */
 __device__ inline int32_t item_at(const work_list &list, int32_t at)
 {
-  int32_t first = 0, end = list.n_items;
-  while (end - first > 1) {
-    const int32_t middle = (first + end) / 2;
-    if (list.first_tile[middle] <= at)
-      first = middle;
-    else
-      end = middle;
-  }
-  return first;
+  const int32_t lane = threadIdx.x % 32, each = divide_up(list.n_items, 32);
+  const auto begins_by = [&](int32_t item) { return item < list.n_items && list.first_tile[item] <= at; };
+  const int32_t first = (__popc(__ballot_sync(~0u, begins_by(lane * each))) - 1) * each;
+  return first + __popc(__ballot_sync(~0u, lane < each && begins_by(first + lane))) - 1;
 }
 
 /* The segment that begins at tile `at` of the list, which is of this item. */
