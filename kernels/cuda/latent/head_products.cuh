@@ -4,6 +4,8 @@
 #ifndef YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 
+#include <type_traits>
+
 #include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/latent/params.cuh"
@@ -138,23 +140,35 @@ template <int COLUMNS> struct wide_output_shared {
   }
 };
 
-/* By one of WARPS warps, which has KV_RANK / WARPS columns: the weighted sum of one row and head from its partial
- * results, in the order of the thread blocks that left them. */
-template <typename T, int QUERIES, int WARPS, typename SHARED>
-__device__ void combine_row(SHARED &s, const params &p, const item_splits &of, int32_t row, int32_t head, int warp,
+/* How the kernel for QUERIES leaves partial results of a row and head: for many queries as float sums of probabilities
+ * times values; for few as means of T, as whole results are, since the end waits for their bytes. A thread reads pieces
+ * of VALUES columns. */
+template <typename T, int QUERIES> struct partial_sums {
+  static constexpr bool ARE_MEANS = QUERIES == FEW_QUERIES;
+  static constexpr int VALUES = ARE_MEANS ? 8 : 4, PIECES = KV_RANK / VALUES;
+  using type = typename std::conditional<ARE_MEANS, T, float>::type;
+  using piece = yk_cuda::vec<type, VALUES>;
+};
+
+/* By LANES threads, of which each has a share of the pieces: the weighted sum of one row and head from its partial
+ * results, in the order of the thread blocks that left them. thread: this one's number among them. */
+template <typename T, int QUERIES, int LANES, typename SHARED>
+__device__ void combine_row(SHARED &s, const params &p, const item_splits &of, int32_t row, int32_t head, int thread,
                             int to_row)
 {
-  constexpr int OWN = KV_RANK / WARPS / 4 / 32; /* float4 of a lane */
-  constexpr int AT_ONCE = OWN == 4 ? 2 : 8 / OWN;
-  const int lane = threadIdx.x % 32, first_column = warp * (KV_RANK / WARPS);
+  using partial = partial_sums<T, QUERIES>;
+  constexpr int VALUES = partial::VALUES, OWN = (partial::PIECES + LANES - 1) / LANES;
+  constexpr int AT_ONCE = OWN * VALUES >= 16 ? 2 : 32 / (OWN * VALUES);
+  const bool has_own = thread < partial::PIECES;
   const int32_t head_tile = p.n_head_tiles == 1 ? 0 : head / p.tile_heads;
   const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);
   const int32_t query = (row - of.first_row) * n_heads + head - head_tile * p.tile_heads;
+  const auto *parts = reinterpret_cast<const typename partial::piece *>(p.partial_sums);
   float maximum = NO_SCORE, sum = 0.0f;
-  float4 value[OWN] = {};
+  float value[OWN][VALUES] = {};
   for (int first = 0; first < of.n; first += AT_ONCE) {
     float2 stats[AT_ONCE];
-    float4 part[AT_ONCE][OWN];
+    typename partial::piece part[AT_ONCE][OWN];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
       const int split = first + i;
@@ -162,53 +176,62 @@ __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, i
           (static_cast<int64_t>(2 * (of.first_block + split) + (split == 0)) * p.n_head_tiles + head_tile) * QUERIES +
           query;
       const bool exists = split < of.n;
-      const float4 *from = reinterpret_cast<const float4 *>(p.partial_sums + place * KV_RANK + first_column);
       stats[i] = exists ? p.partial_stats[place] : make_float2(NO_SCORE, 0.0f);
 #pragma unroll
-      for (int j = 0; j < OWN; j++) part[i][j] = exists ? from[j * 32 + lane] : make_float4(0, 0, 0, 0);
+      for (int j = 0; j < OWN; j++) {
+        part[i][j] = {};
+        if (exists && has_own) part[i][j] = parts[place * partial::PIECES + thread + j * LANES];
+      }
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
       const float top = fmaxf(maximum, stats[i].x);
-      const float before = exp2_approx(maximum - top), weight = exp2_approx(stats[i].x - top);
+      const float before = exp2_approx(maximum - top), relative = exp2_approx(stats[i].x - top);
+      const float own_sum = stats[i].y * relative, weight = partial::ARE_MEANS ? own_sum : relative;
 #pragma unroll
       for (int j = 0; j < OWN; j++) {
-        value[j].x = value[j].x * before + part[i][j].x * weight;
-        value[j].y = value[j].y * before + part[i][j].y * weight;
-        value[j].z = value[j].z * before + part[i][j].z * weight;
-        value[j].w = value[j].w * before + part[i][j].w * weight;
+#pragma unroll
+        for (int k = 0; k < VALUES; k++)
+          value[j][k] = value[j][k] * before + yk_cuda::to_float(part[i][j].at[k]) * weight;
       }
-      sum = sum * before + stats[i].y * weight;
+      sum = sum * before + own_sum;
       maximum = top;
     }
   }
   const float inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
 #pragma unroll
-  for (int j = 0; j < OWN; j++)
-    store_shared8(s.sums_at(to_row, first_column + (j * 32 + lane) * 4),
-                  make_uint2(round_pair<T>(value[j].x * inverse, value[j].y * inverse),
-                             round_pair<T>(value[j].z * inverse, value[j].w * inverse)));
+  for (int j = 0; j < OWN; j++) {
+#pragma unroll
+    for (float &v : value[j]) v *= inverse;
+    if (!has_own) continue;
+    const uint32_t to = s.sums_at(to_row, (thread + j * LANES) * VALUES);
+    const uint2 first = make_uint2(round_pair<T>(value[j][0], value[j][1]), round_pair<T>(value[j][2], value[j][3]));
+    if (VALUES == 4)
+      store_shared8(to, first);
+    else
+      store_shared16(to, make_uint4(first.x, first.y, round_pair<T>(value[j][VALUES - 4], value[j][VALUES - 3]),
+                                    round_pair<T>(value[j][VALUES - 2], value[j][VALUES - 1])));
+  }
 }
 
 /* The rows of a tile into shared memory: whole results as they are, partial ones combined. Places behind them keep what
- * they held, since a row of a product depends on its own operands alone. WARPS: of a row. splits_of: of a row; of one
- * without tokens n is 0. */
-template <typename T, int QUERIES, int ALL_WARPS, int WARPS, typename SHARED, typename F>
+ * they held, since a row of a product depends on its own operands alone. LANES: threads of a row. splits_of: of a row;
+ * of one without tokens n is 0. */
+template <typename T, int QUERIES, int ALL_WARPS, int LANES, typename SHARED, typename F>
 __device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head, int warp,
                              F splits_of)
 {
-  const int part = warp % WARPS;
-  for (int row = warp / WARPS; row < n_rows; row += ALL_WARPS / WARPS) {
+  const int all = warp * 32 + threadIdx.x % 32, thread = all % LANES;
+  for (int row = all / LANES; row < n_rows; row += ALL_WARPS * 32 / LANES) {
     const item_splits of = splits_of(first_row + row);
     const bool exists = of.n > 0;
     if (of.n > 1) {
-      combine_row<T, QUERIES, WARPS>(s, p, of, first_row + row, head, part, row);
+      combine_row<T, QUERIES, LANES>(s, p, of, first_row + row, head, thread, row);
       continue;
     }
     const T *sums = static_cast<const T *>(p.sums) +
                     (static_cast<int64_t>(exists ? first_row + row : 0) * p.layout.n_heads + head) * KV_RANK;
-    for (int i = part * 32 + threadIdx.x % 32; i < KV_RANK / 8; i += 32 * WARPS)
-      cp_async_16(s.sums_at(row, i * 8), sums + i * 8, exists);
+    for (int i = thread; i < KV_RANK / 8; i += LANES) cp_async_16(s.sums_at(row, i * 8), sums + i * 8, exists);
   }
 }
 
@@ -218,11 +241,11 @@ __device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t
                           F splits_of)
 {
   if (n_rows <= ALL_WARPS / 4)
-    load_sums_by<T, QUERIES, ALL_WARPS, 4>(s, p, first_row, n_rows, head, warp, splits_of);
+    load_sums_by<T, QUERIES, ALL_WARPS, 128>(s, p, first_row, n_rows, head, warp, splits_of);
   else if (n_rows <= ALL_WARPS / 2)
-    load_sums_by<T, QUERIES, ALL_WARPS, 2>(s, p, first_row, n_rows, head, warp, splits_of);
+    load_sums_by<T, QUERIES, ALL_WARPS, 64>(s, p, first_row, n_rows, head, warp, splits_of);
   else
-    load_sums_by<T, QUERIES, ALL_WARPS, 1>(s, p, first_row, n_rows, head, warp, splits_of);
+    load_sums_by<T, QUERIES, ALL_WARPS, 32>(s, p, first_row, n_rows, head, warp, splits_of);
 }
 
 /* As the attention kernel in front has described them, of rows that have tokens. */

@@ -32,7 +32,7 @@ struct params {
   void *absorbed; /* act [n_rows, n_heads, kv_rank] */
   void *sums;     /* likewise */
   int32_t tile_rows, tile_heads, n_head_tiles, n_splits;
-  float *partial_sums;     /* [item, split, query of the tile, kv_rank], where n_splits > 1 */
+  float *partial_sums;     /* [item, split, query of the tile, kv_rank], where n_splits > 1; T of few queries */
   float2 *partial_stats;   /* [item, split, query of the tile]: maximum in powers of two, and sum */
   item_splits *splits;     /* [n_rows], of the wgmma kernels */
   uint32_t *grid_counters; /* of the grid_barrier of launches that do everything */

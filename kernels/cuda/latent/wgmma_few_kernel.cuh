@@ -18,11 +18,9 @@ namespace yk_latent {
 
 constexpr int FEW_Q_STAGES = 2, FEW_K_ROOMS = 2;
 
-/* A warpgroup's half of O^T: what the other warpgroup adds, in order of its fragments; then as rows of queries. */
-union few_half {
-  static constexpr int ROW = KV_RANK / 2 + 4; /* padded, so that the queries of a warp lie in different banks */
+/* A warpgroup's half of O^T: what the other warpgroup adds, in order of its fragments. */
+struct few_half {
   float4 added[4 * 2][128];
-  float rows[FEW_QUERIES * ROW];
 };
 
 /* Outputs' weights and sums lie where the tiles of tokens were. */
@@ -208,37 +206,34 @@ template <typename T> struct few_consumer {
     }
   }
 
-  /* Through shared memory, where this warpgroup's half of O^T becomes rows of queries. */
+  /* Matrices of 8 columns by 8 queries are transposed within a warp: lane (g, t) then has query 8 j + g and two
+   * neighbouring columns of each. Of two matrices side by side, an even lane takes the left one's columns from its odd
+   * neighbour, which takes the right one's, so that the lanes of a query write whole sectors. */
   template <int MINE>
   __device__ void store(const float (&o)[VALUE_BLOCKS][N_Q][4], const segment &of, const float (&total)[N_Q][2])
   {
-    constexpr int ROW = few_half::ROW;
     const destination to = destination::of<FEW_QUERIES>(p, of, mine);
-    float *rows = s.half[MINE].rows;
-    named_barrier_sync(1 + MINE, 128); /* what it held has been added */
+    const int odd = lane() % 2, column = MINE * HALF * 64 + warp() * 16 + odd * 8 + lane() % 4 / 2 * 4;
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
+      const int query = 8 * j + lane() / 4;
+      T *row = to.is_whole ? to.sums_of<T>(p, query) : to.partial_of<T>(p, query);
+      float factor[2];
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const int query = query_of(j, e);
-        if (to.partial && MINE == 0 && threadIdx.x % 128 < 4 && query < to.n_queries)
-          to.stats[query] = make_float2(m[j][e] == -INFINITY ? NO_SCORE : m[j][e] * p.scale_log2, total[j][e]);
-        const float factor = to.partial ? 1.0f : total[j][e] > 0.0f ? 1.0f / total[j][e] : 0.0f;
-#pragma unroll
-        for (int i = 0; i < 2 * HALF; i++)
-          rows[query * ROW + i / 2 * 64 + warp() * 16 + i % 2 * 8 + lane() / 4] =
-              o[MINE * HALF + i / 2][j][i % 2 * 2 + e] * factor;
+        factor[e] = total[j][e] > 0.0f ? 1.0f / total[j][e] : 0.0f;
+        if (!to.is_whole && MINE == 0 && threadIdx.x % 128 < 4 && query_of(j, e) < to.n_queries)
+          to.describe(p, query_of(j, e), m[j][e] * p.scale_log2, total[j][e]);
       }
-    }
-    named_barrier_sync(1 + MINE, 128);
-    for (int i = threadIdx.x % 128; i < to.n_queries * HALF * 16; i += 128) {
-      const int query = i / (HALF * 16), column = i % (HALF * 16) * 4;
-      const float4 v = *reinterpret_cast<const float4 *>(rows + query * ROW + column);
-      if (to.partial)
-        *reinterpret_cast<float4 *>(to.partial + query * KV_RANK + MINE * HALF * 64 + column) = v;
-      else
-        *reinterpret_cast<uint2 *>(to.sums_of<T>(p, query) + MINE * HALF * 64 + column) =
-            make_uint2(round_pair<T>(v.x, v.y), round_pair<T>(v.z, v.w));
+#pragma unroll
+      for (int i = 0; i < HALF; i++) {
+        const float(&own)[4] = o[MINE * HALF + i][j];
+        const uint32_t left = transpose_8x8(round_pair<T>(own[0] * factor[0], own[1] * factor[1]));
+        const uint32_t right = transpose_8x8(round_pair<T>(own[2] * factor[0], own[3] * factor[1]));
+        const uint32_t other = __shfl_xor_sync(~0u, odd ? left : right, 1);
+        if (query < to.n_queries)
+          *reinterpret_cast<uint2 *>(row + column + i * 64) = odd ? make_uint2(other, right) : make_uint2(left, other);
+      }
     }
   }
 

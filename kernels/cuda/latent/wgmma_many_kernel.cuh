@@ -285,14 +285,13 @@ template <typename T> struct many_consumer {
       const int query = query_of(e), column = warpgroup * (KV_RANK / 2);
       const bool exists = query < to.n_queries;
       const float total = s.l[0][query] + s.l[1][query], inverse = total > 0.0f ? 1.0f / total : 0.0f;
-      if (!to.partial) {
+      if (to.is_whole) {
         yk_cuda::store_row<T>(to.sums_of<T>(p, exists ? query : 0) + column, o, e, inverse, exists);
         continue;
       }
       if (!exists) continue;
-      if (warpgroup == 0 && lane() % 4 == 0)
-        to.stats[query] = make_float2(m[e] == -INFINITY ? NO_SCORE : m[e] * p.scale_log2, total);
-      float *partial = to.partial + query * KV_RANK + column + lane() % 4 * 2;
+      if (warpgroup == 0 && lane() % 4 == 0) to.describe(p, query, m[e] * p.scale_log2, total);
+      float *partial = to.partial_of<float>(p, query) + column + lane() % 4 * 2;
 #pragma unroll
       for (int i = 0; i < N_O; i++)
         *reinterpret_cast<float2 *>(partial + 8 * i) = make_float2(o[i][2 * e], o[i][2 * e + 1]);

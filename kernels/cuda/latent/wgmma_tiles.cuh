@@ -217,11 +217,11 @@ __device__ inline void clear_rows(uint32_t tile, int32_t n_valid)
   fence_async_shared();
 }
 
-/* Where the results of a segment go: weighted sums of T, or a partial result in float32. */
+/* Where the results of a segment go: weighted sums of T, or a partial result (partial_sums). */
 struct destination {
   int32_t first_row, first_head, n_heads, n_queries;
-  float *partial; /* [queries, KV_RANK]; NULL: the segment is a whole item */
-  float2 *stats;  /* [queries]: maximum in powers of two, and sum */
+  bool is_whole;
+  int64_t place; /* of a partial result, counted in queries */
 
   template <int QUERIES> static __device__ destination of(const params &p, const segment &of, const block_tiles &mine)
   {
@@ -230,10 +230,21 @@ struct destination {
     d.first_head = head_tile() * p.tile_heads;
     d.n_heads = min(p.tile_heads, p.layout.n_heads - d.first_head);
     d.n_queries = of.n_rows * d.n_heads;
-    const int64_t place = (static_cast<int64_t>(2 * list_block() + of.begins) * gridDim.x + head_tile()) * QUERIES;
-    d.partial = of.is_whole ? nullptr : p.partial_sums + place * KV_RANK;
-    d.stats = p.partial_stats + place;
+    d.is_whole = of.is_whole;
+    d.place = (static_cast<int64_t>(2 * list_block() + of.begins) * gridDim.x + head_tile()) * QUERIES;
     return d;
+  }
+
+  /* E: the type of partial results. */
+  template <typename E> __device__ E *partial_of(const params &p, int query) const
+  {
+    return reinterpret_cast<E *>(p.partial_sums) + (place + query) * KV_RANK;
+  }
+
+  /* maximum in powers of two. */
+  __device__ void describe(const params &p, int query, float maximum, float sum) const
+  {
+    p.partial_stats[place + query] = make_float2(maximum == -INFINITY ? NO_SCORE : maximum, sum);
   }
 
   template <typename T> __device__ T *sums_of(const params &p, int query) const
