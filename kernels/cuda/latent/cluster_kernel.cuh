@@ -466,11 +466,8 @@ template <typename T, int HEADS> struct cluster_block {
     __syncthreads();
     cluster_arrive_relaxed(); /* this thread block's barriers are there */
     load_first_pages();
-    if (has_head() && elect_one()) {
-      const int32_t first_row = head * 2 * CLUSTER_HEAD_DIM;
-      if (warp == CLUSTER_WARPS - 1) load_weights(s.k, first_row, &s.k_full);
-      if (warp == CLUSTER_WARPS - 2) load_weights(s.v, first_row + CLUSTER_HEAD_DIM, &s.v_full);
-    }
+    if (has_head() && warp == CLUSTER_WARPS - 1 && elect_one())
+      load_weights(s.k, 2 * head * CLUSTER_HEAD_DIM, &s.k_full);
     __syncwarp();
     if (warp < p.n_rows && p.kv_slots[warp] >= 0) load_norm_and_rope();
     return find_new_tokens();
@@ -507,6 +504,10 @@ template <typename T, int HEADS> struct cluster_block {
     }
     if (last >= 0 && last < TILE_PAGES) clear_behind(last);
     if (LOADS_EARLY) load_tile(t, 0);
+    /* V[h] is needed last: what comes first is not to wait behind it. */
+    if (has_head() && warp == CLUSTER_WARPS - 2 && elect_one())
+      load_weights(s.v, (2 * head + 1) * CLUSTER_HEAD_DIM, &s.v_full);
+    __syncwarp();
     if (warp * 32 < n_heads * ROPE_PIECES) rotating = turn.template apply<T>(rotating);
     if (rotating_head < n_heads) store_shared16(shared_address(&s.q[rotating_head][KV_RANK + piece * 8]), rotating);
     cluster_wait();

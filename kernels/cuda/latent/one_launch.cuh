@@ -10,8 +10,7 @@
  *   V[h] times the weighted sums, some heads and rows
  *
  * No launch ends in between. Nothing waits for the list of work but tiles: it takes as long as queries do. Where memory
- * sets the pace (few queries) the first tile, of older tokens, comes while thread blocks meet; where the kernel in
- * front has made the new tokens (new_rows without latent) it follows that kernel. */
+ * sets the pace (few queries) the first tile, of older tokens, comes while thread blocks meet. */
 #ifndef YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 #define YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 
@@ -133,10 +132,10 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
   fence_async_global();
 }
 
-/* Tiles, but those of new tokens once all thread blocks have met. Where memory sets the pace (few queries) the first
- * tile is asked for at once, the next one once queries are there: these and what comes before them would wait behind
- * the bytes of both, and the two warpgroups would then wait for memory, and multiply, at the same time. Where tensor
- * cores do, weights and then queries come before any tile. */
+/* Behind the thread block's share of queries and of new rows: tiles, but those of new tokens once all thread blocks have
+ * met. Where memory sets the pace (few queries) the first tile is asked for at once, the next one once queries are
+ * there: these and what comes before them would wait behind the bytes of both, and the two warpgroups would then wait
+ * for memory, and multiply, at the same time. Where tensor cores do, weights and then queries come before any tile. */
 template <typename SHARED>
 __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
@@ -179,11 +178,13 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
   const new_pages added(p);
   if (warp == 0) s.list.build_decode(p);
   named_barrier_sync(LIST, 64);
-  if (!SHARED::IS_MANY) named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
-  if (warp >= SHARED::N_LOADERS) return;
+  if (warp >= SHARED::N_LOADERS) {
+    named_barrier_arrive(OWN_SHARE, WGMMA_THREADS);
+    return;
+  }
   const block_tiles mine = tiles_of_block(s.list);
   const bool prefetches = SHARED::IS_MANY && warp == 0, is_short = mine.end - mine.begin <= FEW_TILES;
-  if (SHARED::IS_MANY) named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
+  named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
   if (prefetches && is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
   const uint32_t phases = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp, added);
