@@ -158,7 +158,7 @@ __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, i
 {
   using partial = partial_sums<T, QUERIES>;
   constexpr int VALUES = partial::VALUES, OWN = (partial::PIECES + LANES - 1) / LANES;
-  constexpr int AT_ONCE = OWN * VALUES >= 16 ? 2 : 32 / (OWN * VALUES);
+  constexpr int AT_ONCE = OWN == 4 ? 2 : 8 / OWN;
   const bool has_own = thread < partial::PIECES;
   const int32_t head_tile = p.n_head_tiles == 1 ? 0 : head / p.tile_heads;
   const int32_t n_heads = min(p.tile_heads, p.layout.n_heads - head_tile * p.tile_heads);

@@ -132,8 +132,8 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
   fence_async_global();
 }
 
-/* Behind the thread block's share of queries and of new rows: tiles, but those of new tokens once all thread blocks have
- * met. Where memory sets the pace (few queries) the first tile is asked for at once, the next one once queries are
+/* Behind the thread block's share of queries and of new rows: tiles, but those of new tokens once all thread blocks
+ * have met. Where memory sets the pace (few queries) the first tile is asked for at once, the next one once queries are
  * there: these and what comes before them would wait behind the bytes of both, and the two warpgroups would then wait
  * for memory, and multiply, at the same time. Where tensor cores do, weights and then queries come before any tile. */
 template <typename SHARED>
