@@ -72,7 +72,11 @@ static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(check_hidden(cuda, args->hidden, err));
   YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, cuda->stream), "add_norm", err);
+  /* A grouped forward since the newest routing lets its successor start once it has waited for that. A lone row's
+   * routing may be part of it, and go on meanwhile. */
+  const bool choices_are_settled = cuda->settled_starts != NULL && args->n_rows > 1;
+  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, choices_are_settled, cuda->stream), "add_norm",
+                       err);
 }
 
 static yk_status qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err)

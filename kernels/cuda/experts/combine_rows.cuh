@@ -3,6 +3,8 @@
 #ifndef YK_KERNELS_CUDA_EXPERTS_COMBINE_ROWS_CUH
 #define YK_KERNELS_CUDA_EXPERTS_COMBINE_ROWS_CUH
 
+#include <type_traits>
+
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/experts.h"
 
@@ -10,32 +12,73 @@ namespace yk_experts {
 
 constexpr int CHOICES_AHEAD = 8; /* choices whose slots are asked for together */
 
-/* Vector i, of N elements, of what yk_combine_args defines for a row. */
-template <typename T, int N>
-__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
-{
-  using V = yk_cuda::vec<T, N>;
-  const int n = p.hidden / N;
-  const V *slots = static_cast<const V *>(p.slots);
-  float sum[N] = {};
-  for (int first = 0; first < p.top_k; first += CHOICES_AHEAD) {
-    int slot[CHOICES_AHEAD];
-    float weight[CHOICES_AHEAD];
-    V v[CHOICES_AHEAD];
+/* What a few choices of a row are worth. */
+struct few_choices {
+  int slots[CHOICES_AHEAD]; /* -1: adds nothing */
+  float weights[CHOICES_AHEAD];
+};
+
+/* A row's choices where they are. */
+struct choices_in_memory {
+  const yk_combine_args &p;
+  int64_t row;
+
+  __device__ __forceinline__ few_choices from(int first) const
+  {
+    few_choices few;
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++) {
       const bool is_there = first + j < p.top_k;
-      slot[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
-      weight[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
+      few.slots[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
+      few.weights[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
     }
+    return few;
+  }
+};
+
+/* The same in shared memory, where a block reads them from once it has met. */
+struct choices_in_block {
+  few_choices all[(YK_MAX_TOP_K + CHOICES_AHEAD - 1) / CHOICES_AHEAD];
+
+  /* By the block, a thread a choice. Past the L1 cache: they may be newer than what lies there. */
+  __device__ __forceinline__ void load(const yk_combine_args &p, int64_t row)
+  {
+    for (int j = threadIdx.x; j < YK_MAX_TOP_K; j += blockDim.x) {
+      const bool is_there = j < p.top_k;
+      few_choices &few = all[j / CHOICES_AHEAD];
+      few.slots[j % CHOICES_AHEAD] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + j) : -1;
+      few.weights[j % CHOICES_AHEAD] = is_there ? __ldcg(p.weights + row * p.top_k + j) : 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ const few_choices &from(int first) const
+  {
+    return all[first / CHOICES_AHEAD];
+  }
+};
+
+/* Vector i, of N elements, of what yk_combine_args defines for a row of these choices. */
+template <typename T, int N, typename CHOICES>
+__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i,
+                                                             const CHOICES &choices)
+{
+  using V = yk_cuda::vec<T, N>;
+  const int n = p.hidden / N;
+  using words = std::conditional_t<sizeof(V) == sizeof(uint4), uint4, V>; /* elements would have a register each */
+  const words *slots = static_cast<const words *>(p.slots);
+  float sum[N] = {};
+  for (int first = 0; first < p.top_k; first += CHOICES_AHEAD) {
+    const few_choices &few = choices.from(first);
+    words v[CHOICES_AHEAD];
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++)
-      if (slot[j] >= 0) v[j] = slots[static_cast<int64_t>(slot[j]) * n + i];
+      if (few.slots[j] >= 0) v[j] = slots[static_cast<int64_t>(few.slots[j]) * n + i];
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++) {
-      if (slot[j] < 0) continue;
+      if (few.slots[j] < 0) continue;
+      const V of_slot = *reinterpret_cast<const V *>(v + j);
 #pragma unroll
-      for (int e = 0; e < N; e++) sum[e] += weight[j] * yk_cuda::to_float(v[j].at[e]);
+      for (int e = 0; e < N; e++) sum[e] += few.weights[j] * yk_cuda::to_float(of_slot.at[e]);
     }
   }
   if (p.shared) {
@@ -48,6 +91,12 @@ __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_ar
 #pragma unroll
   for (int e = 0; e < N; e++) out.at[e] = yk_cuda::from_float<T>(sum[e]);
   return out;
+}
+
+template <typename T, int N>
+__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
+{
+  return combine_vector<T, N>(p, row, i, choices_in_memory{p, row});
 }
 
 } // namespace yk_experts

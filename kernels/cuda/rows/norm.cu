@@ -2,10 +2,12 @@
 #include "kernels/cuda/rows/norm.h"
 
 #include "kernels/cuda/experts/combine_rows.cuh"
+#include "kernels/cuda/ptx/parameters.cuh"
 #include "kernels/cuda/rows/combine_norm.h"
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
+using namespace yk_experts;
 using namespace yk_ptx;
 using namespace yk_rows;
 
@@ -16,7 +18,8 @@ struct norm_params {
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
-  yk_combine_args combine; /* what the first of partials is; y NULL: it is there */
+  yk_combine_args combine;  /* what the first of partials is; y NULL: it is there */
+  bool choices_are_settled; /* of combine */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -24,20 +27,24 @@ struct norm_params {
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
+constexpr int VECTORS = 512; /* of a row that stays in registers, at most */
+
 enum class norm_of { ROWS, SUMS, COMBINATION }; /* COMBINATION: of sums whose first part is one */
 
-/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's. The result is rounded, stored
- * and returned. */
-template <typename T, int N, norm_of OF> __device__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i)
+/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's; choices: of a COMBINATION, the
+ * row's. The result is rounded, stored and returned. */
+template <typename T, int N, norm_of OF, typename CHOICES>
+__device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices)
 {
   using V = vec<T, N>;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * n + i;
   float sum[N] = {};
   V r = static_cast<V *>(p.residual)[at];
+#pragma unroll 1
   for (int32_t part = 0; part < p.n_partials; part++) {
     V v;
     if (OF == norm_of::COMBINATION && part == 0)
-      v = yk_experts::combine_vector<T, N>(p.combine, blockIdx.x, i);
+      v = combine_vector<T, N>(p.combine, blockIdx.x, i, choices);
     else
       v = static_cast<const V *>(p.partials[part])[at];
     for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
@@ -47,9 +54,65 @@ template <typename T, int N, norm_of OF> __device__ vec<T, N> add_partials(const
   return r;
 }
 
-/* One thread block for each row; norm.h has the picture. The parameters are a __grid_constant__, because indexing
- * partials would otherwise copy all parameters to each thread's local memory. A thread's first weights are read before
- * the wait: no kernel of the step writes weights. */
+template <typename T, int N>
+__device__ __forceinline__ vec<T, N> scaled(const vec<T, N> &v, float factor, const vec<T, N> &w)
+{
+  vec<T, N> y;
+#pragma unroll
+  for (int j = 0; j < N; j++) y.at[j] = from_float<T>(rounded<T>(to_float(v.at[j]) * factor) * to_float(w.at[j]));
+  return y;
+}
+
+template <typename T, int N> __device__ __forceinline__ void add_squares(const vec<T, N> &v, float &sum)
+{
+#pragma unroll
+  for (int j = 0; j < N; j++) sum += to_float(v.at[j]) * to_float(v.at[j]);
+}
+
+__device__ __forceinline__ float factor_of(const norm_params &p, float squares, float *sums)
+{
+  return rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
+}
+
+/* Of a row with a vector a thread at most: it stays in registers, the weights as they are loaded, since elements of 16
+ * bits would have a register each. */
+template <typename T, norm_of OF>
+__global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_constant__ norm_params p)
+{
+  using V = vec<T, WIDE>;
+  __shared__ float sums[WARP];
+  const int32_t n = p.hidden / WIDE, own = threadIdx.x;
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * n + own;
+  const bool is_there = own < n;
+  __shared__ choices_in_block choices;
+  uint4 w = {};
+  V v = {};
+  read_parameters(p);
+  if (p.w && is_there) w = static_cast<const uint4 *>(p.w)[own];
+  if (OF == norm_of::COMBINATION && p.choices_are_settled) choices.load(p.combine, blockIdx.x);
+  let_next_kernel_start();
+  if (OF == norm_of::COMBINATION) __syncthreads();
+  wait_for_previous_kernel();
+  if (OF == norm_of::COMBINATION && !p.choices_are_settled) {
+    choices.load(p.combine, blockIdx.x);
+    __syncthreads();
+  }
+  if (is_there) {
+    if constexpr (OF == norm_of::ROWS)
+      v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / WIDE) + own];
+    else
+      v = add_partials<T, WIDE, OF>(p, n, own, choices);
+  }
+  if (!p.w) return;
+  float squares = 0.0f;
+  add_squares(v, squares);
+  const float factor = factor_of(p, squares, sums);
+  if (is_there) static_cast<V *>(p.y)[at] = scaled(v, factor, *reinterpret_cast<const V *>(&w));
+}
+
+/* Of any row: it lies in shared memory. The parameters are a __grid_constant__, because indexing partials would
+ * otherwise copy all of them to each thread's local memory. A thread's first weights are read before the wait: no
+ * kernel of the step writes weights. */
 template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
@@ -67,18 +130,17 @@ template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __gri
   for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
     if constexpr (OF != norm_of::ROWS)
-      v = add_partials<T, N, OF>(p, n, i);
+      v = add_partials<T, N, OF>(p, n, i, choices_in_memory{p.combine, blockIdx.x});
     else
       v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / N) + i];
-    for (int j = 0; j < N; j++) squares += to_float(v.at[j]) * to_float(v.at[j]);
+    add_squares(v, squares);
     row[i] = v;
   }
   if (!weights) return;
-  const float factor = rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
+  const float factor = factor_of(p, squares, sums);
   for (int32_t i = own; i < n; i += blockDim.x) { /* a thread reads only vectors of `row` that it wrote itself */
-    V v = row[i], w = i == own ? own_weights : weights[i];
-    for (int j = 0; j < N; j++) v.at[j] = from_float<T>(rounded<T>(to_float(v.at[j]) * factor) * to_float(w.at[j]));
-    static_cast<V *>(p.y)[first + i] = v;
+    const V v = row[i], w = i == own ? own_weights : weights[i];
+    static_cast<V *>(p.y)[first + i] = scaled(v, factor, w);
   }
 }
 
@@ -89,6 +151,9 @@ cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bo
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     const size_t row_bytes = p.hidden * sizeof(T);
+    if (is_wide && p.hidden <= VECTORS * WIDE)
+      return launch_with_max_shared_memory(vector_norm_kernel<T, OF>, n_rows, row_threads(p.hidden / WIDE), 0, stream,
+                                           p);
     return is_wide ? launch_with_max_shared_memory(norm_kernel<T, WIDE, OF>, n_rows, row_threads(p.hidden / WIDE),
                                                    row_bytes, stream, p)
                    : launch_with_max_shared_memory(norm_kernel<T, 1, OF>, n_rows, row_threads(p.hidden), row_bytes,
@@ -113,7 +178,8 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   return launch_norm<norm_of::ROWS>(dtype, p, args->n_rows, is_wide, stream);
 }
 
-extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
+                                               cudaStream_t stream)
 {
   if (yk_cuda_combine_norm_takes(dtype, args)) return yk_cuda_launch_combine_norm(dtype, args, stream);
   norm_params p = {};
@@ -132,6 +198,7 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
   }
   if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
   p.combine = *args->combine;
+  p.choices_are_settled = choices_are_settled;
   is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
   return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }

@@ -7,7 +7,9 @@
  *   x, or residual + alpha * partial results --> shared memory, rounded as stored; sum of squares --> thread block
  *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y
  *
- * Many rows whose partial result is a combination of experts have a kernel of their own (combine_norm.h). */
+ * Where a thread has one vector at most it stays in a register; parameters, and choices of experts that are settled,
+ * are read before griddepcontrol.wait, too. Many rows whose partial result is a combination of experts have a kernel of
+ * their own (combine_norm.h). */
 #ifndef YK_KERNELS_CUDA_ROWS_NORM_H
 #define YK_KERNELS_CUDA_ROWS_NORM_H
 
@@ -21,8 +23,10 @@ extern "C" {
 
 enum { YK_CUDA_MAX_HIDDEN = 24512 }; /* elements of a row, which shared memory holds beside the sums */
 
-/* hidden: at most YK_CUDA_MAX_HIDDEN. */
-cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
+/* hidden: at most YK_CUDA_MAX_HIDDEN. choices_are_settled: slots and weights of args.combine's choices were complete
+ * before the kernel in front could begin, and may be read while it still runs. */
+cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
+                                    cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus
