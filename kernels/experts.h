@@ -60,6 +60,8 @@ static inline int64_t yk_route_scratch_bytes(const yk_route_spec *spec, int64_t 
  * choose nothing (choices and slot_of_choice -1, weights 0), cost no expert's weights and are not counted. */
 typedef struct yk_route_args {
   const yk_route_spec *spec;
+  /* What gives x, its y (device.h): the device does it first, or along with the router. NULL: x is there. */
+  const struct yk_add_norm_args *norm;
   const yk_linear *router; /* of float32 outputs: logits become x times it first; NULL: logits are there */
   const void *x;           /* act [n_tokens, k] of the router */
   float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */

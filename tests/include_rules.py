@@ -28,7 +28,8 @@ MAY_INCLUDE = {
     "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
     "kernels/cuda/experts/": [
-        "runtime/base/", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"
+        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
+        "kernels/cuda/gemm/"
     ],
     "kernels/cuda/rows/": [
         "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",

@@ -287,6 +287,7 @@ static yk_route_args routing_of(const yk_sublayer *e, const yk_sublayer_step *s)
 {
   const layout *at = &e->at;
   return (yk_route_args){.spec = &e->route,
+                         .norm = s->norm,
                          .router = e->router,
                          .x = s->x,
                          .logits = scratch_at(s, at->logits),
@@ -395,6 +396,7 @@ static yk_status read_rows(const yk_sublayer *e, yk_device *dev, int64_t *rows, 
 }
 
 const yk_sublayer_kind yk_ffn_experts = {.name = "mixture of experts",
+                                         .normalises = true,
                                          .measure = measure,
                                          .load = load,
                                          .forward = forward,

@@ -24,7 +24,8 @@ static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_
 }
 
 static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const yk_sublayer *sublayer, int32_t layer,
-                              void *scratch, const yk_batch *batch, yk_combine_args *combine, yk_err *err)
+                              void *scratch, const yk_batch *batch, const yk_add_norm_args *norm,
+                              yk_combine_args *combine, yk_err *err)
 {
   yk_sublayer_step step = {.dev = m->dev,
                            .comm = m->comm,
@@ -35,6 +36,7 @@ static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const y
                            .rope = m->rope,
                            .batch = batch,
                            .x = m->act.normed,
+                           .norm = norm,
                            .y = m->act.partial,
                            .scratch = scratch,
                            .kv_room = m->act.kv_room,
@@ -48,10 +50,23 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
   const void *next_norm_w = i + 1 < m->n_layers ? m->layers[i + 1].input_norm_w : m->final_norm_w;
   int32_t n = batch->n_tokens;
   yk_combine_args combine = {0};
-  YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, err));
-  RUN(m, ALL_REDUCE, i, "all-reduce after attention",
-      all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, err));
-  YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, &combine, err));
+  /* A rank alone has nothing to add up, and may leave its norm to what reads it. */
+  const yk_add_norm_args norm = {.y = m->act.normed,
+                                 .residual = m->act.residual,
+                                 .partials = {m->act.partial},
+                                 .n_partials = 1,
+                                 .w = layer->post_norm_w,
+                                 .n_rows = n,
+                                 .hidden = m->hidden,
+                                 .alpha = m->residual_scale,
+                                 .eps = m->eps};
+  const bool ffn_normalises = layer->ffn_kind->normalises && m->comm->n_ranks == 1 && n > 1;
+  YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, NULL, err));
+  if (!ffn_normalises)
+    RUN(m, ALL_REDUCE, i, "all-reduce after attention",
+        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, err));
+  YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, ffn_normalises ? &norm : NULL,
+                      &combine, err));
   RUN(m, ALL_REDUCE, i, "all-reduce after FFN",
       all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, combine.y ? &combine : NULL, err));
   return YK_OK;

@@ -123,8 +123,10 @@ typedef struct route_input {
   int64_t stride;
   const op_array *bias; /* or NULL */
   const int32_t *kv_slots;
-  const yk_linear *router; /* or NULL: logits are there */
-  const void *x;           /* of the router */
+  const yk_linear *router;      /* or NULL: logits are there */
+  const void *x;                /* of the router */
+  const yk_add_norm_args *norm; /* that gives x, or NULL: x is there */
+  bool is_apart;                /* the norm is an operation of its own */
 } route_input;
 
 /* Twice, so that counts are seen to add up. */
@@ -134,6 +136,7 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const r
   size_t n_choices = (size_t)(c->n_tokens * spec->top_k), n_slots = (size_t)yk_route_max_slots(spec, c->n_tokens);
   route_found found = {.weights = op_array_new(dev, YK_F32, n_choices)};
   const yk_route_args args = {.spec = spec,
+                              .norm = input->is_apart ? NULL : input->norm,
                               .router = input->router,
                               .x = input->x,
                               .logits = input->logits->dev,
@@ -148,7 +151,10 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const r
                               .slot_of_choice = route_room(dev, n_choices * 4),
                               .counts = route_room(dev, (size_t)spec->n_experts * 8),
                               .scratch = route_room(dev, (size_t)yk_route_scratch_bytes(spec, c->n_tokens))};
-  for (int i = 0; i < 2; i++) op_ok(dev->ops->route(dev, &args, &err));
+  for (int i = 0; i < 2; i++) {
+    if (input->is_apart) op_ok(dev->ops->add_norm(dev, input->norm, &err));
+    op_ok(dev->ops->route(dev, &args, &err));
+  }
   op_array_fetch(dev, &found.weights);
   found.choices = route_fetch(dev, args.choices, n_choices * 4);
   found.starts = route_fetch(dev, args.starts, ((size_t)spec->n_local + 1) * 4);
@@ -225,7 +231,7 @@ static inline void check_route(const op_target *target, const route_case *c)
   }
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
   if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
-  const route_input input = {&logits, stride, c->has_bias ? &bias : NULL, kv_slots, NULL, NULL};
+  const route_input input = {&logits, stride, c->has_bias ? &bias : NULL, kv_slots, NULL, NULL, NULL, false};
   route_found found = route_run(dev, c, &input);
   for (int32_t row = 0; row < c->n_tokens; row++)
     route_check_row(c, row, &logits, stride, c->has_bias ? &bias : NULL, slots[row] < 0, &found);
@@ -294,6 +300,70 @@ static inline double router_error(op_array *logits, op_array *expected)
   return op_error(logits->values, expected->values, logits->n);
 }
 
+/* What a norm and the routing behind it leave. */
+typedef struct normed_route {
+  op_array residual, y, logits;
+  route_found found;
+} normed_route;
+
+static inline normed_route route_normed(yk_device *dev, const router_case *c, const linear_run *run,
+                                        const route_input *plain, bool is_apart)
+{
+  op_random random = {.seed = 7};
+  const size_t n = (size_t)(c->n_tokens * c->k);
+  normed_route r = {.residual = op_array_random(dev, dev->dtype, n, 1.0, &random),
+                    .y = op_array_new(dev, dev->dtype, n),
+                    .logits = op_array_new(dev, YK_F32, plain->logits->n)};
+  op_array partial = op_array_random(dev, dev->dtype, n, 1.0, &random),
+           w = op_array_random(dev, dev->dtype, (size_t)c->k, 1.0, &random);
+  const yk_add_norm_args norm = {.y = r.y.dev,
+                                 .residual = r.residual.dev,
+                                 .partials = {partial.dev},
+                                 .n_partials = 1,
+                                 .w = w.dev,
+                                 .n_rows = c->n_tokens,
+                                 .hidden = (int32_t)c->k,
+                                 .alpha = 0.75f,
+                                 .eps = 1e-5f};
+  const route_case routed = {.spec = c->spec, .n_tokens = c->n_tokens};
+  route_input input = *plain;
+  input.logits = &r.logits;
+  input.router = run->linear;
+  input.x = r.y.dev;
+  input.norm = &norm;
+  input.is_apart = is_apart;
+  r.found = route_run(dev, &routed, &input);
+  op_array_fetch(dev, &r.residual), op_array_fetch(dev, &r.y), op_array_fetch(dev, &r.logits);
+  op_array_free(dev, &partial), op_array_free(dev, &w);
+  return r;
+}
+
+static inline void normed_route_free(yk_device *dev, normed_route *r)
+{
+  op_array_free(dev, &r->residual), op_array_free(dev, &r->y), op_array_free(dev, &r->logits);
+  route_found_free(dev, &r->found);
+}
+
+/* A norm that a routing does first gives the same bits as one apart, and so does what follows from it. */
+static inline void check_router_norm(yk_device *dev, const router_case *c, const linear_run *run,
+                                     const route_input *plain)
+{
+  const size_t n_rows_bytes = (size_t)(c->n_tokens * c->k) * yk_dtype_bytes(dev->dtype);
+  const size_t n_choices = (size_t)(c->n_tokens * c->spec.top_k),
+               n_slots = (size_t)yk_route_max_slots(&c->spec, c->n_tokens);
+  normed_route one = route_normed(dev, c, run, plain, false), apart = route_normed(dev, c, run, plain, true);
+  assert_memory_equal(one.residual.bytes, apart.residual.bytes, n_rows_bytes);
+  assert_memory_equal(one.y.bytes, apart.y.bytes, n_rows_bytes);
+  assert_memory_equal(one.logits.bytes, apart.logits.bytes, one.logits.n * sizeof(float));
+  assert_memory_equal(one.found.weights.bytes, apart.found.weights.bytes, n_choices * sizeof(float));
+  assert_memory_equal(one.found.choices, apart.found.choices, n_choices * sizeof(int32_t));
+  assert_memory_equal(one.found.slot_of_choice, apart.found.slot_of_choice, n_choices * sizeof(int32_t));
+  assert_memory_equal(one.found.row_of_slot, apart.found.row_of_slot, n_slots * sizeof(int32_t));
+  assert_memory_equal(one.found.starts, apart.found.starts, ((size_t)c->spec.n_local + 1) * sizeof(int32_t));
+  assert_memory_equal(one.found.counts, apart.found.counts, (size_t)c->spec.n_experts * sizeof(int64_t));
+  normed_route_free(dev, &one), normed_route_free(dev, &apart);
+}
+
 static inline void check_router(const op_target *target, yk_dtype dtype, const router_case *c)
 {
   op_random random = {.seed = (uint32_t)c->n_tokens};
@@ -311,7 +381,12 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
   int32_t slots[MOST_ROUTER_ROWS], *kv_slots = NULL;
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
   if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
-  const route_input input = {&logits, n_logits, c->has_bias ? &bias : NULL, kv_slots, run.linear, run.x.dev};
+  const route_input input = {.logits = &logits,
+                             .stride = n_logits,
+                             .bias = c->has_bias ? &bias : NULL,
+                             .kv_slots = kv_slots,
+                             .router = run.linear,
+                             .x = run.x.dev};
   route_found found = route_run(dev, &routed, &input);
   op_array_fetch(dev, &logits);
   for (int32_t row = 0; row < c->n_tokens; row++)
@@ -321,6 +396,7 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
   if (!(error <= 0x1p-17))
     fail_msg("%s %s router of %d rows, %lld logits: error %.3g", target->name, yk_dtype_name(dtype), c->n_tokens,
              (long long)n_logits, error);
+  check_router_norm(dev, c, &run, &input);
   route_found_free(dev, &found);
   op_array_free(dev, &alone), op_array_free(dev, &logits), op_array_free(dev, &bias);
   linear_run_free(dev, &run);
@@ -342,7 +418,7 @@ static inline void check_router_company(yk_device *dev, const yk_route_spec *spe
   const size_t n_choices = (size_t)(n_tokens * spec->top_k), at = (size_t)(first * spec->top_k);
   op_array logits = op_array_new(dev, YK_F32, (size_t)(n_tokens * spec->n_experts));
   const char *x = (const char *)run->x.dev + (size_t)(first * run->k_local) * yk_dtype_bytes(dev->dtype);
-  const route_input input = {&logits, spec->n_experts, NULL, NULL, run->linear, x};
+  const route_input input = {.logits = &logits, .stride = spec->n_experts, .router = run->linear, .x = x};
   route_found found = route_run(dev, &routed, &input);
   op_array_fetch(dev, &logits);
   route_check_slots(&routed, &found);
@@ -365,7 +441,7 @@ static inline void check_router_companies(const op_target *target, yk_dtype dtyp
   const linear_case shape = router_shape(2048, spec.n_experts);
   linear_run run = linear_run_new(dev, &shape, routed.n_tokens, 40);
   op_array logits = op_array_new(dev, YK_F32, (size_t)(routed.n_tokens * spec.n_experts));
-  const route_input input = {&logits, spec.n_experts, NULL, NULL, run.linear, run.x.dev};
+  const route_input input = {.logits = &logits, .stride = spec.n_experts, .router = run.linear, .x = run.x.dev};
   route_found all = route_run(dev, &routed, &input);
   op_array_fetch(dev, &logits);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

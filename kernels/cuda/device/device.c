@@ -112,19 +112,28 @@ static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&cuda->latent, args, dev->dtype, cuda->stream, err), err);
 }
 
+static bool takes_many(const yk_cuda_router *router, const yk_route_args *args)
+{
+  return router->w && args->n_tokens > 1 && yk_cuda_router_many_takes(router, args);
+}
+
 static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   cuda->settled_starts = NULL;
+  yk_cuda_router router = {.x = args->x, .dtype = dev->dtype, .norm = args->norm};
+  if (args->router) router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
+  if (args->norm && !takes_many(&router, args)) {
+    YK_TRY(add_norm(dev, args->norm, err));
+    router.norm = NULL;
+  }
+  if (takes_many(&router, args))
+    return yk_cuda_check(cuda, yk_cuda_launch_router_many(&router, args, cuda->router_exchange, cuda->stream), "router",
+                         err);
+  if (router.w && yk_cuda_router_takes(&router, args))
+    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->stream), "router", err);
   if (args->router) {
-    yk_cuda_router router = {.x = args->x, .dtype = dev->dtype};
-    router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
-    if (router.w && yk_cuda_router_takes(&router, args))
-      return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->stream), "router", err);
-    if (router.w && yk_cuda_router_many_takes(&router, args))
-      return yk_cuda_check(cuda, yk_cuda_launch_router_many(&router, args, cuda->router_exchange, cuda->stream),
-                           "router", err);
     const yk_linear_args logits = {
         .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
     YK_TRY(yk_cuda_linear_forward(dev, args->router, &logits, err));

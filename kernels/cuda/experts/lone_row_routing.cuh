@@ -86,7 +86,7 @@ __device__ __forceinline__ void route_lone_row(const lone_params &p, const logit
     biases[i] = p.route.bias && e < spec.n_experts ? p.route.bias[e] : 0.0f;
   }
   gather_row(p, from, row, scores);
-  const bool is_finite = score(spec, lane, scores);
+  const bool is_finite = score(spec, scores);
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
     const int e = i * WARP + lane;

@@ -123,9 +123,8 @@ __device__ __forceinline__ void load_logits(const float *logits, int n, int lane
 }
 
 /* Logits, -FLT_MAX where there is no expert, become scores; false if one is a NaN or an infinity. */
-template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, int lane, float (&scores)[PER_LANE])
+template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, float (&scores)[PER_LANE])
 {
-  const int n = spec.n_experts;
   bool finite = true;
   float most = -FLT_MAX;
 #pragma unroll
@@ -143,7 +142,7 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, int lan
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
-    scores[i] = i * WARP + lane < n ? expf(scores[i] - most) : 0.0f;
+    scores[i] = expf(scores[i] - most); /* 0 where there is no expert */
     sum += scores[i];
   }
   const float share = 1.0f / warp_sum(sum);
@@ -152,10 +151,49 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, int lan
   return true;
 }
 
-/* The expert that is choice number `lane` of a row of these scores, in lanes below top_k. */
+/* The top_k largest keys, as take_largest would give them one after the other: chosen, memory of the warp, gets their
+ * indices. Returns which keys are the lane's own, a bit each. Of the turns only a maximum over the warp waits for the
+ * turn before. Equal keys are taken in one turn, which the number of all that were taken tells. */
 template <int PER_LANE>
-__device__ __forceinline__ int expert_of_lane(const route_params &p, const float (&scores)[PER_LANE], uint32_t *keys_of,
-                                              int lane)
+__device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[PER_LANE], int lane, int *chosen)
+{
+  uint32_t rest[PER_LANE], taken = 0;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; i++) rest[i] = keys[i];
+#pragma unroll 2
+  for (int turn = 0; turn < n; turn++) {
+    uint32_t most = rest[0];
+#pragma unroll
+    for (int i = 1; i < PER_LANE; i++) most = max(most, rest[i]);
+    most = __reduce_max_sync(ALL_LANES, most);
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) {
+      if (rest[i] != most) continue;
+      chosen[turn] = i * WARP + lane;
+      taken |= 1u << i;
+      rest[i] = 0;
+    }
+  }
+  if (__reduce_add_sync(ALL_LANES, __popc(taken)) != n) {
+    taken = 0;
+#pragma unroll
+    for (int i = 0; i < PER_LANE; i++) rest[i] = keys[i];
+#pragma unroll 1
+    for (int turn = 0; turn < n; turn++) {
+      const int index = take_largest(rest, lane);
+      if (index % WARP == lane) taken |= 1u << index / WARP;
+      if (lane == 0) chosen[turn] = index;
+    }
+  }
+  __syncwarp();
+  return taken;
+}
+
+/* The experts of a row of these scores: chosen, memory of the warp, gets the choices. Returns which are the lane's own:
+ * bit i is expert i * 32 + lane. */
+template <int PER_LANE>
+__device__ __forceinline__ uint32_t choose_experts(const route_params &p, const float (&scores)[PER_LANE],
+                                                   uint32_t *keys_of, int lane, int *chosen)
 {
   uint32_t keys[PER_LANE];
 #pragma unroll
@@ -165,13 +203,7 @@ __device__ __forceinline__ int expert_of_lane(const route_params &p, const float
     keys[i] = e < p.spec.n_experts ? key_of(scores[i] + bias) : 0;
   }
   if (p.spec.n_groups > 1) keep_groups(p.spec, keys, keys_of, lane);
-  int expert = lane;
-#pragma unroll 1
-  for (int j = 0; j < p.spec.top_k; j++) {
-    const int e = take_largest(keys, lane);
-    if (lane == j) expert = e;
-  }
-  return expert;
+  return take_largest(p.spec.top_k, keys, lane, chosen);
 }
 
 /* What the lane's expert is worth to the row. */
@@ -206,8 +238,9 @@ __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen
   int expert = lane; /* choice number `lane` of the row */
   float weight = __uint_as_float(0x7FC00000u);
   load_logits(p.logits + row * p.logits_stride, spec.n_experts, lane, scores);
-  if (score(spec, lane, scores)) {
-    expert = expert_of_lane(p, scores, keys_of, lane);
+  if (score(spec, scores)) {
+    choose_experts(p, scores, keys_of, lane, choices);
+    expert = lane < top_k ? choices[lane] : 0;
     weight = weight_of_lane(spec, scores, expert);
   }
   if (lane >= top_k) return;

@@ -61,14 +61,17 @@ __device__ __forceinline__ void gather_row_logits(const routed_params &p, float 
 }
 
 /* By one warp: the expert of choice number `lane`. -1 where the row is padding. keys: memory for each expert's, where
- * there are groups. */
-template <int PER_LANE> __device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys)
+ * there are groups; chosen: for each choice. */
+template <int PER_LANE>
+__device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys, int *chosen)
 {
   const int lane = threadIdx.x % WARP;
   float scores[PER_LANE];
   gather_row_logits(p, scores);
   if (p.route.kv_slots && p.route.kv_slots[0] < 0) return -1;
-  return score(p.route.spec, lane, scores) ? expert_of_lane(p.route, scores, keys, lane) : lane;
+  if (!score(p.route.spec, scores)) return lane;
+  choose_experts(p.route, scores, keys, lane, chosen);
+  return lane < p.route.spec.top_k ? chosen[lane] : lane;
 }
 
 /* By one warp: the row tiles of the chosen experts that the rank holds. Returns the table's size. */
@@ -100,7 +103,7 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
   for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_below(e);
   float scores[PER_LANE], weight = __uint_as_float(0x7FC00000u);
   gather_row_logits(p, scores);
-  if (score(spec, lane, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
+  if (score(spec, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
   if (lane < spec.top_k) {
     const int e = expert - spec.first_local;
     const bool is_local = expert >= 0 && e >= 0 && e < spec.n_local;
@@ -221,7 +224,7 @@ private:
   /* By one warp, once the previous kernel has ended: the block's share. */
   __device__ __forceinline__ void find() const
   {
-    const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends));
+    const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends), row.experts);
     row.experts[threadIdx.x % WARP] = expert;
     find_share(p.gemm[EXPERTS], table, build_row_table(p.route.spec, table, expert), row.share);
     if (!HAS_BESIDE && blockIdx.x > 0 && threadIdx.x % WARP == 0) let_next_kernel_start();

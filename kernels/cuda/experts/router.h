@@ -5,17 +5,19 @@
 #include <cuda_runtime_api.h>
 
 #include "base/dtype.h"
-#include "kernels/experts.h"
+#include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. */
+/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: what x is
+ * first to be, the y of it; NULL: it is there. */
 typedef struct yk_cuda_router {
   const void *x, *w;
   int64_t n, k;
   yk_dtype dtype;
+  const yk_add_norm_args *norm;
 } yk_cuda_router;
 
 /* yk_cuda_router_init - load the kernels of the current device. */

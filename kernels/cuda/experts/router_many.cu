@@ -16,19 +16,47 @@ namespace {
 
 constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
 
-template <typename T> const void *kernel_for(int per_lane, int rows)
+template <typename T> const void *kernel_for(int per_lane, int rows, bool is_lone)
 {
-  if (per_lane > 4) return reinterpret_cast<const void *>(router_many_kernel<T, MOST_WORDS, 8>);
-  return rows == 8 ? reinterpret_cast<const void *>(router_many_kernel<T, 4, 8>)
-                   : reinterpret_cast<const void *>(router_many_kernel<T, 4, 16>);
+  if (per_lane > 4)
+    return is_lone ? reinterpret_cast<const void *>(router_many_kernel<T, MOST_WORDS, 8, true>)
+                   : reinterpret_cast<const void *>(router_many_kernel<T, MOST_WORDS, 8, false>);
+  if (is_lone) return reinterpret_cast<const void *>(router_many_kernel<T, 4, 8, true>);
+  return rows == 8 ? reinterpret_cast<const void *>(router_many_kernel<T, 4, 8, false>)
+                   : reinterpret_cast<const void *>(router_many_kernel<T, 4, 16, false>);
 }
 
-const void *kernel_for(yk_dtype dtype, int per_lane, int rows)
+const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_lone)
 {
-  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows) : kernel_for<__nv_bfloat16>(per_lane, rows);
+  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows, is_lone)
+                         : kernel_for<__nv_bfloat16>(per_lane, rows, is_lone);
 }
 
 constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8, else 16 */
+
+int threads_of(int per_lane)
+{
+  return (per_lane == 4 ? WARPS<4> : WARPS<MOST_WORDS>)*WARP;
+}
+
+int per_lane_of(const yk_route_spec &spec)
+{
+  return spec.n_experts <= 4 * WARP ? 4 : MOST_WORDS;
+}
+
+router_norm norm_of(const yk_add_norm_args &a)
+{
+  return {a.y, a.residual, a.partials[0], a.w, a.alpha, a.eps, 1.0f / static_cast<float>(a.hidden)};
+}
+
+/* Whether clusters normalise their rows: a block has one, of a packet a thread. */
+bool can_normalise(const yk_cuda_router &router, const yk_route_args &args)
+{
+  const yk_add_norm_args &a = *router.norm;
+  return a.n_partials == 1 && !a.combine && a.w && a.y == router.x && a.hidden == router.k &&
+         router.k <= 8 * threads_of(per_lane_of(*args.spec)) && args.n_tokens <= MOST_ROWS_BY_8 &&
+         is_aligned(a.residual, 16) && is_aligned(a.partials[0], 16) && is_aligned(a.w, 16);
+}
 
 /* How a call is launched. */
 struct router_launch {
@@ -39,8 +67,7 @@ struct router_launch {
 
 router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
 {
-  const int per_lane = args.spec->n_experts <= 4 * WARP ? 4 : MOST_WORDS,
-            rows = args.n_tokens <= MOST_ROWS_BY_8 ? 8 : 16;
+  const int per_lane = per_lane_of(*args.spec), rows = args.n_tokens <= MOST_ROWS_BY_8 ? 8 : 16;
   router_params p = {};
   p.route = route_params_of(args);
   p.x = router.x;
@@ -49,10 +76,11 @@ router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
   p.n_logits = static_cast<int>(router.n);
   p.n_tiles = (p.n_logits + COLUMNS - 1) / COLUMNS;
   p.k = static_cast<int>(router.k);
+  if (router.norm) p.norm = norm_of(*router.norm);
   p.n_pieces = std::max(few_outputs_tile<__half, 8>::KEPT, (p.k + 32 * BLOCKS - 1) / (32 * BLOCKS));
   const dim3 grid(static_cast<unsigned>((args.n_tokens + rows - 1) / rows * BLOCKS));
-  return {kernel_for(router.dtype, per_lane, rows),
-          {grid, (per_lane == 4 ? WARPS<4> : WARPS<MOST_WORDS>)*WARP, shared_bytes(p, per_lane, rows), BLOCKS},
+  return {kernel_for(router.dtype, per_lane, rows, args.n_tokens <= rows && rows == 8),
+          {grid, threads_of(per_lane), shared_bytes(p, per_lane, rows), BLOCKS},
           p};
 }
 
@@ -100,7 +128,7 @@ extern "C" bool yk_cuda_router_many_takes(const yk_cuda_router *router, const yk
                                     .y_dtype = YK_F32};
   const int n_experts = args->spec->n_experts, most_rows = n_experts <= 4 * WARP ? MOST_ROWS : MOST_ROWS_BY_8;
   if (args->n_tokens < 1 || args->n_tokens > most_rows || n_experts > MOST_EXPERTS || router->n > 2 * MOST_EXPERTS ||
-      args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm))
+      args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm) || (router->norm && !can_normalise(*router, *args)))
     return false;
   const router_launch launch = launch_of(*router, *args);
   bool has_clusters = false;
@@ -112,10 +140,11 @@ extern "C" cudaError_t yk_cuda_router_many_init(void)
 {
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (int rows : {8, 16})
-      for (int per_lane : {4, MOST_WORDS}) {
-        const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows));
-        if (error != cudaSuccess) return error;
-      }
+      for (int per_lane : {4, MOST_WORDS})
+        for (bool is_lone : {false, true}) {
+          const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows, is_lone));
+          if (error != cudaSuccess) return error;
+        }
   return cudaSuccess;
 }
 
