@@ -236,6 +236,7 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   a.x = args->partial;
   if (args->combine) a.combine = *args->combine;
   a.choices_are_settled = choices_are_settled;
+  a.late_next = args->late_next;
   a.residual = args->residual;
   a.y = args->y;
   a.w = args->w;

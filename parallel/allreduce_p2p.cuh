@@ -61,6 +61,7 @@ struct launch_args {
   int32_t *stopped;     /* this device's flag */
   host_flags *flags;
   uint64_t timeout_ns;      /* UINT64_MAX: none */
+  bool late_next;           /* see yk_all_reduce_add_norm_args */
   bool choices_are_settled; /* of combine: its choices and weights were there before the kernel in front began */
   yk_combine_args combine;  /* what x is first to be; y NULL: x is there. Last, so that others lie in few cache lines */
 };

@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   load_weights<G, NORM>(a, group, weights);
   if (is_settled) chosen = first_choices<COMBINES>(a, item_of_block(group.index));
   fetch_parameters(a);
-  yk_ptx::let_next_kernel_start();
+  if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
+  if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
   group.for_items(n_mine, [&](int k) {
@@ -88,8 +89,9 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   uint4 weights[V];
   load_weights<G, NORM>(a, group, weights);
   fetch_parameters(a);
-  yk_ptx::let_next_kernel_start();
+  if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
+  if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
   /* A rank whose result does not come may itself wait for a third one: whoever waits for that one's packets is to name

@@ -54,6 +54,7 @@ typedef struct yk_sublayer yk_sublayer; /* one layer's, of its kind's own layout
 typedef struct yk_sublayer_kind {
   const char *name;
   bool normalises; /* whether forward does the norm of its step */
+  bool routes_rows; /* several rows are routed first, by an operation that reads little but them */
   /* Reads no weights. Errors: those of the checkpoint. */
   yk_status (*measure)(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err);
   /* *out is the caller's to destroy, also where loading fails half-way. Errors: of checkpoint and device. */
