@@ -61,12 +61,12 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
                                  .hidden = m->hidden,
                                  .alpha = m->residual_scale,
                                  .eps = m->eps};
-  const bool ffn_normalises = layer->ffn_kind->normalises && m->comm->n_ranks == 1 && n > 1;
+  const bool ffn_routes_rows = layer->ffn_kind->routes_rows && n > 1;
+  const bool ffn_normalises = ffn_routes_rows && m->comm->n_ranks == 1;
   YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, NULL, err));
   if (!ffn_normalises)
     RUN(m, ALL_REDUCE, i, "all-reduce after attention",
-        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, layer->ffn_kind->routes_rows && n > 1,
-                            err));
+        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, ffn_routes_rows, err));
   YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, ffn_normalises ? &norm : NULL,
                       &combine, err));
   RUN(m, ALL_REDUCE, i, "all-reduce after FFN",
