@@ -154,15 +154,16 @@ static void auto_abort(yk_comm *base)
 }
 
 /* Ends are destroyed one after the other by one thread: whatever still waits for a peer is ended first. */
-static void auto_destroy(yk_comm *base)
+static bool auto_destroy(yk_comm *base)
 {
-  if (!base) return;
+  if (!base) return true;
   auto_comm *comm = (auto_comm *)base;
   if (comm->p2p) yk_p2p_give_up(comm->p2p);
-  if (comm->nccl) comm->nccl->ops->destroy(comm->nccl); /* takes our watch away */
-  if (comm->p2p) base->dev->ops->sync(base->dev, NULL); /* peers may free the slots next */
+  bool is_gone = !comm->nccl || comm->nccl->ops->destroy(comm->nccl); /* takes our watch away */
+  if (comm->p2p) base->dev->ops->sync(base->dev, NULL);               /* peers may free the slots next */
   yk_p2p_destroy(comm->p2p);
   free(comm);
+  return is_gone;
 }
 
 /* Slots where the devices can reach each other, else none. */

@@ -260,13 +260,14 @@ static void release_group(group *g)
   free(g);
 }
 
-static void local_destroy(yk_comm *comm)
+static bool local_destroy(yk_comm *comm)
 {
-  if (!comm) return;
+  if (!comm) return true;
   local_comm *local = (local_comm *)comm;
   release_group(local->group);
   free(local->scratch);
   free(local);
+  return true;
 }
 
 yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err)

@@ -18,7 +18,7 @@
 #include "kernels/cuda/device/device.h"
 #include "parallel/nccl_functions.h"
 
-enum { CREATE_TIMEOUT_S = 60, ABORT_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };
+enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };
 
 /* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
 typedef struct group {
@@ -79,13 +79,17 @@ static void begin_abort(nccl_comm *comm)
   comm->nccl = NULL;
 }
 
-/* After an error that poisoned the process NCCL may never finish: what it holds is then left to the process's end. */
-static void end_abort(nccl_comm *comm)
+/* Returns whether NCCL has finished. On a GPU that many processes share NCCL takes long; after an error that poisoned
+ * the process NCCL may never finish: what it holds is then left to the process's end. */
+static bool end_abort(nccl_comm *comm)
 {
-  struct timespec deadline = yk_wait_deadline(ABORT_TIMEOUT_S);
-  if (!comm->is_aborting) return;
-  if (pthread_clockjoin_np(comm->aborter, NULL, CLOCK_MONOTONIC, &deadline) != 0) pthread_detach(comm->aborter);
+  bool has_failed = comm->has_failed || atomic_load(&comm->group->aborted);
+  struct timespec deadline = yk_wait_deadline(has_failed ? FAILED_END_TIMEOUT_S : END_TIMEOUT_S);
+  if (!comm->is_aborting) return true;
   comm->is_aborting = false;
+  if (pthread_clockjoin_np(comm->aborter, NULL, CLOCK_MONOTONIC, &deadline) == 0) return true;
+  pthread_detach(comm->aborter);
+  return false;
 }
 
 /* By this end's own thread: give up what waits for the others. */
@@ -278,16 +282,17 @@ static void release_group(group *g)
 
 /* Ends are destroyed one after the other by one thread, so nothing here may wait for a peer: NCCL's orderly end
  * does. */
-static void nccl_destroy(yk_comm *base)
+static bool nccl_destroy(yk_comm *base)
 {
-  if (!base) return;
+  if (!base) return true;
   nccl_comm *comm = (nccl_comm *)base;
   yk_cuda_device_set_watch(base->dev, NULL, NULL);
   yk_cuda_device_activate(base->dev, NULL);
   begin_abort(comm);
-  end_abort(comm);
+  bool is_gone = end_abort(comm);
   release_group(comm->group);
   free(comm);
+  return is_gone;
 }
 
 static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_ranks, yk_err *err)

@@ -81,9 +81,9 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
 
 /* yk_engine_destroy - stop the ranks and free everything. Unfinished requests end with YK_FINISH_ERROR and
  *   YK_E_CANCELLED; request objects stay valid until yk_request_free. NULL is allowed.
- *   Returns true when everything has been freed. False: a rank hangs; after a few seconds it was left alone with its
- *   memory. If it hangs on a GPU, exit() may wait for its kernel as long, in the exit handlers of GPU libraries: end
- *   such a process by _exit(). */
+ *   Returns true when everything has been freed. False: a rank, or the end of its communicator, hangs; after a few
+ *   seconds (a minute, where nothing had failed before) it was left alone with its memory. The exit handlers of GPU
+ *   libraries may wait for its kernel as long, or take away what its thread uses: end such a process by _exit(). */
 bool yk_engine_destroy(yk_engine *engine);
 
 /* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine takes

@@ -39,8 +39,8 @@ int yk_cli_usage_error(const yk_command *command, const yk_err *err);
 int yk_cli_failure(const yk_err *err);
 
 /* yk_cli_end - what a subcommand returns that had an engine: exit_code. all_freed: what yk_engine_destroy
- *   returned; where it is false the process ends here, since exit handlers of GPU libraries would wait for the
- *   kernel that hangs. */
+ *   returned; where it is false the process ends here, without the exit handlers of GPU libraries (api/engine.h says
+ *   why). */
 int yk_cli_end(bool all_freed, int exit_code);
 
 /* yk_cli_flush - hand what was printed to whoever reads stdout. Errors: YK_E_IO, also for any earlier failed write. */

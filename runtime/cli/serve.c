@@ -146,8 +146,9 @@ static int run(serve_options *options)
   server->engine.progress_user = &options->console;
   server->listening = print_url;
   if (yk_trace_option_open(options->trace_path, &server->trace, &err) != YK_OK) return yk_cli_failure(&err);
-  int exit_code = yk_server_run(server, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
-  return yk_trace_option_close(server->trace, exit_code);
+  bool all_freed;
+  int exit_code = yk_server_run(server, &all_freed, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  return yk_cli_end(all_freed, yk_trace_option_close(server->trace, exit_code));
 }
 
 int yk_cli_serve(int argc, char **argv)

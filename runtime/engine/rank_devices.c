@@ -15,11 +15,13 @@ yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out
   return yk_comm_local_create(out->devs, settings->n_ranks, out->comms, err);
 }
 
-void yk_rank_devices_close(yk_rank_devices *devices)
+bool yk_rank_devices_close(yk_rank_devices *devices)
 {
+  bool is_gone = true;
   for (int rank = 0; rank < devices->n_ranks; rank++)
-    if (devices->comms[rank]) devices->comms[rank]->ops->destroy(devices->comms[rank]);
+    if (devices->comms[rank] && !devices->comms[rank]->ops->destroy(devices->comms[rank])) is_gone = false;
   for (int rank = 0; rank < devices->n_ranks; rank++) /* an end may use its peers' devices until all are gone */
     if (devices->devs[rank]) devices->devs[rank]->ops->destroy(devices->devs[rank]);
   *devices = (yk_rank_devices){0};
+  return is_gone;
 }

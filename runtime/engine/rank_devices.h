@@ -16,7 +16,8 @@ typedef struct yk_rank_devices {
  *   YK_E_TIMEOUT, YK_E_NOMEM. */
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err);
 
-/* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. */
-void yk_rank_devices_close(yk_rank_devices *devices);
+/* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. Returns whether nothing of the
+ *   communicator is left, as its destroy does. */
+bool yk_rank_devices_close(yk_rank_devices *devices);
 
 #endif

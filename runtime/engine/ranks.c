@@ -179,7 +179,7 @@ bool yk_ranks_destroy(yk_ranks *ranks)
   if (!ranks) return true;
   if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
   for (int rank = 0; rank < ranks->settings.n_ranks; rank++) yk_model_destroy(ranks->models[rank]);
-  yk_rank_devices_close(&ranks->devices);
+  bool all_freed = yk_rank_devices_close(&ranks->devices);
   free(ranks);
-  return true;
+  return all_freed;
 }

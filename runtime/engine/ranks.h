@@ -34,8 +34,9 @@ yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeo
 /* yk_ranks_profile - what a rank measured of the last step that was timed. Between steps. */
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank);
 
-/* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs: what it may still touch,
- *   the last step among it, must then be left alone for the life of the process. NULL is allowed. */
+/* yk_ranks_destroy - stop the threads and free everything. Returns false where a rank hangs, or a thread of the
+ *   communicator's: what it may still touch, the last step among it, must then be left alone for the life of the
+ *   process. NULL is allowed. */
 bool yk_ranks_destroy(yk_ranks *ranks);
 
 #endif

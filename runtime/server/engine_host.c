@@ -25,8 +25,9 @@ static void unload(yk_engine_host *host)
   yk_engine *engine = host->engine;
   host->engine = NULL;
   pthread_mutex_unlock(&host->mutex);
-  yk_engine_destroy(engine);
+  bool all_freed = yk_engine_destroy(engine);
   pthread_mutex_lock(&host->mutex);
+  host->is_stuck = host->is_stuck || !all_freed;
 }
 
 static void *keep(void *user)
@@ -67,9 +68,9 @@ yk_status yk_engine_host_start(yk_engine_host *host, const yk_server_options *op
   return error ? yk_err_set(err, YK_E_INTERNAL, "cannot start a thread: %s", strerror(error)) : YK_OK;
 }
 
-void yk_engine_host_stop(yk_engine_host *host)
+bool yk_engine_host_stop(yk_engine_host *host)
 {
-  if (!host->ready) return; /* never started */
+  if (!host->ready) return true; /* never started */
   pthread_mutex_lock(&host->mutex);
   host->stopping = true;
   pthread_cond_signal(&host->cv);
@@ -77,6 +78,7 @@ void yk_engine_host_stop(yk_engine_host *host)
   if (host->has_thread) pthread_join(host->thread, NULL);
   pthread_cond_destroy(&host->cv);
   pthread_mutex_destroy(&host->mutex);
+  return !host->is_stuck;
 }
 
 yk_engine *yk_engine_host_acquire(yk_engine_host *host)

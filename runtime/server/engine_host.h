@@ -32,6 +32,7 @@ typedef struct yk_engine_host {
   yk_engine *engine; /* while SERVING, and BROKEN until it is destroyed */
   int n_leases;
   bool stopping;
+  bool is_stuck;  /* an engine could not be freed wholly */
   yk_err failure; /* why BROKEN, LOADING again or NO_ENGINE */
 } yk_engine_host;
 
@@ -39,8 +40,9 @@ typedef struct yk_engine_host {
  *   Errors: YK_E_INTERNAL. */
 yk_status yk_engine_host_start(yk_engine_host *host, const yk_server_options *options, yk_ready *ready, yk_err *err);
 
-/* yk_engine_host_stop - destroy the engine once every lease has been given back; waits for a load that has begun. */
-void yk_engine_host_stop(yk_engine_host *host);
+/* yk_engine_host_stop - destroy the engine once every lease has been given back; waits for a load that has begun.
+ *   Returns whether all that there have been were freed: see yk_engine_destroy. */
+bool yk_engine_host_stop(yk_engine_host *host);
 
 /* yk_engine_host_acquire - a lease, while the engine serves, else NULL. Any thread. */
 yk_engine *yk_engine_host_acquire(yk_engine_host *host);

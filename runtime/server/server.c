@@ -140,7 +140,8 @@ static void stop_http(yk_server *server)
   MHD_stop_daemon(server->daemon);
 }
 
-static void stop(yk_server *server)
+/* Returns whether the engine was freed. */
+static bool stop(yk_server *server)
 {
   yk_workers_stop(&server->workers);
   if (server->ready.event_fd >= 0) yk_ready_take(&server->ready);
@@ -150,16 +151,18 @@ static void stop(yk_server *server)
     yk_token_texts_free(server->texts);
     yk_engine_host_release(&server->host);
   }
-  yk_engine_host_stop(&server->host);
+  bool all_freed = yk_engine_host_stop(&server->host);
   yk_checkpoint_template_close(&server->chat);
   if (!server->daemon && server->listen_fd >= 0) close(server->listen_fd);
   if (server->epoll_fd >= 0) close(server->epoll_fd);
   if (server->signal_fd >= 0) close(server->signal_fd);
   yk_ready_free(&server->ready);
+  return all_freed;
 }
 
-yk_status yk_server_run(const yk_server_options *options, yk_err *err)
+yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_err *err)
 {
+  *all_freed = true;
   yk_server *server = calloc(1, sizeof *server);
   if (!server) return yk_err_set(err, YK_E_NOMEM, "no memory for a server");
   server->options = *options;
@@ -171,7 +174,7 @@ yk_status yk_server_run(const yk_server_options *options, yk_err *err)
   yk_end_rate_init(&server->ends);
   yk_status status = start(server, err);
   if (status == YK_OK) status = yk_loop_run(server, err);
-  stop(server);
+  *all_freed = stop(server);
   yk_end_rate_free(&server->ends);
   free(server);
   return status;
