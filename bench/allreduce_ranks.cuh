@@ -84,7 +84,7 @@ inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int 
 {
   yk_err err = YK_ERR_INIT;
   const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
-  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, false, r.stream, &err), err);
 }
 
 inline yk_combine_args combination(const rank_state &r, int rows, int hidden)
@@ -106,13 +106,13 @@ inline void combine(const rank_state &r, int rows, int hidden, yk_dtype dtype)
   CUDA_OK(yk_cuda_launch_combine(dtype, &args, r.stream));
 }
 
-/* The all-reduce that combines first. */
+/* The all-reduce that combines first, of choices that were made long ago, as a model's are. */
 inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
 {
   yk_err err = YK_ERR_INIT;
   const yk_combine_args sum = combination(r, rows, hidden);
   const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, &sum};
-  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, true, r.stream, &err), err);
 }
 
 } // namespace allreduce

@@ -13,7 +13,7 @@ struct p2p_group {
   int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_MAX_RANKS];
-  void *memory[YK_MAX_RANKS]; /* on each device: slots, then the states of thread blocks and the device's flags */
+  void *memory[YK_MAX_RANKS]; /* on each device: slots, then the counters of thread blocks and the device's flags */
   size_t state_offset;
   slots whole, first, second; /* of one-shot; of two-shot: partial sums, and results */
   host_flags *flags;
@@ -195,14 +195,14 @@ extern "C" void yk_p2p_destroy(yk_p2p *end)
   if (__atomic_sub_fetch(&g->n_ends, 1, __ATOMIC_ACQ_REL) == 0) group_free(g);
 }
 
-static block_state *states_of(const p2p_group *g, int rank)
+static uint32_t *counters_of(const p2p_group *g, int rank)
 {
-  return reinterpret_cast<block_state *>(static_cast<char *>(g->memory[rank]) + g->state_offset);
+  return reinterpret_cast<uint32_t *>(static_cast<char *>(g->memory[rank]) + g->state_offset);
 }
 
 static device_flags *flags_of(const p2p_group *g, int rank)
 {
-  return reinterpret_cast<device_flags *>(states_of(g, rank) + 2 * MAX_BLOCKS);
+  return reinterpret_cast<device_flags *>(counters_of(g, rank) + 2 * MAX_BLOCKS);
 }
 
 /* The arguments that depend on the end and the kernel alone. */
@@ -214,7 +214,7 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
   a.n_ranks = g->n_ranks;
   a.first = two_shot ? g->first : g->whole;
   a.second = g->second;
-  a.state = states_of(g, end->rank) + (two_shot ? MAX_BLOCKS : 0);
+  a.n_launches = counters_of(g, end->rank) + (two_shot ? MAX_BLOCKS : 0);
   a.stopped = &flags_of(g, end->rank)->stopped;
   a.flags = g->flags;
   a.timeout_ns = g->options.timeout_ms ? static_cast<uint64_t>(g->options.timeout_ms) * 1000000u : UINT64_MAX;
@@ -222,7 +222,7 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
 }
 
 extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
-                                                cudaStream_t stream, yk_err *err)
+                                                bool choices_are_settled, cudaStream_t stream, yk_err *err)
 {
   const int64_t row_bytes = static_cast<int64_t>(args->hidden) * 2;
   if (args->n_rows <= 0) return YK_OK;
@@ -235,6 +235,8 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   launch_args a = args_of(end, two_shot);
   a.x = args->partial;
   if (args->combine) a.combine = *args->combine;
+  a.choices_are_settled = choices_are_settled;
+  a.late_next = args->late_next;
   a.residual = args->residual;
   a.y = args->y;
   a.w = args->w;
@@ -298,6 +300,6 @@ extern "C" yk_status yk_p2p_await_writes(yk_p2p *end, cudaStream_t stream, yk_er
 {
   YK_TRY(yk_p2p_check(end, err));
   launch_args a = args_of(end, false);
-  a.state = &flags_of(end->group, end->rank)->meeting;
+  a.n_launches = &flags_of(end->group, end->rank)->n_meetings;
   return cuda_status(launch_await_writes(a, flags_of(end->group, 0)->arrived, stream), "launch failed", end->rank, err);
 }

@@ -19,18 +19,13 @@ constexpr int MAX_GROUPS = 8;            /* thread groups of a thread block, eac
 constexpr uint32_t ABSENT = 0x80000000;  /* minus zero as float32; as two 16-bit values: zero, minus zero */
 constexpr int POLLS_PER_CHECK = 512;     /* reads of a slot between looks at the clock and the abort flag */
 
-/* What a thread block remembers from launch to launch of the same kernel. */
-struct block_state {
-  uint32_t n_launches;
-  uint32_t n_packets_used; /* of every source's slots, by the previous launch */
-};
-static_assert(2 * MAX_BLOCKS * sizeof(block_state) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
+static_assert(2 * MAX_BLOCKS * sizeof(uint32_t) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
 static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a thread group holds one row");
 
-/* On every device, behind the states of thread blocks. */
+/* On every device, behind the counters of thread blocks. */
 struct device_flags {
   int32_t stopped;                /* nonzero after a failure, and no kernel waits any more */
-  block_state meeting;            /* of the kernel that awaits writes */
+  uint32_t n_meetings;            /* launches of the kernel that awaits writes */
   uint32_t arrived[YK_MAX_RANKS]; /* on rank 0's device: launches of that kernel by each rank */
 };
 static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");
@@ -61,12 +56,14 @@ struct launch_args {
   float alpha, eps, per_element; /* per_element: 1 / elements of a row */
   bool is_max;                   /* of integers: the largest, not the sum */
   int32_t rank, n_ranks;
-  slots first, second; /* for partial sums; for results (two-shot) */
-  block_state *state;
-  int32_t *stopped; /* this device's flag */
+  slots first, second;  /* for partial sums; for results (two-shot) */
+  uint32_t *n_launches; /* of each thread block, of the same kernel */
+  int32_t *stopped;     /* this device's flag */
   host_flags *flags;
-  uint64_t timeout_ns;     /* UINT64_MAX: none */
-  yk_combine_args combine; /* what x is first to be; y NULL: x is there. Last, so that others lie in few cache lines */
+  uint64_t timeout_ns;      /* UINT64_MAX: none */
+  bool late_next;           /* see yk_all_reduce_add_norm_args */
+  bool choices_are_settled; /* of combine: its choices and weights were there before the kernel in front began */
+  yk_combine_args combine;  /* what x is first to be; y NULL: x is there. Last, so that others lie in few cache lines */
 };
 
 /* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);

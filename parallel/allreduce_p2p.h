@@ -25,7 +25,7 @@
  * separate flag, and its 16 bytes may arrive in any order.
  *
  * Who waits for whom: thread block b of a rank exchanges packets with thread block b of the other ranks alone. All
- * thread blocks of a launch are resident at once. There are three sets of slots, used in turn (see
+ * thread blocks of a launch are resident at once. There are two sets of slots, used in turn (see
  * allreduce_p2p_slots.cuh); the counters that say which one is next live in device memory, so a captured graph can be
  * replayed.
  *
@@ -61,11 +61,12 @@ yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_optio
 const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end);
 
 /* yk_p2p_all_reduce_add_norm - all-reduce with residual add and RMSNorm: see yk_all_reduce_add_norm_args; dtype f16 or
- *   bf16; pointers aligned to 16 bytes. Asynchronous on stream; capturable.
+ *   bf16; pointers aligned to 16 bytes. choices_are_settled: those of args.combine, with their weights, were complete
+ *   before the kernel in front could begin, and are read while it still runs. Asynchronous on stream; capturable.
  *   Errors: YK_E_UNSUPPORTED where yk_p2p_route_of_rows says none, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
  *   Thread: the rank's own, with its device current.                                                                 */
 yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
-                                     struct CUstream_st *stream, yk_err *err);
+                                     bool choices_are_settled, struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_all_reduce - data [count] of dtype becomes the sum over ranks. Otherwise as above, with
  *   yk_p2p_route_of_array.                                                                                           */

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/experts/combine_rows.cuh"
 #include "parallel/allreduce_p2p_slots.cuh"
 
@@ -35,16 +36,22 @@ template <typename T> struct packet {
 };
 
 /* A thread group: the threads of a thread block that process one row together, whole warps. A thread block of several
- * thread groups has as many rows under way at once, since the time of a row is mostly waiting for memory. V: packets of
- * a row that a thread holds, n_threads apart. */
-template <int V> struct thread_group {
+ * thread groups (MANY) has as many rows under way at once, since the time of a row is mostly waiting for memory.
+ * PACKETS: of a row that a thread holds, n_threads apart. */
+template <int PACKETS, bool SEVERAL> struct thread_group {
+  static constexpr int V = PACKETS;
+  static constexpr bool MANY = SEVERAL;
+  /* Whether registers have room for a thread's packets of the norm's weights and of a row, partial sums and residual. A
+   * group then has one item at most (division_of). */
+  static constexpr bool HOLDS = V <= 2;
+
   int n_threads, n_groups, index, thread;
 
   __device__ explicit thread_group(const launch_args &a)
   {
-    n_threads = V == 1 ? blockDim.x : a.group_threads;
-    n_groups = V == 1 ? 1 : blockDim.x / n_threads;
-    index = V == 1 ? 0 : threadIdx.x / n_threads;
+    n_threads = MANY ? a.group_threads : blockDim.x;
+    n_groups = MANY ? blockDim.x / n_threads : 1;
+    index = MANY ? threadIdx.x / n_threads : 0;
     thread = threadIdx.x - index * n_threads;
   }
 
@@ -61,10 +68,20 @@ template <int V> struct thread_group {
     for (int v = 0; v < V; v++) x[v] = at(v) < n ? row[at(v)] : make_uint4(0, 0, 0, 0);
   }
 
+  /* f(k) for the group's items, of n_mine that the thread block has. */
+  template <typename F> __device__ __forceinline__ void for_items(int n_mine, F f) const
+  {
+    if constexpr (HOLDS) {
+      if (index < n_mine) f(index);
+    } else {
+      for (int k = index; k < n_mine; k += n_groups) f(k);
+    }
+  }
+
   /* Whether mine is true in any thread of the group. A barrier of the group. */
   __device__ __forceinline__ bool any(bool mine) const
   {
-    if (V == 1) return __syncthreads_or(mine) != 0;
+    if (!MANY) return __syncthreads_or(mine) != 0;
     int is;
     asm volatile("{\n"
                  ".reg .pred p, q;\n"
@@ -79,32 +96,65 @@ template <int V> struct thread_group {
   }
 };
 
-/* Whether a thread keeps its part of the norm's weights: registers have room for that many packets more. */
-template <int V> constexpr bool HOLDS_WEIGHTS = V <= 2;
-
 /* Packets of a row; the last row of an array without rows (NORM false) may have fewer. */
 template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args &a, int row)
 {
   return NORM ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
 }
 
+/* The first choices of a row that COMBINES. Where they are settled, they may be read ahead of griddepcontrol.wait. */
+template <bool COMBINES> __device__ __forceinline__ yk_experts::few_choices first_choices(const launch_args &a, int row)
+{
+  if (!COMBINES || row >= a.n_rows) return {};
+  return yk_experts::choices_in_memory{a.combine, row}.from(0);
+}
+
+/* A row's choices, of which the thread has the first already. */
+struct row_choices {
+  const yk_experts::few_choices &first;
+  yk_experts::choices_in_memory all;
+
+  __device__ __forceinline__ yk_experts::few_choices from(int i) const
+  {
+    return i == 0 ? first : all.from(i);
+  }
+};
+
 /* The thread's packets of a row of this rank's partial sums; zeros beyond. Where COMBINES, they are made here, and
- * written for reduce_row, in which each thread reads its own. */
-template <typename T, int V, bool NORM, bool COMBINES>
-__device__ __forceinline__ void load_partial(const launch_args &a, const thread_group<V> &group, int row, uint4 (&x)[V])
+ * written unless the thread HOLDS them. */
+template <typename T, typename G, bool NORM, bool COMBINES>
+__device__ __forceinline__ void load_partial(const launch_args &a, const G &group, int row,
+                                             const yk_experts::few_choices &first, uint4 (&x)[G::V])
 {
   uint4 *partial = static_cast<uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   if constexpr (!COMBINES) {
     group.load(partial, packets_of<NORM>(a, row), x);
   } else {
+    const row_choices choices = {first, {a.combine, row}};
 #pragma unroll
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < G::V; v++) {
       x[v] = make_uint4(0, 0, 0, 0);
       if (group.at(v) >= a.row_packets) continue;
-      const auto sum = yk_experts::combine_vector<T, 16 / sizeof(T)>(a.combine, row, group.at(v));
-      x[v] = partial[group.at(v)] = reinterpret_cast<const uint4 &>(sum);
+      const auto sum = yk_experts::combine_vector<T, 16 / sizeof(T)>(a.combine, row, group.at(v), choices);
+      x[v] = reinterpret_cast<const uint4 &>(sum);
+      if (!G::HOLDS) partial[group.at(v)] = x[v];
     }
   }
+}
+
+/* What a thread holds of a row before its packets arrive: this rank's partial sums, and the residual. */
+template <int V> struct row_so_far {
+  uint4 partial[V], residual[V];
+};
+
+/* All is asked for at once. */
+template <typename T, typename G, bool NORM, bool COMBINES>
+__device__ __forceinline__ void load_row(const launch_args &a, const G &group, int row,
+                                         const yk_experts::few_choices &first, row_so_far<G::V> &held)
+{
+  const uint4 *residual = static_cast<const uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
+  if (NORM) group.load(residual, a.row_packets, held.residual);
+  load_partial<T, G, NORM, COMBINES>(a, group, row, first, held.partial);
 }
 
 /* One packet of integers, reduced over ranks. */
@@ -147,18 +197,27 @@ __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4
   return sum.rounded();
 }
 
-/* Wait for a row of every other rank, reduce it and write the result to residual and sum. from_of(r): the slots of rank
- * r's row. also(at, packet) is called with every packet of the result and its index in the row, and may change it. */
-template <typename T, int N, int V, bool NORM, typename F, typename G>
-__device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> &group, int row, uint4 (&sum)[V],
-                                           F from_of, G also)
+/* The thread's part of the norm's weights, where it HOLDS them. */
+template <typename G, bool NORM>
+__device__ __forceinline__ void load_weights(const launch_args &a, const G &group, uint4 (&weights)[G::V])
 {
+  if (G::HOLDS && NORM && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
+}
+
+/* Wait for a row of every other rank, reduce it and write the result to residual and sum. held: the row, where the
+ * thread HOLDS it; else it is read from memory. from_of(r): the slots of rank r's row, which are then empty. also(at,
+ * packet) is called with every packet of the result and its index in the row, and may change it. */
+template <typename T, int N, typename G, bool NORM, typename F, typename A>
+__device__ __forceinline__ void reduce_row(block_view &b, const G &group, int row, const row_so_far<G::V> &held,
+                                           uint4 (&sum)[G::V], F from_of, A also)
+{
+  constexpr int V = G::V;
   constexpr int AT_ONCE = N <= 2 ? V : N <= 4 && V > 1 ? 2 : 1; /* what registers hold */
   const launch_args &a = b.a;
   const uint4 *x = static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
   const int n = packets_of<NORM>(a, row);
-  const uint4 *incoming[N];
+  uint4 *incoming[N];
 #pragma unroll
   for (int r = 0; r < N; r++) incoming[r] = from_of(r) + group.thread;
 #pragma unroll
@@ -168,8 +227,13 @@ __device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> 
 #pragma unroll
     for (int v = 0; v < AT_ONCE; v++) {
       has[v] = group.at(done + v) < n;
-      if (has[v]) own[v] = x[group.at(done + v)];
-      if (NORM && has[v]) before[v] = residual[group.at(done + v)];
+      if (G::HOLDS) {
+        own[v] = held.partial[done + v];
+        before[v] = held.residual[done + v];
+      } else {
+        if (has[v]) own[v] = x[group.at(done + v)];
+        if (NORM && has[v]) before[v] = residual[group.at(done + v)];
+      }
     }
     b.wait(a.timeout_ns, [&] {
 #pragma unroll
@@ -200,21 +264,24 @@ __device__ __forceinline__ void reduce_row(block_view &b, const thread_group<V> 
         total = reduce_packet<T, N, NORM>(a, from[v], sendable(own[v]), before[v]);
       also(group.at(done + v), total);
       residual[group.at(done + v)] = total;
+#pragma unroll
+      for (int r = 0; r < N; r++)
+        if (r < a.n_ranks && r != a.rank) empty_slot(incoming[r] + (done + v) * group.n_threads);
     }
   }
 }
 
 /* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); nothing to do
- * where w is NULL. weights: the thread's part of w, where it HOLDS_WEIGHTS. scratch: callers
- * alternate between two, so that one barrier a row is enough. Returns whether a thread of the group has stopped
- * waiting. */
-template <typename T, int V, bool NORM>
-__device__ __forceinline__ bool norm_row(const launch_args &a, const thread_group<V> &group, int row,
-                                         const uint4 (&x)[V], const uint4 (&weights)[V], float *scratch, bool stopped)
+ * where w is NULL. weights: the thread's part of w, where it HOLDS them. scratch: callers alternate between two, so
+ * that one barrier a row is enough. Returns whether a thread of the group has stopped waiting. */
+template <typename T, typename G, bool NORM>
+__device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, int row, const uint4 (&x)[G::V],
+                                         const uint4 (&weights)[G::V], float *scratch, bool stopped)
 {
+  constexpr int V = G::V;
   if (!NORM || !a.w) return group.any(stopped);
   uint4 w[V];
-  if (!HOLDS_WEIGHTS<V>) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
+  if (!G::HOLDS) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -223,18 +290,18 @@ __device__ __forceinline__ bool norm_row(const launch_args &a, const thread_grou
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) squares += p.v[i] * p.v[i];
   }
-  for (int offset = 16; offset > 0; offset /= 2) squares += __shfl_xor_sync(~0u, squares, offset);
+  squares = yk_cuda::warp_sum(squares);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = squares;
   stopped = group.any(stopped);
-  float total = 0.0f;
-  for (int i = 0; i < group.n_threads / 32; i++) total += scratch[group.index * (group.n_threads / 32) + i];
+  const int n_warps = group.n_threads / 32, lane = threadIdx.x % 32;
+  const float total = yk_cuda::warp_sum(lane < n_warps ? scratch[group.index * n_warps + lane] : 0.0f);
   const float scale = rsqrtf(total * a.per_element + a.eps);
   uint4 *y = static_cast<uint4 *>(a.y) + static_cast<int64_t>(row) * a.row_packets;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     if (group.at(v) >= a.row_packets) continue;
     packet<T> p = packet<T>::of(x[v]);
-    const packet<T> factor = packet<T>::of(HOLDS_WEIGHTS<V> ? weights[v] : w[v]);
+    const packet<T> factor = packet<T>::of(G::HOLDS ? weights[v] : w[v]);
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) p.v[i] = static_cast<float>(static_cast<T>(p.v[i] * scale)) * factor.v[i];
     y[group.at(v)] = p.rounded();

@@ -1,10 +1,10 @@
 /* allreduce_p2p_slots.cuh - device code: slots, and how packets go from GPU to GPU. See allreduce_p2p.h for the
  * protocol.
  *
- * Why three sets of slots suffice: a thread block's launch i ends only after all packets of launch i from the other
- * ranks have arrived, so a rank can be at most one launch ahead of another. While a rank fills set (i + 1) % 3, others
- * may still read set i % 3, and clear set (i - 1) % 3 = (i + 2) % 3. That set is filled again by launch i + 2 at the
- * earliest: after every rank has ended launch i. */
+ * The thread that has read a packet empties its slot at once. Why two sets of slots suffice: a thread block's launch i
+ * ends only after all packets of launch i from the other ranks have arrived, so a rank can be at most one launch ahead
+ * of another. While a rank fills set (i + 1) % 2, others may still read and empty set i % 2. That set is filled again
+ * by launch i + 2: after every rank has ended launch i. */
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
@@ -32,44 +32,46 @@ __device__ __forceinline__ uint64_t nanoseconds()
   return t;
 }
 
+/* Once the packet in it has been read. */
+__device__ __forceinline__ void empty_slot(uint4 *slot)
+{
+  yk_ptx::store_global16(slot, make_uint4(ABSENT, ABSENT, ABSENT, ABSENT));
+}
+
+/* Parameters lie in constant memory, and the first read of each 64 bytes of a launch's takes as long as one of the L2
+ * cache: called ahead of griddepcontrol.wait, it costs nothing. */
+__device__ __forceinline__ void fetch_parameters(const launch_args &a)
+{
+  asm volatile("" ::"r"(a.n_ranks), "l"(a.first.of_rank[YK_MAX_RANKS - 1]), "l"(a.second.of_rank[YK_MAX_RANKS - 1]),
+               "l"(a.timeout_ns), "l"(a.combine.slots), "r"(a.combine.hidden));
+}
+
 /* One launch as one thread block sees it. */
 struct block_view {
   const launch_args &a;
-  uint32_t n_launches, n_used_before;
+  uint32_t n_launches;
   int set;
-  bool stopped;
+  bool stopped; /* alike in all threads from meet on */
 
+  /* Once the previous kernel has ended. */
   __device__ explicit block_view(const launch_args &args) : a(args)
   {
-    const block_state s = a.state[blockIdx.x];
-    n_launches = s.n_launches;
-    n_used_before = s.n_packets_used;
+    n_launches = a.n_launches[blockIdx.x];
     set = static_cast<int>(n_launches % N_SETS);
-    stopped = __syncthreads_or(*static_cast<volatile int32_t *>(a.stopped)) != 0;
+    stopped = *static_cast<volatile int32_t *>(a.stopped) != 0;
   }
 
   /* The first packet of the slots on of_rank's device that rank source fills for this thread block. */
-  __device__ __forceinline__ uint4 *slot(const slots &s, int of_rank, int in_set, int source) const
+  __device__ __forceinline__ uint4 *slot(const slots &s, int of_rank, int source) const
   {
-    return s.of_rank[of_rank] +
-           ((static_cast<int64_t>(blockIdx.x) * N_SETS + in_set) * a.n_ranks + source) * s.capacity;
+    return s.of_rank[of_rank] + ((static_cast<int64_t>(blockIdx.x) * N_SETS + set) * a.n_ranks + source) * s.capacity;
   }
 
-  /* Clear the slots that the previous launch has read; the launch after the next one uses them again. */
-  __device__ void clear(const slots &s) const
+  /* By every thread, ahead of the first wait. Counts the launch. */
+  __device__ __forceinline__ void meet()
   {
-    const uint4 absent = make_uint4(ABSENT, ABSENT, ABSENT, ABSENT);
-    for (int source = 0; source < a.n_ranks; source++) {
-      uint4 *dst = slot(s, a.rank, (set + N_SETS - 1) % N_SETS, source);
-      for (uint32_t i = threadIdx.x; source != a.rank && i < n_used_before; i += blockDim.x) dst[i] = absent;
-    }
-  }
-
-  /* Every thread of the thread block calls this after its last read of a slot. */
-  __device__ void end(uint32_t n_packets_used) const
-  {
-    __syncthreads();
-    if (threadIdx.x == 0) a.state[blockIdx.x] = {n_launches + 1, n_packets_used};
+    stopped = __syncthreads_or(stopped) != 0;
+    if (threadIdx.x == 0) a.n_launches[blockIdx.x] = n_launches + 1;
   }
 
   __device__ void fail(int32_t why, int32_t missing)

@@ -10,6 +10,7 @@ namespace {
 __global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
 {
   block_view view(a);
+  view.meet();
   const int rank = static_cast<int>(threadIdx.x);
   const uint32_t n = view.n_launches + 1;
   if (a.rank != 0) {
@@ -20,7 +21,6 @@ __global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
       return static_cast<int32_t>(yk_ptx::load_acquire_sys(&arrived[rank]) - n) < 0 ? rank : -1;
     });
   }
-  view.end(0);
 }
 
 } // namespace

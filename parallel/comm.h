@@ -16,13 +16,16 @@ typedef struct yk_comm yk_comm; /* one rank's end */
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
  *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics.
  *   combine: partial is first what this combination of experts gives (n_rows and hidden are its own, too, and partial
- *   its y); NULL: partial is there. */
+ *   its y); NULL: partial is there.
+ *   late_next: what comes next reads so little before its rows are there that it had better not start while what came
+ *   before still runs, but while ranks wait for each other. */
 typedef struct yk_all_reduce_add_norm_args {
   void *partial, *residual, *y;
   const void *w;
   int32_t n_rows, hidden;
   float alpha, eps;
   const yk_combine_args *combine;
+  bool late_next;
 } yk_all_reduce_add_norm_args;
 
 typedef enum yk_reduction { YK_REDUCE_SUM, YK_REDUCE_MAX } yk_reduction;

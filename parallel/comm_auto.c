@@ -107,13 +107,15 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
+  bool is_settled = args->n_rows > 1 && yk_cuda_device_choices_are_settled(base->dev);
   YK_TRY(enter(comm, err));
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
   for (int64_t first = 0; first < args->n_rows; first += n_rows) {
     yk_combine_args combine;
     yk_all_reduce_add_norm_args rows =
         rows_of(args, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes, &combine);
-    YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
+    YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, is_settled, comm->stream, err),
+                  err));
   }
   return YK_OK;
 }

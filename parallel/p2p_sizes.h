@@ -17,8 +17,8 @@ extern "C" {
 
 enum {
   YK_P2P_BLOCKS = 128,                        /* most thread blocks of a launch; all must be resident at once */
-  YK_P2P_SETS = 3,                            /* of slots: in use, being cleared, already filled by a rank ahead */
-  YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 8, /* counters of every thread block, for one-shot and for two-shot */
+  YK_P2P_SETS = 2,                            /* of slots: in use, already filled by a rank ahead */
+  YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* a counter of every thread block, for one-shot and for two-shot */
   YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: device_flags in allreduce_p2p.cuh */
   YK_P2P_MAX_ROW_BYTES = 32 * 1024,
   YK_P2P_SHORT_ROW_BYTES = 4 * 1024

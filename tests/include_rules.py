@@ -51,7 +51,7 @@ MAY_INCLUDE = {
     "loader/": ["runtime/base/"],
     "parallel/": [
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/device/device.h",
-        "kernels/cuda/ptx/", "kernels/cuda/experts/combine_rows.cuh"
+        "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/experts/combine_rows.cuh"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],

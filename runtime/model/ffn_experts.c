@@ -396,7 +396,7 @@ static yk_status read_rows(const yk_sublayer *e, yk_device *dev, int64_t *rows, 
 }
 
 const yk_sublayer_kind yk_ffn_experts = {.name = "mixture of experts",
-                                         .normalises = true,
+                                         .routes_rows = true,
                                          .measure = measure,
                                          .load = load,
                                          .forward = forward,

@@ -38,7 +38,7 @@ typedef struct yk_sublayer_step {
   float norm_eps;
   const float *rope; /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
   const yk_batch *batch;
-  /* What gives x, its y, of a sublayer that normalises: to be done first. NULL: x is there. */
+  /* What gives x, its y, of a sublayer that routes rows: to be done first. NULL: x is there. */
   const yk_add_norm_args *norm;
   const void *x; /* act [n_tokens, hidden] */
   void *y;       /* act [n_tokens, hidden]: the partial result; must not alias x or scratch */
@@ -53,7 +53,7 @@ typedef struct yk_sublayer yk_sublayer; /* one layer's, of its kind's own layout
 
 typedef struct yk_sublayer_kind {
   const char *name;
-  bool normalises; /* whether forward does the norm of its step */
+  bool routes_rows; /* several rows are routed first, by an operation that reads little else and can do their norm */
   /* Reads no weights. Errors: those of the checkpoint. */
   yk_status (*measure)(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err);
   /* *out is the caller's to destroy, also where loading fails half-way. Errors: of checkpoint and device. */

@@ -7,9 +7,9 @@
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
 /* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. combine: what partial is first
- * to be; NULL: it is there. */
+ * to be; NULL: it is there. late_next: see comm.h. */
 static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens,
-                                     const yk_combine_args *combine, yk_err *err)
+                                     const yk_combine_args *combine, bool late_next, yk_err *err)
 {
   yk_all_reduce_add_norm_args args = {.partial = m->act.partial,
                                       .residual = m->act.residual,
@@ -19,7 +19,8 @@ static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_
                                       .hidden = m->hidden,
                                       .alpha = scale,
                                       .eps = m->eps,
-                                      .combine = combine};
+                                      .combine = combine,
+                                      .late_next = late_next};
   return m->comm->ops->all_reduce_add_norm(m->comm, &args, err);
 }
 
@@ -60,15 +61,16 @@ static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err
                                  .hidden = m->hidden,
                                  .alpha = m->residual_scale,
                                  .eps = m->eps};
-  const bool ffn_normalises = layer->ffn_kind->normalises && m->comm->n_ranks == 1 && n > 1;
+  const bool ffn_routes_rows = layer->ffn_kind->routes_rows && n > 1;
+  const bool ffn_normalises = ffn_routes_rows && m->comm->n_ranks == 1;
   YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, NULL, err));
   if (!ffn_normalises)
     RUN(m, ALL_REDUCE, i, "all-reduce after attention",
-        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, err));
+        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, ffn_routes_rows, err));
   YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, ffn_normalises ? &norm : NULL,
                       &combine, err));
   RUN(m, ALL_REDUCE, i, "all-reduce after FFN",
-      all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, combine.y ? &combine : NULL, err));
+      all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, combine.y ? &combine : NULL, false, err));
   return YK_OK;
 }
 
@@ -88,7 +90,7 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
                         .scale = m->embed_scale};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
-      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, NULL, err));
+      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, NULL, false, err));
   return YK_OK;
 }
 

@@ -87,7 +87,7 @@ void all_reduce_add_norm_body(rank_case *c)
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
   void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
   void *w = case_array(c, WEIGHT, hidden), *y = case_array(c, WEIGHT, n);
-  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps, NULL};
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps, NULL, true};
   case_meet(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, bytes);
@@ -174,7 +174,7 @@ void combining_all_reduce_body(rank_case *c)
                              .n_tokens = c->n_rows,
                              .top_k = TOP_K,
                              .hidden = c->hidden};
-  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, &combine};
+  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, &combine, false};
   case_meet(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
@@ -353,7 +353,7 @@ void embedding_body(rank_case *c)
                          .n_tokens = c->n_rows,
                          .hidden = c->hidden,
                          .scale = 0.3f};
-  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, NULL};
+  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, NULL, false};
   case_meet(c);
   c->status = dev->ops->embed(dev, &embed, NULL);
   if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
@@ -385,7 +385,7 @@ static yk_status run_chain(rank_case *c, const chain *a)
   for (int i = 0; i < N_CHAIN; i++) {
     int32_t n_rows = chain_rows(c, i);
     yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
-    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f, NULL};
+    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f, NULL, false};
     YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
     YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL));
   }

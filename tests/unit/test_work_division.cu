@@ -340,14 +340,17 @@ void a_thread_group_holds_a_row(void **)
     for (int i = 0; i < 14; i++) {
       const int rows_of_block = (const int[]){1, 2, 3, 4, 8, 20, 1000}[i / 2];
       const bool combines = i % 2;
-      const int packets = packets_of_thread(row_packets, rows_of_block, combines),
-                threads = group_threads(row_packets, packets);
-      assert_true(packets == 1 || packets == 2 || packets == MAX_PACKETS); /* the kernels there are */
+      const division d = division_of(row_packets, rows_of_block, combines);
+      const int threads = group_threads(row_packets, d.packets);
+      assert_true(d.packets == 1 || d.packets == 2 || d.packets == MAX_PACKETS); /* the kernels there are */
+      assert_true(d.has_many || (d.packets == 1 && rows_of_block == 1));
       assert_int_equal(threads % 32, 0);
-      assert_true(threads * packets >= row_packets && (threads - 32) * packets < row_packets);
-      assert_true(threads <= most_threads(packets, combines));
-      if (packets == 1) assert_int_equal(rows_of_block, 1); /* that kernel has one thread group */
-      if (packets == 2) assert_true(threads * rows_of_block <= GROUP_BLOCK_THREADS);
+      assert_true(threads * d.packets >= row_packets && (threads - 32) * d.packets < row_packets);
+      assert_true(threads <= most_threads(d.packets, d.has_many, combines));
+      if (d.packets == MAX_PACKETS) continue; /* the others' groups have one row each */
+      assert_true(rows_of_block <= MAX_GROUPS);
+      assert_true(threads * rows_of_block <= most_threads(d.packets, d.has_many, combines));
+      if (rows_of_block > 1) assert_int_equal(d.packets, division_of(row_packets, rows_of_block, !combines).packets);
     }
   }
 }

@@ -360,6 +360,11 @@ int yk_cuda_device_ordinal(const yk_device *dev)
   return ((const yk_cuda_device *)dev)->ordinal;
 }
 
+bool yk_cuda_device_choices_are_settled(const yk_device *dev)
+{
+  return ((const yk_cuda_device *)dev)->settled_starts != NULL;
+}
+
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err)
 {
   return yk_cuda_enter(yk_cuda_device_of(dev), err);

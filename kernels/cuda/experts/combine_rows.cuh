@@ -18,7 +18,7 @@ struct few_choices {
   float weights[CHOICES_AHEAD];
 };
 
-/* A row's choices where they are. */
+/* A row's choices where they are. Past the L1 cache: they may be newer than what lies there. */
 struct choices_in_memory {
   const yk_combine_args &p;
   int64_t row;
@@ -29,8 +29,8 @@ struct choices_in_memory {
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++) {
       const bool is_there = first + j < p.top_k;
-      few.slots[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
-      few.weights[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
+      few.slots[j] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + first + j) : -1;
+      few.weights[j] = is_there ? __ldcg(p.weights + row * p.top_k + first + j) : 0.0f;
     }
     return few;
   }
