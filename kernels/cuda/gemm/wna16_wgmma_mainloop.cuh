@@ -97,11 +97,14 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
                                          int lane, float (&acc)[WGMMA_M][ROOM8][4])
 {
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
+  /* Kept in registers: worked out anew for each K tile they begin with a read of the thread's number, which is slow. */
+  uint32_t own_panels = first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
+  asm volatile("" : "+r"(own_panels), "+r"(lane));
   uint32_t weights_read = 0, x_read = 0; /* empty barriers of the K tile before */
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
     mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
-    uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
+    uint32_t panels = weights.data() + own_panels;
     uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens lie 1024 bytes apart */
     uint4 words[WGMMA_M];
     dequant<PANEL::ENCODING, DTYPE> scales[WGMMA_M];
