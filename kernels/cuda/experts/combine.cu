@@ -14,15 +14,16 @@ namespace {
 
 constexpr int WIDE = 8; /* elements of act in 16 bytes */
 constexpr int THREADS = 128;
+constexpr int MOST_GRID_ROWS = 65535; /* of a grid, along y; where there are more, along z too */
 
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS) combine_kernel(const __grid_constant__ yk_combine_args p)
 {
   const int n = p.hidden / N, i = blockIdx.x * THREADS + threadIdx.x;
-  const int64_t row = blockIdx.y;
+  const int64_t row = blockIdx.z * MOST_GRID_ROWS + blockIdx.y;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (i < n) static_cast<vec<T, N> *>(p.y)[row * n + i] = combine_vector<T, N>(p, row, i);
+  if (i < n && row < p.n_tokens) static_cast<vec<T, N> *>(p.y)[row * n + i] = combine_vector<T, N>(p, row, i);
 }
 
 template <typename T, int N> cudaError_t launch(const yk_combine_args &args, cudaStream_t stream)
@@ -30,8 +31,9 @@ template <typename T, int N> cudaError_t launch(const yk_combine_args &args, cud
   const unsigned blocks = static_cast<unsigned>((args.hidden / N + THREADS - 1) / THREADS);
   const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(combine_kernel<T, N>));
   if (error != cudaSuccess) return error;
-  return launch_dependent(combine_kernel<T, N>, {dim3(blocks, static_cast<unsigned>(args.n_tokens)), THREADS, 0, 1},
-                          stream, args);
+  const dim3 grid(blocks, static_cast<unsigned>(std::min(args.n_tokens, MOST_GRID_ROWS)),
+                  static_cast<unsigned>((args.n_tokens + MOST_GRID_ROWS - 1) / MOST_GRID_ROWS));
+  return launch_dependent(combine_kernel<T, N>, {grid, THREADS, 0, 1}, stream, args);
 }
 
 } // namespace
