@@ -12,12 +12,14 @@ extern "C" { /* cmocka.h is C alone */
 }
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "kernels/cuda/attention/split_kv.cuh"
 #include "kernels/cuda/gemm/divider.cuh"
 #include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_plan.h"
 #include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
@@ -355,6 +357,21 @@ void a_thread_group_holds_a_row(void **)
   }
 }
 
+/* Kernels count rows of x in pieces of 8 values, in 32 bits. It needs no GPU to be refused. */
+void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
+{
+  yk_wna16_gpu gpu = {};
+  gpu.path = YK_WNA16_WGMMA;
+  const yk_wna16_desc down = {2048, 7168, 128, YK_F16, false};
+  yk_grouped_call call = {};
+  call.n_matrices = 256;
+  call.n_rows = 1 << 23;
+  call.max_slots = 1 << 23;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
+  assert_non_null(strstr(err.message, "found 8388608 rows of 2048"));
+}
+
 } // namespace
 
 int main()
@@ -369,6 +386,7 @@ int main()
       cmocka_unit_test(every_plan_has_a_kernel),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),
+      cmocka_unit_test(a_grouped_gemm_refuses_x_that_it_cannot_count),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -223,6 +223,8 @@ extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna1
   return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
 }
 
+constexpr int X_PIECE = 8; /* values of x in 16 bytes: the kernels for 9.0 count rows in these, in 32 bits */
+
 /* More rows are faster with the weight apart, in tiles of more rows than a matrix has. */
 constexpr int MOST_ROWS_BESIDE = 128;
 
@@ -246,6 +248,9 @@ extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
     return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected no weight beside, found one of %lld x %lld for %d rows",
                       (long long)call->beside.k, (long long)call->beside.n, call->beside.n_rows);
   const bool sm90 = gpu->path == YK_WNA16_WGMMA;
+  if (sm90 && call->n_rows * (desc->k / X_PIECE) > INT32_MAX)
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected x of at most %d times %d values, found %d rows of %lld",
+                      INT32_MAX, X_PIECE, call->n_rows, (long long)desc->k);
   return cuda_status(sm90 ? sm90_forward(*gpu, *desc, *call, stream) : grouped_sm80_forward(*desc, true, *call, stream),
                      "grouped WNA16 GEMM", err);
 }

@@ -37,8 +37,8 @@ bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *des
 bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
 /* yk_wna16_grouped_forward - with packed weights.
- *   Errors  YK_E_INVAL on shapes, alignment or a weight beside that the kernel does not take (y untouched), YK_E_DEVICE
- *           when the launch failed. */
+ *   Errors  YK_E_INVAL on shapes, alignment, a weight beside that the kernel does not take, or x of more than 16 G
+ *           values (y untouched), YK_E_DEVICE when the launch failed. */
 yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                    struct CUstream_st *stream, yk_err *err);
 
