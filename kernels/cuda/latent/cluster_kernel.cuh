@@ -386,7 +386,10 @@ template <typename T, int HEADS> struct cluster_block {
       if (own < n_pages) scores(t.keys, own, odd);
       __syncthreads(); /* and nobody reads the tile's pages any more */
       const int32_t next = at + RING + warp - TILE_PAGES;
-      if (warp >= TILE_PAGES && next < n_pages) load_page(next);
+      if (warp >= TILE_PAGES && next < n_pages) {
+        fence_async_shared(); /* put_token and clear_behind may have written where the page goes */
+        load_page(next);
+      }
       softmax(min(position + 1 - (begin_page + at) * PAGE, n * PAGE), m, l);
       __syncthreads();
       add_values(o, t.values, n);
