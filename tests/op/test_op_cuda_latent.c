@@ -79,12 +79,12 @@ static void test_sharp_scores(void **state)
 }
 
 /* Decode of many sequences, each with some tokens; some rows are padding, the last one too. */
-enum { MANY_STRIDE = 7, MANY_AT_ONCE = 5 };
+enum { MANY_STRIDE = 7, MANY_AT_ONCE = 5, MANY_BLOCK_VALUES = YK_KV_BLOCK_TOKENS * 576 };
 
 typedef struct many_scene {
   yk_latent_layout layout;
   int32_t n, *positions, *slots, *seqs, *starts, *kv_tokens, *tables; /* on the device; tables: no block twice */
-  op_array rows, cache, norm_w, kv_up, rope, y;
+  op_array rows, cache, norm_w, kv_up, rope, y; /* cache: behind a block of nobody's, where slot -1 would be */
   void *scratch;
 } many_scene;
 
@@ -118,7 +118,7 @@ static many_scene many_scene_new(yk_device *dev, int32_t n, int32_t n_heads)
   free(arrays);
   size_t width = (size_t)yk_latent_width(&m.layout), row = (size_t)yk_latent_q_width(&m.layout) + width;
   m.rows = op_array_random(dev, dev->dtype, (size_t)n * row, 1.5, &random);
-  m.cache = op_array_random(dev, dev->dtype, (size_t)n * MANY_STRIDE * YK_KV_BLOCK_TOKENS * width, 1.0, &random);
+  m.cache = op_array_random(dev, dev->dtype, ((size_t)n * MANY_STRIDE + 1) * MANY_BLOCK_VALUES, 1.0, &random);
   m.norm_w = op_array_random(dev, dev->dtype, 512, 1.0, &random);
   m.kv_up = op_array_random(dev, dev->dtype, (size_t)n_heads * 256 * 512, 1.2 / sqrt(512), &random);
   m.rope = op_array_random(dev, YK_F32, (size_t)(MANY_STRIDE * YK_KV_BLOCK_TOKENS) * 64, 0.7, &random);
@@ -135,10 +135,22 @@ static void many_scene_free(yk_device *dev, many_scene *m)
   for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) dev->ops->free(dev, rest[i]);
 }
 
+/* The block in front of the cache is as it was: padding rows have no tokens. */
+static void check_block_in_front(yk_device *dev, const many_scene *m)
+{
+  const size_t n_bytes = MANY_BLOCK_VALUES * yk_dtype_bytes(dev->dtype);
+  void *found = malloc(n_bytes);
+  assert_non_null(found);
+  op_ok(dev->ops->download(dev, found, m->cache.dev, n_bytes, &err));
+  assert_memory_equal(found, m->cache.bytes, n_bytes);
+  free(found);
+}
+
 /* All rows, at_once of them a call, from what the scene began with; zeros for padding. The caller's to free. */
 static double *attend_many(yk_device *dev, many_scene *m, int32_t at_once)
 {
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), stride = yk_latent_q_width(&m->layout) + 576;
+  void *const cache = (char *)m->cache.dev + MANY_BLOCK_VALUES * element;
   op_array_send(dev, &m->rows);
   op_array_send(dev, &m->cache);
   for (int32_t first = 0; first < m->n; first += at_once) {
@@ -163,7 +175,7 @@ static double *attend_many(yk_device *dev, many_scene *m, int32_t at_once)
                                           .norm_w = m->norm_w.dev,
                                           .norm_eps = 1e-3f,
                                           .rope = m->rope.dev,
-                                          .cache = m->cache.dev,
+                                          .cache = cache,
                                           .batch = &batch};
     yk_latent_attention_args args = {.to_cache = &to_cache,
                                      .y = (char *)m->y.dev + first * m->layout.n_heads * 128 * element,
@@ -171,12 +183,13 @@ static double *attend_many(yk_device *dev, many_scene *m, int32_t at_once)
                                      .q_stride = stride,
                                      .layout = m->layout,
                                      .kv_up = m->kv_up.dev,
-                                     .cache = m->cache.dev,
+                                     .cache = cache,
                                      .scratch = m->scratch,
                                      .scale = 0.07f,
                                      .batch = &batch};
     op_ok(dev->ops->latent_attention(dev, &args, &err));
   }
+  check_block_in_front(dev, m);
   op_array_fetch(dev, &m->y);
   double *y = malloc(m->y.n * sizeof *y);
   assert_non_null(y);
