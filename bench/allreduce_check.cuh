@@ -101,9 +101,8 @@ inline verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dt
 }
 
 /* From one row of a thread block to many. */
-inline bool check_sizes(machine &m, group &g, const char *name, bool verbose)
+inline bool check_sizes(machine &m, group &g, const char *name, bool verbose, std::mt19937 &rng)
 {
-  std::mt19937 rng(std::random_device{}());
   bool good = true;
   const int rows_of[] = {1, 2, 3, 7, 31, 64, 129, 300, 700, 2500};
   for (int i = 0; i < 60; i++) {
@@ -124,9 +123,8 @@ inline bool check_sizes(machine &m, group &g, const char *name, bool verbose)
 }
 
 /* The all-reduce that combines first gives the bits of a combination and an all-reduce after it, on every rank. */
-inline bool check_combined(machine &m, group &g, const char *name)
+inline bool check_combined(machine &m, group &g, const char *name, std::mt19937 &rng)
 {
-  std::mt19937 rng(std::random_device{}());
   bool good = true;
   for (int rows : {1, 3, 40, 129, 300, MOST_COMBINED}) {
     const int hidden = 8 * (1 + static_cast<int>(rng() % (m.most_sharing > 1 ? 64 : COMBINED_HIDDEN / 8)));
@@ -178,9 +176,8 @@ inline bool check_combined(machine &m, group &g, const char *name)
 }
 
 /* All-reduce in place of float32 arrays, of odd lengths too. */
-inline bool check_plain(machine &m, group &g, const char *name)
+inline bool check_plain(machine &m, group &g, const char *name, std::mt19937 &rng)
 {
-  std::mt19937 rng(std::random_device{}());
   bool good = true;
   for (int64_t count : {8, 4096, 40008, 300000}) {
     if (m.most_sharing > 1 && count > 50000) continue;
@@ -265,18 +262,21 @@ inline bool check_missing(machine &m, bool abort)
   return n_good == absent;
 }
 
-inline bool check_all(machine &m, bool verbose)
+/* seed: of all sizes and values. */
+inline bool check_all(machine &m, bool verbose, uint32_t seed)
 {
+  std::mt19937 rng(seed);
   bool good = true;
+  printf("checks of --seed %u\n", seed);
   struct {
     const char *name;
     int64_t one_shot_bytes;
   } kinds[] = {{"one-shot", ALWAYS_ONE_SHOT}, {"two-shot", ALWAYS_TWO_SHOT}, {"by size", 0}};
   for (auto &kind : kinds) {
     group g = create(m, kind.one_shot_bytes, 5000);
-    good &= check_sizes(m, g, kind.name, verbose);
-    good &= check_combined(m, g, kind.name);
-    good &= check_plain(m, g, kind.name);
+    good &= check_sizes(m, g, kind.name, verbose, rng);
+    good &= check_combined(m, g, kind.name, rng);
+    good &= check_plain(m, g, kind.name, rng);
     good &= check_replay(m, g, kind.name);
     destroy(g);
   }

@@ -216,6 +216,7 @@ struct options {
   report_options report;
   run_options run;
   std::vector<int32_t> devices; /* empty: all */
+  int32_t seed = 0;             /* of the checks; 0: one that nobody knows before */
 };
 
 yk_status parse_devices(void *user, const char *text, yk_err *err)
@@ -233,7 +234,14 @@ options parse(int argc, char **argv)
        .metavar = "LIST",
        .help = "CUDA devices, one for each rank, as 0,1; the same one twice can only be checked",
        .fallback = "all",
-       .parse = parse_devices}};
+       .parse = parse_devices},
+      {.name = "seed",
+       .kind = YK_OPTION_INT,
+       .value = &o.seed,
+       .metavar = "N",
+       .help = "of the checks' sizes and values, as an earlier run has printed it",
+       .fallback = "another one every time",
+       .max = INT32_MAX}};
   add_options(options, o.run);
   add_options(options, o.report);
   parse_options("bench_allreduce",
@@ -294,7 +302,8 @@ int main(int argc, char **argv)
   if (find_devices(o.devices, o.run.check_only, &err) != YK_OK) return yk_cli_failure(&err);
   machine m;
   open_ranks(m, o.devices);
-  if (!o.run.time_only && !check_all(m, o.run.verbose)) return YK_EXIT_FAILURE;
+  const uint32_t seed = o.seed > 0 ? static_cast<uint32_t>(o.seed) : std::random_device{}() % INT32_MAX + 1;
+  if (!o.run.time_only && !check_all(m, o.run.verbose, seed)) return YK_EXIT_FAILURE;
   if (!o.run.check_only) time_and_report(m, o.report.commit, json);
   close_figures(o.report, json);
   return YK_EXIT_OK;
