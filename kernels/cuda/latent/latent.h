@@ -9,7 +9,7 @@
  *
  *   decode in one launch, norm and rotation too, of heads of 128 + 64 and 128
  *     few rows (one to three with 16 heads) of moderate length
- *       cluster_kernel      cluster_kernel.cuh       a cluster for some heads of a row
+ *       cluster_kernel      cluster_block.cuh        a cluster for some heads of a row
  *     others, 256 rows at a time: one_launch.cuh     queries, attention, outputs, between which all thread blocks meet
  *       few_kernel          wgmma_few_kernel.cuh     at most 16 heads: at the speed of memory
  *       many_kernel         wgmma_many_kernel.cuh    64 queries a tile: at the speed of tensor cores
