@@ -16,55 +16,29 @@
  *             warp 1 waits, fences and tells the consumers, once the K tile's weights are there too: one wait is less
  *             for them
  *   consumer  two warpgroups, each with half of the columns: wna16_grouped_mainloop.cuh, and the epilogue of
- *   warps     wna16_wgmma_kernel.cuh */
+ *   warps     wna16_wgmma_kernel.cuh
+ *
+ * Tiles and their order: wna16_grouped_wgmma_tiles.cuh. Producers: wna16_grouped_wgmma_producers.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_GROUPED_WGMMA_KERNEL_CUH
 
-#include "kernels/cuda/gemm/wna16_grouped_mainloop.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_order.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_params.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_queue.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
+#include "kernels/cuda/gemm/wna16_grouped_wgmma_producers.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
 
 namespace yk_gemm {
 
-constexpr int GROUPED_M64 = GROUPED_WARPGROUPS * GROUPED_WGMMA_M;
-constexpr int GROUPED_TILE_PANELS = GROUPED_M64 * WARPGROUP_PANELS;
-constexpr int GROUPED_CONSUMER_WARPS = 4 * GROUPED_WARPGROUPS;
-
-/* Whether blocks have tiles dealt out: those kernels of which a block may have few rows first and more rows then. */
-__host__ __device__ constexpr bool deals_tiles(int tile_n)
-{
-  return tile_n <= 16;
-}
-
-/* Two warpgroups of producers: two warps cannot ask for the x of 96 rows as fast as two warpgroups multiply. */
-constexpr int GROUPED_PRODUCERS = 2, GATHER_WARPS = 4; /* warpgroups; warps of them that copy x */
 constexpr int GROUPED_THREADS = 128 * (GROUPED_WARPGROUPS + GROUPED_PRODUCERS);
 constexpr int GROUPED_REGISTERS = SM_REGISTERS / GROUPED_THREADS / 8 * 8, GATHER_REGISTERS = 32;
 constexpr int GROUPED_CONSUMER_REGISTERS =
     (GROUPED_REGISTERS * GROUPED_THREADS / 128 - GATHER_REGISTERS * GROUPED_PRODUCERS) / GROUPED_WARPGROUPS / 8 * 8;
 
-/* Rows of a tile that a producer warp of x copies, in eights. */
-__host__ __device__ constexpr int gathered_rows(int n)
-{
-  return (n / 8 + GATHER_WARPS - 1) / GATHER_WARPS * 8;
-}
-
-/* Beside the rings: staging of results, for all widths of instructions; where the rows of x are, for each producer
- * warp. map: the table's entry of each row tile. */
+/* Shared memory for results on their way out, of all consumer warps and for every width of instructions. */
 __host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
 {
   int most = 0; /* of a warp */
   for (int n = tile_n; n > 0; n = fewer_rows(tile_n, n))
     most = most > staging_bytes(GROUPED_WGMMA_M, n) ? most : staging_bytes(GROUPED_WGMMA_M, n);
   return most * GROUPED_CONSUMER_WARPS;
-}
-
-__host__ __device__ constexpr int grouped_gather_bytes(int n)
-{
-  return gathered_rows(n) * GATHER_WARPS * 4;
 }
 
 /* An address in shared memory that stays in a register. Else the compiler works it out wherever it is used, from a
@@ -76,217 +50,7 @@ __device__ __forceinline__ uint32_t kept_address(const void *pointer)
   return address;
 }
 
-/* The widths of instructions that multiply a tile N, and the number of the narrowest one that holds so many rows: 0 is
- * the widest. */
-__host__ __device__ constexpr int n_widths(int tile_n)
-{
-  int widths = 0;
-  for (int n = tile_n; n > 0; n = fewer_rows(tile_n, n)) widths++;
-  return widths;
-}
-
-template <int N> __device__ __forceinline__ int width_of(int rows)
-{
-  int width = -1;
-#pragma unroll
-  for (int n = N; n > 0; n = fewer_rows(N, n)) width += rows > 0 && rows <= n;
-  return width;
-}
-
-/* By all threads. A matrix lacks the row tile that is dealt out; a part of the weight beside has all rows of its x. */
-template <int N>
-__device__ __forceinline__ void order_grouped_tiles(const grouped_params &p, const row_tile_order &order)
-{
-  const auto slots_of = [&](int m) {
-    if (m >= p.call.n_matrices) return int2{0, p.call.beside.n_rows};
-    const int32_t *starts = p.call.starts + m;
-    return int2{__ldcg(starts) + (m < p.n_dealt ? N : 0), __ldcg(starts + 1)};
-  };
-  order_row_tiles<N, n_widths(N)>(order, p.call.n_matrices + p.beside_parts, slots_of, width_of<N>);
-}
-
-/* Output tiles in the order of the work. Those that are dealt out have the numbers below 0. */
-template <int N> struct grouped_tiles {
-  const row_tile_order &order;
-
-  __device__ __forceinline__ int n_dealt(const grouped_params &p) const
-  {
-    return p.n_dealt * p.tiles_m;
-  }
-  __device__ __forceinline__ int n_tiles(const grouped_params &p) const
-  {
-    return n_dealt(p) + order.size->y * p.tiles_m;
-  }
-
-  /* Tile number `at`; rows are 0 behind the last one, and where one that was dealt out has none. */
-  __device__ __forceinline__ grouped_tile tile(const grouped_params &p, int at) const
-  {
-    if (at < 0) return dealt(p, at + n_dealt(p));
-    const int number = p.by_tiles_m.quotient(at);
-    if (number >= order.size->y) return {};
-    const int m = order.map[number];
-    const ordered_matrix of = order.matrices[m];
-    const unsigned whole = of.rows() / N;
-    unsigned tile_m = at - number * p.tiles_m, tile = whole;
-    if (number < order.size->x) {
-      const unsigned in_matrix = at - of.first_tile * p.tiles_m;
-      tile_m = in_matrix / whole;
-      tile = in_matrix - tile_m * whole;
-    }
-    const int first_slot = of.first_slot + static_cast<int>(tile) * N, matrix = min(m, p.call.n_matrices);
-    const int part = m - matrix; /* of the weight beside */
-    return {matrix, first_slot, min(N, of.end_slot - first_slot),
-            (part * p.tiles_m + static_cast<int>(tile_m)) * GROUPED_TILE_PANELS};
-  }
-
-private:
-  __device__ __forceinline__ grouped_tile dealt(const grouped_params &p, int number) const
-  {
-    const int matrix = p.by_tiles_m.quotient(number), first_slot = order.matrices[matrix].first_slot - N;
-    return {matrix, first_slot, min(N, order.matrices[matrix].end_slot - first_slot),
-            (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS};
-  }
-};
-
-/* Stages of weights that are under way at most: what a multiprocessor asks for beyond some 70 KB waits, and makes the
- * shares of the memory's rate unequal. More lie ready, for the time that consumers need at the end of a tile. */
-constexpr int MOST_UNDER_WAY = 4;
-
-/* The one thread of a block that copies weights and chooses the block's tiles. */
-template <typename PANEL, int N> struct weight_producer {
-  const grouped_params &p;
-  tile_ring asked, landed;          /* where the next K tile is asked for, and where the oldest one is under way */
-  int n_under_way = 0, n_ahead = 0; /* n_ahead: K tiles of the tile that was dealt out */
-
-  __device__ __forceinline__ weight_producer(const grouped_params &p, const tile_ring &r) : p(p), asked(r), landed(r)
-  {
-    asked.start_producing();
-  }
-
-  __device__ __forceinline__ panel_stream stream_of(const grouped_operands &of, int panel) const
-  {
-    return panel_stream::of<PANEL>(of, panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel)));
-  }
-
-  /* Before starts may be read: the first K tiles of what is dealt out to this block. */
-  __device__ __forceinline__ void ask_ahead()
-  {
-    const int number = blockIdx.x;
-    if (number >= p.n_dealt * p.tiles_m) return;
-    const int matrix = p.by_tiles_m.quotient(number);
-    const grouped_operands of = p.operands_of(matrix);
-    panel_stream stream = stream_of(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
-    n_ahead = n_under_way = min(p.weight_stages, of.k_tiles);
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.ask(asked);
-  }
-
-  /* All of the block's tiles. A tile is taken while the one before is streamed. */
-  __device__ __forceinline__ void run(const grouped_tiles<N> &tiles, tile_writer queue)
-  {
-    const int first = -tiles.n_dealt(p), n_tiles = tiles.n_tiles(p);
-    unsigned answer = 0;
-    for (int at = first + static_cast<int>(blockIdx.x);; at = next_of(p, answer, at, first)) {
-      grouped_tile w = tiles.tile(p, at);
-      const bool is_passed_over = at < 0 && w.rows <= 0;
-      if (is_passed_over) w.rows = -n_ahead;
-      queue.put(w);
-      if (w.rows == 0) return;
-      answer = ask_for_next(p, n_tiles);
-      if (is_passed_over) continue;
-      const grouped_operands of = p.operands_of(w.matrix);
-      panel_stream stream = stream_of(of, w.panel);
-      const int ahead = at < 0 ? n_ahead : 0;
-      stream.from += ahead * stream.k_tile_bytes;
-#pragma unroll 1
-      for (int k_tile = ahead; k_tile < of.k_tiles; k_tile++) {
-        mbarrier_wait_asm_loop(asked.empty(), asked.at.phase);
-#pragma unroll 1
-        for (; n_under_way >= MOST_UNDER_WAY; n_under_way--) {
-          mbarrier_wait_asm_loop(landed.full(), landed.at.phase);
-          landed.advance();
-        }
-        n_under_way++;
-        stream.ask(asked);
-      }
-    }
-  }
-};
-
-/* Copies eight rows a time: half a warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight.
- * The warps take eights in turn, so that all of them have work where a tile has few rows.
- *   landed   barriers of the stages
- *   rows     in shared memory, this warp's part: where they begin in x, in pieces; -1 where there is none, whose
- *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
- *            eight] */
-template <int N>
-__device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, uint32_t landed, tile_reader tiles,
-                                         int *rows, int warp)
-{
-  constexpr int WARP_ROWS = gathered_rows(N);
-  const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
-  const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
-  uint32_t at[4]; /* of the lane's rows of eight, in a stage */
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-    at[i] = piece / 8 * (N * 128) + (warp * 8 + 2 * i + half) * 128 + ((piece ^ (2 * i + half)) & 7) * 16;
-  grouped_tile w;
-  r.start_producing();
-  wait_for_previous_kernel();
-  while (tiles.next(w)) {
-    if (w.rows < 0) continue;
-    const grouped_operands of = p.operands_of(w.matrix);
-    const uint8_t *x = static_cast<const uint8_t *>(of.x) + piece * 16;
-    for (int i = lane; i < WARP_ROWS; i += 32) {
-      const int row = (i / 8 * GATHER_WARPS + warp) * 8 + i % 8;
-      rows[i % 2 * (WARP_ROWS / 2) + i / 2] = row < w.rows ? p.row_of(w.matrix, w.first_slot + row) * (of.k / 8) : -1;
-    }
-    __syncwarp();
-    const int eights = ((w.rows + 7) / 8 - warp + GATHER_WARPS - 1) / GATHER_WARPS;
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
-      const bool valid = k_tile * TILE_K + piece * 8 < of.k;
-      const uint8_t *from = x + (valid ? k_tile * TILE_K * 2 : 0);
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-#pragma unroll 2
-      for (int e = 0; e < eights; e++) {
-        const uint4 of_lane = load_shared16(own_rows + e * 16);
-        const uint32_t to = r.data() + e * GATHER_WARPS * 1024;
-        if (static_cast<int>(of_lane.x) >= 0) cp_async_16(to + at[0], from + of_lane.x * uint64_t{16}, valid);
-        if (static_cast<int>(of_lane.y) >= 0) cp_async_16(to + at[1], from + of_lane.y * uint64_t{16}, valid);
-        if (static_cast<int>(of_lane.z) >= 0) cp_async_16(to + at[2], from + of_lane.z * uint64_t{16}, valid);
-        if (static_cast<int>(of_lane.w) >= 0) cp_async_16(to + at[3], from + of_lane.w * uint64_t{16}, valid);
-      }
-      cp_async_arrive(landed + r.at.stage * 8);
-      r.advance();
-    }
-  }
-}
-
-/* By one warp. Once x may be read, and the weights that go with it are there. */
-__device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, tile_ring weights, uint32_t landed,
-                                          tile_reader tiles)
-{
-  grouped_tile w;
-  while (tiles.next(w)) {
-    if (w.rows < 0) {
-      weights.at.advance_by(-w.rows, p.weight_stages);
-      continue;
-    }
-    const int k_tiles = p.operands_of(w.matrix).k_tiles;
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
-      mbarrier_wait_asm_loop(landed + r.at.stage * 8, r.at.phase);
-      fence_async_shared();
-      mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
-      if (threadIdx.x % 32 == 0) mbarrier_arrive(r.full());
-      r.advance();
-      weights.advance();
-    }
-  }
-}
-
-/* By a consumer warp: stages of weights whose matrix has no rows. */
+/* By a consumer warp: frees stages of weights that were asked for ahead, and whose matrix has no rows. */
 __device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
 {
   for (int i = 0; i < n_stages; i++) {
@@ -296,7 +60,8 @@ __device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
   }
 }
 
-/* One output tile of at most N rows. */
+/* By a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; ROOM8: rows that
+ * acc and a stage of x have room for, in eights. */
 template <yk_dtype DTYPE, typename PANEL, int N, int ROOM8>
 __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                       const grouped_tile &w, uint32_t staging,
@@ -324,8 +89,8 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
     write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
 }
 
-/* The block's output tiles: those of more rows than narrower instructions hold come first, but for one that is dealt
- * out. */
+/* By a consumer warp: the block's output tiles, from w on. Those of more rows than narrower instructions hold come
+ * first, but for one that is dealt out. */
 template <yk_dtype DTYPE, typename PANEL, int N, int ROOM>
 __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                        tile_reader &tiles, grouped_tile &w, uint32_t staging)
@@ -340,7 +105,8 @@ __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, 
     multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(ROOM, N), ROOM>(p, x, weights, tiles, w, staging);
 }
 
-/* The tile that is dealt out, if it has fewer rows than the widest instruction holds. */
+/* By a consumer warp: w, where it is a tile that was dealt out and has fewer rows than tiles that come then; w is then
+ * the next tile. */
 template <yk_dtype DTYPE, typename PANEL, int N>
 __device__ __forceinline__ void multiply_dealt_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                     tile_reader &tiles, grouped_tile &w, uint32_t staging)
