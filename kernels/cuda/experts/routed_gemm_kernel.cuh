@@ -1,5 +1,5 @@
 /* routed_gemm_kernel.cuh - routing of a lone row and the grouped GEMM of the experts that it chooses, in one kernel:
- * that of few rows (wna16_grouped_few_kernel.cuh), whose thread blocks route first. While they do, they multiply the
+ * that of few rows (wna16_grouped_few_run.cuh), whose thread blocks route first. While they do, they multiply the
  * row with the weight that it passes beside (a shared expert's), which needs no routing.
  *
  *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
@@ -22,7 +22,8 @@
 
 #include "kernels/cuda/experts/logits_exchange.cuh"
 #include "kernels/cuda/experts/route_assign.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_few_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_few_share.cuh"
+#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
 
 namespace yk_experts {
 
