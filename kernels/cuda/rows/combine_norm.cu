@@ -227,11 +227,6 @@ extern "C" cudaError_t yk_cuda_launch_combine_norm(yk_dtype dtype, const yk_add_
 {
   combine_norm_params p = {};
   p.combine = *args->combine;
-  p.y = args->y;
-  p.residual = args->residual;
-  p.w = args->w;
-  p.alpha = args->alpha;
-  p.eps = args->eps;
-  p.per_element = 1.0f / static_cast<float>(args->hidden);
+  set_add_norm(p, *args);
   return dtype == YK_F16 ? launch<__half>(p, stream) : launch<__nv_bfloat16>(p, stream);
 }

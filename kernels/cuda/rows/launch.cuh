@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/device.h"
 
 namespace yk_rows {
 
@@ -29,6 +30,17 @@ cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int thre
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   return yk_ptx::launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
+}
+
+/* What the kernels of add_norm are given alike, whatever they are given beside. */
+template <typename P> void set_add_norm(P &p, const yk_add_norm_args &args)
+{
+  p.y = args.y;
+  p.residual = args.residual;
+  p.w = args.w;
+  p.alpha = args.alpha;
+  p.eps = args.eps;
+  p.per_element = 1.0f / static_cast<float>(args.hidden);
 }
 
 } // namespace yk_rows

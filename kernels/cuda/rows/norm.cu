@@ -183,14 +183,9 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
 {
   if (yk_cuda_combine_norm_takes(dtype, args)) return yk_cuda_launch_combine_norm(dtype, args, stream);
   norm_params p = {};
-  p.y = args->y;
-  p.residual = args->residual;
+  set_add_norm(p, *args);
   p.n_partials = args->n_partials;
-  p.w = args->w;
   p.hidden = args->hidden;
-  p.per_element = 1.0f / static_cast<float>(args->hidden);
-  p.alpha = args->alpha;
-  p.eps = args->eps;
   bool is_wide = p.hidden % WIDE == 0 && is_aligned(p.y, 16) && is_aligned(p.residual, 16) && is_aligned(p.w, 16);
   for (int32_t i = 0; i < p.n_partials; i++) {
     p.partials[i] = args->partials[i];
