@@ -128,17 +128,17 @@ inline bool check_route(const yk_route_spec &spec, int n, bool with_bias, bool w
 inline bool check_routes()
 {
   const yk_route_spec specs[] = {
-      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 128},
-      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 43, 42},
-      {8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 8},
-      {64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1.0f, 0, 64},
-      {160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16.0f, 0, 160},
-      {256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 128, 128},
-      {384, 8, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 2.827f, 0, 384},
-      {512, 16, YK_SCORE_SOFTMAX, 64, 9, YK_GROUP_SCORE_LARGEST_TWO, true, 1.0f, 0, 512},
-      {1000, 32, YK_SCORE_SIGMOID, 40, 20, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 1000},
-      {5, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1.0f, 4, 1},
-      {7, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 7, 0},
+      QWEN3_30B,
+      with_experts(QWEN3_30B, 43, 42),
+      MIXTRAL,
+      DEEPSEEK_V2_LITE,
+      DEEPSEEK_V2,
+      with_experts(DEEPSEEK_V3, 128, 128),
+      {384, 8, YK_SCORE_SIGMOID, 1, 1, LARGEST, true, 2.827f, 0, 384},
+      {512, 16, YK_SCORE_SOFTMAX, 64, 9, LARGEST_TWO, true, 1.0f, 0, 512},
+      {1000, 32, YK_SCORE_SIGMOID, 40, 20, LARGEST, true, 1.0f, 0, 1000},
+      {5, 5, YK_SCORE_SIGMOID, 1, 1, LARGEST, false, 1.0f, 4, 1},
+      {7, 3, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 7, 0},
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;

@@ -9,6 +9,7 @@
 
 namespace experts {
 
+/* Whether the first n values have the same bits. */
 template <typename T> bool same(const device_array<T> &a, const device_array<T> &b, size_t n)
 {
   const auto left = download(a, n), right = download(b, n);
@@ -78,13 +79,10 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
 inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
 {
   const yk_route_spec specs[] = {
-      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 128},
-      {128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 43, 42},
-      {64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1.0f, 0, 64},
-      {8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 0, 8},
-      {160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16.0f, 0, 160},
-      {250, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1.0f, 100, 50},
-      {256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256},
+      QWEN3_30B,        with_experts(QWEN3_30B, 43, 42),
+      DEEPSEEK_V2_LITE, MIXTRAL,
+      DEEPSEEK_V2,      {250, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 100, 50},
+      DEEPSEEK_V3,
   };
   const routing_exchange exchange;
   int failures = 0, runs = 0;
@@ -200,23 +198,16 @@ inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype
 
 inline bool check_lone_rows(const yk_wna16_gpu &gpu)
 {
-  const yk_expert_group_score largest = YK_GROUP_SCORE_MAXIMUM;
   const lone_case cases[] = {
-      {{128, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 0, 128}, 2048, 768, 0, 128, false, false},
-      {{128, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 43, 42}, 2048, 768, 0, 128, false, true},
-      {{64, 6, YK_SCORE_SOFTMAX, 1, 1, largest, false, 1.0f, 0, 64}, 2048, 1408, 2816, 64, false, false},
-      {{60, 4, YK_SCORE_SOFTMAX, 1, 1, largest, false, 1.0f, 0, 60}, 2048, 1408, 5632, 128, true, false},
-      {{8, 2, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 0, 8}, 4096, 14336, 0, 128, false, false},
-      {{160, 6, YK_SCORE_SOFTMAX, 8, 3, largest, false, 16.0f, 0, 160}, 4160, 192, 384, 64, false, true},
-      {{250, 8, YK_SCORE_SOFTMAX, 1, 1, largest, true, 1.0f, 100, 50}, 1056, 416, 96, 32, true, false},
-      {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256},
-       7168,
-       256,
-       256,
-       128,
-       false,
-       false},
-      {{12, 3, YK_SCORE_SIGMOID, 4, 2, YK_GROUP_SCORE_LARGEST_TWO, true, 1.8f, 0, 12}, 64, 64, 64, 32, false, false},
+      {QWEN3_30B, 2048, 768, 0, 128, false, false},
+      {with_experts(QWEN3_30B, 43, 42), 2048, 768, 0, 128, false, true},
+      {DEEPSEEK_V2_LITE, 2048, 1408, 2816, 64, false, false},
+      {{60, 4, YK_SCORE_SOFTMAX, 1, 1, LARGEST, false, 1.0f, 0, 60}, 2048, 1408, 5632, 128, true, false},
+      {MIXTRAL, 4096, 14336, 0, 128, false, false},
+      {DEEPSEEK_V2, 4160, 192, 384, 64, false, true},
+      {{250, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 100, 50}, 1056, 416, 96, 32, true, false},
+      {DEEPSEEK_V3, 7168, 256, 256, 128, false, false},
+      {{12, 3, YK_SCORE_SIGMOID, 4, 2, LARGEST_TWO, true, 1.8f, 0, 12}, 64, 64, 64, 32, false, false},
   };
   const routing_exchange exchange;
   const lone_row_exchange own_exchange;

@@ -28,6 +28,22 @@ using linear::device_array;
 
 /* ---- Routing ----------------------------------------------------------------------------------------------------- */
 
+/* Routings of models, whose experts are all the rank's. */
+constexpr yk_expert_group_score LARGEST = YK_GROUP_SCORE_MAXIMUM, LARGEST_TWO = YK_GROUP_SCORE_LARGEST_TWO;
+constexpr yk_route_spec QWEN3_30B = {128, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 0, 128};
+constexpr yk_route_spec MIXTRAL = {8, 2, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 0, 8};
+constexpr yk_route_spec DEEPSEEK_V2_LITE = {64, 6, YK_SCORE_SOFTMAX, 1, 1, LARGEST, false, 1.0f, 0, 64};
+constexpr yk_route_spec DEEPSEEK_V2 = {160, 6, YK_SCORE_SOFTMAX, 8, 3, LARGEST, false, 16.0f, 0, 160};
+constexpr yk_route_spec DEEPSEEK_V3 = {256, 8, YK_SCORE_SIGMOID, 8, 4, LARGEST_TWO, true, 2.5f, 0, 256};
+
+/* The same on a rank that has n of the experts. */
+constexpr yk_route_spec with_experts(yk_route_spec spec, int32_t first, int32_t n)
+{
+  spec.first_local = first;
+  spec.n_local = n;
+  return spec;
+}
+
 /* What route reads and writes for up to n_tokens rows. */
 struct routing {
   yk_route_spec spec;
