@@ -3,7 +3,8 @@
 #ifndef YK_TESTS_OP_CASES_GROUPED_H
 #define YK_TESTS_OP_CASES_GROUPED_H
 
-#include "op/op_cases_experts.h"
+#include "op/op_cases_combine.h"
+#include "op/op_cases_router.h"
 
 enum { N_GROUPED_MATRICES = 5, N_GROUPED_ROWS = 60 };
 enum { NO_ROW = INT32_MAX }; /* of slots that there are not: its x may not be read */
