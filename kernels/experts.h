@@ -1,4 +1,4 @@
-/* experts.h - operations of a mixture of experts: which experts serve a row, and what they give is worth.
+/* experts.h - operations of a mixture of experts: which experts a row passes, and the weighted sum of what they give.
  *
  *   x -> router's logits -> route -> row_of_slot, starts -> linear_forward_grouped gate and up (linear.h)
  *                             |                              -> linear_forward_grouped down -> slots

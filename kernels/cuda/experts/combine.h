@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+/* yk_cuda_launch_combine - combine of kernels/experts.h, of any number of rows and any hidden; y and slots of dtype.
+ * Reads nothing before the kernel in front has ended. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_combine(yk_dtype dtype, const yk_combine_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -29,7 +29,8 @@ extern "C" {
 /* yk_cuda_route_init - load the kernels of the current device. */
 cudaError_t yk_cuda_route_init(void);
 
-/* args.router and args.x are not looked at. */
+/* yk_cuda_launch_route - route of kernels/experts.h, of logits that are there: args.norm, args.router and args.x are
+ * not looked at. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: what x is
- * first to be, the y of it; NULL: it is there. */
+/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: what is
+ * to be done first, and gives x as its y; NULL: x is there. */
 typedef struct yk_cuda_router {
   const void *x, *w;
   int64_t n, k;

@@ -108,7 +108,7 @@ __device__ __forceinline__ void wait_for_starts(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* By consumers, and at the start of everything that reads x or writes y. */
+/* By consumers, before they write y: the wait that wait_for_starts has left to them. Who reads x waits itself. */
 __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
 {
   if (!p.call.starts_are_settled) return;

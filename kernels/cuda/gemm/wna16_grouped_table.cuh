@@ -19,7 +19,7 @@ struct grouped_entry {
 /* In shared memory. */
 struct grouped_table {
   grouped_entry *entries; /* [n_entries + 1]; the last one has no slots, and first_tile is the number of row tiles */
-  int32_t *ends;          /* [n_matrices] last slot of each, and one */
+  int32_t *ends;          /* [n_matrices] the slot behind the last one of each */
   int2 *size;             /* n_entries, row tiles */
 };
 

@@ -31,9 +31,9 @@ typedef struct yk_grouped_call {
   int64_t max_slots;          /* starts[n_matrices] at most */
   void *y;                    /* [max_slots, n], or [max_slots, n/2] with gate_up, 16-byte aligned */
   bool second_half;           /* as in yk_wna16_call */
-  /* Not the previous kernel of the stream wrote starts, but one that came before the grouped GEMM that is the previous
-   * kernel, or comes before that; or that GEMM did, before it let this one start. Weights are then asked for while the
-   * previous kernel still runs. */
+  /* starts may be read before the wait for the previous kernel of the stream: a grouped GEMM has been launched since
+   * another kernel wrote them, or wrote them itself before it let its successor start (ptx/dependent_launch.cuh).
+   * Weights are then asked for while the previous kernel still runs. */
   bool starts_are_settled;
   /* A counter that is zero, and that every call leaves so; calls that may run at once have one each. With it a thread
    * block takes an output tile when it is free, since multiprocessors get shares of the memory's rate that differ by a

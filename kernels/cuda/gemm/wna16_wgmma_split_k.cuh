@@ -117,8 +117,8 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const ti
 #pragma unroll
     for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
       if (i0 % N8 >= peers.own.end || (BATCH < N8 && i0 % N8 + BATCH <= peers.own.first)) continue;
-      uint4 v[AHEAD]
-             [BATCH]; /* pieces of others' tokens too: they are added to accumulators that nobody reads any more */
+      /* Pieces of others' tokens too: they are added to accumulators that nobody reads any more. */
+      uint4 v[AHEAD][BATCH];
       bool complete;
       do {
         complete = true;

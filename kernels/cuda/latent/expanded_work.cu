@@ -13,8 +13,7 @@ struct step_rows {
   int32_t n_tokens, n_seqs;
 };
 
-/* The place of a thread's item among those of the whole thread block: (items, amount) before it;
- * *total: of all. */
+/* By all threads: the sum, of both parts, over the threads before this one; *total: over all. */
 __device__ int2 scan_block(int2 own, int2 *total)
 {
   __shared__ int2 of_warp[THREADS / 32];

@@ -11,7 +11,7 @@
 
 namespace yk_rows {
 
-constexpr int MANY_ROWS = 256;      /* of up to so many a row has more warps, in rope.cu */
+constexpr int MANY_ROWS = 256;      /* up to so many rows have more warps each, in rope.cu */
 constexpr int MANY_HEAD = 128;      /* head_dim */
 constexpr int MANY_LANES = 16;      /* of a head; lane l has elements 4 l to 4 l + 3 of either half */
 constexpr int MANY_PASSES = 4;      /* heads that a lane has a part of */
