@@ -122,19 +122,19 @@ __device__ inline void cluster_block<T, HEADS>::send_part(const float (&o)[4][4]
     store_async_remote16(shared_address(&s.stats[rank]), full, warp * SHARES + lane, make_float4(m, l, 0.0f, 0.0f));
 }
 
-template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>::load_tile(tile &t, int32_t at) const
+template <typename T, int HEADS> __device__ inline uint32_t cluster_block<T, HEADS>::pages_of_tile(int32_t at) const
 {
-  const int32_t own = at + warp % TILE_PAGES;
-  for (int32_t i = at; i < min(at + TILE_PAGES, n_pages); i++) wait_for_page(i);
-  if (own < n_pages) load_keys(t.keys, own, warp / TILE_PAGES);
-  load_values(t.values, at, (1u << min(TILE_PAGES, n_pages - at)) - 1);
+  return (1u << min(TILE_PAGES, n_pages - at)) - 1;
 }
 
 template <typename T, int HEADS>
-__device__ inline void cluster_block<T, HEADS>::reload_pages(tile &t, uint32_t pages) const
+__device__ inline void cluster_block<T, HEADS>::load_tile(tile &t, int32_t at, uint32_t pages) const
 {
-  if (pages >> warp % TILE_PAGES & 1) load_keys(t.keys, warp % TILE_PAGES, warp / TILE_PAGES);
-  load_values(t.values, 0, pages);
+  const int32_t own = warp % TILE_PAGES;
+  for (int32_t i = 0; i < TILE_PAGES; i++)
+    if (pages >> i & 1) wait_for_page(at + i);
+  if (pages >> own & 1) load_keys(t.keys, at + own, warp / TILE_PAGES);
+  load_values(t.values, at, pages);
 }
 
 template <typename T, int HEADS>
@@ -150,7 +150,7 @@ __device__ inline void cluster_block<T, HEADS>::attend(tile &t, const new_tokens
       if (last >= at && last < at + TILE_PAGES) clear_behind(last);
       __syncthreads();
     }
-    if (at > 0 || !LOADS_EARLY) load_tile(t, at);
+    if (at > 0 || !LOADS_EARLY) load_tile(t, at, pages_of_tile(at));
     if (at == 0) mbarrier_wait_loop(&s.q_full, 0);
     if (own < n_pages) scores(t.keys, own, odd);
     __syncthreads(); /* and nobody reads the tile's pages any more */

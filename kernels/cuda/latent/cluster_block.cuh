@@ -185,11 +185,11 @@ template <typename T, int HEADS> struct cluster_block {
     uint32_t keys[SCORE_STEPS][4], values[TILE_PAGES][4][4];
   };
 
-  /* By whole warps: own pages `at` and up, of a tile, once they have come. */
-  __device__ void load_tile(tile &t, int32_t at) const;
+  /* Own pages that there are from page `at` on, of a tile, as bits. */
+  __device__ uint32_t pages_of_tile(int32_t at) const;
 
-  /* Of the first tile, those pages once more whose bits are set. */
-  __device__ void reload_pages(tile &t, uint32_t pages) const;
+  /* By whole warps: of the tile from own page `at` on those pages whose bits are set, once they have come. */
+  __device__ void load_tile(tile &t, int32_t at, uint32_t pages) const;
 
   /* Own tokens. t: the first tile, where LOADS_EARLY; this step's tokens are in it. last: own page with the row's own
    * token, or -1; of_warp: this warp's token. */

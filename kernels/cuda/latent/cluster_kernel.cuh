@@ -65,7 +65,8 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
     load_k_fragments(k);
   }
   if (last >= 0 && last < TILE_PAGES) clear_behind(last);
-  if (LOADS_EARLY) load_tile(t, 0);
+  const uint32_t in_first_tile = added.pages & ((1u << TILE_PAGES) - 1); /* which change until the barrier below */
+  if (LOADS_EARLY) load_tile(t, 0, pages_of_tile(0) & ~in_first_tile);
   /* V[h] is needed last: what comes first is not to wait behind it. */
   if (has_head() && warp == CLUSTER_WARPS - 2 && elect_one())
     load_weights(s.v, (2 * head + 1) * CLUSTER_HEAD_DIM, &s.v_full);
@@ -77,8 +78,7 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
   if (added.of_warp >= 0) make_token(own);
   if (added.of_warp >= 0 && added.of_warp < TILE_PAGES) put_token(own, added.of_warp);
   __syncthreads();
-  const uint32_t in_first_tile = added.pages & ((1u << TILE_PAGES) - 1);
-  if (LOADS_EARLY && in_first_tile) reload_pages(t, in_first_tile);
+  if (LOADS_EARLY && in_first_tile) load_tile(t, 0, in_first_tile);
   if (n_pages > 0) attend(t, added, last, own);
   if (has_head()) make_outputs();
 }
