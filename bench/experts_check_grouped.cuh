@@ -60,7 +60,7 @@ static __global__ void expand_matrices(grouped_reference r, uint8_t *out, int64_
   }
 }
 
-/* Rows of each matrix. */
+/* Rows of each matrix. "uneven": one of each of the first half, then ten of each as far as they go. */
 inline std::vector<int> rows_of(const std::string &pattern, int n_experts, int slots, std::mt19937 &rng)
 {
   std::vector<int> rows(n_experts);
@@ -68,6 +68,8 @@ inline std::vector<int> rows_of(const std::string &pattern, int n_experts, int s
     rows[n_experts / 2] = slots;
   else if (pattern == "none")
     return rows;
+  else if (pattern == "uneven")
+    for (int i = 0; i < slots; i++) rows[i < n_experts / 2 ? i : n_experts / 2 + (i - n_experts / 2) / 10]++;
   else
     for (int i = 0; i < slots; i++) rows[pattern == "few" ? rng() % 3 * (n_experts / 3) : rng() % n_experts]++;
   return rows;
@@ -261,6 +263,7 @@ inline bool check_grouped_gemms()
       {704, 520, 64, false, 60, 25, "one"},        {2048, 272, 128, true, 60, 30, "one"},
       {416, 264, 32, false, 60, 8, "one"},         {256, 7168, 128, false, 70, 60, "random"},
       {768, 528, 128, true, 9, 60, "few"},         {1408, 2048, 64, false, 9, 60, "few"},
+      {256, 2048, 128, false, 40, 160, "uneven"},  {320, 2064, 64, true, 40, 160, "uneven"},
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;
