@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/experts/router_many_kernel.cuh"
 #include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/ptx/count_clusters.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
@@ -87,17 +88,8 @@ router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
 /* Whether all of the call's clusters run at once on a GPU that runs nothing else. */
 bool fits(const router_launch &l)
 {
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {BLOCKS, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = l.shape.grid;
-  config.blockDim = dim3(static_cast<unsigned>(l.shape.threads));
-  config.dynamicSmemBytes = l.shape.shared_bytes;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
   int clusters = 0;
-  return cudaOccupancyMaxActiveClusters(&clusters, l.kernel, &config) == cudaSuccess &&
+  return count_clusters(l.kernel, l.shape, &clusters) == cudaSuccess &&
          clusters * BLOCKS >= static_cast<int>(l.shape.grid.x);
 }
 

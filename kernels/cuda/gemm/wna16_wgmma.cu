@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/gemm/wna16_tensor_map.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
+#include "kernels/cuda/ptx/count_clusters.cuh"
 
 namespace yk_gemm {
 namespace {
@@ -163,17 +164,9 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
 static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
 {
   for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = static_cast<unsigned>(size);
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(size * gpu->n_multiprocessors));
-    config.blockDim = dim3(HALF_THREADS[0]);
-    config.dynamicSmemBytes = HALF_SHARED_BYTES[0];
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    const cudaError_t error = cudaOccupancyMaxActiveClusters(&gpu->clusters[size], kernel, &config);
+    const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(size * gpu->n_multiprocessors)), HALF_THREADS[0],
+                                        static_cast<size_t>(HALF_SHARED_BYTES[0]), size};
+    const cudaError_t error = yk_ptx::count_clusters(kernel, shape, &gpu->clusters[size]);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/common/tensor_map.cuh"
 #include "kernels/cuda/latent/cluster_kernel.cuh"
+#include "kernels/cuda/ptx/count_clusters.cuh"
 
 namespace yk_latent {
 
@@ -19,16 +20,8 @@ template <typename T, int HEADS> cudaError_t init_cluster_heads(int *n)
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {CLUSTER_BLOCKS, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = CLUSTER_BLOCKS;
-  config.blockDim = CLUSTER_THREADS;
-  config.dynamicSmemBytes = bytes;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  error = cudaOccupancyMaxActiveClusters(n, kernel, &config);
+  error = count_clusters(reinterpret_cast<const void *>(kernel),
+                         {dim3(CLUSTER_BLOCKS), CLUSTER_THREADS, bytes, CLUSTER_BLOCKS}, n);
   if (error != cudaErrorInvalidClusterSize) return error;
   cudaGetLastError();
   *n = 0;

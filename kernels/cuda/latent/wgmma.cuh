@@ -8,6 +8,7 @@
 #include "kernels/cuda/latent/head_products.cuh"
 #include "kernels/cuda/latent/wgmma_few_kernel.cuh"
 #include "kernels/cuda/latent/wgmma_many_kernel.cuh"
+#include "kernels/cuda/ptx/count_clusters.cuh"
 
 namespace yk_latent {
 
@@ -100,16 +101,7 @@ template <typename T> cudaError_t count_pairs(int32_t *n)
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(many_shared));
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {2, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = 2;
-  config.blockDim = WGMMA_THREADS;
-  config.dynamicSmemBytes = sizeof(many_shared);
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  return cudaOccupancyMaxActiveClusters(n, kernel, &config);
+  return count_clusters(reinterpret_cast<const void *>(kernel), {dim3(2), WGMMA_THREADS, sizeof(many_shared), 2}, n);
 }
 
 template <typename T>
