@@ -94,21 +94,21 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP, expert = lane < spec.top_k ? row.experts[lane] : -1;
-  const auto slots_below = [&](int e) { /* of the rank's experts */
-                                        int slots = 0;
-                                        for (int i = 0; i < spec.top_k; i++)
-                                          slots += static_cast<unsigned>(row.experts[i] - spec.first_local) <
-                                                   static_cast<unsigned>(e);
-                                        return slots;
+  /* As slots_below, unrolled as the compiler likes. */
+  const auto slots_of_experts_below = [&](int e) {
+    int slots = 0;
+    for (int i = 0; i < spec.top_k; i++)
+      slots += static_cast<unsigned>(row.experts[i] - spec.first_local) < static_cast<unsigned>(e);
+    return slots;
   };
-  for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_below(e);
+  for (int e = lane; e <= spec.n_local; e += WARP) p.route.starts[e] = slots_of_experts_below(e);
   float scores[PER_LANE], weight = __uint_as_float(0x7FC00000u);
   gather_row_logits(p, scores);
   if (score(spec, scores)) weight = weight_of_lane(spec, scores, max(expert, 0));
   if (lane < spec.top_k) {
     const int e = expert - spec.first_local;
     const bool is_local = expert >= 0 && e >= 0 && e < spec.n_local;
-    const int slot = is_local ? slots_below(e) : -1;
+    const int slot = is_local ? slots_of_experts_below(e) : -1;
     p.route.choices[lane] = expert;
     p.route.weights[lane] = expert >= 0 ? weight : 0.0f;
     p.route.slot_of_choice[lane] = slot;
