@@ -372,6 +372,22 @@ void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
   assert_non_null(strstr(err.message, "found 8388608 rows of 2048"));
 }
 
+/* The list of tiles lies in shared memory beside the rings, which need two stages each. */
+void a_grouped_gemm_refuses_more_tiles_than_it_can_list(void **)
+{
+  yk_wna16_gpu gpu = {};
+  gpu.path = YK_WNA16_WGMMA;
+  gpu.n_multiprocessors = 132;
+  const yk_wna16_desc down = {256, 2048, 32, YK_F16, false, YK_WNA16_INT8};
+  yk_grouped_call call = {};
+  call.n_matrices = 1024;
+  call.n_rows = 1;
+  call.max_slots = 6 << 20;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_DEVICE);
+  assert_non_null(strstr(err.message, "invalid configuration"));
+}
+
 } // namespace
 
 int main()
@@ -387,6 +403,7 @@ int main()
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),
       cmocka_unit_test(a_grouped_gemm_refuses_x_that_it_cannot_count),
+      cmocka_unit_test(a_grouped_gemm_refuses_more_tiles_than_it_can_list),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

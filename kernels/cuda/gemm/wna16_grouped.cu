@@ -164,6 +164,8 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.x_stages = std::min(MOST_X_STAGES, std::max(least, rings / (x_bytes + weight_bytes)));
   const int most_weights = has_few_rows(s.n) ? MOST_WEIGHT_STAGES : MOST_UNDER_WAY;
   p.weight_stages = std::min(most_weights, (rings - p.x_stages * x_bytes) / weight_bytes);
+  /* A stage is released when the next one is there. Millions of slots have a list of tiles that leaves no room. */
+  if (p.x_stages < 2 || p.weight_stages < LEAST_WEIGHT_STAGES) return cudaErrorInvalidConfiguration;
   void *args[] = {&p};
   return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
                          GROUPED_THREADS, p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
