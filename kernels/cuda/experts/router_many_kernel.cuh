@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
   const int half = first_half;
   int expert = -1;
   if (chooses) {
-    const choices_way to = {p.exchange->chosen[half][row], shared_address(m.rows_of + row * PER_LANE),
-                            shared_address(&all_chosen), (p.route.n_tokens + OWN - 1) / OWN};
+    const choices_destination to = {p.exchange->chosen[half][row], shared_address(m.rows_of + row * PER_LANE),
+                                    shared_address(&all_chosen), (p.route.n_tokens + OWN - 1) / OWN};
     expert = choose_and_send<PER_LANE, IS_LONE>(route, m.logits + own * p.n_tiles * COLUMNS, row, is_padding,
                                                 reinterpret_cast<uint32_t *>(m.of_experts + own * EXPERTS),
                                                 m.chosen + own * WARP, to);

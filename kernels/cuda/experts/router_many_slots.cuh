@@ -25,7 +25,7 @@ template <int N> __device__ __forceinline__ void transpose_bits(uint32_t (&words
 
 /* Where a row's choices go, an expert a bit: to all blocks of the grid through device memory, or of a lone cluster's n
  * blocks that choose straight into their shared memory, whose barriers count them. */
-struct choices_way {
+struct choices_destination {
   uint32_t *global;
   uint32_t shared, barrier;
   int n;
@@ -33,7 +33,7 @@ struct choices_way {
 
 /* By one warp. taken: bit i of a lane is expert i * 32 + lane. */
 template <int PER_LANE, bool IS_LONE>
-__device__ __forceinline__ void send_choices(const choices_way &to, uint32_t taken)
+__device__ __forceinline__ void send_choices(const choices_destination &to, uint32_t taken)
 {
   const int lane = threadIdx.x % WARP;
   uint32_t words[PER_LANE];
@@ -58,7 +58,7 @@ __device__ __forceinline__ void send_choices(const choices_way &to, uint32_t tak
  * chosen: for each choice. Returns the expert that is choice number `lane`, -1 where there is none. */
 template <int PER_LANE, bool IS_LONE>
 __device__ __forceinline__ int choose_and_send(const route_params &p, const float *logits, int row, bool is_padding,
-                                               uint32_t *keys, int *chosen, const choices_way &to)
+                                               uint32_t *keys, int *chosen, const choices_destination &to)
 {
   const yk_route_spec &spec = p.spec;
   const int lane = threadIdx.x % WARP, at = row * spec.top_k + lane;

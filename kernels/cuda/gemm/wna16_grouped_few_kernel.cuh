@@ -53,15 +53,15 @@ private:
 };
 
 /* The same items, as the other warps read them. */
-struct few_told_items {
+struct few_queued_items {
   const grouped_params &p;
   tile_reader reader;
 
   __device__ __forceinline__ bool next(few_item &item)
   {
-    grouped_tile told;
-    const bool is_one = reader.next(told);
-    item = few_item_of(p, told);
+    grouped_tile tile;
+    const bool is_one = reader.next(tile);
+    item = few_item_of(p, tile);
     return is_one;
   }
   __device__ __forceinline__ const grouped_params &params() const
@@ -96,7 +96,7 @@ template <int N> struct few_work {
   {
     return {p, order, queue};
   }
-  __device__ __forceinline__ few_told_items items() const
+  __device__ __forceinline__ few_queued_items items() const
   {
     return {p, {queue}};
   }
