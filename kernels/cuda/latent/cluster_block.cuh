@@ -121,7 +121,8 @@ template <typename T, int HEADS> struct cluster_block {
   /* By whole warps. Reads the step's description alone. */
   __device__ new_tokens find_new_tokens() const;
 
-  /* What make_token needs beside the token. */
+  /* What make_token needs beside the token. Each warp that has a row copies the norm's weights, the same ones to the
+   * same place, and so waits for its own copy alone. */
   __device__ void load_norm_and_rope() const;
 
   /* By the warp of the row: the token, which has been loaded, normed and rotated. Behind load_norm_and_rope. */
