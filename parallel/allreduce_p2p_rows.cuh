@@ -106,13 +106,13 @@ template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args
 template <bool COMBINES> __device__ __forceinline__ yk_experts::few_choices first_choices(const launch_args &a, int row)
 {
   if (!COMBINES || row >= a.n_rows) return {};
-  return yk_experts::choices_in_memory{a.combine, row}.from(0);
+  return yk_experts::choices_in_memory<true>{a.combine, row}.from(0);
 }
 
 /* A row's choices, of which the thread has the first already. */
 struct row_choices {
   const yk_experts::few_choices &first;
-  yk_experts::choices_in_memory all;
+  yk_experts::choices_in_memory<true> all;
 
   __device__ __forceinline__ yk_experts::few_choices from(int i) const
   {

@@ -18,8 +18,9 @@ struct few_choices {
   float weights[CHOICES_AHEAD];
 };
 
-/* A row's choices where they are. Past the L1 cache: they may be newer than what lies there. */
-struct choices_in_memory {
+/* A row's choices where they are. AHEAD: they are read ahead of the wait for the kernel in front, and so past the L1
+ * cache, where an older row may lie. Behind the wait that would take longer. */
+template <bool AHEAD> struct choices_in_memory {
   const yk_combine_args &p;
   int64_t row;
 
@@ -29,8 +30,13 @@ struct choices_in_memory {
 #pragma unroll
     for (int j = 0; j < CHOICES_AHEAD; j++) {
       const bool is_there = first + j < p.top_k;
-      few.slots[j] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + first + j) : -1;
-      few.weights[j] = is_there ? __ldcg(p.weights + row * p.top_k + first + j) : 0.0f;
+      if constexpr (AHEAD) {
+        few.slots[j] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + first + j) : -1;
+        few.weights[j] = is_there ? __ldcg(p.weights + row * p.top_k + first + j) : 0.0f;
+      } else {
+        few.slots[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
+        few.weights[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
+      }
     }
     return few;
   }
@@ -96,7 +102,7 @@ __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_ar
 template <typename T, int N>
 __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
 {
-  return combine_vector<T, N>(p, row, i, choices_in_memory{p, row});
+  return combine_vector<T, N>(p, row, i, choices_in_memory<false>{p, row});
 }
 
 } // namespace yk_experts

@@ -130,7 +130,7 @@ template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __gri
   for (int32_t i = own; i < n; i += blockDim.x) {
     V v;
     if constexpr (OF != norm_of::ROWS)
-      v = add_partials<T, N, OF>(p, n, i, choices_in_memory{p.combine, blockIdx.x});
+      v = add_partials<T, N, OF>(p, n, i, choices_in_memory<false>{p.combine, blockIdx.x});
     else
       v = static_cast<const V *>(p.x)[blockIdx.x * (p.x_stride / N) + i];
     add_squares(v, squares);
