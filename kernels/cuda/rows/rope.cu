@@ -13,21 +13,25 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int ROPE_WARPS = 8;                                   /* of a thread block; a warp processes one head */
-constexpr int ROPE_PAIRS = YK_CUDA_MAX_HEAD_DIM / 2 / 2 / WARP; /* of each half of a head, at most, in a lane */
+constexpr int ROPE_WARPS = 8; /* of a thread block; a warp processes one head */
+constexpr int pairs_of_lane(int head_dim)
+{
+  return (head_dim / 4 + WARP - 1) / WARP;
+}
 
 /* What a lane needs to norm and rotate its pairs. Entry i belongs to pair i * WARP + lane of the head's first half
- * (low) or second half (high). */
-template <typename T> struct rotation {
-  vec<T, 2> norm_low[ROPE_PAIRS], norm_high[ROPE_PAIRS]; /* weights of the norm; unused where there is none */
-  vec<float, 2> cosine[ROPE_PAIRS], sine[ROPE_PAIRS];
+ * (low) or second half (high). PAIRS: of each half of a head, at most, in a lane. */
+template <typename T, int PAIRS> struct rotation {
+  vec<T, 2> norm_low[PAIRS], norm_high[PAIRS]; /* weights of the norm; unused where there is none */
+  vec<float, 2> cosine[PAIRS], sine[PAIRS];
 };
 
-template <typename T> __device__ rotation<T> load_rotation(const rope_params &p, const T *norm_w, const float *rope)
+template <int PAIRS, typename T>
+__device__ rotation<T, PAIRS> load_rotation(const rope_params &p, const T *norm_w, const float *rope)
 {
-  rotation<T> r = {};
+  rotation<T, PAIRS> r = {};
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     r.cosine[i] = reinterpret_cast<const vec<float, 2> *>(rope)[pair];
@@ -40,16 +44,16 @@ template <typename T> __device__ rotation<T> load_rotation(const rope_params &p,
 }
 
 /* A head in a warp's registers, as a rotation's entries. */
-template <typename T> struct head_pairs {
-  vec<T, 2> low[ROPE_PAIRS], high[ROPE_PAIRS];
+template <typename T, int PAIRS> struct head_pairs {
+  vec<T, 2> low[PAIRS], high[PAIRS];
 };
 
-template <typename T> __device__ head_pairs<T> load_head(const rope_params &p, const T *head)
+template <int PAIRS, typename T> __device__ head_pairs<T, PAIRS> load_head(const rope_params &p, const T *head)
 {
   using V = vec<T, 2>;
-  head_pairs<T> x = {};
+  head_pairs<T, PAIRS> x = {};
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     x.low[i] = reinterpret_cast<const V *>(head)[pair];
@@ -58,11 +62,11 @@ template <typename T> __device__ head_pairs<T> load_head(const rope_params &p, c
   return x;
 }
 
-template <typename T> __device__ void store_head(const rope_params &p, const head_pairs<T> &x, T *to)
+template <typename T, int PAIRS> __device__ void store_head(const rope_params &p, const head_pairs<T, PAIRS> &x, T *to)
 {
   using V = vec<T, 2>;
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     reinterpret_cast<V *>(to)[pair] = x.low[i];
@@ -72,12 +76,13 @@ template <typename T> __device__ void store_head(const rope_params &p, const hea
 
 /* One warp processes one head: RMSNorm where has_norm, rotation of first half with second half. Entries past the
  * head's last pair stay 0. */
-template <typename T>
-__device__ void norm_and_rotate(const rope_params &p, head_pairs<T> &head, bool has_norm, const rotation<T> &r)
+template <typename T, int PAIRS>
+__device__ void norm_and_rotate(const rope_params &p, head_pairs<T, PAIRS> &head, bool has_norm,
+                                const rotation<T, PAIRS> &r)
 {
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4;
-  float low[ROPE_PAIRS][2], high[ROPE_PAIRS][2], squares = 0.0f;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  float low[PAIRS][2], high[PAIRS][2], squares = 0.0f;
+  for (int i = 0; i < PAIRS; i++) {
     for (int j = 0; j < 2; j++) {
       low[i][j] = to_float(head.low[i].at[j]);
       high[i][j] = to_float(head.high[i].at[j]);
@@ -86,7 +91,7 @@ __device__ void norm_and_rotate(const rope_params &p, head_pairs<T> &head, bool 
   }
   float factor = 1.0f;
   if (has_norm) factor = rsqrtf(warp_sum(squares) * p.per_element + p.eps);
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     for (int j = 0; j < 2; j++) {
@@ -112,8 +117,8 @@ __device__ __forceinline__ uint16_t encode_pair(const rope_params &p, float a, f
 }
 
 /* One warp keeps one head of a token in 8 bits (kernels/kv_cache.h). channels: of the cache, or NULL. */
-template <typename T>
-__device__ void store_codes(const rope_params &p, const head_pairs<T> &x, void *cache, const float *channels,
+template <typename T, int PAIRS>
+__device__ void store_codes(const rope_params &p, const head_pairs<T, PAIRS> &x, void *cache, const float *channels,
                             int64_t slot, int32_t h)
 {
   const int lane = threadIdx.x % WARP, n_pairs = p.head_dim / 4, half = p.head_dim / 2;
@@ -122,7 +127,7 @@ __device__ void store_codes(const rope_params &p, const head_pairs<T> &x, void *
                (slot / YK_KV_BLOCK_TOKENS * p.n_kv + h) * YK_KV_BLOCK_TOKENS * kv_token_bytes(p.head_dim);
   float largest = 0.0f;
   bool finite = true;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     for (int j = 0; j < 2; j++) {
       const float low = fabsf(to_float(x.low[i].at[j])), high = fabsf(to_float(x.high[i].at[j]));
       largest = fmaxf(largest, fmaxf(low, high));
@@ -135,7 +140,7 @@ __device__ void store_codes(const rope_params &p, const head_pairs<T> &x, void *
   if (channels) channels += static_cast<int64_t>(h) * p.head_dim;
   if (lane == 0) reinterpret_cast<float *>(page + YK_KV_BLOCK_TOKENS * p.head_dim)[token] = scale;
   char *codes = page + token * p.head_dim;
-  for (int i = 0; i < ROPE_PAIRS; i++) {
+  for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
     reinterpret_cast<uint16_t *>(codes)[pair] =
@@ -147,7 +152,7 @@ __device__ void store_codes(const rope_params &p, const head_pairs<T> &x, void *
 
 /* One warp for each head; rope.h has the picture. Before the wait the kernel reads only what no kernel of the step
  * writes: positions, KV slots, norm weights, cosines and sines. */
-template <typename T, bool IN_8_BITS>
+template <typename T, int PAIRS, bool IN_8_BITS>
 __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {
   const int64_t row = blockIdx.x;
@@ -156,21 +161,29 @@ __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_param
   const T *norm_w = static_cast<const T *>(is_query ? p.q_norm_w : p.k_norm_w);
   let_next_kernel_start();
   const int64_t slot = p.kv_slots[row];
-  rotation<T> r;
-  if (!is_value) r = load_rotation<T>(p, norm_w, p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim);
+  rotation<T, PAIRS> r;
+  if (!is_value) r = load_rotation<PAIRS>(p, norm_w, p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim);
   wait_for_previous_kernel();
   if (h >= p.n_q + 2 * p.n_kv || slot < 0) return; /* no such head; padding row */
   T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
-  head_pairs<T> x = load_head<T>(p, head);
-  if (!is_value) norm_and_rotate<T>(p, x, norm_w != nullptr, r);
+  head_pairs<T, PAIRS> x = load_head<PAIRS>(p, head);
+  if (!is_value) norm_and_rotate(p, x, norm_w != nullptr, r);
   const int32_t kv_head = is_value ? h - p.n_q - p.n_kv : h - p.n_q;
   void *cache = is_value ? p.v_cache : p.k_cache;
   if (is_query)
-    store_head<T>(p, x, head);
+    store_head(p, x, head);
   else if (IN_8_BITS)
-    store_codes<T>(p, x, cache, is_value ? p.v_channels : p.k_channels, slot, kv_head);
+    store_codes(p, x, cache, is_value ? p.v_channels : p.k_channels, slot, kv_head);
   else
-    store_head<T>(p, x, cache_at<T>(p, cache, slot, kv_head));
+    store_head(p, x, cache_at<T>(p, cache, slot, kv_head));
+}
+
+template <typename T, int PAIRS> cudaError_t launch_rope(const rope_params &p, int32_t n_rows, cudaStream_t stream)
+{
+  const int32_t n_heads = p.n_q + 2 * p.n_kv;
+  const dim3 grid(n_rows, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
+  const auto kernel = p.format == YK_KV_ACT ? rope_kernel<T, PAIRS, false> : rope_kernel<T, PAIRS, true>;
+  return launch_with_max_shared_memory(kernel, grid, ROPE_WARPS * WARP, 0, stream, p);
 }
 
 } // namespace
@@ -194,13 +207,13 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   p.head_dim = args->heads.head_dim;
   p.eps = args->norm_eps;
   p.per_element = 1.0f / static_cast<float>(p.head_dim);
-  const int32_t n_heads = p.n_q + 2 * p.n_kv;
-  if (args->batch->n_tokens == 0 || n_heads == 0) return cudaSuccess;
-  const dim3 grid(args->batch->n_tokens, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
+  const int32_t n_rows = args->batch->n_tokens;
+  if (n_rows == 0 || p.n_q + 2 * p.n_kv == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    if (rope_many_takes(p, args->batch->n_tokens)) return launch_rope_many<T>(p, args->batch->n_tokens, stream);
-    const auto kernel = p.format == YK_KV_ACT ? rope_kernel<T, false> : rope_kernel<T, true>;
-    return launch_with_max_shared_memory(kernel, grid, ROPE_WARPS * WARP, 0, stream, p);
+    if (rope_many_takes(p, n_rows)) return launch_rope_many<T>(p, n_rows, stream);
+    constexpr int FEW = 1, MOST = pairs_of_lane(YK_CUDA_MAX_HEAD_DIM);
+    return pairs_of_lane(p.head_dim) <= FEW ? launch_rope<T, FEW>(p, n_rows, stream)
+                                            : launch_rope<T, MOST>(p, n_rows, stream);
   });
 }
