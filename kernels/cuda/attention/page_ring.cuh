@@ -1,6 +1,7 @@
 /* page_ring.cuh - a warp's ring of stages in shared memory. A stage holds the K page and the V page of 16 tokens. The
  * warp issues the copies into its ring itself, N_STAGES ahead of what it computes, across work items, and waits on one
- * mbarrier a stage; no other warp touches the ring. */
+ * mbarrier a stage; no other warp touches the ring. On 9.0 pages are the first to leave the L2 cache: a step reads a
+ * page once, or, where sequences share it, several times in short succession. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 
@@ -66,8 +67,8 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
 #if defined(YK_HAVE_SM90A)
     if (elect_one()) {
       mbarrier_arrive_expect(bar, 2 * PAGE_BYTES);
-      bulk_copy(to, k, PAGE_BYTES, bar);
-      bulk_copy(to + PAGE_BYTES, v, PAGE_BYTES, bar);
+      bulk_copy_once(to, k, PAGE_BYTES, bar);
+      bulk_copy_once(to + PAGE_BYTES, v, PAGE_BYTES, bar);
     }
 #else
     for (int i = threadIdx.x % 32 * 16; i < PAGE_BYTES; i += 512) {
