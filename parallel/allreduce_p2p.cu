@@ -1,4 +1,4 @@
-/* allreduce_p2p.cu - host side of the all-reduce: slots, access between devices, launches. See allreduce_p2p.h. */
+/* allreduce_p2p.cu - host side of the all-reduce: slots, peer access, launches. See allreduce_p2p.h. */
 #include "parallel/allreduce_p2p.h"
 
 #include <cstdlib>
@@ -158,8 +158,8 @@ extern "C" const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end)
   return &end->group->options;
 }
 
-/* This end's own finding first, then any other's: an end that was aborted because of another one's does not know
- * why. */
+/* A time-out that this end's kernels found comes first, then one that another end's found: an end that was aborted
+ * because of that one does not know the cause itself. */
 extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 {
   const p2p_group *g = end->group;
@@ -251,7 +251,7 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   return cuda_status(error, "launch failed", end->rank, err);
 }
 
-/* The arguments of an array of n_bytes that has no rows. */
+/* The arguments of an array of n_bytes without rows, cut into rows of row_bytes. */
 static launch_args array_args(const yk_p2p *end, void *data, int64_t n_bytes, int64_t row_bytes, bool two_shot)
 {
   const int64_t n_packets = n_bytes / 16;

@@ -1,4 +1,5 @@
-/* allreduce_p2p.cuh - what the all-reduce kernels are given, and their launch. See allreduce_p2p.h. */
+/* allreduce_p2p.cuh - the arguments of the all-reduce kernels, the memory that the ranks share, and the launch. See
+ * allreduce_p2p.h. */
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_CUH
 
@@ -13,8 +14,8 @@ namespace yk_p2p_kernels {
 constexpr int N_SETS = YK_P2P_SETS;
 constexpr int MAX_BLOCKS = YK_P2P_BLOCKS;
 constexpr int MAX_THREADS = 1024;
-constexpr int MAX_PACKETS = 4;           /* packets of 16 bytes that a thread holds of a row; there are 1 and 2 also */
-constexpr int GROUP_BLOCK_THREADS = 512; /* most threads of a thread block where a thread holds several packets */
+constexpr int MAX_PACKETS = 4;           /* packets of 16 bytes of a row that a thread has: 1, 2 or 4 */
+constexpr int GROUP_BLOCK_THREADS = 512; /* most threads of a thread block; MAX_THREADS only as most_threads says */
 constexpr int MAX_GROUPS = 8;            /* thread groups of a thread block, each with a named barrier of its own */
 constexpr uint32_t ABSENT = 0x80000000;  /* minus zero as float32; as two 16-bit values: zero, minus zero */
 constexpr int POLLS_PER_CHECK = 512;     /* reads of a slot between looks at the clock and the abort flag */
@@ -25,12 +26,12 @@ static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a
 /* On every device, behind the counters of thread blocks. */
 struct device_flags {
   int32_t stopped;                /* nonzero after a failure, and no kernel waits any more */
-  uint32_t n_meetings;            /* launches of the kernel that awaits writes */
+  uint32_t n_meetings;            /* this rank's launches of the kernel that awaits writes */
   uint32_t arrived[YK_MAX_RANKS]; /* on rank 0's device: launches of that kernel by each rank */
 };
 static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");
 
-/* In host memory that all devices can reach. */
+/* In pinned host memory, mapped into every device. */
 struct host_flags {
   struct {
     volatile int32_t aborted; /* set by the host: this rank's kernels are to end */
@@ -40,7 +41,7 @@ struct host_flags {
   } rank[YK_MAX_RANKS];
 };
 
-/* Slots on every device: [thread block][set][source rank][capacity] packets. */
+/* Slots on every device: [thread block][set][source rank][capacity] packets of 16 bytes. */
 struct slots {
   uint4 *of_rank[YK_MAX_RANKS]; /* the array on that rank's device */
   int64_t capacity;
@@ -57,13 +58,15 @@ struct launch_args {
   bool is_max;                   /* of integers: the largest, not the sum */
   int32_t rank, n_ranks;
   slots first, second;  /* for partial sums; for results (two-shot) */
-  uint32_t *n_launches; /* of each thread block, of the same kernel */
+  uint32_t *n_launches; /* [MAX_BLOCKS] launches so far of this kernel (one-shot or two-shot), by thread block */
   int32_t *stopped;     /* this device's flag */
   host_flags *flags;
   uint64_t timeout_ns;      /* UINT64_MAX: none */
   bool late_next;           /* see yk_all_reduce_add_norm_args */
-  bool choices_are_settled; /* of combine: its choices and weights were there before the kernel in front began */
-  yk_combine_args combine;  /* what x is first to be; y NULL: x is there. Last, so that others lie in few cache lines */
+  bool choices_are_settled; /* see yk_p2p_all_reduce_add_norm */
+  /* The combination of experts that gives x; y NULL: x is complete. The last member, so that all others lie in few
+   * cache lines. */
+  yk_combine_args combine;
 };
 
 /* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);

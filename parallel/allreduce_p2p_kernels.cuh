@@ -9,21 +9,21 @@
 
 namespace yk_p2p_kernels {
 
-/* Rows (one-shot), or sets of n_ranks consecutive rows (two-shot), of this thread block; their packets lie in the slots
- * in the order of their numbers. */
+/* How many items this thread block has. An item is a row (one-shot) or n_ranks consecutive rows, one of each rank
+ * (two-shot). The packets of the thread block's item k lie in its slots from k * row_packets on. */
 __device__ __forceinline__ int items_of_block(int n_items)
 {
   return (n_items - 1 - static_cast<int>(blockIdx.x)) / static_cast<int>(gridDim.x) + 1;
 }
 
-/* Number k of them. */
+/* The number, in the launch, of the thread block's item k. */
 __device__ __forceinline__ int item_of_block(int k)
 {
   return static_cast<int>(blockIdx.x + k * gridDim.x);
 }
 
-/* Of a thread block whose threads hold so many packets of a row. Several rows, or combining, take more registers than
- * half the threads of a multiprocessor have. */
+/* Most threads of a thread block whose threads have `packets` packets of a row. Several rows (has_many), or combining,
+ * take more than the 64 registers a thread that 1024 threads can have. */
 constexpr int most_threads(int packets, bool has_many, bool combines)
 {
   return packets == 1 && !has_many && !combines ? MAX_THREADS : GROUP_BLOCK_THREADS;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   __shared__ float scratch[2][32];
   const G group(a);
   const int n_mine = G::MANY ? items_of_block(a.n_rows) : 1;
-  uint4 weights[V]; /* w depends on no kernel */
+  uint4 weights[V]; /* loaded ahead of griddepcontrol.wait: no kernel writes w */
   yk_experts::few_choices chosen;
   const bool is_settled = COMBINES && G::HOLDS && a.choices_are_settled;
   load_weights<G, NORM>(a, group, weights);
@@ -181,8 +181,8 @@ template <typename T, int N, typename G, bool NORM> kernel kernel_with(bool two_
 
 /* How the threads of a thread block divide its rows. */
 struct division {
-  int packets;   /* of a row, of a thread */
-  bool has_many; /* thread groups */
+  int packets;   /* of a row that a thread has */
+  bool has_many; /* several thread groups, a row each; false: the thread block has one row */
 };
 
 template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool combines, division d)
@@ -214,9 +214,9 @@ inline int most_groups(int row_packets, int packets)
   return std::min(GROUP_BLOCK_THREADS / group_threads(row_packets, packets), MAX_GROUPS);
 }
 
-/* The fewest packets a thread with which a thread block has all its rows under way at once, each thread group one;
- * MAX_PACKETS where there are too many. Whether rows are combined changes it only for a long row that a thread block
- * has alone: sums of squares are otherwise added in the same order, to the same bits. */
+/* The fewest packets a thread with which a thread block has all its rows under way at once, one in each thread group;
+ * MAX_PACKETS where it has too many rows for that. Combining changes the division only of a thread block with a single
+ * long row. In all other cases the sums of squares are added in the same order, to the same bits, as without. */
 inline division division_of(int row_packets, int rows_of_block, bool combines)
 {
   if (rows_of_block == 1 && row_packets <= most_threads(1, false, combines)) return {1, false};
@@ -238,7 +238,8 @@ template <typename T, bool NORM> cudaError_t launch(const launch_args &args, boo
   return yk_ptx::launch_dependent(kernel_for<T, NORM>(a.n_ranks, two_shot, combines, d), shape, stream, a);
 }
 
-/* The same carveout as the GEMMs before and after: a multiprocessor changes it only when empty. */
+/* Load a kernel, with the shared memory carveout of the GEMMs before and after: a multiprocessor changes it only when
+ * empty. */
 inline cudaError_t load(kernel which)
 {
   cudaFuncAttributes attributes;

@@ -37,12 +37,12 @@ template <typename T> struct packet {
 
 /* A thread group: the threads of a thread block that process one row together, whole warps. A thread block of several
  * thread groups (MANY) has as many rows under way at once, since the time of a row is mostly waiting for memory.
- * PACKETS: of a row that a thread holds, n_threads apart. */
+ * PACKETS: of a row that a thread has; they lie n_threads packets apart. */
 template <int PACKETS, bool SEVERAL> struct thread_group {
   static constexpr int V = PACKETS;
   static constexpr bool MANY = SEVERAL;
-  /* Whether registers have room for a thread's packets of the norm's weights and of a row, partial sums and residual. A
-   * group then has one item at most (division_of). */
+  /* Whether a thread holds its packets of the norm's weights and of a row's partial sums and residual in registers from
+   * before the exchange on. Every group then has one item at most (division_of). */
   static constexpr bool HOLDS = V <= 2;
 
   int n_threads, n_groups, index, thread;
@@ -142,12 +142,12 @@ __device__ __forceinline__ void load_partial(const launch_args &a, const G &grou
   }
 }
 
-/* What a thread holds of a row before its packets arrive: this rank's partial sums, and the residual. */
+/* What a thread holds of a row before the other ranks' packets arrive: this rank's partial sums, and the residual. */
 template <int V> struct row_so_far {
   uint4 partial[V], residual[V];
 };
 
-/* All is asked for at once. */
+/* Load a row into registers; the residual's loads are under way while the partial sums are loaded or combined. */
 template <typename T, typename G, bool NORM, bool COMBINES>
 __device__ __forceinline__ void load_row(const launch_args &a, const G &group, int row,
                                          const yk_experts::few_choices &first, row_so_far<G::V> &held)
@@ -174,8 +174,8 @@ __device__ __forceinline__ uint4 reduce_integers(const launch_args &a, const uin
   return result;
 }
 
-/* One packet's sum over ranks, in rank order; where NORM, times alpha and added to the residual. from: the packets that
- * have arrived, by rank; own: this rank's. */
+/* One packet's sum over ranks in float32, in rank order; where NORM, times alpha and added to the residual. from: the
+ * packets that have arrived, by rank; own: this rank's, as the others were sent it. */
 template <typename T, int N, bool NORM>
 __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4 (&from)[N], uint4 own, uint4 residual)
 {
@@ -212,7 +212,7 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
                                            uint4 (&sum)[G::V], F from_of, A also)
 {
   constexpr int V = G::V;
-  constexpr int AT_ONCE = N <= 2 ? V : N <= 4 && V > 1 ? 2 : 1; /* what registers hold */
+  constexpr int AT_ONCE = N <= 2 ? V : N <= 4 && V > 1 ? 2 : 1; /* packets a rank polled together: registers limit it */
   const launch_args &a = b.a;
   const uint4 *x = static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;

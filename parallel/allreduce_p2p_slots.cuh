@@ -19,7 +19,7 @@ __device__ __forceinline__ bool has_arrived(uint4 v)
   return v.x != ABSENT && v.y != ABSENT && v.z != ABSENT && v.w != ABSENT;
 }
 
-/* Words that would read as ABSENT as zeros. */
+/* The packet as it is sent: with zero in place of every word that would read as ABSENT. */
 __device__ __forceinline__ uint4 sendable(uint4 v)
 {
   return make_uint4(v.x == ABSENT ? 0 : v.x, v.y == ABSENT ? 0 : v.y, v.z == ABSENT ? 0 : v.z, v.w == ABSENT ? 0 : v.w);
@@ -32,14 +32,14 @@ __device__ __forceinline__ uint64_t nanoseconds()
   return t;
 }
 
-/* Once the packet in it has been read. */
+/* By the thread that has read the packet in it. */
 __device__ __forceinline__ void empty_slot(uint4 *slot)
 {
   yk_ptx::store_global16(slot, make_uint4(ABSENT, ABSENT, ABSENT, ABSENT));
 }
 
-/* Parameters lie in constant memory, and the first read of each 64 bytes of a launch's takes as long as one of the L2
- * cache: called ahead of griddepcontrol.wait, it costs nothing. */
+/* Read a word of each 64 bytes of the parameters that the kernel needs after griddepcontrol.wait. Parameters lie in
+ * constant memory, where the first read of 64 bytes goes to the L2 cache: ahead of the wait it costs nothing. */
 __device__ __forceinline__ void fetch_parameters(const launch_args &a)
 {
   asm volatile("" ::"r"(a.n_ranks), "l"(a.first.of_rank[YK_MAX_RANKS - 1]), "l"(a.second.of_rank[YK_MAX_RANKS - 1]),
@@ -51,7 +51,7 @@ struct block_view {
   const launch_args &a;
   uint32_t n_launches;
   int set;
-  bool stopped; /* alike in all threads from meet on */
+  bool stopped; /* nothing is waited for any more; alike in all threads from meet on */
 
   /* Once the previous kernel has ended. */
   __device__ explicit block_view(const launch_args &args) : a(args)
@@ -67,13 +67,15 @@ struct block_view {
     return s.of_rank[of_rank] + ((static_cast<int64_t>(blockIdx.x) * N_SETS + set) * a.n_ranks + source) * s.capacity;
   }
 
-  /* By every thread, ahead of the first wait. Counts the launch. */
+  /* Count the launch, and let all threads of the thread block agree on stopped. A barrier of the thread block, ahead of
+   * the first wait. */
   __device__ __forceinline__ void meet()
   {
     stopped = __syncthreads_or(stopped) != 0;
     if (threadIdx.x == 0) a.n_launches[blockIdx.x] = n_launches + 1;
   }
 
+  /* Record a failure, the first one of this device alone, and stop. why: as host_flags.failed. */
   __device__ void fail(int32_t why, int32_t missing)
   {
     stopped = true;
@@ -84,9 +86,9 @@ struct block_view {
     a.flags->rank[a.rank].failed = why;
   }
 
-  /* Wait until everything has arrived for all lanes of the warp. ready() reads the slots and returns a rank that is
-   * missing, or -1. The lanes leave the loop together: the compiler keeps row counters once for a warp, and parts of a
-   * warp that leave one by one each advance them. */
+  /* Wait until everything has arrived for all lanes of the warp, or the exchange stops. ready() reads the slots and
+   * returns a rank whose packet is missing, or -1. The lanes leave the loop together: the compiler keeps row counters
+   * in uniform registers, one for the warp, which parts of a warp that leave one by one would each advance. */
   template <typename F> __device__ __forceinline__ void wait(uint64_t timeout_ns, F ready)
   {
     uint64_t began = 0;

@@ -1,12 +1,14 @@
-/* await_writes_p2p.cu - the meeting of a gather whose parts the ranks have written to rank 0's memory themselves. */
+/* await_writes_p2p.cu - rank 0 waits for what the other ranks have written to its memory (a one-sided gather): see
+ * await_writes in comm.h. */
 #include "parallel/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
 
 namespace {
 
-/* One warp. It starts once the kernels before have ended, and its release covers what they wrote. On rank 0 each lane
- * waits for one rank; the others do not wait. A rank that is ahead has arrived more often than it is waited for. */
+/* One warp. It starts once the rank's kernels before have ended, and its release store covers what they wrote. On rank
+ * 0, lane r waits until rank r has launched this kernel as often as rank 0 has, or more often if it is ahead; the other
+ * ranks do not wait. */
 __global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
 {
   block_view view(a);

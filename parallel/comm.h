@@ -1,4 +1,4 @@
-/* comm.h - what the ranks of one group say to each other, on each rank's own device stream.
+/* comm.h - the collective operations of a group of ranks, each on its rank's own device stream.
  *
  * Every rank of the group makes the same calls in the same order. A call that some rank never makes leaves the others
  * waiting until abort. Reductions add in rank order 0 .. n-1 in float32 and round once (NCCL rounds at each hop, alike
@@ -11,14 +11,15 @@
 
 #include "kernels/device.h"
 
-typedef struct yk_comm yk_comm; /* one rank's end */
+typedef struct yk_comm yk_comm; /* one rank's end of the group, as an ncclComm_t is NCCL's */
 
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
  *   partial, residual, y act [n_rows, hidden]. partial may be overwritten. See yk_add_norm_args for the numerics.
- *   combine: partial is first what this combination of experts gives (n_rows and hidden are its own, too, and partial
- *   its y); NULL: partial is there.
- *   late_next: what comes next reads so little before its rows are there that it had better not start while what came
- *   before still runs, but while ranks wait for each other. */
+ *   combine: partial is computed first, by this combination of experts, whose y is partial, n_tokens is n_rows, and
+ *   hidden the same; NULL: partial is complete.
+ *   late_next: the next kernel on the stream may start only once the kernels before the all-reduce have ended, that is
+ *   while the ranks wait for each other, and not as soon as the all-reduce itself has started. For a next kernel that
+ *   reads so little ahead of its own wait (programmatic dependent launch) that it would only take room from them. */
 typedef struct yk_all_reduce_add_norm_args {
   void *partial, *residual, *y;
   const void *w;
@@ -32,8 +33,9 @@ typedef enum yk_reduction { YK_REDUCE_SUM, YK_REDUCE_MAX } yk_reduction;
 
 typedef struct yk_comm_ops {
   const char *name; /* "local", "nccl", ... */
-  /* Returns whether nothing of it is left. False: a library still works on it in a thread of its own; a process that
-   * ends meanwhile must do so by _exit(), since exit handlers take away what that thread uses. */
+  /* Free this end; NULL is allowed. Returns true when nothing of it is left. False: NCCL's abort of it has not ended
+   * and goes on in a thread of its own; a process that ends meanwhile must do so by _exit(), since exit handlers take
+   * away what that thread uses. */
   bool (*destroy)(yk_comm *comm);
 
   /* data [count] of dtype becomes the sum over ranks, on every rank. Ranks on CPUs: of their devices' dtype alone, else
@@ -47,8 +49,8 @@ typedef struct yk_comm_ops {
 
   /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
-  /* What every rank's device has written to memory of rank 0's device before, rank 0's later operations see: a gather
-   * of what the ranks have written where it belongs. NULL where no end reaches_rank_0. */
+  /* A one-sided gather: rank 0's later operations see what every rank's earlier operations have written to memory of
+   * rank 0's device. NULL where no end reaches_rank_0. */
   yk_status (*await_writes)(yk_comm *comm, yk_err *err);
   /* Rank 0's data goes to every rank. */
   yk_status (*broadcast)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
@@ -66,7 +68,7 @@ struct yk_comm {
   bool reaches_rank_0; /* operations of dev may write to memory of rank 0's device; alike on all ranks */
 };
 
-/* What a communicator that adds up partial results as they are does first. */
+/* The combination of experts as an operation of its own, ahead of an all-reduce that cannot compute it itself. */
 static inline yk_status yk_comm_combine(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   return args->combine ? comm->dev->ops->combine(comm->dev, args->combine, err) : YK_OK;

@@ -17,12 +17,12 @@ enum { WARM_UP_TIMEOUT_S = 60 };
 typedef struct auto_comm {
   yk_comm base;
   yk_comm *nccl;
-  yk_p2p *p2p; /* NULL with one rank, and where sums cannot go this way */
+  yk_p2p *p2p; /* NULL with one rank, without peer access, and where max_bytes is 0 (yk_p2p_options_for) */
   struct CUstream_st *stream;
-  int64_t row_bytes;
+  int64_t row_bytes; /* of an all_reduce_add_norm */
 } auto_comm;
 
-/* Asked by the device while it waits for its stream, and before sums. */
+/* Called by the device while it waits for its stream, and ahead of every operation. */
 static yk_status check(void *context, yk_err *err)
 {
   auto_comm *comm = context;
@@ -42,7 +42,7 @@ static yk_status enter(auto_comm *comm, yk_err *err)
   return yk_cuda_device_activate(comm->base.dev, err);
 }
 
-/* A launch that failed does not know its GPU. */
+/* The error of a launch does not name the GPU: record it as this device's. */
 static yk_status blamed(const auto_comm *comm, yk_status status, yk_err *err)
 {
   return status == YK_E_DEVICE ? yk_cuda_device_blame(comm->base.dev, status, err) : status;
@@ -68,7 +68,7 @@ static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count
   return blamed(comm, yk_p2p_all_reduce_i32(comm->p2p, data, count, reduction, comm->stream, err), err);
 }
 
-/* Rows of one launch of a sum over peer pointers; 0: over NCCL. */
+/* Rows of one launch of an all-reduce of n_rows through slots; 0: over NCCL. */
 static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
 {
   return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
@@ -79,7 +79,7 @@ static const void *row_of(const void *array, int64_t row, int64_t row_bytes)
   return array ? (const char *)array + row * row_bytes : NULL;
 }
 
-/* Rows `first` and following of a sum; combine: memory for what they are combined from. */
+/* The arguments of rows first .. first + n_rows - 1 alone. combine: memory for their combination of experts. */
 static yk_all_reduce_add_norm_args rows_of(const yk_all_reduce_add_norm_args *args, int64_t first, int32_t n_rows,
                                            int64_t row_bytes, yk_combine_args *combine)
 {
@@ -168,7 +168,7 @@ static bool auto_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* Slots where the devices can reach each other, else none. */
+/* *out stays NULL where the devices have no peer access to each other, or nothing would go through slots. */
 static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
                             yk_err *err)
 {

@@ -1,5 +1,5 @@
-/* comm_auto.h - ranks that are threads of one process with a GPU each: sums go by stores into each other's memory where
- * that is faster and the GPUs can, everything else goes over NCCL. */
+/* comm_auto.h - ranks that are threads of one process with a GPU each: an all-reduce goes by stores into each other's
+ * memory (allreduce_p2p.h) where that is faster and the GPUs have peer access; everything else goes over NCCL. */
 #ifndef YK_PARALLEL_COMM_AUTO_H
 #define YK_PARALLEL_COMM_AUTO_H
 
@@ -17,8 +17,9 @@ typedef struct yk_comm_auto_options {
 } yk_comm_auto_options;
 
 /* yk_comm_auto_create - ends for n_ranks CUDA devices of this process, as yk_comm_nccl_create, with the slots that
- *   yk_p2p_layout_of tells on each. Which way a sum goes depends on its size alone (p2p_sizes.h), so it is the same on
- *   every rank. A rank that does not come to a sum in time is named by the others, in err->rank and in the message.
+ *   yk_p2p_layout_of gives on each. The route of an all-reduce depends on its size alone (p2p_sizes.h), so it is the
+ *   same on every rank. A rank that does not come to an all-reduce in time is named by the others, in err->rank and in
+ *   the message.
  *   Errors: those of yk_comm_nccl_create, and YK_E_CAPACITY where the slots do not fit. GPUs that cannot reach each
  *   other's memory are no error: then all goes over NCCL. */
 yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm_auto_options *options, yk_comm **out,

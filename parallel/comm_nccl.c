@@ -1,5 +1,6 @@
-/* comm_nccl.c - one NCCL communicator a rank, never blocking: whatever NCCL has not finished is polled together with
- * the device's watch, which knows of aborts and of peers that another transport misses.
+/* comm_nccl.c - one non-blocking NCCL communicator a rank: whatever NCCL has not finished is polled together with the
+ * device's watch, a function that the device calls while it waits. The watch finds aborts, and peers that another
+ * transport misses.
  *
  * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream,
  * and has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of
@@ -18,7 +19,8 @@
 #include "kernels/cuda/device/device.h"
 #include "parallel/nccl_functions.h"
 
-enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5, WATCHES_PER_QUERY = 256 };
+enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
+enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch for each question to NCCL; aborts are looked for in all */
 
 /* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
 typedef struct group {
@@ -43,7 +45,8 @@ typedef struct nccl_comm {
   bool has_failed;
 } nccl_comm;
 
-/* Read by NCCL when it is first used; changing the environment is only safe while there is one thread. */
+/* NVLink multicast (NVLS) stays off. NCCL reads the variable when it is first used; changing the environment is only
+ * safe while there is one thread. */
 __attribute__((constructor)) static void switch_multicast_off(void)
 {
   setenv("NCCL_NVLS_ENABLE", "0", 1);
@@ -79,8 +82,8 @@ static void begin_abort(nccl_comm *comm)
   comm->nccl = NULL;
 }
 
-/* Returns whether NCCL has finished. On a GPU that many processes share NCCL takes long; after an error that poisoned
- * the process NCCL may never finish: what it holds is then left to the process's end. */
+/* Returns whether NCCL has finished the abort. On a GPU that many processes share that takes long; after an error that
+ * poisoned the process it may never happen: what NCCL holds is then left to the process's end. */
 static bool end_abort(nccl_comm *comm)
 {
   bool has_failed = comm->has_failed || atomic_load(&comm->group->aborted);
@@ -107,7 +110,8 @@ static void signal_abort(group *g)
   pthread_mutex_unlock(&g->mutex);
 }
 
-/* The others are told by who reads the error, once it is recorded: else theirs might come first. */
+/* An error of NCCL's. Does not abort the group: whoever gets the error does so once it is recorded, lest an error that
+ * the abort causes on another rank be recorded first. */
 static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
   yk_err_set(err, YK_E_COMM, "NCCL %s: %s: %s", operation, comm->functions->get_error_string(result),
@@ -117,7 +121,8 @@ static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operatio
   return give_up(comm, NULL);
 }
 
-/* Wait until NCCL has taken a call that it may still be working on, which may be until the peers have come. */
+/* Wait until NCCL has enqueued the operation of a call that returned `result`; that may take until the peers make the
+ * same call. */
 static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
   while (result == ncclInProgress) {

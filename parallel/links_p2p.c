@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
+/* Copies of a timed chain, large and small; bytes that are compared. */
 enum { N_LARGE = 8, SMALL_BYTES = 4, N_SMALL = 100, CHECKED_BYTES = 1 << 20 };
 
 /* One direction. Owner: the test. */
@@ -67,11 +68,12 @@ static yk_status time_copies(const link_bench *b, size_t n_bytes, int n, double 
   return YK_OK;
 }
 
-/* Fresh bytes on the sender arrive unchanged. */
+/* Copy random bytes, others for each link, and compare what arrives. */
 static yk_status check_bytes(const link_bench *b, yk_err *err)
 {
+  const double scale = 4294967040.0; /* the largest float32 below 2^32 */
   for (uint32_t i = 0; i < CHECKED_BYTES / sizeof *b->sent; i++)
-    b->sent[i] = (uint32_t)(yk_rng_uniform((uint64_t)b->from + 1, (uint32_t)b->to, i) * 4294967040.0);
+    b->sent[i] = (uint32_t)(yk_rng_uniform((uint64_t)b->from + 1, (uint32_t)b->to, i) * scale);
   YK_TRY(check(b, cudaSetDevice(b->to), "select", err));
   YK_TRY(check(b, cudaMemset(b->dst, 0xff, CHECKED_BYTES), "clearing", err));
   YK_TRY(check(b, cudaDeviceSynchronize(), "clearing", err));
@@ -162,8 +164,8 @@ static yk_status copy_large(const link_bench *b, yk_err *err)
   return check(b, cudaMemcpyPeerAsync(b->dst, b->to, b->src, b->from, YK_P2P_LINK_BYTES, b->stream), "copy", err);
 }
 
-/* The way back begins after the begin of the way there, and the end of the way there waits for the way back: the time
- * between is that of both. */
+/* Microseconds of a copy in each direction, N_LARGE of them in a chain each way. The copies back start after the event
+ * `there->begin`, and the event `there->end` waits for them: the time between the two events is that of both. */
 static yk_status time_both(const link_bench *there, const link_bench *back, double *us, yk_err *err)
 {
   float ms = 0;

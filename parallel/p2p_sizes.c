@@ -9,7 +9,8 @@ enum { MOST_LAUNCHES = 4 };
 
 enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192 };
 
-/* Largest launch. Up to here NCCL was slower wherever measured, and slots take about 12 times as much memory. */
+/* Largest launch: up to here NCCL is slower (bench/LOG.md). Slots take about 10 times as much memory on each device,
+ * more where rows are longer than 8 KiB. */
 static const int64_t max_launch_bytes = INT64_C(8) << 20;
 
 int64_t yk_p2p_one_shot_default(int n_ranks)
@@ -17,7 +18,7 @@ int64_t yk_p2p_one_shot_default(int n_ranks)
   return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
 }
 
-/* Measured on 2 GPUs alone: from 1 MiB on two-shot. */
+/* 2 GPUs: short rows go two-shot from 1 MiB on (bench/LOG.md). Other numbers of GPUs: as rows of any length, 0. */
 static int64_t short_rows_one_shot_default(int n_ranks)
 {
   return n_ranks == 2 ? 1024 * 1024 - 1 : 0;
@@ -66,7 +67,8 @@ int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64
   return n_launches <= MOST_LAUNCHES ? yk_ceil_div_i64(n_rows, n_launches) : 0;
 }
 
-/* The rows mean nothing: as long as gives every thread block one, but 2 KiB to 8 KiB. */
+/* Rows of an array are only a division of work: as long as gives every thread block one, in whole warps of packets, but
+ * 2 KiB to 8 KiB. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes)
 {
   const int64_t warp_bytes = 32 * PACKET_BYTES;

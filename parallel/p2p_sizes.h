@@ -5,7 +5,7 @@
  *   bytes of a launch     0 .. one_shot_bytes    .. max_bytes (8 MiB)    more
  *   route                 one-shot               two-shot                as up to 4 launches (rows only), else NCCL
  *
- * Short rows cross sooner. */
+ * Rows of up to YK_P2P_SHORT_ROW_BYTES may have a smaller one_shot_bytes. */
 #ifndef YK_PARALLEL_P2P_SIZES_H
 #define YK_PARALLEL_P2P_SIZES_H
 
@@ -17,7 +17,7 @@ extern "C" {
 
 enum {
   YK_P2P_BLOCKS = 128,                        /* most thread blocks of a launch; all must be resident at once */
-  YK_P2P_SETS = 2,                            /* of slots: in use, already filled by a rank ahead */
+  YK_P2P_SETS = 2,                            /* of slots: one in use, one that a rank ahead already fills */
   YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* a counter of every thread block, for one-shot and for two-shot */
   YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: device_flags in allreduce_p2p.cuh */
   YK_P2P_MAX_ROW_BYTES = 32 * 1024,
@@ -50,13 +50,11 @@ int64_t yk_p2p_one_shot_default(int n_ranks);
 yk_p2p_route yk_p2p_route_of_rows(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes);
 
 /* yk_p2p_rows_at_once - rows of one launch of an all-reduce of n_rows: all of them, or an even part where a few
- * launches
- *   together hold them; 0: by NCCL. */
+ *   launches together hold them; 0: by NCCL. */
 int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64_t row_bytes);
 
-/* yk_p2p_route_of_array - the route of n_bytes that have no rows. row_bytes: of the rows that they are cut into, of
- * which
- *   the last one may be short. */
+/* yk_p2p_route_of_array - the route of an array of n_bytes without rows. *row_bytes: of the rows that it is cut into,
+ *   of which the last one may be short. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes);
 
 /* Slots on each device: packets of 16 bytes for each thread block, set and source rank. */

@@ -27,7 +27,7 @@ struct yk_rank_group {
   worker workers[YK_MAX_RANKS];
   pthread_mutex_t mutex;
   pthread_cond_t cv_start; /* generation grew, or stopping */
-  pthread_cond_t cv_done;  /* n_busy reached zero, or an error was recorded */
+  pthread_cond_t cv_done;  /* n_busy reached zero */
   _Atomic uint64_t generation;
   const void *command;
   _Atomic int n_busy;
@@ -80,13 +80,14 @@ static void run_command(worker *self, const void *command)
   pthread_mutex_unlock(&group->mutex);
 }
 
-/* Both return when there is something to do, or after the time in which looking is worth more than sleeping. */
+/* Spin, for ops.spin_s at most, until there is a command newer than generation `seen`. */
 static void look_for_command(const yk_rank_group *group, uint64_t seen)
 {
   int64_t start_ns = yk_clock_now_ns();
   while (atomic_load(&group->generation) == seen && yk_clock_seconds_since(start_ns) < group->ops.spin_s) continue;
 }
 
+/* Spin, for ops.spin_s at most, until no rank is busy. */
 static void look_for_end(const yk_rank_group *group)
 {
   int64_t start_ns = yk_clock_now_ns();

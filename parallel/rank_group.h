@@ -3,9 +3,8 @@
  * Handoff: one mutex, two condition variables and a generation counter. begin() publishes a command under the mutex,
  * increments the generation and signals cv_start; each worker waits for a generation it has not seen, runs the command
  * outside the lock, and counts itself done; the last one signals cv_done, for which wait() waits. A command is
- * immutable from the moment it is published until wait() returns, so workers read it without the lock. Before a thread
- * sleeps it looks for spin_s whether what it waits for has come: a sleeper wakes some 100 us late, which a step of 3 ms
- * feels.
+ * immutable from the moment it is published until wait() returns, so workers read it without the lock. A thread spins
+ * for spin_s seconds before it sleeps: a sleeper wakes some 100 us late, which is much in a step of 3 ms.
  *
  * Failure: the first rank to fail records its error and, from its thread, on_failure is called once and every end of
  * the communicator aborted, so that the others' pending communication fails too. Each failed rank then settles its
@@ -37,7 +36,8 @@ typedef struct yk_rank_group_ops {
   int (*progress)(void *context, int rank);
   void *context;
   yk_comm *const *comms; /* [n_ranks] the ranks' ends, not owned, the array copied; NULL: ranks do not communicate */
-  double spin_s;         /* 0 where the ranks' work needs the processors that waiting threads would keep busy */
+  /* Seconds that a thread spins before it sleeps; 0 where the ranks' work needs the processors that it would occupy. */
+  double spin_s;
 } yk_rank_group_ops;
 
 /* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start
