@@ -47,6 +47,8 @@ extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_
          static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS * static_cast<size_t>(head_dim + 2) * sizeof(float);
 }
 
+static constexpr float LOG2_E = 1.4426950408889634f;
+
 static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args, yk_dtype dtype)
 {
   const yk_head_layout &h = args.heads;
@@ -67,7 +69,7 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.heads = h;
   p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
   p.y_stride = static_cast<int64_t>(h.n_q_heads) * h.head_dim;
-  p.scale_log2 = args.scale * 1.4426950408889634f;
+  p.scale_log2 = args.scale * LOG2_E;
   p.window_tokens = args.window_tokens;
   p.n_tokens = b->n_tokens;
   p.n_seqs = b->n_seqs;
@@ -91,7 +93,7 @@ static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p,
   }
 }
 
-/* Prefill reads pages of T: those of the cache, or of the room that decode has dequantised them into. */
+/* Prefill reads pages of T: those of the cache, or those that decode has dequantised into the room (kv_room.cuh). */
 template <typename T>
 static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, cudaStream_t stream)
 {
@@ -104,8 +106,9 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
                                 : launch_prefill_mma_sync<T>(attn, p, stream);
 }
 
-/* Decode takes the sequences with one row, prefill those with more, and the generic kernel takes all. The smallest
- * prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64 heads. */
+/* Decode takes the sequences with one row, prefill those with more, and the generic kernel, in their place, all. The
+ * smallest prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64
+ * heads. Decode goes first, since it also dequantises for prefill. */
 template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)

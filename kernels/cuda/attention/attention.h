@@ -4,34 +4,35 @@
  * chunk of rows after KV blocks of earlier steps. Where things are done:
  *
  *   attention.cu         dispatch: which kernel serves which sequences
- *   attention_types.h    what the launches need to know of a device
- *   params.cuh           what every kernel is given; the workspace
+ *   attention_types.h    the properties of a device that the launches depend on
+ *   params.cuh           the arguments of every kernel; the workspace
  *   flash_decoding*      decode: sequences with one query row
  *     decode_work.cuh      the step's work items, listed in shared memory by every thread block
  *     split_kv.cuh         work division: which pages of K and V a thread block reads
  *     page_ring.cuh        a warp's ring of stages in shared memory
  *     flash_decoding_warp.cuh   a warp's scores, online softmax and output on mma.sync
- *     cache_elements.cuh        what differs between caches of 16 and of 8 bits (kernels/kv_cache.h)
+ *     cache_elements.cuh        what differs between KV caches of 16 and of 8 bits (kernels/kv_cache.h)
  *     split_kv_combine.cuh      combine the partial results of warps, then those of thread blocks
- *     decode_output.cuh         what becomes of a combined result
+ *     decode_output.cuh         divide by the sum of probabilities, dequantise V's scales, store to y
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
- *     kv_room.cuh               a cache of 8 bits as the 16-bit pages that both read, made by the decode kernel
+ *     kv_room.cuh               a cache of 8 bits dequantised, by the decode kernel, into 16-bit pages that both read
  *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
  *
  * Words: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device
  * memory. GQA packing: the query heads that share a KV head are rows (or columns) of one tile, so K and V are read once
  * for all of them. Online softmax: every output row carries its running maximum m, the sum l of its probabilities
- * relative to m, and its output o, not yet divided by l. From the partial results (m, l, o) of two sets of keys follows
- * the one of both sets: they combine.
+ * relative to m, and its output o, not yet divided by l. The partial results (m, l, o) of two sets of keys combine into
+ * the partial result of both sets.
  *
  * Decode: one thread block of 8 warps (of a cache of 8 bits 12, whose conversions take time; half as many where shared
  * memory is small) on each multiprocessor. The thread block takes consecutive pages, and each of its warps consecutive
  * ones of them, so that a warp seldom ends one work item and begins another.
  *
  *   block tables --> page numbers, 32 at a time in the registers of a warp
- *   K page, V page --(bulk copy or cp.async, issued by the warp)--> a stage of the warp's own ring in shared memory
+ *   K page, V page --(bulk copy, evict-first in L2, or cp.async; issued by the warp)--> a stage of the warp's own ring
+ *     in shared memory
  *   each warp, page by page:
  *     wait for the stage's mbarrier | S^T = K Q^T | online softmax | O^T += V^T P^T | refill the stage
  *   a warp's (m, l, o) of a work item --> y where it has read the whole work item, else --> shared memory
@@ -56,7 +57,8 @@
  *   work_full   warp 2: a work tile is described      warps 0 and 1
  *   q_full      warps 2 and 3: its queries are there  consumers
  *   q_empty     consumers, warps 0 and 1              warps 2 and 3, before reusing that half of q and work
- *   kv_full     TMA, or warp 1 for a short V tile     consumers
+ *   kv_full     TMA; of the last V tile where the     consumers
+ *               sequence ends inside a page, warp 1
  *   kv_empty    consumers                             warps 0 and 1, before reusing the stage
  *
  * Prefill elsewhere: two thread blocks of 4 warps on each multiprocessor, tile M 64, tile N 64, all warps load with
@@ -84,21 +86,22 @@
 extern "C" {
 #endif
 
-/* yk_cuda_attention_init - describe the current device.
+/* yk_cuda_attention_init - read the current device's properties into *attn.
  *   workspace: device memory of yk_cuda_attention_workspace_bytes for the largest layout used, aligned to 256 bytes and
  *   zeroed once; used by one call at a time (calls on one stream run in order, so they may share the workspace).
  *   Errors: YK_E_DEVICE. Thread: any.                                                                                */
 yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *workspace, yk_err *err);
 
-/* yk_cuda_attention_workspace_bytes - does not depend on the batch. */
+/* yk_cuda_attention_workspace_bytes - of the workspace for heads of up to head_dim elements on a device of n_sms
+ *   multiprocessors; does not depend on the batch. */
 size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 
 /* yk_cuda_attention_run - y = attention of args (see yk_attention_args), asynchronous on stream; capturable.
- *   dtype f16 or bf16. head_dim a multiple of 4 up to 256: 64, 80, 96 and 128 run on tensor cores, others on the
- *   generic kernel, which is correct and slow; so do those for which a thread block's shared memory is too small: with
- *   99 KB (compute capability 8.6, 8.9) head_dim 128 with more than 8 query heads for a KV head. max_rows_per_seq 1
- *   promises a step of decodes alone and saves a launch. Errors: YK_E_UNSUPPORTED for other head sizes and types,
- *   YK_E_DEVICE if a launch failed. Thread: the rank's own. */
+ *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 256: 64, 80, 96 and
+ *   128 run on tensor cores, others on the generic kernel, which is correct and slow. So do head sizes and layouts for
+ *   which a thread block's shared memory is too small: with 99 KB (compute capability 8.6, 8.9) head_dim 128 with more
+ *   than 8 query heads for a KV head. max_rows_per_seq 1 promises a step of decodes alone and saves a launch.
+ *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */
 yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
                                 cudaStream_t stream, yk_err *err);
 

@@ -1,10 +1,10 @@
-/* cache_elements.cuh - what flash decoding needs to know of a cache's elements: how the words of a page become operands
- * of an mma, and what stands between such an operand and the number that it is for.
+/* cache_elements.cuh - the elements of a KV cache for flash decoding: how the words of a page become operands of an
+ * mma, and by which scales such an operand differs from the number that it stands for.
  *
- * Elements of the activation type are operands as they are. Codes become float16, whatever the activation type is.
- * kernels/kv_cache.h derives where their scales come in: K's static ones in the query, V's in the output
- * (decode_output.cuh), the tokens' in scores and probabilities. float16 has few exponents, so what goes into an mma is
- * brought near 1 by a factor that float32 makes good again:
+ * Elements of the activation type are operands as they are. Codes (the elements of a cache of 8 bits) become float16,
+ * whatever the activation type is. kernels/kv_cache.h derives where their scales are applied: K's static scales to the
+ * query, V's to the output (decode_output.cuh), the tokens' to scores and probabilities. float16 has a narrow range, so
+ * the other operand of the mma is scaled to near 1, and the float32 result is scaled back:
  *
  *   query          divided by a power of two near its largest element, exactly; the scores are multiplied by it
  *   probabilities  times the token's scale, relative to unit, which is near the largest scale of the tokens so far.
@@ -88,10 +88,11 @@ __device__ __forceinline__ float power_of_2(int exponent)
   return __int_as_float((exponent + 127) << 23);
 }
 
-/* A lane's N pairs of a query, of which lanes 4g .. 4g+3 have one together: as float16 near 1, times K's static scales
- * if channels is not NULL. column_of(i): where pair i lies in the head. Returns what scores are to be multiplied by. */
+/* Convert a lane's N pairs of a query, which lanes 4g .. 4g+3 hold together, from the activation type to float16 near
+ * 1, in place; times K's static scales first, if channels is not NULL. column_of(i): the position of pair i in the
+ * head. Returns the factor for the scores that undoes the scaling. */
 template <int N, typename COLUMN_OF>
-__device__ __forceinline__ float bring_query(yk_dtype dtype, const float *channels, uint32_t *q, COLUMN_OF column_of)
+__device__ __forceinline__ float scale_query(yk_dtype dtype, const float *channels, uint32_t *q, COLUMN_OF column_of)
 {
   float2 x[N];
   float largest = 0.0f;
@@ -102,7 +103,8 @@ __device__ __forceinline__ float bring_query(yk_dtype dtype, const float *channe
     largest = fmaxf(largest, fmaxf(fabsf(x[i].x), fabsf(x[i].y)));
   }
   largest = yk_cuda::quad_max(largest);
-  /* At most 2^9 in size: float16 holds what is smaller by 2^-23 of it as a normal number. */
+  /* The largest element comes to 2^8 .. 2^9: an element 2^-22 as large is still a normal float16 (2^-14 and more). The
+   * bounds keep both powers of two normal float32. */
   const int exponent = min(max(__float_as_int(largest) >> 23, 20), 250) - 127 - 8;
   const float factor = power_of_2(-exponent);
 #pragma unroll
@@ -110,7 +112,7 @@ __device__ __forceinline__ float bring_query(yk_dtype dtype, const float *channe
   return power_of_2(exponent);
 }
 
-/* The tokens' scales, which lie behind a page: of tokens g and g + 8. */
+/* The scales of tokens g and g + 8 (g = lane / 4). They lie behind the page's codes, a float32 for each token. */
 __device__ __forceinline__ float2 token_scales(const char *codes_end)
 {
   const float *scales = reinterpret_cast<const float *>(codes_end) + threadIdx.x % 32 / 4;

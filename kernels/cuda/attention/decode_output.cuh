@@ -1,4 +1,5 @@
-/* decode_output.cuh - where the output of a work item of flash decoding goes, and what becomes of it on the way. */
+/* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, with V's static
+ * scales and offsets applied where the cache has some, rounded, stored to y. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 
@@ -43,7 +44,7 @@ template <typename T, int HD> struct act_output {
   }
 };
 
-/* Of a cache of codes, in either activation type: V's static scales and offsets come in here. */
+/* Of a cache of codes, in either activation type: V's static scales and offsets are applied here. */
 template <int HD> struct code_output {
   int64_t element; /* of y */
   int32_t kv_head;

@@ -9,9 +9,8 @@
 
 namespace yk_attn {
 
-/* Pages that a thread block asks for ahead, in bytes. A multiprocessor's share of the memory's bandwidth times the
- * latency is half as much. More requests than that only queue, ahead of all else that the multiprocessors ask for, and
- * some multiprocessors then get a larger share than others. */
+/* Bytes of pages that a thread block has in flight: twice a multiprocessor's share of bandwidth times latency. More
+ * requests would only queue in front of all others, and some multiprocessors would get a larger share than others. */
 constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
 
 /* Stages of a warp's ring; each has a page of K and one of V. */
@@ -31,9 +30,9 @@ struct work_item {
   int64_t row;
 };
 
-/* Attention of a work item's heads over the pages that one warp has read: output relative to 2^maximum, not divided by
- * the sum of probabilities; (maximum, sum). In a row of o vectors of 4 dimensions change places within their eight, so
- * that vectors that the lanes of a warp store together (warp_state::results) lie in different banks. */
+/* The partial results of a work item's heads over the pages that one warp has read: o, relative to 2^m and not divided
+ * by l, and ml = (m, l). The vectors of 4 dimensions of a row of o are swizzled within groups of eight, so that those
+ * that the lanes of a warp store together (warp_state::results) lie in different banks. */
 template <int HD, int N_HEADS> struct warp_result {
   static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* of a head, up to a multiple of eight */
   float4 o[N_HEADS][N_VECTORS];

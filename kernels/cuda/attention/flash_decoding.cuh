@@ -1,7 +1,7 @@
 /* flash_decoding.cuh - flash decoding: attention of the sequences with one query row. See attention.h.
- * CACHE: what the cache's elements are: __half, __nv_bfloat16, or codes of a format, whatever q and y are. Asynchronous
- * on stream. cudaErrorNotSupported, and nothing is launched, where the GPU has too little shared memory for the head
- * size. */
+ * CACHE: the type of the cache's elements: that of q and y, __half or __nv_bfloat16, or codes of a format (p.dtype is
+ * then that of q and y). Asynchronous on stream. cudaErrorNotSupported, and nothing is launched, where the GPU has too
+ * little shared memory for the head size. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const par
   if (begin == end) let_next_kernel_start();
   for (int32_t at = begin; at < end;) {
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
-    const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* as if page 0 of the list were its */
+    const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* of list page 0, extrapolated */
     state.start(p);
     for (int32_t page = at; page < stop; page++)
       state.consume(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);

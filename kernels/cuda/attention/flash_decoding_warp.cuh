@@ -8,7 +8,7 @@
  *   scores: lane (g, t) takes 16 bytes at a time of rows g and g + 8 of the K page: of each 4 E elements, where E is
  *           how many 16 bytes hold, elements E t .. E t + E - 1;
  *   output: lane (g, t) takes elements 8g .. 8g+7 of each 64 of tokens 2t, 2t+1, 2t+8, 2t+9 of the V page.
- * Of a last chunk of fewer elements, every lane takes as many fewer. */
+ * Where head_dim is no multiple of a chunk, the last chunk is shorter, and so is every lane's part of it. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 
@@ -19,6 +19,7 @@
 
 namespace yk_attn {
 
+/* Copy N_BYTES of shared or global memory to registers, as few wide loads; from: aligned to the widest of them. */
 template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *from, uint32_t *to)
 {
 #pragma unroll
@@ -29,10 +30,10 @@ template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *fr
 }
 
 /* A warp's registers for one work item: its queries, and the running maximum m (in powers of two), sum l and output o
- * of the pages that the warp has read. m is raised only where a score exceeds it by more than HEADROOM, so that most
- * pages need no exchange between lanes: probabilities are then up to 2^HEADROOM, and what follows from m, l and o is
- * the same. N_TILES: tiles of 8 query heads. Lane (g, t) holds heads 2t and 2t+1 of every
- * tile; its l covers only the tokens that it holds itself, until store adds the lanes' sums up. */
+ * of the pages that the warp has read. Lazy rescaling: m is raised only where a score exceeds it by more than HEADROOM,
+ * so that most pages need no exchange between lanes. m is then not the true maximum and probabilities are up to
+ * 2^HEADROOM, but o / l is the same. N_TILES: tiles of 8 query heads. Lane (g, t) holds heads 2t and 2t+1 of every
+ * tile; its l covers only the tokens that it holds itself, until results adds the lanes' sums up. */
 template <typename CACHE, int HD, int N_TILES> struct warp_state {
   using elements = cache_elements<CACHE>;
   using T = typename elements::operand;
@@ -40,16 +41,17 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   static constexpr int K_CHUNK = 64 / elements::BYTES;   /* elements of a row that four lanes take at a time */
   static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16; /* mma of a chunk, of a last short one */
   static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
-  static constexpr float NO_UNIT = 1e-30f;
-  static constexpr float HEADROOM = 8.0f, UNIT_HEADROOM = 16.0f; /* how far m and unit may be exceeded */
+  static constexpr float NO_UNIT = 1e-30f; /* unit before the first page: far below any scale but 0 */
+  /* How far m (by a sum) and unit (by a factor) may be exceeded. Together 2^8 * 16, below float16's largest 65504. */
+  static constexpr float HEADROOM = 8.0f, UNIT_HEADROOM = 16.0f;
 
-  uint32_t q[N_TILES][N_K16][2]; /* from load_queries to start as in memory */
+  uint32_t q[N_TILES][N_K16][2]; /* B operands; between load_queries and start in the activation type */
   float o[N_TILES][N_D16][4];
   float m[N_TILES][2], l[N_TILES][2];
   /* Of codes alone: */
   const float *channels;     /* K's static scales of the KV head; NULL: there are none */
-  float q_scale[N_TILES][2]; /* what scores are multiplied by */
-  float unit, inverse_unit;  /* what o is relative to, and 1 over it */
+  float q_scale[N_TILES][2]; /* factor of the scores of heads 2t and 2t+1: see scale_query */
+  float unit, inverse_unit;  /* V's scales, and so o, are divided by unit (cache_elements.cuh); 1 / unit */
 
   /* Column pairs of a V chunk that a lane takes. */
   __device__ __forceinline__ static constexpr int v_pairs(int chunk)
@@ -82,21 +84,23 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  __device__ void bring_queries(const params &p)
+  /* The loaded queries of a cache of codes become float16 near 1. */
+  __device__ void scale_queries(const params &p)
   {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
       const auto column_of = [](int i) { return k_column(i / 2 / K_STEPS) + i / 2 % K_STEPS * 4 + i % 2 * 2; };
-      const float scale = bring_query<2 * N_K16>(p.dtype, channels, &q[tile][0][0], column_of);
+      const float scale = scale_query<2 * N_K16>(p.dtype, channels, &q[tile][0][0], column_of);
 #pragma unroll
       for (int e = 0; e < 2; e++) q_scale[tile][e] = __shfl_sync(~0u, scale, (2 * t + e) * 4) * p.scale_log2;
     }
   }
 
+  /* Begin a work item whose queries are loaded: no page has been read. */
   __device__ void start(const params &p)
   {
-    if constexpr (elements::ARE_CODES) bring_queries(p);
+    if constexpr (elements::ARE_CODES) scale_queries(p);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
@@ -111,8 +115,8 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     inverse_unit = 1.0f / NO_UNIT;
   }
 
-  /* N mma along head_dim, of which the first is number first. Even and odd ones have an accumulator each, since an mma
-   * waits for the one before on the same accumulator. */
+  /* Mma steps first .. first + N - 1 along head_dim. Even and odd steps have an accumulator each, since an mma waits
+   * for the one before on the same accumulator. row: the lane's part of row g of the page. */
   template <int N>
   __device__ __forceinline__ void score_chunk(const char *row, int first, float (&even)[N_TILES][4],
                                               float (&odd)[N_TILES][4]) const
@@ -161,7 +165,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     return x;
   }
 
-  /* What the scores of head 2t + e are multiplied by, without the tokens' scales. */
+  /* The factor from a score of head 2t + e to an exponent of 2; the token's scale is applied beside it. */
   __device__ __forceinline__ float score_scale(const params &p, int tile, int e) const
   {
     return elements::ARE_CODES ? q_scale[tile][e] : p.scale_log2;

@@ -1,7 +1,8 @@
-/* kv_room.cuh - pages of 8 bits as pages of the activation type, for prefill: what the sequences with several query
- * rows see of the cache is dequantised into the room that yk_kv_layer has for it, block for block, so that the prefill
- * kernels read the same block tables. A page that several sequences share is written by each of them, alike. The decode
- * kernel does it, which runs ahead of prefill's anyway: a launch of its own would cost more than the work. */
+/* kv_room.cuh - pages of 8 bits dequantised to pages of the activation type, for prefill. The room is memory for as
+ * many blocks as the cache has (k_room and v_room of yk_kv_layer). Pages that the sequences with several query rows see
+ * are dequantised to the same block numbers there, so that the prefill kernels read the same block tables. A page that
+ * several sequences share is written by each of them, with the same bits. The decode kernel does this, since it runs
+ * ahead of prefill's anyway: a launch of its own would cost more than the work. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 #define YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 
@@ -18,11 +19,11 @@
 
 namespace yk_attn {
 
-/* Prefill reads keys in tiles of up to so many tokens, from the beginning of a tile: also what lies before the window
- * must then be numbers. */
+/* The largest key tile of prefill. Prefill reads whole tiles, so the pages of a tile that begins before the window are
+ * dequantised too: a NaN in a V row would survive a probability of 0. */
 constexpr int ROOM_TILE_TOKENS = 128;
 
-/* A page of K or V in the registers of a warp: each lane has 8 codes of a token, and those 256 and more further. */
+/* A page of K or V in the registers of a warp: in step i a lane has the 8 codes from 256 i + 8 lane on. */
 template <yk_kv_format FORMAT, int HD> struct page_of_codes {
   static constexpr int STEPS = PAGE_TOKENS * HD / (32 * 8);
   uint2 codes[STEPS];
@@ -114,7 +115,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
     n_of_chunk = __shfl_sync(~0u, sum, 31);
   }
 
-  /* Find page number next and start bringing it into the L2 cache; false: there is none. */
+  /* Find page number `next` and start to prefetch it into the L2 cache; false: there is none. */
   __device__ bool find()
   {
     while (next >= n_before + n_of_chunk) {

@@ -1,7 +1,7 @@
 /* page_ring.cuh - a warp's ring of stages in shared memory. A stage holds the K page and the V page of 16 tokens. The
  * warp issues the copies into its ring itself, N_STAGES ahead of what it computes, across work items, and waits on one
- * mbarrier a stage; no other warp touches the ring. On 9.0 pages are the first to leave the L2 cache: a step reads a
- * page once, or, where sequences share it, several times in short succession. */
+ * mbarrier a stage; no other warp touches the ring. On 9.0 the copies have an evict-first policy in the L2 cache: a
+ * step reads a page once, or, where sequences share it, several times in short succession. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 

@@ -1,4 +1,4 @@
-/* params.cuh - what every attention kernel is given, the workspace, and the launch itself. */
+/* params.cuh - the arguments of every attention kernel, the workspace, and the launch itself. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 
@@ -15,6 +15,7 @@ constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
 /* Query heads of one KV head that a decode thread block computes at once: the columns of its tile. */
 constexpr int MAX_DECODE_HEADS = 16;
 
+/* Of a decode launch, which has one on each multiprocessor. */
 constexpr int MAX_THREAD_BLOCKS = 1024;
 
 /* The start of the workspace. All counters are zero between launches: the last thread block to count sets them back. */
@@ -22,9 +23,9 @@ struct workspace_counters {
   /* Decode: partial results written of each head of the work item that begins in thread block i and ends in a later
    * one. */
   int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS];
-  int32_t next_tile; /* prefill: work tiles handed out */
-  int32_t n_done;    /* prefill: thread blocks that found no further work tile */
-  int32_t unused[62];
+  int32_t next_tile;  /* prefill: work tiles handed out */
+  int32_t n_done;     /* prefill: thread blocks that found no further work tile */
+  int32_t unused[62]; /* pads to 256 bytes, so that the partial results behind are aligned */
 };
 
 struct params {
@@ -41,7 +42,7 @@ struct params {
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
   float *partial_results; /* of decode: see split_kv_combine.cuh */
-  void *k_room, *v_room;  /* that decode fills for prefill (kv_room.cuh); NULL: none */
+  void *k_room, *v_room;  /* pages of dtype that decode dequantises for prefill (kv_room.cuh); NULL: none */
 };
 
 /* The local query heads [begin, end) that read local KV head kv_head. */

@@ -84,7 +84,7 @@ template <typename T, int HD> struct mma_sync_tile {
     l[0] = l[1] = 0.0f;
   }
 
-  /* In its sequence, of the lane's row g + 8 e. */
+  /* The position in its sequence of the lane's row g + 8 e. */
   __device__ int32_t position(int e) const
   {
     const int r = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;

@@ -37,7 +37,7 @@ template <typename T, int HD> struct prefill_consumer {
   /* S = Q K^T. q: descriptor of the warpgroup's rows. */
   __device__ __forceinline__ void issue_scores(float (&score)[N_S][4], uint64_t q, int32_t stage)
   {
-    const uint64_t k = tile_descriptor(shared_address(s.kv[stage]), 1024, 16);
+    const uint64_t k = tile_descriptor(shared_address(s.kv[stage]), SWIZZLE_ATOM_BYTES, NO_BLOCK_STRIDE);
 #pragma unroll
     for (int i = 0; i < HD / 16; i++) {
       const uint64_t offset = descriptor_step(i / 4 * COLUMN_BLOCK_BYTES + i % 4 * 32);
@@ -49,7 +49,7 @@ template <typename T, int HD> struct prefill_consumer {
   /* O += P V. */
   __device__ __forceinline__ void issue_output(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4], int32_t stage)
   {
-    const uint64_t v = tile_descriptor(shared_address(s.kv[stage]), 1024, COLUMN_BLOCK_BYTES);
+    const uint64_t v = tile_descriptor(shared_address(s.kv[stage]), SWIZZLE_ATOM_BYTES, COLUMN_BLOCK_BYTES);
 #pragma unroll
     for (int i = 0; i < WGMMA_TILE_N / 16; i++)
       wgmma<T, HD>::template run_rs<true>(o, prob[i], v + descriptor_step(i * 16 * 128), true);
@@ -136,13 +136,13 @@ template <typename T, int HD> struct prefill_consumer {
     for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
       const int32_t k_stage = kv.stage;
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
-      named_barrier_sync(BARRIER_PING_PONG + warpgroup, 256);
+      named_barrier_sync(BARRIER_PING_PONG + warpgroup, PING_PONG_THREADS);
       wgmma_fence();
       issue_scores(score, q, kv.stage);
       kv.advance(KV_STAGES);
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       issue_output(o, prob, kv.stage);
-      named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, 256);
+      named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, PING_PONG_THREADS);
       wgmma_wait<1>();
       pin(score);
       release(k_stage);
@@ -171,13 +171,13 @@ template <typename T, int HD> struct prefill_consumer {
 
   __device__ void run()
   {
-    if (warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, 256);
+    if (warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, PING_PONG_THREADS);
     for (yk_cuda::ring_position at;; at.advance(2)) {
       mbarrier_wait_loop(&s.q_full[at.stage], at.phase);
       const work_tile w = s.work[at.stage];
       if (w.seq < 0) break;
       const uint32_t q = shared_address(s.q[at.stage]) + warpgroup * 64 * 128;
-      compute(w, tile_descriptor(q, 1024, 16), &s.q_empty[at.stage]);
+      compute(w, tile_descriptor(q, SWIZZLE_ATOM_BYTES, NO_BLOCK_STRIDE), &s.q_empty[at.stage]);
     }
   }
 };

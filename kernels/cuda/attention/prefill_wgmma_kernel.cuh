@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   __syncthreads();
   wait_for_previous_kernel();
   if (warpgroup == 0) {
-    lower_registers<40>();
+    lower_registers<PRODUCER_REGISTERS>();
     if (threadIdx.x < 32) {
       kv_producer<HD, true>{s, p, &k_map, 0}.run();
     } else if (threadIdx.x < 64) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
       q_producer<T, HD>{s, p}.run(tokens_per_tile);
     }
   } else {
-    raise_registers<232>();
+    raise_registers<CONSUMER_REGISTERS>();
     prefill_consumer<T, HD> consumer = {s, p, warpgroup - 1, {}, {}, {}, {}};
     consumer.run();
   }
@@ -65,6 +65,7 @@ cudaError_t encode_map(const yk_cuda_attention &device, const params &p, const v
 {
   const CUtensorMapDataType type =
       std::is_same<T, __half>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  /* The launch does not know how many blocks the cache has: rows are unbounded, and block tables keep copies inside. */
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.heads.head_dim), 0x7fffffffu};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(p.heads.head_dim) * sizeof(T)};
   const cuuint32_t box[2] = {64, PAGE_TOKENS}, steps[2] = {1, 1};

@@ -190,7 +190,7 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     }
   }
 
-  /* Bring a warp's result of one head to the workspace. */
+  /* Write the thread block's partial result of one head to the workspace. */
   __device__ void deliver(const work_item &item, int head, const partial &sum) const
   {
     const int lane = threadIdx.x % 32;
