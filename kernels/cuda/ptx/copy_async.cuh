@@ -50,7 +50,7 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_b
                : "memory");
 }
 
-/* The same of bytes that nobody reads again soon: the L2 cache gives up their lines first. */
+/* bulk_copy with an evict-first policy in the L2 cache: for bytes that nobody reads again soon. */
 __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void *from, int n_bytes, mbarrier barrier)
 {
   asm volatile("{\n.reg .b64 policy;\n"
@@ -77,7 +77,7 @@ __device__ __forceinline__ void tensor_copy(uint32_t to, const void *map, int co
                : "memory");
 }
 
-/* The same of bytes that nobody reads again soon, as bulk_copy_once does. */
+/* tensor_copy with an evict-first policy in the L2 cache, as bulk_copy_once. */
 __device__ __forceinline__ void tensor_copy_once(uint32_t to, const void *map, int column, int row, mbarrier barrier)
 {
   asm volatile("{\n.reg .b64 policy;\n"

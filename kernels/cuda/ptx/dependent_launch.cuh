@@ -1,5 +1,5 @@
-/* dependent_launch.cuh - programmatic dependent launch: a kernel may start before the previous kernel of the stream has
- * ended (compute capability 9.0).
+/* dependent_launch.cuh - programmatic dependent launch (PDL): a kernel may start before the previous kernel of the
+ * stream has ended (compute capability 9.0).
  *
  * What may a kernel read before griddepcontrol.wait? Only what no kernel of the step writes:
  *
@@ -68,9 +68,9 @@ inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
   return error;
 }
 
-/* Ask for as much shared memory, and as little L1 cache, as a multiprocessor can have while the kernel runs, as GEMMs
- * do. A multiprocessor changes the division only when it is empty, so a kernel that asked for another one could not
- * start before the previous kernel has left the multiprocessor, nor the next one before this kernel has. */
+/* Give the kernel the largest shared memory carveout, and so the smallest L1 cache, as GEMMs have. A multiprocessor
+ * changes its carveout only when it is empty, so a kernel with another one could not start before the previous kernel
+ * has left the multiprocessor, nor the next one before this kernel has. */
 inline cudaError_t prefer_shared_memory(const void *kernel)
 {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);

@@ -16,7 +16,8 @@
 
 namespace yk_ptx {
 
-/* The descriptor of a tile whose rows are 128 bytes long, with the 128-byte swizzle; address: a multiple of 1024.
+/* The descriptor of a tile whose rows are 128 bytes long, with the 128-byte swizzle (bits 62 and 63: 1); address: a
+ * multiple of 1024. group_bytes is PTX's stride byte offset, block_bytes its leading byte offset.
  *   K-major (a row holds 64 consecutive k): group_bytes from one group of 8 rows to the next; block_bytes is not read.
  *   MN-major (a row holds 64 consecutive columns of one k): group_bytes from one group of 8 k to the next, block_bytes
  *   from one block of 64 columns to the next. */

@@ -15,10 +15,10 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int MANY_ROWS = 256; /* fewer rows are done at once, by a thread block each */
+constexpr int MANY_ROWS = 256; /* up to so many rows have a thread block each, all at once: norm.cu's kernel */
 constexpr int STAGES = 2;
-constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2; /* of a multiprocessor: a lone one waits for its rows */
-constexpr int MOST_THREADS = 1024;                      /* of a multiprocessor: registers are for so many */
+constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2; /* thread blocks of a multiprocessor: one alone would idle */
+constexpr int MOST_THREADS = 1024;                      /* of a multiprocessor: registers suffice for so many */
 constexpr int MOST_CHOICES = 8;
 constexpr size_t OWN_SHARED_BYTES = 2048; /* of a block beside its stages, at most: static memory, and the system's */
 
@@ -56,13 +56,15 @@ int sm_blocks(const yk_combine_args &combine)
   return std::min({by_memory, MOST_THREADS / row_threads(combine.hidden / WIDE), MOST_SM_BLOCKS});
 }
 
-/* Sources of a row, a lane each: choices, then the residual, then the shared expert. */
+/* The sources of a row, copied by warp 0, a lane each: the slots of its choices, then the residual, then the shared
+ * expert. */
 struct row_sources {
   const combine_norm_params &p;
   char *stages;
   stage_state &state;
   int lane, stage_bytes, row_bytes;
 
+  /* The lane's row of its source's array (of slots, residual or shared expert); -1: nothing to copy. */
   __device__ __forceinline__ int slot_of(int row) const
   {
     const int top_k = p.combine.top_k;
@@ -71,7 +73,7 @@ struct row_sources {
     return lane < top_k + 1 + (p.combine.shared != nullptr) ? row : -1;
   }
 
-  /* slot: the lane's of the row. */
+  /* Start the copies of a row into a stage. slot: slot_of(row), loaded before. */
   __device__ __forceinline__ void copy(int row, int slot, int stage) const
   {
     if (row >= p.combine.n_tokens) return;
@@ -90,7 +92,8 @@ struct row_sources {
   }
 };
 
-/* A vector of the combination of a row. from: its stage, at the vector. */
+/* A vector of a row's combination of experts. from: the vector of the first source in the row's stage; sources lie n
+ * vectors apart. */
 template <typename T>
 __device__ __forceinline__ vec<T, WIDE> combine_stage(const combine_norm_params &p, const vec<T, WIDE> *from, int n,
                                                       uint32_t present, const float (&weight)[MOST_CHOICES],
@@ -116,7 +119,7 @@ __device__ __forceinline__ vec<T, WIDE> combine_stage(const combine_norm_params 
   return out;
 }
 
-/* What the choices of a row weigh, asked for a row ahead. */
+/* The weights of a row's choices and the gate of its shared expert, loaded a row ahead. */
 struct row_weights {
   float of_choice[MOST_CHOICES], gate;
 

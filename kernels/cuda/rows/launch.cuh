@@ -22,7 +22,7 @@ inline int row_threads(int32_t n)
   return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
 }
 
-/* Launch a dependent kernel with the GEMMs' division of shared memory and cache. */
+/* Launch a dependent kernel with the GEMMs' shared memory carveout (prefer_shared_memory). */
 template <typename P>
 cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int threads, size_t shared_bytes,
                                           cudaStream_t stream, const P &p)
@@ -32,7 +32,7 @@ cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int thre
   return yk_ptx::launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
 }
 
-/* What the kernels of add_norm are given alike, whatever they are given beside. */
+/* Set the members that the parameters of all kernels of add_norm have. */
 template <typename P> void set_add_norm(P &p, const yk_add_norm_args &args)
 {
   p.y = args.y;

@@ -18,8 +18,8 @@ struct norm_params {
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
-  yk_combine_args combine;  /* what the first of partials is; y NULL: it is there */
-  bool choices_are_settled; /* of combine */
+  yk_combine_args combine;  /* the combination of experts that gives the first of partials; y NULL: it is complete */
+  bool choices_are_settled; /* see norm.h */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -27,12 +27,14 @@ struct norm_params {
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
-constexpr int VECTORS = 512; /* of a row that stays in registers, at most */
+constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: a thread each */
 
-enum class norm_of { ROWS, SUMS, COMBINATION }; /* COMBINATION: of sums whose first part is one */
+/* The input of the norm: rows as they are, the residual plus partial results, or the latter where the first partial
+ * result is a combination of experts that the kernel computes. */
+enum class norm_of { ROWS, SUMS, COMBINATION };
 
-/* residual + alpha * (partials, added in order) for vector i of a row of n, the block's; choices: of a COMBINATION, the
- * row's. The result is rounded, stored and returned. */
+/* residual + alpha * (partials, added in order) for vector i of the thread block's row of n vectors. choices: the row's
+ * choices of experts, for a COMBINATION. The result is rounded, stored to the residual and returned. */
 template <typename T, int N, norm_of OF, typename CHOICES>
 __device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices)
 {
@@ -74,8 +76,8 @@ __device__ __forceinline__ float factor_of(const norm_params &p, float squares, 
   return rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
 }
 
-/* Of a row with a vector a thread at most: it stays in registers, the weights as they are loaded, since elements of 16
- * bits would have a register each. */
+/* The norm of a row of at most one vector a thread, which stays in registers. So do the weights, as a uint4: as 16-bit
+ * elements they would take a register each. */
 template <typename T, norm_of OF>
 __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_constant__ norm_params p)
 {
@@ -110,9 +112,9 @@ __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_const
   if (is_there) static_cast<V *>(p.y)[at] = scaled(v, factor, *reinterpret_cast<const V *>(&w));
 }
 
-/* Of any row: it lies in shared memory. The parameters are a __grid_constant__, because indexing partials would
- * otherwise copy all of them to each thread's local memory. A thread's first weights are read before the wait: no
- * kernel of the step writes weights. */
+/* The norm of a row of any length, which is kept in shared memory. The parameters are a __grid_constant__, because
+ * indexing partials would otherwise copy all of them to each thread's local memory. A thread's first weights are read
+ * before the wait: no kernel of the step writes weights. */
 template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;

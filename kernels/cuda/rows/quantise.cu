@@ -12,13 +12,13 @@ using namespace yk_rows;
 
 namespace {
 
-/* Vectors of a row that a thread keeps: one, where the threads of all rows run at once; else several, so that a thread
- * has several loads under way. */
+/* Vectors of a row that a thread keeps in registers: one, where the threads of all rows run at once; else several, so
+ * that a thread has several loads in flight. */
 constexpr int FEW_KEPT = 1, SOME_KEPT = 4, MOST_KEPT = 8;
 constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* about what an H200 holds */
 constexpr int ROW_WARPS = 4;                 /* of a thread block whose warps have a row each */
 
-/* Of a thread block, by its registers. */
+/* Most threads of a thread block whose threads keep so many vectors: registers limit it. */
 constexpr int most_threads(int kept)
 {
   return kept == FEW_KEPT ? 1024 : 512;

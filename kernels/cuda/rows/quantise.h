@@ -4,7 +4,7 @@
  *
  *   one thread block a row, of many short rows one warp: x in registers -> largest |x| -> scale -> x_q
  *
- * Rows of which no 16 bytes are aligned, and those of more than 32768 inputs, are read twice instead. */
+ * Rows that are not whole, aligned units of 16 bytes, and rows of more than 32768 inputs, are read twice instead. */
 #ifndef YK_KERNELS_CUDA_ROWS_QUANTISE_H
 #define YK_KERNELS_CUDA_ROWS_QUANTISE_H
 
@@ -32,11 +32,11 @@ typedef struct yk_cuda_quantise_args {
 } yk_cuda_quantise_args;
 cudaError_t yk_cuda_launch_quantise(yk_dtype dtype, const yk_cuda_quantise_args *args, cudaStream_t stream);
 
-/* maxima [n_rows]: the bits of the largest |x| of each row of x act [n_rows, k]. */
+/* maxima [n_rows]: the largest |x| of each row of x act [n_rows, k], as the bits of a float32. */
 cudaError_t yk_cuda_launch_maxima(yk_dtype dtype, int32_t *maxima, const void *x, int64_t n_rows, int64_t k,
                                   cudaStream_t stream);
 
-/* y act [n_rows, n] = sums * scale of the row * scale of the column + bias. */
+/* y act [n_rows, n] = sums * scale of the row * scale of the column + bias; a row's scale follows from maxima. */
 typedef struct yk_cuda_scale_sums_args {
   void *y;
   const int32_t *sums;   /* [n_rows, n] */

@@ -14,6 +14,8 @@ using namespace yk_rows;
 namespace {
 
 constexpr int ROPE_WARPS = 8; /* of a thread block; a warp processes one head */
+
+/* Pairs of a head's first half that a lane has: PAIRS of the kernel. */
 constexpr int pairs_of_lane(int head_dim)
 {
   return (head_dim / 4 + WARP - 1) / WARP;
@@ -43,7 +45,7 @@ __device__ rotation<T, PAIRS> load_rotation(const rope_params &p, const T *norm_
   return r;
 }
 
-/* A head in a warp's registers, as a rotation's entries. */
+/* A head in a warp's registers; entry i as in rotation. Entries past the head's last pair are 0. */
 template <typename T, int PAIRS> struct head_pairs {
   vec<T, 2> low[PAIRS], high[PAIRS];
 };
@@ -116,7 +118,8 @@ __device__ __forceinline__ uint16_t encode_pair(const rope_params &p, float a, f
   return kv_encode_2(p.format, a / channels[d] + offsets[d], b / channels[d + 1] + offsets[d + 1]);
 }
 
-/* One warp keeps one head of a token in 8 bits (kernels/kv_cache.h). channels: of the cache, or NULL. */
+/* One warp quantises one head of a token and writes it to a cache of 8 bits (kernels/kv_cache.h). channels: the cache's
+ * static scales and offsets, or NULL. */
 template <typename T, int PAIRS>
 __device__ void store_codes(const rope_params &p, const head_pairs<T, PAIRS> &x, void *cache, const float *channels,
                             int64_t slot, int32_t h)

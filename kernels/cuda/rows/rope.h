@@ -2,8 +2,8 @@
  * on the stream; see kernels/device.h for the operation.
  *
  * One warp for each head of a row, eight warps in a thread block. A warp holds a head in registers: a lane has pairs of
- * neighbouring elements of the head's first half, and the pairs of the second half that they are rotated with. Of many
- * rows half a warp has a head (rope_many.cuh).
+ * neighbouring elements of the head's first half, and the pairs of the second half that they are rotated with: one of
+ * each for heads of up to 128 elements, else two. Of many rows half a warp has a head (rope_many.cuh).
  *
  *   norm weights, cosines, sines, KV slot --> registers, before griddepcontrol.wait
  *   query head --> norm --> rotation --> qkv, in place

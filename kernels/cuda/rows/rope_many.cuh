@@ -1,7 +1,7 @@
-/* rope_many.cuh - rope.h's operation on many rows, where what counts is how many bytes are under way: 16 lanes have a
- * head of 128, its elements in two pieces of 8 bytes, and a warp asks for all its heads of a row before it rotates the
- * first. Cosines and sines, which all heads of a row share, are read once a warp. Results have the bits of the kernel
- * of few rows. */
+/* rope_many.cuh - rope.h's operation on many rows, where the bytes in flight set the speed: 16 lanes have a head of 128
+ * elements, a lane two pieces of 8 bytes of it, and a warp loads all its heads of a row before it rotates the first.
+ * Cosines and sines, which all heads of a row share, are read once a warp. Results have the bits of the kernel of few
+ * rows. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
 #define YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
 
@@ -11,7 +11,7 @@
 
 namespace yk_rows {
 
-constexpr int MANY_ROWS = 256;      /* up to so many rows have more warps each, in rope.cu */
+constexpr int MANY_ROWS = 256;      /* up to so many rows go by rope.cu's kernel, which has more warps for a row */
 constexpr int MANY_HEAD = 128;      /* head_dim */
 constexpr int MANY_LANES = 16;      /* of a head; lane l has elements 4 l to 4 l + 3 of either half */
 constexpr int MANY_PASSES = 4;      /* heads that a lane has a part of */
@@ -35,7 +35,8 @@ template <typename T> __device__ __forceinline__ void store_part(const head_part
   reinterpret_cast<V *>(head + MANY_HEAD / 2)[lane] = x.high;
 }
 
-/* The head's sum of squares, in the order in which a warp adds it up that has two pairs a lane. */
+/* The head's sum of squares, added in the order of rope_kernel's warp, of which lane i has pair i alone. Here a lane
+ * has pairs 2 l and 2 l + 1, which are added last. */
 template <typename T> __device__ __forceinline__ float sum_of_squares(const head_part<T> &x)
 {
   using yk_cuda::to_float;
@@ -53,7 +54,7 @@ template <typename T> __device__ __forceinline__ float sum_of_squares(const head
   return sums[0] + sums[1];
 }
 
-/* norm: weights, of has_norm. */
+/* Norm, where has_norm (norm: its weights; factor: of the head), then rotation. */
 template <typename T>
 __device__ __forceinline__ void rotate_part(head_part<T> &x, const head_part<T> &norm, bool has_norm, float factor,
                                             const yk_cuda::vec<float, 4> &cosine, const yk_cuda::vec<float, 4> &sine)

@@ -63,7 +63,7 @@ template <int CLUSTER> __device__ float find_threshold(shared_state<CLUSTER> &sh
       const uint4 others = *reinterpret_cast<const uint4 *>(&shared.group_keys[i]);
       n_greater += (others.x > mine) + (others.y > mine) + (others.z > mine) + (others.w > mine);
     }
-    /* Of fewer than k groups with logits it is a NaN, and all are wanted. */
+    /* Where fewer than k groups have logits, the k-th key is that of a NaN, and fmaxf gives -infinity: all pass. */
     if (n_greater == k - 1) shared.threshold = fmaxf(value_of(mine & ~(N_GROUPS - 1u)), -INFINITY);
   }
   __syncthreads();

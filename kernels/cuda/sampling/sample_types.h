@@ -1,4 +1,4 @@
-/* sample_types.h - what the sampling kernel is given. */
+/* sample_types.h - the parameters of the sampling kernel. */
 #ifndef YK_KERNELS_CUDA_SAMPLING_SAMPLE_TYPES_H
 #define YK_KERNELS_CUDA_SAMPLING_SAMPLE_TYPES_H
 
