@@ -76,6 +76,34 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   });
 }
 
+/* Wait for a row that peer has reduced, in slots of the thread block's item k, and write it to residual and sum. */
+template <typename G, bool NORM>
+__device__ __forceinline__ void receive_row(block_view &b, const G &group, int row, int k, int peer,
+                                            uint64_t timeout_ns, uint4 (&sum)[G::V])
+{
+  constexpr int V = G::V;
+  const launch_args &a = b.a;
+  const int n = packets_of<NORM>(a, row);
+  uint4 *from = b.slot(a.second, a.rank, peer) + k * a.row_packets;
+  uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
+  b.wait(timeout_ns, [&] {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      if (group.at(v) < n) sum[v] = yk_ptx::load_relaxed_sys16(from + group.at(v));
+    }
+    bool all = true;
+#pragma unroll
+    for (int v = 0; v < V; v++) all &= group.at(v) >= n || has_arrived(sum[v]);
+    return all ? -1 : peer;
+  });
+#pragma unroll
+  for (int v = 0; v < V; v++) {
+    if (group.at(v) >= n) continue;
+    residual[group.at(v)] = sum[v];
+    empty_slot(from + group.at(v));
+  }
+}
+
 /* Reduce-scatter, then all-gather: of every n_ranks consecutive rows, rank r reduces row r. */
 template <typename T, int N, typename G, bool NORM, bool COMBINES>
 __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
@@ -138,25 +166,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     for (int j = 1; j < a.n_ranks && !b.stopped; j++) {
       const int peer = peer_at(a, j), row = row_of(k, peer);
       if (row >= a.n_rows) continue;
-      const int n = packets_of<NORM>(a, row);
-      uint4 *from = b.slot(a.second, a.rank, peer) + k * a.row_packets;
-      uint4 sum[V], *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
-      b.wait(result_timeout_ns, [&] {
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-          if (group.at(v) < n) sum[v] = yk_ptx::load_relaxed_sys16(from + group.at(v));
-        }
-        bool all = true;
-#pragma unroll
-        for (int v = 0; v < V; v++) all &= group.at(v) >= n || has_arrived(sum[v]);
-        return all ? -1 : peer;
-      });
-#pragma unroll
-      for (int v = 0; v < V; v++) {
-        if (group.at(v) >= n) continue;
-        residual[group.at(v)] = sum[v];
-        empty_slot(from + group.at(v));
-      }
+      uint4 sum[V];
+      receive_row<G, NORM>(b, group, row, k, peer, result_timeout_ns, sum);
       b.stopped = norm_row<T, G, NORM>(a, group, row, sum, weights, scratch[parity], b.stopped);
       parity ^= 1;
     }

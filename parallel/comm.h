@@ -33,9 +33,9 @@ typedef enum yk_reduction { YK_REDUCE_SUM, YK_REDUCE_MAX } yk_reduction;
 
 typedef struct yk_comm_ops {
   const char *name; /* "local", "nccl", ... */
-  /* Free this end; NULL is allowed. Returns true when nothing of it is left. False: NCCL's abort of it has not ended
-   * and goes on in a thread of its own; a process that ends meanwhile must do so by _exit(), since exit handlers take
-   * away what that thread uses. */
+  /* Free this end. Returns true when nothing of it is left. False: a library's abort of it, such as NCCL's, has not
+   * ended and goes on in a thread of its own; a process that ends meanwhile must do so by _exit(), since exit handlers
+   * take away what that thread uses. */
   bool (*destroy)(yk_comm *comm);
 
   /* data [count] of dtype becomes the sum over ranks, on every rank. Ranks on CPUs: of their devices' dtype alone, else

@@ -107,6 +107,7 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
+  /* The device says it of the newest route of several rows, not of a lone row's. */
   bool is_settled = args->n_rows > 1 && yk_cuda_device_choices_are_settled(base->dev);
   YK_TRY(enter(comm, err));
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
