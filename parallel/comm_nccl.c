@@ -384,6 +384,7 @@ yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out
     if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
   if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, ends, n_ranks, err);
+  if (status != YK_OK) signal_abort(g); /* so that nobody waits long for ends that NCCL could not connect */
   for (int rank = 0; rank < n_ranks; rank++) {
     if (status == YK_OK)
       out[rank] = ends[rank];
