@@ -1,8 +1,8 @@
-/* accumulator_rows.cuh - rows of the accumulators of mma.sync and wgmma as attention needs them: the online softmax,
- * probabilities as the A operand of the next product, and rows of results to memory.
+/* accumulator_rows.cuh - rows of the accumulator fragments of mma.sync and wgmma as attention needs them: the online
+ * softmax, probabilities as the A operand of the next product, and rows of results to memory.
  *
- * d[N][4] is N tiles of 8 columns. Lane (g, t) = (lane / 4, lane % 4) of a warp holds of rows g and g + 8 (e = 0 and 1)
- * the columns 2 t and 2 t + 1: d[i][2 e] and d[i][2 e + 1]. The four lanes of a row are a quad. */
+ * d[N][4] is N tiles of 8 columns. Lane (g, t) = (lane / 4, lane % 4) of a warp holds columns 2 t and 2 t + 1 of row g
+ * (e = 0) and of row g + 8 (e = 1) of tile i: d[i][2 e] and d[i][2 e + 1]. The four lanes of a row are a quad. */
 #ifndef YK_KERNELS_CUDA_COMMON_ACCUMULATOR_ROWS_CUH
 #define YK_KERNELS_CUDA_COMMON_ACCUMULATOR_ROWS_CUH
 
@@ -11,6 +11,7 @@
 
 namespace yk_cuda {
 
+/* The maximum, and the sum, over the lanes of a quad, in each of them. */
 __device__ __forceinline__ float quad_max(float x)
 {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -32,13 +33,14 @@ template <int N> __device__ __forceinline__ float row_max(const float (&d)[N][4]
   return from;
 }
 
-/* What scores times scale_log2 are taken relative to; largest: minus infinity where no token has been visible. */
+/* What is subtracted from scores times scale_log2 before the exponential: the row's largest score so far times
+ * scale_log2; 0 where that is minus infinity (no token has been visible), whose difference from itself would be NaN. */
 __device__ __forceinline__ float softmax_shift(float largest, float scale_log2)
 {
   return largest == -INFINITY ? 0.0f : largest * scale_log2;
 }
 
-/* Scores of a row become probabilities 2^(score scale_log2 - shift). Returns the sum of the lane's own. */
+/* Scores of row e become unnormalised probabilities 2^(score scale_log2 - shift). Returns the sum of the lane's own. */
 template <int N>
 __device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, float scale_log2, float shift)
 {
@@ -54,9 +56,10 @@ __device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, f
   return sum;
 }
 
-/* Scores of both rows become probabilities relative to the largest score so far.
- *   m        the largest score before; becomes the new one
- *   l        the lane's sums of probabilities
+/* One step of the online softmax: scores of both rows become unnormalised probabilities, relative to the largest score
+ * so far.
+ *   m        each row's largest score so far; updated
+ *   l        the lane's own sums of probabilities so far; rescaled and updated
  *   rescale  the factor by which what was summed with probabilities before must be multiplied */
 template <int N>
 __device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale_log2, float (&m)[2], float (&l)[2],
@@ -72,6 +75,7 @@ __device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale
   }
 }
 
+/* Both rows times a factor each. */
 template <int N> __device__ __forceinline__ void scale_rows(float (&d)[N][4], const float (&factor)[2])
 {
 #pragma unroll
@@ -81,7 +85,7 @@ template <int N> __device__ __forceinline__ void scale_rows(float (&d)[N][4], co
   }
 }
 
-/* As the A operands of products over 16 columns each, rounded to T. */
+/* The accumulators rounded to T, as A fragments of m16n8k16: a[i] has columns 16 i to 16 i + 15 for its K. */
 template <typename T, int N>
 __device__ __forceinline__ void round_to_operand(const float (&d)[N][4], uint32_t (&a)[N / 2][4])
 {
@@ -110,8 +114,8 @@ __device__ __forceinline__ void transpose_quad(uint32_t (&words)[4])
   }
 }
 
-/* A row times a factor, as T to y: 16 bytes a lane where there are four tiles of columns. exists: nothing is written to
- * y otherwise. Called by all lanes of the quad. */
+/* Row e times a factor, rounded to T, to y [8 N], 16-byte aligned: 16 bytes a lane where there are four tiles of
+ * columns. exists: whether y is written at all. Called by all lanes of the warp, since it shuffles. */
 template <typename T, int N>
 __device__ __forceinline__ void store_row(T *y, const float (&d)[N][4], int e, float factor, bool exists)
 {

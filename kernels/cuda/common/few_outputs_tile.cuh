@@ -1,10 +1,10 @@
 /* few_outputs_tile.cuh - 8 or 16 columns of a GEMM of few rows and few columns of 16-bit weights, on tensor cores.
- * Eight warps divide K, of one thread block or one of each of eight; each reads its weights from global memory straight
- * into registers, before the rows of x are there.
+ * Eight warps divide K: those of one thread block, or one warp of each of a cluster's eight thread blocks. Each reads
+ * its weights from global memory straight into registers, before the rows of x are there.
  *
- * An instruction takes 16 inputs, a lane two pairs of each operand. Which inputs these are is the same to the sum as
- * long as both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those are two
- * instructions. */
+ * An mma.sync takes 16 inputs, of each operand's row four a lane. The sum does not depend on which inputs these are as
+ * long as both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those make two
+ * mma.sync. */
 #ifndef YK_KERNELS_CUDA_COMMON_FEW_OUTPUTS_TILE_CUH
 #define YK_KERNELS_CUDA_COMMON_FEW_OUTPUTS_TILE_CUH
 
@@ -21,7 +21,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
   static constexpr int COLUMNS = COLUMNS_, COLUMNS8 = COLUMNS / 8, WARPS = 8, THREADS = 32 * WARPS;
   static constexpr int KEPT = 8; /* pieces of 32 inputs of a warp whose weights are read ahead */
   static constexpr int N8 = ROWS / 8;
-  static constexpr int PITCH = ROWS + 1; /* of sums, against bank conflicts */
+  static constexpr int PITCH = ROWS + 1; /* floats from column to column of sums, against bank conflicts */
 
   /* Partial sums of each warp, in shared memory. */
   struct sums {
@@ -29,9 +29,9 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
   };
 
   int part = static_cast<int>(threadIdx.x) / 32; /* which of the WARPS parts of K the warp has */
-  uint4 kept[KEPT][COLUMNS8];                    /* columns lane / 4 and lane / 4 + 8 */
+  uint4 kept[KEPT][COLUMNS8];                    /* of columns lane / 4 and lane / 4 + 8 */
 
-  /* 8 inputs of a row, zeros where the row or the inputs are missing. */
+  /* Inputs at .. at + 7 of a row of a matrix [n_rows, k]; zeros past its edges. */
   __device__ __forceinline__ static uint4 load(const void *rows, int row, int n_rows, int k, int at)
   {
     if (row >= n_rows || at >= k) return make_uint4(0, 0, 0, 0);
@@ -44,6 +44,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     return (i * WARPS + part) * 32 + threadIdx.x % 4 * 8;
   }
 
+  /* The lane's weights of the warp's piece i: rows of W from `column` on. */
   __device__ __forceinline__ void load_columns(const void *w, int n, int k, int column, int i,
                                                uint4 (&to)[COLUMNS8]) const
   {
@@ -51,13 +52,14 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     for (int c = 0; c < COLUMNS8; c++) to[c] = load(w, column + threadIdx.x % 32 / 4 + c * 8, n, k, input_of(i));
   }
 
+  /* Read the warp's first KEPT pieces of weights into registers; columns `column` and up of W [n, k]. */
   __device__ __forceinline__ void read_ahead(const void *w, int n, int k, int column)
   {
 #pragma unroll
     for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, i, kept[i]);
   }
 
-  /* The weights that read_ahead leaves, into the L2 cache. */
+  /* Prefetch the weights past those of read_ahead into the L2 cache. */
   __device__ __forceinline__ void prefetch_rest(const void *w, int n, int k, int column) const
   {
     for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
@@ -70,6 +72,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     }
   }
 
+  /* acc += the lane's part of one piece: two mma.sync. */
   __device__ __forceinline__ static void multiply_piece(const uint4 (&w)[COLUMNS8], const uint4 &x, float (&acc)[4])
   {
     const uint4 lower = w[0], upper = COLUMNS8 == 2 ? w[COLUMNS8 - 1] : make_uint4(0, 0, 0, 0);
@@ -77,9 +80,9 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     yk_ptx::mma_m16n8k16<T>(acc, lower.z, upper.z, lower.w, upper.w, x.z, x.w);
   }
 
-  /* The warp's partial sums of columns `column` and up of W [n, k] by ROWS rows of x, of which x_of(i, r) gives the
-   * lane's inputs input_of(i) and up of row r * 8 + lane / 4. Number i of acc[r] is of column lane / 4 + i / 2 * 8 and
-   * row r * 8 + lane % 4 * 2 + i % 2. */
+  /* acc += the warp's partial sums of columns `column` and up of W [n, k], whose first KEPT pieces read_ahead has read,
+   * by ROWS rows of x. x_of(i, r) gives inputs input_of(i) .. + 7 of row r * 8 + lane / 4. acc[r][i] is of column lane
+   * / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. */
   template <typename F>
   __device__ __forceinline__ void accumulate(const void *w, int n, int k, int column, const F &x_of,
                                              float (&acc)[N8][4]) const
@@ -104,8 +107,8 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     }
   }
 
-  /* The same of all warps of the thread block, of rows of x [m, k] from `row` on. The thread block then meets, and adds
-   * up what its warps have. */
+  /* Each warp's partial sums of ROWS rows of x [m, k] from `row` on, to shared memory. After a __syncthreads of the
+   * caller, sum_of adds them up. */
   __device__ __forceinline__ void multiply(const void *w, int n, const void *x, int m, int k, int column, int row,
                                            sums &to) const
   {
@@ -121,6 +124,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     }
   }
 
+  /* The result of a column and row of the tile: the warps' sums, added in order. */
   __device__ __forceinline__ static float sum_of(const sums &from, int column, int row)
   {
     float sum = 0.0f;

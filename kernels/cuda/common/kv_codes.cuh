@@ -18,7 +18,7 @@ __host__ __device__ constexpr float kv_code_max(yk_kv_format format)
   return format == YK_KV_INT8 ? YK_KV_INT8_MAX : YK_KV_FP8_MAX;
 }
 
-/* Of a page, for each of its tokens: codes and a scale. */
+/* Bytes of a token and head in a page: head_dim codes and a float32 scale. */
 __host__ __device__ constexpr int kv_token_bytes(int head_dim)
 {
   return head_dim + static_cast<int>(sizeof(float));
@@ -39,8 +39,8 @@ __device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b)
   return *reinterpret_cast<const uint32_t *>(&out);
 }
 
-/* Four codes as float16: the first two and the last two. Integers: byte u = q + 128 under the exponent of 1024 is
- * 1024 + u, from which 1152 is taken. */
+/* Four codes as pairs of float16: the first two and the last two. Integers: u = q + 128 as the low byte of a float16
+ * whose high byte is 0x64 is 1024 + u, which less 1152 is q. */
 template <yk_kv_format FORMAT>
 __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uint32_t &second)
 {
@@ -57,7 +57,8 @@ __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uin
       : "=r"(first), "=r"(second)
       : "r"(codes));
 #else
-  /* Sign, and the other bits one place further down: the number divided by 256, subnormal ones too. */
+  /* The sign stays, the seven other bits go one place down: read as float16 that is the number divided by 256 exactly,
+   * subnormals too. */
   const __half2 factor = __float2half2_rn(256.0f);
   for (int i = 0; i < 2; i++) {
     const uint32_t spread = __byte_perm(codes, 0, i ? 0x3424 : 0x1404);

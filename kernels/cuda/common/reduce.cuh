@@ -24,7 +24,8 @@ template <typename T> __device__ inline T warp_prefix_sum(T x)
   return x;
 }
 
-/* The sum over the thread block, in every thread. The thread block is whole warps; shared: one float for each warp. */
+/* The sum over the thread block, in every thread. All threads call it; the thread block is whole warps. shared: one
+ * float for each warp, in shared memory, not to be written again before a __syncthreads. */
 __device__ inline float block_sum(float x, float *shared)
 {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_warps = blockDim.x / WARP;

@@ -52,6 +52,7 @@ template <int MAX_STAGES> struct stage_ring {
       : memory(memory), barriers(barriers), n_stages(n_stages), stage_bytes(stage_bytes)
   {
   }
+  /* The current stage's memory and barriers. */
   __device__ __forceinline__ uint32_t data() const
   {
     return memory + at.stage * stage_bytes;
@@ -79,6 +80,7 @@ template <int MAX_STAGES> struct stage_ring {
     }
   }
 
+  /* A producer's first round: see the head of this file. */
   __device__ __forceinline__ void start_producing()
   {
     at.phase = 1;
