@@ -19,6 +19,7 @@ __host__ __device__ __forceinline__ uint32_t multiply_high(uint32_t a, uint32_t 
 #endif
 }
 
+/* n / by for int n and a divisor that is the same for the whole launch; made on the host, used on either side. */
 struct divider {
   uint32_t by, reciprocal; /* reciprocal: 2^32 / by, rounded down, at most UINT32_MAX */
 
@@ -28,8 +29,8 @@ struct divider {
     return {static_cast<uint32_t>(by), static_cast<uint32_t>(std::min<int64_t>((int64_t{1} << 32) / by, UINT32_MAX))};
   }
 
-  /* n / by, for n from 0 to 2^31. The guess is the quotient or one less: rounding the reciprocal down makes the product
-   * too small by less than n / 2^32, and the upper half drops a fraction below 1. */
+  /* n / by, for n of 0 or more. The guess is the quotient or one less: rounding the reciprocal down makes the product
+   * too small by at most n / 2^32, which is below 1/2, and the upper half drops a fraction below 1. */
   __host__ __device__ __forceinline__ int quotient(int n) const
   {
     uint32_t dividend = static_cast<uint32_t>(n), guess = multiply_high(dividend, reciprocal);

@@ -10,8 +10,9 @@ using namespace yk_ptx;
 
 namespace {
 
-constexpr int64_t MOST_ROWS = 256, MOST_PRODUCTS = 1 << 26; /* every thread block reads its rows and columns itself */
-constexpr int64_t MOST_ROWS_BY_8 = 64;
+/* Every thread block reads its rows of x and columns of W from memory itself, so that larger GEMMs read too much. */
+constexpr int64_t MOST_ROWS = 256, MOST_PRODUCTS = 1 << 26;
+constexpr int64_t MOST_ROWS_BY_8 = 64; /* rows up to which a thread block has 8 of them, for more thread blocks */
 
 template <typename T, int ROWS>
 __global__ void __launch_bounds__(few_outputs_tile<T, ROWS>::THREADS)

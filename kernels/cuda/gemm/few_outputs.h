@@ -23,11 +23,13 @@ typedef struct yk_few_outputs_gemm {
   yk_dtype dtype, y_dtype; /* y_dtype: dtype, or float32 */
 } yk_few_outputs_gemm;
 
-/* yk_few_outputs_takes - whether this kernel is the faster one: few rows and columns, whole pieces of 16 bytes. */
+/* yk_few_outputs_takes - whether the kernel can multiply this GEMM and is meant to: at most 256 rows and 2^26 products
+ * m n k, k a multiple of 8, x and W 16-byte aligned. dtype must be float16 or bfloat16. */
 bool yk_few_outputs_takes(const yk_few_outputs_gemm *gemm);
 
-/* yk_few_outputs_launch - of a GEMM that it takes. Asynchronous on the stream; W is read before the previous kernel has
- * ended. */
+/* yk_few_outputs_launch - launch a GEMM that yk_few_outputs_takes accepts; nothing where m or n is 0. Asynchronous on
+ * the stream, as a dependent of the previous kernel: W is read before that kernel has ended, so no kernel of the step
+ * may write it. Errors: those of the launch. Thread: any. */
 cudaError_t yk_few_outputs_launch(const yk_few_outputs_gemm *gemm, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -45,6 +45,7 @@
 
 #include <stddef.h>
 
+#include "kernels/cuda/gemm/wna16_sizes.h"
 #include "kernels/cuda/gemm/wna16_types.h"
 
 #ifdef __cplusplus
@@ -61,9 +62,6 @@ yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err);
 /* yk_wna16_desc_check - YK_OK, or YK_E_INVAL naming the field that is outside its range. */
 yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err);
 
-/* yk_wna16_packed_bytes - device memory of the repacked weights of a valid desc. */
-size_t yk_wna16_packed_bytes(const yk_wna16_desc *desc);
-
 /* yk_wna16_workspace_bytes - device memory that forward needs for 1 to m_max tokens. One workspace of the largest size
  *   serves all GEMMs of a stream. It must be zeroed once before its first use; forward leaves it ready for the next. */
 size_t yk_wna16_workspace_bytes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, int64_t m_max);
@@ -72,17 +70,19 @@ size_t yk_wna16_workspace_bytes(const yk_wna16_gpu *gpu, const yk_wna16_desc *de
  * host. */
 void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, yk_wna16_plans *plans);
 
-/* yk_wna16_pack - repack columns [first_column, first_column + n_columns) of desc from source, asynchronously.
- *   Both multiples of 8. Every column must be packed before the first forward; parts (q, k, v; gate, up) are packed by
- *   one call each, on one stream. The stream must be synchronised once before forward reads the result, since forward
- *   may start to load weights while the kernel before it still runs.
+/* yk_wna16_pack - repack columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
+ *   packed (device memory of yk_wna16_packed_bytes, of wna16_sizes.h). first_column and n_columns are multiples of 8.
+ *   Every column must be packed before the first forward; parts (q, k, v; gate, up) are packed by one call each, on one
+ *   stream. The stream must be synchronised once before forward reads the result, since forward may start to load
+ *   weights while the kernel before it still runs.
  *   Errors  YK_E_INVAL on shapes, YK_E_DEVICE when the launch failed. */
 yk_status yk_wna16_pack(const yk_wna16_desc *desc, void *packed, const yk_wna16_source *source, int64_t first_column,
                         int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
 /* yk_wna16_pack_rows - the same from rows of bytes, for the encodings INT8 and FP8.
- *   A scale is kept in two factors: the largest magnitude of the row's scales as float32, and 11 bits (INT8) or a
- *   float32 (FP8) of what the group's scale is of that. Zeros are kept to 1/256, and within -128 to 127. */
+ *   A scale is kept as the product of two factors: a row scale, the largest magnitude of the row's scales, as float32;
+ *   and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded to
+ *   multiples of 1/256 and clamped to -128 to 128 - 1/256. */
 yk_status yk_wna16_pack_rows(const yk_wna16_desc *desc, void *packed, const yk_wna16_rows *source, int64_t first_column,
                              int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 

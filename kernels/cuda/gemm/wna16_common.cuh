@@ -14,6 +14,7 @@
 
 namespace yk_gemm {
 
+/* what: of which step the error message speaks. */
 inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
 {
   if (error == cudaSuccess) return YK_OK;
@@ -25,52 +26,56 @@ inline int64_t ceil_div(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
-/* __fdividef, since an exact division branches, in the middle of an epilogue. */
+/* gate * sigmoid(gate). By __fdividef, since an exact division branches, in the middle of an epilogue. */
 __device__ __forceinline__ float silu(float gate)
 {
   return __fdividef(gate, 1.0f + __expf(-gate));
 }
 
+/* Element i of an array of DTYPE in global memory. */
 template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void *array, int64_t i)
 {
   if constexpr (DTYPE == YK_F16) return __half2float(static_cast<const __half *>(array)[i]);
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* Whether a K tile may have so many groups of scales: 1, 2 or 4 of 4 bits, 1 or 4 of 8 bits (wna16_sizes.h). */
+/* Whether the packed layout ever has this number of groups of scales in a K tile: 1, 2 or 4 with weights of 4 bits, 1
+ * or 4 with 8 bits (yk_wna16_groups_per_k_tile). */
 constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
 {
   return encoding == YK_WNA16_INT4 || groups != 2;
 }
 
-/* Whether there is a kernel of a tile. groups: of scales in a K tile. */
+/* Whether a kernel is compiled for a tile. SHAPE: small_batch_shape or wgmma_shape; groups: of scales in a K tile. */
 template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna16_encoding encoding, int groups)
 {
-  scale_groups of = encoding == YK_WNA16_INT4 ? shape.of : shape.of_bytes;
+  scale_groups compiled = encoding == YK_WNA16_INT4 ? shape.int4_groups : shape.byte_groups;
   if (!has_groups(encoding, groups)) return false;
-  return of == scale_groups::ANY || (of == scale_groups::FROM_128 && groups == 1);
+  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
 }
 
+/* The same for a GEMM. */
 template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_wna16_desc &desc)
 {
   return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
 }
 
-/* The row scales of fragment rows lane/4 and lane/4 + 8 of a panel. */
+/* The row scales of 8-bit weights for rows lane/4 (x) and lane/4 + 8 (y) of a panel's accumulator fragment. */
 __device__ __forceinline__ float2 load_row_scales(const float *row_scales, int panel, int lane)
 {
   const float *at = row_scales + panel * PANEL_COLUMNS + lane / 4;
   return make_float2(__ldg(at), __ldg(at + 8));
 }
 
-/* Accumulators of one panel. */
+/* Multiply one panel's accumulators, of N8 groups of 8 tokens, with its row scales. */
 template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, float (&acc)[N8][4])
 {
 #pragma unroll
   for (int i = 0; i < N8 * 4; i++) acc[i / 4][i % 4] *= i % 4 < 2 ? scales.x : scales.y;
 }
 
-/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile; NULL where there is none. */
+/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile (entries 0, 1 and 2); NULL where there
+ * is none. */
 struct tile_kernels {
   const void *of_groups[3];
 
@@ -80,7 +85,7 @@ struct tile_kernels {
   }
 };
 
-/* What kernels are compiled for beside tiles. */
+/* The types that kernels are compiled for: encoding of the weights, dtype of the activations. */
 struct kernel_types {
   yk_wna16_encoding encoding;
   yk_dtype dtype;
@@ -89,12 +94,13 @@ constexpr kernel_types ALL_KERNEL_TYPES[] = {{YK_WNA16_INT4, YK_F16}, {YK_WNA16_
                                              {YK_WNA16_INT8, YK_F16}, {YK_WNA16_INT8, YK_BF16},
                                              {YK_WNA16_FP8, YK_F16},  {YK_WNA16_FP8, YK_BF16}};
 
+/* A kernel_types as a type, for template arguments. */
 template <yk_wna16_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
   static constexpr yk_wna16_encoding ENCODING = ENCODING_;
   static constexpr yk_dtype DTYPE = DTYPE_;
 };
 
-/* f with a constant_types. */
+/* Calls f with a value of the constant_types of a run-time encoding and dtype. */
 template <typename F>
 auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_WNA16_INT4, YK_F16>()))
 {
@@ -108,7 +114,8 @@ auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(c
   return dtype == YK_F16 ? f(constant_types<YK_WNA16_INT4, YK_F16>()) : f(constant_types<YK_WNA16_INT4, YK_BF16>());
 }
 
-/* Launch clusters of so many thread blocks each, as a dependent of the kernel before. */
+/* Launch `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel
+ * (programmatic dependent launch). threads, shared_bytes: of a thread block. */
 inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,
                                    void **args, cudaStream_t stream)
 {

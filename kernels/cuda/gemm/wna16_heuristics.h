@@ -10,14 +10,13 @@
  *
  * The first command also prints how much slower a shape gets when a tile is left out: a tile stays while that is 2 %
  * at a number of tokens that a user meets. The second prints a table such as the one below; its file keeps the plans
- * within 30 % of the fastest, of a time without clusters of peers. With them there are the fastest few plans of more
- * shapes, linear_plans_clusters_h200.txt; to both were fitted the starts, what clusters take, and the first three tiles
- * of the wgmma kernel for 4 bits.
+ * within 30 % of the fastest, without the plans whose peers are a cluster. linear_plans_clusters_h200.txt has those
+ * too, but only the fastest few plans of more shapes. Of the 4-bit constants, start_us, small_start_us,
+ * cluster_start_us, cluster_peer_us, cluster_byte_us and k_tile_us of the first three wgmma tiles were fitted to both
+ * files.
  *
  * Constants are to be judged in a model (yoke bench), not by that search alone: the best plan of a row of equal GEMMs
- * can lose where other kernels stand between. So did the constants that the search once found for large tiles: in
- * isolation they choose plans closer to the fastest by 0.4 % on average, and prefill in steps of 2,048 tokens is 2.7 %
- * slower, for stream-K at the down projection (bench/LOG.md). */
+ * can lose where other kernels stand between (bench/LOG.md). */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_HEURISTICS_H
 #define YK_KERNELS_CUDA_GEMM_WNA16_HEURISTICS_H
 
@@ -25,10 +24,11 @@
 
 namespace yk_gemm {
 
+/* What small_batch_us adds up. */
 struct small_batch_costs {
   double panel_us;                        /* the memory's time for one panel, where every multiprocessor asks for one */
-  double token_us;                        /* and for the x of one token and K tile */
-  double alone_us;                        /* where the next GEMM cannot begin early */
+  double token_us;                        /* the memory's time for the x of one token in one K tile */
+  double alone_us;                        /* more, where the next GEMM cannot begin early: occupancy MOST */
   double tile_end_us;                     /* end of an output tile, ... */
   double k_slice_us;                      /* ... for each K slice of its warps, ... */
   double panel_token_us;                  /* ... and for each panel and token */
@@ -36,10 +36,11 @@ struct small_batch_costs {
   double k_tile_us[N_SMALL_BATCH_SHAPES]; /* a warp's time for one K tile */
 };
 
+/* What wgmma_us adds up. */
 struct wgmma_costs {
-  double start_us;                         /* of any plan, against the estimates of the kernel for few tokens */
+  double start_us;                         /* of any plan, relative to the small-batch kernel's */
   double small_start_us;                   /* more, for tiles of up to 64 tokens */
-  double cluster_start_us;                 /* more, where thread blocks share their tokens */
+  double cluster_start_us;                 /* more, where thread blocks share their tokens by multicast */
   double tile_end_byte_us;                 /* for each byte of a tile's accumulators */
   double peer_us;                          /* for each thread block but one that shares a tile */
   double split_k_us, split_k_byte_us;      /* where every tile is split alike, and for each byte */
@@ -54,6 +55,7 @@ struct gemm_costs {
   wgmma_costs wgmma;
 };
 
+/* Of weights of 4 bits. */
 constexpr gemm_costs GEMM_COSTS = {
     {0.0346, 0.98e-3, 1.0, 1.39, 0.105, 3.9e-3, 0.155, {0.330, 0.458, 0.470, 0.338, 0.558, 0.507, 0.747, 0.660, 0.448}},
     {1.08,

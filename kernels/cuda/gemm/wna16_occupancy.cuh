@@ -23,7 +23,7 @@
 namespace yk_gemm {
 
 constexpr int SM_SHARED_BYTES = 228 * 1024, SM_REGISTERS = 64 * 1024;
-constexpr int BLOCK_SHARED_BYTES = 2 * 1024; /* of each block: 1 KB that the driver takes, and barriers, aligned */
+constexpr int BLOCK_SHARED_BYTES = 2 * 1024; /* of each block beside that: 1 KB of the driver; barriers, aligned */
 
 /* Dynamic shared memory of a block, by occupancy; in halves, by the half. */
 constexpr int ALL_SHARED_BYTES = SM_SHARED_BYTES - BLOCK_SHARED_BYTES;
@@ -42,7 +42,8 @@ static_assert(HALF_REGISTERS * (HALF_THREADS[0] + HALF_THREADS[1]) <= SM_REGISTE
 static_assert(2 * HALF_REGISTERS * HALF_THREADS[1] > SM_REGISTERS, "two second halves do not");
 
 /* A warp that returns gives its registers back at once, and a second block of the second half would fit then. So idle
- * warps wait until the consumer warps are done. The barrier counts all warps but the four producers. */
+ * warps call hold_registers, which returns when all consumer warps have called release_idle_warps. The barrier counts
+ * all threads but the 128 of the producer warpgroup. */
 constexpr int IDLE_WARPS_BARRIER = 15;
 
 __device__ __forceinline__ void hold_registers()
@@ -62,7 +63,8 @@ inline int most_shared_bytes(occupancy taken, bool second_half)
   return taken == occupancy::MOST ? MOST_SHARED_BYTES : ALL_SHARED_BYTES;
 }
 
-/* What a block in a half asks for, whose stages need so many bytes. */
+/* The dynamic shared memory that a block in a half asks for when it uses `bytes`: the first half always asks for its
+ * maximum, which keeps a second such block away. */
 inline int half_shared_bytes(bool second_half, int bytes)
 {
   return second_half ? bytes : HALF_SHARED_BYTES[0];

@@ -1,4 +1,5 @@
-/* wna16_plan.cu - see wna16_plan.h. The estimates are those of the kernels' own host files. */
+/* wna16_plan.cu - see wna16_plan.h. Plans and estimates of each kernel are in its own host file: wna16_small_batch.cu,
+ * wna16_wgmma.cu. */
 #include "kernels/cuda/gemm/wna16_plan.h"
 
 #include "kernels/cuda/gemm/wna16_small_batch.cuh"
@@ -67,6 +68,14 @@ struct bucket_series {
   int buckets;
 };
 constexpr bucket_series SERIES[] = {{0, 8, 4}, {32, 16, 14}, {256, 64, 12}, {1024, 256, 28}, {8192, 8192, 1}};
+
+constexpr int n_buckets()
+{
+  int n = 0;
+  for (const bucket_series &s : SERIES) n += s.buckets;
+  return n;
+}
+static_assert(n_buckets() == YK_WNA16_ROW_BUCKETS, "a plan for each bucket");
 
 int row_bucket(int64_t m)
 {

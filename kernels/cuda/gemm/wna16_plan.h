@@ -1,5 +1,5 @@
-/* wna16_plan.h - plans of the WNA16 GEMM on compute capability 9.0: what there is to choose from, what each is
- * estimated to take, and which is chosen. The arithmetic of the host alone; no CUDA. */
+/* wna16_plan.h - plans of the WNA16 GEMM on compute capability 9.0: which there are for a shape, how long each is
+ * estimated to take, and which is chosen. Host arithmetic that calls no CUDA function; any thread may call it. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_PLAN_H
 #define YK_KERNELS_CUDA_GEMM_WNA16_PLAN_H
 
@@ -11,12 +11,13 @@
 
 namespace yk_gemm {
 
-/* Numerics: the kernel for few tokens does not round its weights, the wgmma kernel does. Up to UNROUNDED_TOKENS only
- * the first is asked, so that tokens decoded in small batches differ by the order of additions alone. */
+/* Numerics: the small-batch kernel does not round its dequantised weights, the wgmma kernel does. Up to
+ * UNROUNDED_TOKENS only plans of the small-batch kernel are considered, so that results of small decode batches differ
+ * by the order of additions alone. */
 constexpr int UNROUNDED_TOKENS = 16;
-constexpr int SMALL_BATCH_TOKENS = 32; /* at most */
+constexpr int SMALL_BATCH_TOKENS = 32; /* the most that the small-batch kernel takes: its largest tile N */
 
-/* All plans that can run m tokens. */
+/* All plans that can run m tokens, 1 or more; at least one. desc must be valid, gpu on the WGMMA path. */
 std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
 
 /* Estimated microseconds of a plan of plans_of. */

@@ -3,6 +3,8 @@
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_SIZES_H
 #define YK_KERNELS_CUDA_GEMM_WNA16_SIZES_H
 
+#include <stddef.h>
+
 #include "kernels/cuda/gemm/wna16_types.h"
 
 enum {
@@ -11,7 +13,7 @@ enum {
   YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* of a group */
 };
 
-/* A panel without its scales. */
+/* Bytes of a panel without its scales. */
 #define YK_WNA16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
   (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K / ((encoding) == YK_WNA16_INT4 ? 2 : 1))
 
@@ -40,12 +42,13 @@ static inline int64_t yk_wna16_n_k_tiles(const yk_wna16_desc *desc)
   return (desc->k + YK_WNA16_TILE_K - 1) / YK_WNA16_TILE_K;
 }
 
-/* Of a K tile. */
+/* Panels of one K tile: n in panels of 16 columns, the last one padded. */
 static inline int64_t yk_wna16_n_panels(const yk_wna16_desc *desc)
 {
   return (desc->n + YK_WNA16_PANEL_COLUMNS - 1) / YK_WNA16_PANEL_COLUMNS;
 }
 
+/* All panels of all K tiles. */
 static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
 {
   return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
@@ -55,6 +58,12 @@ static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
 static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
 {
   return desc->encoding == YK_WNA16_INT4 ? 0 : yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4;
+}
+
+/* yk_wna16_packed_bytes - device memory of the repacked weights of a valid desc. */
+static inline size_t yk_wna16_packed_bytes(const yk_wna16_desc *desc)
+{
+  return (size_t)(yk_wna16_panels_bytes(desc) + yk_wna16_row_scale_bytes(desc));
 }
 
 #endif

@@ -4,19 +4,24 @@
 
 namespace yk_gemm {
 
-/* What a thread block takes of its multiprocessor: half of it; so much that a norm or an all-reduce fits beside it,
- * but no other GEMM; all of it. */
+/* What a thread block takes of the shared memory and registers of its multiprocessor (wna16_occupancy.cuh): half of
+ * them; so much that a norm or an all-reduce fits beside it, but no other GEMM; all of them. */
 enum class occupancy { HALF, MOST, ALL };
 
-/* yk_wna16_plan.kernel, and what its other fields mean. */
+/* yk_wna16_plan.kernel, and what the plan's other fields mean with each. */
 enum plan_kernel {
-  PLAN_SMALL_BATCH, /* tile: of SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: blocks of a cluster */
-  PLAN_WGMMA, /* tile: of WGMMA_SHAPES; splits: of each tile along K (split-K), 1 for whole tiles, 0 for stream-K */
-  PLAN_WGMMA_CLUSTER /* the same, where the thread blocks that share a tile are a cluster; splits: 2 and more */
+  /* tile: index into SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: thread blocks of a cluster, which
+   * split K */
+  PLAN_SMALL_BATCH,
+  /* tile: index into WGMMA_SHAPES; splits: K ranges of each tile (split-K), 1 for whole tiles, 0 for stream-K */
+  PLAN_WGMMA,
+  /* The same, but the thread blocks that share a tile are a cluster; splits: 2 and more */
+  PLAN_WGMMA_CLUSTER
 };
 
-/* The groups of scales that a tile is compiled for. Groups of 128 and more, which nearly all AWQ models have, get every
- * tile that earns its place; groups of 64 and 32 do without those that are worth 7 % at most and 0.6 % on average. */
+/* The sizes of scale groups, in inputs, that a tile is compiled for: all; multiples of 128 (or one group for all of k);
+ * none. Groups of 128 and more, which nearly all AWQ models have, get every tile that earns its place; groups of 64 and
+ * 32 do without those that gain them little (bench_linear --plans prints how much). */
 enum class scale_groups { ANY, FROM_128, NONE };
 
 /* Of the kernel for up to 32 tokens. */
@@ -24,8 +29,8 @@ struct small_batch_shape {
   int n;      /* tile N: tokens, a multiple of 8 */
   int panels; /* of 16 columns that a consumer warp holds */
   occupancy taken;
-  scale_groups of;       /* 4 bits */
-  scale_groups of_bytes; /* 8 bits */
+  scale_groups int4_groups; /* with weights of 4 bits */
+  scale_groups byte_groups; /* with weights of 8 bits */
 };
 constexpr small_batch_shape SMALL_BATCH_SHAPES[] = {
     {8, 1, occupancy::HALF, scale_groups::FROM_128, scale_groups::FROM_128},
@@ -54,8 +59,8 @@ struct wgmma_shape {
   int wgmma_m;    /* tiles of 64 columns that a warpgroup holds */
   int cluster;    /* thread blocks that share their tokens by multicast */
   occupancy taken;
-  scale_groups of;       /* 4 bits */
-  scale_groups of_bytes; /* 8 bits */
+  scale_groups int4_groups; /* with weights of 4 bits */
+  scale_groups byte_groups; /* with weights of 8 bits */
 
   constexpr int m() const
   {

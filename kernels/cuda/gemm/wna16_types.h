@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-/* Which kernels a GEMM may use. AUTO takes the best that the GPU has. */
+/* Which family of kernels a GEMM uses. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
 typedef enum yk_wna16_path {
   YK_WNA16_AUTO,
   YK_WNA16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
@@ -22,15 +22,17 @@ typedef enum yk_wna16_encoding {
   YK_WNA16_FP8   /* e4m3 without infinities, a float32 scale a group */
 } yk_wna16_encoding;
 
-enum { YK_WNA16_MOST_PEERS = 8 }; /* thread blocks of a cluster that every GPU of 9.0 can run */
+/* Thread blocks of the largest cluster that every GPU of 9.0 can run (CUDA's portable cluster size). */
+enum { YK_WNA16_MOST_PEERS = 8 };
 
 /* Properties of the current GPU; filled once by yk_wna16_gpu_init. */
 typedef struct yk_wna16_gpu {
   int n_multiprocessors;
   yk_wna16_path path;
   void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
-  /* Clusters of 2 and more thread blocks that run at once, each block on a multiprocessor of its own; 0 on the MMA
-   * path. A cluster lies within a group of multiprocessors (GPC), whose sizes differ among GPUs of one kind. */
+  /* clusters[s]: how many clusters of s thread blocks run at once, s from 2 on, each block on a multiprocessor of its
+   * own; 0 on the MMA path. A cluster lies within a group of multiprocessors (GPC), whose sizes differ among GPUs of
+   * one kind. */
   int clusters[YK_WNA16_MOST_PEERS + 1];
 } yk_wna16_gpu;
 
@@ -67,24 +69,25 @@ typedef struct yk_wna16_rows {
   int64_t group, k_phase; /* as in yk_wna16_source */
 } yk_wna16_rows;
 
-/* A choice of kernel, tile and split of K: see wna16_plan.h. */
+/* A choice of kernel, tile and split of K. What the fields mean: plan_kernel of wna16_tiles.h; who chooses:
+ * wna16_plan.h. */
 typedef struct yk_wna16_plan {
   uint8_t kernel, tile, slice_warps, splits;
 } yk_wna16_plan;
 
-enum { YK_WNA16_ROW_BUCKETS = 59 };
+enum { YK_WNA16_ROW_BUCKETS = 59 }; /* of wna16_plan.cu's series, which is checked against it */
 
 /* The plans of one GEMM, for each bucket of row counts. */
 typedef struct yk_wna16_plans {
   yk_wna16_plan of_bucket[YK_WNA16_ROW_BUCKETS];
 } yk_wna16_plans;
 
-/* One call of a GEMM. */
+/* One call of a GEMM. All pointers are to device memory. */
 typedef struct yk_wna16_call {
-  const void *packed; /* from yk_wna16_pack, 128-byte aligned */
+  const void *packed; /* from yk_wna16_pack or yk_wna16_pack_rows, 128-byte aligned */
   const void *bias;   /* [n] in desc.dtype, or NULL */
-  const void *x;      /* [m, k], 16-byte aligned */
-  void *y;            /* [m, n], or [m, n/2] with gate_up, 16-byte aligned; must not alias x */
+  const void *x;      /* [m, k] in desc.dtype, 16-byte aligned */
+  void *y;            /* [m, n], or [m, n/2] with gate_up, in desc.dtype, 16-byte aligned; must not alias x */
   int64_t m;          /* tokens, 0 or more */
   void *workspace;    /* yk_wna16_workspace_bytes, 256-byte aligned */
   /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and

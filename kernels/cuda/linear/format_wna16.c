@@ -22,11 +22,6 @@ yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm)
                          .encoding = (yk_wna16_encoding)gemm->kind->variant};
 }
 
-size_t yk_wna16_packed_bytes(const yk_wna16_desc *desc)
-{
-  return (size_t)(yk_wna16_panels_bytes(desc) + yk_wna16_row_scale_bytes(desc));
-}
-
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
@@ -74,7 +69,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
-/* The forward beside as what a grouped kernel does too; no weights where there is none, or one unlike the call. */
+/* The forward beside, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel cannot
+ * do it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in place. */
 static yk_grouped_beside beside_of(const yk_cuda_grouped_call *call)
 {
   const yk_cuda_gemm *gemm = call->beside, *own = call->gemm;
@@ -128,7 +124,7 @@ static yk_cuda_router router_of(const yk_cuda_grouped_call *call)
                           .dtype = call->gemm->dtype};
 }
 
-/* grouped: with what is to be done beside, or without. */
+/* Whether the kernel that does `grouped`, with a forward beside or without, does the routing too. */
 static bool routes_too(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call, const yk_grouped_call *grouped)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);

@@ -6,7 +6,8 @@
 #include "kernels/cuda/gemm/wna16_types.h"
 #include "kernels/cuda/linear/format.h"
 
-/* yk_wna16_desc_of - a GEMM of one of the kinds yk_cuda_gemm_wna16_*; its key is the inputs that share a scale. */
+/* yk_wna16_desc_of - the desc of a GEMM whose kind is one of yk_cuda_gemm_wna16_*. Their fuse_key is the number of
+ * inputs that share a scale, and becomes desc.group. */
 yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm);
 
 #endif
