@@ -214,10 +214,10 @@ void expect_divided(const yk_gemm::wgmma_params &p)
   }
 }
 
-void divide(int k_tiles, int row_tiles, int token_tiles, int split_tiles, int split_blocks, int clusters)
+void divide(int k_tiles, int row_tiles, int token_tiles, int split_tiles, int k_ranges, int clusters)
 {
   yk_gemm::wgmma_params p = {};
-  yk_gemm::schedule_tiles(p, k_tiles, row_tiles, token_tiles, split_tiles, split_blocks, clusters);
+  yk_gemm::schedule_tiles(p, k_tiles, row_tiles, token_tiles, split_tiles, k_ranges, clusters);
   expect_divided(p);
 }
 
@@ -300,6 +300,33 @@ void every_plan_has_a_kernel(void **)
         }
       }
     }
+  }
+}
+
+/* Each field of a GEMM's description is checked, and the error names its range and what was found. */
+void a_gemm_refuses_sizes_out_of_range(void **)
+{
+  const struct {
+    yk_wna16_desc desc;
+    const char *message;
+  } cases[] = {
+      {{64, 16, 32, YK_F16, true, YK_WNA16_INT4}, nullptr},
+      {{1 << 24, 1 << 24, 1 << 25, YK_BF16, false, YK_WNA16_FP8}, nullptr},
+      {{0, 16, 32, YK_F16, false, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 0"},
+      {{33, 16, 32, YK_F16, false, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 33"},
+      {{1 << 25, 16, 32, YK_F16, false, YK_WNA16_INT4},
+       "k must be a multiple of 32 from 32 to 16777216, found 33554432"},
+      {{64, 12, 32, YK_F16, false, YK_WNA16_INT4}, "n must be a multiple of 8 from 8 to 16777216, found 12"},
+      {{64, 8, 32, YK_F16, true, YK_WNA16_INT4}, "n must be a multiple of 16 from 16 to 16777216, found 8"},
+      {{64, 1 << 25, 32, YK_F16, true, YK_WNA16_INT4},
+       "n must be a multiple of 16 from 16 to 16777216, found 33554432"},
+      {{64, 16, 48, YK_F16, false, YK_WNA16_INT8}, "group must be a multiple of 32 or cover k = 64, found 48"},
+      {{64, 16, 32, YK_F32, false, YK_WNA16_INT4}, "activations must be float16 or bfloat16, found float32"},
+  };
+  for (const auto &c : cases) {
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_wna16_desc_check(&c.desc, &err), c.message ? YK_E_INVAL : YK_OK);
+    if (c.message) assert_non_null(std::strstr(err.message, c.message));
   }
 }
 
@@ -400,6 +427,7 @@ int main()
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(a_cluster_has_a_place_for_each_partial_sum),
       cmocka_unit_test(every_plan_has_a_kernel),
+      cmocka_unit_test(a_gemm_refuses_sizes_out_of_range),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),
       cmocka_unit_test(a_grouped_gemm_refuses_x_that_it_cannot_count),

@@ -1,4 +1,4 @@
-/* wna16.cu - the WNA16 GEMM's interface: checks of arguments, choice of path and of plans. */
+/* wna16.cu - the WNA16 GEMM's interface: checks of arguments, choice of the kernel family (path) and of plans. */
 #include "kernels/cuda/gemm/wna16.h"
 
 #include "kernels/cuda/gemm/wna16_common.cuh"
@@ -29,24 +29,26 @@ extern "C" yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk
   YK_TRY(cuda_status(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "wna16 init", err));
   YK_TRY(cuda_status(cudaDeviceGetAttribute(&gpu->n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
                      "wna16 init", err));
-  bool hopper = major == 9 && minor == 0;
-  if (major < 8 || (path == YK_WNA16_WGMMA && !hopper))
+  bool is_90 = major == 9 && minor == 0;
+  if (major < 8 || (path == YK_WNA16_WGMMA && !is_90))
     return yk_err_set(err, YK_E_UNSUPPORTED, "wna16: %s needs compute capability %s, found %d.%d",
-                      path == YK_WNA16_WGMMA ? "the wgmma path" : "AWQ", path == YK_WNA16_WGMMA ? "9.0" : "8.0", major,
-                      minor);
-  gpu->path = path != YK_WNA16_AUTO ? path : hopper ? YK_WNA16_WGMMA : YK_WNA16_MMA;
+                      path == YK_WNA16_WGMMA ? "the wgmma path" : "the GEMM", path == YK_WNA16_WGMMA ? "9.0" : "8.0",
+                      major, minor);
+  gpu->path = path != YK_WNA16_AUTO ? path : is_90 ? YK_WNA16_WGMMA : YK_WNA16_MMA;
   return cuda_status(gpu->path == YK_WNA16_MMA ? mma_sm80_init() : init_sm90(gpu), "wna16 init", err);
 }
 
 extern "C" yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err)
 {
-  const long long max_size = 1 << 24; /* keeps every product of sizes far inside 64 bits, tiles inside 32 */
+  /* Products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
+  const long long max_size = 1 << 24;
   int columns = desc->gate_up ? 16 : 8;
   if (desc->k <= 0 || desc->k % 32 || desc->k > max_size)
-    return yk_err_set(err, YK_E_INVAL, "wna16: k must be a positive multiple of 32, found %lld", (long long)desc->k);
+    return yk_err_set(err, YK_E_INVAL, "wna16: k must be a multiple of 32 from 32 to %lld, found %lld", max_size,
+                      (long long)desc->k);
   if (desc->n <= 0 || desc->n % columns || desc->n > max_size)
-    return yk_err_set(err, YK_E_INVAL, "wna16: n must be a positive multiple of %d, found %lld", columns,
-                      (long long)desc->n);
+    return yk_err_set(err, YK_E_INVAL, "wna16: n must be a multiple of %d from %d to %lld, found %lld", columns,
+                      columns, max_size, (long long)desc->n);
   if (desc->group <= 0 || (desc->group < desc->k && desc->group % 32))
     return yk_err_set(err, YK_E_INVAL, "wna16: group must be a multiple of 32 or cover k = %lld, found %lld",
                       (long long)desc->k, (long long)desc->group);
