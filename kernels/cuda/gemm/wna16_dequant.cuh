@@ -1,4 +1,5 @@
-/* wna16_dequant.cuh - from packed words to the four registers of an A fragment; here of nibbles, eight in a word.
+/* wna16_dequant.cuh - dequantisation: from packed words to the four registers of mma.sync's or wgmma's A fragment; here
+ * of 4-bit weights (nibbles), eight in a word.
  *
  * A nibble put into the low mantissa bits of 1024 (f16) or 128 (bf16) is that number plus q, exactly. Subtracting the
  * number and the zero point leaves q - zero, exact, and the product with the scale rounds once.
@@ -6,9 +7,9 @@
  * Scale words, one per group and row:
  *   f16   low half: scale. High half: -(1024 + zero) for rows 0 to 7 and -(64 + zero) for the upper rows, whose nibbles
  *         lie four bits higher, are read as 1024 + 16 q, and are brought down by a multiplication with 1/16.
- *   bf16  high half: the scale rounded to bf16. Low half: what the rounding took away, as bf16, with zero in its four
- *         lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3 explicit), so
- *         these bits are free and the scale is kept exactly. */
+ *   bf16  high half: the scale rounded to bf16. Low half: what the rounding took away (rest), as bf16, with the zero
+ *         point in its four lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3
+ *         explicit), so these bits are free and the scale is kept exactly. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_CUH
 
@@ -22,9 +23,10 @@ namespace yk_gemm {
 
 using namespace yk_ptx;
 
-/* The type of activations. */
+/* The type of the activations, and of the fragments. */
 template <yk_dtype DTYPE> using element = std::conditional_t<DTYPE == YK_F16, __half, __nv_bfloat16>;
 
+/* Pair: __half2 or __nv_bfloat162, as the register that holds it. */
 template <typename Pair> __device__ __forceinline__ uint32_t bits_of(Pair value)
 {
   return *reinterpret_cast<uint32_t *>(&value);
@@ -35,6 +37,7 @@ template <typename Pair> __device__ __forceinline__ Pair pair_of(uint32_t bits)
   return *reinterpret_cast<Pair *>(&bits);
 }
 
+/* The lower 16 bits of a word in both halves; the upper ones. */
 __device__ __forceinline__ uint32_t both_low(uint32_t word)
 {
   return __byte_perm(word, word, 0x1010);
@@ -58,10 +61,14 @@ __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uin
   mma_m16n8k16<element<DTYPE>>(acc, a[0], a[1], a[2], a[3], b0, b1);
 }
 
-/* From the words of a lane to A fragments, for one group of scales:
- *   load              the scale words of fragment rows lane/4 and lane/4 + 8
- *   expand            the fragment of k16 step `step` of the lane's words, scaled
- *   expand_unscaled   without the scale, for accumulators of a group that are scaled by scale_of */
+/* From the words of a lane to A fragments, for one group of scales. Arrays of two are by fragment row: lane/4 (0) and
+ * lane/4 + 8 (1).
+ *   load              take the scale words of the two rows
+ *   expand            the fragment of k16 step `step` of the lane's words, scaled and rounded to DTYPE
+ *   expand_unscaled   q - zero (FP8 in float16: times 2^-8), exact but for fractions of INT8's zeros: accumulators of
+ *                     the group are to be multiplied with scale_of
+ *   scale_of          what a row's accumulators are multiplied with: the scale, and FP8's factor
+ *   scale_word        (4 bits) for packing: the scale word; upper: of rows 8 to 15 of a panel */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct dequant;
 
 template <> struct dequant<YK_WNA16_INT4, YK_F16> {
@@ -89,7 +96,6 @@ template <> struct dequant<YK_WNA16_INT4, YK_F16> {
     }
   }
 
-  /* q - zero, unscaled and exact: for accumulators that are scaled by group. */
   __device__ __forceinline__ void expand_unscaled(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
     uint32_t word = word_at(words, step);
@@ -103,7 +109,6 @@ template <> struct dequant<YK_WNA16_INT4, YK_F16> {
     }
   }
 
-  /* The scale of fragment rows lane/4 (row 0) and lane/4 + 8 (row 1). */
   __device__ __forceinline__ float scale_of(int row) const
   {
     return __low2float(pair_of<__half2>(scale[row]));
@@ -167,9 +172,9 @@ template <> struct dequant<YK_WNA16_INT4, YK_BF16> {
   }
 };
 
-/* A group's weights without their scales:
- *   load     the scale words of fragment rows lane/4 and lane/4 + 8
- *   expand   the fragment of k16 step `step` of the lane's words
+/* The same without scaled fragments, for kernels that scale a group's accumulators:
+ *   load     take the scale words of fragment rows lane/4 and lane/4 + 8
+ *   expand   the unscaled fragment of k16 step `step` of the lane's words
  *   scale    of fragment rows lane/4 (row 0) and lane/4 + 8 (row 1) */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
   dequant<ENCODING, DTYPE> of_group;
@@ -188,7 +193,7 @@ template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
   }
 };
 
-/* Instructions take a half of a scale word as it is. */
+/* Fewer registers than dequant: instructions can read either half of a scale word in place. */
 template <> struct unscaled_weights<YK_WNA16_INT4, YK_F16> {
   __half2 words[2];
 

@@ -3,9 +3,10 @@
  * Sign, exponent and mantissa moved to where a 16-bit type has them, the exponent's upper bits zero, are the number
  * times 2^-8 (float16) or 2^-120 (bfloat16), exactly, subnormals too. The scale takes the factor back.
  *
- * Bytes lie in a word as wna16_layout.cuh says, but for float16: there a half of a register with even j lies as it is
- * wanted, at bit 15 (sign) and bits 7 to 13, and one with odd j in the bits that this leaves, at bit 14 and bits 0 to
- * 6. A scale word is a float32: scale of the group over the row scale, from -1 to 1. */
+ * For bfloat16, bytes lie in a word as wna16_layout.cuh says. For float16, each half of a word holds two weights with
+ * their bits spread out: that of register j even at its place in a float16, bit 15 (sign) and bits 7 to 13, so that one
+ * AND extracts it; that of j odd in the bits left over, bit 14 (sign) and bits 0 to 6. A scale word is a float32: scale
+ * of the group over the row scale, from -1 to 1. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_FP8_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_FP8_CUH
 
@@ -15,8 +16,8 @@ namespace yk_gemm {
 
 template <> struct dequant<YK_WNA16_FP8, YK_F16> {
   static constexpr float FACTOR = 0x1p8f;
-  float ratio[2];
-  uint32_t scale[2];
+  float ratio[2];    /* the scale word times FACTOR */
+  uint32_t scale[2]; /* the same as float16, in both halves */
 
   __device__ __forceinline__ void load(uint2 words)
   {
@@ -52,7 +53,7 @@ template <> struct dequant<YK_WNA16_FP8, YK_F16> {
     return ratio[row];
   }
 
-  /* The word of four bytes in the order of wna16_layout.cuh. */
+  /* For packing: from four bytes in the order of wna16_layout.cuh. */
   __device__ static uint32_t packed_word(uint32_t bytes)
   {
     uint32_t even = (bytes << 8 & 0x80008000u) | (bytes << 7 & 0x3F803F80u);
@@ -60,12 +61,12 @@ template <> struct dequant<YK_WNA16_FP8, YK_F16> {
     return even | odd;
   }
 
-  static constexpr uint32_t EVEN_BITS = 0xBF80BF80u; /* of a word: registers with even j */
+  static constexpr uint32_t EVEN_BITS = 0xBF80BF80u; /* bits of a word that belong to registers with even j */
 };
 
 template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
   static constexpr float FACTOR = 0x1p120f;
-  float ratio[2];
+  float ratio[2];             /* the scale word */
   uint32_t scale[2], rest[2]; /* the ratio times FACTOR, and what rounding that to bfloat16 took away */
 
   __device__ __forceinline__ void load(uint2 words)
@@ -82,8 +83,8 @@ template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
     rest[row] = bits_of(__float2bfloat162_rn(ratio[row] * FACTOR - __low2float(rounded)));
   }
 
-  /* The number times 2^-120. */
-  __device__ __forceinline__ static uint32_t moved(uint32_t word, int j)
+  /* Register j as bfloat16, from the word that holds it: the numbers times 2^-120. */
+  __device__ __forceinline__ static uint32_t register_of(uint32_t word, int j)
   {
     return j % 2 ? and_or(word >> 4, 0x07F007F0u, word & 0x80008000u)
                  : and_or(word << 4, 0x07F007F0u, word << 8 & 0x80008000u);
@@ -91,17 +92,17 @@ template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
 
   __device__ __forceinline__ void expand_unscaled(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
-    const __nv_bfloat162 factor = pair_of<__nv_bfloat162>(0x7B807B80u);
+    const __nv_bfloat162 factor = pair_of<__nv_bfloat162>(0x7B807B80u); /* 2^120 */
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      fragment[j] = bits_of(__hmul2(pair_of<__nv_bfloat162>(moved(word_at(words, step * 2 + j / 2), j)), factor));
+      fragment[j] = bits_of(__hmul2(pair_of<__nv_bfloat162>(register_of(word_at(words, step * 2 + j / 2), j)), factor));
   }
 
   __device__ __forceinline__ void expand(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      uint32_t v = moved(word_at(words, step * 2 + j / 2), j);
+      uint32_t v = register_of(word_at(words, step * 2 + j / 2), j);
       __nv_bfloat162 small = __hmul2(pair_of<__nv_bfloat162>(v), pair_of<__nv_bfloat162>(rest[j % 2]));
       fragment[j] = multiply_add_bf16x2(v, scale[j % 2], bits_of(small));
     }
@@ -111,13 +112,6 @@ template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
   {
     return ratio[row];
   }
-
-  __device__ static uint32_t packed_word(uint32_t bytes)
-  {
-    return bytes;
-  }
-
-  static constexpr uint32_t EVEN_BITS = 0x00FF00FFu;
 };
 
 } // namespace yk_gemm

@@ -1,13 +1,14 @@
 /* wna16_dequant_int8.cuh - signed 8-bit integers, kept as u = q + 128, to A fragments; see wna16_dequant.cuh.
  *
- * Float16: a byte below the byte 0x64 is 1024 + u. Bfloat16 has seven explicit bits: the lower seven of u make 128 + u
- * % 128, and the highest one, inverted, an exponent that makes -128 or -256 of a constant; the sum is q. All are exact,
- * and so is q less the whole part of the zero point.
+ * Float16: u as the low byte of a float16 whose high byte is 0x64 gives 1024 + u. Bfloat16 has seven explicit mantissa
+ * bits: the lower seven bits of u below 0x4300 give 128 + u % 128; the highest bit of u, inverted, in 0xC300 gives -128
+ * where it was set and else -256; their sum is u - 128 = q. All are exact, and so is q less the whole part of the zero
+ * point.
  *
  * A scale word, for either type:
  *   bits 0 to 15    scale of the group over the row scale, from -1 to 1, as float16
  *   bits 16 to 23   256 times the fraction of the zero point, from 0 on
- *   bits 24 to 31   its whole part, rounded down, plus 128 */
+ *   bits 24 to 31   the whole part of the zero point, rounded down, plus 128 */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_INT8_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_DEQUANT_INT8_CUH
 
@@ -27,13 +28,14 @@ template <> struct dequant<YK_WNA16_INT8, YK_F16> {
 
   __device__ __forceinline__ void load_row(uint32_t word, int row)
   {
+    /* Byte b under 0x64 is 1024 + b, and (1024 + b) (-1/256) + 4 = -b/256. */
     const __half2 unit = pair_of<__half2>(0x9C009C00u), four = pair_of<__half2>(0x44004400u); /* -1/256, 4 */
     scale[row] = both_low(word);
-    whole[row] = __byte_perm(word, 0xE4u, 0x4343);
+    whole[row] = __byte_perm(word, 0xE4u, 0x4343); /* byte b under 0xE4: -(1024 + b) */
     fraction[row] = bits_of(__hfma2(pair_of<__half2>(__byte_perm(word, 0x64u, 0x4242)), unit, four));
   }
 
-  /* q less the whole part of the zero. */
+  /* Register with rows `row`: q less the whole part of the zero. word: that holds it (wna16_layout.cuh). */
   __device__ __forceinline__ __half2 whole_part(uint32_t word, int row) const
   {
     return __hadd2(pair_of<__half2>(__byte_perm(word, 0x64u, row ? 0x4341 : 0x4240)), pair_of<__half2>(whole[row]));
@@ -80,7 +82,7 @@ template <> struct dequant<YK_WNA16_INT8, YK_BF16> {
     __nv_bfloat162 rounded = __float2bfloat162_rn(ratio[row]);
     scale[row] = bits_of(rounded);
     rest[row] = bits_of(__float2bfloat162_rn(ratio[row] - __low2float(rounded)));
-    /* 2^23 + byte, as float32 */
+    /* A byte below 0x4B0000 is 2^23 + byte, as float32. */
     float zero = __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7653)) - 0x1p23f;
     whole[row] = bits_of(__float2bfloat162_rn(128.0f - zero));
     float part = __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7652)) - 0x1p23f;

@@ -1,9 +1,10 @@
-/* wna16_integer_weights.cuh - the A fragment in the fewest instructions: nibbles go into the matrix instruction as
- * integers.
+/* wna16_integer_weights.cuh - A fragments of 4-bit weights in the fewest instructions: nibbles go into mma.sync as
+ * integers, neither scaled nor less their zero point.
  *
- * In float16 the fragment of a row is q, that of an upper row 16 q, as multiples of the smallest subnormal; in
- * bfloat16 both are 128 + q. All are exact. Zero points, and the 128, are taken off a group's accumulators by means
- * of the sums of its x, which another matrix instruction gives: x times a fragment of ones in the same scale. */
+ * In float16 a weight of rows 0 to 7 of a panel is q, one of the upper rows 16 q, as multiples of the smallest
+ * subnormal; in bfloat16 both are 128 + q. All are exact. Zero points, and the 128, are taken off a group's
+ * accumulators by means of the sums of the group's x, which another mma.sync gives: x times a fragment of ones in the
+ * same unit. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_INTEGER_WEIGHTS_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_INTEGER_WEIGHTS_CUH
 
@@ -12,11 +13,12 @@
 namespace yk_gemm {
 
 template <yk_dtype DTYPE> struct integer_weights {
+  /* Two ones in the units of the fragments, of rows 0 to 7 and of upper rows. */
   static constexpr uint32_t ONE = DTYPE == YK_F16 ? 0x00010001u : 0x3F803F80u;
   static constexpr uint32_t UPPER_ONE = DTYPE == YK_F16 ? 0x00100010u : ONE;
-  static constexpr float FACTOR = DTYPE == YK_F16 ? 0x1p24f : 1.0f; /* from a row's accumulators to results */
+  static constexpr float FACTOR = DTYPE == YK_F16 ? 0x1p24f : 1.0f; /* from accumulators to results */
   static constexpr float UPPER_FACTOR = DTYPE == YK_F16 ? 0x1p20f : 1.0f;
-  float scale[2], offset[2]; /* scale * (acc + offset * sum of x) */
+  float scale[2], offset[2]; /* a group's sum is scale * (acc + offset * sum of x), times the FACTOR */
 
   __device__ __forceinline__ void load(uint2 words)
   {
@@ -49,7 +51,7 @@ template <yk_dtype DTYPE> struct integer_weights {
     }
   }
 
-  /* At the end of K: accumulators of one panel by 8 tokens to results. */
+  /* At the end of K: accumulators of one panel by 8 tokens times their factors. */
   __device__ __forceinline__ static void to_output(float (&acc)[4])
   {
 #pragma unroll

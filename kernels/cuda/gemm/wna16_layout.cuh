@@ -24,16 +24,16 @@ constexpr int PANEL_COLUMNS = YK_WNA16_PANEL_COLUMNS;
 constexpr int PANEL_SCALE_BYTES = YK_WNA16_PANEL_SCALE_BYTES;
 constexpr int LANE_BYTES = 16;                    /* that a lane loads at once */
 constexpr int PANEL_LOAD_BYTES = 32 * LANE_BYTES; /* that a warp loads at once */
-constexpr int K_STEPS = TILE_K / 16;              /* of a matrix instruction */
+constexpr int K_STEPS = TILE_K / 16;              /* k16 steps of a K tile: mma.sync and wgmma take 16 inputs each */
 
-/* What the kernels know of a panel when they are compiled. */
+/* A panel, at compile time. */
 template <yk_wna16_encoding ENCODING_, int GROUPS_> struct panel_layout {
   static constexpr yk_wna16_encoding ENCODING = ENCODING_;
-  static constexpr int GROUPS = GROUPS_; /* of scales */
-  static constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING);
+  static constexpr int GROUPS = GROUPS_;                               /* of scales */
+  static constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING); /* where the scales begin, in bytes */
   static constexpr int BYTES = SCALES + GROUPS * PANEL_SCALE_BYTES;
   static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps of which a lane loads at once */
-  static constexpr int GROUP_STEPS = K_STEPS / GROUPS;
+  static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
 };
 
 inline int groups_per_k_tile(const yk_wna16_desc &desc)
@@ -51,14 +51,14 @@ inline int64_t n_k_tiles(const yk_wna16_desc &desc)
   return yk_wna16_n_k_tiles(&desc);
 }
 
-/* Of a K tile. */
+/* Panels of one K tile. */
 inline int64_t n_panels(const yk_wna16_desc &desc)
 {
   return yk_wna16_n_panels(&desc);
 }
 
-/* Where a lane finds its words of a k16 step, and of those that it loads with it; and its scales of the step's group.
- * */
+/* Addresses in shared memory, for a panel at address `panel`: the 16 bytes with a lane's words of a k16 step (and of
+ * the steps that one load brings with it), and the lane's two scale words of the step's group. */
 template <typename PANEL> __device__ __forceinline__ uint32_t words_at(uint32_t panel, int step, int lane)
 {
   return panel + step / PANEL::LOAD_STEPS * PANEL_LOAD_BYTES + lane * LANE_BYTES;
@@ -74,14 +74,15 @@ __host__ __device__ constexpr bool has_row_scales(yk_wna16_encoding encoding)
   return encoding != YK_WNA16_INT4;
 }
 
-/* The row scales of 8-bit weights, by packed row; NULL for 4 bits. */
+/* The row scales of 8-bit weights, by packed row, within packed; NULL for 4 bits. */
 inline const float *row_scales_of(const yk_wna16_desc &desc, const void *packed)
 {
   if (!has_row_scales(desc.encoding)) return nullptr;
   return reinterpret_cast<const float *>(static_cast<const uint8_t *>(packed) + yk_wna16_panels_bytes(&desc));
 }
 
-/* The column of W that a row of the packed copy holds, counted over all panels; n where it holds none. */
+/* The column of W that a packed row holds; n, or more, where the row is padding. Packed rows are counted over the
+ * panels of a K tile, 16 a panel. */
 __host__ __device__ inline int64_t column_of_row(int64_t row, int64_t n, bool gate_up)
 {
   if (!gate_up) return row;

@@ -10,7 +10,7 @@ struct repack_params {
   pack_target to;
 };
 
-/* The bit at which AWQ keeps a column of its word. */
+/* The bit at which AWQ keeps a column within its word of eight. */
 __device__ int awq_shift(int64_t column)
 {
   return static_cast<int>(0x73625140u >> (column % 8 * 4) & 0xFu) * 4;
@@ -23,8 +23,8 @@ __device__ uint32_t awq_nibble(const int32_t *words, const repack_params &p, int
   return word >> awq_shift(at) & 0xFu;
 }
 
-/* The nibbles of one row in a word: at even places, for an upper row at odd ones. Inputs past k get q = 0; x is zero
- * there. */
+/* The four nibbles that one row of W has in a lane's word of a k16 step: at even nibbles of the word, for an upper row
+ * at odd ones. k0: the lane's first input of the step. Inputs past k get q = 0; x is zero there. */
 __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t k0, bool upper)
 {
   uint32_t word = 0;
@@ -37,6 +37,7 @@ __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t 
   return word;
 }
 
+/* The scale word of a column and the group that holds input k. */
 __device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_t k, bool upper)
 {
   int64_t group = (p.source.k_phase + (k < p.to.k ? k : p.to.k - 1)) / p.source.group;
@@ -49,8 +50,8 @@ __device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_
                       : dequant<YK_WNA16_INT4, YK_F16>::scale_word(scale, zero, upper);
 }
 
-/* Four panels of a K tile a block, one thread for each lane of each input half. A word that two parts share (8
- * columns each) keeps what the other part wrote. */
+/* A thread block packs four panels of a K tile, one thread for each lane of each input half. Two parts of a layer may
+ * share a panel, 8 columns each: a word keeps the nibbles that the other part's call wrote. */
 constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
 
 __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(repack_params p)

@@ -30,7 +30,8 @@ struct pack_target {
   }
 };
 
-/* The panel of a K tile that a thread packs, one of PANELS of its thread block, each of which has THREADS threads. */
+/* The panel that a thread packs. A thread block packs PANELS neighbouring panels of one K tile, with THREADS threads
+ * each; panel may be past the last one. */
 template <int THREADS, int PANELS> struct packed_panel {
   int64_t k_tile, panel;
   int thread; /* of the panel */
@@ -43,13 +44,15 @@ template <int THREADS, int PANELS> struct packed_panel {
     panel = blockIdx.x % row_blocks * PANELS + threadIdx.x / THREADS;
     packed = t.packed + (k_tile * t.panels + panel) * t.panel_bytes;
   }
+  /* Thread blocks of the grid. */
   static unsigned blocks(const pack_target &t, const yk_wna16_desc &desc)
   {
     return static_cast<unsigned>(ceil_div(t.panels, PANELS) * n_k_tiles(desc));
   }
 };
 
-/* group, k_phase: of the source, as in yk_wna16_source. */
+/* YK_E_INVAL unless the columns are multiples of 8 within desc's, and desc.group divides the source's group and k_phase
+ * or one group covers all of k. group, k_phase: of the source, as in yk_wna16_source. */
 inline yk_status pack_check(const yk_wna16_desc &desc, int64_t first_column, int64_t n_columns, int64_t group,
                             int64_t k_phase, yk_err *err)
 {

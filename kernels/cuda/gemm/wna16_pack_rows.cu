@@ -12,12 +12,13 @@ struct rows_params {
   bool is_int8;
 };
 
+/* Index into scales and zeros of a column and the group that holds input k. */
 __device__ int64_t scale_index(const rows_params &p, int64_t column, int64_t k)
 {
   return column * p.source.n_groups + (p.source.k_phase + min(k, p.to.k - 1)) / p.source.group;
 }
 
-/* A row scale is the largest magnitude of a scale of the row. One warp a packed row. */
+/* A row scale is the largest magnitude of the row's scales. One warp a packed row, eight a thread block. */
 __global__ void __launch_bounds__(256) row_scales_kernel(rows_params p)
 {
   int64_t row = blockIdx.x * 8 + threadIdx.x / 32;
@@ -40,7 +41,7 @@ __device__ uint32_t row_bytes(const rows_params &p, int64_t column, int64_t k)
   return p.is_int8 ? word ^ 0x00800080u : word;
 }
 
-/* See wna16_dequant_int8.cuh. */
+/* The scale word of wna16_dequant_int8.cuh. */
 __device__ uint32_t int8_scale_word(float ratio, float zero)
 {
   int fixed = max(-128 * 256, min(128 * 256 - 1, __float2int_rn(zero * 256.0f)));
@@ -50,15 +51,15 @@ __device__ uint32_t int8_scale_word(float ratio, float zero)
 
 constexpr int PANEL_THREADS = 128, BLOCK_PANELS = 2;
 
-/* Two panels of a K tile a block, one thread for what a lane loads at once. A word that two parts share (8 columns
- * each) keeps what the other part wrote. */
+/* A thread block packs two panels of a K tile, one thread for the 16 bytes that a lane loads at once. Two parts of a
+ * layer may share a panel, 8 columns each: a word keeps the bytes that the other part's call wrote. */
 __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(rows_params p)
 {
   const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int quarter = to.thread / 32, lane = to.thread % 32;
-  const bool is_moved = !p.is_int8 && !p.to.is_bf16;
-  const uint32_t even_bits = is_moved ? dequant<YK_WNA16_FP8, YK_F16>::EVEN_BITS : 0x00FF00FFu;
+  const bool is_spread = !p.is_int8 && !p.to.is_bf16; /* bits lie as wna16_dequant_fp8.cuh says for float16 */
+  const uint32_t even_bits = is_spread ? dequant<YK_WNA16_FP8, YK_F16>::EVEN_BITS : 0x00FF00FFu;
   uint32_t *words = reinterpret_cast<uint32_t *>(to.packed) + to.thread * 4;
   for (int upper = 0; upper < 2; upper++) {
     int64_t column = p.to.source_column(to.panel * PANEL_COLUMNS + lane / 4 + 8 * upper);
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(
     for (int i = 0; i < 4; i++) {
       int64_t k = to.k_tile * TILE_K + quarter * 32 + i / 2 * 16 + i % 2 * 8 + lane % 4 * 2;
       uint32_t word = row_bytes(p, column, k) << 8 * upper, bits = upper ? ~even_bits : even_bits;
-      if (is_moved) word = dequant<YK_WNA16_FP8, YK_F16>::packed_word(word);
+      if (is_spread) word = dequant<YK_WNA16_FP8, YK_F16>::packed_word(word);
       words[i] = (words[i] & ~bits) | (word & bits);
     }
   }
