@@ -9,14 +9,14 @@
 
 namespace yk_gemm {
 
-/* Whether weights go into the matrix instruction as integers (wna16_integer_weights.cuh): that saves instructions for
- * each panel, but takes one more matrix instruction a step for the sums of x. */
+/* Whether weights go into mma.sync as integers (wna16_integer_weights.cuh): that saves instructions for each panel, but
+ * takes one more mma.sync for each k16 step and 8 tokens, for the sums of x. */
 __host__ __device__ constexpr bool takes_integers(yk_wna16_encoding encoding, int tokens, int warp_panels)
 {
   return encoding == YK_WNA16_INT4 && tokens == 8 && warp_panels > 1;
 }
 
-/* Where a lane begins within the x of a stage, for multiply_k_tile. */
+/* Offset in a stage's x of the row that a lane addresses for ldmatrix: see x of multiply_k_tile. */
 __device__ __forceinline__ uint32_t lane_of_x(int lane)
 {
   return lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
@@ -24,10 +24,11 @@ __device__ __forceinline__ uint32_t lane_of_x(int lane)
 
 /* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has accumulators of its own, which are
  * scaled in float32: fewer instructions than scaling the weights, and nothing is rounded.
- *   panels   address of the warp's first panel
- *   x        this lane's row for ldmatrix, of the first half of x. Rows are swizzled: their 16-byte pieces are permuted
- *            within 128 bytes, so that the eight rows of a matrix lie in different banks.
- *   ROWS     that a half of x has room for */
+ *   panels   address of the warp's first panel in shared memory
+ *   x        address of the row that this lane gives ldmatrix, in the first half of the stage's x. x lies as two halves
+ *            of 64 inputs, each [ROWS tokens][128 bytes] with the 128-byte swizzle: the 16-byte pieces of a row are
+ *            permuted, so that the eight rows of an 8 x 8 matrix lie in different banks.
+ *   N        tokens, a multiple of 8; ROWS: tokens that a half of x has room for */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, int ROWS = N>
 __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int lane,
                                                 float (&acc)[WARP_PANELS][N / 8][4])
@@ -40,9 +41,9 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
   uint2 scale_words[WARP_PANELS];
   dequant<PANEL::ENCODING, DTYPE> scales[WARP_PANELS];
   uint32_t b[N8][4];
-  float part[WARP_PANELS][N8][4], x_sum[N8][4]; /* of one group */
+  float part[WARP_PANELS][N8][4], x_sum[N8][4]; /* accumulators of one group of scales, and the sums of its x */
 #pragma unroll
-  for (int step = 0; step < 8; step++) {
+  for (int step = 0; step < K_STEPS; step++) {
 #pragma unroll
     for (int c = 0; c < WARP_PANELS; c++) {
       uint32_t panel = panels + c * PANEL::BYTES;

@@ -1,6 +1,6 @@
 /* wna16_mma_sm80.cu - WNA16 GEMM for compute capability 8.0 and later, by mma.sync m16n8k16.
  *
- *   block   128 columns of W by 16 or 64 tokens; each of its four warps has two panels of 16 columns
+ *   tile    a thread block has 128 columns of W by 16 or 64 tokens, each of its four warps two panels of 16 columns
  *   loads   every thread, by cp.async into a ring of three stages of one K tile each: x and panels
  *   K       split among blocks (split-K, grid dimension z) where the tiles alone do not fill the GPU; partial sums go
  *           to the workspace, and a second kernel adds them in order and runs the epilogue */
@@ -33,8 +33,8 @@ struct mma_params {
   bool gate_up;
 };
 
-/* Fill one stage: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that ldmatrix meets
- * no bank twice, then the panels. */
+/* Ask for one stage by cp.async: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that
+ * ldmatrix has no bank conflicts, then PANELS panels. What lies past m, k or the last panel is filled with zeros. */
 template <int TOKENS>
 __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, int64_t token0, int k_tile)
 {
@@ -53,7 +53,8 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
     cp_async_16(weights + at, at < bytes ? from + at : from, at < bytes);
 }
 
-/* A lane's words of two k16 steps, the first of those that it finds there. */
+/* A lane's packed words of a quarter of a K tile (two k16 steps): two words of 4 bits, in .x and .y, or four of 8
+ * bits. */
 template <yk_wna16_encoding ENCODING>
 __device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, int lane)
 {
@@ -64,7 +65,7 @@ __device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, i
   return make_uint4(words.x, words.y, 0, 0);
 }
 
-/* acc[panel][8 tokens][4] += one stage. */
+/* acc += one stage, of the warp's two panels; acc[panel][group of 8 tokens] is a fragment. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
 __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_t *stage, uint32_t stage_address,
                                                float (&acc)[2][TOKENS / 8][4])
@@ -103,7 +104,7 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
   }
 }
 
-/* Epilogue of one accumulator: bias, rounding. row: of the packed copy. */
+/* Epilogue of one accumulator: bias, rounding. row: the packed row. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store_result(const mma_params &p, int64_t token, int64_t row, float acc)
 {
@@ -113,6 +114,7 @@ __device__ __forceinline__ void store_result(const mma_params &p, int64_t token,
   static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(acc, 0.0f));
 }
 
+/* The same of a gate and its up: SiLU(gate) * up. row: the gate's packed row. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store_silu(const mma_params &p, int64_t token, int64_t row, float gate, float up)
 {
@@ -158,11 +160,11 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
       scale_rows(load_row_scales(p.row_scales, min(blockIdx.x * PANELS + warp * 2 + panel, p.panels - 1), lane),
                  acc[panel]);
 #pragma unroll
-    for (int block = 0; block < TOKENS / 8; block++) {
+    for (int n8 = 0; n8 < TOKENS / 8; n8++) {
 #pragma unroll
       for (int i = 0; i < 2; i++) {
-        int64_t token = token0 + block * 8 + lane % 4 * 2 + i;
-        float lower = acc[panel][block][i], upper = acc[panel][block][2 + i];
+        int64_t token = token0 + n8 * 8 + lane % 4 * 2 + i;
+        float lower = acc[panel][n8][i], upper = acc[panel][n8][2 + i];
         if (p.partial) {
           if (token >= p.m) continue;
           float *to = p.partial + (blockIdx.z * p.m + token) * p.rows_padded + row;
@@ -179,7 +181,7 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
   }
 }
 
-/* Adds the partial sums of the K splits in order: one thread a result. */
+/* Split-K reduction: adds the partial sums of the splits in order and runs the epilogue, one thread a result. */
 template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
 {
   int64_t width = p.gate_up ? p.n / 2 : p.n;
@@ -199,14 +201,16 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(m
     store_result<DTYPE>(p, token, row, lower);
 }
 
+/* Tile N. */
 int tokens_per_block(int64_t m)
 {
   return m <= 16 ? 16 : 64;
 }
 
-int shared_bytes(int tokens, int bytes_of_unit)
+/* Dynamic shared memory of a thread block: the ring of stages. */
+int shared_bytes(int tokens, int bytes_of_panel)
 {
-  return STAGES * (tokens * X_ROW_BYTES + PANELS * bytes_of_unit);
+  return STAGES * (tokens * X_ROW_BYTES + PANELS * bytes_of_panel);
 }
 
 /* Enough K splits for about two blocks a multiprocessor, each with at least two K tiles. */
@@ -237,8 +241,8 @@ cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 
 } // namespace
 
-/* There are fewer splits for more tokens, so the largest need is not at m_max: take it over all numbers of token
- * tiles. */
+/* There are fewer splits for more tokens, so m_max need not be the worst case: take the maximum over all numbers of
+ * token tiles, each with as many tokens as it can have. */
 size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max)
 {
   int64_t rows = ceil_div(n_panels(desc), PANELS) * TILE_M, most = 0;
