@@ -9,16 +9,18 @@
 namespace yk_gemm {
 namespace {
 
-/* How a plan lies in a multiprocessor. */
+/* How a plan is launched. */
 struct launch_layout {
-  int64_t cluster, clusters; /* thread blocks of a cluster, clusters */
-  int tile_panels;           /* of a block's output tile */
-  int k_slices, stages, shared_bytes, threads;
+  int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
+  int tile_panels;           /* of a thread block's output tile */
+  int k_slices, stages;
+  int shared_bytes, threads; /* of a thread block; shared_bytes: dynamic */
 };
 
-/* Stages in so much memory, as many for each K slice of the warps, since a slice that skipped stages unevenly could
- * overtake itself, which one phase bit does not tell; 0 where those are too few, or too little memory for a tile's
- * accumulators, which take the place of the ring at its end. */
+/* Stages of a ring in `bytes` of shared memory; 0 where the plan does not fit. A multiple of the number of K slices, so
+ * that a slice waits for the same stages in every round of the ring: one that skipped rounds of a stage could take the
+ * round two before for its own, since they have the same parity. A plan does not fit with less than two stages, nor
+ * where the ring is too small for the accumulators that are written in its place at the end of a tile. */
 int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_warps, int64_t bytes)
 {
   int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
@@ -28,7 +30,7 @@ int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_wa
   return fits ? static_cast<int>(stages) : 0;
 }
 
-/* stages is 0 where the plan does not fit. The same number of stages in both halves. */
+/* stages is 0 where the plan does not fit. It is the same in either half of a multiprocessor. */
 launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan, bool second_half)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
@@ -37,7 +39,7 @@ launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna
   l.clusters = std::min(n_panels(desc), gpu.n_multiprocessors / l.cluster);
   l.tile_panels = plan.slice_warps * s.panels;
   l.k_slices = CONSUMER_WARPS / plan.slice_warps;
-  /* Partial sums that the blocks of a cluster send each other, of two tiles. */
+  /* Bytes of the partial sums that the blocks of a cluster send each other, of two tiles. */
   int received = l.cluster > 1 ? 2 * panel_acc_bytes(s.n, l.tile_panels) : 0;
   int available = std::min(most_shared_bytes(s.taken, false), most_shared_bytes(s.taken, true));
   l.stages = n_stages(s, desc, plan.slice_warps, available - received);
@@ -60,8 +62,8 @@ const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int t
 
 } // namespace
 
-/* Clusters of more than two blocks are no plan: fewer of them fit on the GPU than its multiprocessors would make, and
- * blocks of one GEMM come to stand side by side. */
+/* There are no plans with clusters of more than two blocks: a GPC whose multiprocessors the cluster size does not
+ * divide leaves some of them out, so that two blocks of one GEMM would share a multiprocessor. */
 void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
@@ -83,7 +85,7 @@ double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, c
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
   const launch_layout l = lay_out(gpu, desc, plan, false);
   int64_t k_tiles = ceil_div(n_k_tiles(desc), l.cluster);
-  double busy = static_cast<double>(l.clusters * l.cluster) / gpu.n_multiprocessors;
+  double busy = static_cast<double>(l.clusters * l.cluster) / gpu.n_multiprocessors; /* share of multiprocessors */
   double us = (s.taken == occupancy::HALF ? 0.0 : costs.alone_us) + (l.cluster > 1 ? costs.exchange_us : 0.0);
   for (int64_t left = ceil_div(n_panels(desc), l.clusters); left > 0; left -= l.tile_panels) {
     double panels = static_cast<double>(std::min<int64_t>(left, l.tile_panels));

@@ -12,13 +12,18 @@
 
 namespace yk_gemm {
 
-/* Appends the plans that can run m tokens. There is always one. */
+/* Appends the plans that can run m tokens, 1 to 32. There is always one. Host arithmetic, as small_batch_us. */
 void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
                        std::vector<yk_wna16_plan> &plans);
+
+/* Estimated microseconds of a plan of small_batch_plans. */
 double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
                       yk_wna16_plan plan);
 
+/* Load all kernels and allow them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();
+
+/* yk_wna16_forward by a plan of small_batch_plans; arguments are checked before. */
 cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
                                 const yk_wna16_call &call, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-/* wna16_small_batch_kernel.cuh - WNA16 GEMM of up to 32 tokens on 9.0, where the memory's rate is the bound.
+/* wna16_small_batch_kernel.cuh - WNA16 GEMM of up to 32 tokens on 9.0, bound by memory bandwidth.
  *
  *   grid      one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
  *             cluster split K, so that partial sums stay within the cluster
@@ -35,8 +35,8 @@ namespace yk_gemm {
 constexpr int SMALL_BATCH_STAGES = 16; /* at most */
 using small_batch_ring = yk_cuda::stage_ring<SMALL_BATCH_STAGES>;
 
-/* Registers of a block with occupancy MOST: the accumulators of three panels, of a group of scales and of all K, need
- * more than a half has. */
+/* Registers of a thread with occupancy MOST, at the start and of consumers after setmaxnreg: two sets of accumulators
+ * (of a group of scales, and of all K) for three panels need more than a half has. */
 constexpr int MOST_REGISTERS = 112, MOST_CONSUMER_REGISTERS = 152;
 static_assert(3 * MOST_REGISTERS >= HALF_PRODUCER_REGISTERS + 2 * MOST_CONSUMER_REGISTERS, "of three warpgroups");
 
@@ -56,25 +56,27 @@ __host__ __device__ constexpr int small_batch_x_bytes(int tokens)
   return tokens * TILE_K * 2;
 }
 
+/* x of a K tile, and panels of panel_bytes each. */
 __host__ __device__ constexpr int stage_bytes_of(int tokens, int panels, int panel_bytes)
 {
   return small_batch_x_bytes(tokens) + panels * panel_bytes;
 }
 
-/* Accumulators of so many panels. */
+/* Bytes of the float32 accumulators of so many panels by so many tokens. */
 __host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
 {
   return panels * PANEL_COLUMNS * tokens * 4;
 }
 
-/* Addresses in shared memory. acc: a tile's accumulators, where the ring is, which is empty then. received: what the
- * other block of the cluster sends, beside the ring and for two tiles alternately, so that it may be sent without
- * asking: an arrival with `.release.cluster` at the other block's barrier is a fence of the whole GPU. */
+/* Addresses in shared memory. acc: a tile's accumulators, in the place of the ring, which is empty then. received:
+ * partial sums from the other block of the cluster, behind the ring; two buffers for alternate tiles, so that a block
+ * may send without waiting for a "buffer is free" arrival: one with `.release.cluster` at a remote barrier costs a
+ * fence of the whole GPU. */
 struct small_batch_memory {
   uint32_t x, weights, acc, received;
-  uint32_t barriers;      /* of the ring */
-  uint32_t ring_free;     /* the tile before is done with the ring */
-  uint32_t received_full; /* two, of the two tiles */
+  uint32_t barriers;      /* mbarriers of the ring */
+  uint32_t ring_free;     /* mbarrier: the accumulators of the previous tile have left the ring's memory */
+  uint32_t received_full; /* two mbarriers, one for each buffer of received */
 };
 
 constexpr int SMALL_BATCH_BARRIERS = small_batch_ring::BARRIERS + 3;
@@ -105,7 +107,7 @@ __device__ __forceinline__ void init_barriers(const small_batch_params &p, const
 
 /* ---- Producers --------------------------------------------------------------------------------------------------- */
 
-/* Weights; this warp also tells each full barrier how many bytes of weights and x to expect. */
+/* Copies of weights, by one lane; it also tells each full barrier how many bytes of weights and x to expect. */
 template <typename PANEL, int N>
 __device__ __forceinline__ void produce_weights(const small_batch_params &p, const small_batch_memory &s,
                                                 const block_work &w)
@@ -129,8 +131,8 @@ __device__ __forceinline__ void produce_weights(const small_batch_params &p, con
   }
 }
 
-/* A half of each stage's x: 64 inputs of all tokens. All blocks go through K in the same order: they ask for the same
- * lines of x at the same time, and other orders are slower all the same. */
+/* Copies of a half of each stage's x: 64 inputs of all tokens. Although all blocks then ask the L2 cache for the same
+ * lines at the same time, they go through K in one order: other orders are slower. */
 template <int N>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_batch_params &p,
                                           const small_batch_memory &s, const block_work &w, int half)
@@ -153,8 +155,8 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_ba
 
 /* ---- Consumers: end of a tile ------------------------------------------------------------------------------------ */
 
-/* Add up the partial sums of the tile that begins at panel0, and write the results. An item is what one lane holds of
- * one panel by 8 tokens. tile: counted by this block. */
+/* Add up the partial sums of the tile that begins at panel0, and write the results. An item is one lane's accumulator
+ * fragment of one panel by 8 tokens: four float32. tile: the block's tiles counted from 0. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
 __device__ __forceinline__ void finish_tile(const small_batch_params &p, const small_batch_memory &s,
                                             const block_work &w, int tile, int panel0,
@@ -171,7 +173,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
       store_output<DTYPE>(p.out, panel0 + panel, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
   };
   if (w.n_ranks > 1 && threadIdx.x == 0) mbarrier_arrive_expect(received_full, items * 16);
-  sync_consumers(); /* the ring is empty, and nobody reads it */
+  sync_consumers(); /* all stages have been consumed: the ring's memory is free for accumulators */
 #pragma unroll
   for (int c = 0; c < WARP_PANELS; c++) {
 #pragma unroll
@@ -205,6 +207,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
   if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
 }
 
+/* A consumer warp: member number `member` of K slice `slice`, through all tiles of the block. */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
 {
@@ -249,6 +252,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
+/* PANEL: a panel_layout; N and WARP_PANELS: n and panels of small_batch_shape. */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
 __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
     small_batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ small_batch_params p)
@@ -275,7 +279,7 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
 #endif
 }
 
-/* The kernels of one type, by tile. */
+/* The kernel of a tile and a number of groups of scales in a K tile; NULL where none is compiled. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
 {
   constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
@@ -295,8 +299,8 @@ const tile_kernels &small_batch_kernels_of_tile(int tile, std::index_sequence<TI
   return table[tile];
 }
 
-/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; each table in a source of its own, for the sake of
- * building. */
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Each specialisation is in a source of its own, so that they
+ * compile in parallel. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
 template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_F16>(int tile);
 template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_BF16>(int tile);

@@ -1,5 +1,5 @@
-/* wna16_small_batch_warps.cuh - the warps of a thread block of the GEMM of few tokens, in this order: eight consumer
- * warps, four producer warps, and in a second half four idle warps that hold registers (wna16_occupancy.cuh). */
+/* wna16_small_batch_warps.cuh - warp specialisation of the small-batch kernel, in the order of warps: eight consumers,
+ * four producers, and in a second half four idle warps that hold registers (wna16_occupancy.cuh). */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_SMALL_BATCH_WARPS_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_SMALL_BATCH_WARPS_CUH
 
@@ -11,10 +11,10 @@
 
 namespace yk_gemm {
 
-/* Twelve or sixteen consumer warps would have too few registers each for the large shapes. */
+/* Twelve or sixteen consumer warps would have too few registers each for the large tiles. */
 constexpr int CONSUMER_WARPS = 8, PRODUCER_WARPS = 4;
 static_assert((CONSUMER_WARPS + PRODUCER_WARPS) * 32 == HALF_THREADS[0], "all but the idle warps");
-constexpr int CONSUMERS_BARRIER = 1;
+constexpr int CONSUMERS_BARRIER = 1; /* named barrier of the consumer warps */
 
 __device__ __forceinline__ void sync_consumers()
 {
@@ -37,14 +37,16 @@ struct block_work {
   int panel, panel_end, first_k_tile, k_tiles;
   uint32_t rank, n_ranks; /* within the cluster */
 
-  /* How many of the cluster's partial sums this block adds up and writes. */
+  /* How many of `count` items of the output tile this block adds up and writes. count: even where two blocks share
+   * it. */
   __device__ __forceinline__ int own_part(int count) const
   {
     return n_ranks == 2 ? count / 2 : count;
   }
 };
 
-/* Without an integer division by a variable, which would delay the block's first copy of weights. */
+/* k_tiles: of the GEMM. Without an integer division by a variable, which would delay the block's first copy of weights.
+ */
 __device__ __forceinline__ block_work work_of_block(const panel_split &split, int k_tiles)
 {
   block_work w;
@@ -73,8 +75,8 @@ template <typename INIT> __device__ __forceinline__ void begin_block(const CUten
     cluster_sync_relaxed();
 }
 
-/* Then each warp does its part: consumer warps, with CONSUMER_REGISTERS a thread, call consume(); one lane of each
- * producer warp calls produce(number); idle warps wait. The last call of the kernel. */
+/* After begin_block, each warp takes its role: consumer warps, with CONSUMER_REGISTERS a thread, call consume(); one
+ * lane of each producer warp calls produce(number); idle warps wait. The last call of the kernel. */
 template <int CONSUMER_REGISTERS, typename PRODUCE, typename CONSUME>
 __device__ __forceinline__ void run_warps(PRODUCE produce, CONSUME consume)
 {
