@@ -1,4 +1,4 @@
-/* wna16_wgmma.cu - see wna16_wgmma.cuh. Here is decided how K is split. */
+/* wna16_wgmma.cu - see wna16_wgmma.cuh. */
 #include "kernels/cuda/gemm/wna16_wgmma.cuh"
 
 #include <algorithm>
@@ -10,8 +10,11 @@
 namespace yk_gemm {
 namespace {
 
-constexpr int HALF_TILE = 1;    /* one that takes half of a multiprocessor */
-constexpr int MAX_X_STAGES = 6; /* x comes late, since all blocks ask the L2 cache for the same lines */
+constexpr int HALF_TILE = 1; /* index of a tile that takes half of a multiprocessor */
+static_assert(WGMMA_SHAPES[HALF_TILE].taken == occupancy::HALF, "its clusters are those that are counted");
+/* Weights and x get stages in pairs up to so many, then weights alone. x needs some depth too: it comes late, since all
+ * blocks ask the L2 cache for the same lines. */
+constexpr int MAX_X_STAGES = 6;
 
 /* Panels of a thread block's tile. */
 int panels_of(const wgmma_shape &s)
@@ -19,50 +22,52 @@ int panels_of(const wgmma_shape &s)
   return s.m() / PANEL_COLUMNS;
 }
 
-/* A tile's accumulators in float32. */
+/* Bytes of a thread block's float32 accumulators. */
 int64_t acc_bytes(const wgmma_shape &s)
 {
   return static_cast<int64_t>(s.m()) * s.n * 4;
 }
 
-/* How a plan divides its tiles among clusters. */
+/* How a plan divides output tiles among clusters: what schedule_tiles takes. As there, a cluster is the thread blocks
+ * that share tokens by multicast, or a single block. */
 struct tile_split {
   int tiles_m, tiles_n;
-  int split_tiles, split_blocks; /* the first split_tiles are split along K among split_blocks clusters */
-  int clusters;                  /* of the grid */
+  int split_tiles, k_ranges; /* the first split_tiles are split along K into k_ranges, one a cluster */
+  int clusters;              /* of the grid */
 
   int k_splits() const
   {
-    return k_splits_of(split_tiles, split_blocks);
+    return k_splits_of(split_tiles, k_ranges);
   }
 };
 
-/* With at least as many tiles as clusters that fit, whole waves of tiles are not split. With stream-K the remainder
- * and one wave of tiles are, into one K range a cluster, so that none has less than a tile's worth of K tiles. With
- * fewer tiles each is split evenly (split-K), or all together into one K range a cluster (stream-K). */
+/* With at least as many tiles as clusters that fit (a wave), all tiles are whole; but with stream-K the remainder and
+ * one wave of tiles are split together into one K range a cluster, so that none has less than a tile's worth of K
+ * tiles. With fewer tiles each is split evenly (split-K), or all together into one K range a cluster (stream-K). */
 tile_split split_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, yk_wna16_plan plan)
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
   const bool stream_k = plan.splits == 0;
   int64_t fit = gpu.n_multiprocessors / s.cluster;
   int64_t tiles_m = ceil_div(n_panels(desc), panels_of(s) * s.cluster), tiles_n = ceil_div(m, s.n);
-  int64_t tiles = tiles_m * tiles_n, split_tiles = tiles, split_blocks = stream_k ? fit : tiles * plan.splits;
-  int64_t clusters = split_blocks;
+  int64_t tiles = tiles_m * tiles_n, split_tiles = tiles, k_ranges = stream_k ? fit : tiles * plan.splits;
+  int64_t clusters = k_ranges;
   if (tiles >= fit) {
     split_tiles = stream_k ? tiles % fit + fit : 0;
-    split_blocks = stream_k ? fit : 0;
+    k_ranges = stream_k ? fit : 0;
     clusters = fit;
   }
   return {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(split_tiles),
-          static_cast<int>(split_blocks), static_cast<int>(clusters)};
+          static_cast<int>(k_ranges), static_cast<int>(clusters)};
 }
 
-/* How a thread block lies in its multiprocessor. */
+/* Rings, dynamic shared memory and threads of a thread block. */
 struct launch_layout {
   int x_stages, weight_stages, shared_bytes, threads;
 };
 
-/* peers: thread blocks that share a tile as a cluster; else 1. */
+/* peers: thread blocks that share a tile as a cluster; else 1. Behind the rings lie the partial sums that peers send,
+ * or else the epilogue's staging. */
 launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers, bool second_half)
 {
   launch_layout l = {};
@@ -81,7 +86,8 @@ launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers
   return l;
 }
 
-/* A block that is one of so many peers holds at least two stages of each ring, and its results where x was. */
+/* Whether a block that is one of so many peers has room, in either half, for two stages of each ring, and for the
+ * epilogue's staging in the place of x. */
 bool has_room(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
 {
   for (bool second_half : {false, true}) {
@@ -135,9 +141,9 @@ double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna1
       std::ceil((static_cast<double>(l.tiles_m) * l.tiles_n - l.split_tiles) / (gpu.n_multiprocessors / s.cluster));
   double k_tiles = whole * k_tiles_of_tile, ends = whole;
   double us = s.n <= 64 ? costs.small_start_us : s.cluster > 1 ? costs.cluster_start_us : 0.0;
-  if (l.split_blocks > 0) {
+  if (l.k_ranges > 0) {
     double range = l.k_splits() ? std::ceil(k_tiles_of_tile / l.k_splits())
-                                : std::ceil(l.split_tiles * k_tiles_of_tile / l.split_blocks);
+                                : std::ceil(l.split_tiles * k_tiles_of_tile / l.k_ranges);
     double peers = l.k_splits() ? l.k_splits() - 1 : std::ceil(k_tiles_of_tile / range);
     k_tiles += range;
     ends++;
@@ -160,7 +166,7 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
   return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
-/* Counted with blocks of the first half, of which a multiprocessor holds one. */
+/* Fills in gpu->clusters, by blocks of the first half, of which a multiprocessor holds one. */
 static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
 {
   for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) {
@@ -205,8 +211,8 @@ cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk
   p.m = static_cast<int>(call.m);
   p.n = static_cast<int>(desc.n);
   p.panels = static_cast<int>(n_panels(desc));
-  schedule_tiles(p, static_cast<int>(n_k_tiles(desc)), split.tiles_m, split.tiles_n, split.split_tiles,
-                 split.split_blocks, split.clusters);
+  schedule_tiles(p, static_cast<int>(n_k_tiles(desc)), split.tiles_m, split.tiles_n, split.split_tiles, split.k_ranges,
+                 split.clusters);
   p.x_stages = l.x_stages;
   p.weight_stages = l.weight_stages;
   p.gate_up = desc.gate_up;

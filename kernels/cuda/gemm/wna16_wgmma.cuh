@@ -11,14 +11,20 @@
 
 namespace yk_gemm {
 
-/* Appends the plans that can run m tokens. */
+/* Appends the plans that can run m tokens, 1 or more. Host arithmetic, as wgmma_us. */
 void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans);
+
+/* Estimated microseconds of a plan of wgmma_plans. */
 double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
                 yk_wna16_plan plan);
 
-/* Partial sums of any GEMM. */
+/* Bytes of the partial sums of split-K and stream-K, enough for any GEMM and number of tokens. */
 size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
-cudaError_t wgmma_init(yk_wna16_gpu *gpu); /* its clusters, too */
+
+/* Load all kernels, allow them their dynamic shared memory, and fill in gpu->clusters, for the current device. */
+cudaError_t wgmma_init(yk_wna16_gpu *gpu);
+
+/* yk_wna16_forward by a plan of wgmma_plans; arguments are checked before. */
 cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
                           const yk_wna16_call &call, cudaStream_t stream);
 

@@ -7,7 +7,7 @@
  * has one tile a launch, so both are used once. A block that receives nothing may end while peers still work: nobody
  * sends to it. The network between multiprocessors is slow, and the exchange takes as long as its bytes.
  *
- * A piece is what one lane holds of 16 columns by 8 tokens; a group is 8 tokens. */
+ * A piece is a lane's accumulator fragment of 16 columns by 8 tokens, 16 bytes; a group is 8 tokens. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_CLUSTER_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_CLUSTER_CUH
 
@@ -19,9 +19,9 @@
 
 namespace yk_gemm {
 
-constexpr int CLUSTER_CONSUMERS_BARRIER = 1;
+constexpr int CLUSTER_CONSUMERS_BARRIER = 1; /* named barrier of the consumer warpgroups */
 
-/* Pieces of all consumer threads, one each. */
+/* Bytes of a row of pieces: one of each consumer thread. */
 __host__ __device__ constexpr int row_of_pieces_bytes(int warpgroups)
 {
   return warpgroups * 128 * 16;
@@ -46,20 +46,21 @@ __host__ __device__ constexpr int peer_groups_of(int tokens, int peers)
   return (tokens / 8 + peers - 1) / peers;
 }
 
-/* Memory for what a block receives from its peers. */
+/* Shared memory for what a block receives from its peers. */
 __host__ __device__ constexpr int received_bytes(int warpgroups, int wgmma_m, int tokens, int peers)
 {
   return (peers - 1) * peer_groups_of(tokens, peers) * wgmma_m * row_of_pieces_bytes(warpgroups);
 }
 
-/* Where a peer has room for the first group that another one sends it; a group has WGMMA_M rows of pieces. */
+/* Where, in owner's memory for received sums, the first group from peer `sender` lies: counted in groups, of WGMMA_M
+ * rows of pieces each. */
 __host__ __device__ __forceinline__ int first_received_group(int sender, int owner, int peer_groups)
 {
   return (sender - (sender > owner ? 1 : 0)) * peer_groups;
 }
 
-/* By one thread, once. */
-template <int WARPGROUPS, int WGMMA_M, int N>
+/* Announce how many bytes the peers will send this block, at its barrier received_full. By one thread, once. */
+template <int WARPGROUPS, int WGMMA_M>
 __device__ __forceinline__ void expect_partials(const tile_peers &peers, uint32_t received_full)
 {
   mbarrier_arrive_expect(received_full, (peers.count - 1) * (peers.own.end - peers.own.first) * WGMMA_M *
@@ -67,7 +68,8 @@ __device__ __forceinline__ void expect_partials(const tile_peers &peers, uint32_
 }
 
 /* Send the peers the partial sums of the tokens that they finish, and complete those of this block's own tokens. Blocks
- * of a cluster have K ranges in falling order. */
+ * of a cluster have K ranges in falling order: peer i is the block of rank peers.count - 1 - i.
+ *   received, received_full   addresses in shared memory, the same in every block of the cluster */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void exchange_in_cluster(const wgmma_params &p, const tile_peers &peers, uint32_t received,
                                                     uint32_t received_full, float (&acc)[WGMMA_M][N / 8][4])

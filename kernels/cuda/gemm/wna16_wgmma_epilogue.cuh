@@ -10,25 +10,27 @@
 
 namespace yk_gemm {
 
-/* Tokens of a warp's results that are in staging at a time. */
+/* Tokens of a warp's results that its staging holds at a time. */
 __host__ __device__ constexpr int staged_tokens(int tokens)
 {
   return tokens == 64 || tokens == 128 ? 32 : tokens < 16 ? tokens : 16;
 }
 
-/* Bytes from token to token: 16 more than the results of a token, against bank conflicts. */
+/* Bytes from token to token of the staging: 16 more than the results of a token, against bank conflicts. */
 __host__ __device__ constexpr int staging_pitch(int wgmma_m)
 {
   return wgmma_m * 32 + 16;
 }
 
-/* Staging of one warp. */
+/* Bytes of the staging of one warp. */
 __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
 {
   return staged_tokens(tokens) * staging_pitch(wgmma_m);
 }
 
-/* One warp's results. A piece is 8 columns of one token; with gate_up a panel's 8 gates and 8 ups make one.
+/* Write one warp's results. A piece is 8 columns of one token, 16 bytes; with gate_up a panel's 8 gates and 8 ups make
+ * one.
+ *   staging  address in shared memory, 16-byte aligned
  *   row0   packed row of the warp's first column
  *   own    groups of 8 tokens to write; the others' accumulators are not complete */
 template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATE_UP, int ROOM8>

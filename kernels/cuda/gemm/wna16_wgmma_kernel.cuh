@@ -6,7 +6,7 @@
  *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: a half of x each, by tensor
  *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes, since each copy costs the warp
  *              that asks for it hundreds of cycles. Weights and x have a ring of stages each
- *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: nibbles are expanded in registers (A operand of
+ *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: weights are dequantised in registers (A operand of
  *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums
  *              (wna16_wgmma_split_k.cuh, wna16_wgmma_cluster.cuh) and the epilogue (wna16_wgmma_epilogue.cuh)
  *
@@ -50,6 +50,9 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
   return warpgroups == 3 ? 152 : 232;
 }
 
+/* Copies of a block's weights, by one lane. A block past the last panel copies nothing, but its barriers complete.
+ *   M64             tile M / 64
+ *   cluster, rank   number of the block's cluster, and of the block in it */
 template <typename PANEL, int M64, int CLUSTER>
 __device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring r, int cluster, int rank)
 {
@@ -73,8 +76,8 @@ __device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring
   }
 }
 
-/* A half of x, 64 inputs of the tile's tokens: all of them, or this block's part of them for both blocks of a
- * cluster. */
+/* Copies of a half of x (64 inputs of each stage's 128), by one lane: of all of the tile's tokens; or of this block's
+ * half of them, by multicast to both blocks of a cluster. */
 template <int N, int CLUSTER>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, tile_ring r, int cluster,
                                           int rank, int half)
@@ -85,7 +88,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
     tile_coordinates(p, w.tile, tile_m, tile_n);
     int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
-    wait_for_previous_kernel(); /* behind what takes time; returns at once but for the first tile */
+    wait_for_previous_kernel(); /* as late as possible; returns at once but for the first tile */
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -109,6 +112,7 @@ __device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers
                  "+r"(peers.own.first), "+r"(peers.own.end));
 }
 
+/* A consumer warp, through all work tiles of the block. */
 template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
 __device__ __forceinline__ void
 consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> &memory, int cluster, int rank)
@@ -116,7 +120,8 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
   int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(WGMMA_M, N);
   tile_ring x = memory.x(p), weights = memory.weights(p);
-  int range = tile_scheduler::range_of(p, cluster), of_range = rank * WARPGROUPS + warpgroup; /* warpgroup's number */
+  int range = tile_scheduler::range_of(p, cluster);
+  int of_cluster = rank * WARPGROUPS + warpgroup; /* the warpgroup's number among those of its cluster */
   work_tile w;
   for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
     float acc[WGMMA_M][N / 8][4];
@@ -125,11 +130,11 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     tile_peers peers = peers_of(p, range, w, N / 8);
     compute_now(tile_m, tile_n, peers);
     if (p.peer_groups == 0)
-      prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_range);
+      prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_cluster);
     else if (threadIdx.x == 0)
-      expect_partials<WARPGROUPS, WGMMA_M, N>(peers, memory.received_full());
+      expect_partials<WARPGROUPS, WGMMA_M>(peers, memory.received_full());
     wait_for_previous_kernel(); /* returns at once but for the first tile */
-    let_next_kernel_start();    /* here, since the warps that ask for x have no time to lose */
+    let_next_kernel_start();    /* by consumers: the producer warps of x have no time to lose */
     float2 row_scales[WGMMA_M];
     if constexpr (has_row_scales(PANEL::ENCODING)) {
       int panel =
@@ -146,7 +151,7 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     if (p.peer_groups > 0)
       exchange_in_cluster<WARPGROUPS, WGMMA_M, N>(p, peers, memory.received(p), memory.received_full(), acc);
     else if (peers.count > 1)
-      exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_range, acc);
+      exchange_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, range, peers, of_cluster, acc);
     if (peers.own.first == peers.own.end) continue;
     int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
                     first_panel<WGMMA_M>(warpgroup, warp);
@@ -206,7 +211,7 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
 #endif
 }
 
-/* The kernels of one type, by tile. */
+/* The kernel of a tile and a number of groups of scales in a K tile; NULL where none is compiled. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
 {
   constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
@@ -226,7 +231,8 @@ const tile_kernels &wgmma_kernels_of_tile(int tile, std::index_sequence<TILES...
   return table[tile];
 }
 
-/* The kernels of tile number `tile` of WGMMA_SHAPES; each table in a source of its own, for the sake of building. */
+/* The kernels of tile number `tile` of WGMMA_SHAPES. Each specialisation is in a source of its own, so that they
+ * compile in parallel. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
 template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_F16>(int tile);
 template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_BF16>(int tile);

@@ -14,7 +14,7 @@ constexpr int MAX_STAGES = 12;      /* of each ring */
 constexpr int WARPGROUP_PANELS = 4; /* of the 64 columns of one wgmma, one panel a warp */
 using tile_ring = yk_cuda::stage_ring<MAX_STAGES>;
 
-/* 128 inputs of N tokens. */
+/* Bytes of a stage of x: 128 inputs of so many tokens. */
 __host__ __device__ constexpr int x_stage_bytes(int tokens)
 {
   return tokens * TILE_K * 2;
@@ -36,8 +36,8 @@ template <typename PANEL, int M64, int N> struct block_shared_memory {
   {
     return tile_ring(memory + p.x_stages * X_BYTES, barriers + tile_ring::BARRIERS * 8, p.weight_stages, WEIGHT_BYTES);
   }
-  /* Of results; where peers are a cluster, in place of the x that is multiplied by then: there the rings are followed
-   * by partial sums of the cluster's other blocks. */
+  /* The epilogue's staging: behind the rings; or, where peers are a cluster, in the place of x, which has been
+   * multiplied by then, since the peers' partial sums (received) are behind the rings. */
   __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
   {
     return p.peer_groups > 0 ? memory : received(p);
@@ -52,7 +52,8 @@ template <typename PANEL, int M64, int N> struct block_shared_memory {
   }
 };
 
-/* One arrival of the warp at its own block's barrier, or at that of each block of its cluster. */
+/* Consumer release: one arrival of the warp at a stage's empty barrier, in its own block or in each block of the
+ * cluster. */
 template <int CLUSTER> __device__ __forceinline__ void release_stage(uint32_t empty, int lane)
 {
   if constexpr (CLUSTER == 1) {
@@ -62,14 +63,14 @@ template <int CLUSTER> __device__ __forceinline__ void release_stage(uint32_t em
   }
 }
 
-/* How far from the start of x the operand of a k16 step lies, as a descriptor counts: 32 bytes a step within the
- * swizzled rows of 64 inputs, then the other half of the stage. */
+/* How far from the start of a stage's x the B operand of a k16 step lies, in units of a wgmma descriptor: 32 bytes a
+ * step within the swizzled rows of 64 inputs, then the other half of the stage. tokens: that the stage has room for. */
 __host__ __device__ constexpr uint64_t x_step(int tokens, int step)
 {
   return descriptor_step(step / 4 * tokens * 128 + step % 4 * 32);
 }
 
-/* The first of the panels that a warp of a warpgroup takes, within those of its block. */
+/* The first of the WGMMA_M panels that a warp of a warpgroup takes, within those of its block. */
 template <int WGMMA_M> __device__ __forceinline__ int first_panel(int warpgroup, int warp)
 {
   return (warpgroup * WARPGROUP_PANELS + warp) * WGMMA_M;
@@ -83,8 +84,8 @@ template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(floa
 }
 
 /* Accumulators of one work tile: WGMMA_M times 64 columns by N tokens a warpgroup. Accumulators and a stage have room
- * for ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is expanded from nibbles while
- * the tensor cores work on the other; a batch's words are read from shared memory ahead of the wait for the batch
+ * for ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while the
+ * tensor cores work on the other; a batch's words are read from shared memory ahead of the wait for the batch
  * before. A batch is the wgmma of BATCH_STEPS k16 steps: one where accumulators leave no registers for two. A stage is
  * released once the wgmma that read it are known to be complete, which is a batch into the next K tile.
  *
@@ -97,10 +98,10 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
                                          int lane, float (&acc)[WGMMA_M][ROOM8][4])
 {
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
-  /* Kept in registers: worked out anew for each K tile they begin with a read of the thread's number, which is slow. */
+  /* Kept in registers: the compiler would recompute them for each K tile from threadIdx, whose read is slow. */
   uint32_t own_panels = first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
   asm volatile("" : "+r"(own_panels), "+r"(lane));
-  uint32_t weights_read = 0, x_read = 0; /* empty barriers of the K tile before */
+  uint32_t weights_read = 0, x_read = 0; /* empty barriers of the stages of the previous K tile */
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
     mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
@@ -118,7 +119,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
         if (step % PANEL::GROUP_STEPS == 0) scales[c].load(load_shared8(scales_at<PANEL>(panel, step, lane)));
       }
       if (step % BATCH_STEPS == 0) {
-        /* All but the newest batch are complete: a[batch] is free and, past the first batch, the x before. */
+        /* All but the newest batch are complete: a[batch] is free and, past a K tile's first batch, the stage of x of
+         * the previous K tile, whose weights have been read into registers before. */
         wgmma_wait<1>();
         if (step == 0 && weights_read) release_stage<1>(weights_read, lane);
         if (step == BATCH_STEPS && x_read) release_stage<CLUSTER>(x_read, lane);

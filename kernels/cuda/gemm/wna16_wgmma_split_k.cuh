@@ -1,10 +1,10 @@
 /* wna16_wgmma_split_k.cuh - split-K and stream-K: partial sums of the thread blocks (peers) that share an output tile
  * go through global memory and are added in a fixed order.
  *
- * Each K range has a place of its own in the workspace, thread by thread, in pieces of four accumulators: what one
- * lane holds of 16 columns by 8 tokens. The data are their own flag: accumulators are sent with all bits inverted,
- * and 0 means "not written yet", since no arithmetic gives the NaN whose bits are all ones. Who has read a piece puts
- * the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has more
+ * Each K range has a place of its own in the workspace, thread by thread, in pieces of four accumulators: a lane's
+ * fragment of 16 columns by 8 tokens. The data are their own flag: accumulators are sent with all bits inverted, and 0
+ * means "not written yet", since no arithmetic gives the NaN whose bits are all ones. The thread that has read a piece
+ * puts the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has more
  * blocks than fit, and the GPU places all blocks of a grid before any of the next one, of other streams too. */
 #ifndef YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_SPLIT_K_CUH
 #define YK_KERNELS_CUDA_GEMM_WNA16_WGMMA_SPLIT_K_CUH
@@ -19,8 +19,8 @@ __device__ __forceinline__ bool is_written(uint4 piece)
   return piece.x && piece.y && piece.z && piece.w;
 }
 
-/* The bits are inverted inside the assembly: as an integer operation of C++ on accumulators the inversion makes ptxas
- * serialise the wgmma that they come from (its note C7514). */
+/* Write one piece. The bits are inverted inside the assembly: as an integer operation of C++ on accumulators the
+ * inversion makes ptxas serialise the wgmma that they come from (its note C7514). */
 __device__ __forceinline__ void send_piece(uint4 *to, const float (&acc)[4])
 {
   asm volatile("{\n"
@@ -35,7 +35,8 @@ __device__ __forceinline__ void send_piece(uint4 *to, const float (&acc)[4])
                : "memory");
 }
 
-/* This thread's pieces of a K range, 128 pieces apart. warpgroups: of a cluster. */
+/* Where this thread's pieces of a K range lie, 128 pieces apart. warpgroups: consumer warpgroups of a cluster;
+ * warpgroup: this one's number among them. */
 template <int WGMMA_M, int N>
 __device__ __forceinline__ uint4 *pieces_of(const wgmma_params &p, int range, int warpgroups, int warpgroup)
 {
@@ -43,7 +44,7 @@ __device__ __forceinline__ uint4 *pieces_of(const wgmma_params &p, int range, in
   return reinterpret_cast<uint4 *>(p.partial) + at * (WGMMA_M * N / 8) * 128 + threadIdx.x % 128;
 }
 
-/* A range of the tile's groups of 8 tokens. */
+/* Groups [first, end) of a tile's groups of 8 tokens. */
 struct n8_range {
   int first, end;
 
@@ -62,7 +63,7 @@ struct tile_peers {
 
 /* Split-K: each peer finishes an equal part of the tokens. Stream-K: the block that has the tile's first K tiles
  * finishes all of them; its peers work on this tile before any other, so their partial sums are there by then. A
- * whole tile has one peer. */
+ * whole tile has one peer. n8s: groups of 8 tokens of a tile. */
 __host__ __device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, int range, const work_tile &w, int n8s)
 {
   if (w.last - w.first == p.k_tiles) return {range, 1, 0, {0, n8s}};
@@ -73,7 +74,7 @@ __host__ __device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, i
   }
   int first = range, end = range + 1, tile_start = w.tile * p.k_tiles;
   while (tile_scheduler::range_start(p, first) > tile_start) first--;
-  while (end < p.split_blocks && tile_scheduler::range_start(p, end) < tile_start + p.k_tiles) end++;
+  while (end < p.k_ranges && tile_scheduler::range_start(p, end) < tile_start + p.k_tiles) end++;
   return {first, end - first, range - first, {0, range == first ? n8s : 0}};
 }
 
@@ -83,8 +84,8 @@ __device__ __forceinline__ int range_of_other(const tile_peers &peers, int other
   return peers.first + other + (other >= peers.index ? 1 : 0);
 }
 
-/* Have the L2 cache hold what the peers will write: other kernels of the layer have filled it since, and a read that
- * goes to memory waits behind the next GEMM's weights. */
+/* Prefetch into the L2 cache the places that the peers will write: other kernels of the layer have evicted them since,
+ * and a read that goes to memory waits behind the next GEMM's weights. */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup)
 {
@@ -98,7 +99,8 @@ __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const t
 }
 
 /* Add the peers' partial sums of the tokens that this block finishes, in the order of K ranges.
- *   BATCH, AHEAD   pieces of a range, and ranges, that are read together
+ *   BATCH   pieces of a range that are read together
+ *   AHEAD   ranges whose pieces are read together
  * A warp leaves a polling loop as one (__all_sync): else the compiler keeps the addresses of the next tile's main
  * loop for each lane by itself, and the main loop is slower. */
 template <int WARPGROUPS, int WGMMA_M, int N, int BATCH, int AHEAD>
