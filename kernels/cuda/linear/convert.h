@@ -1,5 +1,6 @@
-/* convert.h - launches that linear layers need around their GEMMs. Asynchronous on the stream; dtype is the
- * activations' type, which "act" means below. */
+/* convert.h - kernels that linear layers need around their GEMMs. Launches are asynchronous on the stream; pointers are
+ * to device memory. "act" below is the activations' type, float16 or bfloat16, given as dtype. Errors: those of the
+ * launch. */
 #ifndef YK_KERNELS_CUDA_LINEAR_CONVERT_H
 #define YK_KERNELS_CUDA_LINEAR_CONVERT_H
 
@@ -24,7 +25,8 @@ typedef struct yk_cuda_unpack_target {
   const int32_t *order; /* device int32 [k] or NULL */
 } yk_cuda_unpack_target;
 
-/* n columns of W of k inputs of an AWQ source, or of one of 8-bit integers (see wna16.h), each weight rounded once. */
+/* Dequantise n columns of W, of k inputs each, of an AWQ source or of rows of 8-bit integers (wna16_types.h), to act;
+ * each weight is rounded once. */
 cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source, int64_t k,
                                       int64_t n, cudaStream_t stream);
 cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source, int64_t k,
@@ -34,8 +36,10 @@ cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk
 cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
                                      int64_t n, cudaStream_t stream);
 
-/* y = src + bias, or silu(gate) * up of it, rounded once.   src f32 [n_rows, n]: with silu_mul the first half of a row
- * are gates, and n / 2 columns are written; bias f32 [n] or NULL; y of y_dtype [n_rows, y_stride]. */
+/* The epilogue of a GEMM that has none: y = src + bias, or SiLU(gate) * up of that sum, rounded once.
+ *   src    f32 [n_rows, n]; with silu_mul the first half of a row are gates, and n / 2 columns are written
+ *   bias   f32 [n], or NULL
+ *   y      of y_dtype [n_rows, y_stride] */
 typedef struct yk_cuda_finish_args {
   void *y;
   yk_dtype y_dtype;

@@ -26,7 +26,7 @@
  *   int8, fp8         slices of whole groups of 32 k or more whose inputs are floats,  W8A16: 8 bits in memory
  *                     no float32 output
  *   int8 as 16 bits   those in an order of their own that the row before does not      16 bits, cuBLAS
- *                     take; all others are brought as plain ones
+ *                     take; all others come dequantised, as plain ones
  *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
  *
  * The first row that takes a part has it. Gate and up of SiLU * up must be one GEMM: they get the first pair of rows
@@ -120,17 +120,18 @@ struct yk_cuda_gemm_kind {
   /* uses_resident - whether the layer's one GEMM multiplies the weights that are on the device already. NULL: no. */
   bool (*uses_resident)(const yk_linear_spec *spec);
 
-  /* grouped_room_bytes - of the room of a grouped forward of so many slots. NULL: none. */
+  /* grouped_room_bytes - bytes of yk_linear_grouped_args.room that a grouped forward of max_slots slots needs. NULL:
+   * 0. */
   int64_t (*grouped_room_bytes)(const yk_cuda_gemm *gemm, int64_t max_slots);
 
   /* ---- */
 
-  /* plan - once a layer and GEMM: a block from malloc with what forward wants to know (which kernel for how many rows),
-   * freed with the layer. NULL: nothing. Errors: YK_E_NOMEM. */
+  /* plan - called once for each GEMM of a layer: a block from malloc, for forward to read, that says which kernel runs
+   * how many rows; freed with the layer. NULL: forward needs none. Errors: YK_E_NOMEM. */
   yk_status (*plan)(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **plan, yk_err *err);
 
-  /* workspace_bytes - of cuda->gemm_workspace, for forwards of 1 to max_tokens rows. All kinds share it: it is zeroed
-   * once, and each forward leaves it zeroed. NULL: none. */
+  /* workspace_bytes - bytes of cuda->gemm_workspace that forwards of 1 to max_tokens rows need. All kinds share the
+   * workspace: it is zeroed once, and each forward leaves it zeroed. NULL: 0. */
   size_t (*workspace_bytes)(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens);
 
   /* Quantised activations, for a kind that multiplies integers; both NULL for one that multiplies act.
@@ -141,7 +142,8 @@ struct yk_cuda_gemm_kind {
   yk_status (*quantise)(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x, const int32_t *maxima,
                         int64_t n_rows, yk_err *err);
 
-  /* scale_sums - call's y = what its sums, added up over ranks, are worth, with the bias. NULL: the kind has none. */
+  /* scale_sums - call's y = its integer sums, added up over ranks, times the scales of x and of the weights, plus bias.
+   * maxima: as for quantise. NULL: the kind has no sums. */
   yk_status (*scale_sums)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, const int32_t *maxima, yk_err *err);
 
   /* writes_in_place - whether forward can write y, rows y_stride elements apart, as the caller wants it. NULL: always,
@@ -163,8 +165,9 @@ struct yk_cuda_gemm_kind {
   /* takes_beside - whether forward_grouped does the forward beside, too. NULL: never. */
   bool (*takes_beside)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 
-  /* forward_lone_row - a grouped forward with its routing and the one that comes next with its combination, and what is
-   * to be done beside either, in one kernel; *is_done: whether it did. NULL: never. Errors: YK_E_DEVICE. */
+  /* forward_lone_row - the experts of a single row in one kernel: the grouped forward `call` with its routing, the
+   * grouped forward `next` with its combination, and the forwards beside either. *is_done: whether the kernel takes
+   * them; if not, nothing was launched. NULL: never. Errors: YK_E_DEVICE. */
   yk_status (*forward_lone_row)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
                                 const yk_cuda_grouped_call *next, bool *is_done, yk_err *err);
 
@@ -187,8 +190,8 @@ typedef struct yk_cuda_format {
   /* fuse_key - what parts of one GEMM must have in common beside the kind. NULL: nothing. */
   int64_t (*fuse_key)(const yk_linear_part *part);
 
-  /* Whether load puts weights whose inputs are in another order back into that of x: k of the GEMM is then x_size. Else
-   * x is put into the inputs' order before the GEMM. */
+  /* Whether load puts weights whose inputs are in another order than x back into the order of x: k of the GEMM is then
+   * x_size. Else x is put into the inputs' order before the GEMM. */
   bool undoes_order;
 
   const yk_cuda_gemm_kind *gemm;

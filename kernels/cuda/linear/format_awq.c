@@ -20,8 +20,8 @@ static int64_t packed_group(const yk_linear_part *part)
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
 
-/* Whole words, and groups that the packed form has: neither cuts inside a word, groups below 32 nor float32 results.
- * Nor slices whose 16 bits are asked for. */
+/* The WNA16 GEMM takes slices of whole words (8 columns) and of k a multiple of 32, whose groups are one, or multiples
+ * of 32 that divide the checkpoint's; no float32 results, and no part that is to be multiplied as 16 bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
@@ -40,7 +40,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* The words of an AWQ slice on the device: see stage.h. */
+/* The tensors of an AWQ slice on the device, cut to the words and groups that it touches: see stage.h. */
 static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_source *source, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;

@@ -1,6 +1,6 @@
 /* format_bytes.c - weights of 8 bits whose inputs stay floats, integers and floats, on a GPU: packed for the GEMM of
  * 16-bit activations (gemm/wna16.h). Integers whose inputs come in another order than x, and which that GEMM does not
- * take, are rounded to 16 bits: a part that was sorted by group can no longer be brought as floats. */
+ * take, are rounded to 16 bits here: once a part is sorted by group, the loader can no longer dequantise it. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -43,8 +43,8 @@ static int64_t packed_group(const yk_linear_part *part)
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
 
-/* Groups that the packed form has, whole panels' halves, and neither float32 results nor weights that are to be 16
- * bits. */
+/* The WNA16 GEMM takes slices of whole half panels (8 columns) and of k a multiple of 32, whose groups are one, or
+ * multiples of 32; no float32 results, and no part that is to be multiplied as 16 bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
@@ -53,7 +53,8 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
   return group == k || group % 32 == 0;
 }
 
-/* Of all parts that are not packed, only those in an order of their own are brought as they are. */
+/* Of all parts that are not packed, only those whose inputs are in an order of their own come as 8 bits: the others are
+ * dequantised while they are loaded (yk_cuda_linear_keeps). */
 static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 {
   return spec->parts[i].x_size > 0 && has_float_inputs(spec, i);

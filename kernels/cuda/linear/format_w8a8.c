@@ -54,7 +54,8 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
   return yk_w8a8_packed_bytes(&desc);
 }
 
-/* Quantised rows: scales f32, then int8 [n_rows, k_padded]. */
+/* Quantised rows are scales f32, padded to a multiple of YK_W8A8_ROW_MULTIPLE, then int8 [n_rows, k_padded] from this
+ * byte on. */
 static int64_t quants_at(int64_t n_rows)
 {
   return yk_round_up_i64(n_rows, YK_W8A8_ROW_MULTIPLE) * (int64_t)sizeof(float);
@@ -65,7 +66,7 @@ static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
   return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
 }
 
-/* What the GEMM reads of scales beyond the last row it does not use. */
+/* With room for the scales that the GEMM reads past the last row, and does not use. */
 static int64_t grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 {
   return quantised_bytes(gemm, max_slots) + YK_W8A8_ROW_MULTIPLE * (int64_t)sizeof(float);
@@ -128,7 +129,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
-/* The rows of slots are quantised side by side, in the room, by a kernel after whose start the starts are settled. */
+/* x of each slot is quantised into the room first. That kernel lets the GEMM begin only once it has waited itself, so
+ * starts are complete by then. */
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);

@@ -1,9 +1,11 @@
 /* input_order.cu - see input_order.h.
  *
- *   block   so many neighbouring rows of y, and 8 inputs a thread, whose columns stay in registers while the order does
- *   a row   that of x into shared memory, behind it a zero for inputs without a column; 8 inputs from there. Rows pass
- *           through two buffers: one is fetched while the other is read. Where two rows do not fit, inputs come from
- *           where x is, 2 bytes at a time */
+ *   thread block   up to MOST_ROWS neighbouring rows of y, by 8 inputs a thread; the columns of these inputs stay in
+ *                  registers as long as the rows are of one matrix, and so have one order
+ *   row            the row of x is copied into shared memory, with a zero behind it for inputs without a column, and
+ *                  each thread gathers its 8 inputs from there. There are two buffers: one row is fetched while the
+ *                  other is read. Where two rows do not fit in shared memory, inputs are gathered from x itself, 2
+ *                  bytes at a time */
 #include "kernels/cuda/linear/input_order.h"
 
 #include <algorithm>
@@ -18,15 +20,16 @@ using namespace yk_cuda;
 namespace {
 
 constexpr int THREADS = 256, WIDE = 8;               /* 16-bit elements in 16 bytes */
-constexpr int64_t FEW_BLOCKS = 1024, MOST_ROWS = 16; /* as many blocks run at once; of a block */
+constexpr int64_t FEW_BLOCKS = 1024, MOST_ROWS = 16; /* blocks that are enough to fill a GPU; rows of a block */
 
-/* Elements of a buffer: a row, its zero, and whole vectors. */
+/* Elements of a buffer: a row and a zero behind it, rounded up to whole vectors. */
 __host__ __device__ int64_t buffer_size(int64_t x_size)
 {
   return (x_size / WIDE + 1) * WIDE;
 }
 
-/* The matrix of a row, by all threads: those before it end at the row or before. */
+/* The matrix that has a row (slot), found by all threads of the block: it counts the matrices that end before the
+ * row. */
 __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
 {
   int n = 0;
@@ -37,7 +40,7 @@ __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
   return n;
 }
 
-/* Of 8 inputs: columns of x, or the one behind the last for a zero. */
+/* The columns of x of the 8 inputs that a thread gathers; x_size, where the zero is, for an input without a column. */
 struct columns_of_thread {
   int at[WIDE];
 
@@ -53,7 +56,7 @@ struct columns_of_thread {
   }
 };
 
-/* Asks for a row. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
+/* Ask for a row of x, into a buffer. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
 template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args &a, int64_t row, uint16_t *to)
 {
   const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
@@ -67,7 +70,8 @@ template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args
   yk_ptx::cp_async_commit();
 }
 
-/* An element of a row in a buffer, and in x, where no zero stands behind it. */
+/* An element of a row: of the row's copy in shared memory (IS_STAGED), or of x itself, where no zero lies behind the
+ * row. */
 template <bool IS_STAGED> __device__ uint16_t element_of(const uint16_t *row, int column, int64_t x_size)
 {
   if constexpr (IS_STAGED)

@@ -11,7 +11,7 @@ static bool takes(const yk_cuda_format *format, const yk_linear_spec *spec, int 
   return format->weight_format == spec->parts[i].weight.format && (!format->takes || format->takes(spec, i));
 }
 
-/* Inputs of a part's GEMM. */
+/* K of a part's GEMM. */
 static int64_t inputs_of(const yk_cuda_format *format, const yk_linear_part *part)
 {
   return format->undoes_order ? yk_linear_x_size(part) : yk_range_size(part->k);
@@ -166,7 +166,8 @@ bool yk_cuda_latent_expands(const yk_latent_layout *layout)
   return layout->kv_rank == 512 && layout->rope_dim == 64 && layout->nope_dim == 128 && layout->value_dim == 128;
 }
 
-/* Lists of sequences and of rows, keys and values of a group of heads. */
+/* Keys and values of a group of heads, behind the lists of sequences and rows: an expanded_work of
+ * latent/expanded_work.cuh (16 bytes, 4 for each group of heads, 24 for each sequence), and 16 bytes for each row. */
 static int64_t latent_expanded_bytes(const yk_latent_layout *layout, int32_t max_tokens)
 {
   if (!yk_cuda_latent_expands(layout) || max_tokens <= YK_CUDA_LATENT_EXPANDED_ROWS) return 0;
@@ -174,8 +175,8 @@ static int64_t latent_expanded_bytes(const yk_latent_layout *layout, int32_t max
   return yk_round_up_i64(lists + INT64_C(16) * max_tokens, YK_CUDA_ALIGNMENT_BYTES) + YK_CUDA_LATENT_MADE_BYTES;
 }
 
-/* Absorbed queries and weighted sums; partial sums of tiles of at most 64 queries, with their maximum and sum; where
- * those of a row are. */
+/* Absorbed queries and weighted sums, of 2 bytes each; then, for tiles of at most 64 queries, float32 partial sums with
+ * their maximum and sum; then 12 bytes a row that say where its partial sums are (latent/attention.cu). */
 static int64_t latent_absorbed_bytes(const yk_latent_layout *layout)
 {
   int64_t head_rows = (int64_t)YK_CUDA_LATENT_ROWS * layout->n_heads;

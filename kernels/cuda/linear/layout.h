@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 enum {
-  YK_CUDA_ALIGNMENT_BYTES = 256,
+  YK_CUDA_ALIGNMENT_BYTES = 256,     /* of everything that is placed in device memory, as cudaMalloc aligns */
   YK_CUDA_CUBLAS_BYTES = 32 << 20,   /* what cuBLAS recommends for its workspace on compute capability 9.0 */
   YK_CUDA_QUANTISED_BYTES = 64 << 20 /* at most, of quantised inputs of a block of rows */
 };

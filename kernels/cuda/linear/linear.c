@@ -15,9 +15,10 @@
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"
 
-enum { ORDERED_ROWS = 2048 /* of one block of which x alone passes through the scratch, put into another order */ };
+/* Rows of a block of which the scratch holds x alone, in the order of the GEMM's inputs: bounds the scratch's size. */
+enum { ORDERED_ROWS = 2048 };
 
-/* ---- The device's scratch: results on their way to y, then quantised rows, then ordered ones ------ */
+/* ---- The device's scratch: results on their way to y, then quantised rows, then rows in another order ------------ */
 
 static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
@@ -87,7 +88,7 @@ static yk_status load_gemm(yk_cuda_device *cuda, const yk_linear_spec *spec, int
   return gemm->has_bias ? load_bias(cuda, spec, matrix, gemm, memory + gemm->bias, err) : YK_OK;
 }
 
-/* What a forward of max_tokens needs beside x and y. */
+/* The device's workspace and scratch grow to what forwards of up to max_tokens rows need. */
 static yk_status reserve(yk_cuda_device *cuda, const yk_linear *linear, const yk_cuda_gemm *gemm, yk_err *err)
 {
   if (gemm->kind->workspace_bytes)
@@ -106,7 +107,8 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
     if (!linear->is_grouped) YK_TRY(reserve(cuda, linear, gemm, err));
     for (int32_t m = 0; m < linear->n_matrices; m++) YK_TRY(load_gemm(cuda, spec, m, linear, gemm, err));
   }
-  /* Once packed weights are complete, a GEMM may begin to read them while the kernel before it still runs. */
+  /* Forwards read weights before the kernel before them has ended (programmatic dependent launch), so those must be
+   * complete before the first forward. */
   return yk_cuda_drain(cuda, "loading of weights", err);
 }
 
@@ -198,6 +200,8 @@ static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const vo
   return yk_cuda_check(cuda, yk_cuda_launch_finish(&args, cuda->stream), "bias and activation", err);
 }
 
+/* One block of rows by GEMM i: into the order of its inputs, quantised, multiplied, and from the scratch to y, each
+ * where the GEMM needs it. matrix: the matrix's weights in device memory; is_in_place: the GEMM can write y itself. */
 static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, int i, const char *matrix,
                                 const row_block *b, bool is_in_place, yk_err *err)
 {
@@ -237,6 +241,7 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
   return is_in_place ? YK_OK : finish(cuda, gemm, bias, b, err);
 }
 
+/* All rows by GEMM i, in blocks. */
 static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, const yk_linear_args *args, yk_err *err)
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
@@ -327,9 +332,10 @@ static bool has_plain_x(const yk_linear *linear)
   return linear->layout.n_gemms == 1 && linear->layout.gemms[0].x_size == 0;
 }
 
-/* A forward with its routing and the one that comes next with its combination, where one kernel does all of that. */
-static yk_status do_with_next(yk_cuda_device *cuda, const yk_linear *linear, const yk_linear_grouped_args *args,
-                              bool *is_done, yk_err *err)
+/* A grouped forward with its routing, and the next one with its combination, by one kernel, where the kind of GEMM has
+ * one that takes them. *is_done: whether it did. */
+static yk_status try_with_next(yk_cuda_device *cuda, const yk_linear *linear, const yk_linear_grouped_args *args,
+                               bool *is_done, yk_err *err)
 {
   const yk_linear_grouped_next *next = args->next;
   if (!next || !has_plain_x(linear) || !has_plain_x(next->linear) || !next->args->combine) return YK_OK;
@@ -343,8 +349,10 @@ static yk_status do_with_next(yk_cuda_device *cuda, const yk_linear *linear, con
   return YK_OK;
 }
 
-/* What goes with a grouped forward before it is done here, unless the kernel does it too: own then lacks it. */
-static yk_status do_before(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_linear_grouped_args *own, yk_err *err)
+/* Before a grouped GEMM: the routing and the forward beside it that its args ask for, by launches of their own, unless
+ * the GEMM's kernel does them too. What has been done here is removed from *own, the args that call points to. */
+static yk_status route_and_forward_beside(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_linear_grouped_args *own,
+                                          yk_err *err)
 {
   const yk_cuda_gemm_kind *kind = call->gemm->kind;
   yk_device *dev = &cuda->base;
@@ -360,9 +368,10 @@ static yk_status do_before(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_
   return YK_OK;
 }
 
-/* Starts are complete before a GEMM begins where the grouped forward before had the same, or let this one begin only
- * once they were, and where the kernel before puts slots in order, since that one lets the GEMM start once it has
- * waited itself. */
+/* starts_are_settled: the GEMM may read starts before griddepcontrol.wait, since they are complete when it begins. So
+ * it is where the last grouped forward on the stream had the same starts, since that one lets its successor begin only
+ * once they are complete; and where order_slots' kernel comes before, which lets the GEMM begin only once it has itself
+ * waited. */
 yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
                                          yk_err *err)
 {
@@ -382,12 +391,12 @@ yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear
                       (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
   YK_TRY(yk_cuda_enter(cuda, err));
   bool is_done = false;
-  YK_TRY(do_with_next(cuda, linear, args, &is_done, err));
+  YK_TRY(try_with_next(cuda, linear, args, &is_done, err));
   if (is_done) return YK_OK;
   yk_linear_grouped_args own = *args;
   yk_cuda_grouped_call call = grouped_call_of(linear, &own);
   const bool has_order = gemm->x_size > 0 && gemm->k > 0;
-  YK_TRY(do_before(cuda, &call, &own, err));
+  YK_TRY(route_and_forward_beside(cuda, &call, &own, err));
   if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));
   call.starts_are_settled = has_order || (!args->route && cuda->settled_starts == args->starts);
   cuda->settled_starts = args->starts;

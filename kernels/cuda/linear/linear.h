@@ -19,7 +19,7 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
  */
 const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **weights);
 
-/* The steps of a row-parallel layer with quantised inputs. */
+/* The steps of a row-parallel layer with quantised inputs (yk_linear_sums_args), in sums.c. */
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cuda_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cuda_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

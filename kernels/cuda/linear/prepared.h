@@ -6,8 +6,8 @@
 #include "kernels/cuda/linear/layout.h"
 
 enum {
-  YK_CUDA_SCRATCH_ROWS = 512,   /* of one block that passes through the scratch */
-  YK_CUDA_QUANTISED_ROWS = 4096 /* of one block of which the scratch holds quantised inputs alone, at most */
+  YK_CUDA_SCRATCH_ROWS = 512,   /* rows of a block whose results pass through the scratch: bounds its size */
+  YK_CUDA_QUANTISED_ROWS = 4096 /* at most, rows of a block whose quantised inputs alone lie in the scratch */
 };
 
 struct yk_linear {
@@ -19,7 +19,8 @@ struct yk_linear {
   char *memory; /* [n_matrices, matrix_bytes] */
 };
 
-/* Rows of a block that needs the scratch. */
+/* Rows of a block of a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place or
+ * with quantise. */
 static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
   if (gemm->kind->writes_in_place) return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);
