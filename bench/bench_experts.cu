@@ -82,20 +82,17 @@ int main(int argc, char **argv)
       {.name = "model", .kind = YK_OPTION_STRING, .value = &only, .metavar = "NAME", .help = "this one alone"});
   list.push_back(
       {.name = "no-dense", .kind = YK_OPTION_FLAG, .value = &o.timing.no_dense, .help = "no dense GEMMs beside"});
-  list.push_back({.name = "bandwidth",
-                  .kind = YK_OPTION_NUMBER,
-                  .value = &o.timing.bandwidth_tb_s,
-                  .metavar = "TB/s",
-                  .help = "of the floors",
-                  .min = 1e-3,
-                  .max = 1e3});
-  list.push_back({.name = "peak",
-                  .kind = YK_OPTION_NUMBER,
-                  .value = &o.timing.peak_tflop_s,
-                  .metavar = "TFLOP/s",
-                  .help = "of the floors",
-                  .min = 1e-3,
-                  .max = 1e6});
+  const auto add_rate = [&](const char *name, double *value, const char *unit, double most) {
+    list.push_back({.name = name,
+                    .kind = YK_OPTION_NUMBER,
+                    .value = value,
+                    .metavar = unit,
+                    .help = "of the floors",
+                    .min = 1e-3,
+                    .max = most});
+  };
+  add_rate("bandwidth", &o.timing.bandwidth_tb_s, "TB/s", 1e3);
+  add_rate("peak", &o.timing.peak_tflop_s, "TFLOP/s", 1e6);
   bench::parse_options("bench_experts", "Time mixtures of experts on a GPU.", "bench_experts --tokens 1,64\n", list,
                        argc, argv);
   yk_err err = YK_ERR_INIT;

@@ -209,6 +209,19 @@ static yk_status faulty_await_writes(yk_comm *comm, yk_err *err)
   return goes_wrong(comm->dev, "await_writes", &status, err) ? status : comm_ops->await_writes(comm, err);
 }
 
+static void tell_exit_handlers(void)
+{
+  fputs("hook: exit handlers\n", stderr);
+}
+
+/* The end is gone all the same; an error is that its destroy says otherwise. */
+static bool faulty_destroy(yk_comm *comm)
+{
+  yk_status status;
+  if (goes_wrong(comm->dev, "destroy", &status, NULL)) atexit(tell_exit_handlers);
+  return comm_ops->destroy(comm) && status == YK_OK;
+}
+
 static void interpose_device(yk_device *dev)
 {
   if (atomic_fetch_add(&n_devices, 1) == plan.rank) faulty_device = dev;
@@ -230,6 +243,7 @@ static void interpose_comm(yk_comm *comm)
   faulty_comm_ops = *comm->ops;
   faulty_comm_ops.all_reduce_add_norm = faulty_all_reduce_add_norm;
   faulty_comm_ops.gather = faulty_gather;
+  faulty_comm_ops.destroy = faulty_destroy;
   if (comm->ops->await_writes) faulty_comm_ops.await_writes = faulty_await_writes;
   comm->ops = &faulty_comm_ops;
 }

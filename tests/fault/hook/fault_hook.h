@@ -3,7 +3,8 @@
  *   YOKE_FAULT="rank=1 operation=attention call=7 fault=illegal-address seconds=2"
  *
  * operation  alloc, linear_create, linear_forward, attention, sample, graph_run (of steps) of the device;
- *            all_reduce_add_norm, gather, await_writes of the communicator
+ *            all_reduce_add_norm, gather, await_writes, destroy of the communicator; after a destroy that error or
+ *            skip has met (it frees all the same), exit handlers are told on stderr
  * call       which call of it goes wrong, from 1
  * fault      error            it returns an error and does nothing
  *            skip             it does nothing, so that peers wait for it
@@ -12,8 +13,7 @@
  *            illegal-address  a kernel before it writes where there is no memory
  *            launch-failure   a kernel before it traps
  *            no-memory        alloc: it asks for more than any device has
- *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, which it
- *            refuses
+ *            bad-peer         gather, not on rank 0: NCCL is asked to send to a rank that is not there, and refuses
  *
  * YOKE_FAULT_ALL_REDUCE=nccl has GPUs all-reduce over NCCL whatever the size, and gather logits over it too.
  *
