@@ -91,29 +91,30 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS ite
   });
 }
 
-/* Adds the accumulators of the K slices, in order, and writes the results. p: the item's. set: of accumulators in
- * shared memory. Who writes one has met all others at the end of the item before, when they had read it. */
+/* Adds the accumulators of the K slices, in the order of their first K tiles, and writes the results: which slice has
+ * which first K tile depends on the items that the block had before, and the sum must not. p: the item's. set: of
+ * accumulators in shared memory. Who writes one has met all others at the end of the item before, when they had read
+ * it. part: the slice's first K tile of the item. member: the warp's number in its slice. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
-__device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_t set, const few_item &item,
-                                                const float (&acc)[WARP_PANELS][N / 8][4])
+__device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_t set, const few_item &item, int part,
+                                                int member, const float (&acc)[WARP_PANELS][N / 8][4])
 {
   constexpr int PANEL_ITEMS = N / 8 * 32;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32, first_panel = (part * p.slice_warps + member) * WARP_PANELS;
   const int slice_items = p.slice_warps * WARP_PANELS * PANEL_ITEMS;
   const output out = {p.bias_of(item.matrix), p.y_of(item.first_slot), item.rows, p.n, p.gate_up};
 #pragma unroll
   for (int c = 0; c < WARP_PANELS; c++) {
 #pragma unroll
-    for (int t = 0; t < N / 8; t++)
-      store_acc(set + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
+    for (int t = 0; t < N / 8; t++) store_acc(set + (((first_panel + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
   }
   sync_consumers();
   for (int i = threadIdx.x; i < item.n_panels * PANEL_ITEMS; i += CONSUMER_WARPS * 32) {
     const int token = i / 32 % (N / 8) * 8 + i % 4 * 2;
     if (token >= item.rows) continue;
     float4 v = load_acc(set + i * 16);
-    for (int slice = 1; slice < CONSUMER_WARPS / p.slice_warps; slice++)
-      add_acc(v, load_acc(set + (slice * slice_items + i) * 16));
+    for (int other = 1; other < CONSUMER_WARPS / p.slice_warps; other++)
+      add_acc(v, load_acc(set + (other * slice_items + i) * 16));
     store_output<DTYPE>(out, item.panel + i / PANEL_ITEMS, i % 32 / 4, token, v);
   }
 }
@@ -128,7 +129,7 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
-  int ahead = slice; /* K tiles of the item that come before this slice's next one */
+  int first = slice; /* of the item's K tiles, this slice's first one: each slice has another one below k_slices */
   uint32_t set = 0;  /* in bytes from the first */
   few_item item;
   wait_in_grouped(p);
@@ -142,8 +143,9 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
         row_scales[c] = load_row_scales(items.params().row_scales_of(item.matrix),
                                         min(item.panel + member * WARP_PANELS + c, items.params().n_panels - 1), lane);
     }
+    int k_tile = first;
 #pragma unroll 1
-    for (; ahead < p.k_tiles; ahead += k_slices) {
+    for (; k_tile < p.k_tiles; k_tile += k_slices) {
       mbarrier_wait_asm_loop(r.full(), r.at.phase);
       if (member * WARP_PANELS < item.n_panels)
         multiply_k_tile<DTYPE, PANEL, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
@@ -152,7 +154,6 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
       if (lane == 0) mbarrier_arrive(r.empty());
       r.at.advance_by(k_slices, p.stages);
     }
-    ahead -= p.k_tiles;
     if constexpr (takes_integers(PANEL::ENCODING, N, WARP_PANELS)) {
 #pragma unroll
       for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
@@ -161,7 +162,8 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
-    finish_few_item<DTYPE, N, WARP_PANELS>(items.params(), s.acc + set, item, acc);
+    finish_few_item<DTYPE, N, WARP_PANELS>(items.params(), s.acc + set, item, first, member, acc);
+    first = k_tile - p.k_tiles;
     set = few_acc_bytes(N, WARP_PANELS) / 2 - set;
   }
 }
