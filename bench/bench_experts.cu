@@ -103,7 +103,6 @@ int main(int argc, char **argv)
   bench::check(yk_wna16_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
-  check(yk_cuda_router_many_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
   check(yk_lone_row_init(&gpu), "lone row");
   if (!o.run.time_only) {

@@ -29,7 +29,8 @@ inline bool routed_alike(const yk_route_spec &spec, const routing &a, const rout
 
 /* One kernel gives the bits of the two. Three times, with other rows, through the same exchange. */
 inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
-                         int64_t group, bool gate_up, bool padding, const routing_exchange &exchange, unsigned seed)
+                         int64_t group, bool gate_up, bool padding, const router_exchange &of_router,
+                         const routing_exchange &exchange, unsigned seed)
 {
   const matrices m({k, n, group, dtype, gate_up}, spec.n_local, 1, seed);
   const int n_logits = spec.n_experts + int(seed % 2);
@@ -62,7 +63,7 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
     if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
       return true;
     yk_err err = YK_ERR_INIT;
-    check(yk_cuda_launch_router(&router, &of_two, nullptr), "router");
+    check(yk_cuda_launch_router(&router, &of_two, of_router.memory.data, nullptr), "router");
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
     check(yk_cuda_launch_routed_gemm(&gpu, &m.desc, &routed, &routing, nullptr), "routed GEMM");
     check(cudaDeviceSynchronize(), "routed GEMM");
@@ -84,6 +85,7 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
       DEEPSEEK_V2,      {250, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 100, 50},
       DEEPSEEK_V3,
   };
+  const router_exchange of_router;
   const routing_exchange exchange;
   int failures = 0, runs = 0;
   for (const yk_route_spec &spec : specs)
@@ -91,7 +93,7 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
       for (int64_t group : {32, 64, 128})
         for (bool padding : {false, true}) {
           failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 4160, 192, group, runs % 3 > 0, padding,
-                                    exchange, 50 + unsigned(runs));
+                                    of_router, exchange, 50 + unsigned(runs));
           runs++;
         }
   std::printf("routed GEMMs: %d of %d runs wrong\n", failures, runs);

@@ -17,7 +17,6 @@
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
-#include "kernels/cuda/experts/router_many.h"
 #include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 
@@ -119,9 +118,9 @@ struct lone_row_exchange {
 struct router_exchange {
   device_array<uint8_t> memory;
 
-  router_exchange() : memory(yk_cuda_router_many_exchange_bytes())
+  router_exchange() : memory(yk_cuda_router_exchange_bytes())
   {
-    check(yk_cuda_router_many_prepare(memory.data, nullptr), "exchange");
+    check(yk_cuda_router_prepare(memory.data, nullptr), "exchange");
     check(cudaDeviceSynchronize(), "exchange");
   }
 };

@@ -199,11 +199,7 @@ private:
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
     if (yk_cuda_router_takes(&router, &a)) {
-      check(yk_cuda_launch_router(&router, &a, stream), "router");
-      return;
-    }
-    if (yk_cuda_router_many_takes(&router, &a)) {
-      check(yk_cuda_launch_router_many(&router, &a, of_router.memory.data, stream), "router");
+      check(yk_cuda_launch_router(&router, &a, of_router.memory.data, stream), "router");
       return;
     }
     if (n <= MOST_ROUTER_ROWS) multiply_router(i, 0, n);

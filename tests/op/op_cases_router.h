@@ -37,7 +37,9 @@ static const router_case router_cases[] = {
     {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 20, 80}, 129, 0, 264, false, true},
     {{96, 31, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 130, 33, 64, true, false},
     {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 12, 0, 64, false, false},
-    /* Of a GPU's kernels for few rows those that it takes where clusters of many rows do not run: so many choices. */
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 5, 0, 7168, true, true},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 1, 0, 5120, false, false},
+    /* So many choices that a GPU multiplies and routes in two kernels. */
     {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 8, 80}, 7, 1, 264, true, true},
     {{160, 32, YK_SCORE_SIGMOID, 8, 3, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 160}, 8, 0, 2048, false, true},
 };

@@ -81,36 +81,37 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
   }
 
   /* acc += the warp's partial sums of columns `column` and up of W [n, k], whose first KEPT pieces read_ahead has read,
-   * by ROWS rows of x. x_of(i, r) gives inputs input_of(i) .. + 7 of row r * 8 + lane / 4. acc[r][i] is of column lane
-   * / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. */
+   * by ROWS rows of x. x_of(i, r) gives inputs input_of(i) .. + 7 of row r * 8 + lane / 4, zeros behind k. acc[r][i] is
+   * of column lane / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. KEPT pieces at a time are on their way, since
+   * few thread blocks read all of W. */
   template <typename F>
   __device__ __forceinline__ void accumulate(const void *w, int n, int k, int column, const F &x_of,
-                                             float (&acc)[N8][4]) const
+                                             float (&acc)[N8][4])
   {
-    uint4 x_kept[KEPT][N8];
+#pragma unroll 1
+    for (int first = 0;;) {
+      uint4 x_kept[KEPT][N8];
 #pragma unroll
-    for (int i = 0; i < KEPT; i++) {
+      for (int i = 0; i < KEPT; i++) {
 #pragma unroll
-      for (int r = 0; r < N8; r++) x_kept[i][r] = x_of(i, r);
-    }
+        for (int r = 0; r < N8; r++) x_kept[i][r] = x_of(first + i, r);
+      }
 #pragma unroll
-    for (int i = 0; i < KEPT; i++) {
+      for (int i = 0; i < KEPT; i++) {
 #pragma unroll
-      for (int r = 0; r < N8; r++) multiply_piece(kept[i], x_kept[i][r], acc[r]);
-    }
-#pragma unroll 2
-    for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
-      uint4 of_w[COLUMNS8];
-      load_columns(w, n, k, column, i, of_w);
+        for (int r = 0; r < N8; r++) multiply_piece(kept[i], x_kept[i][r], acc[r]);
+      }
+      first += KEPT;
+      if ((first * WARPS + part) * 32 >= k) return;
 #pragma unroll
-      for (int r = 0; r < N8; r++) multiply_piece(of_w, x_of(i, r), acc[r]);
+      for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, first + i, kept[i]);
     }
   }
 
   /* Each warp's partial sums of ROWS rows of x [m, k] from `row` on, to shared memory. After a __syncthreads of the
    * caller, sum_of adds them up. */
   __device__ __forceinline__ void multiply(const void *w, int n, const void *x, int m, int k, int column, int row,
-                                           sums &to) const
+                                           sums &to)
   {
     const int lane = threadIdx.x % 32;
     float acc[N8][4] = {};

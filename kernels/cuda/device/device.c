@@ -19,7 +19,6 @@
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/routed_gemm.h"
 #include "kernels/cuda/experts/router.h"
-#include "kernels/cuda/experts/router_many.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
@@ -112,9 +111,9 @@ static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&cuda->latent, args, dev->dtype, cuda->stream, err), err);
 }
 
-static bool takes_many(const yk_cuda_router *router, const yk_route_args *args)
+static bool router_takes(const yk_cuda_router *router, const yk_route_args *args)
 {
-  return router->w && args->n_tokens > 1 && yk_cuda_router_many_takes(router, args);
+  return router->w && yk_cuda_router_takes(router, args);
 }
 
 static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
@@ -124,15 +123,13 @@ static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
   cuda->settled_starts = NULL;
   yk_cuda_router router = {.x = args->x, .dtype = dev->dtype, .norm = args->norm};
   if (args->router) router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
-  if (args->norm && !takes_many(&router, args)) {
+  if (args->norm && !router_takes(&router, args)) {
     YK_TRY(add_norm(dev, args->norm, err));
     router.norm = NULL;
   }
-  if (takes_many(&router, args))
-    return yk_cuda_check(cuda, yk_cuda_launch_router_many(&router, args, cuda->router_exchange, cuda->stream), "router",
+  if (router_takes(&router, args))
+    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->router_exchange, cuda->stream), "router",
                          err);
-  if (router.w && yk_cuda_router_takes(&router, args))
-    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->stream), "router", err);
   if (args->router) {
     const yk_linear_args logits = {
         .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
@@ -272,7 +269,6 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_many_init(), "router init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
   YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_exchange_bytes(), &cuda->routing_exchange, err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_exchange, cuda->stream), "routed GEMM", err));
@@ -282,8 +278,8 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   void *next_tiles;
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
   cuda->next_tiles = next_tiles;
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_many_exchange_bytes(), &cuda->router_exchange, err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_many_prepare(cuda->router_exchange, cuda->stream), "router", err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_exchange_bytes(), &cuda->router_exchange, err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_prepare(cuda->router_exchange, cuda->stream), "router", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

@@ -108,6 +108,16 @@ __device__ __forceinline__ void route_lone_row(const lone_params &p, const logit
   row.n_slots = __popc(local);
 }
 
+/* How many slots the rank's experts below number e have. choices: the row's, [top_k]. */
+__device__ __forceinline__ int slots_below(const yk_route_spec &spec, const int *choices, int e)
+{
+  int slots = 0;
+#pragma unroll 1
+  for (int i = 0; i < spec.top_k; i++)
+    slots += static_cast<unsigned>(choices[i] - spec.first_local) < static_cast<unsigned>(e);
+  return slots;
+}
+
 /* By one warp: what the slots are worth; writes: and what a route writes, but for the starts. */
 __device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row, bool writes)
 {
@@ -126,7 +136,7 @@ __device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row,
   if (!row.is_finite) weight = __uint_as_float(0x7FC00000u);
   if (is_local) row.weight[__popc(local & ((1u << lane) - 1))] = weight;
   if (!writes || lane >= spec.top_k) return;
-  const int slot = is_local ? slots_below<1>(spec, row.chosen, matrix) : -1;
+  const int slot = is_local ? slots_below(spec, row.chosen, matrix) : -1;
   p.route.choices[lane] = expert;
   p.route.weights[lane] = expert >= 0 ? weight : 0.0f;
   p.route.slot_of_choice[lane] = slot;
@@ -139,7 +149,7 @@ __device__ __forceinline__ void write_starts(const lone_params &p, const lone_ro
 {
   static_assert(LONE_THREADS > ROUTED_EXPERTS, "a thread for each start");
   const int e = threadIdx.x;
-  if (e <= p.route.spec.n_local) p.route.starts[e] = slots_below<1>(p.route.spec, row.chosen, e);
+  if (e <= p.route.spec.n_local) p.route.starts[e] = slots_below(p.route.spec, row.chosen, e);
 }
 
 } // namespace yk_experts

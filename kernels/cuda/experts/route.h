@@ -3,9 +3,8 @@
  * With the router's GEMM, on GPUs of 9.0:
  *   1 row                       every block          lone_row.cu, with all that the experts do; routed_gemm.cu, with
  *                                                    their first GEMM
- *   up to 256 rows              clusters of 8 blocks router_many.cu: choices go to all blocks. Up to 128 rows with the
- *                                                    norm in front, where a thread has 16 bytes of a row
- *   else up to 8 rows           one cluster          router.cu
+ *   up to 256 rows              clusters of 8 blocks router.cu: choices go to all blocks. Up to 128 rows with the norm
+ *                                                    in front, where a thread has 16 bytes of a row
  * Of logits that are there, or that another GEMM makes:
  *   up to 256 rows, GPUs of 9.0 one cluster          blocks read each other's shared memory
  *   up to 32 rows, other GPUs   one thread block

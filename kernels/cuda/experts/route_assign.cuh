@@ -80,18 +80,6 @@ __device__ __forceinline__ void add_counts(const route_params &p, const route_me
                 static_cast<unsigned long long>(__popc(m.chosen[e])));
 }
 
-/* Starts and slots of an only row, for which nothing has to be added up over rows. */
-__device__ __forceinline__ void assign_only_row(const route_params &p, const route_memory &m)
-{
-  for (int e = threadIdx.x; e <= p.spec.n_local; e += blockDim.x) p.starts[e] = slots_below<8>(p.spec, m.choices, e);
-  if (static_cast<int>(threadIdx.x) >= p.spec.top_k) return;
-  const int e = m.choices[threadIdx.x] - p.spec.first_local;
-  const bool is_local = e >= 0 && e < p.spec.n_local;
-  const int slot = is_local ? slots_below<8>(p.spec, m.choices, e) : -1;
-  p.slot_of_choice[threadIdx.x] = slot;
-  if (is_local) p.row_of_slot[slot] = 0;
-}
-
 inline route_params route_params_of(const yk_route_args &args)
 {
   route_params p = {};

@@ -220,17 +220,6 @@ __device__ __forceinline__ float weight_of_lane(const yk_route_spec &spec, const
   return weight * spec.scale;
 }
 
-/* How many slots the rank's experts below number e have, of a lone row. choices: the row's, [top_k]. UNROLL: of the
- * loop over them. */
-template <int UNROLL> __device__ __forceinline__ int slots_below(const yk_route_spec &spec, const int *choices, int e)
-{
-  int slots = 0;
-#pragma unroll UNROLL
-  for (int i = 0; i < spec.top_k; i++)
-    slots += static_cast<unsigned>(choices[i] - spec.first_local) < static_cast<unsigned>(e);
-  return slots;
-}
-
 /* By a warp: choices and weights of a row, which is number `bit` of its block, and its bit in the word of each expert
  * that it chose. choices: of the row, in shared memory. */
 template <int PER_LANE>

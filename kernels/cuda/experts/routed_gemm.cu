@@ -1,6 +1,7 @@
 /* routed_gemm.cu - see routed_gemm.h. */
 #include "kernels/cuda/experts/routed_gemm.h"
 
+#include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/experts/routed_gemm_kernel.cuh"
 
 using namespace yk_experts;
@@ -64,7 +65,7 @@ extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna1
          call->n_rows == 1 && spec.n_experts <= ROUTED_EXPERTS &&
          (spec.n_groups <= 1 || spec.n_local == spec.n_experts) && call->max_slots > 0 &&
          (!call->beside.weights || (call->beside.k == desc->k && call->beside.x == call->x)) &&
-         yk_cuda_router_takes(routing->router, routing->args);
+         routing->router->k % 8 == 0 && is_aligned(routing->router->x, 16) && is_aligned(routing->router->w, 16);
 }
 
 namespace {

@@ -94,7 +94,6 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP, expert = lane < spec.top_k ? row.experts[lane] : -1;
-  /* As slots_below, unrolled as the compiler likes. */
   const auto slots_of_experts_below = [&](int e) {
     int slots = 0;
     for (int i = 0; i < spec.top_k; i++)

@@ -1,134 +1,151 @@
-/* router.cu - the router's GEMM and the routing of up to 8 rows in one kernel: see route.h. */
+/* router.cu - see router.h. */
 #include "kernels/cuda/experts/router.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/common/few_outputs_tile.cuh"
-#include "kernels/cuda/experts/route_assign.cuh"
-#include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "kernels/cuda/experts/router_kernel.cuh"
+#include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/ptx/count_clusters.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
 using namespace yk_experts;
+using namespace yk_experts::router_kernels;
 
 namespace {
 
-constexpr int ROWS = 8, MOST_BLOCKS = 8; /* rows of x; blocks of the cluster */
-constexpr int MOST_EXPERTS = 256;        /* whose logits the first block has memory for */
+constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
 
-struct router_params {
-  route_params route; /* its logits are where the GEMM's results go */
-  const void *x, *w;
-  int n_logits, k;
-  float *logits;
+template <typename T> const void *kernel_for(int per_lane, int rows, bool is_lone)
+{
+  if (per_lane > 4)
+    return is_lone ? reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, true>)
+                   : reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, false>);
+  if (is_lone) return reinterpret_cast<const void *>(router_kernel<T, 4, 8, true>);
+  return rows == 8 ? reinterpret_cast<const void *>(router_kernel<T, 4, 8, false>)
+                   : reinterpret_cast<const void *>(router_kernel<T, 4, 16, false>);
+}
+
+const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_lone)
+{
+  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows, is_lone)
+                         : kernel_for<__nv_bfloat16>(per_lane, rows, is_lone);
+}
+
+constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8, else 16 */
+
+int threads_of(int per_lane)
+{
+  return (per_lane == 4 ? WARPS<4> : WARPS<MOST_WORDS>)*WARP;
+}
+
+int per_lane_of(const yk_route_spec &spec)
+{
+  return spec.n_experts <= 4 * WARP ? 4 : MOST_WORDS;
+}
+
+router_norm norm_of(const yk_add_norm_args &a)
+{
+  return {a.y, a.residual, a.partials[0], a.w, a.alpha, a.eps, 1.0f / static_cast<float>(a.hidden)};
+}
+
+/* Whether clusters normalise their rows: a block has one, of a packet a thread. */
+bool can_normalise(const yk_cuda_router &router, const yk_route_args &args)
+{
+  const yk_add_norm_args &a = *router.norm;
+  return a.n_partials == 1 && !a.combine && a.w && a.y == router.x && a.hidden == router.k &&
+         router.k <= 8 * threads_of(per_lane_of(*args.spec)) && args.n_tokens <= MOST_ROWS_BY_8 &&
+         is_aligned(a.residual, 16) && is_aligned(a.partials[0], 16) && is_aligned(a.w, 16);
+}
+
+/* How a call is launched. */
+struct router_launch {
+  const void *kernel;
+  launch_shape shape;
+  router_params params;
 };
 
-template <typename T> using router_tile = few_outputs_tile<T, ROWS>;
-
-/* Each block of the cluster has columns of the router and sends logits to the first, which routes. Nobody may write
- * another block's shared memory before that block runs. */
-template <typename T, int PER_LANE>
-__global__ void __launch_bounds__(router_tile<T>::THREADS) router_kernel(const __grid_constant__ router_params p)
+router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
 {
-#if __CUDA_ARCH__ >= 900
-  using tile = router_tile<T>;
-  extern __shared__ uint32_t shared[];
-  __shared__ typename tile::sums sums;
-  __shared__ float logits_of_row[ROWS][MOST_EXPERTS];
-  const route_memory m = memory_of(p.route, shared);
-  const int n_rows = p.route.n_tokens, column0 = blockIdx.x * tile::COLUMNS, step = gridDim.x * tile::COLUMNS;
-  tile t;
-  t.read_ahead(p.w, p.n_logits, p.k, column0);
-  let_next_kernel_start();
-  cluster_sync_relaxed();
-  wait_for_previous_kernel();
-  for (int column = column0; column < p.n_logits; column += step) {
-    if (column > column0) t.read_ahead(p.w, p.n_logits, p.k, column);
-    t.multiply(p.w, p.n_logits, p.x, n_rows, p.k, column, 0, sums);
-    __syncthreads();
-    const int own = column + threadIdx.x % tile::COLUMNS, row = threadIdx.x / tile::COLUMNS;
-    if (row < n_rows && own < p.n_logits) {
-      const float logit = tile::sum_of(sums, own - column, row);
-      p.logits[row * p.route.logits_stride + own] = logit;
-      if (own < p.route.spec.n_experts) map_shared_rank(logits_of_row[row], 0)[own] = logit;
-    }
-    __syncthreads();
-  }
-  cluster_sync();
-  if (blockIdx.x > 0) return;
-  route_params route = p.route;
-  route.logits = logits_of_row[0];
-  route.logits_stride = MOST_EXPERTS;
-  choose_rows<PER_LANE>(route, m, 0, n_rows);
-  add_counts(route, m);
-  if (n_rows == 1) {
-    assign_only_row(route, m);
-    return;
-  }
-  for (int e = threadIdx.x; e < route.spec.n_local; e += blockDim.x) {
-    m.first[e] = 0;
-    m.total[e] = __popc(m.chosen[route.spec.first_local + e]);
-  }
-  __syncthreads();
-  add_starts(route, m);
-  assign_slots(route, m, 0, n_rows);
-#endif
+  const int per_lane = per_lane_of(*args.spec), rows = args.n_tokens <= MOST_ROWS_BY_8 ? 8 : 16;
+  router_params p = {};
+  p.route = route_params_of(args);
+  p.x = router.x;
+  p.w = router.w;
+  p.logits = args.logits;
+  p.n_logits = static_cast<int>(router.n);
+  p.n_tiles = (p.n_logits + COLUMNS - 1) / COLUMNS;
+  p.k = static_cast<int>(router.k);
+  if (router.norm) p.norm = norm_of(*router.norm);
+  constexpr int KEPT_INPUTS = few_outputs_tile<__half, 8>::KEPT * 32;
+  p.n_pieces = (p.k + KEPT_INPUTS * BLOCKS - 1) / (KEPT_INPUTS * BLOCKS) * few_outputs_tile<__half, 8>::KEPT;
+  const dim3 grid(static_cast<unsigned>((args.n_tokens + rows - 1) / rows * BLOCKS));
+  return {kernel_for(router.dtype, per_lane, rows, args.n_tokens <= rows && rows == 8),
+          {grid, threads_of(per_lane), shared_bytes(p, per_lane, rows), BLOCKS},
+          p};
 }
 
-template <typename T> const void *router_kernel_for(int n_experts)
+/* Whether all of the call's clusters run at once on a GPU that runs nothing else. */
+bool fits(const router_launch &l)
 {
-  return n_experts <= 4 * WARP ? reinterpret_cast<const void *>(router_kernel<T, 4>)
-                               : reinterpret_cast<const void *>(router_kernel<T, MOST_EXPERTS / WARP>);
-}
-
-const void *router_kernel_for(yk_dtype dtype, int n_experts)
-{
-  return dtype == YK_F16 ? router_kernel_for<__half>(n_experts) : router_kernel_for<__nv_bfloat16>(n_experts);
-}
-
-size_t shared_bytes(const yk_route_spec &spec)
-{
-  return route_shared_bytes(spec, ROWS, router_tile<__half>::WARPS);
+  int clusters = 0;
+  return count_clusters(l.kernel, l.shape, &clusters) == cudaSuccess &&
+         clusters * BLOCKS >= static_cast<int>(l.shape.grid.x);
 }
 
 } // namespace
 
+extern "C" size_t yk_cuda_router_exchange_bytes(void)
+{
+  return sizeof(choices_exchange);
+}
+
+extern "C" cudaError_t yk_cuda_router_prepare(void *exchange, cudaStream_t stream)
+{
+  choices_exchange *e = static_cast<choices_exchange *>(exchange);
+  const cudaError_t error = cudaMemsetAsync(e->chosen, 0xFF, sizeof e->chosen, stream);
+  return error == cudaSuccess ? cudaMemsetAsync(&e->half, 0, sizeof e->half, stream) : error;
+}
+
 extern "C" bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args)
 {
+  const yk_few_outputs_gemm gemm = {.x = router->x,
+                                    .w = router->w,
+                                    .y = args->logits,
+                                    .m = args->n_tokens,
+                                    .n = router->n,
+                                    .k = router->k,
+                                    .y_stride = args->logits_stride,
+                                    .dtype = router->dtype,
+                                    .y_dtype = YK_F32};
+  const int n_experts = args->spec->n_experts, most_rows = n_experts <= 4 * WARP ? MOST_ROWS : MOST_ROWS_BY_8;
+  if (args->n_tokens < 1 || args->n_tokens > most_rows || n_experts > MOST_EXPERTS || router->n > 2 * MOST_EXPERTS ||
+      args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm) || (router->norm && !can_normalise(*router, *args)))
+    return false;
+  const router_launch launch = launch_of(*router, *args);
   bool has_clusters = false;
-  const void *kernel = router_kernel_for(router->dtype, args->spec->n_experts);
-  return args->n_tokens >= 1 && args->n_tokens <= ROWS && args->spec->n_experts <= MOST_EXPERTS && router->k % 8 == 0 &&
-         is_aligned(router->x, 16) && is_aligned(router->w, 16) &&
-         has_code_for_90(kernel, &has_clusters) == cudaSuccess && has_clusters;
+  return launch.shape.shared_bytes <= MOST_SHARED_BYTES &&
+         has_code_for_90(launch.kernel, &has_clusters) == cudaSuccess && has_clusters && fits(launch);
 }
 
 extern "C" cudaError_t yk_cuda_router_init(void)
 {
   for (yk_dtype dtype : {YK_F16, YK_BF16})
-    for (int n_experts : {128, 256}) {
-      const cudaError_t error = prefer_shared_memory(router_kernel_for(dtype, n_experts));
-      if (error != cudaSuccess) return error;
-    }
+    for (int rows : {8, 16})
+      for (int per_lane : {4, MOST_WORDS})
+        for (bool is_lone : {false, true}) {
+          const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows, is_lone));
+          if (error != cudaSuccess) return error;
+        }
   return cudaSuccess;
 }
 
-extern "C" cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args,
+extern "C" cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *exchange,
                                              cudaStream_t stream)
 {
-  router_params p = {};
-  p.route = route_params_of(*args);
-  p.route.block_rows = ROWS;
-  p.x = router->x;
-  p.w = router->w;
-  p.n_logits = static_cast<int>(router->n);
-  p.k = static_cast<int>(router->k);
-  p.logits = args->logits;
-  const int blocks =
-      std::min(MOST_BLOCKS, (p.n_logits + router_tile<__half>::COLUMNS - 1) / router_tile<__half>::COLUMNS);
-  void *pointers[] = {&p};
-  return launch_dependent(
-      router_kernel_for(router->dtype, args->spec->n_experts),
-      {dim3(static_cast<unsigned>(blocks)), router_tile<__half>::THREADS, shared_bytes(*args->spec), blocks}, stream,
-      pointers);
+  router_launch launch = launch_of(*router, *args);
+  launch.params.exchange = static_cast<choices_exchange *>(exchange);
+  void *pointers[] = {&launch.params};
+  return launch_dependent(launch.kernel, launch.shape, stream, pointers);
 }

@@ -1,4 +1,4 @@
-/* router.h - the router of a mixture of experts and the routing of a few rows in one kernel: see route.h. */
+/* router.h - the router of a mixture of experts and the routing of up to 256 rows in one kernel: see route.h. */
 #ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_H
 #define YK_KERNELS_CUDA_EXPERTS_ROUTER_H
 
@@ -23,12 +23,21 @@ typedef struct yk_cuda_router {
 /* yk_cuda_router_init - load the kernels of the current device. */
 cudaError_t yk_cuda_router_init(void);
 
-/* yk_cuda_router_takes - whether the kernel can do it: few rows, and a GPU with clusters. */
+/* yk_cuda_router_prepare - an exchange, yk_cuda_router_exchange_bytes of device memory for the calls of one stream,
+ * once: every call leaves it ready for the next one. */
+size_t yk_cuda_router_exchange_bytes(void);
+cudaError_t yk_cuda_router_prepare(void *exchange, cudaStream_t stream);
+
+/* yk_cuda_router_takes - whether the kernel can do it: a router that the GEMM of few outputs takes, up to 128 experts,
+ * or 256 and 128 rows, and a GPU with clusters, of which all fit at once; a norm of one part and up to 128 rows of at
+ * most 2048 values, or 4096 with more than 128 experts. A row's logits, choices and weights have the same bits as of
+ * the other kernels, and whatever rows stand beside it; so has its norm. */
 bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
 
 /* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, and the route of these. W is read before the
- * previous kernel has ended. */
-cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, cudaStream_t stream);
+ * previous kernel has ended. Errors: those of the launch. */
+cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *exchange,
+                                  cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,12 @@
-/* router_many_params.cuh - what the router's kernel of many rows is given, what its thread blocks exchange, and their
+/* router_params.cuh - what the router's kernel is given, what its thread blocks exchange, and their
  * shared memory. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_PARAMS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_PARAMS_CUH
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_PARAMS_CUH
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_PARAMS_CUH
 
 #include "kernels/cuda/common/few_outputs_tile.cuh"
 #include "kernels/cuda/experts/route_assign.cuh"
 
-namespace yk_experts::many {
+namespace yk_experts::router_kernels {
 
 using namespace yk_ptx;
 
@@ -34,7 +34,8 @@ struct router_params {
   route_params route;
   const void *x, *w;
   float *logits;
-  int n_logits, n_tiles, k, n_pieces; /* n_tiles: of COLUMNS logits; n_pieces: of 32 inputs, of a block */
+  int n_logits, n_tiles, k; /* n_tiles: of COLUMNS logits */
+  int n_pieces;             /* of 32 inputs, of a block, a multiple of KEPT; zeros behind k */
   choices_exchange *exchange;
   router_norm norm;
 };
@@ -78,6 +79,6 @@ inline size_t shared_bytes(const router_params &p, int per_lane, int rows)
   return static_cast<size_t>(pieces) * sizeof(uint4) + static_cast<size_t>(words) * sizeof(uint32_t);
 }
 
-} // namespace yk_experts::many
+} // namespace yk_experts::router_kernels
 
 #endif

@@ -1,4 +1,4 @@
-/* router_many_kernel.cuh - the router's GEMM and the routing of up to 256 rows in one kernel: see route.h.
+/* router_kernel.cuh - the router's GEMM and the routing of up to 256 rows in one kernel: see route.h.
  *
  *   normalise  a cluster of eight thread blocks has 8 or 16 rows. Of 8, each block may have to add and normalise one
  *              first, and sends each packet to the block that multiplies it
@@ -12,19 +12,19 @@
  *
  * Logits have the same bits as those of few_outputs_tile's other users: the blocks have of K what its warps have.
  * Blocks wait for each other, so all of them must fit at once. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_KERNEL_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_KERNEL_CUH
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_KERNEL_CUH
 
-#include "kernels/cuda/experts/router_many_logits.cuh"
-#include "kernels/cuda/experts/router_many_slots.cuh"
+#include "kernels/cuda/experts/router_logits.cuh"
+#include "kernels/cuda/experts/router_slots.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
-namespace yk_experts::many {
+namespace yk_experts::router_kernels {
 
 /* PER_LANE: 32 experts each. ROWS: of a cluster. IS_LONE: the cluster is the only one. */
 template <typename T, int PER_LANE, int ROWS, bool IS_LONE>
 __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
-    router_many_kernel(const __grid_constant__ router_params p)
+    router_kernel(const __grid_constant__ router_params p)
 {
 #if __CUDA_ARCH__ >= 900
   constexpr int EXPERTS = PER_LANE * WARP;
@@ -117,6 +117,6 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
 #endif
 }
 
-} // namespace yk_experts::many
+} // namespace yk_experts::router_kernels
 
 #endif

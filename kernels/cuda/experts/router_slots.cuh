@@ -1,12 +1,12 @@
-/* router_many_slots.cuh - the second half of the router's kernel of many rows: choices, which all thread blocks that
+/* router_slots.cuh - the second half of the router's kernel: choices, which all thread blocks that
  * choose exchange as bits, and slots, which follow from the bits of all rows. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_SLOTS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_SLOTS_CUH
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_SLOTS_CUH
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_SLOTS_CUH
 
-#include "kernels/cuda/experts/router_many_params.cuh"
+#include "kernels/cuda/experts/router_params.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 
-namespace yk_experts::many {
+namespace yk_experts::router_kernels {
 
 /* Bit b of lane l becomes bit l of lane b, in each word. */
 template <int N> __device__ __forceinline__ void transpose_bits(uint32_t (&words)[N], int lane)
@@ -183,6 +183,6 @@ __device__ __forceinline__ void make_empty(uint32_t (&chosen)[MOST_ROWS][MOST_WO
     store_relaxed_gpu16(reinterpret_cast<uint4 *>(chosen) + i, EMPTY);
 }
 
-} // namespace yk_experts::many
+} // namespace yk_experts::router_kernels
 
 #endif

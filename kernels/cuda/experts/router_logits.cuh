@@ -1,13 +1,13 @@
-/* router_many_logits.cuh - the first half of the router's kernel of many rows: a cluster's rows, normalised or copied,
+/* router_logits.cuh - the first half of the router's kernel: a cluster's rows, normalised or copied,
  * and the products with the router's weights, which give logits to the blocks that choose. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_LOGITS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_MANY_LOGITS_CUH
+#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_LOGITS_CUH
+#define YK_KERNELS_CUDA_EXPERTS_ROUTER_LOGITS_CUH
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/experts/router_many_params.cuh"
+#include "kernels/cuda/experts/router_params.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 
-namespace yk_experts::many {
+namespace yk_experts::router_kernels {
 
 /* The block's part of K of the cluster's rows. */
 template <int ROWS> __device__ __forceinline__ void copy_x(const router_params &p, int part, int row0, uint4 *to)
@@ -78,7 +78,7 @@ __device__ __forceinline__ void normalise(const router_params &p, int part, int 
 
 /* By one warp: the block's sums of a tile's columns, to the blocks that choose. */
 template <typename T, int ROWS>
-__device__ __forceinline__ void multiply(const router_params &p, const few_outputs_tile<T, ROWS> &t, int column,
+__device__ __forceinline__ void multiply(const router_params &p, few_outputs_tile<T, ROWS> &t, int column,
                                          const router_memory &m, uint64_t *full)
 {
   const int lane = threadIdx.x % WARP;
@@ -112,6 +112,6 @@ __device__ __forceinline__ void add_parts(const router_params &p, const router_m
   }
 }
 
-} // namespace yk_experts::many
+} // namespace yk_experts::router_kernels
 
 #endif
