@@ -163,7 +163,8 @@ private:
         check(cudaMemcpy(w, x.data, row_bytes, cudaMemcpyDeviceToDevice), "router");
         check(cudaMemset(w, 0, j * ZEROS * 2), "router");
       }
-      for (int row = 0; row < n; row += MOST_ROUTER_ROWS) multiply_router(i, row, std::min(MOST_ROUTER_ROWS, n - row));
+      for (int row = 0; row < n; row += MOST_ROUTER_ROWS)
+        multiply_router(router_gemm(i, row, std::min(MOST_ROUTER_ROWS, n - row)));
       route(i);
       check(cudaStreamSynchronize(stream), "route");
       const auto starts = download(routings[i]->starts, n_experts + 1);
@@ -175,17 +176,21 @@ private:
     }
   }
 
-  void multiply_router(int i, int row, int rows)
+  yk_few_outputs_gemm router_gemm(int i, int row, int rows) const
   {
-    const yk_few_outputs_gemm g = {x.data + row * l.shape.hidden,
-                                   routers[i]->data,
-                                   routings[i]->logits.data + row * l.shape.n_experts,
-                                   rows,
-                                   l.shape.n_experts,
-                                   l.shape.hidden,
-                                   l.shape.n_experts,
-                                   YK_F16,
-                                   YK_F32};
+    return {x.data + row * l.shape.hidden,
+            routers[i]->data,
+            routings[i]->logits.data + row * l.shape.n_experts,
+            rows,
+            l.shape.n_experts,
+            l.shape.hidden,
+            l.shape.n_experts,
+            YK_F16,
+            YK_F32};
+  }
+
+  void multiply_router(const yk_few_outputs_gemm &g)
+  {
     check(yk_few_outputs_launch(&g, stream), "router");
   }
 
@@ -202,7 +207,8 @@ private:
       check(yk_cuda_launch_router(&router, &a, of_router.memory.data, stream), "router");
       return;
     }
-    if (n <= MOST_ROUTER_ROWS) multiply_router(i, 0, n);
+    const yk_few_outputs_gemm g = router_gemm(i, 0, n);
+    if (yk_few_outputs_takes(&g)) multiply_router(g);
     check(yk_cuda_launch_route(&a, stream), "route");
   }
 

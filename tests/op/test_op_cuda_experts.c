@@ -271,6 +271,9 @@ static void test_refusals(void **state)
   assert_int_equal(dev->ops->linear_forward_grouped(dev, linear, &args, &refusal), YK_E_INVAL);
   assert_non_null(strstr(refusal.message, "rows of y 80 apart, found 88"));
   dev->ops->linear_destroy(dev, linear);
+  spec.max_tokens = (1 << 20) + 1;
+  expect_refusal(dev, &spec, YK_E_UNSUPPORTED, "at most 1048576 slots (rows times experts of a row), found 1048577");
+  spec.max_tokens = run.spec.max_tokens;
   spec.f32_output = true;
   expect_refusal(dev, &spec, YK_E_UNSUPPORTED, "float32 output");
   spec.f32_output = false;

@@ -164,7 +164,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.x_stages = std::min(MOST_X_STAGES, std::max(least, rings / (x_bytes + weight_bytes)));
   const int most_weights = has_few_rows(s.n) ? MOST_WEIGHT_STAGES : MOST_UNDER_WAY;
   p.weight_stages = std::min(most_weights, (rings - p.x_stages * x_bytes) / weight_bytes);
-  /* A stage is released when the next one is there. Millions of slots have a list of tiles that leaves no room. */
+  /* A stage is released when the next one is there. */
   if (p.x_stages < 2 || p.weight_stages < LEAST_WEIGHT_STAGES) return cudaErrorInvalidConfiguration;
   void *args[] = {&p};
   return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
@@ -190,6 +190,9 @@ yk_status check_call(const yk_grouped_call &call, yk_err *err)
   if (call.n_matrices < 1 || call.n_matrices > YK_GROUPED_MAX_MATRICES)
     return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected 1 to %d matrices, found %d", YK_GROUPED_MAX_MATRICES,
                       call.n_matrices);
+  if (call.max_slots > YK_GROUPED_MAX_SLOTS)
+    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected at most %d slots, found %lld", YK_GROUPED_MAX_SLOTS,
+                      static_cast<long long>(call.max_slots));
   if (!is_aligned(call.weights, 128) || call.matrix_bytes % 128 || !is_aligned(call.x, 16) || !is_aligned(call.y, 16))
     return yk_err_set(err, YK_E_INVAL, "grouped GEMM: matrices must be 128, x and y 16 bytes aligned");
   return YK_OK;

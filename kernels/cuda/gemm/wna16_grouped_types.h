@@ -5,7 +5,10 @@
 #include "kernels/cuda/gemm/wna16_types.h"
 #include "kernels/experts.h"
 
-enum { YK_GROUPED_MAX_MATRICES = 1024 };
+enum {
+  YK_GROUPED_MAX_MATRICES = 1024,
+  YK_GROUPED_MAX_SLOTS = 1 << 20, /* a thread block lists the tiles of all slots in shared memory */
+};
 
 /* The product of some rows with one more weight, of the same encoding, type and groups: what a kernel does beside its
  * own. All pointers are device memory. */
@@ -28,7 +31,7 @@ typedef struct yk_grouped_call {
   const void *x;              /* [rows, k], 16-byte aligned */
   const int32_t *row_of_slot; /* NULL: the slot */
   const int32_t *starts;      /* [n_matrices + 1] */
-  int64_t max_slots;          /* starts[n_matrices] at most */
+  int64_t max_slots;          /* starts[n_matrices] at most; up to YK_GROUPED_MAX_SLOTS */
   void *y;                    /* [max_slots, n], or [max_slots, n/2] with gate_up, 16-byte aligned */
   bool second_half;           /* as in yk_wna16_call */
   /* starts may be read before the wait for the previous kernel of the stream: a grouped GEMM has been launched since

@@ -128,6 +128,11 @@ static yk_status check_grouped(const yk_linear_spec *spec, const yk_cuda_linear_
   if (spec->n_matrices > YK_GROUPED_MAX_MATRICES)
     return yk_err_set(err, YK_E_UNSUPPORTED, "linear: a grouped layer on a GPU: expected at most %d matrices, found %d",
                       YK_GROUPED_MAX_MATRICES, spec->n_matrices);
+  if (spec->max_tokens > YK_GROUPED_MAX_SLOTS)
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "linear: a grouped layer on a GPU: expected at most %d slots (rows times experts of a row), found %d",
+        YK_GROUPED_MAX_SLOTS, spec->max_tokens);
   if (spec->f32_output || layout->n_gemms > 1)
     return yk_err_set(err, YK_E_UNSUPPORTED, "linear: a grouped layer on a GPU: expected one GEMM, found %d%s",
                       layout->n_gemms, spec->f32_output ? " of float32 output" : "");
