@@ -54,17 +54,21 @@ class ModelTensors:
     def norm(self, name, n):
         self.normal(name, (n,), 1.0, 0.05)
 
-    def linear(self, name, k, n):
+    def linear(self, name, k, n, has_bias=False):
         self.tensors += self.linear_tensors(name, k, n, self.settings)
+        if has_bias:
+            dtype = self.settings.dtype
+            self.tensors.append(Tensor(f"{name}.bias", dtype, (n,), draw_normal(0.0, 0.1, dtype)))
 
     def attention(self, layer):
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
         head = config.get("head_dim", hidden // heads)
         q, kv = heads * head, config["num_key_value_heads"] * head
-        self.linear(f"{layer}.q_proj", hidden, q)
-        self.linear(f"{layer}.k_proj", hidden, kv)
-        self.linear(f"{layer}.v_proj", hidden, kv)
-        if config["model_type"].startswith("qwen3"):
+        has_bias = config.get("attention_bias", config["model_type"].startswith("qwen2"))
+        self.linear(f"{layer}.q_proj", hidden, q, has_bias)
+        self.linear(f"{layer}.k_proj", hidden, kv, has_bias)
+        self.linear(f"{layer}.v_proj", hidden, kv, has_bias)
+        if config.get("use_qk_norm", config["model_type"].startswith("qwen3")):
             self.norm(f"{layer}.q_norm", head)
             self.norm(f"{layer}.k_norm", head)
         self.linear(f"{layer}.o_proj", q, hidden)
@@ -84,22 +88,36 @@ class ModelTensors:
         self.linear(f"{layer}.kv_b_proj", latent, heads * (nope + value))
         self.linear(f"{layer}.o_proj", heads * value, hidden)
 
-    def ffn(self, name, size):
-        self.linear(f"{name}.gate_proj", self.hidden, size)
-        self.linear(f"{name}.up_proj", self.hidden, size)
-        self.linear(f"{name}.down_proj", size, self.hidden)
+    def ffn(self, name, size, names=("gate_proj", "up_proj", "down_proj")):
+        gate, up, down = names
+        self.linear(f"{name}.{gate}", self.hidden, size)
+        self.linear(f"{name}.{up}", self.hidden, size)
+        self.linear(f"{name}.{down}", size, self.hidden)
+
+    def router(self, name, n):
+        """Its logits for normed activations have standard deviation 1."""
+        self.normal(name, (n, self.hidden), 0.0, 1 / math.sqrt(self.hidden))
 
     def experts(self, name):
-        """A router, whose logits for normed activations have standard deviation 1, and experts one by one."""
-        config, size = self.config, self.config["moe_intermediate_size"]
-        self.normal(f"{name}.gate", (n_experts(config), self.hidden), 0.0, 1 / math.sqrt(self.hidden))
-        if config.get("topk_method") == "noaux_tc":
+        """A router, experts one by one, and those that all tokens share."""
+        config = self.config
+        size = config["moe_intermediate_size"]
+        self.router(f"{name}.gate", n_experts(config))
+        if config.get("topk_method") == "noaux_tc" or config["model_type"] == "glm4_moe":
             self.tensors.append(Tensor(f"{name}.gate.e_score_correction_bias", "F32", (n_experts(config),),
                                        draw_normal(0.0, 0.05, "F32")))
         for i in range(n_experts(config)):
             self.ffn(f"{name}.experts.{i}", size)
         if config.get("n_shared_experts"):
             self.ffn(f"{name}.shared_experts", config["n_shared_experts"] * size)
+        if config.get("shared_expert_intermediate_size"):
+            self.ffn(f"{name}.shared_expert", config["shared_expert_intermediate_size"])
+            self.router(f"{name}.shared_expert_gate", 1)
+
+    def mixtral_experts(self, name):
+        self.router(f"{name}.gate", n_experts(self.config))
+        for i in range(n_experts(self.config)):
+            self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
 
     def model(self):
         config, hidden, vocab = self.config, self.hidden, self.config["vocab_size"]
@@ -113,7 +131,9 @@ class ModelTensors:
             else:
                 self.attention(f"{layer}.self_attn")
             self.norm(f"{layer}.post_attention_layernorm", hidden)
-            if has_experts(config, i):
+            if config["model_type"] == "mixtral":
+                self.mixtral_experts(f"{layer}.block_sparse_moe")
+            elif has_experts(config, i):
                 self.experts(f"{layer}.mlp")
             else:
                 self.ffn(f"{layer}.mlp", config["intermediate_size"])

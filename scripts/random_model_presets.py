@@ -13,6 +13,21 @@ DEEPSEEK = {"hidden_act": "silu", "attention_bias": False, "attention_dropout": 
 DEEPSEEK_YARN = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32,
                  "beta_slow": 1}
 
+DEEPSEEK_V3 = {**DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "bos_token_id": 0,
+               "eos_token_id": 1, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+               "q_lora_rank": 1536, "moe_intermediate_size": 2048, "n_shared_experts": 1, "num_experts_per_tok": 8,
+               "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True}
+
+QWEN3_MOE = {**QWEN3, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_key_value_heads": 4,
+             "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True, "decoder_sparse_step": 1,
+             "mlp_only_layers": [], "output_router_logits": False, "router_aux_loss_coef": 0.001}
+
+MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_act": "silu",
+           "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.02,
+           "num_experts_per_tok": 2, "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": False,
+           "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": None,
+           "tie_word_embeddings": False, "use_cache": True}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -26,12 +41,33 @@ PRESETS = {
                    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
                    "rms_norm_eps": 1e-5, "rope_scaling": None, "rope_theta": 10000.0, "tie_word_embeddings": False,
                    "use_cache": True, "vocab_size": 32000},
-    "qwen3-30b-a3b": {**QWEN3, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
-                      "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
-                      "max_window_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
-                      "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8,
-                      "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [],
-                      "output_router_logits": False, "router_aux_loss_coef": 0.001},
+    "qwen3-30b-a3b": {**QWEN3_MOE, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
+                      "max_window_layers": 48, "num_attention_heads": 32, "moe_intermediate_size": 768},
+    "qwen3-235b-a22b": {**QWEN3_MOE, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 94,
+                        "max_window_layers": 94, "num_attention_heads": 64, "moe_intermediate_size": 1536},
+    "qwen2-57b-a14b": {"architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "hidden_act": "silu",
+                       "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643, "hidden_size": 3584,
+                       "initializer_range": 0.02, "intermediate_size": 18944, "max_position_embeddings": 131072,
+                       "max_window_layers": 28, "moe_intermediate_size": 2560, "num_attention_heads": 28,
+                       "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28, "num_key_value_heads": 4,
+                       "norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                       "output_router_logits": False, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+                       "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 20480,
+                       "sliding_window": 65536, "tie_word_embeddings": False, "use_cache": True,
+                       "use_sliding_window": False, "vocab_size": 151936},
+    "mixtral-8x7b": {**MIXTRAL, "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768,
+                     "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000},
+    "mixtral-8x22b": {**MIXTRAL, "hidden_size": 6144, "intermediate_size": 16384, "max_position_embeddings": 65536,
+                      "num_attention_heads": 48, "num_hidden_layers": 56, "vocab_size": 32768},
+    "glm-4.5": {"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_act": "silu",
+                "attention_bias": True, "attention_dropout": 0.0, "bos_token_id": 151329, "eos_token_id": 151329,
+                "first_k_dense_replace": 3, "head_dim": 128, "hidden_size": 5120, "initializer_range": 0.02,
+                "intermediate_size": 12288, "max_position_embeddings": 131072, "moe_intermediate_size": 1536,
+                "n_group": 1, "n_routed_experts": 160, "n_shared_experts": 1, "norm_topk_prob": True,
+                "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 92,
+                "num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5, "rope_scaling": None,
+                "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": False, "topk_group": 1,
+                "use_cache": True, "use_qk_norm": True, "vocab_size": 151552},
     "deepseek-v2-lite": {**DEEPSEEK, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
                          "bos_token_id": 100000, "eos_token_id": 100001, "hidden_size": 2048,
                          "intermediate_size": 10944, "num_hidden_layers": 27, "num_attention_heads": 16,
@@ -41,25 +77,35 @@ PRESETS = {
                          "routed_scaling_factor": 1.0, "scoring_func": "softmax", "norm_topk_prob": False,
                          "rope_scaling": {**DEEPSEEK_YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
                          "vocab_size": 102400},
-    "deepseek-v3": {**DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
-                    "bos_token_id": 0, "eos_token_id": 1, "hidden_size": 7168, "intermediate_size": 18432,
-                    "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
-                    "q_lora_rank": 1536, "moe_intermediate_size": 2048, "n_routed_experts": 256,
-                    "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
-                    "topk_method": "noaux_tc", "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5,
-                    "scoring_func": "sigmoid", "norm_topk_prob": True,
+    "deepseek-v2": {**DEEPSEEK, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
+                    "bos_token_id": 100000, "eos_token_id": 100001, "hidden_size": 5120, "intermediate_size": 12288,
+                    "num_hidden_layers": 60, "num_attention_heads": 128, "num_key_value_heads": 128,
+                    "q_lora_rank": 1536, "moe_intermediate_size": 1536, "n_routed_experts": 160,
+                    "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+                    "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3,
+                    "routed_scaling_factor": 16.0, "scoring_func": "softmax", "norm_topk_prob": False,
+                    "rope_scaling": {**DEEPSEEK_YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
+                    "vocab_size": 102400},
+    "deepseek-v3": {**DEEPSEEK_V3, "num_attention_heads": 128, "num_key_value_heads": 128, "n_routed_experts": 256,
+                    "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5,
                     "rope_scaling": {**DEEPSEEK_YARN, "mscale": 1.0, "mscale_all_dim": 1.0}, "vocab_size": 129280},
+    "kimi-k2": {**DEEPSEEK_V3, "bos_token_id": 163584, "eos_token_id": 163585, "max_position_embeddings": 131072,
+                "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384,
+                "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.827,
+                "rope_theta": 50000.0, "rope_scaling": {**DEEPSEEK_YARN, "factor": 32, "mscale": 1.0,
+                                                         "mscale_all_dim": 1.0, "beta_fast": 1, "beta_slow": 1},
+                "vocab_size": 163840},
 }
 
 
 def n_experts(config):
-    return config.get("num_experts") or config.get("n_routed_experts") or 0
+    return config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts") or 0
 
 
 def has_experts(config, layer):
     """Whether the layer's FFN is a mixture of experts."""
     if not n_experts(config):
         return False
-    if config["model_type"] == "qwen3_moe":
+    if "decoder_sparse_step" in config:
         return layer not in config["mlp_only_layers"] and (layer + 1) % config["decoder_sparse_step"] == 0
-    return layer >= config["first_k_dense_replace"] and layer % config["moe_layer_freq"] == 0
+    return layer >= config.get("first_k_dense_replace", 0) and layer % config.get("moe_layer_freq", 1) == 0
