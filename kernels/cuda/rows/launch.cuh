@@ -15,11 +15,14 @@ namespace yk_rows {
 
 constexpr int WIDE = 8; /* elements of act in 16 bytes */
 
-/* Threads of the thread block that processes a row of n vectors, a vector a thread: whole warps, at most 1024. */
+constexpr int MOST_ROW_THREADS = 1024;
+
+/* Threads of the thread block that processes a row of n vectors, a vector a thread: whole warps, MOST_ROW_THREADS at
+ * most. */
 inline int row_threads(int32_t n)
 {
   constexpr int WARP = yk_cuda::WARP;
-  return std::clamp((n + WARP - 1) / WARP * WARP, WARP, 1024);
+  return std::clamp((n + WARP - 1) / WARP * WARP, WARP, MOST_ROW_THREADS);
 }
 
 /* Launch a dependent kernel with the GEMMs' shared memory carveout (prefer_shared_memory). */

@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_const
 /* The norm of a row of any length, which is kept in shared memory. The parameters are a __grid_constant__, because
  * indexing partials would otherwise copy all of them to each thread's local memory. A thread's first weights are read
  * before the wait: no kernel of the step writes weights. */
-template <typename T, int N, norm_of OF> __global__ void norm_kernel(const __grid_constant__ norm_params p)
+template <typename T, int N, norm_of OF>
+__global__ void __launch_bounds__(MOST_ROW_THREADS) norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
   extern __shared__ uint4 row_bytes[];

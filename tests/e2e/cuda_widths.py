@@ -1,0 +1,102 @@
+"""Mixtures of experts of real models' widths, a few layers of them, on GPUs in float16 against CPU ranks in float32.
+
+Kernels are chosen by width and by numbers of experts and rows, and some widths need more than a GPU's thread block
+has: small models of the same families cannot tell. Rounding turns near ties of routers now and then, which changes a
+token's log-probability a lot: so the median difference must be small, and nine in ten.
+
+YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are skipped with one. No GPU, or no numpy:
+exit code 77.
+"""
+
+import os
+import random
+import statistics
+import subprocess
+import sys
+
+import harness
+
+MAKE_MODEL = os.path.join(harness.TESTS_DIR, "..", "scripts", "make_random_model.py")
+# Preset and layers: one more than are dense.
+MODELS = [("qwen3-235b-a22b", 1), ("qwen2-57b-a14b", 1), ("mixtral-8x22b", 1), ("glm-4.5", 4), ("deepseek-v2", 2),
+          ("deepseek-v3", 4), ("kimi-k2", 2)]
+N_PROMPTS, PROMPT_TOKENS, N_TOKENS = 9, 40, 8
+MEDIAN_LIMIT, LIMIT = 0.02, 0.1
+N_WRONG_SHARE = 0.1  # of the tokens may be off by more than LIMIT
+
+
+def differences(expected, found):
+    """Of log-probabilities of the tokens up to the first one that is another one, of each prompt."""
+    result = []
+    for one, other in zip(expected, found, strict=True):
+        for step, (token, same) in enumerate(zip(one["token_ids"], other["token_ids"], strict=True)):
+            if token != same:
+                break
+            result.append(abs(one["logprobs"][step]["logprob"] - other["logprobs"][step]["logprob"]))
+    return result
+
+
+def complaint(expected, found):
+    """What is wrong with the answers found, or None."""
+    errors = differences(expected, found)
+    n_tokens = sum(len(one["token_ids"]) for one in expected)
+    n_wrong = sum(error > LIMIT for error in errors)
+    if 2 * len(errors) < n_tokens:
+        return f"texts part after {len(errors)} of {n_tokens} tokens"
+    if statistics.median(errors) > MEDIAN_LIMIT or n_wrong > N_WRONG_SHARE * len(errors):
+        return (f"log-probabilities are off by {statistics.median(errors):.4f} in the median, by more than {LIMIT} at "
+                f"{n_wrong} of {len(errors)} tokens")
+    return None
+
+
+class Widths(harness.Case):
+    def generate(self, folder, prompts, *options):
+        words = [word for prompt in prompts for word in ("--token-ids", ",".join(map(str, prompt)))]
+        return self.run_json("generate", "--model", folder, "--temperature", 0, "--max-tokens", N_TOKENS, "--logprobs",
+                             1, "--ignore-eos", "--max-model-len", 64, *words, *options)
+
+    def check_model(self, preset, n_layers):
+        folder = harness.scratch_folder(self.addCleanup)
+        subprocess.run([sys.executable, MAKE_MODEL, "--preset", preset, "--layers", str(n_layers), "--out", folder],
+                       check=True, stdout=subprocess.DEVNULL)
+        random_ids = random.Random(7)
+        prompts = [[random_ids.randrange(1000, 30000) for _ in range(PROMPT_TOKENS)] for _ in range(N_PROMPTS)]
+        expected = self.generate(folder, prompts, "--device", "cpu", "--dtype", "float32")
+        on_gpus = ["--device", "cuda", "--dtype", "float16"]
+        runs = {"a lone prompt": (expected[:1], [*on_gpus]), "one rank": (expected, [*on_gpus])}
+        if min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 2))) > 1:
+            runs["two ranks"] = (expected, [*on_gpus, "--tp", 2])
+            runs["two ranks, whole experts"] = (expected, [*on_gpus, "--tp", 2, "--ep"])
+        failures = []
+        for name, (answers, options) in runs.items():
+            found = self.generate(folder, prompts[:len(answers)], *options)
+            wrong = complaint(answers, found)
+            errors = differences(answers, found)
+            print(f"{preset}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
+                  f"largest {max(errors, default=0):.4f}", flush=True)
+            if wrong:
+                failures.append(f"{preset}, {name}: {wrong}")
+        self.assertFalse(failures, "\n".join(failures))
+
+    def test_a_wrong_answer_is_seen(self):
+        """The comparison itself: log-probabilities that are off, and texts that part."""
+        def answer(token, logprob):
+            return [{"token_ids": [token] * 4, "logprobs": [{"logprob": logprob}] * 4}]
+        self.assertIsNone(complaint(answer(3, -1.0), answer(3, -1.01)))
+        self.assertIsNotNone(complaint(answer(3, -1.0), answer(3, -1.05)))
+        self.assertIsNotNone(complaint(answer(3, -1.0), answer(4, -1.0)))
+
+
+def add_model_test(preset, n_layers):
+    def test(self):
+        self.check_model(preset, n_layers)
+    setattr(Widths, f"test_{preset.replace('-', '_').replace('.', '_')}", test)
+
+
+for of_preset in MODELS:
+    add_model_test(*of_preset)
+
+if __name__ == "__main__":
+    harness.gate(1)
+    harness.need_package("numpy")
+    harness.main()
