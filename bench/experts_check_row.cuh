@@ -61,7 +61,7 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
     routed.second_half = i % 2;
     const yk_cuda_routing routing = {&router, &of_one, exchange.memory.data};
     if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
-      return true;
+      return gpu.path != YK_WNA16_WGMMA; /* where kernels for 9.0 run, they take all of these */
     yk_err err = YK_ERR_INIT;
     check(yk_cuda_launch_router(&router, &of_two, of_router.memory.data, nullptr), "router");
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
@@ -92,7 +92,7 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
     for (yk_dtype dtype : {YK_F16, YK_BF16})
       for (int64_t group : {32, 64, 128})
         for (bool padding : {false, true}) {
-          failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 4160, 192, group, runs % 3 > 0, padding,
+          failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 3904, 192, group, runs % 3 > 0, padding,
                                     of_router, exchange, 50 + unsigned(runs));
           runs++;
         }

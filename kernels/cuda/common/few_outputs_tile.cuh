@@ -15,9 +15,11 @@
 
 namespace yk_cuda {
 
-/* ROWS: of x, a multiple of 8. COLUMNS: 16, or 8 for fewer registers; a result has the same bits from either. k is a
- * multiple of 8, and rows are 16-byte aligned. */
-template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
+/* ROWS: of x, a multiple of 8. COLUMNS: 16, or 8 for fewer registers. IN_BATCHES: behind the pieces of weights that are
+ * read ahead, as many are asked for at once, where few thread blocks read a wide W; else a piece or two, where many do,
+ * or a kernel lacks the registers. A result has the same bits whatever these are. k is a multiple of 8, and rows are
+ * 16-byte aligned. */
+template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struct few_outputs_tile {
   static constexpr int COLUMNS = COLUMNS_, COLUMNS8 = COLUMNS / 8, WARPS = 8, THREADS = 32 * WARPS;
   static constexpr int KEPT = 8; /* pieces of 32 inputs of a warp whose weights are read ahead */
   static constexpr int N8 = ROWS / 8;
@@ -80,31 +82,46 @@ template <typename T, int ROWS, int COLUMNS_ = 16> struct few_outputs_tile {
     yk_ptx::mma_m16n8k16<T>(acc, lower.z, upper.z, lower.w, upper.w, x.z, x.w);
   }
 
+  /* acc += the lane's part of N pieces of the warp, `first` and up, whose weights are w. */
+  template <int N, typename F>
+  __device__ __forceinline__ static void multiply_pieces(const uint4 (&w)[N][COLUMNS8], int first, const F &x_of,
+                                                         float (&acc)[N8][4])
+  {
+    uint4 x[N][N8];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+      for (int r = 0; r < N8; r++) x[i][r] = x_of(first + i, r);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+      for (int r = 0; r < N8; r++) multiply_piece(w[i], x[i][r], acc[r]);
+    }
+  }
+
   /* acc += the warp's partial sums of columns `column` and up of W [n, k], whose first KEPT pieces read_ahead has read,
    * by ROWS rows of x. x_of(i, r) gives inputs input_of(i) .. + 7 of row r * 8 + lane / 4, zeros behind k. acc[r][i] is
-   * of column lane / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. KEPT pieces at a time are on their way, since
-   * few thread blocks read all of W. */
+   * of column lane / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. */
   template <typename F>
   __device__ __forceinline__ void accumulate(const void *w, int n, int k, int column, const F &x_of,
                                              float (&acc)[N8][4])
   {
+    multiply_pieces(kept, 0, x_of, acc);
+    if constexpr (IN_BATCHES) {
 #pragma unroll 1
-    for (int first = 0;;) {
-      uint4 x_kept[KEPT][N8];
+      for (int first = KEPT; (first * WARPS + part) * 32 < k; first += KEPT) {
 #pragma unroll
-      for (int i = 0; i < KEPT; i++) {
-#pragma unroll
-        for (int r = 0; r < N8; r++) x_kept[i][r] = x_of(first + i, r);
+        for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, first + i, kept[i]);
+        multiply_pieces(kept, first, x_of, acc);
       }
-#pragma unroll
-      for (int i = 0; i < KEPT; i++) {
-#pragma unroll
-        for (int r = 0; r < N8; r++) multiply_piece(kept[i], x_kept[i][r], acc[r]);
+    } else {
+#pragma unroll 2
+      for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
+        uint4 piece[1][COLUMNS8];
+        load_columns(w, n, k, column, i, piece[0]);
+        multiply_pieces(piece, i, x_of, acc);
       }
-      first += KEPT;
-      if ((first * WARPS + part) * 32 >= k) return;
-#pragma unroll
-      for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, first + i, kept[i]);
     }
   }
 

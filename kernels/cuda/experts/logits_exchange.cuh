@@ -67,16 +67,17 @@ inline row_router row_router_of(const yk_cuda_router &router, const yk_route_arg
       router.x, router.w, args.logits, static_cast<int>(router.n), static_cast<int>(router.k), args.spec->n_experts};
 }
 
-template <typename T> using router_tile = few_outputs_tile<T, 8, 8>;
+template <typename T, bool HAS_REGISTERS> using router_tile = few_outputs_tile<T, 8, 8, HAS_REGISTERS>;
 
 /* By the threads of the tile, the first of the block: the logits of this block's columns, to all blocks. Weights are
- * read before the wait for the kernel in front. PREFETCHES, in kernels that have the registers: those that do not fit
- * in them are brought into the L2 cache. words_of(): where the logits go, once the wait is over. sums: in shared
- * memory. */
-template <typename T, bool PREFETCHES, typename F>
-__device__ __forceinline__ void send_logits(const row_router &r, const F &words_of, typename router_tile<T>::sums &sums)
+ * read before the wait for the kernel in front. HAS_REGISTERS, of the kernel: weights that do not fit in them are
+ * brought into the L2 cache, and from there more at a time. words_of(): where the logits go, once the wait is over.
+ * sums: in shared memory. */
+template <typename T, bool HAS_REGISTERS, typename F>
+__device__ __forceinline__ void send_logits(const row_router &r, const F &words_of,
+                                            typename router_tile<T, HAS_REGISTERS>::sums &sums)
 {
-  using tile = router_tile<T>;
+  using tile = router_tile<T, HAS_REGISTERS>;
   constexpr int BARRIER = 1;
   const int column0 = blockIdx.x * tile::COLUMNS, step = gridDim.x * tile::COLUMNS;
   if (column0 >= r.n_logits) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ void send_logits(const row_router &r, const F &words_
   }
   tile t;
   t.read_ahead(r.w, r.n_logits, r.k, column0);
-  if (PREFETCHES) t.prefetch_rest(r.w, r.n_logits, r.k, column0);
+  if (HAS_REGISTERS) t.prefetch_rest(r.w, r.n_logits, r.k, column0);
   wait_for_previous_kernel();
   logits_words &to = words_of();
   for (int column = column0; column < r.n_logits; column += step) {

@@ -56,10 +56,10 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   __syncwarp();
   ring.describe();
   ring.begin(min(w.n_shared_units(), p.stages));
-  if (warp < router_tile<T>::WARPS)
+  if (warp < router_tile<T, true>::WARPS)
     send_logits<T, true>(
         p.router, [&]() -> logits_words & { return p.exchange->logits[turn_of_block(*p.exchange)]; },
-        *reinterpret_cast<typename router_tile<T>::sums *>(&row.logits));
+        *reinterpret_cast<typename router_tile<T, true>::sums *>(&row.logits));
   else
     wait_for_previous_kernel();
   const int turn = turn_of_block(*p.exchange);

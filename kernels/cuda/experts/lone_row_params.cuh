@@ -62,7 +62,7 @@ struct lone_row {
   float weight[YK_MAX_TOP_K + 1]; /* of the slots; the shared expert's comes last */
   uint64_t full[LONE_WARPS][LONE_STAGES];
   float down_sums[2][LONE_WARPS][PANEL_COLUMNS]; /* of two panels alternately */
-  router_tile<__half>::sums logits;
+  router_tile<__half, true>::sums logits;
 };
 
 } // namespace yk_experts

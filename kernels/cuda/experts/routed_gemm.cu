@@ -97,7 +97,7 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.route = route_params_of(*routing->args);
   p.router = row_router_of(*routing->router, *routing->args);
   p.among_blocks = static_cast<logits_exchange *>(routing->exchange);
-  const int64_t with_columns = ceil_div(p.router.n_logits, router_tile<__half>::COLUMNS);
+  const int64_t with_columns = ceil_div(p.router.n_logits, router_tile<__half, false>::COLUMNS);
   p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
   p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
   void *args[] = {&p};

@@ -44,9 +44,9 @@ struct routed_params {
   panel_split beside; /* among the blocks from there on */
 };
 
-static_assert(sizeof(router_tile<__half>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
+static_assert(sizeof(router_tile<__half, false>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
               "in the accumulators' memory, which is free yet");
-static_assert(router_tile<__half>::THREADS == 32 * CONSUMER_WARPS, "by the consumers");
+static_assert(router_tile<__half, false>::THREADS == 32 * CONSUMER_WARPS, "by the consumers");
 
 /* In shared memory. */
 struct routed_row {
@@ -218,7 +218,7 @@ private:
   {
     send_logits<T, false>(
         p.router, [&]() -> logits_words & { return p.among_blocks->words; },
-        *reinterpret_cast<typename router_tile<T>::sums *>(free_memory));
+        *reinterpret_cast<typename router_tile<T, false>::sums *>(free_memory));
   }
 
   /* By one warp, once the previous kernel has ended: the block's share. */

@@ -15,6 +15,8 @@ using namespace yk_experts::router_kernels;
 
 namespace {
 
+/* A cluster's eight thread blocks read the whole router: a wider one is faster over more of them, in two kernels. */
+constexpr int64_t MOST_WEIGHTS = 1 << 20;
 constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
 
 template <typename T> const void *kernel_for(int per_lane, int rows, bool is_lone)
@@ -121,7 +123,8 @@ extern "C" bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_rout
                                     .y_dtype = YK_F32};
   const int n_experts = args->spec->n_experts, most_rows = n_experts <= 4 * WARP ? MOST_ROWS : MOST_ROWS_BY_8;
   if (args->n_tokens < 1 || args->n_tokens > most_rows || n_experts > MOST_EXPERTS || router->n > 2 * MOST_EXPERTS ||
-      args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm) || (router->norm && !can_normalise(*router, *args)))
+      router->n * router->k > MOST_WEIGHTS || args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm) ||
+      (router->norm && !can_normalise(*router, *args)))
     return false;
   const router_launch launch = launch_of(*router, *args);
   bool has_clusters = false;

@@ -28,10 +28,10 @@ cudaError_t yk_cuda_router_init(void);
 size_t yk_cuda_router_exchange_bytes(void);
 cudaError_t yk_cuda_router_prepare(void *exchange, cudaStream_t stream);
 
-/* yk_cuda_router_takes - whether the kernel can do it: a router that the GEMM of few outputs takes, up to 128 experts,
- * or 256 and 128 rows, and a GPU with clusters, of which all fit at once; a norm of one part and up to 128 rows of at
- * most 2048 values, or 4096 with more than 128 experts. A row's logits, choices and weights have the same bits as of
- * the other kernels, and whatever rows stand beside it; so has its norm. */
+/* yk_cuda_router_takes - whether the kernel can do it, and is meant to: a router of up to 2^20 weights that the GEMM of
+ * few outputs takes, up to 128 experts, or 256 and 128 rows, and a GPU with clusters, of which all fit at once; a norm
+ * of one part and up to 128 rows of at most 2048 values, or 4096 with more than 128 experts. A row's logits, choices
+ * and weights have the same bits as of the other kernels, and whatever rows stand beside it; so has its norm. */
 bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
 
 /* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, and the route of these. W is read before the

@@ -1,4 +1,4 @@
-/* few_outputs.cu - see few_outputs.h. A thread block has 16 columns of 8 or 16 rows. */
+/* few_outputs.cu - see few_outputs.h. A thread block has 8 or 16 columns of 8 or 16 rows. */
 #include "kernels/cuda/gemm/few_outputs.h"
 
 #include "kernels/cuda/common/elements.cuh"
@@ -11,19 +11,23 @@ using namespace yk_ptx;
 namespace {
 
 /* Every thread block reads its rows of x and columns of W from memory itself, so that larger GEMMs read too much. */
-constexpr int64_t MOST_ROWS = 256, MOST_PRODUCTS = 1 << 26;
+constexpr int64_t MOST_ROWS = 256, MOST_PRODUCTS = 1 << 26, MOST_WEIGHTS = 1 << 24;
 constexpr int64_t MOST_ROWS_BY_8 = 64; /* rows up to which a thread block has 8 of them, for more thread blocks */
+constexpr int64_t FEW_BLOCKS = 64;     /* fewer of 16 columns have 8 instead, for more of them, and prefetch */
 
-template <typename T, int ROWS>
-__global__ void __launch_bounds__(few_outputs_tile<T, ROWS>::THREADS)
+template <typename T, int ROWS, int COLUMNS> using tile_of = few_outputs_tile<T, ROWS, COLUMNS, COLUMNS == 8>;
+
+template <typename T, int ROWS, int COLUMNS>
+__global__ void __launch_bounds__(tile_of<T, ROWS, COLUMNS>::THREADS)
     few_outputs_kernel(const __grid_constant__ yk_few_outputs_gemm p)
 {
-  using tile = few_outputs_tile<T, ROWS>;
+  using tile = tile_of<T, ROWS, COLUMNS>;
   __shared__ typename tile::sums sums;
   const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
   const int column0 = blockIdx.x * tile::COLUMNS, row0 = blockIdx.y * ROWS;
   tile t;
   t.read_ahead(p.w, n, k, column0);
+  if constexpr (COLUMNS == 8) t.prefetch_rest(p.w, n, k, column0);
   let_next_kernel_start();
   wait_for_previous_kernel();
   t.multiply(p.w, n, p.x, m, k, column0, row0, sums);
@@ -38,22 +42,33 @@ __global__ void __launch_bounds__(few_outputs_tile<T, ROWS>::THREADS)
     static_cast<T *>(p.y)[at] = from_float<T>(sum);
 }
 
+int64_t ceil_div(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
+
+template <typename T, int ROWS, int COLUMNS> cudaError_t launch(const yk_few_outputs_gemm &gemm, cudaStream_t stream)
+{
+  constexpr int THREADS = tile_of<T, ROWS, COLUMNS>::THREADS;
+  const dim3 grid(static_cast<unsigned>(ceil_div(gemm.n, COLUMNS)), static_cast<unsigned>(ceil_div(gemm.m, ROWS)));
+  const auto kernel = few_outputs_kernel<T, ROWS, COLUMNS>;
+  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(kernel));
+  if (error != cudaSuccess) return error;
+  return launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, gemm);
+}
+
 template <typename T, int ROWS> cudaError_t launch(const yk_few_outputs_gemm &gemm, cudaStream_t stream)
 {
-  using tile = few_outputs_tile<T, ROWS>;
-  const dim3 grid(static_cast<unsigned>((gemm.n + tile::COLUMNS - 1) / tile::COLUMNS),
-                  static_cast<unsigned>((gemm.m + ROWS - 1) / ROWS));
-  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(few_outputs_kernel<T, ROWS>));
-  if (error != cudaSuccess) return error;
-  return launch_dependent(few_outputs_kernel<T, ROWS>, {grid, tile::THREADS, 0, 1}, stream, gemm);
+  return ceil_div(gemm.n, 16) * ceil_div(gemm.m, ROWS) < FEW_BLOCKS ? launch<T, ROWS, 8>(gemm, stream)
+                                                                    : launch<T, ROWS, 16>(gemm, stream);
 }
 
 } // namespace
 
 extern "C" bool yk_few_outputs_takes(const yk_few_outputs_gemm *gemm)
 {
-  return gemm->m <= MOST_ROWS && gemm->m * gemm->n * gemm->k <= MOST_PRODUCTS && gemm->k % 8 == 0 &&
-         is_aligned(gemm->x, 16) && is_aligned(gemm->w, 16);
+  return gemm->m <= MOST_ROWS && gemm->m * gemm->n * gemm->k <= MOST_PRODUCTS && gemm->n * gemm->k <= MOST_WEIGHTS &&
+         gemm->k % 8 == 0 && is_aligned(gemm->x, 16) && is_aligned(gemm->w, 16);
 }
 
 extern "C" cudaError_t yk_few_outputs_launch(const yk_few_outputs_gemm *gemm, cudaStream_t stream)

@@ -23,8 +23,8 @@ typedef struct yk_few_outputs_gemm {
   yk_dtype dtype, y_dtype; /* y_dtype: dtype, or float32 */
 } yk_few_outputs_gemm;
 
-/* yk_few_outputs_takes - whether the kernel can multiply this GEMM and is meant to: at most 256 rows and 2^26 products
- * m n k, k a multiple of 8, x and W 16-byte aligned. dtype must be float16 or bfloat16. */
+/* yk_few_outputs_takes - whether the kernel can multiply this GEMM and is meant to: at most 256 rows, 2^24 weights and
+ * 2^26 products m n k, k a multiple of 8, x and W 16-byte aligned. dtype must be float16 or bfloat16. */
 bool yk_few_outputs_takes(const yk_few_outputs_gemm *gemm);
 
 /* yk_few_outputs_launch - launch a GEMM that yk_few_outputs_takes accepts; nothing where m or n is 0. Asynchronous on
