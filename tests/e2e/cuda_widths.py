@@ -1,4 +1,4 @@
-"""Mixtures of experts of real models' widths, a few layers of them, on GPUs in float16 against CPU ranks in float32.
+"""Models of real widths, a few layers of them, on GPUs in float16 against CPU ranks in float32.
 
 Kernels are chosen by width and by numbers of experts and rows, and some widths need more than a GPU's thread block
 has: small models of the same families cannot tell. Rounding turns near ties of routers now and then, which changes a
@@ -17,9 +17,11 @@ import sys
 import harness
 
 MAKE_MODEL = os.path.join(harness.TESTS_DIR, "..", "scripts", "make_random_model.py")
-# Preset and layers: one more than are dense.
-MODELS = [("qwen3-235b-a22b", 1), ("qwen2-57b-a14b", 1), ("mixtral-8x22b", 1), ("glm-4.5", 4), ("deepseek-v2", 2),
-          ("deepseek-v3", 4), ("kimi-k2", 2)]
+# Preset, format and layers: of mixtures one more than are dense.
+MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a14b", "awq", 1),
+          ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2), ("deepseek-v3", "awq", 4),
+          ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4), ("mixtral-8x7b", "plain", 1),
+          ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1)]
 N_PROMPTS, PROMPT_TOKENS, N_TOKENS = 9, 40, 8
 MEDIAN_LIMIT, LIMIT = 0.02, 0.1
 N_WRONG_SHARE = 0.1  # of the tokens may be off by more than LIMIT
@@ -55,10 +57,10 @@ class Widths(harness.Case):
         return self.run_json("generate", "--model", folder, "--temperature", 0, "--max-tokens", N_TOKENS, "--logprobs",
                              1, "--ignore-eos", "--max-model-len", 64, *words, *options)
 
-    def check_model(self, preset, n_layers):
+    def check_model(self, preset, form, n_layers):
         folder = harness.scratch_folder(self.addCleanup)
-        subprocess.run([sys.executable, MAKE_MODEL, "--preset", preset, "--layers", str(n_layers), "--out", folder],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, MAKE_MODEL, "--preset", preset, "--format", form, "--layers", str(n_layers),
+                        "--out", folder], check=True, stdout=subprocess.DEVNULL)
         random_ids = random.Random(7)
         prompts = [[random_ids.randrange(1000, 30000) for _ in range(PROMPT_TOKENS)] for _ in range(N_PROMPTS)]
         expected = self.generate(folder, prompts, "--device", "cpu", "--dtype", "float32")
@@ -72,10 +74,10 @@ class Widths(harness.Case):
             found = self.generate(folder, prompts[:len(answers)], *options)
             wrong = complaint(answers, found)
             errors = differences(answers, found)
-            print(f"{preset}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
+            print(f"{preset} {form}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
                   f"largest {max(errors, default=0):.4f}", flush=True)
             if wrong:
-                failures.append(f"{preset}, {name}: {wrong}")
+                failures.append(f"{preset} {form}, {name}: {wrong}")
         self.assertFalse(failures, "\n".join(failures))
 
     def test_a_wrong_answer_is_seen(self):
@@ -87,10 +89,10 @@ class Widths(harness.Case):
         self.assertIsNotNone(complaint(answer(3, -1.0), answer(4, -1.0)))
 
 
-def add_model_test(preset, n_layers):
+def add_model_test(preset, form, n_layers):
     def test(self):
-        self.check_model(preset, n_layers)
-    setattr(Widths, f"test_{preset.replace('-', '_').replace('.', '_')}", test)
+        self.check_model(preset, form, n_layers)
+    setattr(Widths, "test_" + f"{preset}_{form}".replace("-", "_").replace(".", "_"), test)
 
 
 for of_preset in MODELS:
