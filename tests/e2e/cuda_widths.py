@@ -2,7 +2,8 @@
 
 Kernels are chosen by width and by numbers of experts and rows, and some widths need more than a GPU's thread block
 has: small models of the same families cannot tell. Rounding turns near ties of routers now and then, which changes a
-token's log-probability a lot: so the median difference must be small, and nine in ten.
+token's log-probability a lot: so the median difference must be small, and nine in ten. Where inputs are rounded to 8
+bits, float16 and float32 round some of them to different steps, and all limits are wider.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are skipped with one. No GPU, or no numpy:
 exit code 77.
@@ -22,9 +23,11 @@ MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a1
           ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2), ("deepseek-v3", "awq", 4),
           ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4), ("mixtral-8x7b", "plain", 1),
           ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1)]
-N_PROMPTS, PROMPT_TOKENS, N_TOKENS = 9, 40, 8
+PROMPT_TOKENS, N_TOKENS = [40] * 8 + [300], 8  # of a prompt; of an answer
 MEDIAN_LIMIT, LIMIT = 0.02, 0.1
 N_WRONG_SHARE = 0.1  # of the tokens may be off by more than LIMIT
+LEAST_SHARE = 0.5  # of the tokens that must be compared before texts part
+WIDER = {"w8a8": 10}  # times the limits
 
 
 def differences(expected, found):
@@ -38,16 +41,16 @@ def differences(expected, found):
     return result
 
 
-def complaint(expected, found):
-    """What is wrong with the answers found, or None."""
+def complaint(expected, found, wider=1):
+    """What is wrong with the answers found, or None. wider: times the limits."""
     errors = differences(expected, found)
     n_tokens = sum(len(one["token_ids"]) for one in expected)
-    n_wrong = sum(error > LIMIT for error in errors)
-    if 2 * len(errors) < n_tokens:
+    n_wrong = sum(error > LIMIT * wider for error in errors)
+    if len(errors) < LEAST_SHARE / wider * n_tokens:
         return f"texts part after {len(errors)} of {n_tokens} tokens"
-    if statistics.median(errors) > MEDIAN_LIMIT or n_wrong > N_WRONG_SHARE * len(errors):
-        return (f"log-probabilities are off by {statistics.median(errors):.4f} in the median, by more than {LIMIT} at "
-                f"{n_wrong} of {len(errors)} tokens")
+    if statistics.median(errors) > MEDIAN_LIMIT * wider or n_wrong > N_WRONG_SHARE * len(errors):
+        return (f"log-probabilities are off by {statistics.median(errors):.4f} in the median, by more than "
+                f"{LIMIT * wider} at {n_wrong} of {len(errors)} tokens")
     return None
 
 
@@ -55,14 +58,14 @@ class Widths(harness.Case):
     def generate(self, folder, prompts, *options):
         words = [word for prompt in prompts for word in ("--token-ids", ",".join(map(str, prompt)))]
         return self.run_json("generate", "--model", folder, "--temperature", 0, "--max-tokens", N_TOKENS, "--logprobs",
-                             1, "--ignore-eos", "--max-model-len", 64, *words, *options)
+                             1, "--ignore-eos", "--max-model-len", 320, *words, *options)
 
     def check_model(self, preset, form, n_layers):
         folder = harness.scratch_folder(self.addCleanup)
         subprocess.run([sys.executable, MAKE_MODEL, "--preset", preset, "--format", form, "--layers", str(n_layers),
                         "--out", folder], check=True, stdout=subprocess.DEVNULL)
         random_ids = random.Random(7)
-        prompts = [[random_ids.randrange(1000, 30000) for _ in range(PROMPT_TOKENS)] for _ in range(N_PROMPTS)]
+        prompts = [[random_ids.randrange(1000, 30000) for _ in range(n)] for n in PROMPT_TOKENS]
         expected = self.generate(folder, prompts, "--device", "cpu", "--dtype", "float32")
         on_gpus = ["--device", "cuda", "--dtype", "float16"]
         runs = {"a lone prompt": (expected[:1], [*on_gpus]), "one rank": (expected, [*on_gpus])}
@@ -72,7 +75,7 @@ class Widths(harness.Case):
         failures = []
         for name, (answers, options) in runs.items():
             found = self.generate(folder, prompts[:len(answers)], *options)
-            wrong = complaint(answers, found)
+            wrong = complaint(answers, found, WIDER.get(form, 1))
             errors = differences(answers, found)
             print(f"{preset} {form}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
                   f"largest {max(errors, default=0):.4f}", flush=True)
