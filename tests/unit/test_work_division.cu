@@ -393,14 +393,14 @@ void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
   yk_grouped_call call = {};
   call.n_matrices = 256;
   call.n_rows = 1 << 23;
-  call.max_slots = 1 << 23;
+  call.max_slots = YK_GROUPED_MAX_SLOTS;
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
   assert_non_null(strstr(err.message, "found 8388608 rows of 2048"));
 }
 
-/* The list of tiles lies in shared memory beside the rings, which need two stages each. */
-void a_grouped_gemm_refuses_more_tiles_than_it_can_list(void **)
+/* The list of their tiles lies in shared memory. */
+void a_grouped_gemm_refuses_more_slots_than_it_can_list(void **)
 {
   yk_wna16_gpu gpu = {};
   gpu.path = YK_WNA16_WGMMA;
@@ -409,10 +409,10 @@ void a_grouped_gemm_refuses_more_tiles_than_it_can_list(void **)
   yk_grouped_call call = {};
   call.n_matrices = 1024;
   call.n_rows = 1;
-  call.max_slots = 6 << 20;
+  call.max_slots = YK_GROUPED_MAX_SLOTS + 1;
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_DEVICE);
-  assert_non_null(strstr(err.message, "invalid configuration"));
+  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
+  assert_non_null(strstr(err.message, "at most 1048576 slots, found 1048577"));
 }
 
 } // namespace
@@ -431,7 +431,7 @@ int main()
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),
       cmocka_unit_test(a_grouped_gemm_refuses_x_that_it_cannot_count),
-      cmocka_unit_test(a_grouped_gemm_refuses_more_tiles_than_it_can_list),
+      cmocka_unit_test(a_grouped_gemm_refuses_more_slots_than_it_can_list),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
