@@ -1,6 +1,6 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
- * With the router's GEMM, on GPUs of 9.0:
+ * With the router's GEMM, on GPUs of 9.0, where the router has up to 2^20 weights, or the row is alone:
  *   1 row                       every block          lone_row.cu, with all that the experts do; routed_gemm.cu, with
  *                                                    their first GEMM
  *   up to 256 rows              clusters of 8 blocks router.cu: choices go to all blocks. Up to 128 rows with the norm
