@@ -1,6 +1,7 @@
 #include "server/request_log.h"
 
 #include "base/clock.h"
+#include "base/quote.h"
 #include "server/generation.h"
 #include "server/server_internal.h"
 
@@ -10,10 +11,7 @@ void yk_request_log_begin(const yk_exchange *x)
 {
   char quoted[QUOTED_BYTES + 1];
   if (!x->server->options.logs_requests) return;
-  size_t n_bytes = x->body.length < QUOTED_BYTES ? x->body.length : QUOTED_BYTES;
-  for (size_t i = 0; i < n_bytes; i++) /* nothing that moves a terminal's cursor */
-    quoted[i] = (unsigned char)x->body.data[i] < ' ' || x->body.data[i] == 0x7F ? '?' : x->body.data[i];
-  quoted[n_bytes] = '\0';
+  size_t n_bytes = yk_quote(x->body.data, x->body.length, quoted, sizeof quoted); /* which may hold NULs */
   yk_log_write(x->server->log, YK_LOG_INFO, "%.10s %.100s %s%s", x->method, x->path, quoted,
                x->body.length > n_bytes ? "..." : "");
 }

@@ -323,6 +323,22 @@ class Refused(Case):
             self.assertNotIn("\x1b", server.err)
             self.assertEqual("POST /v1/completions: 200, " in server.err, is_there)
 
+    def test_clients_write_no_lines_of_their_own(self):
+        server = self.serve("--log-requests", "--log-level", "debug")
+        for path in ("/%0d%0ayoke%3a%20error%3a%20forged", "/%1b%5d0;title%07", "/%c2%9b2J", "/%e2%80%ae%e2%80%a8",
+                     "/%ff%fe"):
+            self.assertEqual(server.ask("GET", path).status, 404)
+        server.post(COMPLETIONS, '"\r\nyoke: error: forged\x1b]0;title\x07\u202e"'.encode())
+        raw(server, b"BAD\x1b[2J\r HTTP\x07\r\n\r\n")
+        self.assertEqual(server.stop(), 0)
+        self.assertIn("GET /\\r\\nyoke: error: forged", server.err)
+        self.assertIn("GET /\\xff\\xfe", server.err)
+        for line in server.err.splitlines():
+            self.assertRegex(line, "^yoke: ")
+            self.assertFalse(line.startswith("yoke: error: forged"), line)
+        for character in "\r\x1b\x07\x9b\u202e\u2028\ufffd":
+            self.assertNotIn(character, server.err)
+
     def test_the_command_line(self):
         for arguments, *parts in ((["--port", "70000"], "--port", "0 to 65535"),
                                   (["--max-waiting", "-1"], "--max-waiting"),
