@@ -42,12 +42,14 @@ install_packages() {
       --no-install-recommends $1
 }
 
-# What only tests use, and what they are skipped without: a browser, and the public clients of tests/requirements.txt in
-# build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
+# What only tests use, and what they are skipped without: a browser, nginx, promtool, and the public clients of
+# tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
 install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
+  need 'command -v nginx || test -x /usr/sbin/nginx' nginx-light
+  need 'command -v promtool' prometheus
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
   [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
   venv=$PWD/build/test-venv

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/request_id.h"
+
 bool yk_access_has_key(const char *api_key, const char *authorization)
 {
   static const char scheme[] = "Bearer ";
@@ -29,6 +31,7 @@ void yk_access_add_headers(const yk_server_options *options, struct MHD_Connecti
   const char *origin = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
   if (!origin || !is_allowed(options, origin)) return;
   MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+  MHD_add_response_header(response, "Access-Control-Expose-Headers", "Retry-After, " YK_REQUEST_ID_HEADER);
   if (!is_preflight) return;
   const char *headers =
       MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);

@@ -21,6 +21,8 @@
 typedef struct yk_route yk_route;
 typedef struct yk_generation yk_generation;
 
+enum { YK_REQUEST_ID_BYTES = 128 + 1 };
+
 typedef enum yk_exchange_state { YK_RECEIVING, YK_PREPARING, YK_RUNNING, YK_ANSWERED } yk_exchange_state;
 
 struct yk_exchange {
@@ -29,9 +31,12 @@ struct yk_exchange {
   struct MHD_Connection *mhd;      /* NULL once libmicrohttpd is done with the request */
   yk_connection *connection;
   const yk_route *route;     /* NULL where the reply is an error already */
+  const yk_route *place;     /* what is at the path by any method; NULL: nothing */
   const char *path, *method; /* the connection's; NULL once mhd is */
   yk_exchange_state state;
   bool is_suspended, is_timed_out, is_preflight;
+  char request_id[YK_REQUEST_ID_BYTES]; /* visible ASCII */
+  bool has_clients_id;                  /* the client chose it */
   int64_t began_ns;
   yk_ready_node news;     /* the engine has output for it */
   yk_ready_node prepared; /* the worker is done with it */

@@ -130,11 +130,10 @@ void yk_generation_begin(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   yk_server *server = x->server;
-  char id[64];
+  char id[sizeof "chatcmpl-" + YK_REQUEST_ID_BYTES];
   yk_err err = YK_ERR_INIT;
   bool is_chat = g->request.form == YK_FORM_CHAT;
-  snprintf(id, sizeof id, "%s-%016llx%08x", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)server->id_base,
-           atomic_fetch_add(&server->n_answers, 1));
+  snprintf(id, sizeof id, "%s-%s", is_chat ? "chatcmpl" : "cmpl", x->request_id);
   yk_openai_answer_options options = {
       .id = id, .model = server->options.model_name, .created_s = (int64_t)time(NULL), .with_cached_tokens = true};
   yk_server_follow_host(server); /* the worker may have seen the engine first */

@@ -10,6 +10,7 @@
 #include "server/access.h"
 #include "server/framing.h"
 #include "server/generation.h"
+#include "server/request_id.h"
 #include "server/request_log.h"
 #include "server/routes.h"
 #include "server/server_internal.h"
@@ -137,25 +138,37 @@ static void check_body_headers(yk_exchange *x)
     yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found %.20s", limit, length);
 }
 
+/* A page of another origin asks whether it may call, or whoever else sends OPTIONS. */
+static void answer_options(yk_exchange *x)
+{
+  const char *origin = header_of(x, MHD_HTTP_HEADER_ORIGIN);
+  x->is_preflight = x->server->options.n_origins > 0;
+  if (x->is_preflight)
+    x->reply.http_status = MHD_HTTP_NO_CONTENT;
+  else if (origin && header_of(x, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_METHOD))
+    yk_reply_refuse(&x->reply, 405, NULL,
+                    "pages of %.100s may not call this server, unless it is started with --cors-origin and that origin",
+                    origin);
+  else
+    yk_reply_refuse(&x->reply, 405, NULL, "OPTIONS is not allowed here, but %s", x->reply.allow);
+}
+
 /* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
  * for an answer before it has sent all, finds one. */
 static void check_headers(yk_exchange *x, const char *version)
 {
   const yk_server_options *options = &x->server->options;
-  const char *allow;
+  x->place = yk_route_at(x->path);
   yk_framing_check(x->mhd, version, &x->reply);
   if (x->reply.http_status) return;
-  if (strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) == 0 && options->n_origins) {
-    x->is_preflight = true;
-    x->reply.http_status = MHD_HTTP_NO_CONTENT;
-    return;
-  }
-  x->route = yk_route_find(x->method, x->path, &allow);
-  x->reply.allow = x->route ? NULL : allow;
-  if (!x->route && allow)
-    yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, allow);
-  else if (!x->route)
+  if (x->place && yk_route_takes(x->place, x->method)) x->route = x->place;
+  x->reply.allow = x->place && !x->route ? yk_route_methods(x->place) : NULL;
+  if (strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) == 0 && (options->n_origins || x->place))
+    answer_options(x);
+  else if (!x->place)
     yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
+  else if (!x->route)
+    yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, x->reply.allow);
   else if (options->api_key && !x->route->is_open &&
            !yk_access_has_key(options->api_key, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
     yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
@@ -210,6 +223,7 @@ static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int 
 {
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
+  MHD_add_response_header(response, YK_REQUEST_ID_HEADER, x->request_id);
   if (x->reply.is_last || atomic_load(&x->server->is_draining))
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
@@ -251,6 +265,7 @@ static enum MHD_Result begin_stream(yk_exchange *x)
   x->reply.http_status = 200;
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, yk_content_events);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+  MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx would hold events back */
   return queue(x, response, x->reply.http_status);
 }
 
@@ -263,6 +278,7 @@ enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const cha
     x = create(server, mhd, url, method);
     if (!x) return MHD_NO;
     *context = x;
+    yk_request_id_choose(x, header_of(x, YK_REQUEST_ID_HEADER));
     check_headers(x, version);
     yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
     bool is_due = x->reply.is_last || header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;

@@ -22,7 +22,7 @@ static const yk_route routes[] = {
 
 static const yk_route file_route = {"/", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_file};
 
-static const yk_route *find_path(const char *path)
+const yk_route *yk_route_at(const char *path)
 {
   for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
     size_t length = strlen(routes[i].path);
@@ -33,17 +33,15 @@ static const yk_route *find_path(const char *path)
   return yk_page_find(path) ? &file_route : NULL;
 }
 
-const yk_route *yk_route_find(const char *method, const char *path, const char **allow)
+bool yk_route_takes(const yk_route *route, const char *method)
 {
-  const yk_route *route = find_path(path);
   bool is_get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-  unsigned wanted = is_get ? YK_METHOD_GET : strcmp(method, "POST") == 0 ? YK_METHOD_POST : 0;
-  *allow = NULL;
-  if (!route || route->methods & wanted) return route;
-  *allow = route->methods == YK_METHOD_POST  ? "POST"
-           : route->methods == YK_METHOD_GET ? "GET, HEAD"
-                                             : "GET, HEAD, POST";
-  return NULL;
+  return route->methods & (is_get ? YK_METHOD_GET : strcmp(method, "POST") == 0 ? YK_METHOD_POST : 0u);
+}
+
+const char *yk_route_methods(const yk_route *route)
+{
+  return route->methods == YK_METHOD_POST ? "POST" : route->methods == YK_METHOD_GET ? "GET, HEAD" : "GET, HEAD, POST";
 }
 
 void yk_route_file(yk_exchange *x)

@@ -4,7 +4,7 @@
 
 #include "server/exchange.h"
 
-enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2, YK_METHOD_OPTIONS = 4 };
+enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2 };
 
 struct yk_route {
   const char *path;
@@ -15,9 +15,14 @@ struct yk_route {
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */
 };
 
-/* yk_route_find - the route of a request by method and path. NULL: *allow is NULL where nothing is at the path, else
- *   the methods that there are. "HEAD" is taken for "GET". */
-const yk_route *yk_route_find(const char *method, const char *path, const char **allow);
+/* yk_route_at - what is at a path, by any method; NULL: nothing. */
+const yk_route *yk_route_at(const char *path);
+
+/* yk_route_takes - whether a route takes a method; "HEAD" is taken for "GET". */
+bool yk_route_takes(const yk_route *route, const char *method);
+
+/* yk_route_methods - what a route takes, as the header Allow lists it; static. */
+const char *yk_route_methods(const yk_route *route);
 
 /* Routes' functions; see routes.c. */
 void yk_route_models(yk_exchange *exchange);

@@ -18,7 +18,7 @@ struct yk_server {
   yk_server_options options;
   const yk_log *log;
   int64_t created_s; /* Unix time */
-  uint64_t id_base;  /* random: answers' ids differ from those of other processes */
+  uint64_t id_base;  /* random: requests' ids differ from those of other processes */
 
   /* Any thread. */
   yk_ready ready;
@@ -28,7 +28,6 @@ struct yk_server {
   yk_job open_chat;
   yk_err chat_failure;
   atomic_bool has_chat, has_no_chat; /* it is open; it was asked for and cannot be opened */
-  atomic_uint n_answers;             /* numbers answers' ids */
   atomic_int n_open;                 /* choices in the engine, and those about to be */
   yk_end_rate ends;                  /* of those */
   atomic_bool is_draining;           /* no new work is taken */
@@ -36,7 +35,8 @@ struct yk_server {
   /* The server thread's. */
   int epoll_fd, signal_fd, listen_fd;
   struct MHD_Daemon *daemon;
-  bool has_resumed; /* a connection, which the daemon does not know before it runs */
+  uint64_t n_requests; /* numbers their ids */
+  bool has_resumed;    /* a connection, which the daemon does not know before it runs */
   yk_connections connections;
   yk_exchanges exchanges;
   yk_metrics metrics;

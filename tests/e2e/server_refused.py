@@ -294,7 +294,9 @@ class Refused(Case):
         preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST",
                      "Access-Control-Request-Headers": "authorization, content-type, x-stainless-os"}
         server = self.serve()
-        self.assertEqual(server.ask("OPTIONS", COMPLETIONS, headers=preflight).status, 405)
+        self.assert_refused(server.ask("OPTIONS", COMPLETIONS, headers=preflight), 405, "--cors-origin",
+                            "https://a.example")
+        self.assert_refused(server.ask("OPTIONS", COMPLETIONS), 405, "OPTIONS", "POST")
         self.assertIsNone(server.ask("GET", "/health", headers=preflight).getheader("Access-Control-Allow-Origin"))
         server = self.serve("--cors-origin", "https://a.example", "--cors-origin", "http://b.example", "--api-key", "k")
         allowed = server.ask("OPTIONS", COMPLETIONS, headers=preflight)
