@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/log.h"
 #include "base/status.h"
 

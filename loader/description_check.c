@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/dir.h"
 
 static yk_status check_named(const json_t *description, const char *file, const yk_shards *shards, const yk_log *log,
@@ -47,7 +47,7 @@ yk_status yk_description_check(const char *dir, const yk_shards *shards, const y
   json_t *description = NULL;
   if (yk_dir_find_all(dir, YK_DESCRIPTION_PREFIX, YK_DESCRIPTION_SUFFIX, file, last) == 0) return YK_OK;
   YK_TRY(yk_dir_read(dir, file, true, &text, &n_bytes, err));
-  yk_status status = yk_json_parse(file, text, n_bytes, &description, err);
+  yk_status status = yk_tree_parse(file, text, n_bytes, &description, err);
   free(text);
   if (status == YK_OK) status = check_named(description, file, shards, log, err);
   if (status == YK_OK) warn_unnamed(description, file, shards, log);

@@ -24,12 +24,12 @@ static yk_status check_presumed(const json_t *root, const char *file, yk_err *er
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     bool value = keys[i].value;
     bool is_needed = strcmp(keys[i].key, "multi_query_attention") == 0; /* its class default is false */
-    YK_TRY(yk_json_get_bool(root, file, keys[i].key, is_needed, &value, err));
+    YK_TRY(yk_tree_get_bool(root, file, keys[i].key, is_needed, &value, err));
     if (value != keys[i].value)
       return yk_hf_refuse_value(root, file, keys[i].key, keys[i].value ? "true" : "false", err);
   }
   int64_t bits = 0;
-  YK_TRY(yk_json_get_i64(root, file, "quantization_bit", false, 0, INT32_MAX, &bits, err));
+  YK_TRY(yk_tree_get_i64(root, file, "quantization_bit", false, 0, INT32_MAX, &bits, err));
   return bits == 0 ? YK_OK : yk_hf_refuse_value(root, file, "quantization_bit", "0", err);
 }
 
@@ -65,11 +65,11 @@ static yk_status read_sizes(const json_t *root, const char *file, yk_model_confi
 static yk_status read_biases(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
 {
   bool linear = false, qkv = false;
-  YK_TRY(yk_json_get_bool(root, file, "add_bias_linear", false, &linear, err));
-  YK_TRY(yk_json_get_bool(root, file, "add_qkv_bias", false, &qkv, err));
+  YK_TRY(yk_tree_get_bool(root, file, "add_bias_linear", false, &linear, err));
+  YK_TRY(yk_tree_get_bool(root, file, "add_qkv_bias", false, &qkv, err));
   config->qkv_bias = linear || qkv;
   config->o_bias = config->mlp_bias = linear;
-  return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
+  return yk_tree_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }
 
 /* The first half of each head rotates. rope_ratio: ChatGLM3 and GLM-4 multiply the base by it; the code of ChatGLM2's
@@ -78,8 +78,8 @@ static yk_status read_rope(const json_t *root, const char *file, yk_model_config
 {
   double ratio = 1;
   const char *name;
-  YK_TRY(yk_json_get_f64(root, file, "rope_ratio", false, 1e-3, 1e6, &ratio, err));
-  YK_TRY(yk_json_get_str(root, file, "_name_or_path", false, &name, err));
+  YK_TRY(yk_tree_get_f64(root, file, "rope_ratio", false, 1e-3, 1e6, &ratio, err));
+  YK_TRY(yk_tree_get_str(root, file, "_name_or_path", false, &name, err));
   config->rope = yk_hf_rope_default(config->max_position_embeddings);
   config->max_model_tokens = config->max_position_embeddings;
   config->rotary_dim = config->head_dim / 2;

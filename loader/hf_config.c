@@ -81,10 +81,10 @@ static yk_status read_family(const json_t *root, yk_model_config *config, yk_err
 {
   const json_t *classes = json_object_get(root, "architectures");
   const char *name = NULL, *model_type;
-  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  YK_TRY(yk_tree_get_str(root, file, "model_type", false, &model_type, err));
   if (classes && !json_is_null(classes) && !json_is_array(classes))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings, found %s", file,
-                      yk_json_type_name(classes));
+                      yk_tree_type_name(classes));
   for (size_t i = 0; i < json_array_size(classes); i++) {
     name = json_string_value(json_array_get(classes, i));
     if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings", file);
@@ -174,7 +174,7 @@ static yk_status read_dtype(const json_t *root, yk_model_config *config, yk_err 
   config->dtype = YK_F16;
   for (int i = 0; i < 2; i++) {
     const char *name;
-    YK_TRY(yk_json_get_str(root, file, keys[i], false, &name, err));
+    YK_TRY(yk_tree_get_str(root, file, keys[i], false, &name, err));
     if (!name) continue;
     if (strncmp(name, "torch.", 6) == 0) name += 6;
     for (yk_dtype dtype = YK_F16; dtype <= YK_F32; dtype++) {
@@ -191,7 +191,7 @@ static yk_status read_dtype(const json_t *root, yk_model_config *config, yk_err 
 static yk_status read_activation(const json_t *root, yk_err *err)
 {
   const char *name;
-  YK_TRY(yk_json_get_str(root, file, "hidden_act", false, &name, err));
+  YK_TRY(yk_tree_get_str(root, file, "hidden_act", false, &name, err));
   if (name && strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: hidden_act \"%s\" is not supported; supported: silu", file, name);
   return YK_OK;
@@ -201,11 +201,11 @@ static yk_status read_activation(const json_t *root, yk_err *err)
 static yk_status read_layer_options(const json_t *root, yk_model_config *config, yk_err *err)
 {
   bool attention_bias = config->family == YK_FAMILY_GLM;
-  YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
+  YK_TRY(yk_tree_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_LLAMA:
     config->qkv_bias = config->o_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
+    YK_TRY(yk_tree_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
     break;
   case YK_FAMILY_MISTRAL: break;
   case YK_FAMILY_QWEN2: config->qkv_bias = true; break;
@@ -219,7 +219,7 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
   case YK_FAMILY_MIXTRAL: break;
   case YK_FAMILY_QWEN2_MOE:
     config->qkv_bias = true;
-    YK_TRY(yk_json_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err));
+    YK_TRY(yk_tree_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err));
     break;
   case YK_FAMILY_QWEN3_MOE:
     config->qkv_bias = config->o_bias = attention_bias;
@@ -227,13 +227,13 @@ static yk_status read_layer_options(const json_t *root, yk_model_config *config,
     break;
   case YK_FAMILY_GLM4_MOE:
     config->qkv_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
+    YK_TRY(yk_tree_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
     break;
   case YK_FAMILY_DEEPSEEK_V2:
   case YK_FAMILY_DEEPSEEK_V3: config->qkv_bias = config->o_bias = attention_bias; break;
   }
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
-  return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
+  return yk_tree_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }
 
 /* MiniCPM's three scalings. Its own class has defaults that no model was trained with, so the keys are required, except
@@ -243,17 +243,17 @@ static yk_status read_scales(const json_t *root, yk_model_config *config, yk_err
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
   if (config->family != YK_FAMILY_MINICPM) return YK_OK;
   int64_t n_experts = 0;
-  YK_TRY(yk_json_get_i64(root, file, "num_experts", false, 0, INT32_MAX, &n_experts, err));
+  YK_TRY(yk_tree_get_i64(root, file, "num_experts", false, 0, INT32_MAX, &n_experts, err));
   if (n_experts > 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: num_experts %lld is not supported for this family; supported: 0",
                       file, (long long)n_experts);
   const char *model_type;
-  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  YK_TRY(yk_tree_get_str(root, file, "model_type", false, &model_type, err));
   bool required = !model_type || strcmp(model_type, "fm9g7b") != 0;
   double layers_root = sqrt(config->n_layers), scale_depth = layers_root, dim_model_base = config->hidden_size;
   YK_TRY(yk_hf_get_f32(root, file, "scale_emb", required, 1e-6, 1e6, &config->embed_scale, err));
-  YK_TRY(yk_json_get_f64(root, file, "scale_depth", required, 1e-6, 1e6, &scale_depth, err));
-  YK_TRY(yk_json_get_f64(root, file, "dim_model_base", required, 1, YK_MAX_HIDDEN, &dim_model_base, err));
+  YK_TRY(yk_tree_get_f64(root, file, "scale_depth", required, 1e-6, 1e6, &scale_depth, err));
+  YK_TRY(yk_tree_get_f64(root, file, "dim_model_base", required, 1, YK_MAX_HIDDEN, &dim_model_base, err));
   config->residual_scale = (float)(scale_depth / layers_root);
   config->logit_scale = (float)(dim_model_base / config->hidden_size);
   return YK_OK;
@@ -279,7 +279,7 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
 {
   const json_t *root = d->root;
   if (!json_is_object(root))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_tree_type_name(root));
   YK_TRY(read_family(root, config, err));
   YK_TRY(yk_hf_read_quant(root, d->quantize, quantize_files[0], &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && d->description)
@@ -296,14 +296,14 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
 static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err)
 {
   *out = NULL;
-  return text ? yk_json_parse(name, text, n_bytes, out, err) : YK_OK;
+  return text ? yk_tree_parse(name, text, n_bytes, out, err) : YK_OK;
 }
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
   documents d = {.description_file = texts->description_file};
   yk_model_config config = {0};
-  yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, &d.root, err);
+  yk_status status = yk_tree_parse(file, texts->config, texts->config_bytes, &d.root, err);
   if (status == YK_OK)
     status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
   if (status == YK_OK)

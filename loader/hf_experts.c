@@ -15,13 +15,13 @@ static yk_status read_sparse_layers(const json_t *root, const char *file, yk_mod
   if (!dense || json_is_null(dense)) return YK_OK;
   if (!json_is_array(dense))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an array of layers, found %s", file, key,
-                      yk_json_type_name(dense));
+                      yk_tree_type_name(dense));
   for (size_t i = 0; i < json_array_size(dense); i++) {
     const json_t *layer = json_array_get(dense, i);
     json_int_t value = json_integer_value(layer);
     if (!json_is_integer(layer) || value < 0)
       return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a layer from 0 on, found %s", file, key, i,
-                        json_is_integer(layer) ? "a negative number" : yk_json_type_name(layer));
+                        json_is_integer(layer) ? "a negative number" : yk_tree_type_name(layer));
     if (value < config->n_layers) config->experts.layers[value] = false;
   }
   return YK_OK;
@@ -51,7 +51,7 @@ static yk_status read_qwen(const json_t *root, const char *file, yk_model_config
   if (x->n_experts == 0) return YK_OK;
   YK_TRY(read_top_k(root, file, x, err));
   YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
-  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_tree_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(read_sparse_layers(root, file, config, err));
   if (config->family == YK_FAMILY_QWEN3_MOE) return YK_OK;
   x->has_shared_gate = true;
@@ -107,14 +107,14 @@ static yk_status read_method(const json_t *root, const char *file, const char *d
                                           {"greedy", false, false, YK_GROUP_SCORE_MAXIMUM}};
   const size_t n_methods = sizeof methods / sizeof *methods;
   const char *scoring, *name;
-  YK_TRY(yk_json_get_str(root, file, "scoring_func", false, &scoring, err));
+  YK_TRY(yk_tree_get_str(root, file, "scoring_func", false, &scoring, err));
   if (scoring && strcmp(scoring, "sigmoid") != 0 && strcmp(scoring, "softmax") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: scoring_func \"%s\" is not supported; supported: softmax, "
                       "sigmoid",
                       file, scoring);
   if (scoring) x->scoring = strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
-  YK_TRY(yk_json_get_str(root, file, "topk_method", false, &name, err));
+  YK_TRY(yk_tree_get_str(root, file, "topk_method", false, &name, err));
   if (!name) name = default_method;
   size_t i = 0;
   while (i < n_methods && strcmp(methods[i].name, name) != 0) i++;
@@ -155,7 +155,7 @@ static yk_status read_deepseek(const json_t *root, const char *file, yk_model_co
   x->shared_ffn_size = n_shared * x->ffn_size;
   x->normalise = !is_v2;
   x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
-  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_tree_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(yk_hf_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
   YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
   return read_dense_layers(root, file, config, err);

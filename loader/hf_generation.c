@@ -9,7 +9,7 @@ static yk_status read_id(const json_t *value, const char *file, const char *key,
 {
   if (!json_is_integer(value))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a token id, found %s", file, key,
-                      yk_json_type_name(value));
+                      yk_tree_type_name(value));
   json_int_t id = json_integer_value(value);
   if (id < 0 || id >= vocab_size)
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected 0 to %d (vocab_size - 1), found %lld", file, key,
@@ -74,7 +74,7 @@ static yk_status clip_f32(const json_t *object, const char *file, const char *ke
                           const yk_log *log, float *out, yk_err *err)
 {
   double found = (double)*out;
-  YK_TRY(yk_json_get_f64(object, file, key, false, -INFINITY, INFINITY, &found, err));
+  YK_TRY(yk_tree_get_f64(object, file, key, false, -INFINITY, INFINITY, &found, err));
   double taken = fmin(fmax(found, min), max);
   if (taken != found)
     yk_log_write(log, YK_LOG_WARN, "%s: %s: expected %g to %g, found %g: %g is taken", file, key, min, max, found,
@@ -88,7 +88,7 @@ static yk_status clip_i32(const json_t *object, const char *file, const char *ke
                           int32_t *out, yk_err *err)
 {
   int64_t found = *out;
-  YK_TRY(yk_json_get_i64(object, file, key, false, INT64_MIN, INT64_MAX, &found, err));
+  YK_TRY(yk_tree_get_i64(object, file, key, false, INT64_MIN, INT64_MAX, &found, err));
   int32_t taken = found < min ? 0 : (int32_t)yk_min_i64(found, INT32_MAX);
   if (taken != found)
     yk_log_write(log, YK_LOG_WARN, "%s: %s: expected %d to %d, found %lld: %d%s is taken", file, key, min, INT32_MAX,
@@ -109,7 +109,7 @@ static yk_status read_sampling(const json_t *object, const char *file, int32_t v
   YK_TRY(clip_f32(object, file, "repetition_penalty", least, 10, log, &out->repetition_penalty, err));
   YK_TRY(clip_i32(object, file, "max_new_tokens", 1, log, &out->max_new_tokens, err));
   bool do_sample = true;
-  YK_TRY(yk_json_get_bool(object, file, "do_sample", false, &do_sample, err));
+  YK_TRY(yk_tree_get_bool(object, file, "do_sample", false, &do_sample, err));
   if (!do_sample) out->temperature = 0;
   return YK_OK;
 }
@@ -119,7 +119,7 @@ yk_status yk_hf_read_generation(const json_t *root, const char *file, const json
 {
   if (generation && !json_is_object(generation))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", generation_file,
-                      yk_json_type_name(generation));
+                      yk_tree_type_name(generation));
   config->generation = (yk_generation_defaults){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
   YK_TRY(read_special_ids(root, file, generation, generation_file, config, err));
   return read_sampling(generation, generation_file, config->vocab_size, log, &config->generation, err);

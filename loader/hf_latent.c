@@ -14,7 +14,7 @@ static yk_status refuse_mlp_bias(const json_t *root, const char *file, const yk_
 {
   bool mlp_bias = false;
   if (config->family != YK_FAMILY_DEEPSEEK_V2) return YK_OK;
-  YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &mlp_bias, err));
+  YK_TRY(yk_tree_get_bool(root, file, "mlp_bias", false, &mlp_bias, err));
   if (!mlp_bias) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: mlp_bias true is not supported for this family; supported: false",
                     file);
@@ -34,5 +34,5 @@ yk_status yk_hf_read_latent(const json_t *root, const char *file, yk_model_confi
                       config->head_dim);
   config->n_kv_heads = 1;
   config->rotary_interleaved = true;
-  return yk_json_get_bool(root, file, "rope_interleave", false, &config->rotary_interleaved, err);
+  return yk_tree_get_bool(root, file, "rope_interleave", false, &config->rotary_interleaved, err);
 }

@@ -2,16 +2,16 @@
 #ifndef YK_LOADER_HF_PARTS_H
 #define YK_LOADER_HF_PARTS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/log.h"
 #include "loader/model_config.h"
 
-/* As yk_json_get_i64 and yk_json_get_f64, for the narrower fields of our structs. */
+/* As yk_tree_get_i64 and yk_tree_get_f64, for the narrower fields of our structs. */
 static inline yk_status yk_hf_get_i32(const json_t *object, const char *file, const char *key, bool required,
                                       int32_t min, int32_t max, int32_t *out, yk_err *err)
 {
   int64_t value = *out;
-  YK_TRY(yk_json_get_i64(object, file, key, required, min, max, &value, err));
+  YK_TRY(yk_tree_get_i64(object, file, key, required, min, max, &value, err));
   *out = (int32_t)value;
   return YK_OK;
 }
@@ -20,7 +20,7 @@ static inline yk_status yk_hf_get_f32(const json_t *object, const char *file, co
                                       double min, double max, float *out, yk_err *err)
 {
   double value = (double)*out;
-  YK_TRY(yk_json_get_f64(object, file, key, required, min, max, &value, err));
+  YK_TRY(yk_tree_get_f64(object, file, key, required, min, max, &value, err));
   *out = (float)value;
   return YK_OK;
 }

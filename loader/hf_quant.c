@@ -9,7 +9,7 @@ static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-rou
 /* The method by name. Files of their own do not always name it: GPTQ's have desc_act, AWQ's w_bit or zero_point. */
 static yk_status find_method(const json_t *object, const char *label, const char **method, yk_err *err)
 {
-  YK_TRY(yk_json_get_str(object, label, "quant_method", false, method, err));
+  YK_TRY(yk_tree_get_str(object, label, "quant_method", false, method, err));
   if (*method) return YK_OK;
   if (json_object_get(object, "desc_act"))
     *method = "gptq";
@@ -35,7 +35,7 @@ static yk_status read_settings(const json_t *object, const char *label, yk_quant
                  {"intel/auto-round", yk_hf_read_auto_round},
                  {"fp8", yk_hf_read_fp8}};
   if (!json_is_object(object))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_json_type_name(object));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_tree_type_name(object));
   const char *method;
   YK_TRY(find_method(object, label, &method, err));
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)

@@ -16,7 +16,7 @@ static bool is_packing(const char *text, const char *packing)
 static yk_status read_packing(const json_t *object, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   const char *key = json_object_get(object, "packing_format") ? "packing_format" : "backend", *name;
-  YK_TRY(yk_json_get_str(object, label, key, false, &name, err));
+  YK_TRY(yk_tree_get_str(object, label, key, false, &name, err));
   if (!name || strcmp(name, "auto") == 0) name = "auto_round:auto_gptq";
   bool is_gptq = is_packing(name, "auto_round:auto_gptq") || strcmp(name, "auto_round:gptq") == 0;
   bool is_awq = is_packing(name, "auto_round:auto_awq") || strcmp(name, "auto_round:awq") == 0;
@@ -33,9 +33,9 @@ static yk_status check_types(const json_t *object, const char *label, yk_err *er
 {
   const char *type;
   int64_t act_bits = 16;
-  YK_TRY(yk_json_get_str(object, label, "data_type", false, &type, err));
+  YK_TRY(yk_tree_get_str(object, label, "data_type", false, &type, err));
   if (type && strcmp(type, "int") != 0) return yk_hf_refuse_value(object, label, "data_type", "int", err);
-  YK_TRY(yk_json_get_i64(object, label, "act_bits", false, 1, 64, &act_bits, err));
+  YK_TRY(yk_tree_get_i64(object, label, "act_bits", false, 1, 64, &act_bits, err));
   if (act_bits < 16) return yk_hf_refuse_value(object, label, "act_bits", "16", err);
   return yk_hf_require_unset(object, label, "rotation_config", err);
 }
@@ -46,8 +46,8 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
   int64_t bits = 4;
   if (!json_is_object(object))
     return yk_err_set(err, YK_E_FORMAT, "%s: extra_config: expected objects, found %s", label,
-                      yk_json_type_name(object));
-  YK_TRY(yk_json_get_i64(object, label, "bits", false, 1, 64, &bits, err));
+                      yk_tree_type_name(object));
+  YK_TRY(yk_tree_get_i64(object, label, "bits", false, 1, 64, &bits, err));
   *skips = bits >= 16;
   if (*skips) return YK_OK;
   YK_TRY(yk_hf_get_bits(object, label, "bits", false, scheme->packing == YK_PACKING_GPTQ, &scheme->format, err));
@@ -63,7 +63,7 @@ static yk_status read_extra(const json_t *object, const char *label, yk_quant_co
   if (!extra || json_is_null(extra)) return YK_OK;
   if (!json_is_object(extra))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, extra_config,
-                      yk_json_type_name(extra));
+                      yk_tree_type_name(extra));
   for (int pass = 0; pass < 2; pass++) {
     const char *name;
     json_t *override;

@@ -19,7 +19,7 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
       {"gemm", YK_PACKING_AWQ_GEMM}, {"gemv", YK_PACKING_AWQ_GEMV}, {"gemv_fast", YK_PACKING_AWQ_GEMV_FAST}};
   static const char *const keys[] = {"version", "format", "checkpoint_format"};
   const char *version = NULL;
-  for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_json_get_str(object, label, keys[i], false, &version, err));
+  for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_tree_get_str(object, label, keys[i], false, &version, err));
   if (!version) version = "gemm";
   for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
     if (strcasecmp(version, versions[i].name) != 0) continue;
@@ -40,7 +40,7 @@ yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_confi
   YK_TRY(yk_hf_get_group_size(object, label, group_key, true, &quant->scheme.group_size, err));
   if (quant->scheme.packing != YK_PACKING_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
     return yk_hf_refuse_value(object, label, group_key, "32, 64, 128, -1", err);
-  YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
+  YK_TRY(yk_tree_get_bool(object, label, "zero_point", false, &zero_point, err));
   quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;
   /* A part of the name, whatever stands beside it, so that "mlp.gate" is in "mlp.gate_proj" too: so do AutoAWQ, which
    * writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), vLLM (is_layer_skipped with match_mode

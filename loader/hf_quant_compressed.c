@@ -53,7 +53,7 @@ static yk_status require_names(const json_t *list, const char *label, const char
 {
   if (!json_is_array(list))
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an array of module names, found %s", label, key,
-                      list ? yk_json_type_name(list) : "nothing");
+                      list ? yk_tree_type_name(list) : "nothing");
   for (size_t i = 0; i < json_array_size(list); i++)
     if (!json_is_string(json_array_get(list, i)))
       return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a module name", label, key, i);
@@ -75,7 +75,7 @@ static yk_status require_text(const json_t *object, const char *label, const cha
                               yk_err *err)
 {
   const char *text;
-  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
+  YK_TRY(yk_tree_get_str(object, label, key, false, &text, err));
   return !text || strcmp(text, expected) == 0 ? YK_OK : yk_hf_refuse_value(object, label, key, expected, err);
 }
 
@@ -85,7 +85,7 @@ static yk_status read_groups(const json_t *weights, const char *label, yk_quant_
   const char *strategy;
   int32_t group_size = 0;
   const json_t *value = json_object_get(weights, "group_size");
-  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
+  YK_TRY(yk_tree_get_str(weights, label, "strategy", false, &strategy, err));
   if (value && !json_is_null(value)) {
     group_size = -1;
     YK_TRY(yk_hf_get_group_size(weights, label, "group_size", true, &group_size, err));
@@ -110,13 +110,13 @@ static yk_status read_weights(const json_t *weights, const char *label, yk_quant
   const char *order;
   if (!json_is_object(weights))
     return yk_err_set(err, YK_E_FORMAT, "%s: weights: expected an object, found %s", label,
-                      weights ? yk_json_type_name(weights) : "nothing");
+                      weights ? yk_tree_type_name(weights) : "nothing");
   YK_TRY(yk_hf_get_bits(weights, label, "num_bits", true, true, &scheme->format, err));
   YK_TRY(require_text(weights, label, "type", "int", err));
-  YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_tree_get_bool(weights, label, "symmetric", false, &symmetric, err));
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
   YK_TRY(yk_hf_require_unset(weights, label, "block_structure", err));
-  YK_TRY(yk_json_get_str(weights, label, "actorder", false, &order, err));
+  YK_TRY(yk_tree_get_str(weights, label, "actorder", false, &order, err));
   bool is_known = !order;
   for (int i = 0; order && i < 4; i++) is_known = is_known || strcasecmp(order, orders[i]) == 0;
   if (!is_known) return yk_hf_refuse_value(weights, label, "actorder", "null, weight, group", err);
@@ -202,10 +202,10 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
   }
   if (!json_is_object(group))
     return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
-                      name, yk_json_type_name(group));
+                      name, yk_tree_type_name(group));
   const char *own_format;
   const json_t *weights = json_object_get(group, "weights"), *type = json_object_get(weights, "type");
-  YK_TRY(yk_json_get_str(group, label, "format", false, &own_format, err));
+  YK_TRY(yk_tree_get_str(group, label, "format", false, &own_format, err));
   if (own_format) format = own_format;
   *targets = json_object_get(group, targets_key);
   YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
@@ -271,11 +271,11 @@ static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant
   snprintf(of_scheme, sizeof of_scheme, "%s: %s", label, key);
   if (!scheme || json_is_null(scheme)) return YK_OK;
   if (!json_is_object(scheme))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_scheme, yk_json_type_name(scheme));
-  YK_TRY(yk_json_get_str(scheme, of_scheme, "type", false, &type, err));
-  YK_TRY(yk_json_get_str(scheme, of_scheme, "strategy", false, &strategy, err));
-  YK_TRY(yk_json_get_bool(scheme, of_scheme, "symmetric", false, &symmetric, err));
-  YK_TRY(yk_json_get_i64(scheme, of_scheme, "num_bits", true, 1, 64, &n_bits, err));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_scheme, yk_tree_type_name(scheme));
+  YK_TRY(yk_tree_get_str(scheme, of_scheme, "type", false, &type, err));
+  YK_TRY(yk_tree_get_str(scheme, of_scheme, "strategy", false, &strategy, err));
+  YK_TRY(yk_tree_get_bool(scheme, of_scheme, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_tree_get_i64(scheme, of_scheme, "num_bits", true, 1, 64, &n_bits, err));
   YK_TRY(yk_hf_require_unset(scheme, of_scheme, "dynamic", err));
   if (n_bits != 8) return yk_hf_refuse_value(scheme, of_scheme, "num_bits", "8", err);
   if (!symmetric) return yk_hf_refuse_value(scheme, of_scheme, "symmetric", "true", err);
@@ -320,7 +320,7 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   quant->only_named = true;
   quant->scheme.packing = YK_PACKING_COMPRESSED;
   const char *format;
-  YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
+  YK_TRY(yk_tree_get_str(object, label, "format", false, &format, err));
   if (!format || (strcmp(format, packed) != 0 && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0 &&
                   strcmp(format, int_quantized) != 0 && strcmp(format, mixed) != 0))
     return yk_hf_refuse_value(object, label, "format",
@@ -336,6 +336,6 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   YK_TRY(add_ignored(object, label, quant, err));
   if (!json_is_object(groups))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, config_groups,
-                      groups ? yk_json_type_name(groups) : "nothing");
+                      groups ? yk_tree_type_name(groups) : "nothing");
   return add_groups(groups, label, format, quant, err);
 }

@@ -33,7 +33,7 @@ static yk_status require_either(const json_t *object, const char *label, const c
                                 const char *supported, yk_err *err)
 {
   const char *text;
-  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
+  YK_TRY(yk_tree_get_str(object, label, key, false, &text, err));
   if (!text || strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0) return YK_OK;
   return yk_hf_refuse_value(object, label, key, supported, err);
 }
@@ -79,13 +79,13 @@ yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_
   const char *strategy;
   int64_t bits = 8;
   *scheme = float8_scheme();
-  YK_TRY(yk_json_get_i64(weights, label, "num_bits", false, 1, 64, &bits, err));
+  YK_TRY(yk_tree_get_i64(weights, label, "num_bits", false, 1, 64, &bits, err));
   if (bits != 8) return yk_hf_refuse_value(weights, label, "num_bits", "8 of type float", err);
-  YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_tree_get_bool(weights, label, "symmetric", false, &symmetric, err));
   if (!symmetric) return yk_hf_refuse_value(weights, label, "symmetric", "true of type float", err);
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
   YK_TRY(require_either(weights, label, "actorder", "weight", "static", "null, weight", err));
-  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
+  YK_TRY(yk_tree_get_str(weights, label, "strategy", false, &strategy, err));
   if (!strategy) strategy = strategy_of(weights);
   if (strcasecmp(strategy, "block") == 0) return read_block(weights, label, "block_structure", scheme, err);
   YK_TRY(yk_hf_require_unset(weights, label, "block_structure", err));

@@ -37,7 +37,7 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
       return yk_hf_refuse_value(object, label, key, "bits, group_size, sym, desc_act", err);
   }
   YK_TRY(yk_hf_get_bits(object, label, "bits", false, scheme->packing == YK_PACKING_GPTQ, &scheme->format, err));
-  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &scheme->act_order, err));
+  YK_TRY(yk_tree_get_bool(object, label, "desc_act", false, &scheme->act_order, err));
   return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
 }
 
@@ -48,7 +48,7 @@ yk_status yk_hf_add_dynamic(const json_t *object, const char *label, yk_quant_co
   if (!patterns || json_is_null(patterns)) return YK_OK;
   if (!json_is_object(patterns))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, dynamic,
-                      yk_json_type_name(patterns));
+                      yk_tree_type_name(patterns));
   const char *pattern;
   json_t *override;
   json_object_foreach((json_t *)patterns, pattern, override)
@@ -58,7 +58,7 @@ yk_status yk_hf_add_dynamic(const json_t *object, const char *label, yk_quant_co
     if (!skips) {
       if (!json_is_object(override))
         return yk_err_set(err, YK_E_FORMAT, "%s: dynamic \"%.80s\": expected an object, found %s", label, pattern,
-                          yk_json_type_name(override));
+                          yk_tree_type_name(override));
       YK_TRY(read_override(override, label, &scheme, err));
     }
     YK_TRY(yk_quant_rules_add(&quant->rules, YK_NAME_BEGINS_LIKE, pattern + (is_marked ? 2 : 0), skips ? NULL : &scheme,
@@ -74,7 +74,7 @@ static yk_status read_version(const json_t *object, const char *label, yk_quant_
   quant->scheme.zeros = YK_ZEROS_LESS_ONE;
   for (int i = 0; i < 2; i++) {
     const char *format;
-    YK_TRY(yk_json_get_str(object, label, keys[i], false, &format, err));
+    YK_TRY(yk_tree_get_str(object, label, keys[i], false, &format, err));
     if (!format) continue;
     if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
       return yk_hf_refuse_value(object, label, keys[i], "gptq, gptq_v2", err);
@@ -93,11 +93,11 @@ yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_conf
   YK_TRY(yk_hf_get_bits(object, label, "bits", true, true, &quant->scheme.format, err));
   YK_TRY(yk_hf_get_group_size(object, label, "group_size", true, &quant->scheme.group_size, err));
   YK_TRY(read_version(object, label, quant, err));
-  YK_TRY(yk_json_get_str(object, label, "pack_dtype", false, &pack_dtype, err));
+  YK_TRY(yk_tree_get_str(object, label, "pack_dtype", false, &pack_dtype, err));
   if (pack_dtype && strcmp(pack_dtype, "int32") != 0)
     return yk_hf_refuse_value(object, label, "pack_dtype", "int32", err);
-  YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &quant->scheme.act_order, err));
-  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err)); /* zeros are stored whatever it says */
+  YK_TRY(yk_tree_get_bool(object, label, "desc_act", false, &quant->scheme.act_order, err));
+  YK_TRY(yk_tree_get_bool(object, label, "sym", false, &symmetric, err)); /* zeros are stored whatever it says */
   static const char *const others[] = {"is_marlin_format", "adapter", "rotation"};
   for (int i = 0; i < 3; i++) YK_TRY(yk_hf_require_unset(object, label, others[i], err));
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));

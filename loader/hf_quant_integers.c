@@ -15,7 +15,7 @@ static yk_status require_text(const json_t *object, const char *label, const cha
                               const char *absent, yk_err *err)
 {
   const char *text;
-  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
+  YK_TRY(yk_tree_get_str(object, label, key, false, &text, err));
   if (!text) text = absent;
   return strcasecmp(text, expected) == 0 ? YK_OK : yk_hf_refuse_value(object, label, key, expected, err);
 }
@@ -34,14 +34,14 @@ static yk_status read_inputs(const json_t *inputs, const char *label, yk_quant_s
 {
   bool symmetric = true, dynamic = false;
   if (!json_is_object(inputs))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_json_type_name(inputs));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_tree_type_name(inputs));
   YK_TRY(require_8_bits(inputs, label, err));
   YK_TRY(yk_hf_require_unset(inputs, label, "group_size", err));
   YK_TRY(yk_hf_require_unset(inputs, label, "actorder", err));
   if (json_is_string(json_object_get(inputs, "dynamic")))
     return yk_hf_refuse_value(inputs, label, "dynamic", "true, false", err);
-  YK_TRY(yk_json_get_bool(inputs, label, "dynamic", false, &dynamic, err));
-  YK_TRY(yk_json_get_bool(inputs, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_tree_get_bool(inputs, label, "dynamic", false, &dynamic, err));
+  YK_TRY(yk_tree_get_bool(inputs, label, "symmetric", false, &symmetric, err));
   if (dynamic && !symmetric) return yk_hf_refuse_value(inputs, label, "symmetric", "true where dynamic is true", err);
   scheme->inputs = dynamic ? YK_INPUTS_PER_TOKEN : YK_INPUTS_STATIC;
   scheme->has_input_zeros = !symmetric;
@@ -52,7 +52,7 @@ static yk_status read_groups(const json_t *weights, const char *label, yk_quant_
 {
   const char *strategy;
   const json_t *size = json_object_get(weights, "group_size");
-  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
+  YK_TRY(yk_tree_get_str(weights, label, "strategy", false, &strategy, err));
   if (!strategy) strategy = !json_is_integer(size) ? "tensor" : json_integer_value(size) < 0 ? "channel" : "group";
   scheme->group_size = -1;
   scheme->group_outputs = strcasecmp(strategy, "tensor") == 0 ? -1 : 1;
@@ -74,10 +74,10 @@ yk_status yk_hf_read_integers(const json_t *group, const char *label, yk_quant_s
   *scheme = (yk_quant_scheme){.format = YK_WEIGHT_INT8, .packing = YK_PACKING_BLOCKS, .zeros = YK_ZEROS_NONE};
   if (!json_is_object(weights))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_weights,
-                      weights ? yk_json_type_name(weights) : "nothing");
+                      weights ? yk_tree_type_name(weights) : "nothing");
   if (inputs && !json_is_null(inputs)) YK_TRY(read_inputs(inputs, of_inputs, scheme, err));
   YK_TRY(require_8_bits(weights, of_weights, err));
-  YK_TRY(yk_json_get_bool(weights, of_weights, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_tree_get_bool(weights, of_weights, "symmetric", false, &symmetric, err));
   if (!symmetric) return yk_hf_refuse_value(weights, of_weights, "symmetric", "true", err);
   YK_TRY(yk_hf_require_unset(weights, of_weights, "dynamic", err));
   YK_TRY(require_text(weights, of_weights, "actorder", "weight", "weight", err));

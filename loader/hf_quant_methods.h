@@ -3,7 +3,7 @@
 #ifndef YK_LOADER_HF_QUANT_METHODS_H
 #define YK_LOADER_HF_QUANT_METHODS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/quant_rules.h"
 
 /* What a method's own file reads: object is its configuration, label its name in messages. Rules that were added are

@@ -55,7 +55,7 @@ static yk_status kind_of(const json_t *object, const char *file, const char *key
   const char *text = json_string_value(value);
   if (!text)
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%.160s\": expected one of %s, found %s", file, key, supported_kinds,
-                      value ? yk_json_type_name(value) : "no such key");
+                      value ? yk_tree_type_name(value) : "no such key");
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, text) != 0) continue;
     *out = &kinds[i];
@@ -115,7 +115,7 @@ yk_status yk_hf_read_msmodelslim(const json_t *object, const char *file, yk_quan
   const char *key;
   json_t *value;
   if (!json_is_object(object))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(object));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_tree_type_name(object));
   quant->method = YK_QUANT_MSMODELSLIM;
   quant->only_named = true;
   quant->scheme = (yk_quant_scheme){.format = YK_WEIGHT_INT8, .packing = YK_PACKING_ROWS, .zeros = YK_ZEROS_OPTIONAL};

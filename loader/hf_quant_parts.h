@@ -2,7 +2,7 @@
 #ifndef YK_LOADER_HF_QUANT_PARTS_H
 #define YK_LOADER_HF_QUANT_PARTS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/quant_rules.h"
 
 /* yk_hf_refuse_value - YK_E_UNSUPPORTED: "LABEL: KEY VALUE is not supported; supported: SUPPORTED". */

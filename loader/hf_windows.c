@@ -19,7 +19,7 @@ static yk_status apply_layer_types(const json_t *types, const char *file, int32_
   if (!json_is_array(types) || json_array_size(types) != (size_t)config->n_layers)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"layer_types\": expected an array of num_hidden_layers = %d strings, found %s of %zu",
-                      file, config->n_layers, yk_json_type_name(types), json_array_size(types));
+                      file, config->n_layers, yk_tree_type_name(types), json_array_size(types));
   for (int32_t i = 0; i < config->n_layers; i++) {
     const char *type = json_string_value(json_array_get(types, (size_t)i));
     if (type && strcmp(type, "full_attention") == 0) {
@@ -49,7 +49,7 @@ yk_status yk_hf_read_windows(const json_t *root, const char *file, yk_model_conf
     YK_TRY(yk_hf_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
   } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || is_qwen_moe) {
     bool use_window = false;
-    YK_TRY(yk_json_get_bool(root, file, "use_sliding_window", false, &use_window, err));
+    YK_TRY(yk_tree_get_bool(root, file, "use_sliding_window", false, &use_window, err));
     if (use_window) YK_TRY(read_window(root, file, &window, err));
   }
   if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 ||

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 static const char config_name[] = "config.json";
 static const char generation_name[] = "generation_config.json";
@@ -41,10 +41,10 @@ static yk_status read_beside(const char *dir, json_t **out, yk_err *err)
   *out = NULL;
   if (!dir) return YK_OK;
   YK_TRY(yk_dir_read(dir, config_name, false, &text, &n_bytes, err));
-  yk_status status = text ? yk_json_parse(config_name, text, n_bytes, out, err) : YK_OK;
+  yk_status status = text ? yk_tree_parse(config_name, text, n_bytes, out, err) : YK_OK;
   free(text);
   if (status != YK_OK || !*out || json_is_object(*out)) return status;
-  yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", config_name, yk_json_type_name(*out));
+  yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", config_name, yk_tree_type_name(*out));
   json_decref(*out);
   return YK_E_FORMAT;
 }
@@ -58,7 +58,7 @@ yk_status yk_kuiper_config_text(const yk_kuiper *file, const char *dir, char **t
   json_object_del(config, "compression_config");
   int failed = json_object_set_new(config, "quantization_config", quantization_of(header));
   if (header->shared_classifier) failed |= json_object_set_new(config, "tie_word_embeddings", json_true());
-  *text = failed ? NULL : yk_json_dump_same(config);
+  *text = failed ? NULL : yk_tree_dump_same(config);
   json_decref(config);
   if (*text) return YK_OK;
   return yk_err_set(err, YK_E_NOMEM, "%s: no memory for its configuration", yk_kuiper_name(file));

@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 
 struct yk_safetensors {
   void *map; /* NULL where the bytes are the caller's */
@@ -61,7 +61,7 @@ static yk_status read_shape(const char *file, const json_t *info, yk_tensor *ten
   const json_t *shape = json_object_get(info, "shape");
   if (!json_is_array(shape))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: shape: expected an array, found %s", file, tensor->name,
-                      yk_json_type_name(shape));
+                      yk_tree_type_name(shape));
   size_t n_dims = json_array_size(shape);
   if (n_dims > YK_TENSOR_MAX_DIMS)
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected at most %d dimensions, found %zu", file, tensor->name,
@@ -105,7 +105,7 @@ static yk_status read_entry(const char *file, const char *name, const json_t *in
   tensor->name = name;
   if (!json_is_object(info))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected an object, found %s", file, name,
-                      yk_json_type_name(info));
+                      yk_tree_type_name(info));
   YK_TRY(read_dtype(file, info, tensor, err));
   YK_TRY(read_shape(file, info, tensor, err));
   return read_offsets(file, info, out, err);
@@ -115,14 +115,14 @@ static yk_status check_metadata(const char *file, const json_t *metadata, yk_err
 {
   if (!json_is_object(metadata))
     return yk_err_set(err, YK_E_FORMAT, "%s: __metadata__: expected an object, found %s", file,
-                      yk_json_type_name(metadata));
+                      yk_tree_type_name(metadata));
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)metadata, key, value)
   {
     if (!json_is_string(value))
       return yk_err_set(err, YK_E_FORMAT, "%s: __metadata__ key \"%s\": expected a string, found %s", file, key,
-                        yk_json_type_name(value));
+                        yk_tree_type_name(value));
   }
   return YK_OK;
 }
@@ -210,10 +210,10 @@ static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_
   if (length > n_bytes - YK_SAFETENSORS_LENGTH_BYTES)
     return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes in a file of %" PRIu64 " bytes", file, length,
                       n_bytes);
-  YK_TRY(yk_json_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, header, err));
+  YK_TRY(yk_tree_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, header, err));
   *data_begin = YK_SAFETENSORS_LENGTH_BYTES + length;
   if (json_is_object(*header)) return YK_OK;
-  yk_err_set(err, YK_E_FORMAT, "%s: header: expected an object, found %s", file, yk_json_type_name(*header));
+  yk_err_set(err, YK_E_FORMAT, "%s: header: expected an object, found %s", file, yk_tree_type_name(*header));
   json_decref(*header);
   return YK_E_FORMAT;
 }

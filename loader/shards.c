@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/dir.h"
 #include "loader/other_formats.h"
 
@@ -110,7 +110,7 @@ static yk_status check_shard_name(const char *index_name, const json_t *value, c
   const char *name = json_string_value(value);
   if (!name)
     return yk_err_set(err, YK_E_FORMAT, "%s: weight_map of tensor %s: expected a file name, found %s", index_name,
-                      tensor, yk_json_type_name(value));
+                      tensor, yk_tree_type_name(value));
   if (!*name || strlen(name) != json_string_length(value) || strchr(name, '/') || strstr(name, ".."))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: weight_map of tensor %s: expected a file name without \"/\", \"..\" and NUL, found \"%s\"",
@@ -248,7 +248,7 @@ static yk_status open_indexed(const char *dir, const json_t *index, const yk_log
   const json_t *weight_map = json_object_get(index, "weight_map");
   if (!json_is_object(weight_map))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"weight_map\": expected an object, found %s", shards->index_name,
-                      yk_json_type_name(weight_map));
+                      yk_tree_type_name(weight_map));
   YK_TRY(collect_names(weight_map, shards, err));
   YK_TRY(open_files(dir, shards, err));
   YK_TRY(build_table(weight_map, log, shards, err));
@@ -276,7 +276,7 @@ static yk_status read_index(const char *dir, const yk_shards *shards, json_t **i
   char *text;
   size_t n_bytes;
   YK_TRY(yk_dir_read(dir, shards->index_name, true, &text, &n_bytes, err));
-  yk_status status = yk_json_parse(shards->index_name, text, n_bytes, index, err);
+  yk_status status = yk_tree_parse(shards->index_name, text, n_bytes, index, err);
   free(text);
   return status;
 }

@@ -85,7 +85,7 @@ NEVER = {
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/[^/]*(nccl|p2p)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
-    (r"^jansson\.h$", r"^(?!runtime/base/)|^runtime/base/json\.h$", "jansson"),
+    (r"^jansson\.h$", r"^(?!runtime/base/)|^runtime/base/json_tree\.h$", "jansson"),
     (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
@@ -205,7 +205,7 @@ def check_rules(root):
 
 CLEAN = {
     "runtime/base/status.h": "#include <stdbool.h>\n",
-    "runtime/base/json.h": "#include <jansson.h>\n",
+    "runtime/base/json_tree.h": "#include <jansson.h>\n",
     "runtime/yoke.h": '#include "base/status.h"\n',
     "kernels/device.h": '#include "base/status.h"\n',
     "kernels/cuda/device/state.h": '#include <cuda_runtime.h>\n#include "kernels/device.h"\n',

@@ -2,7 +2,7 @@
 #ifndef YK_BENCH_TIMES_H
 #define YK_BENCH_TIMES_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "yoke.h"
 
 /* yk_bench_times_json - {"decode": {"n_steps", "step": us, each part: us a step, mean over ranks}, "prefill": the same,

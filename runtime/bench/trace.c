@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 
 enum { MAX_TOKENS = 1 << 30, MAX_COLUMNS = 64 };
 
@@ -78,10 +78,10 @@ static yk_status read_object(reader *r, const json_t *object, yk_err *err)
   char place[YK_ERR_MESSAGE_BYTES / 2];
   snprintf(place, sizeof place, "%s:%ld", r->name, r->number);
   if (!json_is_object(object))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", place, yk_json_type_name(object));
-  YK_TRY(yk_json_get_i64(object, place, "input_length", true, 0, MAX_TOKENS, &input, err));
-  YK_TRY(yk_json_get_i64(object, place, "output_length", true, 0, MAX_TOKENS, &output, err));
-  YK_TRY(yk_json_get_f64(object, place, "timestamp", false, -1e18, 1e18, &time_ms, err));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", place, yk_tree_type_name(object));
+  YK_TRY(yk_tree_get_i64(object, place, "input_length", true, 0, MAX_TOKENS, &input, err));
+  YK_TRY(yk_tree_get_i64(object, place, "output_length", true, 0, MAX_TOKENS, &output, err));
+  YK_TRY(yk_tree_get_f64(object, place, "timestamp", false, -1e18, 1e18, &time_ms, err));
   bool has_time = json_is_number(json_object_get(object, "timestamp"));
   return add_row(r, time_ms * 1e-3, has_time, input, output, err);
 }
@@ -91,7 +91,7 @@ static yk_status read_jsonl(reader *r, yk_err *err)
   line l;
   while (next_line(r, &l)) {
     json_t *object;
-    yk_status status = yk_json_parse_line(l.text, l.n_bytes, &object, err);
+    yk_status status = yk_tree_parse_line(l.text, l.n_bytes, &object, err);
     if (status != YK_OK) {
       yk_err_prefix(err, "%s:%ld", r->name, r->number);
       return status;

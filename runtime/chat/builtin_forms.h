@@ -5,7 +5,7 @@
 #ifndef YK_CHAT_BUILTIN_FORMS_H
 #define YK_CHAT_BUILTIN_FORMS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "text/span.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "chat/builtin_forms.h"
 #include "chat/conversation.h"
 #include "chat/helper_process.h"
@@ -58,7 +58,7 @@ static yk_status read_refusal(const json_t *answer, yk_status code, yk_err *err)
 /* Send a request, which is taken over and may be NULL for want of memory. */
 static yk_status ask(yk_chat_renderer *renderer, json_t *request, double time_limit_s, json_t **answer, yk_err *err)
 {
-  char *text = request ? yk_json_text(request, JSON_COMPACT) : NULL;
+  char *text = request ? yk_tree_text(request, JSON_COMPACT) : NULL;
   json_decref(request);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
   yk_status status = yk_helper_ask(&renderer->helper, text, strlen(text), time_limit_s, answer, err);
@@ -204,7 +204,7 @@ static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_convers
 /* A character that neither what is said nor the template holds. */
 static yk_status choose_mark(const yk_chat_renderer *renderer, const said *plain, char mark[YK_MARK_BYTES], yk_err *err)
 {
-  char *messages = yk_json_text(plain->messages, JSON_COMPACT), *others = yk_json_text(plain->others, JSON_COMPACT);
+  char *messages = yk_tree_text(plain->messages, JSON_COMPACT), *others = yk_tree_text(plain->others, JSON_COMPACT);
   const char *texts[] = {messages, others, renderer->source.text, renderer->source.tool_use};
   yk_status status = messages && others ? yk_marking_choose(texts, sizeof texts / sizeof *texts, mark, err)
                                         : yk_err_set(err, YK_E_NOMEM, "no memory for a conversation");

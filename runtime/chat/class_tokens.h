@@ -3,7 +3,7 @@
 #ifndef YK_CHAT_CLASS_TOKENS_H
 #define YK_CHAT_CLASS_TOKENS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 
 /* yk_class_tokens_add - what a class ("LlamaTokenizer", with or without "Fast" behind; NULL: none is named) calls

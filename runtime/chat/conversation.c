@@ -14,7 +14,7 @@ static yk_status check_role(const json_t *message, size_t index, yk_err *err)
   const json_t *role = json_object_get(message, "role");
   if (!json_is_string(role))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: expected a string, found %s", index,
-                      yk_json_type_name(role));
+                      yk_tree_type_name(role));
   for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
     if (strcmp(json_string_value(role), ROLES[i]) == 0) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: expected one of %s, found \"%.40s\"", index, ROLE_NAMES,
@@ -26,14 +26,14 @@ static yk_status check_part(const json_t *part, size_t index, size_t part_index,
   const char *type = json_string_value(json_object_get(part, "type"));
   if (!type)
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu]: expected an object with a \"type\", found %s",
-                      index, part_index, yk_json_type_name(part));
+                      index, part_index, yk_tree_type_name(part));
   if (strcmp(type, "text") != 0)
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].type: expected \"text\", found \"%.40s\"", index,
                       part_index, type);
   const json_t *text = json_object_get(part, "text");
   if (json_is_string(text)) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].text: expected a string, found %s", index, part_index,
-                    yk_json_type_name(text));
+                    yk_tree_type_name(text));
 }
 
 static yk_status check_content(const json_t *message, size_t index, yk_err *err)
@@ -44,7 +44,7 @@ static yk_status check_content(const json_t *message, size_t index, yk_err *err)
   if (json_is_string(content) || (optional && (!content || json_is_null(content)))) return YK_OK;
   if (!json_is_array(content))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content: expected a string or a list of text parts, found %s",
-                      index, yk_json_type_name(content));
+                      index, yk_tree_type_name(content));
   json_array_foreach(content, i, part) YK_TRY(check_part(part, index, i, err));
   return YK_OK;
 }
@@ -55,9 +55,9 @@ static yk_status check_list(const char *name, const json_t *list, yk_err *err)
   size_t i;
   if (!list || json_is_null(list)) return YK_OK;
   if (!json_is_array(list))
-    return yk_err_set(err, YK_E_INVAL, "%s: expected a list, found %s", name, yk_json_type_name(list));
+    return yk_err_set(err, YK_E_INVAL, "%s: expected a list, found %s", name, yk_tree_type_name(list));
   json_array_foreach(list, i, item) if (!json_is_object(item)) return yk_err_set(
-      err, YK_E_INVAL, "%s[%zu]: expected an object, found %s", name, i, yk_json_type_name(item));
+      err, YK_E_INVAL, "%s[%zu]: expected an object, found %s", name, i, yk_tree_type_name(item));
   return YK_OK;
 }
 
@@ -67,7 +67,7 @@ static yk_status check_arguments(const json_t *arguments, yk_err *err)
   if (!arguments || json_is_null(arguments)) return YK_OK;
   if (!json_is_object(arguments))
     return yk_err_set(err, YK_E_INVAL, "template arguments: expected an object, found %s",
-                      yk_json_type_name(arguments));
+                      yk_tree_type_name(arguments));
   for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
     if (json_object_get(arguments, TAKEN[i]))
       return yk_err_set(err, YK_E_INVAL, "template arguments: \"%s\" has a place of its own in the request", TAKEN[i]);
@@ -82,7 +82,7 @@ static yk_status check_final(const yk_chat_conversation *conversation, yk_err *e
   if (!conversation->continue_final_message) return YK_OK;
   if (json_is_string(content) || json_array_size(content) > 0) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "messages[%zu].content: expected a text to continue, found %s", last,
-                    json_is_array(content) ? "none" : yk_json_type_name(content));
+                    json_is_array(content) ? "none" : yk_tree_type_name(content));
 }
 
 yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err *err)
@@ -91,11 +91,11 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
   size_t i;
   if (!json_is_array(messages) || json_array_size(messages) == 0)
     return yk_err_set(err, YK_E_INVAL, "messages: expected a list of at least one message, found %s",
-                      json_is_array(messages) ? "none" : yk_json_type_name(messages));
+                      json_is_array(messages) ? "none" : yk_tree_type_name(messages));
   json_array_foreach(messages, i, message)
   {
     if (!json_is_object(message))
-      return yk_err_set(err, YK_E_INVAL, "messages[%zu]: expected an object, found %s", i, yk_json_type_name(message));
+      return yk_err_set(err, YK_E_INVAL, "messages[%zu]: expected an object, found %s", i, yk_tree_type_name(message));
     YK_TRY(check_role(message, i, err));
     YK_TRY(check_content(message, i, err));
   }
@@ -130,7 +130,7 @@ static bool parse_arguments(json_t *call)
   json_t *arguments = json_object_get(function, "arguments"), *parsed;
   if (!json_is_string(arguments)) return true;
   if (json_string_length(arguments) == 0) return json_object_set_new(function, "arguments", json_object()) == 0;
-  if (yk_json_parse("arguments", json_string_value(arguments), json_string_length(arguments), &parsed, NULL) != YK_OK)
+  if (yk_tree_parse("arguments", json_string_value(arguments), json_string_length(arguments), &parsed, NULL) != YK_OK)
     return true; /* the template gets what there is */
   if (json_is_object(parsed)) return json_object_set_new(function, "arguments", parsed) == 0;
   json_decref(parsed);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 
 /* A conversation, borrowed for the length of a call. */

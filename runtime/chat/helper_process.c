@@ -185,7 +185,7 @@ static yk_status receive_answer(const yk_helper_process *helper, int64_t deadlin
   char *text = malloc(n_bytes + 1);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory for an answer of %zu bytes", n_bytes);
   yk_status status = receive_all(helper, text, n_bytes, deadline_ns, err);
-  if (status == YK_OK) status = yk_json_parse("helper's answer", text, n_bytes, answer, err);
+  if (status == YK_OK) status = yk_tree_parse("helper's answer", text, n_bytes, answer, err);
   free(text);
   return status;
 }

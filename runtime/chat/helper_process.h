@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 
 enum { YK_HELPER_MAX_FRAME_BYTES = 64 << 20 };

@@ -3,7 +3,7 @@
 #ifndef YK_CHAT_MARKING_H
 #define YK_CHAT_MARKING_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "text/span.h"

@@ -60,9 +60,9 @@ static yk_status read_object(const char *model_dir, const char *name, json_t **o
   yk_status status = YK_OK;
   *out = NULL;
   if (exists(path)) {
-    status = yk_json_parse_file(path, out, err);
+    status = yk_tree_parse_file(path, out, err);
     if (status == YK_OK && !json_is_object(*out)) {
-      status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(*out));
+      status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_tree_type_name(*out));
       json_decref(*out);
       *out = NULL;
     }
@@ -85,7 +85,7 @@ static yk_status take_token(const char *file, const char *key, const json_t *val
   json_t *text = token_text(value);
   if (!text)
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string or an object with \"content\", found %s",
-                      file, key, yk_json_type_name(value));
+                      file, key, yk_tree_type_name(value));
   if (json_string_length(text) == 0) { /* to transformers, none */
     json_object_del(tokens, key);
     return YK_OK;
@@ -102,7 +102,7 @@ static yk_status take_additional(const char *file, const json_t *list, json_t *t
   size_t i;
   if (!json_is_array(list))
     status =
-        yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a list, found %s", file, KEY, yk_json_type_name(list));
+        yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a list, found %s", file, KEY, yk_tree_type_name(list));
   json_array_foreach(list, i, value)
   {
     json_t *text = token_text(value), *other;
@@ -112,7 +112,7 @@ static yk_status take_additional(const char *file, const json_t *list, json_t *t
     if (status != YK_OK || is_there) continue;
     if (!text)
       status = yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\"[%zu]: expected a token, found %s", file, KEY, i,
-                          yk_json_type_name(value));
+                          yk_tree_type_name(value));
     else if (json_array_append(texts, text) != 0)
       status = yk_err_set(err, YK_E_NOMEM, "%s: no memory", file);
   }
@@ -160,7 +160,7 @@ static yk_status take_text(const json_t *value, const char *name, char **out, yk
 {
   if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
     return yk_err_set(err, YK_E_FORMAT, "tokenizer_config.json: chat_template \"%s\": expected a template, found %s",
-                      name, json_is_string(value) ? "a NUL character" : yk_json_type_name(value));
+                      name, json_is_string(value) ? "a NUL character" : yk_tree_type_name(value));
   free(*out);
   *out = strdup(json_string_value(value));
   return *out ? YK_OK : yk_err_set(err, YK_E_NOMEM, "tokenizer_config.json: no memory for chat_template");

@@ -2,7 +2,7 @@
 #ifndef YK_CHAT_TEMPLATE_SOURCE_H
 #define YK_CHAT_TEMPLATE_SOURCE_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 

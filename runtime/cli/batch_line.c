@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/name_nearest.h"
 #include "openai/values.h"
 
@@ -73,7 +73,7 @@ static yk_status read(yk_batch_line *line, const yk_openai_document *document, c
                       yk_err *err)
 {
   if (!json_is_object(document->root))
-    return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(document->root));
+    return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_tree_type_name(document->root));
   read_ticket(&line->ticket, document->root);
   if (line->ticket.form == YK_BATCH_OPENAI) return read_openai(line, document, defaults, err);
   return read_plain(line, document, defaults, err);

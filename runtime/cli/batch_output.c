@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/json_write.h"
 
 /* Nine digits tell any two float32 apart. */
@@ -59,7 +59,7 @@ static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const cha
 {
   json_object_set_new(object, "input_hash", json_sprintf("%08x", (unsigned)ticket->hash));
   char *text = json_object_get(object, needed) && json_object_get(object, "input_hash")
-                   ? yk_json_text(object, JSON_FLAGS)
+                   ? yk_tree_text(object, JSON_FLAGS)
                    : NULL;
   json_decref(object);
   if (text) yk_strbuf_append_str(out, text);
@@ -129,7 +129,7 @@ yk_status yk_batch_output_parse(const char *text, size_t n_bytes, int64_t *numbe
                                 yk_err *err)
 {
   json_t *object;
-  YK_TRY(yk_json_parse_line(text, n_bytes, &object, err));
+  YK_TRY(yk_tree_parse_line(text, n_bytes, &object, err));
   const json_t *line = json_object_get(object, "line"), *error = json_object_get(object, "error");
   const char *hash_text = json_string_value(json_object_get(object, "input_hash"));
   char *end = NULL;

@@ -38,9 +38,9 @@ static yk_status keep_limits(json_t *machine, const json_t *limits, const char *
   static const char *const keys[] = {"memory_bytes_per_s", "gemm_flops", "link_bytes_per_s", "all_reduce"};
   double rate = 0;
   if (!json_is_object(limits))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_json_type_name(limits));
-  YK_TRY(yk_json_get_f64(limits, name, "memory_bytes_per_s", true, 1, 1e18, &rate, err));
-  YK_TRY(yk_json_get_f64(limits, name, "gemm_flops", true, 1, 1e21, &rate, err));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_tree_type_name(limits));
+  YK_TRY(yk_tree_get_f64(limits, name, "memory_bytes_per_s", true, 1, 1e18, &rate, err));
+  YK_TRY(yk_tree_get_f64(limits, name, "gemm_flops", true, 1, 1e21, &rate, err));
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (json_object_get(limits, keys[i])) json_object_set(machine, keys[i], json_object_get(limits, keys[i]));
   return YK_OK;
@@ -49,7 +49,7 @@ static yk_status keep_limits(json_t *machine, const json_t *limits, const char *
 static yk_status read_limits(json_t *machine, const char *path, yk_err *err)
 {
   json_t *limits;
-  YK_TRY(yk_json_parse_file(path, &limits, err));
+  YK_TRY(yk_tree_parse_file(path, &limits, err));
   yk_status status = keep_limits(machine, limits, path, err);
   json_decref(limits);
   return status;

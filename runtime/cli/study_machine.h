@@ -2,7 +2,7 @@
 #ifndef YK_CLI_STUDY_MACHINE_H
 #define YK_CLI_STUDY_MACHINE_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "yoke.h"
 
 /* yk_study_machine - {"device", "devices", "cpu", "n_cpus"} and what the machine can do: "memory_bytes_per_s",

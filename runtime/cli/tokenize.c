@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "base/bom.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
 #include "text/detokenizer.h"
@@ -65,7 +65,7 @@ static yk_status encode(converter *c, const char *text, size_t n_bytes, yk_err *
 static yk_status encode_json(converter *c, const json_t *value, yk_err *err)
 {
   if (!json_is_string(value))
-    return yk_err_set(err, YK_E_INVAL, "expected a JSON string, found %s", yk_json_type_name(value));
+    return yk_err_set(err, YK_E_INVAL, "expected a JSON string, found %s", yk_tree_type_name(value));
   return encode(c, json_string_value(value), json_string_length(value), err);
 }
 
@@ -102,7 +102,7 @@ static yk_status decode(converter *c, const int32_t *ids, size_t n_ids, yk_err *
 static yk_status decode_json(converter *c, const json_t *value, yk_err *err)
 {
   if (!json_is_array(value))
-    return yk_err_set(err, YK_E_INVAL, "expected a JSON array of ids, found %s", yk_json_type_name(value));
+    return yk_err_set(err, YK_E_INVAL, "expected a JSON array of ids, found %s", yk_tree_type_name(value));
   size_t n_ids = json_array_size(value);
   int32_t *ids = malloc((n_ids + 1) * sizeof *ids);
   yk_status status = ids ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for %zu ids", n_ids);
@@ -187,7 +187,7 @@ static yk_status report_line(converter *c, size_t line, yk_err *line_err, yk_err
 static yk_status convert_line(converter *c, const char *text, size_t n_bytes, yk_err *err)
 {
   json_t *value;
-  YK_TRY(yk_json_parse_line(text, n_bytes, &value, err));
+  YK_TRY(yk_tree_parse_line(text, n_bytes, &value, err));
   yk_status status = c->direction->convert_json(c, value, err);
   json_decref(value);
   return status;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/model_path.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
@@ -170,11 +170,11 @@ static yk_status write_config(const yk_convert_source *source, const yk_convert_
   json_t *config;
   YK_TRY(yk_dir_path(dir, "config.json", path, err));
   YK_TRY(yk_checkpoint_config_text(source->checkpoint, options->model_dir, &text, err));
-  yk_status status = yk_json_parse("config.json", text, strlen(text), &config, err);
+  yk_status status = yk_tree_parse("config.json", text, strlen(text), &config, err);
   free(text);
   if (status != YK_OK) return status;
   status = set_quantization(source, &options->log, config, err);
-  text = status == YK_OK ? yk_json_dump_same(config) : NULL;
+  text = status == YK_OK ? yk_tree_dump_same(config) : NULL;
   json_decref(config);
   if (status == YK_OK)
     status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);

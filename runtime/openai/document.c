@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "openai/wide_seed.h"
 
 /* Before the parser follows it down. */
@@ -31,7 +31,7 @@ static yk_status check_depth(const char *text, size_t n_bytes, yk_err *err)
 
 static yk_status parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err)
 {
-  return name ? yk_json_parse(name, text, n_bytes, out, err) : yk_json_parse_line(text, n_bytes, out, err);
+  return name ? yk_tree_parse(name, text, n_bytes, out, err) : yk_tree_parse_line(text, n_bytes, out, err);
 }
 
 yk_status yk_openai_document_parse(const char *name, const char *text, size_t n_bytes, yk_openai_document *out,
@@ -41,6 +41,7 @@ yk_status yk_openai_document_parse(const char *name, const char *text, size_t n_
   *out = (yk_openai_document){0};
   YK_TRY(check_depth(text, n_bytes, err));
   if (parse(name, text, n_bytes, &out->root, &refused) == YK_OK) return YK_OK;
+  if (refused.code == YK_E_NOMEM) return yk_err_set(err, refused.code, "%s", refused.message);
   char *copy = malloc(n_bytes + 1);
   if (!copy) return yk_err_set(err, YK_E_NOMEM, "no memory for a text of %zu bytes", n_bytes);
   memcpy(copy, text, n_bytes);

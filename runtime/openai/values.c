@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 yk_status yk_value_wrong_type(const char *key, const char *expected, const json_t *value, yk_err *err)
 {
-  return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected %s, found %s", key, expected, yk_json_type_name(value));
+  return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected %s, found %s", key, expected, yk_tree_type_name(value));
 }
 
 yk_status yk_value_read_i64(const char *key, const json_t *value, int64_t min, int64_t max, int64_t *out, yk_err *err)

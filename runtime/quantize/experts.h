@@ -9,7 +9,7 @@
 #ifndef YK_QUANTIZE_EXPERTS_H
 #define YK_QUANTIZE_EXPERTS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/safetensors.h"
 
 /* yk_experts_count - how many layers a tensor is made of; 0: it is no such tensor. */

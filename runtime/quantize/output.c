@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/model_identity.h"
 #include "loader/side_files.h"
 #include "quantize/output_files.h"
@@ -64,7 +64,7 @@ static yk_status resume(const yk_quantize_output *output, const json_t *identity
   char path[YK_PATH_BYTES];
   json_t *before = NULL;
   YK_TRY(yk_dir_path(output->part_dir, run_name, path, err));
-  YK_TRY(yk_json_parse_file(path, &before, err));
+  YK_TRY(yk_tree_parse_file(path, &before, err));
   yk_status status = compare(output->dir, identity, before, err);
   json_decref(before);
   return status;
@@ -76,7 +76,7 @@ static yk_status begin_new(const yk_quantize_output *output, const json_t *ident
   YK_TRY(yk_dir_path(output->part_dir, run_name, path, err));
   if (mkdir(output->part_dir, 0777) != 0 && errno != EEXIST)
     return yk_err_set(err, YK_E_IO, "%s: %s", output->part_dir, strerror(errno));
-  char *text = yk_json_text(identity, JSON_INDENT(2));
+  char *text = yk_tree_text(identity, JSON_INDENT(2));
   if (!text) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   yk_status status = yk_file_replace(path, text, strlen(text), err);
   free(text);

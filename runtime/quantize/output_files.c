@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/dir.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ yk_status yk_quantize_write_index(const char *dir, const yk_quantize_plan *plan,
   failed |= json_object_set_new(index, "weight_map", weight_map);
   yk_status status =
       failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for an index", dir)
-             : write_text(dir, YK_SAFETENSORS_INDEX, yk_json_text(index, JSON_INDENT(2) | JSON_SORT_KEYS), err);
+             : write_text(dir, YK_SAFETENSORS_INDEX, yk_tree_text(index, JSON_INDENT(2) | JSON_SORT_KEYS), err);
   json_decref(index);
   return status;
 }
@@ -95,7 +95,7 @@ yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan
   failed |= json_object_set(quant, "modules_to_not_convert", plan->kept);
   failed |= json_object_set_new(config, "quantization_config", quant);
   yk_status status = failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for config.json", dir)
-                            : write_text(dir, "config.json", yk_json_dump_same(config), err);
+                            : write_text(dir, "config.json", yk_tree_dump_same(config), err);
   json_decref(config);
   return status;
 }

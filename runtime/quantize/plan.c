@@ -48,11 +48,11 @@ static yk_status read_config(const char *dir, json_t **out, yk_err *err)
   YK_TRY(yk_other_formats_check_path(dir, err));
   if (!yk_dir_has(dir, "config.json")) YK_TRY(yk_other_formats_check_dir(dir, err));
   YK_TRY(yk_dir_read(dir, "config.json", true, &text, &n_bytes, err));
-  yk_status status = yk_json_parse("config.json", text, n_bytes, out, err);
+  yk_status status = yk_tree_parse("config.json", text, n_bytes, out, err);
   free(text);
   YK_TRY(status);
   if (!json_is_object(*out))
-    return yk_err_set(err, YK_E_FORMAT, "config.json: expected an object, found %s", yk_json_type_name(*out));
+    return yk_err_set(err, YK_E_FORMAT, "config.json: expected an object, found %s", yk_tree_type_name(*out));
   return check_not_quantised(dir, *out, err);
 }
 

@@ -3,7 +3,7 @@
 #define YK_QUANTIZE_PLAN_H
 
 #include "base/dtype.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/shards.h"
 #include "yoke.h"
 

@@ -5,7 +5,7 @@
 #ifndef YK_STUDY_COMPARE_H
 #define YK_STUDY_COMPARE_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "study/stats.h"
 
 typedef struct yk_compared {

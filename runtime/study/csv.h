@@ -2,7 +2,7 @@
 #ifndef YK_STUDY_CSV_H
 #define YK_STUDY_CSV_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/strbuf.h"
 
 /* yk_study_csv - append the table of a study as in study.json: what a point is (its options each in a column of the

@@ -3,7 +3,7 @@
 #ifndef YK_STUDY_DRIVER_H
 #define YK_STUDY_DRIVER_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 /* All functions get user and block until they are done. A json_t that is handed out is the caller's. */
 typedef struct yk_study_driver {

@@ -3,7 +3,7 @@
 #ifndef YK_STUDY_FIGURES_H
 #define YK_STUDY_FIGURES_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "study/stats.h"
 
 /* One metric of one point. */

@@ -43,7 +43,7 @@ static yk_status open_file(yk_study_journal *journal, const char *dir, yk_err *e
 
 static void value_text(const json_t *value, char text[VALUE_TEXT_BYTES])
 {
-  char *dumped = value ? yk_json_text(value, JSON_COMPACT) : NULL;
+  char *dumped = value ? yk_tree_text(value, JSON_COMPACT) : NULL;
   snprintf(text, VALUE_TEXT_BYTES, "%s", dumped ? dumped : "nothing");
   free(dumped);
 }
@@ -87,10 +87,10 @@ static yk_status take_line(void *user, const yk_jsonl_line *line, yk_err *err)
   reading *into = user;
   json_t *record;
   if (line->too_long) return yk_err_set(err, YK_E_FORMAT, "is longer than %d bytes", RECORD_MAX_BYTES);
-  YK_TRY(yk_json_parse_line(line->text, line->n_bytes, &record, err));
+  YK_TRY(yk_tree_parse_line(line->text, line->n_bytes, &record, err));
   yk_status status = YK_OK;
   if (!json_is_object(record))
-    status = yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(record));
+    status = yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_tree_type_name(record));
   else if (!into->has_head)
     status = compare_identity(record, into->identity, err);
   else if (json_array_append(into->records, record) != 0)
@@ -138,7 +138,7 @@ yk_status yk_study_journal_open(yk_study_journal *journal, const char *dir, cons
 
 yk_status yk_study_journal_append(yk_study_journal *journal, const json_t *record, yk_err *err)
 {
-  char *line = yk_json_text(record, JSON_COMPACT);
+  char *line = yk_tree_text(record, JSON_COMPACT);
   if (!line) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a record", journal->path);
   size_t n_bytes = strlen(line);
   line[n_bytes] = '\n'; /* where the NUL was: one write() for the whole line */

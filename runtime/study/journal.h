@@ -5,7 +5,7 @@
 #ifndef YK_STUDY_JOURNAL_H
 #define YK_STUDY_JOURNAL_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/jsonl.h"
 
 typedef struct yk_study_journal {

@@ -25,7 +25,7 @@
 #ifndef YK_STUDY_LIMITS_H
 #define YK_STUDY_LIMITS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "study/shapes.h"
 
 enum { YK_MACHINE_MAX_ALL_REDUCES = 256 };

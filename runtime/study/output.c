@@ -31,7 +31,7 @@ static yk_status write_csv(const char *dir, const json_t *study, yk_err *err)
 yk_status yk_study_write(const char *dir, const json_t *study, yk_err *err)
 {
   YK_TRY(yk_study_make_folder(dir, err));
-  char *text = yk_json_text(study, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+  char *text = yk_tree_text(study, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory to write a study");
   size_t n_bytes = strlen(text);
   yk_status status = write_whole(dir, "study.json", text, n_bytes, err);
@@ -54,11 +54,11 @@ static yk_status check_runs(const json_t *point, yk_err *err)
   json_t *run;
   if (!json_is_array(runs) || json_array_size(runs) == 0)
     return yk_err_set(err, YK_E_FORMAT, "runs: expected an array of runs, found %s",
-                      json_is_array(runs) ? "an empty one" : yk_json_type_name(runs));
+                      json_is_array(runs) ? "an empty one" : yk_tree_type_name(runs));
   json_array_foreach(runs, i, run)
   {
     if (!json_is_object(run) || !json_is_integer(json_object_get(run, "start")))
-      return yk_err_set(err, YK_E_FORMAT, "runs: expected objects with \"start\", found %s", yk_json_type_name(run));
+      return yk_err_set(err, YK_E_FORMAT, "runs: expected objects with \"start\", found %s", yk_tree_type_name(run));
   }
   return YK_OK;
 }
@@ -68,13 +68,13 @@ static yk_status check_point(const json_t *point, const char *path, yk_err *err)
   double load = 0;
   int64_t number = 0;
   if (!json_is_object(point))
-    return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(point));
-  YK_TRY(yk_json_get_i64(point, path, "ranks", true, 1, 1 << 20, &number, err));
-  YK_TRY(yk_json_get_i64(point, path, "input_len", true, 1, INT32_MAX, &number, err));
-  YK_TRY(yk_json_get_i64(point, path, "output_len", true, 1, INT32_MAX, &number, err));
-  YK_TRY(yk_json_get_f64(point, path, "batch", false, 0, 1e9, &load, err));
-  YK_TRY(yk_json_get_f64(point, path, "clients", false, 0, 1e9, &load, err));
-  YK_TRY(yk_json_get_f64(point, path, "request_rate", false, 0, 1e9, &load, err));
+    return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_tree_type_name(point));
+  YK_TRY(yk_tree_get_i64(point, path, "ranks", true, 1, 1 << 20, &number, err));
+  YK_TRY(yk_tree_get_i64(point, path, "input_len", true, 1, INT32_MAX, &number, err));
+  YK_TRY(yk_tree_get_i64(point, path, "output_len", true, 1, INT32_MAX, &number, err));
+  YK_TRY(yk_tree_get_f64(point, path, "batch", false, 0, 1e9, &load, err));
+  YK_TRY(yk_tree_get_f64(point, path, "clients", false, 0, 1e9, &load, err));
+  YK_TRY(yk_tree_get_f64(point, path, "request_rate", false, 0, 1e9, &load, err));
   if (!(load > 0)) return yk_err_set(err, YK_E_FORMAT, "expected a batch, request_rate or clients above 0");
   return check_runs(point, err);
 }
@@ -86,10 +86,10 @@ static yk_status check_study(const json_t *study, const char *path, yk_err *err)
   json_t *point;
   const json_t *points = json_object_get(study, "points");
   if (!json_is_object(study))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected a study, found %s", path, yk_json_type_name(study));
-  YK_TRY(yk_json_get_i64(study, path, "yoke_study", true, 1, 1, &form, err));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected a study, found %s", path, yk_tree_type_name(study));
+  YK_TRY(yk_tree_get_i64(study, path, "yoke_study", true, 1, 1, &form, err));
   if (!json_is_array(points))
-    return yk_err_set(err, YK_E_FORMAT, "%s: points: expected an array, found %s", path, yk_json_type_name(points));
+    return yk_err_set(err, YK_E_FORMAT, "%s: points: expected an array, found %s", path, yk_tree_type_name(points));
   json_array_foreach(points, i, point)
   {
     yk_status status = check_point(point, "it", err);
@@ -104,7 +104,7 @@ yk_status yk_study_read(const char *path, json_t **out, yk_err *err)
 {
   json_t *study;
   *out = NULL;
-  YK_TRY(yk_json_parse_file(path, &study, err));
+  YK_TRY(yk_tree_parse_file(path, &study, err));
   yk_status status = check_study(study, path, err);
   if (status == YK_OK)
     *out = study;

@@ -2,7 +2,7 @@
 #ifndef YK_STUDY_OUTPUT_H
 #define YK_STUDY_OUTPUT_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 /* yk_study_write - all three, into a directory that is made where it is not there.
  *   Errors: YK_E_IO, YK_E_INVAL (the path), YK_E_NOMEM. Thread: any. */

@@ -19,7 +19,7 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "yoke.h"
 
 typedef enum yk_study_loss {

@@ -20,7 +20,7 @@
 #ifndef YK_STUDY_PREDICT_H
 #define YK_STUDY_PREDICT_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 /* yk_study_predict - every point of a study as yk_study_read gives on each of ranks [n_ranks], from the counts that
  *   differ from it.

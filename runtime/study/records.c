@@ -38,12 +38,12 @@ static yk_status get_object(const json_t *record, const char *key, json_t **out,
 {
   *out = json_object_get(record, key);
   if (json_is_object(*out)) return YK_OK;
-  return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", key, yk_json_type_name(*out));
+  return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", key, yk_tree_type_name(*out));
 }
 
 static yk_status get_point(const yk_study_records *records, const json_t *record, int64_t *point, yk_err *err)
 {
-  return yk_json_get_i64(record, name, "point", true, 0, (int64_t)records->grid->n_points - 1, point, err);
+  return yk_tree_get_i64(record, name, "point", true, 0, (int64_t)records->grid->n_points - 1, point, err);
 }
 
 static void keep(json_t **place, json_t *value)
@@ -64,7 +64,7 @@ static yk_status take_engine(yk_study_records *records, const json_t *record, yk
 {
   int64_t config = 0;
   json_t *info;
-  YK_TRY(yk_json_get_i64(record, name, "config", true, 0, (int64_t)records->grid->n_configs - 1, &config, err));
+  YK_TRY(yk_tree_get_i64(record, name, "config", true, 0, (int64_t)records->grid->n_configs - 1, &config, err));
   YK_TRY(get_object(record, "info", &info, err));
   keep(&records->infos[config], info);
   records->n_engines[config]++;
@@ -89,8 +89,8 @@ static yk_status take_run(yk_study_records *records, const json_t *record, yk_er
   int64_t point = 0, start = 0, repeat = 0;
   json_t *figures;
   YK_TRY(get_point(records, record, &point, err));
-  YK_TRY(yk_json_get_i64(record, name, "start", true, 0, INT32_MAX, &start, err));
-  YK_TRY(yk_json_get_i64(record, name, "repeat", true, 0, INT32_MAX, &repeat, err));
+  YK_TRY(yk_tree_get_i64(record, name, "start", true, 0, INT32_MAX, &start, err));
+  YK_TRY(yk_tree_get_i64(record, name, "repeat", true, 0, INT32_MAX, &repeat, err));
   YK_TRY(get_object(record, "figures", &figures, err));
   int engine = records->n_engines[records->grid->points[point].config] - 1;
   if (engine < 0) return yk_err_set(err, YK_E_FORMAT, "a run of a configuration that no engine was started for");
@@ -122,7 +122,7 @@ static yk_status take_skip(yk_study_records *records, const json_t *record, yk_e
   int64_t point = 0;
   const char *reason = NULL;
   YK_TRY(get_point(records, record, &point, err));
-  YK_TRY(yk_json_get_str(record, name, "reason", true, &reason, err));
+  YK_TRY(yk_tree_get_str(record, name, "reason", true, &reason, err));
   snprintf(records->grid->points[point].reason, YK_ERR_MESSAGE_BYTES, "%s", reason[0] ? reason : "unknown");
   return YK_OK;
 }
@@ -138,7 +138,7 @@ yk_status yk_study_records_take(yk_study_records *records, const json_t *record,
                {"profile", take_profile},
                {"skip", take_skip}};
   const char *type = NULL;
-  YK_TRY(yk_json_get_str(record, name, "type", true, &type, err));
+  YK_TRY(yk_tree_get_str(record, name, "type", true, &type, err));
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strcmp(type, kinds[i].type) == 0) return kinds[i].take(records, record, err);
   return yk_err_set(err, YK_E_FORMAT, "type: expected machine, engine, run, profile or skip, found \"%.40s\"", type);

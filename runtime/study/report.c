@@ -5,7 +5,7 @@
 
 #include "base/embedded.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/strbuf.h"
 
 extern const yk_embedded_file yk_report_files[]; /* report/, made by CMakeLists.txt */
@@ -46,10 +46,10 @@ static yk_status append_page(yk_strbuf *out, const char *study_json, size_t n_by
 static yk_status check_study(const char *study_json, size_t n_bytes, yk_err *err)
 {
   json_t *study;
-  YK_TRY(yk_json_parse("study", study_json, n_bytes, &study, err));
+  YK_TRY(yk_tree_parse("study", study_json, n_bytes, &study, err));
   yk_status status = YK_OK;
   if (!json_is_object(study))
-    status = yk_err_set(err, YK_E_FORMAT, "study: expected an object, found %s", yk_json_type_name(study));
+    status = yk_err_set(err, YK_E_FORMAT, "study: expected an object, found %s", yk_tree_type_name(study));
   json_decref(study);
   return status;
 }

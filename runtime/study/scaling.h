@@ -3,7 +3,7 @@
 #ifndef YK_STUDY_SCALING_H
 #define YK_STUDY_SCALING_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 /* yk_scaling_key - what a point is apart from its rank count ("batch 64, 512 in, 100 out, max-num-seqs 256"), which
  *   tells points that belong together. malloc'd and the caller's; NULL where memory is short. */

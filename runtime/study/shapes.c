@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/model_path.h"
 
 enum { SIZE_MAX_VALUE = 1 << 30 };
@@ -13,8 +13,8 @@ static yk_status read_quantisation(const json_t *config, const char *path, yk_mo
   int64_t bits = 4, group_size = 128;
   const json_t *quantisation = json_object_get(config, "quantization_config");
   if (!json_is_object(quantisation)) return YK_OK;
-  YK_TRY(yk_json_get_i64(quantisation, path, "bits", false, 1, 16, &bits, err));
-  YK_TRY(yk_json_get_i64(quantisation, path, "group_size", false, -1, SIZE_MAX_VALUE, &group_size, err));
+  YK_TRY(yk_tree_get_i64(quantisation, path, "bits", false, 1, 16, &bits, err));
+  YK_TRY(yk_tree_get_i64(quantisation, path, "group_size", false, -1, SIZE_MAX_VALUE, &group_size, err));
   double per_group = group_size > 0 ? (16.0 + (double)bits) / (double)group_size : 0;
   out->linear_element_bytes = ((double)bits + per_group) / 8;
   out->group_size = group_size > 0 ? group_size : out->intermediate_size; /* else one group is all of K */
@@ -32,13 +32,13 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
                {"num_attention_heads", &out->n_heads},
                {"vocab_size", &out->vocab_size}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    YK_TRY(yk_json_get_i64(config, path, sizes[i].key, true, 1, SIZE_MAX_VALUE, sizes[i].value, err));
+    YK_TRY(yk_tree_get_i64(config, path, sizes[i].key, true, 1, SIZE_MAX_VALUE, sizes[i].value, err));
   out->n_kv_heads = out->n_heads;
   out->head_dim = out->hidden_size / out->n_heads;
-  YK_TRY(yk_json_get_i64(config, path, "num_key_value_heads", false, 1, SIZE_MAX_VALUE, &out->n_kv_heads, err));
-  YK_TRY(yk_json_get_i64(config, path, "head_dim", false, 1, SIZE_MAX_VALUE, &out->head_dim, err));
+  YK_TRY(yk_tree_get_i64(config, path, "num_key_value_heads", false, 1, SIZE_MAX_VALUE, &out->n_kv_heads, err));
+  YK_TRY(yk_tree_get_i64(config, path, "head_dim", false, 1, SIZE_MAX_VALUE, &out->head_dim, err));
   YK_TRY(
-      yk_json_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens, err));
+      yk_tree_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens, err));
   return read_quantisation(config, path, out, err);
 }
 
@@ -47,11 +47,11 @@ static yk_status read_latent(const json_t *config, const char *path, yk_model_sh
   if (!json_object_get(config, "kv_lora_rank")) return YK_OK;
   const json_t *q_rank = json_object_get(config, "q_lora_rank");
   if (q_rank && !json_is_null(q_rank))
-    YK_TRY(yk_json_get_i64(config, path, "q_lora_rank", true, 1, SIZE_MAX_VALUE, &out->q_rank, err));
-  YK_TRY(yk_json_get_i64(config, path, "qk_nope_head_dim", true, 1, SIZE_MAX_VALUE, &out->nope_dim, err));
-  YK_TRY(yk_json_get_i64(config, path, "qk_rope_head_dim", true, 1, SIZE_MAX_VALUE, &out->rope_dim, err));
-  YK_TRY(yk_json_get_i64(config, path, "v_head_dim", true, 1, SIZE_MAX_VALUE, &out->value_dim, err));
-  return yk_json_get_i64(config, path, "kv_lora_rank", true, 1, SIZE_MAX_VALUE, &out->kv_rank, err);
+    YK_TRY(yk_tree_get_i64(config, path, "q_lora_rank", true, 1, SIZE_MAX_VALUE, &out->q_rank, err));
+  YK_TRY(yk_tree_get_i64(config, path, "qk_nope_head_dim", true, 1, SIZE_MAX_VALUE, &out->nope_dim, err));
+  YK_TRY(yk_tree_get_i64(config, path, "qk_rope_head_dim", true, 1, SIZE_MAX_VALUE, &out->rope_dim, err));
+  YK_TRY(yk_tree_get_i64(config, path, "v_head_dim", true, 1, SIZE_MAX_VALUE, &out->value_dim, err));
+  return yk_tree_get_i64(config, path, "kv_lora_rank", true, 1, SIZE_MAX_VALUE, &out->kv_rank, err);
 }
 
 /* Layers that have experts: by Qwen's keys, else by DeepSeek's, else all. */
@@ -59,8 +59,8 @@ static yk_status count_expert_layers(const json_t *config, const char *path, yk_
 {
   const json_t *dense = json_object_get(config, "mlp_only_layers");
   int64_t step = 1, n_dense = 0;
-  YK_TRY(yk_json_get_i64(config, path, "decoder_sparse_step", false, 1, SIZE_MAX_VALUE, &step, err));
-  YK_TRY(yk_json_get_i64(config, path, "first_k_dense_replace", false, 0, SIZE_MAX_VALUE, &n_dense, err));
+  YK_TRY(yk_tree_get_i64(config, path, "decoder_sparse_step", false, 1, SIZE_MAX_VALUE, &step, err));
+  YK_TRY(yk_tree_get_i64(config, path, "first_k_dense_replace", false, 0, SIZE_MAX_VALUE, &n_dense, err));
   out->n_expert_layers = out->n_layers / step - n_dense;
   for (size_t i = 0; i < json_array_size(dense); i++) {
     json_int_t layer = json_integer_value(json_array_get(dense, i));
@@ -75,14 +75,14 @@ static yk_status read_experts(const json_t *config, const char *path, yk_model_s
   static const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
   int64_t n_shared = 0;
   for (size_t i = 0; i < sizeof counts / sizeof *counts && out->n_experts == 0; i++)
-    YK_TRY(yk_json_get_i64(config, path, counts[i], false, 0, SIZE_MAX_VALUE, &out->n_experts, err));
+    YK_TRY(yk_tree_get_i64(config, path, counts[i], false, 0, SIZE_MAX_VALUE, &out->n_experts, err));
   if (out->n_experts == 0) return YK_OK;
   out->expert_size = out->intermediate_size;
-  YK_TRY(yk_json_get_i64(config, path, "num_experts_per_tok", true, 1, out->n_experts, &out->top_k, err));
-  YK_TRY(yk_json_get_i64(config, path, "moe_intermediate_size", false, 1, SIZE_MAX_VALUE, &out->expert_size, err));
-  YK_TRY(yk_json_get_i64(config, path, "n_shared_experts", false, 0, SIZE_MAX_VALUE, &n_shared, err));
+  YK_TRY(yk_tree_get_i64(config, path, "num_experts_per_tok", true, 1, out->n_experts, &out->top_k, err));
+  YK_TRY(yk_tree_get_i64(config, path, "moe_intermediate_size", false, 1, SIZE_MAX_VALUE, &out->expert_size, err));
+  YK_TRY(yk_tree_get_i64(config, path, "n_shared_experts", false, 0, SIZE_MAX_VALUE, &n_shared, err));
   out->shared_size = n_shared * out->expert_size;
-  YK_TRY(yk_json_get_i64(config, path, "shared_expert_intermediate_size", false, 0, SIZE_MAX_VALUE, &out->shared_size,
+  YK_TRY(yk_tree_get_i64(config, path, "shared_expert_intermediate_size", false, 0, SIZE_MAX_VALUE, &out->shared_size,
                          err));
   return count_expert_layers(config, path, out, err);
 }
@@ -94,10 +94,10 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   *out = (yk_model_shapes){0};
   YK_TRY(yk_model_path_dir(model_dir, dir, err));
   snprintf(path, sizeof path, "%s/config.json", dir);
-  YK_TRY(yk_json_parse_file(path, &config, err));
+  YK_TRY(yk_tree_parse_file(path, &config, err));
   yk_status status = YK_OK;
   if (!json_is_object(config))
-    status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(config));
+    status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_tree_type_name(config));
   else
     status = read_sizes(config, path, out, err);
   if (status == YK_OK) status = read_experts(config, path, out, err);

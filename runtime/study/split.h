@@ -9,7 +9,7 @@
 #ifndef YK_STUDY_SPLIT_H
 #define YK_STUDY_SPLIT_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "yoke.h"
 
 /* The parts of a step that are split: the first of yk_time_part. */

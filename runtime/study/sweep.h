@@ -4,7 +4,7 @@
 #ifndef YK_STUDY_SWEEP_H
 #define YK_STUDY_SWEEP_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "study/values.h"
 
 enum { YK_SWEEP_MAX_OPTIONS = 8, YK_SWEEP_MAX_POINTS = 2000 };

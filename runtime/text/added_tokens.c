@@ -45,12 +45,12 @@ static yk_status read_token(yk_added_tokens *added, const char *file, const json
   yk_added_token token = {0};
   YK_TRY(yk_component_text(file, value, "content", &content, &n_bytes, err));
   if (n_bytes == 0) return YK_OK; /* never found, and numbers nothing */
-  YK_TRY(yk_json_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
-  YK_TRY(yk_json_get_bool(value, file, "special", false, &token.special, err));
-  YK_TRY(yk_json_get_bool(value, file, "single_word", false, &token.single_word, err));
-  YK_TRY(yk_json_get_bool(value, file, "lstrip", false, &token.lstrip, err));
-  YK_TRY(yk_json_get_bool(value, file, "rstrip", false, &token.rstrip, err));
-  YK_TRY(yk_json_get_bool(value, file, "normalized", false, &normalized, err));
+  YK_TRY(yk_tree_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
+  YK_TRY(yk_tree_get_bool(value, file, "special", false, &token.special, err));
+  YK_TRY(yk_tree_get_bool(value, file, "single_word", false, &token.single_word, err));
+  YK_TRY(yk_tree_get_bool(value, file, "lstrip", false, &token.lstrip, err));
+  YK_TRY(yk_tree_get_bool(value, file, "rstrip", false, &token.rstrip, err));
+  YK_TRY(yk_tree_get_bool(value, file, "normalized", false, &normalized, err));
   int32_t id = yk_vocab_id(model, content, n_bytes);
   bool is_new = id < 0;
   if (is_new) id = (*next_id)++;
@@ -83,7 +83,7 @@ yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const 
   bool none = !value || json_is_null(value);
   if (!none && !json_is_array(value))
     return yk_err_set(err, YK_E_FORMAT, "%s: added_tokens: expected an array, found %s", file,
-                      yk_json_type_name(value));
+                      yk_tree_type_name(value));
   size_t n = none ? 0 : json_array_size(value);
   YK_TRY(yk_vocab_init(&added->contents, n, err));
   added->tokens = calloc(n + 1, sizeof *added->tokens);
@@ -93,7 +93,7 @@ yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const 
     const json_t *token = json_array_get(value, i);
     if (!json_is_object(token))
       status = yk_err_set(err, YK_E_FORMAT, "%s: added_tokens[%zu]: expected an object, found %s", file, i,
-                          yk_json_type_name(token));
+                          yk_tree_type_name(token));
     else
       status = read_token(added, file, token, model, normalizer, &next_id, err);
   }

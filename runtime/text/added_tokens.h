@@ -5,7 +5,7 @@
 #ifndef YK_TEXT_ADDED_TOKENS_H
 #define YK_TEXT_ADDED_TOKENS_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/normalizer.h"
 #include "text/pieces.h"
 #include "text/regex.h"

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/ids.h"
 #include "text/vocab.h"
 

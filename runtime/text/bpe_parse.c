@@ -14,7 +14,7 @@ static yk_status read_vocab(yk_bpe *bpe, const char *file, const json_t *model, 
   const json_t *vocab = json_object_get(model, "vocab");
   if (!json_is_object(vocab))
     return yk_err_set(err, YK_E_FORMAT, "%s: model.vocab: expected an object, found %s", file,
-                      yk_json_type_name(vocab));
+                      yk_tree_type_name(vocab));
   yk_status status = yk_vocab_init(&bpe->vocab, json_object_size(vocab), err);
   const char *text;
   json_t *id;
@@ -23,7 +23,7 @@ static yk_status read_vocab(yk_bpe *bpe, const char *file, const json_t *model, 
     {
       if (!json_is_integer(id))
         return yk_err_set(err, YK_E_FORMAT, "%s: model.vocab: id of \"%.48s\": expected an integer, found %s", file,
-                          text, yk_json_type_name(id));
+                          text, yk_tree_type_name(id));
       status = yk_vocab_add(&bpe->vocab, text, strlen(text), json_integer_value(id), err);
       if (status != YK_OK) break;
     }
@@ -63,7 +63,7 @@ static yk_status read_merge(yk_bpe *bpe, const char *file, size_t rank, const js
   if (!merge_sides(merge, side, n_bytes))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: model.merges[%zu]: expected \"left right\" or [\"left\", \"right\"], found %s", file, rank,
-                      yk_json_type_name(merge));
+                      yk_tree_type_name(merge));
   int32_t ids[2];
   for (int i = 0; i < 2; i++) {
     ids[i] = yk_vocab_id(&bpe->vocab, side[i], n_bytes[i]);
@@ -90,7 +90,7 @@ static yk_status read_merges(yk_bpe *bpe, const char *file, const json_t *model,
   const json_t *merges = json_object_get(model, "merges");
   if (!json_is_array(merges))
     return yk_err_set(err, YK_E_FORMAT, "%s: model.merges: expected an array, found %s", file,
-                      yk_json_type_name(merges));
+                      yk_tree_type_name(merges));
   size_t n = json_array_size(merges), n_slots = 64;
   if (n > INT32_MAX / 2) return yk_err_set(err, YK_E_FORMAT, "%s: model.merges: %zu are too many", file, n);
   while (n_slots < 2 * n) n_slots *= 2;
@@ -117,13 +117,13 @@ static yk_status refuse_options(const char *file, const json_t *model, yk_err *e
   static const char *const AFFIXES[] = {"continuing_subword_prefix", "end_of_word_suffix"};
   for (size_t i = 0; i < sizeof AFFIXES / sizeof *AFFIXES; i++) {
     const char *affix;
-    YK_TRY(yk_json_get_str(model, file, AFFIXES[i], false, &affix, err));
+    YK_TRY(yk_tree_get_str(model, file, AFFIXES[i], false, &affix, err));
     if (affix && *affix)
       return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model.%s \"%.48s\" is not supported (only none)", file, AFFIXES[i],
                         affix);
   }
   double dropout = 0;
-  YK_TRY(yk_json_get_f64(model, file, "dropout", false, 0, 1, &dropout, err));
+  YK_TRY(yk_tree_get_f64(model, file, "dropout", false, 0, 1, &dropout, err));
   if (dropout != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model.dropout %g is not supported (only 0)", file, dropout);
   return YK_OK;
@@ -133,7 +133,7 @@ static yk_status read_unk_token(yk_bpe *bpe, const char *file, const json_t *mod
 {
   const char *unk_token;
   bpe->unk_id = -1;
-  YK_TRY(yk_json_get_str(model, file, "unk_token", false, &unk_token, err));
+  YK_TRY(yk_tree_get_str(model, file, "unk_token", false, &unk_token, err));
   if (!unk_token) return YK_OK;
   bpe->unk_token = strdup(unk_token);
   if (!bpe->unk_token) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for unk_token", file);
@@ -154,14 +154,14 @@ static yk_status parse(yk_bpe *bpe, const char *file, const json_t *model, yk_er
 {
   const char *type;
   if (!json_is_object(model))
-    return yk_err_set(err, YK_E_FORMAT, "%s: model: expected an object, found %s", file, yk_json_type_name(model));
-  YK_TRY(yk_json_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files name no type */
+    return yk_err_set(err, YK_E_FORMAT, "%s: model: expected an object, found %s", file, yk_tree_type_name(model));
+  YK_TRY(yk_tree_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files name no type */
   if (type && strcmp(type, "BPE") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model type \"%.48s\" is not supported (supported: BPE)", file, type);
   YK_TRY(refuse_options(file, model, err));
-  YK_TRY(yk_json_get_bool(model, file, "fuse_unk", false, &bpe->fuse_unk, err));
-  YK_TRY(yk_json_get_bool(model, file, "byte_fallback", false, &bpe->byte_fallback, err));
-  YK_TRY(yk_json_get_bool(model, file, "ignore_merges", false, &bpe->ignore_merges, err));
+  YK_TRY(yk_tree_get_bool(model, file, "fuse_unk", false, &bpe->fuse_unk, err));
+  YK_TRY(yk_tree_get_bool(model, file, "byte_fallback", false, &bpe->byte_fallback, err));
+  YK_TRY(yk_tree_get_bool(model, file, "ignore_merges", false, &bpe->ignore_merges, err));
   YK_TRY(read_vocab(bpe, file, model, err));
   YK_TRY(read_merges(bpe, file, model, err));
   YK_TRY(read_unk_token(bpe, file, model, err));

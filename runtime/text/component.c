@@ -7,8 +7,8 @@
 yk_status yk_component_type(const char *file, const char *what, const json_t *part, const char **type, yk_err *err)
 {
   if (!json_is_object(part))
-    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", file, what, yk_json_type_name(part));
-  yk_status status = yk_json_get_str(part, file, "type", true, type, err);
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", file, what, yk_tree_type_name(part));
+  yk_status status = yk_tree_get_str(part, file, "type", true, type, err);
   if (status != YK_OK) yk_err_prefix(err, "%s", what);
   return status;
 }
@@ -34,7 +34,7 @@ yk_status yk_component_list(const char *file, const char *what, const json_t *pa
   *list = json_object_get(part, key);
   if (!json_is_array(*list))
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: key \"%s\": expected an array, found %s", file, what, key,
-                      yk_json_type_name(*list));
+                      yk_tree_type_name(*list));
   return YK_OK;
 }
 
@@ -44,7 +44,7 @@ yk_status yk_component_text(const char *file, const json_t *part, const char *ke
   const json_t *value = json_object_get(part, key);
   if (!json_is_string(value))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string, found %s", file, key,
-                      yk_json_type_name(value));
+                      yk_tree_type_name(value));
   *text = json_string_value(value);
   *n_bytes = json_string_length(value);
   return YK_OK;
@@ -67,9 +67,9 @@ yk_status yk_component_metaspace(const char *file, const json_t *part, yk_metasp
   *out = (yk_metaspace){.split = true};
   YK_TRY(yk_component_character(file, part, "replacement", &replacement, &out->replacement_bytes, err));
   memcpy(out->replacement, replacement, out->replacement_bytes);
-  YK_TRY(yk_json_get_bool(part, file, "split", false, &out->split, err));
-  YK_TRY(yk_json_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err)); /* older than the schemes */
-  YK_TRY(yk_json_get_str(part, file, "prepend_scheme", false, &scheme, err));
+  YK_TRY(yk_tree_get_bool(part, file, "split", false, &out->split, err));
+  YK_TRY(yk_tree_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err)); /* older than the schemes */
+  YK_TRY(yk_tree_get_str(part, file, "prepend_scheme", false, &scheme, err));
   if (!scheme) scheme = add_prefix_space ? "always" : "never";
   for (int i = 0; i < 3; i++)
     if (strcmp(scheme, SCHEMES[i]) == 0 && (add_prefix_space || i == YK_PREPEND_NEVER)) {
@@ -89,7 +89,7 @@ yk_status yk_component_pattern(const char *file, const json_t *part, yk_regex **
   if (!json_is_object(pattern))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"pattern\": expected an object with \"String\" or \"Regex\", found %s", file,
-                      yk_json_type_name(pattern));
+                      yk_tree_type_name(pattern));
   YK_TRY(yk_component_text(file, pattern, literal ? "String" : "Regex", &text, &n_bytes, err));
   if (n_bytes == 0) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: an empty pattern is not supported", file);
   return yk_regex_compile(file, text, n_bytes, literal, out, err);

@@ -2,7 +2,7 @@
 #ifndef YK_TEXT_COMPONENT_H
 #define YK_TEXT_COMPONENT_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/regex.h"
 
 /* Parts of the same kind come in sequences, which may be nested. Real files have up to seven in one sequence. */

@@ -9,7 +9,7 @@
 #ifndef YK_TEXT_DECODER_H
 #define YK_TEXT_DECODER_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/strbuf.h"
 
 typedef struct yk_decoder {

@@ -31,8 +31,8 @@ static yk_status parse_strip(yk_decoder_stage *stage, const char *file, const js
   const char *character;
   YK_TRY(yk_component_character(file, value, "content", &character, &stage->character_bytes, err));
   memcpy(stage->character, character, stage->character_bytes);
-  YK_TRY(yk_json_get_i64(value, file, "start", true, 0, INT32_MAX, &stage->n_front, err));
-  return yk_json_get_i64(value, file, "stop", true, 0, INT32_MAX, &stage->n_back, err);
+  YK_TRY(yk_tree_get_i64(value, file, "start", true, 0, INT32_MAX, &stage->n_front, err));
+  return yk_tree_get_i64(value, file, "stop", true, 0, INT32_MAX, &stage->n_back, err);
 }
 
 static yk_status parse_metaspace(yk_decoder_stage *stage, const char *file, const json_t *value, yk_err *err)

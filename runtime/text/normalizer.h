@@ -2,7 +2,7 @@
 #ifndef YK_TEXT_NORMALIZER_H
 #define YK_TEXT_NORMALIZER_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/strbuf.h"
 #include "text/span.h"
 

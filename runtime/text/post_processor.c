@@ -11,7 +11,7 @@ static yk_status append_special(yk_post_processor *post, const char *file, const
                                 const json_t *piece, int32_t id_limit, yk_err *err)
 {
   const char *name;
-  YK_TRY(yk_json_get_str(piece, file, "id", true, &name, err));
+  YK_TRY(yk_tree_get_str(piece, file, "id", true, &name, err));
   const json_t *token = json_object_get(special_tokens, name), *ids = json_object_get(token, "ids");
   if (!json_is_array(ids))
     return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: special_tokens has no ids for \"%.48s\"", file, name);
@@ -37,7 +37,7 @@ static yk_status parse_template(yk_post_processor *post, const char *file, const
                       file);
   if (!json_is_array(single) || json_array_size(single) == 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: key \"single\": expected a non-empty array, found %s",
-                      file, yk_json_type_name(single));
+                      file, yk_tree_type_name(single));
   json_array_foreach(single, i, piece)
   {
     const json_t *special = json_object_get(piece, "SpecialToken"), *sequence = json_object_get(piece, "Sequence");
@@ -49,7 +49,7 @@ static yk_status parse_template(yk_post_processor *post, const char *file, const
     if (!sequence)
       return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: single[%zu]: expected SpecialToken or Sequence",
                         file, i);
-    YK_TRY(yk_json_get_str(sequence, file, "id", true, &which, err));
+    YK_TRY(yk_tree_get_str(sequence, file, "id", true, &which, err));
     if (strcmp(which, "A") != 0)
       return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: single[%zu]: expected Sequence A, found \"%.48s\"",
                         file, i, which);

@@ -3,7 +3,7 @@
 #ifndef YK_TEXT_POST_PROCESSOR_H
 #define YK_TEXT_POST_PROCESSOR_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/ids.h"
 
 typedef struct yk_post_processor {

@@ -3,7 +3,7 @@
 #ifndef YK_TEXT_PRE_TOKENIZER_H
 #define YK_TEXT_PRE_TOKENIZER_H
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/pieces.h"
 
 typedef struct yk_pre_tokenizer {

@@ -50,7 +50,7 @@ static yk_status read_behavior(const char *file, const json_t *value, yk_split_b
                                       [YK_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
                                       [YK_SPLIT_CONTIGUOUS] = "Contiguous"};
   const char *name;
-  YK_TRY(yk_json_get_str(value, file, "behavior", true, &name, err));
+  YK_TRY(yk_tree_get_str(value, file, "behavior", true, &name, err));
   for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
     if (strcmp(name, NAMES[i]) == 0) {
       *behavior = (yk_split_behavior)i;
@@ -68,7 +68,7 @@ static yk_status parse_split(yk_pre_tokenizer *pre_tokenizer, const char *file, 
   YK_TRY(add_step(pre_tokenizer, file, &step, err));
   step->kind = YK_STEP_SPLIT;
   YK_TRY(read_behavior(file, value, &step->behavior, err));
-  YK_TRY(yk_json_get_bool(value, file, "invert", false, &step->invert, err));
+  YK_TRY(yk_tree_get_bool(value, file, "invert", false, &step->invert, err));
   return yk_component_pattern(file, value, &step->pattern, err);
 }
 
@@ -76,8 +76,8 @@ static yk_status parse_byte_level(yk_pre_tokenizer *pre_tokenizer, const char *f
 {
   bool add_prefix_space = true, use_regex = true;
   yk_pre_tokenizer_step *step;
-  YK_TRY(yk_json_get_bool(value, file, "add_prefix_space", false, &add_prefix_space, err));
-  YK_TRY(yk_json_get_bool(value, file, "use_regex", false, &use_regex, err));
+  YK_TRY(yk_tree_get_bool(value, file, "add_prefix_space", false, &add_prefix_space, err));
+  YK_TRY(yk_tree_get_bool(value, file, "use_regex", false, &use_regex, err));
   for (size_t i = 0; i < pre_tokenizer->n_steps; i++) /* each one can double the text */
     if (pre_tokenizer->steps[i].kind == YK_STEP_BYTE_MAP)
       return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pre_tokenizer: more than one ByteLevel is not supported", file);
@@ -110,7 +110,7 @@ static yk_status parse_metaspace(yk_pre_tokenizer *pre_tokenizer, const char *fi
 static yk_status parse_digits(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
 {
   bool individual = false;
-  YK_TRY(yk_json_get_bool(value, file, "individual_digits", true, &individual, err));
+  YK_TRY(yk_tree_get_bool(value, file, "individual_digits", true, &individual, err));
   return add_split(pre_tokenizer, file, individual ? &EACH_DIGIT : &NUMBERS, err);
 }
 

@@ -14,8 +14,8 @@ static yk_status parse(yk_tokenizer *tokenizer, const char *name, const json_t *
 {
   const char *version;
   if (!json_is_object(root))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_json_type_name(root));
-  YK_TRY(yk_json_get_str(root, name, "version", false, &version, err));
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_tree_type_name(root));
+  YK_TRY(yk_tree_get_str(root, name, "version", false, &version, err));
   if (version && strcmp(version, "1.0") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: version \"%.48s\" is not supported (supported: 1.0)", name, version);
   YK_TRY(yk_bpe_parse(&tokenizer->model, name, json_object_get(root, "model"), err));
@@ -44,7 +44,7 @@ static yk_status create(const char *name, json_t *root, yk_tokenizer **out, yk_e
 yk_status yk_tokenizer_parse(const char *name, const char *json, size_t n_bytes, yk_tokenizer **out, yk_err *err)
 {
   json_t *root;
-  YK_TRY(yk_json_parse(name, json, n_bytes, &root, err));
+  YK_TRY(yk_tree_parse(name, json, n_bytes, &root, err));
   return create(name, root, out, err);
 }
 
@@ -59,7 +59,7 @@ static bool exists(const char *directory, const char *name)
 static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
 {
   json_t *root;
-  YK_TRY(yk_json_parse_file(path, &root, err));
+  YK_TRY(yk_tree_parse_file(path, &root, err));
   return create(path, root, out, err);
 }
 

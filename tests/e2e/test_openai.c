@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "e2e/engine_fixture.h"
 #include "openai/answer.h"
 #include "unit/single_quotes.h"
@@ -92,7 +92,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': [5], 'logprobs': 21}", "logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'prompt_logprobs': 21}", "prompt_logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'temperature': -1}", "temperature", "0 to 100, found -1"},
-      {"{'prompt': [5], 'temperature': NaN}", "", "body: line 1"},
+      {"{'prompt': [5], 'temperature': NaN}", "", "NaN"},
       {"{'prompt': [5], 'top_p': 0}", "top_p", "more than 0 and at most 1, found 0"},
       {"{'prompt': [5], 'top_p': 1.5}", "top_p", "more than 0 and at most 1"},
       {"{'prompt': [5], 'top_k': 201}", "top_k", "-1 to 200, found 201"},
@@ -171,7 +171,7 @@ static void streams_and_whole_answers_agree(void **state)
   assert_int_equal(start(*state, text, &s, NULL), YK_OK);
   begin_answer(*state, &s);
   read_all(&s, &out);
-  assert_int_equal(yk_json_parse("answer", out.data, out.length, &whole, NULL), YK_OK);
+  assert_int_equal(yk_tree_parse("answer", out.data, out.length, &whole, NULL), YK_OK);
   stop(&s);
   json_t *choices = json_object_get(whole, "choices"), *choice;
   size_t index;
@@ -192,7 +192,7 @@ static void streams_and_whole_answers_agree(void **state)
   json_t *streamed[4] = {json_array(), json_array(), json_array(), json_array()};
   for (char *at = out.data; strncmp(at, "data: [DONE]", 12) != 0; at = strstr(at, "\n\n") + 2) {
     json_t *event;
-    assert_int_equal(yk_json_parse("event", at + 6, (size_t)(strstr(at, "\n\n") - at) - 6, &event, NULL), YK_OK);
+    assert_int_equal(yk_tree_parse("event", at + 6, (size_t)(strstr(at, "\n\n") - at) - 6, &event, NULL), YK_OK);
     choice = json_array_get(json_object_get(event, "choices"), 0);
     json_array_extend(streamed[json_integer_value(json_object_get(choice, "index"))], token_ids(choice));
     json_decref(event);

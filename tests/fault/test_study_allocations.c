@@ -221,7 +221,7 @@ static told take_files(const char *dir)
                 .report = read_file(dir, "report.html", &files.report_bytes)};
   size_t n_bytes;
   char *text = read_file(dir, "study.json", &n_bytes);
-  if (text) assert_int_equal(yk_json_parse("study.json", text, n_bytes, &files.summary, NULL), YK_OK);
+  if (text) assert_int_equal(yk_tree_parse("study.json", text, n_bytes, &files.summary, NULL), YK_OK);
   json_object_del(files.summary, "created");
   free(text);
   return files;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "openai/answer.h"
 #include "openai/tokens.h"
 #include "text/utf8.h"
@@ -31,7 +31,7 @@ static void check_error(const yk_err *err, yk_status status, const char *param)
   yk_openai_error_of(err, param, &error);
   require(error.http_status == 400);
   yk_openai_error_append(&error, &out);
-  require(yk_json_parse("error", out.data, out.length, &value, NULL) == YK_OK);
+  require(yk_tree_parse("error", out.data, out.length, &value, NULL) == YK_OK);
   json_decref(value);
   yk_strbuf_free(&out);
 }
@@ -45,7 +45,7 @@ static void check_events(const char *text)
     require(end && strncmp(text, "data: ", 6) == 0);
     bool is_last = strncmp(text, "data: [DONE]\n\n", 14) == 0;
     require(is_last ? end[2] == '\0'
-                    : yk_json_parse("event", text + 6, (size_t)(end - text) - 6, &value, NULL) == YK_OK);
+                    : yk_tree_parse("event", text + 6, (size_t)(end - text) - 6, &value, NULL) == YK_OK);
     json_decref(value);
     text = end + 2;
   }
@@ -98,7 +98,7 @@ static void answer_request(yk_openai_request *request, const char *text, size_t 
     check_events(out.data);
   } else {
     json_t *value;
-    require(yk_json_parse("answer", out.data, out.length, &value, NULL) == YK_OK);
+    require(yk_tree_parse("answer", out.data, out.length, &value, NULL) == YK_OK);
     json_decref(value);
   }
   yk_openai_answer_free(answer);

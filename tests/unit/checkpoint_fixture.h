@@ -4,7 +4,7 @@
 
 #include "unit/loader_fixture.h"
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "base/log.h"
 #include "loader/checkpoint.h"
 

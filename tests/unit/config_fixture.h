@@ -5,7 +5,7 @@
 #include "unit/loader_fixture.h"
 #include "unit/single_quotes.h"
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "loader/hf_config.h"
 #include "loader/hf_parts.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 
 static inline void near(double found, double expected, double relative)
 {

@@ -40,7 +40,7 @@ static json_t *load_cases(const char *name)
   json_t *cases;
   yk_err err = YK_ERR_INIT;
   snprintf(path, sizeof path, CASES "%s.json", name);
-  if (yk_json_parse_file(path, &cases, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_tree_parse_file(path, &cases, &err) != YK_OK) fail_msg("%s", err.message);
   return cases;
 }
 

@@ -93,7 +93,7 @@ static json_t *load_added(const char *folder)
   json_t *root;
   yk_err err = YK_ERR_INIT;
   snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-  if (yk_json_parse_file(path, &root, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_tree_parse_file(path, &root, &err) != YK_OK) fail_msg("%s", err.message);
   json_t *added = json_incref(json_object_get(root, "added_tokens"));
   json_decref(root);
   return added;

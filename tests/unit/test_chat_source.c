@@ -128,7 +128,7 @@ static void test_tokens_of_classes(void **state)
   size_t i;
   yk_err err = YK_ERR_INIT;
   (void)state;
-  if (yk_json_parse_file(YOKE_TESTS_DIR "/golden/chat/class_tokens.json", &goldens, &err) != YK_OK)
+  if (yk_tree_parse_file(YOKE_TESTS_DIR "/golden/chat/class_tokens.json", &goldens, &err) != YK_OK)
     fail_msg("%s", err.message);
   assert_true(json_array_size(goldens) >= 40);
   json_array_foreach(goldens, i, golden)
@@ -220,7 +220,7 @@ static json_t *parse(const char *text)
 {
   json_t *value = NULL;
   yk_err err = YK_ERR_INIT;
-  if (text && yk_json_parse("test", text, strlen(text), &value, &err) != YK_OK) fail_msg("%s", err.message);
+  if (text && yk_tree_parse("test", text, strlen(text), &value, &err) != YK_OK) fail_msg("%s", err.message);
   return value;
 }
 

@@ -323,8 +323,8 @@ static void broken_json_names_its_line(void **state)
       {"", "config.json|line"},
       {"[]", "config.json|expected an object, found array"},
       {"{\"a\": 1,\n\"a\": 2}", "config.json|line 2|duplicate"},
-      {"{\"vocab_size\": NaN}", "config.json|line 1"},
-      {"{\"vocab_size\": 1e999}", "config.json|line 1"},
+      {"{\"vocab_size\": NaN}", "config.json|NaN"},
+      {"{\"vocab_size\": 1e999}", "config.json|1e999"},
       {"{\"a\": \"\xff\"}", "config.json|line 1|byte 0xff"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "openai/answer.h"
 #include "unit/openai_fixture.h"
 #include "unit/single_quotes.h"
@@ -473,7 +473,7 @@ static void events_are_json(void **state)
     char *stop = strstr(at, "\n\n");
     json_t *event;
     assert_memory_equal(at, "data: ", 6);
-    assert_int_equal(yk_json_parse("event", at + 6, (size_t)(stop - at) - 6, &event, NULL), YK_OK);
+    assert_int_equal(yk_tree_parse("event", at + 6, (size_t)(stop - at) - 6, &event, NULL), YK_OK);
     const char *text = json_string_value(json_object_get(json_array_get(json_object_get(event, "choices"), 0), "text"));
     assert_true(text[0] == n + 1 && text[1] == '\0');
     json_decref(event);

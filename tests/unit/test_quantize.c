@@ -2,7 +2,7 @@
  * same bytes; what cannot be quantised, or gone on with, is refused by name. */
 #include "unit/quantize_fixture.h"
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/linear_names.h"
 #include "quantize/plan.h"
@@ -95,8 +95,8 @@ static void check_config(const model *m, const char *kept)
            "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, \"version\": \"gemm\", "
            "\"modules_to_not_convert\": %s}",
            kept);
-  expect_ok("config", yk_json_parse("config", text, n_bytes, &config, &err), &err);
-  expect_ok("wanted", yk_json_parse("wanted", wanted, strlen(wanted), &expected, &err), &err);
+  expect_ok("config", yk_tree_parse("config", text, n_bytes, &config, &err), &err);
+  expect_ok("wanted", yk_tree_parse("wanted", wanted, strlen(wanted), &expected, &err), &err);
   const json_t *found = json_object_get(config, "quantization_config");
   if (!json_equal(found, expected)) fail_msg("expected %s, found %s", wanted, text);
   assert_string_equal(json_string_value(json_object_get(config, "model_type")), "mixtral");

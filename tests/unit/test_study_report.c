@@ -6,7 +6,7 @@
 
 #include "base/embedded.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "study/report.h"
 
 enum { MAX_REPORT_BYTES = 1 << 20 };
@@ -46,8 +46,8 @@ static void hostile_texts_stay_texts(void **state)
   assert_null(strchr(inside, '<'));
   assert_non_null(strstr(inside, "{{report.css}}")); /* marks are the template's alone */
   json_t *given = NULL, *found = NULL;
-  expect_ok("given", yk_json_parse("given", study, strlen(study), &given, &err), &err);
-  expect_ok("found", yk_json_parse("found", inside, strlen(inside), &found, &err), &err);
+  expect_ok("given", yk_tree_parse("given", study, strlen(study), &given, &err), &err);
+  expect_ok("found", yk_tree_parse("found", inside, strlen(inside), &found, &err), &err);
   assert_true(json_equal(given, found));
   json_decref(given);
   json_decref(found);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -120,7 +120,7 @@ static void test_kind(void **state)
     assert_non_null(end);
     check.line++;
     json_t *one;
-    if (yk_json_parse(path, line, (size_t)(end - line), &one, &err) != YK_OK) fail_msg("%s", err.message);
+    if (yk_tree_parse(path, line, (size_t)(end - line), &one, &err) != YK_OK) fail_msg("%s", err.message);
     check_case(&check, one);
     json_decref(one);
   }

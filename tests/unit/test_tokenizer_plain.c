@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/plain_marks.h"
 #include "text/tokenizer.h"
 
@@ -31,7 +31,7 @@ static pair load_pair(const char *name)
   yk_err err = YK_ERR_INIT;
   snprintf(path, sizeof path, GOLDENS "%s/tokenizer.json", name);
   if (yk_tokenizer_load(path, &loaded.with, &err) != YK_OK) fail_msg("%s", err.message);
-  if (yk_json_parse_file(path, &root, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_tree_parse_file(path, &root, &err) != YK_OK) fail_msg("%s", err.message);
   json_object_set_new(root, "added_tokens", json_array());
   json_object_del(root, "post_processor"); /* its template names added tokens */
   char *text = json_dumps(root, 0);
@@ -101,7 +101,7 @@ static size_t check_kind(const char *name)
   if (yk_file_read(path, 64 << 20, &cases, NULL, &err) != YK_OK) fail_msg("%s", err.message);
   for (char *line = strtok(cases, "\n"); line; line = strtok(NULL, "\n")) {
     json_t *value;
-    if (yk_json_parse_line(line, strlen(line), &value, &err) != YK_OK) fail_msg("%s", err.message);
+    if (yk_tree_parse_line(line, strlen(line), &value, &err) != YK_OK) fail_msg("%s", err.message);
     const json_t *text = json_object_get(value, "t");
     if (text) check_text(&by, json_string_value(text), json_string_length(text));
     n_cases += text != NULL;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "trace/trace.h"
 
 static void add_step(yk_trace *trace, int64_t begin_ns)

@@ -14,7 +14,7 @@
 #include <pcre2.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_tree.h"
 #include "text/regex.h"
 #include "text/tokenizer.h"
 #include "text/unicode_form.h"
@@ -226,7 +226,7 @@ static int load(void **state)
   size_t n_bytes;
   json_t *golden = NULL;
   if (yk_file_read(YOKE_TESTS_DIR "/golden/unicode.json", 1 << 30, &text, &n_bytes, &err) != YK_OK) return -1;
-  yk_status status = yk_json_parse("unicode.json", text, n_bytes, &golden, &err);
+  yk_status status = yk_tree_parse("unicode.json", text, n_bytes, &golden, &err);
   free(text);
   *state = golden;
   return status == YK_OK ? 0 : -1;
