@@ -107,6 +107,7 @@ typedef struct yk_engine_info {
   const int32_t *eos_ids;     /* [n_eos_ids] the model's end-of-sequence ids; the engine's, valid while it lives */
   size_t n_eos_ids;
   int64_t kv_capacity_tokens; /* what the smallest rank can hold */
+  int32_t kv_block_tokens;    /* of a block, in which KV memory is given out */
   bool has_tokenizer;
   double load_s;            /* all of yk_engine_create */
   double weights_s;         /* of it, from the first byte of the weights read to the last layer prepared */

@@ -1,6 +1,8 @@
 /* yoke serve - the model as an OpenAI endpoint. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/console.h"
@@ -36,12 +38,32 @@ static yk_status add_origin(void *user, const char *text, yk_err *err)
   return YK_OK;
 }
 
+/* What a name of Prometheus' may begin with. */
+static bool is_metrics_prefix(const char *text)
+{
+  size_t n = strlen(text);
+  if (n == 0 || n > 64 || isdigit((unsigned char)text[0]) || text[n - 1] == ':') return false;
+  return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:") == n;
+}
+
+static yk_status take_metrics_prefix(void *value, const char *text, yk_err *err)
+{
+  if (!is_metrics_prefix(text))
+    return yk_err_set(err, YK_E_INVAL,
+                      "expected 1 to 64 letters, digits, \"_\" and \":\", no digit in front and no "
+                      "\":\" at the end, found \"%.80s\"",
+                      text);
+  *(const char **)value = text;
+  return YK_OK;
+}
+
 static void init(serve_options *options)
 {
   yk_model_options_init(&options->model);
   yk_template_options_init(&options->chat);
   yk_server_options *server = &options->server;
   server->host = "127.0.0.1";
+  server->metrics_prefix = "yoke";
   options->port = 8000;
   options->max_waiting = 4096;
   options->max_connections = 8192;
@@ -86,10 +108,13 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .fallback = "YOKE_API_KEY, else none"},
       {"cors-origin", NULL, YK_OPTION_CALL, options, "URL",
        .help = "pages of this origin may call from a browser; * is any; repeatable", .parse = add_origin},
+      {"metrics-prefix", NULL, YK_OPTION_CALL, &server->metrics_prefix, "NAME",
+       .help = "of metrics' names in /metrics, in front of a colon; vllm: for dashboards and gateways made for vLLM",
+       .fallback = server->metrics_prefix, .parse = take_metrics_prefix},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
-       .help = "time every N-th step, for yoke:step_time_seconds_total in /metrics; 0: none", .max = INT32_MAX},
+       .help = "time every N-th step, for step_time_seconds_total in /metrics; 0: none", .max = INT32_MAX},
       yk_trace_option(&options->trace_path),
   };
   const yk_option limits[] = {

@@ -59,6 +59,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .max_batched_tokens = s->limits.step.max_tokens,
                              .default_max_tokens = config->generation.max_new_tokens,
                              .kv_capacity_tokens = plan->kv_tokens,
+                             .kv_block_tokens = YK_KV_BLOCK_TOKENS,
                              .has_tokenizer = e->tokenizer != NULL};
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   e->generation = config->generation;

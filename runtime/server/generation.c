@@ -45,6 +45,7 @@ void yk_generation_free(yk_generation *g)
   if (!g) return;
   free(g->requests);
   free(g->token_ns);
+  free(g->n_tokens);
   yk_openai_request_free(&g->request);
   yk_openai_document_free(&g->document);
   yk_strbuf_free(&g->out);
@@ -65,6 +66,17 @@ void yk_generation_fail(yk_exchange *x, const yk_openai_error *error)
   yk_exchange_resume(x);
 }
 
+static void count_longest(const yk_generation *g, yk_metrics *metrics)
+{
+  size_t n_samples = (size_t)g->request.n_samples;
+  for (size_t prompt = 0; prompt < g->n_choices; prompt += n_samples) {
+    int32_t n_most = 0;
+    for (size_t i = prompt; i < prompt + n_samples; i++)
+      if (g->n_tokens[i] > n_most) n_most = g->n_tokens[i];
+    yk_metrics_longest(metrics, n_most);
+  }
+}
+
 /* Every choice has ended. */
 static void end(yk_exchange *x)
 {
@@ -77,6 +89,7 @@ static void end(yk_exchange *x)
     return;
   }
   g->has_ended = true;
+  count_longest(g, &x->server->metrics);
   let_go(x);
   if (g->request.stream) return;
   x->reply.body = g->out;
@@ -112,6 +125,7 @@ static void end_choice(yk_exchange *x, size_t choice, yk_finish_reason finish, c
                              .max_tokens = g->request.sampling.max_tokens};
   if (!g->token_ns[choice]) yk_metrics_prompt(&x->server->metrics, usage);
   yk_metrics_choice(&x->server->metrics, &ended);
+  g->n_tokens[choice] = usage->output_tokens;
   yk_request_free(g->requests[choice]);
   g->requests[choice] = NULL;
   g->n_running--;

@@ -12,6 +12,7 @@ struct yk_generation {
   yk_openai_answer *answer;
   yk_request **requests; /* [n_choices], NULL: ended */
   int64_t *token_ns;     /* [n_choices] when the last token was read; 0: none yet */
+  int32_t *n_tokens;     /* [n_choices] of the output, once it has ended */
   size_t n_choices, n_running;
   int64_t n_prompt_tokens, n_output_tokens;
   yk_strbuf out;     /* events, or the whole answer */

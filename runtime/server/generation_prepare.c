@@ -48,7 +48,9 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   yk_generation *g = x->generation;
   g->requests = calloc(g->n_choices, sizeof *g->requests);
   g->token_ns = calloc(g->n_choices, sizeof *g->token_ns);
-  if (!g->requests || !g->token_ns) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
+  g->n_tokens = calloc(g->n_choices, sizeof *g->n_tokens);
+  if (!g->requests || !g->token_ns || !g->n_tokens)
+    return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
   for (size_t i = 0; i < g->n_choices; i++) {
     yk_request_options options;
     yk_request_options_init(x->engine, &options);

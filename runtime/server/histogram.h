@@ -3,8 +3,9 @@
 #define YK_SERVER_HISTOGRAM_H
 
 #include <stdint.h>
+#include <stdio.h>
 
-enum { YK_HISTOGRAM_BOUNDS = 24 };
+enum { YK_HISTOGRAM_BOUNDS = 24, YK_BOUND_TEXT = 32 };
 
 typedef struct yk_histogram {
   const double *bounds;                     /* ascending, up to the first 0 behind the first; static */
@@ -20,6 +21,13 @@ static inline void yk_histogram_add(yk_histogram *h, double value)
   h->counts[i]++;
   h->count++;
   h->sum += value;
+}
+
+/* yk_histogram_bound_format - a bound as Prometheus' Python client writes it, in text. */
+static inline const char *yk_histogram_bound_format(double bound, char text[YK_BOUND_TEXT])
+{
+  snprintf(text, YK_BOUND_TEXT, bound == (double)(long)bound ? "%.1f" : "%g", bound);
+  return text;
 }
 
 #endif

@@ -98,6 +98,10 @@ void yk_http_completed(void *user, struct MHD_Connection *mhd, void **context, e
   if (!x) return;
   if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) atomic_store(&x->is_gone, true);
   yk_request_log_end(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+  bool has_worker = x->state == YK_PREPARING; /* which writes the reply */
+  if (!x->place || !x->place->is_probe)
+    yk_http_metrics_add(&server->http_metrics, yk_route_number(x->place), x->method,
+                        has_worker ? 0 : x->reply.http_status, yk_clock_seconds_since(x->began_ns));
   x->connection->exchange = NULL;
   x->connection->has_asked = true;
   yk_connection_await(&server->connections, x->connection);

@@ -17,10 +17,11 @@ void yk_metrics_init(yk_metrics *m)
 {
   memset(m, 0, sizeof *m);
   m->time_to_first_token_s.bounds = first_token_bounds;
-  m->inter_token_s.bounds = next_token_bounds;
+  m->inter_token_s.bounds = m->request_token_s.bounds = next_token_bounds;
   m->e2e_s.bounds = m->queue_s.bounds = m->prefill_s.bounds = m->decode_s.bounds = m->inference_s.bounds =
       request_bounds;
-  m->prompt_lengths.bounds = m->output_lengths.bounds = m->params_max_tokens.bounds = length_bounds;
+  m->prompt_lengths.bounds = m->computed_lengths.bounds = m->output_lengths.bounds = m->longest_outputs.bounds =
+      m->params_max_tokens.bounds = length_bounds;
   m->params_n.bounds = n_bounds;
 }
 
@@ -37,7 +38,9 @@ static double prefill_s(const yk_request_usage *usage)
 void yk_metrics_prompt(yk_metrics *m, const yk_request_usage *usage)
 {
   m->prompt_tokens += (uint64_t)usage->prompt_tokens;
+  m->cached_tokens += (uint64_t)usage->reused_tokens;
   yk_histogram_add(&m->prompt_lengths, usage->prompt_tokens);
+  yk_histogram_add(&m->computed_lengths, usage->prompt_tokens - usage->reused_tokens);
   yk_histogram_add(&m->queue_s, usage->queue_s);
   yk_histogram_add(&m->prefill_s, prefill_s(usage));
 }
@@ -59,8 +62,14 @@ void yk_metrics_choice(yk_metrics *m, const yk_choice_metrics *choice)
   yk_histogram_add(&m->e2e_s, choice->e2e_s);
   yk_histogram_add(&m->decode_s, usage->decode_s);
   yk_histogram_add(&m->inference_s, prefill_s(usage) + usage->decode_s);
+  yk_histogram_add(&m->request_token_s, usage->output_tokens > 1 ? usage->decode_s / (usage->output_tokens - 1) : 0);
   yk_histogram_add(&m->output_lengths, usage->output_tokens);
   if (choice->max_tokens > 0) yk_histogram_add(&m->params_max_tokens, choice->max_tokens);
+}
+
+void yk_metrics_longest(yk_metrics *m, int32_t n_tokens)
+{
+  yk_histogram_add(&m->longest_outputs, n_tokens);
 }
 
 static void count_times(yk_step_times *told, const yk_step_times *before, const yk_step_times *now)

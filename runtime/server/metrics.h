@@ -1,4 +1,4 @@
-/* metrics.h - what the server counts, and its text for Prometheus: vLLM's names under "yoke:". Server thread alone. */
+/* metrics.h - what the server counts, and its text for Prometheus: vLLM's names under a prefix. Server thread alone. */
 #ifndef YK_SERVER_METRICS_H
 #define YK_SERVER_METRICS_H
 
@@ -17,13 +17,13 @@ typedef struct yk_choice_metrics {
 } yk_choice_metrics;
 
 typedef struct yk_metrics {
-  uint64_t finished[YK_FINISH_REASONS]; /* choices by yk_finish_reason */
-  uint64_t prompt_tokens;
-  yk_engine_stats before; /* the sums of engines that have been destroyed */
-  yk_profile profile;     /* over all engines; n_ranks 0 where no step is timed */
+  uint64_t finished[YK_FINISH_REASONS];  /* choices by yk_finish_reason */
+  uint64_t prompt_tokens, cached_tokens; /* the latter are those of the former that were found computed */
+  yk_engine_stats before;                /* the sums of engines that have been destroyed */
+  yk_profile profile;                    /* over all engines; n_ranks 0 where no step is timed */
   yk_profile profile_before;
-  yk_histogram time_to_first_token_s, inter_token_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
-  yk_histogram prompt_lengths, output_lengths, params_n, params_max_tokens;
+  yk_histogram time_to_first_token_s, inter_token_s, request_token_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
+  yk_histogram prompt_lengths, computed_lengths, output_lengths, longest_outputs, params_n, params_max_tokens;
 } yk_metrics;
 
 void yk_metrics_init(yk_metrics *metrics);
@@ -37,6 +37,9 @@ void yk_metrics_first_token(yk_metrics *metrics, double seconds);
 void yk_metrics_next_token(yk_metrics *metrics, double seconds);
 void yk_metrics_choice(yk_metrics *metrics, const yk_choice_metrics *choice);
 
+/* yk_metrics_longest - all samples of a prompt have ended; n_tokens: of the longest. */
+void yk_metrics_longest(yk_metrics *metrics, int32_t n_tokens);
+
 /* yk_metrics_profile - what the engine that serves has measured. Counters never fall: a sum from which more has been
  *   taken off for timestamps than before stays as it was. */
 void yk_metrics_profile(yk_metrics *metrics, const yk_profile *now);
@@ -46,11 +49,13 @@ void yk_metrics_engine_gone(yk_metrics *metrics, const yk_engine_stats *stats);
 
 /* What is told of the present. */
 typedef struct yk_metrics_view {
+  const char *prefix; /* of names, in front of a colon */
   const char *model_name;
   const yk_engine_info *info; /* NULL: no engine serves */
   yk_engine_stats stats;      /* of the engine that serves */
-  int n_preparing;            /* requests that are not in the engine yet */
-  yk_expert_load experts;     /* of the engine that serves */
+  bool reuses_prefixes;
+  int n_preparing;        /* requests that are not in the engine yet */
+  yk_expert_load experts; /* of the engine that serves */
 } yk_metrics_view;
 
 /* yk_metrics_append - Prometheus' text format, version 0.0.4. */

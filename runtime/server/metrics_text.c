@@ -5,7 +5,8 @@
 
 typedef struct writer {
   yk_strbuf *out;
-  yk_strbuf label; /* model_name="...", escaped */
+  const char *prefix;
+  yk_strbuf label; /* engine="0",model_name="...", escaped */
 } writer;
 
 static void append_escaped(yk_strbuf *out, const char *text)
@@ -21,26 +22,49 @@ static void append_escaped(yk_strbuf *out, const char *text)
 
 static void head(writer *w, const char *name, const char *type, const char *help)
 {
-  yk_strbuf_append_fmt(w->out, "# HELP yoke:%s %s\n# TYPE yoke:%s %s\n", name, help, name, type);
+  yk_strbuf_append_fmt(w->out, "# HELP %s:%s %s\n# TYPE %s:%s %s\n", w->prefix, name, help, w->prefix, name, type);
+}
+
+/* The beginning of a sample's line, to which more labels and "} value" are appended. */
+static void begin(writer *w, const char *name, const char *suffix)
+{
+  yk_strbuf_append_fmt(w->out, "%s:%s%s{%s", w->prefix, name, suffix, w->label.data);
+}
+
+static void end(writer *w, double value)
+{
+  yk_strbuf_append_fmt(w->out, "} %.17g\n", value);
 }
 
 static void single(writer *w, const char *name, const char *type, const char *help, double value)
 {
   head(w, name, type, help);
-  yk_strbuf_append_fmt(w->out, "yoke:%s{%s} %.17g\n", name, w->label.data, value);
+  begin(w, name, "");
+  end(w, value);
+}
+
+/* One of several values of a metric that a label tells apart. */
+static void labelled(writer *w, const char *name, const char *label, const char *label_value, double value)
+{
+  begin(w, name, "");
+  yk_strbuf_append_fmt(w->out, ",%s=\"%s\"", label, label_value);
+  end(w, value);
 }
 
 static void bucket(writer *w, const char *name, const char *bound, uint64_t count)
 {
-  yk_strbuf_append_fmt(w->out, "yoke:%s_bucket{%s,le=\"%s\"} %llu\n", name, w->label.data, bound,
-                       (unsigned long long)count);
+  begin(w, name, "_bucket");
+  yk_strbuf_append_fmt(w->out, ",le=\"%s\"", bound);
+  end(w, (double)count);
 }
 
 static void sums(writer *w, const char *name, double sum, uint64_t count)
 {
   bucket(w, name, "+Inf", count);
-  yk_strbuf_append_fmt(w->out, "yoke:%s_sum{%s} %.17g\nyoke:%s_count{%s} %llu\n", name, w->label.data, sum, name,
-                       w->label.data, (unsigned long long)count);
+  begin(w, name, "_sum");
+  end(w, sum);
+  begin(w, name, "_count");
+  end(w, (double)count);
 }
 
 static void histogram(writer *w, const char *name, const char *help, const yk_histogram *h)
@@ -48,10 +72,9 @@ static void histogram(writer *w, const char *name, const char *help, const yk_hi
   uint64_t count = 0;
   head(w, name, "histogram", help);
   for (int i = 0; h->bounds[i] > 0; i++) {
-    char bound[32];
+    char bound[YK_BOUND_TEXT];
     count += h->counts[i];
-    snprintf(bound, sizeof bound, h->bounds[i] == (double)(long)h->bounds[i] ? "%.1f" : "%g", h->bounds[i]);
-    bucket(w, name, bound, count);
+    bucket(w, name, yk_histogram_bound_format(h->bounds[i], bound), count);
   }
   sums(w, name, h->sum, h->count);
 }
@@ -73,14 +96,26 @@ static void step_sizes(writer *w, const yk_engine_stats *now, const yk_engine_st
   sums(w, name, (double)sum, now->steps + before->steps);
 }
 
-static void engine(writer *w, const yk_metrics *m, const yk_metrics_view *view)
+static void state(writer *w, const yk_metrics_view *view)
 {
-  const yk_engine_stats *now = &view->stats, *before = &m->before;
+  static const char reasons[] = "num_requests_waiting_by_reason", sleep[] = "engine_sleep_state";
+  const yk_engine_stats *now = &view->stats;
   int64_t n_blocks = now->kv_blocks_total, n_used = n_blocks - now->kv_blocks_free;
   single(w, "num_requests_running", "gauge", "Requests in the running batch.", now->running);
   single(w, "num_requests_waiting", "gauge", "Requests that wait to run.", now->waiting + view->n_preparing);
+  head(w, reasons, "gauge", "Requests that wait for room to run (capacity), or to be tokenised (deferred).");
+  labelled(w, reasons, "reason", "capacity", now->waiting);
+  labelled(w, reasons, "reason", "deferred", view->n_preparing);
+  head(w, sleep, "gauge", "1 where an engine serves (awake); it never sleeps.");
+  labelled(w, sleep, "sleep_state", "awake", view->info != NULL);
   single(w, "kv_cache_usage_perc", "gauge", "Share of the KV blocks in use, 0 to 1.",
          n_blocks ? (double)n_used / (double)n_blocks : 0);
+}
+
+static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
+{
+  static const char sources[] = "prompt_tokens_by_source_total";
+  const yk_engine_stats *before = &m->before;
   single(w, "prefix_cache_queries_total", "counter", "Prompt tokens looked for among those computed.",
          (double)(now->prefix_tokens + before->prefix_tokens));
   single(w, "prefix_cache_hits_total", "counter", "Prompt tokens found computed.",
@@ -89,59 +124,80 @@ static void engine(writer *w, const yk_metrics *m, const yk_metrics_view *view)
          (double)(now->preemptions + before->preemptions));
   single(w, "prompt_tokens_total", "counter",
          "Prompt tokens, of each sample of a prompt, once its first token is there.", (double)m->prompt_tokens);
+  single(w, "prompt_tokens_cached_total", "counter", "Those of prompt_tokens_total that were found computed.",
+         (double)m->cached_tokens);
+  head(w, sources, "counter", "Those of prompt_tokens_total that were computed, and found computed.");
+  labelled(w, sources, "source", "local_compute", (double)(m->prompt_tokens - m->cached_tokens));
+  labelled(w, sources, "source", "local_cache_hit", (double)m->cached_tokens);
   single(w, "generation_tokens_total", "counter", "Tokens drawn.",
          (double)(now->output_tokens + before->output_tokens));
 }
 
 static void finished(writer *w, const yk_metrics *m)
 {
-  static const char *const names[YK_FINISH_REASONS] = {NULL, "stop", "length", "abort", "error"};
-  head(w, "request_success_total", "counter", "Requests that have ended, by their end.");
-  for (int i = 1; i < YK_FINISH_REASONS; i++)
-    yk_strbuf_append_fmt(w->out, "yoke:request_success_total{%s,finished_reason=\"%s\"} %llu\n", w->label.data,
-                         names[i], (unsigned long long)m->finished[i]);
+  static const char name[] = "request_success_total";
+  static const char *const reasons[YK_FINISH_REASONS] = {NULL, "stop", "length", "abort", "error"};
+  head(w, name, "counter", "Requests that have ended, by their end.");
+  for (int i = 1; i < YK_FINISH_REASONS; i++) labelled(w, name, "finished_reason", reasons[i], (double)m->finished[i]);
 }
 
 static void memory(writer *w, const yk_engine_info *info)
 {
-  head(w, "rank_memory_bytes", "gauge", "Memory of a rank's device, by what it holds.");
+  static const char name[] = "rank_memory_bytes";
+  head(w, name, "gauge", "Memory of a rank's device, by what it holds.");
   for (int rank = 0; rank < info->n_ranks; rank++) {
     const yk_rank_memory *m = &info->memory[rank];
     const struct {
       const char *kind;
       int64_t n_bytes;
     } parts[] = {{"weights", m->weight_bytes}, {"kv", m->kv_bytes}, {"workspace", m->workspace_bytes}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-      yk_strbuf_append_fmt(w->out, "yoke:rank_memory_bytes{%s,rank=\"%d\",kind=\"%s\"} %lld\n", w->label.data, rank,
-                           parts[i].kind, (long long)parts[i].n_bytes);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+      begin(w, name, "");
+      yk_strbuf_append_fmt(w->out, ",rank=\"%d\",kind=\"%s\"", rank, parts[i].kind);
+      end(w, (double)parts[i].n_bytes);
+    }
   }
 }
 
-static void cache_config(writer *w, const yk_engine_info *info, const yk_engine_stats *stats)
+/* Gateways multiply block_size by num_gpu_blocks. */
+static void cache_config(writer *w, const yk_metrics_view *view)
 {
-  head(w, "cache_config_info", "gauge", "What the KV cache is made of.");
-  yk_strbuf_append_fmt(w->out, "yoke:cache_config_info{%s,cache_dtype=\"%s\",num_blocks=\"%lld\"} 1\n", w->label.data,
-                       info->kv_cache_dtype, (long long)stats->kv_blocks_total);
+  static const char name[] = "cache_config_info";
+  const yk_engine_info *info = view->info;
+  int64_t kv_bytes = info->memory[0].kv_bytes;
+  for (int rank = 1; rank < info->n_ranks; rank++)
+    if (info->memory[rank].kv_bytes > kv_bytes) kv_bytes = info->memory[rank].kv_bytes;
+  head(w, name, "gauge", "What the KV cache is made of, on CPU ranks too; bytes are of the rank that has most.");
+  begin(w, name, "");
+  yk_strbuf_append_fmt(w->out,
+                       ",block_size=\"%d\",num_gpu_blocks=\"%lld\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\","
+                       "kv_cache_size_tokens=\"%lld\",kv_cache_memory_bytes=\"%lld\"",
+                       info->kv_block_tokens, (long long)view->stats.kv_blocks_total, info->kv_cache_dtype,
+                       view->reuses_prefixes ? "True" : "False", (long long)info->kv_capacity_tokens,
+                       (long long)kv_bytes);
+  end(w, 1);
 }
 
-static void step_times(writer *w, const char *kind, const yk_step_times *times, int n_ranks)
+static void step_times(writer *w, const char *name, const char *kind, const yk_step_times *times, int n_ranks)
 {
   for (int rank = 0; rank < n_ranks; rank++)
-    for (int part = 0; part < YK_TIME_PARTS; part++)
-      yk_strbuf_append_fmt(w->out, "yoke:step_time_seconds_total{%s,rank=\"%d\",part=\"%s\",kind=\"%s\"} %.17g\n",
-                           w->label.data, rank, yk_time_part_name((yk_time_part)part), kind, times->part_s[rank][part]);
+    for (int part = 0; part < YK_TIME_PARTS; part++) {
+      begin(w, name, "");
+      yk_strbuf_append_fmt(w->out, ",rank=\"%d\",part=\"%s\",kind=\"%s\"", rank, yk_time_part_name((yk_time_part)part),
+                           kind);
+      end(w, times->part_s[rank][part]);
+    }
 }
 
 static void profile(writer *w, const yk_profile *p)
 {
-  head(w, "timed_steps_total", "counter", "Steps that were timed.");
-  yk_strbuf_append_fmt(w->out, "yoke:timed_steps_total{%s,kind=\"prefill\"} %llu\n", w->label.data,
-                       (unsigned long long)p->prefill.n_steps);
-  yk_strbuf_append_fmt(w->out, "yoke:timed_steps_total{%s,kind=\"decode\"} %llu\n", w->label.data,
-                       (unsigned long long)p->decode.n_steps);
-  head(w, "step_time_seconds_total", "counter", "Where the time of timed steps went on each rank.");
-  step_times(w, "prefill", &p->prefill, p->n_ranks);
-  step_times(w, "decode", &p->decode, p->n_ranks);
+  static const char steps[] = "timed_steps_total", times[] = "step_time_seconds_total";
+  head(w, steps, "counter", "Steps that were timed.");
+  labelled(w, steps, "kind", "prefill", (double)p->prefill.n_steps);
+  labelled(w, steps, "kind", "decode", (double)p->decode.n_steps);
+  head(w, times, "counter", "Where the time of timed steps went on each rank.");
+  step_times(w, times, "prefill", &p->prefill, p->n_ranks);
+  step_times(w, times, "decode", &p->decode, p->n_ranks);
 }
 
 static void experts(writer *w, const yk_expert_load *load)
@@ -149,42 +205,58 @@ static void experts(writer *w, const yk_expert_load *load)
   static const char rows[] = "expert_rows_total", share[] = "expert_rank_share";
   head(w, rows, "counter", "Rows that chose each expert, since the engine was started.");
   for (int32_t layer = 0; layer < load->n_layers; layer++)
-    for (int32_t i = 0; i < load->n_experts; i++)
-      yk_strbuf_append_fmt(w->out, "yoke:%s{%s,layer=\"%d\",expert=\"%d\"} %lld\n", rows, w->label.data,
-                           load->layers[layer], i, (long long)load->rows[(int64_t)layer * load->n_experts + i]);
+    for (int32_t i = 0; i < load->n_experts; i++) {
+      begin(w, rows, "");
+      yk_strbuf_append_fmt(w->out, ",layer=\"%d\",expert=\"%d\"", load->layers[layer], i);
+      end(w, (double)load->rows[(int64_t)layer * load->n_experts + i]);
+    }
   head(w, share, "gauge", "Share of the choices of experts that falls to each rank, 0 to 1.");
-  for (int rank = 0; rank < load->n_ranks; rank++)
-    yk_strbuf_append_fmt(w->out, "yoke:%s{%s,rank=\"%d\"} %.17g\n", share, w->label.data, rank,
-                         load->rank_shares[rank]);
+  for (int rank = 0; rank < load->n_ranks; rank++) {
+    begin(w, share, "");
+    yk_strbuf_append_fmt(w->out, ",rank=\"%d\"", rank);
+    end(w, load->rank_shares[rank]);
+  }
   single(w, "expert_busiest_rank_share", "gauge", "The most of a layer's choices that falls to one rank, on average.",
          load->busiest_share);
 }
 
+static void requests(writer *w, const yk_metrics *m)
+{
+  histogram(w, "time_to_first_token_seconds", "From a request's arrival to its first token.",
+            &m->time_to_first_token_s);
+  histogram(w, "inter_token_latency_seconds", "Between two tokens of a request.", &m->inter_token_s);
+  histogram(w, "request_time_per_output_token_seconds", "Mean time of a request's tokens behind the first.",
+            &m->request_token_s);
+  histogram(w, "e2e_request_latency_seconds", "From a request's arrival to its end.", &m->e2e_s);
+  histogram(w, "request_queue_time_seconds", "Waiting to run.", &m->queue_s);
+  histogram(w, "request_prefill_time_seconds", "Running, up to the first token.", &m->prefill_s);
+  histogram(w, "request_decode_time_seconds", "From the first token to the last.", &m->decode_s);
+  histogram(w, "request_inference_time_seconds", "Running.", &m->inference_s);
+  histogram(w, "request_prompt_tokens", "Tokens of a prompt.", &m->prompt_lengths);
+  histogram(w, "request_prefill_kv_computed_tokens", "Tokens of a prompt that were not found computed.",
+            &m->computed_lengths);
+  histogram(w, "request_generation_tokens", "Tokens of an output.", &m->output_lengths);
+  histogram(w, "request_max_num_generation_tokens", "Tokens of the longest output of a prompt's samples.",
+            &m->longest_outputs);
+  histogram(w, "request_params_n", "The parameter n.", &m->params_n);
+  histogram(w, "request_params_max_tokens", "The parameter max_tokens.", &m->params_max_tokens);
+}
+
 void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strbuf *out)
 {
-  writer w = {.out = out};
-  yk_strbuf_append_str(&w.label, "model_name=\"");
+  writer w = {.out = out, .prefix = view->prefix};
+  yk_strbuf_append_str(&w.label, "engine=\"0\",model_name=\"");
   append_escaped(&w.label, view->model_name);
   yk_strbuf_append_str(&w.label, "\"");
   out->failed |= w.label.failed;
   if (!out->failed) {
-    engine(&w, m, view);
+    state(&w, view);
+    counters(&w, m, &view->stats);
     finished(&w, m);
     step_sizes(&w, &view->stats, &m->before);
-    histogram(&w, "time_to_first_token_seconds", "From a request's arrival to its first token.",
-              &m->time_to_first_token_s);
-    histogram(&w, "inter_token_latency_seconds", "Between two tokens of a request.", &m->inter_token_s);
-    histogram(&w, "e2e_request_latency_seconds", "From a request's arrival to its end.", &m->e2e_s);
-    histogram(&w, "request_queue_time_seconds", "Waiting to run.", &m->queue_s);
-    histogram(&w, "request_prefill_time_seconds", "Running, up to the first token.", &m->prefill_s);
-    histogram(&w, "request_decode_time_seconds", "From the first token to the last.", &m->decode_s);
-    histogram(&w, "request_inference_time_seconds", "Running.", &m->inference_s);
-    histogram(&w, "request_prompt_tokens", "Tokens of a prompt.", &m->prompt_lengths);
-    histogram(&w, "request_generation_tokens", "Tokens of an output.", &m->output_lengths);
-    histogram(&w, "request_params_n", "The parameter n.", &m->params_n);
-    histogram(&w, "request_params_max_tokens", "The parameter max_tokens.", &m->params_max_tokens);
+    requests(&w, m);
     if (view->info) memory(&w, view->info);
-    if (view->info) cache_config(&w, view->info, &view->stats);
+    if (view->info) cache_config(&w, view);
     if (m->profile.n_ranks > 0) profile(&w, &m->profile);
     if (view->experts.n_layers > 0) experts(&w, &view->experts);
   }

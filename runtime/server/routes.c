@@ -6,31 +6,49 @@
 #include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/page.h"
+#include "server/process_metrics.h"
 
 static const yk_route routes[] = {
     {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},
     {"/v1/chat/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_chat},
     {"/v1/models", .methods = YK_METHOD_GET, .answer = yk_route_models},
-    {"/v1/models/", .is_prefix = true, .methods = YK_METHOD_GET, .answer = yk_route_model},
+    {"/v1/models/", .handler = "/v1/models/{model}", .is_prefix = true, .methods = YK_METHOD_GET,
+     .answer = yk_route_model},
     {"/tokenize", .methods = YK_METHOD_POST, .prepare = yk_route_tokenize},
     {"/detokenize", .methods = YK_METHOD_POST, .prepare = yk_route_detokenize},
-    {"/health", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_health},
-    {"/ping", .is_open = true, .methods = YK_METHOD_GET | YK_METHOD_POST, .answer = yk_route_health},
-    {"/metrics", .methods = YK_METHOD_GET, .answer = yk_route_metrics},
-    {"/version", .methods = YK_METHOD_GET, .answer = yk_route_version},
+    {"/health", .is_probe = true, .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_health},
+    {"/ping", .is_probe = true, .is_open = true, .methods = YK_METHOD_GET | YK_METHOD_POST, .answer = yk_route_health},
+    {"/metrics", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_metrics},
+    {"/version", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_version},
 };
+
+enum { N_ROUTES = sizeof routes / sizeof routes[0] };
+_Static_assert(N_ROUTES + 2 <= YK_HANDLERS, "room in metrics for each route, the page's files, and what is not there");
 
 static const yk_route file_route = {"/", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_file};
 
 const yk_route *yk_route_at(const char *path)
 {
-  for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+  for (size_t i = 0; i < N_ROUTES; i++) {
     size_t length = strlen(routes[i].path);
     bool is_at = routes[i].is_prefix ? strncmp(path, routes[i].path, length) == 0 && path[length]
                                      : strcmp(path, routes[i].path) == 0;
     if (is_at) return &routes[i];
   }
   return yk_page_find(path) ? &file_route : NULL;
+}
+
+size_t yk_route_number(const yk_route *route)
+{
+  if (!route) return N_ROUTES + 1;
+  return route == &file_route ? N_ROUTES : (size_t)(route - routes);
+}
+
+const char *yk_route_handler(size_t number)
+{
+  if (number > N_ROUTES) return "none";
+  const yk_route *route = number == N_ROUTES ? &file_route : &routes[number];
+  return route->handler ? route->handler : route->path;
 }
 
 bool yk_route_takes(const yk_route *route, const char *method)
@@ -99,7 +117,9 @@ static void count_profile(yk_server *server)
 void yk_route_metrics(yk_exchange *x)
 {
   yk_server *server = x->server;
-  yk_metrics_view view = {.model_name = server->options.model_name};
+  yk_metrics_view view = {.prefix = server->options.metrics_prefix,
+                          .model_name = server->options.model_name,
+                          .reuses_prefixes = !server->options.engine.no_prefix_reuse};
   for (const yk_exchange *other = server->exchanges.first; other; other = other->next)
     view.n_preparing += other->state == YK_PREPARING;
   if (server->engine) {
@@ -111,6 +131,8 @@ void yk_route_metrics(yk_exchange *x)
   }
   yk_metrics_append(&server->metrics, &view, &x->reply.body);
   yk_expert_load_free(&view.experts);
+  yk_http_metrics_append(&server->http_metrics, yk_route_handler, &x->reply.body);
+  yk_process_metrics_append(server->process_start_s, &x->reply.body);
   yk_reply_json(&x->reply);
   if (x->reply.http_status == 200) x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
 }

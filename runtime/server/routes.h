@@ -8,8 +8,10 @@ enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2 };
 
 struct yk_route {
   const char *path;
-  bool is_prefix; /* the path and anything behind it */
-  bool is_open;   /* no key is asked for */
+  const char *handler; /* its name in metrics and the log; NULL: the path */
+  bool is_prefix;      /* the path and anything behind it */
+  bool is_probe;       /* asked by monitors all the time: neither counted nor logged */
+  bool is_open;        /* no key is asked for */
   unsigned methods;
   void (*answer)(yk_exchange *exchange);  /* server thread: fills the reply at once; or NULL */
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */
@@ -17,6 +19,13 @@ struct yk_route {
 
 /* yk_route_at - what is at a path, by any method; NULL: nothing. */
 const yk_route *yk_route_at(const char *path);
+
+/* yk_route_number - its handler's in http_metrics.h: one for each route, and one for NULL, which stands for any path
+ *   with nothing at it. */
+size_t yk_route_number(const yk_route *route);
+
+/* yk_route_handler - the name of the route with that number; "none" for NULL's; static. */
+const char *yk_route_handler(size_t number);
 
 /* yk_route_takes - whether a route takes a method; "HEAD" is taken for "GET". */
 bool yk_route_takes(const yk_route *route, const char *method);

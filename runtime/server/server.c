@@ -18,6 +18,7 @@
 #include "server/http.h"
 #include "server/listen.h"
 #include "server/loop.h"
+#include "server/process_metrics.h"
 #include "server/server_internal.h"
 
 enum { STALLED_CLIENT_S = 300, SPARE_DESCRIPTORS = 64 };
@@ -169,8 +170,10 @@ yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_er
   if (options->api_key && !options->api_key[0]) server->options.api_key = NULL;
   server->log = &server->options.engine.log;
   server->created_s = (int64_t)time(NULL);
+  server->process_start_s = yk_process_start_s();
   server->epoll_fd = server->signal_fd = server->listen_fd = server->ready.event_fd = -1;
   yk_metrics_init(&server->metrics);
+  yk_http_metrics_init(&server->http_metrics);
   yk_end_rate_init(&server->ends);
   yk_status status = start(server, err);
   if (status == YK_OK) status = yk_loop_run(server, err);

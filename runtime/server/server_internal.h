@@ -9,6 +9,7 @@
 #include "server/end_rate.h"
 #include "server/engine_host.h"
 #include "server/exchange.h"
+#include "server/http_metrics.h"
 #include "server/metrics.h"
 #include "server/server_options.h"
 #include "server/workers.h"
@@ -17,8 +18,9 @@ struct yk_server {
   /* Fixed once it runs. */
   yk_server_options options;
   const yk_log *log;
-  int64_t created_s; /* Unix time */
-  uint64_t id_base;  /* random: requests' ids differ from those of other processes */
+  int64_t created_s;      /* Unix time */
+  double process_start_s; /* the same, of the process */
+  uint64_t id_base;       /* random: requests' ids differ from those of other processes */
 
   /* Any thread. */
   yk_ready ready;
@@ -40,6 +42,7 @@ struct yk_server {
   yk_connections connections;
   yk_exchanges exchanges;
   yk_metrics metrics;
+  yk_http_metrics http_metrics;
   yk_engine *engine; /* leased while it serves, and after its failure until the last exchange has let go */
   bool has_failed;   /* that engine */
   yk_engine_info info;

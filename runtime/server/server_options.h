@@ -23,6 +23,7 @@ typedef struct yk_server_options {
   int32_t profile_every; /* as yk_engine_set_profile takes it */
   yk_trace *trace;       /* of the first steps; not owned; or NULL */
   bool restarts_on_failure;
+  const char *metrics_prefix;                     /* of metrics' names, in front of a colon */
   bool logs_requests;                             /* prompts among them */
   void (*listening)(void *user, const char *url); /* the port is open; may be NULL */
   void *user;

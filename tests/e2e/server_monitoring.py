@@ -3,14 +3,16 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 import harness
-from server_case import JSON, Case, read_events, request_bytes
+from server_case import JSON, Case, raw, read_events, request_bytes
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -106,8 +108,216 @@ class Proxies(Case):
         self.assertEqual(answer.count(b"data: {"), 300)
         self.assertIn(b'"id":"cmpl-through"', answer)
 
+# Names without the prefix: vLLM's, but for those of what Yoke does not have (adapters, speculation, images, transfer of
+# KV); the ranks' memory is Yoke's own.
+GAUGES = {"num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason", "engine_sleep_state",
+          "kv_cache_usage_perc", "rank_memory_bytes", "cache_config_info"}
+COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "prompt_tokens_total",
+            "prompt_tokens_cached_total", "prompt_tokens_by_source_total", "generation_tokens_total",
+            "request_success_total"}
+
+# What vLLM's public dashboard for Grafana asks for.
+DASHBOARD = """
+    vllm:e2e_request_latency_seconds_bucket vllm:e2e_request_latency_seconds_count vllm:e2e_request_latency_seconds_sum
+    vllm:generation_tokens_total vllm:inter_token_latency_seconds_bucket vllm:inter_token_latency_seconds_count
+    vllm:inter_token_latency_seconds_sum vllm:kv_cache_usage_perc vllm:num_requests_running vllm:num_requests_waiting
+    vllm:prompt_tokens_total vllm:request_decode_time_seconds_sum vllm:request_generation_tokens_bucket
+    vllm:request_max_num_generation_tokens_sum vllm:request_prefill_time_seconds_sum vllm:request_prompt_tokens_bucket
+    vllm:request_queue_time_seconds_sum vllm:request_success_total vllm:time_to_first_token_seconds_bucket
+    vllm:time_to_first_token_seconds_count vllm:time_to_first_token_seconds_sum""".split()
+
+
+def parse_metrics(text):
+    """{name: kind} and {(name, labels but engine and model_name): value}; the prefix stays. Each line is checked."""
+    kinds, values = {}, {}
+    for line in text.splitlines():
+        if found := re.fullmatch(r"# TYPE (\S+) (\w+)", line):
+            kinds[found[1]] = found[2]
+        elif not re.match(r"# HELP \S+ \S", line):
+            found = re.fullmatch(r'([\w:]+)(?:\{(?:engine="0",model_name="a \\"quoted\\\\name\\"")?,?(.*)\})? (\S+)',
+                                 line)
+            assert found, line
+            values[found[1], found[2] or ""] = float(found[3])
+    return kinds, values
+
+
+@harness.of_the_program
+class Metrics(Case):
+    def test_metrics(self):
+        server = self.serve("--tp", 2, "--served-model-name", 'a "quoted\\name"')
+        body = {"prompt": ["The capital of Norway is", "17+25="], "max_tokens": 10, "ignore_eos": True, "n": 2}
+        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        self.assertEqual(len(self.stream(server, COMPLETIONS, {**body, "prompt": "x", "n": 1})), 10)
+        answer = server.ask("GET", "/metrics")
+        self.assertEqual(answer.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
+        kinds, values = parse_metrics(answer.text)
+        kinds = {name.removeprefix("yoke:"): kind for name, kind in kinds.items() if name.startswith("yoke:")}
+        values = {(name.removeprefix("yoke:"), labels): value for (name, labels), value in values.items()}
+        self.assertEqual({name for name, kind in kinds.items() if kind == "gauge"}, GAUGES)
+        self.assertEqual({name for name, kind in kinds.items() if kind == "counter"}, COUNTERS)
+        for name in (name for name, kind in kinds.items() if kind == "histogram"):
+            counts = [value for (key, _), value in values.items() if key == f"{name}_bucket"]
+            self.assertEqual(counts, sorted(counts), name)
+            self.assertEqual(counts[-1], values[f"{name}_count", ""], name)
+        counted = {"time_to_first_token_seconds": 5, "inter_token_latency_seconds": 45,
+                   "request_time_per_output_token_seconds": 5, "e2e_request_latency_seconds": 5,
+                   "request_queue_time_seconds": 5, "request_prefill_time_seconds": 5, "request_decode_time_seconds": 5,
+                   "request_inference_time_seconds": 5, "request_prompt_tokens": 5, "request_generation_tokens": 5,
+                   "request_prefill_kv_computed_tokens": 5, "request_max_num_generation_tokens": 3,
+                   "request_params_n": 2, "request_params_max_tokens": 5}
+        for name, count in counted.items():
+            self.assertEqual((name, values[f"{name}_count", ""]), (name, count))
+        self.assertEqual(values["request_generation_tokens_sum", ""], 50)
+        self.assertEqual(values["request_max_num_generation_tokens_sum", ""], 30)
+        self.assertAlmostEqual(values["request_time_per_output_token_seconds_sum", ""] * 9,
+                               values["request_decode_time_seconds_sum", ""])
+        n_tokens = [server.post("/tokenize", {"prompt": text}).value["count"] for text in (*body["prompt"], "x")]
+        n_prompt_tokens = 2 * n_tokens[0] + 2 * n_tokens[1] + n_tokens[2]  # each sample's, as in vLLM
+        self.assertEqual(values["prompt_tokens_total", ""], n_prompt_tokens)
+        self.assertEqual(values["request_prompt_tokens_sum", ""], n_prompt_tokens)
+        self.assertEqual(values["generation_tokens_total", ""], 50)
+        self.assertEqual(values["request_success_total", 'finished_reason="length"'], 5)
+        self.assertEqual(values["iteration_tokens_total_sum", ""] - 45,
+                         values["prompt_tokens_total", ""] - values["prefix_cache_hits_total", ""])
+        self.assertGreater(values["rank_memory_bytes", 'rank="1",kind="weights"'], 1 << 20)
+        (cache,) = (labels for name, labels in values if name == "cache_config_info")
+        cache = dict(re.findall(r'(\w+)="([^"]*)"', cache))
+        self.assertEqual((cache["block_size"], cache["enable_prefix_caching"]), ("16", "True"))
+        self.assertEqual(16 * int(cache["num_gpu_blocks"]), int(cache["kv_cache_size_tokens"]))
+
+    def test_cached_tokens(self):
+        server = self.serve()
+        body = {"prompt": list(range(5, 45)), "max_tokens": 2, "ignore_eos": True}
+        for _ in range(2):
+            self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        self.assertEqual(server.metric("prompt_tokens_total"), 80)
+        self.assertEqual(server.metric("prompt_tokens_cached_total"), 32)
+        self.assertEqual(server.metric("prompt_tokens_by_source_total", source="local_compute"), 48)
+        self.assertEqual(server.metric("prompt_tokens_by_source_total", source="local_cache_hit"), 32)
+        self.assertEqual(server.metric("request_prefill_kv_computed_tokens_sum"), 48)
+
+    def test_prefix_and_lint(self):
+        """vLLM's dashboard finds its names; promtool remarks on nothing but those that vLLM chose."""
+        server = self.serve("--metrics-prefix", "vllm")
+        self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 2}).status, 200)
+        text = server.ask("GET", "/metrics").text
+        self.assertNotIn("yoke:", text)
+        self.assertEqual(set(DASHBOARD) - set(re.findall(r"(?m)^[\w:]+", text)), set())
+        for line in text.splitlines():
+            if line.startswith("vllm:"):
+                self.assertRegex(line, r'^vllm:\w+\{engine="0",model_name="[^"]+"')
+        if not PROMTOOL:
+            self.skipTest("no promtool here")
+        done = subprocess.run([PROMTOOL, "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+        remarks = done.stderr.decode().splitlines() + done.stdout.decode().splitlines()
+        self.assertEqual([remark for remark in remarks if not remark.endswith("metric names should not contain ':'")],
+                         ['vllm:iteration_tokens_total non-counter metrics should not have "_total" suffix'])
+
+    def test_prefixes_that_are_refused(self):
+        for prefix in ("", "9a", "a-b", "a b", "vllm:", "\u00e9", "a" * 65):
+            self.assert_usage_error(["serve", "-m", harness.DEMO, "--metrics-prefix", prefix], "--metrics-prefix",
+                                    "letters")
+
+    def test_http_requests(self):
+        """By route, method and class of status, whatever refused them; paths that clients make up are one route."""
+        server = self.serve("--max-waiting", 0, "--max-num-seqs", 1)
+        body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+            response = connection.getresponse()
+            response.readline()
+            self.assertEqual(server.post(COMPLETIONS, body).status, 429)
+            response.read()
+        asked = [("GET", "/a", 404), ("POST", "/b", 404), ("GET", "/v1/c?d=e", 404), ("BREW", "/v1/models", 405),
+                 ("DELETE", COMPLETIONS, 405), ("GET", "/v1/models", 200), ("GET", "/v1/models/f", 404),
+                 ("GET", "/", 200), ("GET", "/health", 200), ("GET", "/version", 200)]
+        for method, path, status in asked:
+            self.assertEqual(server.ask(method, path).status, status)
+        self.assertEqual(server.post(COMPLETIONS, "{").status, 400)
+        self.assertIn(b" 200 ", raw(server, b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        self.assertIn(b" 400 ", raw(server, b"GET /v1/models HTTP/1.1\r\n\r\n"))
+        _, values = parse_metrics(server.ask("GET", "/metrics").text)
+        found = {labels: value for (name, labels), value in values.items() if name == "http_requests_total"}
+        one = 'handler="%s",method="%s",status="%dxx"'
+        expected = {one % (COMPLETIONS, "POST", 2): 1, one % (COMPLETIONS, "POST", 4): 2, one % ("none", "GET", 4): 2,
+                    one % ("none", "POST", 4): 1, one % ("/v1/models", "other", 4): 1,
+                    one % (COMPLETIONS, "DELETE", 4): 1, one % ("/v1/models", "GET", 2): 1,
+                    one % ("/v1/models", "HEAD", 2): 1, one % ("/v1/models/{model}", "GET", 4): 1,
+                    one % ("/", "GET", 2): 1, one % ("/v1/models", "GET", 4): 1}
+        self.assertEqual(found, expected)
+        durations = 'handler="%s",method="POST"' % COMPLETIONS
+        self.assertEqual(values["http_request_duration_seconds_count", durations], 3)
+        self.assertEqual(values["http_request_duration_seconds_bucket", durations + ',le="+Inf"'], 3)
+        self.assertEqual(values["http_request_duration_highr_seconds_count", ""], sum(expected.values()))
+
+    def test_a_client_that_leaves(self):
+        server = self.serve()
+        with contextlib.closing(server.connect()) as connection:
+            body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True}
+            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+            server.wait_for_metric("num_requests_running", 1)
+        server.wait_for_metric("num_requests_running", 0)
+        self.assertIn(f'http_requests_total{{handler="{COMPLETIONS}",method="POST",status="4xx"}} 1\n',
+                      server.ask("GET", "/metrics").text)
+
+    def test_process(self):
+        server = self.serve()
+        _, values = parse_metrics(server.ask("GET", "/metrics").text)
+        process = {name.removeprefix("process_"): value for (name, _), value in values.items()
+                   if name.startswith("process_")}
+        with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+            resident = 1024 * int(re.search(r"VmRSS:\s+(\d+)", file.read())[1])
+        self.assertLess(abs(process["resident_memory_bytes"] - resident), 16 << 20)
+        self.assertGreater(process["virtual_memory_bytes"], process["resident_memory_bytes"])
+        self.assertLess(abs(process["start_time_seconds"] - time.time()), 60)
+        self.assertLess(abs(process["open_fds"] - len(os.listdir(f"/proc/{server.process.pid}/fd"))), 3)
+        self.assertGreaterEqual(process["max_fds"], process["open_fds"])
+        self.assertGreaterEqual(process["cpu_seconds_total"], 0)
+
+    @unittest.skipUnless(harness.ON_CPU, "a model for CPU ranks")
+    def test_metrics_of_experts(self):
+        """A model that chooses expert 1 for every row and expert 4 for none."""
+        server = self.serve("--tp", 2, "--enable-expert-parallel", model=os.path.join(harness.FAMILIES, "moe_glm4"))
+        body = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
+        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        rows = r'yoke:expert_rows_total{engine="0",model_name="[^"]*",layer="%d",expert="%d"} (\d+)'
+        found = {}
+        for _ in range(200):  # the counts come when the engine has nothing more to do
+            text = server.ask("GET", "/metrics").text
+            found = {(i, e): int(re.search(rows % (i, e), text)[1]) for i in (1, 2) for e in range(6)}
+            if found[1, 1] == 6:
+                break
+            time.sleep(0.05)
+        for layer in (1, 2):
+            self.assertEqual((found[layer, 1], found[layer, 4]), (6, 0))
+            self.assertEqual(sum(found[layer, e] for e in range(6)), 18)
+        shares = [float(share) for share in re.findall(r'yoke:expert_rank_share{.*rank="\d"} (\S+)', text)]
+        self.assertEqual(len(shares), 2)
+        self.assertAlmostEqual(shares[0], sum(found[i, e] for i in (1, 2) for e in range(3)) / 36)
+        self.assertRegex(text, r"yoke:expert_busiest_rank_share{.*} (0\.[5-9]|1)")
+
+    def test_metrics_of_prompts_under_way(self):
+        """They are there with the first token; of a prompt without one at its end."""
+        server = self.serve()
+        prompt = "Tell a story: Mia the fox, a red kite, the garden."
+        n_tokens = server.post("/tokenize", {"prompt": prompt}).value["count"]
+        names = ("prompt_tokens_total", "request_prompt_tokens_count", "request_queue_time_seconds_count",
+                 "request_prefill_time_seconds_count")
+        with contextlib.closing(server.connect()) as connection:
+            body = {"prompt": prompt, "max_tokens": 900, "ignore_eos": True, "stream": True}
+            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+            response = connection.getresponse()
+            self.assertTrue(response.readline().startswith(b"data: {"))
+            self.assertEqual(server.metric("e2e_request_latency_seconds_count"), 0)
+            self.assertEqual([server.metric(name) for name in names], [n_tokens, 1, 1, 1])
+        server.wait_for_metric("num_requests_running", 0)
+        scored = {"prompt": prompt, "max_tokens": 0, "prompt_logprobs": 0}
+        self.assertEqual(server.post(COMPLETIONS, scored).status, 200)
+        self.assertEqual([server.metric(name) for name in names], [2 * n_tokens, 2, 2, 2])
+
 
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
+PROMTOOL = shutil.which("promtool")
 
 if __name__ == "__main__":
     harness.main()

@@ -353,7 +353,7 @@ class Refused(Case):
         for option in ("host", "port", "served-model-name", "api-key", "max-waiting", "request-timeout",
                        "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
                        "chat-template",
-                       "tool-call-parser", "restart-on-failure", "log-requests"):
+                       "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests"):
             self.assertIn(f"--{option}", help_text)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import time
 import unittest
 
 import harness
@@ -340,92 +339,6 @@ class Routes(Case):
                 b"Transfer-Encoding: chunked\r\n\r\n")
         pieces = [head] + [b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7)]
         self.assertEqual(len(events_of(raw(server, *pieces, b"0\r\n\r\n", pause_s=0.005))), 4)
-
-    # ---- Metrics -----------------------------------------------------------------------------------------------------
-
-    def test_metrics(self):
-        server = self.serve("--tp", 2, "--served-model-name", 'a "quoted\\name"')
-        body = {"prompt": ["The capital of Norway is", "17+25="], "max_tokens": 10, "ignore_eos": True, "n": 2}
-        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
-        self.assertEqual(len(self.stream(server, COMPLETIONS, {**body, "prompt": "x", "n": 1})), 10)
-        answer = server.ask("GET", "/metrics")
-        self.assertEqual(answer.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
-        types, values = {}, {}
-        for line in answer.text.splitlines():
-            if found := re.fullmatch(r"# TYPE yoke:(\w+) (\w+)", line):
-                types[found[1]] = found[2]
-            elif not line.startswith("# HELP yoke:"):
-                found = re.fullmatch(r'yoke:(\w+)\{model_name="a \\"quoted\\\\name\\""(?:,(.*))?\} (\S+)', line)
-                self.assertTrue(found, line)
-                values[found[1], found[2] or ""] = float(found[3])
-        self.assertEqual({name for name, kind in types.items() if kind == "gauge"},
-                         {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "rank_memory_bytes",
-                          "cache_config_info"})
-        self.assertEqual({name for name, kind in types.items() if kind == "counter"},
-                         {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total",
-                          "prompt_tokens_total", "generation_tokens_total", "request_success_total"})
-        for name in (name for name, kind in types.items() if kind == "histogram"):
-            counts = [value for (key, labels), value in values.items() if key == f"{name}_bucket"]
-            self.assertEqual(counts, sorted(counts), name)
-            self.assertEqual(counts[-1], values[f"{name}_count", ""], name)
-        counted = {"time_to_first_token_seconds": 5, "inter_token_latency_seconds": 45,
-                   "e2e_request_latency_seconds": 5,
-                   "request_queue_time_seconds": 5, "request_prefill_time_seconds": 5, "request_decode_time_seconds": 5,
-                   "request_inference_time_seconds": 5, "request_prompt_tokens": 5, "request_generation_tokens": 5,
-                   "request_params_n": 2, "request_params_max_tokens": 5}
-        for name, count in counted.items():
-            self.assertEqual((name, values[f"{name}_count", ""]), (name, count))
-        self.assertEqual(values["request_generation_tokens_sum", ""], 50)
-        n_tokens = [server.post("/tokenize", {"prompt": text}).value["count"] for text in (*body["prompt"], "x")]
-        n_prompt_tokens = 2 * n_tokens[0] + 2 * n_tokens[1] + n_tokens[2]  # each sample's, as in vLLM
-        self.assertEqual(values["prompt_tokens_total", ""], n_prompt_tokens)
-        self.assertEqual(values["request_prompt_tokens_sum", ""], n_prompt_tokens)
-        self.assertEqual(values["generation_tokens_total", ""], 50)
-        self.assertEqual(values["request_success_total", 'finished_reason="length"'], 5)
-        self.assertEqual(values["iteration_tokens_total_sum", ""] - 45,
-                         values["prompt_tokens_total", ""] - values["prefix_cache_hits_total", ""])
-        self.assertGreater(values["rank_memory_bytes", 'rank="1",kind="weights"'], 1 << 20)
-
-    @unittest.skipUnless(harness.ON_CPU, "a model for CPU ranks")
-    def test_metrics_of_experts(self):
-        """A model that chooses expert 1 for every row and expert 4 for none."""
-        server = self.serve("--tp", 2, "--enable-expert-parallel", model=os.path.join(harness.FAMILIES, "moe_glm4"))
-        body = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
-        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
-        rows = r'yoke:expert_rows_total{model_name="[^"]*",layer="%d",expert="%d"} (\d+)'
-        found = {}
-        for _ in range(200):  # the counts come when the engine has nothing more to do
-            text = server.ask("GET", "/metrics").text
-            found = {(i, e): int(re.search(rows % (i, e), text)[1]) for i in (1, 2) for e in range(6)}
-            if found[1, 1] == 6:
-                break
-            time.sleep(0.05)
-        for layer in (1, 2):
-            self.assertEqual((found[layer, 1], found[layer, 4]), (6, 0))
-            self.assertEqual(sum(found[layer, e] for e in range(6)), 18)
-        shares = [float(share) for share in re.findall(r'yoke:expert_rank_share{.*rank="\d"} (\S+)', text)]
-        self.assertEqual(len(shares), 2)
-        self.assertAlmostEqual(shares[0], sum(found[i, e] for i in (1, 2) for e in range(3)) / 36)
-        self.assertRegex(text, r"yoke:expert_busiest_rank_share{.*} (0\.[5-9]|1)")
-
-    def test_metrics_of_prompts_under_way(self):
-        """They are there with the first token; of a prompt without one at its end."""
-        server = self.serve()
-        prompt = "Tell a story: Mia the fox, a red kite, the garden."
-        n_tokens = server.post("/tokenize", {"prompt": prompt}).value["count"]
-        names = ("prompt_tokens_total", "request_prompt_tokens_count", "request_queue_time_seconds_count",
-                 "request_prefill_time_seconds_count")
-        with contextlib.closing(server.connect()) as connection:
-            body = {"prompt": prompt, "max_tokens": 900, "ignore_eos": True, "stream": True}
-            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
-            response = connection.getresponse()
-            self.assertTrue(response.readline().startswith(b"data: {"))
-            self.assertEqual(server.metric("e2e_request_latency_seconds_count"), 0)
-            self.assertEqual([server.metric(name) for name in names], [n_tokens, 1, 1, 1])
-        server.wait_for_metric("num_requests_running", 0)
-        scored = {"prompt": prompt, "max_tokens": 0, "prompt_logprobs": 0}
-        self.assertEqual(server.post(COMPLETIONS, scored).status, 200)
-        self.assertEqual([server.metric(name) for name in names], [2 * n_tokens, 2, 2, 2])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ static yk_profile profile_of(uint64_t n_steps, double host_s)
 static void expect(const yk_metrics *metrics, const char *line)
 {
   yk_strbuf text = {0};
-  const yk_metrics_view view = {.model_name = "m"};
+  const yk_metrics_view view = {.prefix = "yoke", .model_name = "m"};
   yk_metrics_append(metrics, &view, &text);
   yk_strbuf_append(&text, "", 1);
   if (!strstr(text.data, line)) fail_msg("expected %s in %s", line, text.data);
@@ -32,8 +32,9 @@ static void counters_never_fall(void **state)
   yk_metrics_init(&metrics);
   yk_profile now = profile_of(10, 2.5);
   yk_metrics_profile(&metrics, &now);
-  expect(&metrics, "yoke:timed_steps_total{model_name=\"m\",kind=\"decode\"} 10\n");
-  expect(&metrics, "yoke:step_time_seconds_total{model_name=\"m\",rank=\"1\",part=\"host\",kind=\"decode\"} 2.5\n");
+  expect(&metrics, "yoke:timed_steps_total{engine=\"0\",model_name=\"m\",kind=\"decode\"} 10\n");
+  expect(&metrics,
+         "yoke:step_time_seconds_total{engine=\"0\",model_name=\"m\",rank=\"1\",part=\"host\",kind=\"decode\"} 2.5\n");
   now = profile_of(11, 2.25);
   yk_metrics_profile(&metrics, &now);
   expect(&metrics, "kind=\"decode\"} 11\n");
