@@ -55,15 +55,13 @@ static yk_status read_refusal(const json_t *answer, yk_status code, yk_err *err)
   return yk_err_set(err, YK_E_INTERNAL, "helper's answer: nothing that is known");
 }
 
-/* Send a request, which is taken over and may be NULL for want of memory. */
-static yk_status ask(yk_chat_renderer *renderer, json_t *request, double time_limit_s, json_t **answer, yk_err *err)
+/* A request as text, which the caller frees; NULL without memory. It is taken over and may be NULL, too. */
+static char *text_of(json_t *request, yk_err *err)
 {
   char *text = request ? yk_tree_text(request, JSON_COMPACT) : NULL;
   json_decref(request);
-  if (!text) return yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
-  yk_status status = yk_helper_ask(&renderer->helper, text, strlen(text), time_limit_s, answer, err);
-  free(text);
-  return status;
+  if (!text) yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
+  return text;
 }
 
 /* As vLLM tells which templates know the role. */
@@ -76,8 +74,12 @@ static yk_status load_template(yk_chat_renderer *renderer, yk_template_needs *ne
 {
   json_t *answer;
   const yk_template_source *source = &renderer->source;
-  json_t *request = json_pack("{s:{s:s, s:s*}}", "load", "default", source->text, "tool_use", source->tool_use);
-  YK_TRY(ask(renderer, request, START_TIME_LIMIT_S, &answer, err));
+  char *request =
+      text_of(json_pack("{s:{s:s, s:s*}}", "load", "default", source->text, "tool_use", source->tool_use), err);
+  if (!request) return YK_E_NOMEM;
+  yk_status asked = yk_helper_ask(&renderer->helper, request, strlen(request), START_TIME_LIMIT_S, &answer, err);
+  free(request);
+  YK_TRY(asked);
   const json_t *found = json_object_get(answer, "needs");
   yk_status status = found ? YK_OK : read_refusal(answer, YK_E_FORMAT, err);
   needs->content_lists = json_is_true(json_object_get(found, "content_lists"));
@@ -245,18 +247,31 @@ static json_t *make_request(const yk_chat_renderer *renderer, const yk_chat_conv
                    "continue_final_message", (int)conversation->continue_final_message, "mark", mark[0] ? mark : NULL);
 }
 
-static yk_status ask_to_render(yk_chat_renderer *renderer, json_t *request, json_t **answer, yk_err *err)
+/* It was there when the renderer was created: whatever is missing now, the conversation is not at fault. */
+static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
   yk_template_needs same; /* as when the renderer was created */
+  yk_status status = start_helper(renderer, &same, err);
+  if (status == YK_OK || status == YK_E_NOMEM) return status;
+  if (err) err->code = YK_E_IO;
+  return YK_E_IO;
+}
+
+static yk_status ask_to_render(yk_chat_renderer *renderer, json_t *request, json_t **answer, yk_err *err)
+{
+  char *text = text_of(request, err);
+  if (!text) return YK_E_NOMEM;
   pthread_mutex_lock(&renderer->mutex);
-  yk_status status = yk_helper_is_alive(&renderer->helper) ? YK_OK : start_helper(renderer, &same, err);
-  if (status == YK_OK) {
-    status = ask(renderer, request, renderer->time_limit_s, answer, err);
-    if (status != YK_OK) yk_err_prefix(err, "chat template: rendering a conversation");
-  } else {
-    json_decref(request);
+  yk_status status = YK_E_IO;
+  for (int n_tries = 0; status == YK_E_IO && n_tries < 2; n_tries++) {
+    if (err) yk_err_clear(err);
+    status = yk_helper_is_alive(&renderer->helper) ? YK_OK : start_again(renderer, err);
+    if (status != YK_OK) break;
+    status = yk_helper_ask(&renderer->helper, text, strlen(text), renderer->time_limit_s, answer, err);
   }
+  if (status != YK_OK) yk_err_prefix(err, "chat template: rendering a conversation");
   pthread_mutex_unlock(&renderer->mutex);
+  free(text);
   return status;
 }
 

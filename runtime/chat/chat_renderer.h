@@ -58,8 +58,9 @@ typedef struct yk_chat_prompt {
 /* yk_chat_render - the text of a conversation.
  *   Errors: YK_E_INVAL (the conversation: names message, key, expected and found; or the template refuses it, in the
  *   template's words), YK_E_TIMEOUT (rendering took longer than the limit), YK_E_CAPACITY (it took more memory, or the
- *   text is longer than 64 MiB), YK_E_UNSUPPORTED and YK_E_IO (the helper has died and cannot be started again),
- *   YK_E_NOMEM. *out is then empty. Blocks at most for the time limit once its turn has come. */
+ *   text is longer than 64 MiB), YK_E_IO (the helper has died and cannot be started again, or has died twice of
+ *   one conversation; the message may name the checkpoint's directory), YK_E_NOMEM. *out is then empty. Blocks at most
+ *   for twice the time limit once its turn has come. */
 yk_status yk_chat_render(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, yk_chat_prompt *out,
                          yk_err *err);
 void yk_chat_prompt_free(yk_chat_prompt *prompt);

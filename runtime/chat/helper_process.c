@@ -144,7 +144,7 @@ static yk_status wait_for(const yk_helper_process *helper, short events, int64_t
 
 static yk_status died(yk_err *err)
 {
-  return yk_err_set(err, YK_E_CAPACITY, "the helper process has died, most likely of its memory limit");
+  return yk_err_set(err, YK_E_IO, "the helper process has died");
 }
 
 static yk_status send_all(const yk_helper_process *helper, const char *bytes, size_t n, int64_t deadline_ns,

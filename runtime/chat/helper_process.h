@@ -28,9 +28,9 @@ yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double
 bool yk_helper_is_alive(const yk_helper_process *helper);
 
 /* yk_helper_ask - send a request and wait for its answer, an object (json_decref).
- *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request is longer than a frame may be, or the helper has died while at
- *   work, most often for want of memory, or answered with too long a frame), YK_E_INTERNAL (an answer that is none),
- *   YK_E_NOMEM. After any of them the helper has been ended, except where the request was never sent. */
+ *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request is longer than a frame may be, or the answer), YK_E_IO (the helper
+ *   has died while at work), YK_E_INTERNAL (an answer that is none), YK_E_NOMEM. After any of them the helper has been
+ *   ended, except where the request was never sent. */
 yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
                         json_t **answer, yk_err *err);
 

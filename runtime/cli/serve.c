@@ -11,7 +11,7 @@
 #include "cli/trace_option.h"
 #include "server/server.h"
 
-enum { MAX_ORIGINS = 64 };
+enum { MAX_ORIGINS = 64, MAX_ALLOWED_HOSTS = 64 };
 
 typedef struct serve_options {
   yk_model_options model;
@@ -19,7 +19,7 @@ typedef struct serve_options {
   yk_server_options server;
   const char *trace_path;
   int32_t port, max_waiting, max_connections;
-  const char *origins[MAX_ORIGINS];
+  const char *origins[MAX_ORIGINS], *allowed_hosts[MAX_ALLOWED_HOSTS];
   yk_console console;
 } serve_options;
 
@@ -57,6 +57,17 @@ static yk_status take_metrics_prefix(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
+static yk_status add_allowed_host(void *user, const char *text, yk_err *err)
+{
+  serve_options *options = user;
+  if (options->server.n_allowed_hosts == MAX_ALLOWED_HOSTS)
+    return yk_err_set(err, YK_E_INVAL, "--allowed-host: expected at most %d of them", MAX_ALLOWED_HOSTS);
+  if (!text[0] || strpbrk(text, "/ ") || (text[0] != '[' && strchr(text, ':')))
+    return yk_err_set(err, YK_E_INVAL, "--allowed-host: expected a name without scheme and port, found %.100s", text);
+  options->allowed_hosts[options->server.n_allowed_hosts++] = text;
+  return YK_OK;
+}
+
 static void init(serve_options *options)
 {
   yk_model_options_init(&options->model);
@@ -71,6 +82,7 @@ static void init(serve_options *options)
   server->shutdown_timeout_s = 60;
   server->header_timeout_s = 30;
   server->origins = options->origins;
+  server->allowed_hosts = options->allowed_hosts;
 }
 
 static yk_status check(serve_options *options, yk_err *err)
@@ -111,6 +123,10 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"metrics-prefix", NULL, YK_OPTION_CALL, &server->metrics_prefix, "NAME",
        .help = "of metrics' names in /metrics, in front of a colon; vllm: for dashboards and gateways made for vLLM",
        .fallback = server->metrics_prefix, .parse = take_metrics_prefix},
+      {"allowed-host", NULL, YK_OPTION_CALL, options, "NAME",
+       .help = "a name by which clients may call the server, as one behind a proxy on this machine needs; repeatable",
+       .fallback = "localhost, 127.0.0.1 and [::1] alone where --host is one of them, else any",
+       .parse = add_allowed_host},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",

@@ -1,5 +1,6 @@
 #include "server/access.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
@@ -16,11 +17,81 @@ bool yk_access_has_key(const char *api_key, const char *authorization)
   return !differs;
 }
 
+/* ---- Pages ------------------------------------------------------------------------------------------------------- */
+
+/* "name:port" or "[address]:port", as far as the name goes, which is not empty; *port: behind the colon, or NULL where
+ * there is none. 0: neither. */
+static size_t name_bytes(const char *authority, const char **port)
+{
+  size_t n = authority[0] == '[' ? strcspn(authority, "]") : strcspn(authority, ":");
+  if (authority[0] == '[') n += authority[n] == ']';
+  *port = authority[n] == ':' ? authority + n + 1 : NULL;
+  if (*port && (*port)[strspn(*port, "0123456789")]) return 0;
+  return *port || !authority[n] ? n : 0;
+}
+
+static bool is_name(const char *host, size_t n_bytes, const char *name)
+{
+  return strlen(name) == n_bytes && strncasecmp(host, name, n_bytes) == 0;
+}
+
+/* 127.x.x.x, each x a number. */
+static bool is_loopback_v4(const char *host, size_t n_bytes)
+{
+  char text[INET_ADDRSTRLEN];
+  struct in_addr address;
+  if (n_bytes >= sizeof text) return false;
+  memcpy(text, host, n_bytes);
+  text[n_bytes] = '\0';
+  return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+static bool is_ours(const yk_server_options *options, const char *host)
+{
+  const char *port;
+  size_t n_bytes = name_bytes(host, &port);
+  if (n_bytes == 0) return false;
+  if (is_name(host, n_bytes, "localhost") || is_name(host, n_bytes, "[::1]") || is_loopback_v4(host, n_bytes))
+    return true;
+  for (size_t i = 0; i < options->n_allowed_hosts; i++)
+    if (is_name(host, n_bytes, options->allowed_hosts[i])) return true;
+  return false;
+}
+
+/* The origin is the scheme and the Host; either may leave out the scheme's usual port. */
+static bool is_same(const char *origin, const char *host)
+{
+  const char *usual = strncasecmp(origin, "https://", 8) == 0 ? "443" : "80", *ports[2];
+  if (strncasecmp(origin, "http://", 7) != 0 && strncasecmp(origin, "https://", 8) != 0) return false;
+  origin = strstr(origin, "://") + 3;
+  size_t n_bytes = name_bytes(origin, &ports[0]);
+  if (n_bytes == 0 || name_bytes(host, &ports[1]) != n_bytes || strncasecmp(origin, host, n_bytes) != 0) return false;
+  for (int i = 0; i < 2; i++)
+    if (!ports[i] || !ports[i][0]) ports[i] = usual;
+  return strcmp(ports[0], ports[1]) == 0;
+}
+
 static bool is_allowed(const yk_server_options *options, const char *origin)
 {
   for (size_t i = 0; i < options->n_origins; i++)
     if (strcmp(options->origins[i], "*") == 0 || strcmp(options->origins[i], origin) == 0) return true;
   return false;
+}
+
+void yk_access_check(const yk_server_options *options, bool is_local, const yk_access_headers *headers, yk_reply *reply)
+{
+  const char *host = headers->host, *origin = headers->origin;
+  bool is_restricted = is_local || options->n_allowed_hosts > 0;
+  if (host && is_restricted && !is_ours(options, host))
+    yk_reply_refuse(reply, 403, NULL,
+                    "Host: expected localhost, 127.0.0.1, [::1] or a name that the server was started with "
+                    "(--allowed-host), found %.100s",
+                    host);
+  else if (origin && !(host && is_same(origin, host)) && !is_allowed(options, origin))
+    yk_reply_refuse(reply, 403, NULL,
+                    "Origin: expected this server's own page or an origin that the server was started with "
+                    "(--cors-origin), found %.100s",
+                    origin);
 }
 
 void yk_access_add_headers(const yk_server_options *options, struct MHD_Connection *mhd, struct MHD_Response *response,

@@ -18,10 +18,22 @@ yk_status yk_chat_open(const char *model_dir, const char *chat_template, const y
   return YK_OK;
 }
 
-yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
-                           yk_err *err)
+/* The client is at no fault; the cause, which may name files, is for whoever runs the server. */
+static yk_status no_helper(const yk_log *log, yk_err *err)
 {
-  if (chat->renderer) return yk_openai_chat_ids(chat->renderer, asked, ids, n_ids, err);
+  yk_log_write(log, YK_LOG_ERROR, "%s", err->message);
+  yk_err_clear(err);
+  return yk_err_set(err, YK_E_CANCELLED,
+                    "messages: the helper process that renders the chat template has died; try again later");
+}
+
+yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_log *log, const yk_openai_chat *asked, int32_t **ids,
+                           size_t *n_ids, yk_err *err)
+{
+  if (chat->renderer) {
+    yk_status status = yk_openai_chat_ids(chat->renderer, asked, ids, n_ids, err);
+    return status == YK_E_IO ? no_helper(log, err) : status;
+  }
   *ids = NULL;
   *n_ids = 0;
   return yk_err_set(err, YK_E_UNSUPPORTED, "messages: this server has no chat template for its model");

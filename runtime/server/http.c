@@ -157,6 +157,15 @@ static void answer_options(yk_exchange *x)
     yk_reply_refuse(&x->reply, 405, NULL, "OPTIONS is not allowed here, but %s", x->reply.allow);
 }
 
+/* A preflight without --cors-origin has an answer of its own. */
+static void check_pages(yk_exchange *x)
+{
+  const yk_server_options *options = &x->server->options;
+  yk_access_headers headers = {header_of(x, MHD_HTTP_HEADER_HOST), header_of(x, MHD_HTTP_HEADER_ORIGIN)};
+  if (strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) == 0 && options->n_origins == 0) headers.origin = NULL;
+  yk_access_check(options, x->server->is_local, &headers, &x->reply);
+}
+
 /* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
  * for an answer before it has sent all, finds one. */
 static void check_headers(yk_exchange *x, const char *version)
@@ -164,6 +173,8 @@ static void check_headers(yk_exchange *x, const char *version)
   const yk_server_options *options = &x->server->options;
   x->place = yk_route_at(x->path);
   yk_framing_check(x->mhd, version, &x->reply);
+  if (x->reply.http_status) return;
+  check_pages(x);
   if (x->reply.http_status) return;
   if (x->place && yk_route_takes(x->place, x->method)) x->route = x->place;
   x->reply.allow = x->place && !x->route ? yk_route_methods(x->place) : NULL;

@@ -61,17 +61,34 @@ static yk_status bind_new(const char *host, int port, int *fd, yk_err *err)
   return *fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "cannot listen on %.80s port %d: %s", host, port, strerror(error));
 }
 
+typedef union bound_address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+  struct sockaddr_un local;
+} bound_address;
+
+static bound_address address_of(int fd)
+{
+  bound_address address = {0};
+  socklen_t n_bytes = sizeof address;
+  getsockname(fd, &address.any, &n_bytes);
+  return address;
+}
+
+bool yk_listen_is_local(int fd)
+{
+  bound_address address = address_of(fd);
+  const struct in6_addr *v6 = &address.v6.sin6_addr;
+  if (address.any.sa_family == AF_INET) return ntohl(address.v4.sin_addr.s_addr) >> 24 == 127;
+  return address.any.sa_family == AF_INET6 &&
+         (IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127));
+}
+
 static void describe(int fd, char url[YK_URL_BYTES])
 {
-  union {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    struct sockaddr_un local;
-  } address = {0};
-  socklen_t n_bytes = sizeof address;
+  bound_address address = address_of(fd);
   char text[INET6_ADDRSTRLEN] = "";
-  getsockname(fd, &address.any, &n_bytes);
   if (address.any.sa_family == AF_INET6) {
     inet_ntop(AF_INET6, &address.v6.sin6_addr, text, sizeof text);
     snprintf(url, YK_URL_BYTES, "http://[%s]:%d", text, ntohs(address.v6.sin6_port));

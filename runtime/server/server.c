@@ -122,6 +122,7 @@ static yk_status start(yk_server *server, yk_err *err)
   YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
   YK_TRY(watch(server, server->signal_fd, EPOLLIN, &server->signal_fd, err));
   YK_TRY(yk_listen_open(options->host, options->port, &server->listen_fd, url, err));
+  server->is_local = yk_listen_is_local(server->listen_fd);
   YK_TRY(start_http(server, err));
   YK_TRY(yk_workers_start(&server->workers, err));
   server->open_chat.run = open_chat;

@@ -21,6 +21,7 @@ struct yk_server {
   int64_t created_s;      /* Unix time */
   double process_start_s; /* the same, of the process */
   uint64_t id_base;       /* random: requests' ids differ from those of other processes */
+  bool is_local;          /* it listens on a loopback address */
 
   /* Any thread. */
   yk_ready ready;

@@ -20,6 +20,8 @@ typedef struct yk_server_options {
   double header_timeout_s;    /* for a whole request to arrive */
   const char *const *origins; /* [n_origins] whose pages may call from a browser; "*": any */
   size_t n_origins;
+  const char *const *allowed_hosts; /* [n_allowed_hosts] names, without ports, by which clients may call the server */
+  size_t n_allowed_hosts;
   int32_t profile_every; /* as yk_engine_set_profile takes it */
   yk_trace *trace;       /* of the first steps; not owned; or NULL */
   bool restarts_on_failure;

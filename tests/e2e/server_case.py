@@ -198,7 +198,7 @@ def raw(server, *pieces, pause_s=0.0, timeout=harness.TIMEOUT_S):
 def request_bytes(path, body, headers=""):
     """A request as it goes over the wire."""
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(data)}\r\n{headers}\r\n"
     return head.encode() + data
 

@@ -231,7 +231,7 @@ class Life(Case):
                 port = listener.getsockname()[1]
                 self.assertEqual(process.stdout.readline(), f"listening on http://127.0.0.1:{port}\n".encode())
                 with socket.create_connection(("127.0.0.1", port)) as connection:
-                    connection.sendall(b"GET /version HTTP/1.0\r\nHost: x\r\n\r\n")
+                    connection.sendall(b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n")
                     self.assertIn(b"200 OK", connection.recv(1000))
                 process.terminate()
                 self.assertEqual(process.wait(harness.TIMEOUT_S), 0)

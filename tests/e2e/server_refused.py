@@ -1,10 +1,14 @@
 """What `yoke serve` does not take: bad requests, too much of anything, callers without a key, pages of others."""
 
 import contextlib
+import glob
 import json
+import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
 import harness
@@ -83,25 +87,35 @@ BAD_BODIES = [
 # What comes over a connection that is no request of HTTP/1.1.
 BAD_HTTP = [
     b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
     b"Content-Type: application/json\r\n\r\nzz\r\n",
-    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000, b"\x16\x03\x01" * 100,
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 100000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000, b"\x16\x03\x01" * 100,
 ]
 
 # Headers of a POST that leave open whom it is for, or where it ends: status, words of the message.
 DOUBTFUL_HEADERS = [
     ("", 400, ["Host", "0"]),
-    ("Host: x\r\nHost: y\r\n", 400, ["Host", "2"]),
-    ("Host: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n", 400, ["Content-Length", "2"]),
-    ("Host: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n", 400, ["Content-Length", "Transfer-Encoding"]),
-    ("Host: x\r\nTransfer-Encoding: gzip\r\n", 501, ["Transfer-Encoding", "chunked", "gzip"]),
-    ("Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", 501, ["Transfer-Encoding", "gzip"]),
-    ("Host: x\r\nContent-Length : 2\r\n", 400, ["Content-Length "]),
+    ("Host: localhost\r\nHost: localhost\r\n", 400, ["Host", "2"]),
+    ("Host: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n", 400, ["Content-Length", "2"]),
+    ("Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n", 400,
+     ["Content-Length", "Transfer-Encoding"]),
+    ("Host: localhost\r\nTransfer-Encoding: gzip\r\n", 501, ["Transfer-Encoding", "chunked", "gzip"]),
+    ("Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", 501,
+     ["Transfer-Encoding", "gzip"]),
+    ("Host: localhost\r\nContent-Length : 2\r\n", 400, ["Content-Length "]),
 ]
+
+
+def kill_children(server):
+    """End all processes that the server has started."""
+    for children in glob.glob(f"/proc/{server.process.pid}/task/*/children"):
+        with open(children, encoding="ascii") as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
 
 
 @harness.of_the_program
@@ -210,7 +224,7 @@ class Refused(Case):
         for headers, status, parts in DOUBTFUL_HEADERS:
             with self.subTest(headers=headers):
                 head = f"POST {COMPLETIONS} HTTP/1.1\r\nContent-Type: application/json\r\n{headers}\r\n".encode()
-                answer = raw(server, head + b"{}GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = raw(server, head + b"{}GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 self.assertEqual(answer.count(b"HTTP/1.1"), 1, answer)
                 self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), answer)
                 self.assertIn(b"\r\nConnection: close\r\n", answer)
@@ -219,7 +233,7 @@ class Refused(Case):
                 for part in parts:
                     self.assertIn(part, error["message"])
         self.assertIn(b" 200 ", raw(server, b"GET /version HTTP/1.0\r\n\r\n"))  # which needs no Host
-        spaced = raw(server, b"GET /no where HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        spaced = raw(server, b"GET /no where HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         self.assertTrue(spaced.startswith(b"HTTP/1.1 404 "), spaced)
         self.assertIn(b'"error"', spaced)
 
@@ -239,7 +253,7 @@ class Refused(Case):
         answer = raw(server, body[:-20], b"", pause_s=0.1)
         self.assertTrue(answer.startswith(b"HTTP/1.1 408 "), answer)
         self.assertIn(b'"error"', answer)
-        answer = raw(server, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = raw(server, b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
         self.assertEqual(answer.count(b"HTTP/1.1"), 1)  # kept alive, then closed without a word
         with socket.create_connection(("127.0.0.1", server.port)) as patient:  # time to answer is not time to ask
             patient.sendall(request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 900, "n": 16, "ignore_eos": True}))
@@ -253,7 +267,7 @@ class Refused(Case):
         held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
         time.sleep(0.2)
         with socket.create_connection(("127.0.0.1", server.port)) as late:
-            late.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+            late.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
             late.settimeout(0.3)
             with self.assertRaises(TimeoutError):
                 late.recv(100)
@@ -307,11 +321,63 @@ class Refused(Case):
         self.assertEqual(allowed.getheader("Vary"), "Origin")
         read = server.ask("GET", "/v1/models", headers={"Origin": "http://b.example"})
         self.assertEqual((read.status, read.getheader("Access-Control-Allow-Origin")), (401, "http://b.example"))
-        for origin in ("https://a.example.evil", "http://a.example", "null"):
-            other = server.ask("GET", "/health", headers={"Origin": origin})
-            self.assertIsNone(other.getheader("Access-Control-Allow-Origin"))
+        for origin in ("https://a.example.evil", "http://a.example", "null", "https://127.0.0.1",
+                       f"http://localhost:{server.port}", "http://127.0.0.1"):
+            for method in ("GET", "OPTIONS"):
+                other = server.ask(method, "/health", headers={"Origin": origin})
+                self.assert_refused(other, 403, "--cors-origin", origin)
+                self.assertIsNone(other.getheader("Access-Control-Allow-Origin"))
+        own = server.ask("POST", "/ping", headers={"Origin": f"http://127.0.0.1:{server.port}"})
+        self.assertEqual(own.status, 200)
         anybody = self.serve("--cors-origin", "*").ask("GET", "/health", headers={"Origin": "http://c"})
         self.assertEqual(anybody.getheader("Access-Control-Allow-Origin"), "http://c")
+
+    def test_names_of_the_server(self):
+        """A page cannot have its own name resolved to this machine."""
+        server = self.serve("--allowed-host", "gpu.example", "--allowed-host", "other")
+        port = server.port
+        for host in ("localhost", f"localhost:{port}", "LocalHost:1", "127.0.0.1", f"127.0.0.1:{port}", "127.1.2.3",
+                     "[::1]", f"[::1]:{port}", "gpu.example", "GPU.example:443", "other:"):
+            self.assertEqual(server.ask("GET", "/version", headers={"Host": host}).status, 200, host)
+        for host in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "a",
+                     "localhost:evil", "gpu.example.evil", "127.0.0.256", "128.0.0.1", "[::2]", "", ":80", "0.0.0.0"):
+            for method, path in (("GET", "/"), ("POST", COMPLETIONS), ("GET", "/health")):
+                refused = server.ask(method, path, headers={"Host": host})
+                self.assert_refused(refused, 403, "--allowed-host", host)
+        self.assertEqual(server.ask("GET", "/version", headers={"Origin": "https://gpu.example",
+                                                                "Host": "gpu.example"}).status, 200)
+        self.assert_refused(self.serve().ask("GET", "/", headers={"Host": "gpu.example"}), 403)
+        anywhere = self.serve("--host", "0.0.0.0")
+        self.assertEqual(anywhere.ask("GET", "/version", headers={"Host": "gpu.example"}).status, 200)
+        self.assert_refused(anywhere.ask("GET", "/version", headers={"Origin": "http://evil.example"}), 403)
+        named = self.serve("--host", "0.0.0.0", "--allowed-host", "gpu.example")
+        for host, status in (("gpu.example", 200), ("127.0.0.1", 200), ("evil.example", 403)):
+            self.assertEqual(named.ask("GET", "/version", headers={"Host": host}).status, status, host)
+
+    # ---- The helper of chat templates ------------------------------------------------------------------------------
+
+    def test_a_template_helper_that_dies(self):
+        """Another one answers; where none can be started, the client is told no more than that."""
+        with tempfile.TemporaryDirectory() as folder:
+            python = os.path.join(folder, "python3")
+            with open(python, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+            os.chmod(python, 0o755)
+            template = os.path.join(folder, "template.jinja")
+            with open(template, "w", encoding="utf-8") as file:
+                file.write("{{ messages[0].content }}")
+            server = self.serve("--chat-template", template, env={"PATH": folder})
+            chat = {"messages": HELLO, "max_tokens": 1}
+            self.assertEqual(server.post(CHAT, chat).status, 200)
+            for status in (200, 503):
+                kill_children(server)
+                if status == 503:
+                    os.unlink(python)
+                for path in (CHAT, "/tokenize"):
+                    answer = server.post(path, chat if path == CHAT else {"messages": HELLO})
+                    self.assertEqual(answer.status, status, answer.text)
+                    self.assertNotIn(folder, answer.text)
+            self.assertIn("chat templates", server.err)
 
     # ---- The log and the command line ------------------------------------------------------------------------------
 
@@ -352,6 +418,7 @@ class Refused(Case):
         help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
         for option in ("host", "port", "served-model-name", "api-key", "max-waiting", "request-timeout",
                        "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
+                       "allowed-host",
                        "chat-template",
                        "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests"):
             self.assertIn(f"--{option}", help_text)

@@ -335,7 +335,8 @@ class Routes(Case):
     def test_a_body_in_chunks_and_small_pieces(self):
         server = self.serve()
         body = json.dumps({"prompt": "x", "max_tokens": 4, "ignore_eos": True, "stream": True}).encode()
-        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Connection: close\r\n"
                 b"Transfer-Encoding: chunked\r\n\r\n")
         pieces = [head] + [b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7)]
         self.assertEqual(len(events_of(raw(server, *pieces, b"0\r\n\r\n", pause_s=0.005))), 4)
