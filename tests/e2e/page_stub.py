@@ -67,6 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.may_pass():
             if name == "metrics":
                 self.answer(200, (METRICS % self.stub.counters).encode(), "text/plain; version=0.0.4")
+            elif name == "version":
+                self.answer(200, {"version": "1.2.3"})
             elif name == "v1/models":
                 self.answer(200, {"object": "list", "data": [{"id": "sheep", "object": "model", "root": "sheep"}]})
             else:
@@ -106,6 +108,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except queue.Empty:
                 self.wfile.write(b": still here\n\n")  # which fails once the client has left
                 continue
+            if isinstance(piece, dict) and "error" not in piece:
+                self.event({"choices": [{"index": 0, "delta": piece, "finish_reason": None}]})
+                continue
             if isinstance(piece, dict):
                 self.event(piece)
                 return
@@ -120,7 +125,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Stub:
-    """requests: (path, body) of each POST. say() lets text through; None ends the answer, a dict is sent and ends it.
+    """requests: (path, body) of each POST. say() lets text through; None ends the answer, a dict with "error" is
+    sent and ends it, another one is a delta of its own.
     left: set once a client has gone away amid an answer. refusal: (status, message) for every POST."""
 
     def __init__(self):

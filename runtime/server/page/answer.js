@@ -1,71 +1,147 @@
-// Text that grows, as text nodes alone: nothing in it is ever read as markup. Lines between ``` fences become a <pre>.
+// An answer as it comes: what the model thinks first, folded, and what it says.
 
-const MAYBE_FENCE = /^ {0,3}(`{0,2}$|```[^`]*$)/; // a line, without its end, that is or may become a fence
+import { MarkdownView } from "./markdown.js";
 
-export class TextView {
-  constructor(element) {
-    this.element = element;
-    this.element.replaceChildren();
-    this.isCode = false;
-    this.line = ""; // the line that is not complete
-    this.shown = 0; // how much of that line is shown
-    this.open(element);
-  }
+const BEGIN = "<think>", END = "</think>";
 
-  open(parent) {
+// Text as it is, shown without the blank before it. content: all that has come. told(text): what is shown.
+export class PlainView {
+  constructor(element, told = () => {}) {
     this.node = document.createTextNode("");
-    parent.append(this.node);
+    this.told = told;
+    this.content = this.reasoning = "";
+    element.replaceChildren(this.node);
   }
 
   add(text) {
-    const parts = text.split("\n");
-    parts.forEach((part, i) => {
-      this.line += part;
-      if (i < parts.length - 1) this.endLine();
-    });
-    if (!MAYBE_FENCE.test(this.line)) this.showLine();
+    const shown = this.node.length ? text : text.trimStart();
+    this.content += text;
+    this.node.appendData(shown);
+    this.told(shown);
   }
 
-  showLine() {
-    this.node.appendData(this.line.slice(this.shown));
-    this.shown = this.line.length;
+  end() {}
+}
+
+// How much of the text's end may be the beginning of a mark.
+function halfOf(mark, text) {
+  for (let n = Math.min(mark.length - 1, text.length); n > 0; n--) if (text.endsWith(mark.slice(0, n))) return n;
+  return 0;
+}
+
+// content, reasoning: what has come, apart, without <think>, </think> and the blanks around them.
+export class AnswerView {
+  // element: where the answer stands, behind the folded reasoning; told(text): what is said, apart from that;
+  // copy(text, button): copies a block of code.
+  constructor(element, copy, told = () => {}) {
+    this.element = element;
+    this.copy = copy;
+    this.told = told;
+    this.content = this.reasoning = "";
+    this.held = ""; // may be a part of a mark
+    this.isThinking = false;
+    this.hasThought = false;
+    this.view = new MarkdownView(element, copy);
   }
 
-  endLine() {
-    const isFence = this.shown === 0 && /^ {0,3}```/.test(this.line) && MAYBE_FENCE.test(this.line);
-    if (isFence) {
-      this.fence();
-    } else {
-      this.line += "\n";
-      this.showLine();
+  add(content, reasoning = "") {
+    if (reasoning) this.think(reasoning);
+    if (content && this.reasoning && !this.isThinking && !this.hasThought) this.endThought();
+    if (content) this.split(this.held + content);
+  }
+
+  // Content whose reasoning is marked in the text.
+  split(text) {
+    this.held = "";
+    if (!this.content && !this.hasThought && !this.isThinking) {
+      const begun = text.trimStart();
+      if (BEGIN.startsWith(begun)) {
+        if (begun === BEGIN) this.isThinking = true;
+        else this.held = text;
+        return;
+      }
+      this.isThinking = begun.startsWith(BEGIN);
+      text = this.isThinking ? begun.slice(BEGIN.length) : text;
     }
-    this.line = "";
-    this.shown = 0;
+    const at = this.isThinking ? text.indexOf(END) : this.hasThought ? -1 : this.endWithoutBeginning(text);
+    if (at >= 0) {
+      if (this.isThinking) this.think(text.slice(0, at));
+      else this.turnToThought(text.slice(0, at));
+      this.endThought();
+      text = text.slice(at + END.length);
+    } else if (!this.hasThought) {
+      const n = halfOf(END, text);
+      this.held = text.slice(text.length - n);
+      text = text.slice(0, text.length - n);
+    }
+    if (this.isThinking) this.think(text);
+    else this.say(text);
   }
 
-  fence() {
-    this.node.data = this.node.data.replace(/\n$/, "");
-    this.isCode = !this.isCode;
-    if (this.isCode) {
-      const pre = document.createElement("pre");
-      pre.tabIndex = 0; // so that the keyboard can scroll long lines
-      const code = document.createElement("code");
-      pre.append(code);
-      this.element.append(pre);
-      this.open(code);
-    } else {
-      this.open(this.element);
-    }
+  // Where templates write <think> themselves, the answer holds its end alone, on a line of its own.
+  endWithoutBeginning(text) {
+    const at = text.indexOf(END), before = at > 0 ? text[at - 1] : this.content.at(-1) ?? "\n";
+    return at >= 0 && before === "\n" ? at : -1;
+  }
+
+  turnToThought(text) {
+    const thought = this.content + text;
+    this.content = "";
+    this.view = new MarkdownView(this.element, this.copy);
+    this.think(thought);
+  }
+
+  think(text) {
+    const shown = this.reasoning ? text : text.trimStart();
+    if (!shown) return;
+    if (!this.thought) this.openThought();
+    this.reasoning += shown;
+    this.thought.add(shown);
+  }
+
+  openThought() {
+    const details = document.createElement("details"), body = document.createElement("div");
+    this.summary = document.createElement("summary");
+    this.summary.textContent = "Thinking";
+    details.className = "thought";
+    details.append(this.summary, body);
+    this.element.before(details);
+    this.thought = new MarkdownView(body, this.copy);
+  }
+
+  endThought() {
+    this.isThinking = false;
+    this.hasThought = true;
+    this.reasoning = this.reasoning.trimEnd();
+    this.nameThought();
+  }
+
+  nameThought() {
+    if (this.summary) this.summary.textContent = "Thought";
+  }
+
+  say(text) {
+    const shown = this.content ? text : text.trimStart();
+    if (!shown) return;
+    this.nameThought();
+    this.content += shown;
+    this.view.add(shown);
+    this.told(shown);
   }
 
   end() {
-    if (/^ {0,3}```\s*$/.test(this.line) && this.isCode && this.shown === 0) this.fence();
-    else this.showLine();
-    this.line = "";
+    const { held } = this;
+    this.held = "";
+    if (this.isThinking) this.think(held);
+    else this.say(held);
+    this.reasoning = this.reasoning.trimEnd();
+    this.nameThought();
+    this.thought?.end();
+    this.view.end();
   }
 }
 
-// What a screen reader is told while an answer comes: whole sentences, not pieces of words.
+// What a screen reader is told while an answer comes: whole sentences, not pieces of words, without Markdown's marks.
 export class Speaker {
   constructor(element) {
     this.element = element;
@@ -87,9 +163,10 @@ export class Speaker {
   }
 
   say(text) {
-    if (!text.trim()) return;
+    const words = text.replace(/[*`#|]+/g, "").trim();
+    if (!words) return;
     const line = document.createElement("p");
-    line.textContent = text.trim();
+    line.textContent = words;
     this.element.append(line);
   }
 

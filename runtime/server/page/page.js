@@ -1,8 +1,9 @@
 // The conversation and what surrounds it.
 
-import { Speaker, TextView } from "./answer.js";
+import { AnswerView, PlainView, Speaker } from "./answer.js";
 import { ServerError, events, request, setKeyAsker } from "./client.js";
 import { watchFigures } from "./figures.js";
+import { showHelp } from "./help.js";
 import { parameters, showInvalid, systemPrompt } from "./settings.js";
 
 const STORED = "yoke.history";
@@ -21,7 +22,7 @@ const [log, prompt, notice] = ["log", "prompt", "notice"].map(byId);
 const speaker = new Speaker(byId("spoken"));
 let model = "";
 let mode = "chat";
-let logs = { chat: [], completion: [] }; // entries {role, content, note} of each mode
+let logs = { chat: [], completion: [] }; // entries {role, content, reasoning, note} of each mode
 let running = null; // the AbortController of the answer that is coming
 
 function keep() {
@@ -41,17 +42,20 @@ function make(tag, className, text = "") {
 
 // ---- What the log shows
 
-function showEntry(entry) {
+// told(text): more of it is shown.
+function showEntry(entry, told) {
   const article = make("article", entry.role);
   const text = make("div", "text"), note = make("span", "quiet", entry.note);
   const copy = make("button", "", "Copy"), footer = make("footer", "");
   copy.type = "button";
-  copy.addEventListener("click", () => copyText(entry.content, copy));
+  copy.addEventListener("click", () => copyText(view.content, copy));
   footer.append(note, copy);
   article.append(make("h3", "", MODES[mode].names[entry.role]), text, footer);
   log.append(article);
-  const view = new TextView(text);
-  view.add(entry.content);
+  const isAnswer = mode === "chat" && entry.role === "assistant";
+  const view = isAnswer ? new AnswerView(text, copyText, told) : new PlainView(text, told);
+  text.classList.toggle("markdown", isAnswer);
+  view.add(entry.content, entry.reasoning);
   return { article, note, view };
 }
 
@@ -123,23 +127,39 @@ function isAtEnd() {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 48;
 }
 
-// Adds what comes to the entry; the finish reason.
-async function receive(response, entry, view, clock) {
+// Pieces of an answer are shown together, once for each picture that the browser draws. flush() shows the rest.
+function showSoon(view) {
+  let content = "", reasoning = "", frame = 0;
+  const flush = () => {
+    const follows = isAtEnd();
+    cancelAnimationFrame(frame);
+    frame = 0;
+    view.add(content, reasoning);
+    content = reasoning = "";
+    if (follows) log.scrollTop = log.scrollHeight;
+  };
+  const add = (text, thought) => {
+    content += text;
+    reasoning += thought;
+    frame ||= requestAnimationFrame(flush);
+  };
+  return { add, flush };
+}
+
+// Shows what comes; the finish reason.
+async function receive(response, pieces, clock) {
   let reason = "";
   for await (const event of events(response)) {
     if (event.usage) clock.tokens = event.usage.completion_tokens;
     const choice = event.choices?.[0];
     if (!choice) continue;
     const text = choice.text ?? choice.delta?.content ?? "";
+    const thought = choice.delta?.reasoning ?? choice.delta?.reasoning_content ?? "";
     reason = choice.finish_reason ?? reason;
-    if (choice.delta?.role && !text) continue; // comes before the first token
+    if (choice.delta?.role && !text && !thought) continue; // comes before the first token
     clock.first_ms ||= performance.now();
     if (!event.usage) clock.tokens += 1;
-    const follows = isAtEnd();
-    entry.content += text;
-    view.add(text);
-    speaker.add(text);
-    if (follows) log.scrollTop = log.scrollHeight;
+    pieces.add(text, thought);
   }
   return reason;
 }
@@ -157,21 +177,22 @@ function continueAsCompletion() {
 
 // Asks for an answer to the log as it stands; whether there is one.
 async function answer(settings) {
-  const entry = { role: "assistant", content: "", note: "" };
+  const entry = { role: "assistant", content: "", reasoning: "", note: "" };
   const clock = { tokens: 0, start_ms: performance.now(), first_ms: 0 };
   const [path, body] = bodyOf(settings);
   const entries = logs[mode];
   running = new AbortController();
   showNotice();
   speaker.begin();
-  const shown = showEntry(entry);
+  const shown = showEntry(entry, (text) => speaker.add(text));
+  const pieces = showSoon(shown.view);
   shown.article.classList.add("busy");
   log.scrollTop = log.scrollHeight;
   showButtons();
   let reason = "";
   try {
     const response = await request(path, { body, signal: running.signal });
-    reason = await receive(response, entry, shown.view, clock);
+    reason = await receive(response, pieces, clock);
   } catch (error) {
     if (error.name === "AbortError") reason = "stopped";
     else if (error instanceof ServerError) tellFailure(error);
@@ -182,12 +203,14 @@ async function answer(settings) {
   }
   const hadFocus = document.activeElement === byId("stop");
   running = null;
+  pieces.flush();
   shown.view.end();
+  ({ content: entry.content, reasoning: entry.reasoning } = shown.view);
   shown.article.classList.remove("busy");
   entry.note = noteOf(clock, reason);
   shown.note.textContent = entry.note;
   speaker.end(reason === "stopped" ? "Stopped." : "");
-  const hasCome = Boolean(entry.content || reason);
+  const hasCome = Boolean(entry.content || entry.reasoning || reason);
   if (hasCome) entries.push(entry);
   else shown.article.remove();
   keep();
@@ -277,6 +300,15 @@ function askForKey(isWrong) {
   });
 }
 
+async function showVersion() {
+  try {
+    const { version } = await (await request("version", { asks: false })).json();
+    byId("version").textContent = String(version);
+  } catch {
+    byId("version").textContent = ""; // a server that keeps it to itself, or gives it with its key
+  }
+}
+
 async function findModel() {
   try {
     const { data } = await (await request("v1/models")).json();
@@ -308,7 +340,7 @@ prompt.addEventListener("keydown", (event) => {
   send();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || byId("key-dialog").open) return;
+  if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
   if (running) stop();
   else if (NARROW.matches && !byId("panel").hidden) {
     showPanel(false);
@@ -319,6 +351,8 @@ byId("stop").addEventListener("click", stop);
 byId("regenerate").addEventListener("click", regenerate);
 byId("clear").addEventListener("click", clear);
 byId("key-cancel").addEventListener("click", () => byId("key-dialog").close());
+byId("help").addEventListener("click", () => showHelp(model, copyText));
+byId("help-close").addEventListener("click", () => byId("help-dialog").close());
 byId("panel-switch").addEventListener("click", () => showPanel(byId("panel").hidden));
 for (const input of document.getElementsByName("mode")) {
   input.addEventListener("change", () => changeMode(input.value));
@@ -330,4 +364,5 @@ setKeyAsker(askForKey);
 showPanel(!NARROW.matches);
 restore();
 await findModel();
+showVersion();
 watchFigures();
