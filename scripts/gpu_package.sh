@@ -22,7 +22,7 @@ finds_libraries() {
   # shellcheck disable=SC2046 # a word for each library
   ! ldd "$bin/yoke" | grep 'not found' &&
     python3 -c 'import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]' \
-      $(grep -aoE 'lib(cublas|nccl)\.so\.[0-9]+' "$bin/yoke" | sort -u)
+      $(grep -ahoE 'lib(cublas|nccl)\.so\.[0-9]+' "$bin/yoke" "$bin"/../lib/libyoke_gpu.so.* | sort -u)
 }
 
 if ! finds_libraries >/dev/null 2>&1; then

@@ -73,7 +73,7 @@ without_uninstrumentable() { # TOOL TEST: writes TOOL.TEST.log and .end anew, an
   alone_at_once=6
   tool=$1 test=$2 n_running=0
   barriers=$(few_barriers "$tool")
-  kernels=$(kernels_in "$bin/$test")
+  kernels=$(kernels_in "$bin"/../lib/libyoke_gpu.so.*)
   for kernel in $kernels; do
     run_sanitizer "$tool" "$test" "$tool.$test.$kernel" "$barriers" --kernel-name "kns=$kernel" &
     n_running=$((n_running + 1))

@@ -8,8 +8,8 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 Usage: scripts/package.sh [BUILD_DIR [OUT]]
 
 Packs the program, its GPU tests with their data, and the shared libraries that a bare machine lacks, from BUILD_DIR
-(build/release) into OUT (BUILD_DIR/yoke.tar.xz; .tar.gz also, which is ten times as large: gzip does not see that the
-programs hold the same kernels). The programs find the libraries beside themselves ($ORIGIN/../lib).
+(build/release) into OUT (BUILD_DIR/yoke.tar.xz; .tar.gz also, which is larger). The programs find the libraries beside
+themselves ($ORIGIN/../lib).
 Not packed: the C library and the compilers' runtime, which the machine must have; the GPU driver, cuBLAS and NCCL,
 without which the program runs on CPU ranks.
 
@@ -39,16 +39,16 @@ for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
   test=$build/bin/$(basename "$source" .c)
   if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
 done
-if [ -e "$build/lib/libyoke_for_tests.so" ]; then cp "$build/lib/libyoke_for_tests.so" "$root/lib/"; fi
-find "$root" -type f -exec strip --strip-debug {} +
 
-# Not copied: what is packed already; what the machine has of its own: libc and its parts, the compilers' runtime, and
-# driver, CUDA and NCCL, which bench needs.
-own='^(libyoke_for_tests|linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
+# Not copied: what the machine has of its own: libc and its parts, the compilers' runtime, and driver, CUDA and NCCL,
+# which bench needs.
+own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
 own="$own|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]"
-ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
+LD_LIBRARY_PATH=$(realpath "$build/lib"):${LD_LIBRARY_PATH:-} ldd "$root"/bin/* |
+  awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
+find "$root" -type f -exec strip --strip-debug {} +
 
 cp scripts/gpu_package.sh scripts/gpu_tests.sh scripts/gpu_sanitize.sh scripts/*random_model*.py "$root/scripts/"
 cp -r tests/e2e tests/reference "$root/tests/"
@@ -56,7 +56,7 @@ cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
 case $out in
-*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=512MiB >"$out" ;; # a window wider than two programs
+*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=128MiB >"$out" ;;
 *) tar -C "$stage" -czf "$out" yoke ;;
 esac
 echo "$out: $(du -h "$out" | cut -f1)"
