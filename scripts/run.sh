@@ -10,9 +10,12 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
 Usage: scripts/run.sh [options of yoke generate]
 
-Installs what is missing (with apt), builds build/release and runs the demo model on two ranks over several prompts
-at once. Options are handed on to `yoke generate` and win over the demo's; with prompts of your own the demo's are
-left out.
+Installs what is missing (with apt), builds the program alone and runs the demo model on two ranks over several prompts
+at once. Where nvidia-smi shows GPUs and nvcc is there, the build is for those GPUs, in build/run-gpu; otherwise for CPU
+ranks only, in build/run-cpu (with CUDA_VISIBLE_DEVICES= as well). build/release, for every kind of GPU, is built by
+cmake --preset release && cmake --build --preset release
+
+Options are handed on to `yoke generate` and win over the demo's; with prompts of your own the demo's are left out.
 
 Examples:
   scripts/run.sh
@@ -23,8 +26,17 @@ HELP
   exit 0
 fi
 
-install_missing
-build release
+choose_gpus
+echo "$gpu_note" >&2
+install_for_program
+if [ -n "$gpu_architectures" ]; then
+  preset=run-gpu
+  configure $preset "-DCMAKE_CUDA_ARCHITECTURES=$gpu_architectures" >&2
+else
+  preset=run-cpu
+  configure $preset >&2
+fi
+build $preset >&2
 
 own_prompts=no
 for argument; do
@@ -35,7 +47,8 @@ done
 [ $own_prompts = yes ] ||
   set -- --prompt "348+275=" --prompt "Sort: k b z a ->" --prompt "The capital of Norway is" \
     --prompt "Tell a story: Mia the fox, a red kite, the garden." "$@"
-yoke=$root/build/release/bin/yoke
+yoke=$root/build/$preset/bin/yoke
+echo "The program: build/$preset/bin/yoke" >&2
 demo=$root/tests/models/demo
 ranks=2 # where there are GPUs, but only one, it runs alone
 "$yoke" plan --model "$demo" --tp 2 --format json 2>/dev/null | grep -q '"fits":true' || ranks=1

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Sourced by run.sh and test.sh: installs what the build needs, and builds. Run from the root of the project.
+# Sourced by run.sh and test.sh: installs what a build needs, chooses GPUs, and builds. Run from the project's root.
 
-# need CHECK PACKAGE...: remember the packages where the check fails.
+# need CHECK PACKAGE...: remembers Debian's packages where the check fails.
 missing=
 need() {
   check=$1
@@ -9,13 +9,12 @@ need() {
   sh -c "$check" >/dev/null 2>&1 || missing="$missing $*"
 }
 
-# Installs with apt only what is missing; needs root, or sudo, only then.
-install_missing() {
+# What the program alone needs.
+install_for_program() {
   missing=
   need 'command -v cmake' cmake
   need 'command -v ninja' ninja-build
   need 'command -v cc' gcc libc6-dev
-  need 'command -v c++' g++
   need 'command -v python3' python3
   need 'python3 -c "import jinja2"' python3-jinja2
   need 'command -v pkg-config' pkg-config
@@ -23,11 +22,21 @@ install_missing() {
   need 'pkg-config --exists libpcre2-8' libpcre2-dev
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
   need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
+  if [ -n "${gpu_architectures:-}" ]; then need 'command -v c++' g++; fi # compiles nvcc's host code
+  [ -z "$missing" ] || install_packages "$missing"
+}
+
+# What every test stage needs beside that.
+install_for_tests() {
+  install_for_program
+  missing=
+  need 'command -v c++' g++
   need 'pkg-config --exists cmocka' libcmocka-dev
   [ -z "$missing" ] || install_packages "$missing"
 }
 
-# install_packages NAMES: with apt; needs root, or sudo. Little is waited for a network that does not answer.
+# install_packages NAMES: with apt; needs root, or sudo. Lists of packages are fetched only where those at hand do not
+# do, and little is waited for a network that does not answer.
 install_packages() {
   as_root=
   [ "$(id -u)" -eq 0 ] || as_root=sudo
@@ -35,21 +44,23 @@ install_packages() {
     echo "Please install these packages (Debian's names):$1" >&2
     return 1
   fi
-  echo "Installing with apt:$1"
+  echo "Installing with apt:$1" >&2
   # shellcheck disable=SC2086 # words on purpose
-  $as_root apt-get -qq -o Acquire::http::Timeout=20 update &&
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 install -y \
-      --no-install-recommends $1
+  apt_install $1 >/dev/null 2>&1 || { apt_get update && apt_install $1; } >&2
 }
 
-# What only tests use, and what they are skipped without: a browser, nginx, promtool, and the public clients of
-# tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
+apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
+apt_install() { apt_get install -y --no-install-recommends "$@"; }
+
+# What only tests use, and what they are skipped without: a browser, nginx, promtool, shellcheck, and the public
+# clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
 install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
   need 'command -v nginx || test -x /usr/sbin/nginx' nginx-light
   need 'command -v promtool' prometheus
+  need 'command -v shellcheck' shellcheck
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
   [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
   venv=$PWD/build/test-venv
@@ -69,17 +80,63 @@ install_test_clients() {
   export YOKE_CLIENT_VENV
 }
 
-# build PRESET [OPTIONS]: configure and build build/PRESET; says little unless something fails.
-build() {
-  preset=$1
-  shift
-  echo "Building build/$preset"
-  log=$(mktemp)
-  if cmake --preset "$preset" >"$log" 2>&1 && cmake --build --preset "$preset" "$@" >>"$log" 2>&1; then
-    rm -f "$log"
-  else
-    cat "$log" >&2
-    rm -f "$log"
-    return 1
-  fi
+# The compiler that CMakeLists.txt would find.
+find_nvcc() {
+  nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
+  [ -x "$nvcc" ] || nvcc=$(command -v nvcc)
 }
+
+# nvcc of CUDA 12.5 or newer, as CMakeLists.txt demands.
+nvcc_is_new_enough() {
+  "$nvcc" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |
+    { read -r major minor && { [ "$major" -gt 12 ] || { [ "$major" -eq 12 ] && [ "$minor" -ge 5 ]; }; }; }
+}
+
+# Compute capabilities of the GPUs that a program sees, a line each: 9.0.
+visible_gpus() {
+  case ${CUDA_VISIBLE_DEVICES-all} in '' | -1) return 0 ;; esac
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+\.[0-9]+$' | sort -u
+}
+
+# What this machine's GPUs are built for: gpu_architectures as CMake has them, empty for CPU ranks alone, and gpu_note,
+# which says so and why.
+choose_gpus() {
+  gpu_architectures='' capabilities=$(visible_gpus | paste -sd ' ' -) nvcc=''
+  for capability in $capabilities; do
+    case $capability in
+    9.0) architecture=90a-real ;;
+    8.*) architecture=80-real ;;
+    [1-7].*) continue ;;
+    *) architecture=80-virtual ;; # newer: the driver compiles PTX when the program first starts
+    esac
+    case ";$gpu_architectures;" in *";$architecture;"*) continue ;; esac
+    gpu_architectures=${gpu_architectures:+$gpu_architectures;}$architecture
+  done
+  gpu_note="GPUs of compute capability $capabilities:"
+  if [ -z "$capabilities" ]; then
+    gpu_note="No GPU is visible (nvidia-smi): this build has CPU ranks only. Run it again where there is a GPU; for
+every kind of GPU (needs nvcc): cmake --preset release && cmake --build --preset release"
+  elif [ -z "$gpu_architectures" ]; then
+    gpu_note="$gpu_note older than 8.0, so this build has CPU ranks only."
+  elif ! find_nvcc; then
+    gpu_note="$gpu_note no nvcc in \$CUDA_HOME/bin, /usr/local/cuda/bin or PATH, so this build has CPU ranks only.
+For GPUs install the CUDA toolkit, 12.5 or newer, and run this again."
+  elif ! nvcc_is_new_enough; then
+    gpu_note="$gpu_note $nvcc is older than CUDA 12.5, so this build has CPU ranks only.
+For GPUs install a newer CUDA toolkit and run this again."
+  else
+    gpu_note="$gpu_note this build is for them alone ($gpu_architectures)."
+    case $gpu_architectures in *80-virtual*)
+      gpu_note="$gpu_note
+Those newer than 9.0 have no kernels of their own: the driver compiles them when the program first runs." ;;
+    esac
+    return 0
+  fi
+  gpu_architectures=
+}
+
+# configure PRESET [OPTIONS]: the folder build/PRESET.
+configure() { scripts/progress.py ninja "Configuring build/$1" cmake --preset "$@"; }
+
+# build PRESET [OPTIONS]: shows how far it is, and what fails, whole.
+build() { scripts/progress.py ninja "Building build/$1" cmake --build --preset "$@"; }

@@ -45,10 +45,11 @@ run_fuzz() {
     echo "No clang with libFuzzer here: fuzzing is left out"
     return 0
   fi
+  configure fuzz
   targets=$(basename -s .c -a tests/fuzz/fuzz_*.c)
   # shellcheck disable=SC2086 # one word for each target
   build fuzz --target $targets
-  ctest --test-dir build/fuzz -j "$jobs" --output-on-failure -L fuzz
+  scripts/progress.py ctest "Testing fuzz" ctest --test-dir build/fuzz -j "$jobs" --output-on-failure -L fuzz
 }
 
 stage() {
@@ -57,18 +58,22 @@ stage() {
   release)
     preset=release
     has_gpu || preset=untuned
+    configure "$preset"
     build "$preset"
-    ctest --preset "$preset" -j "$jobs"
+    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$jobs"
     ;;
   asan)
+    configure asan
     build asan
     # Left out: every code point, in functions that other tests call too; streams, which the thread sanitizer watches;
     # "yoke bench", which runs the engine's code that the server's tests run; the demo model's numbers.
-    ctest --preset asan -j "$jobs" -E 'unicode_golden|server_streams|cli_bench|e2e\.demo'
+    scripts/progress.py ctest "Testing asan" ctest --preset asan -j "$jobs" \
+      -E 'unicode_golden|server_streams|cli_bench|e2e\.demo'
     ;;
   tsan)
+    configure tsan
     build tsan --target concurrent_tests
-    without_aslr ctest --preset tsan -j "$jobs" -L concurrent
+    without_aslr scripts/progress.py ctest "Testing tsan" ctest --preset tsan -j "$jobs" -L concurrent
     ;;
   fuzz) run_fuzz ;;
   *)
@@ -79,7 +84,7 @@ stage() {
   echo "Stage $1 passed in $(($(date +%s) - started)) s"
 }
 
-install_missing
+install_for_tests
 [ $# -gt 0 ] || set -- release asan tsan fuzz
 case " $* " in *" release "* | *" asan "*) install_test_clients ;; esac
 for name; do stage "$name"; done
