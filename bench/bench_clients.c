@@ -60,8 +60,9 @@ static const char about[] =
 static const char examples[] =
     "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";
 
-static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
+static yk_status apply(options *o, yk_engine_options *engine, yk_err *err)
 {
+  YK_TRY(yk_model_options_find(&o->model, true, err));
   YK_TRY(yk_model_options_apply(&o->model, engine, err));
   engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
   return YK_OK;
@@ -259,7 +260,7 @@ static yk_status run_all(load *l, FILE *file, yk_err *err)
   YK_TRY(run_once(l, 0, n_warm_up, runs[0], err));
   for (int i = 0; i < o->repeats; i++) YK_TRY(run_once(l, i + 1, o->n_requests, runs[i], err));
   json_t *report =
-      json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:i, s:f}", "backend", "engine", "model_id", o->model.model_dir,
+      json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:i, s:f}", "backend", "engine", "model_id", o->model.checkpoint.name,
                 "num_prompts", o->n_requests, "max_concurrency", o->n_clients, "request_rate", "inf", "input_len",
                 o->input_tokens, "output_len", o->output_tokens, "range_ratio", o->range_ratio);
   if (!report) return yk_err_set(err, YK_E_NOMEM, "no memory for a report");

@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "cli/model_options.h"
 #include "cli/trace_option.h"
+#include "cli/vllm_options.h"
 
 typedef struct batch_options {
   yk_model_options model;
@@ -48,8 +49,16 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
                                     yk_template_options_group(&options->chat, true),
                                     yk_sampling_options_group(&options->sampling),
                                     yk_model_options_group(&options->model)};
-  const yk_command command = {
-      "yoke batch", "--model DIR [options] INPUT -o OUTPUT", about, examples, groups, 4, .takes_operands = true};
+  const yk_command command = {"yoke batch",
+                              "MODEL [options] INPUT -o OUTPUT",
+                              about,
+                              examples,
+                              groups,
+                              4,
+                              .takes_operands = true,
+                              .min_operands = 1,
+                              .model = &options->model.checkpoint,
+                              .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -93,16 +102,17 @@ static yk_status run_session(const batch_options *options, yk_batch_run *run, yk
   return status;
 }
 
-static int run_batch(const batch_options *options)
+static int run_batch(batch_options *options)
 {
   yk_console console;
   yk_interrupt interrupt;
   yk_err err = YK_ERR_INIT;
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   yk_batch_files files = {
       .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
   yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
                         .chat_template = options->chat.chat_template};
-  yk_batch_run run = {.model_dir = options->model.model_dir,
+  yk_batch_run run = {.model_dir = options->model.checkpoint.name,
                       .sampling = &options->sampling,
                       .chat = &chat,
                       .tools = options->tools,

@@ -201,6 +201,9 @@ static int run(bench *b)
   b->report.runs = calloc((size_t)b->options.repeats, sizeof *b->report.runs);
   b->report.options = &b->options;
   yk_status status = b->report.runs ? YK_OK : yk_err_set(&err, YK_E_NOMEM, "no memory for %d runs", b->options.repeats);
+  if (status == YK_OK) status = yk_model_options_find(&b->options.model, true, &err);
+  b->engine_options.model_dir = b->options.model.checkpoint.path;
+  b->engine_options.tokenizer = b->options.model.tokenizer.path;
   if (status == YK_OK) status = open_output(b, &err);
   if (status == YK_OK) status = yk_trace_option_open(b->options.trace_path, &b->trace, &err);
   if (status == YK_OK) status = yk_interrupt_start(&b->interrupt, &b->console, &err);

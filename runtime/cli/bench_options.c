@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/trace_option.h"
+#include "cli/vllm_options.h"
 
 enum { MAX_TOKENS = 1 << 24, MAX_BATCH = 65536, MAX_REQUESTS = 10000000, DEFAULT_REQUESTS = 256 };
 
@@ -169,7 +170,14 @@ bool yk_bench_options_parse(yk_bench_options *o, int argc, char **argv, yk_engin
   const yk_option_group groups[] = {{"Load", load_table, N_LOAD_OPTIONS},
                                     {"Runs and figures", run_table, sizeof run_table / sizeof run_table[0]},
                                     yk_model_options_group(&o->model)};
-  const yk_command command = {"yoke bench", "--model DIR [options]", about, examples, groups, .n_groups = 3};
+  const yk_command command = {"yoke bench",
+                              "MODEL [options]",
+                              about,
+                              examples,
+                              groups,
+                              .n_groups = 3,
+                              .model = &o->model.checkpoint,
+                              .foreign = &yk_vllm_options};
   yk_arguments arguments;
   yk_err err = YK_ERR_INIT;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;

@@ -208,7 +208,7 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   const yk_engine_info *info = &report->info;
   json_object_set_new(object, "yoke_bench", json_integer(1));
   json_object_set_new(object, "version", json_string(yk_version()));
-  json_object_set_new(object, "model", json_string(report->options->model.model_dir));
+  json_object_set_new(object, "model", json_string(report->options->model.checkpoint.name));
   json_object_set_new(object, "family", json_string(info->family));
   json_object_set_new(object, "device", json_string(info->device));
   json_object_set_new(object, "dtype", json_string(info->dtype));

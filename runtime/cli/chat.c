@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/template_options.h"
+#include "cli/vllm_options.h"
 
 typedef struct chat_options {
   yk_model_options model;
@@ -44,12 +45,14 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
                                     yk_sampling_options_group(&options->sampling),
                                     yk_model_options_group(&options->model)};
   const yk_command command = {"yoke chat",
-                              "--model DIR [options]",
+                              "MODEL [options]",
                               about,
                               examples,
                               groups,
                               sizeof groups / sizeof groups[0],
-                              .instead = "messages come from standard input"};
+                              .instead = "messages come from standard input",
+                              .model = &options->model.checkpoint,
+                              .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -110,7 +113,7 @@ static yk_status run_session(yk_chat_session *session, yk_chat_input *input, con
   return status;
 }
 
-static int run_chat(const chat_options *options)
+static int run_chat(chat_options *options)
 {
   yk_console console;
   yk_interrupt interrupt;
@@ -123,6 +126,7 @@ static int run_chat(const chat_options *options)
                              .console = &console,
                              .interrupt = &interrupt};
   yk_console_init(&console, (yk_log_level)options->model.log_level);
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
   yk_chat_input_init(&input);
   yk_status status = run_session(&session, &input, options, &err);

@@ -9,6 +9,7 @@
 #include "base/bom.h"
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "cli/named_model.h"
 
 int yk_cli_usage_error(const yk_command *command, const yk_err *err)
 {
@@ -18,10 +19,36 @@ int yk_cli_usage_error(const yk_command *command, const yk_err *err)
   return YK_EXIT_USAGE;
 }
 
+const char *yk_cli_option_named(const char *message, const char **rest)
+{
+  static const struct {
+    const char *field, *option;
+  } names[] = {
+      {"max_model_tokens:", "--max-model-len:"},
+      {"max_batched_tokens:", "--max-num-batched-tokens:"},
+      {"max_seqs:", "--max-num-seqs:"},
+      {"kv_cache_bytes:", "--kv-cache-bytes:"},
+      {"kv_cache_dtype ", "--kv-cache-dtype "},
+      {"gpu_memory_utilization:", "--gpu-memory-utilization:"},
+      {"n_cpu_threads:", "--threads:"},
+      {"number of ranks:", "--tensor-parallel-size:"},
+      {"devices:", "--devices:"},
+  };
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    size_t length = strlen(names[i].field);
+    if (strncmp(message, names[i].field, length) != 0) continue;
+    *rest = message + length;
+    return names[i].option;
+  }
+  *rest = message;
+  return "";
+}
+
 int yk_cli_failure(const yk_err *err)
 {
   yk_log log = yk_log_stderr(YK_LOG_ERROR);
-  yk_log_write(&log, YK_LOG_ERROR, "%s", err->message);
+  const char *rest, *option = yk_cli_option_named(err->message, &rest);
+  yk_log_write(&log, YK_LOG_ERROR, "%s%s", option, rest);
   return YK_EXIT_FAILURE;
 }
 
@@ -32,10 +59,37 @@ int yk_cli_end(bool all_freed, int exit_code)
   _exit(exit_code);
 }
 
+/* The first operand is the model where nothing else has named it, and none of the command's own is missing then. */
+static void take_model(const yk_command *command, yk_arguments *arguments)
+{
+  size_t n_own = command->takes_operands ? command->min_operands : 0;
+  if (!command->model || command->model->name || arguments->n_operands <= n_own) return;
+  command->model->name = arguments->operands[0];
+  command->model->instead = command->instead;
+  arguments->operands++;
+  arguments->n_operands--;
+}
+
+/* One line, where --log-level lets it through. */
+static void tell_passed_over(const yk_command *command, const yk_arguments *arguments)
+{
+  const yk_option *level = yk_options_find(command, "log-level");
+  yk_log log = yk_log_stderr(level ? (yk_log_level) * (const int *)level->value : YK_LOG_INFO);
+  yk_strbuf names = YK_STRBUF_INIT;
+  for (size_t i = 0; i < arguments->n_passed_over; i++) {
+    const char *argument = arguments->passed_over[i];
+    yk_strbuf_append_fmt(&names, "%s%.*s", i ? ", " : "", (int)strcspn(argument, "="), argument);
+  }
+  if (arguments->n_passed_over && !names.failed)
+    yk_log_write(&log, YK_LOG_INFO, "options of vLLM that change nothing here: %s", names.data);
+  yk_strbuf_free(&names);
+}
+
 bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments *arguments, int *exit_code)
 {
   yk_err err = YK_ERR_INIT;
   yk_options_parse(command, argc, argv, arguments, &err);
+  if (err.code == YK_OK && !arguments->help) take_model(command, arguments);
   if (err.code == YK_OK && !arguments->help && arguments->n_operands && !command->takes_operands)
     yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"%s%s", arguments->operands[0],
                command->instead ? "; " : "", command->instead ? command->instead : "");
@@ -43,7 +97,10 @@ bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments
     *exit_code = yk_cli_usage_error(command, &err);
     return false;
   }
-  if (!arguments->help) return true;
+  if (!arguments->help) {
+    tell_passed_over(command, arguments);
+    return true;
+  }
   yk_options_help(command);
   *exit_code = yk_cli_flush(&err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   return false;

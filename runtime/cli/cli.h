@@ -35,8 +35,12 @@ bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments
 /* yk_cli_usage_error - print err and where to find help; returns YK_EXIT_USAGE. */
 int yk_cli_usage_error(const yk_command *command, const yk_err *err);
 
-/* yk_cli_failure - print err; returns YK_EXIT_FAILURE. */
+/* yk_cli_failure - print err, with the engine's fields under the names of their options; returns YK_EXIT_FAILURE. */
 int yk_cli_failure(const yk_err *err);
+
+/* yk_cli_option_named - of a message that begins with a field of yk_engine_options ("max_seqs: ..."): the option that
+ *   sets the field, as "--max-num-seqs:", and what stands behind it; else "" and the message. */
+const char *yk_cli_option_named(const char *message, const char **rest);
 
 /* yk_cli_end - what a subcommand returns that had an engine: exit_code. all_freed: what yk_engine_destroy
  *   returned; where it is false the process ends here, without the exit handlers of GPU libraries (api/engine.h says

@@ -6,12 +6,14 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/named_model.h"
 
 /* In the order of yk_convert_format. */
 static const char *const format_names[] = {"awq", "kuiper", NULL};
 
 typedef struct convert_command {
   yk_convert_options options;
+  yk_named_model model;
   int to, log_level;
   bool to_given;
   yk_console *console;
@@ -26,8 +28,7 @@ static const char examples[] = "  yoke convert -m Qwen3-8B-GPTQ-Int4 --to awq -o
 static yk_status check(const convert_command *c, yk_err *err)
 {
   const yk_convert_options *options = &c->options;
-  if (!options->model_dir || !options->model_dir[0])
-    return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory or a KuiperLLama .bin, found nothing");
+  YK_TRY(yk_named_model_check(&c->model, err));
   if (!c->to_given) return yk_err_set(err, YK_E_INVAL, "--to: expected awq or kuiper, found nothing");
   if (!options->out || !options->out[0])
     return yk_err_set(err, YK_E_INVAL, "--output: expected a new directory (awq) or file (kuiper), found nothing");
@@ -42,8 +43,6 @@ static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
 {
   yk_convert_options *options = &c->options;
   const yk_option own[] = {
-      {"model", "m", YK_OPTION_STRING, &options->model_dir, "DIR",
-       .help = "a Hugging Face checkpoint directory, or a KuiperLLama .bin; required"},
       {"to", NULL, YK_OPTION_CHOICE, &c->to, NULL,
        .help = "awq: a Hugging Face directory in AWQ's gemm format; kuiper: a KuiperLLama file; required",
        .fallback = "", .choices = format_names, .given = &c->to_given},
@@ -54,17 +53,22 @@ static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
       {"log-level", NULL, YK_OPTION_CHOICE, &c->log_level, NULL, .help = "messages on stderr; info also shows progress",
        .choices = yk_log_level_names},
   };
-  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
+  yk_option model[YK_NAMED_MODEL_OPTIONS];
+  yk_named_model_options(&c->model, "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME; required",
+                         model);
+  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]},
+                                    {"Model", model, YK_NAMED_MODEL_OPTIONS}};
   const yk_command command = {
       "yoke convert",
-      "--model DIR --to FORMAT -o PATH",
+      "MODEL --to FORMAT -o PATH",
       "Write a model of 4-bit integers, in any format that can be loaded, in another one. Every number stays exactly "
       "what it was: what the other format cannot say is refused, with the tensor that it is about. Needs no GPU, and "
       "little memory. Tokenizer, templates and settings of generation are copied into a directory. What is made takes "
       "its name once it is whole: a run that fails or is stopped leaves nothing.",
       examples,
       groups,
-      .n_groups = 1};
+      .n_groups = 2,
+      .model = &c->model};
   yk_arguments arguments;
   yk_err err = YK_ERR_INIT;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
@@ -85,6 +89,8 @@ static yk_status run(convert_command *c, yk_err *err)
 {
   char text[YK_BYTES_TEXT];
   yk_request *const none = NULL;
+  YK_TRY(yk_named_model_find(&c->model, true, err));
+  c->options.model_dir = c->model.path;
   c->options.to = (yk_convert_format)c->to;
   c->options.log = c->console->log;
   c->options.progress = progress;
@@ -111,6 +117,7 @@ int yk_cli_convert(int argc, char **argv)
   yk_console_init(&console, (yk_log_level)command.log_level);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
   exit_code = run(&command, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  yk_named_model_free(&command.model);
   int caught = yk_interrupt_stop(&interrupt);
   return caught && err.code == YK_E_CANCELLED ? YK_EXIT_SIGNAL + caught : exit_code;
 }

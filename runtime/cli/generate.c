@@ -11,6 +11,7 @@
 #include "cli/result.h"
 #include "cli/sampling_options.h"
 #include "cli/trace_option.h"
+#include "cli/vllm_options.h"
 
 typedef struct generate_options {
   yk_model_options model;
@@ -64,14 +65,16 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
                                     yk_model_options_group(&options->model)};
   const yk_command command = {
       "yoke generate",
-      "--model DIR [options]",
+      "MODEL [options]",
       "Continue prompts with a language model. All prompts run together in batches, each with its samples one after "
       "the other in what is printed; where none is given, standard input is the prompt, less one newline at its end. "
       "A UTF-8 byte order mark at the start of a file is skipped.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],
-      .instead = "prompts follow --prompt"};
+      .instead = "prompts follow --prompt",
+      .model = &options->model.checkpoint,
+      .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -238,6 +241,7 @@ static int run(generate_options *options)
   generation session = {.options = options};
   yk_err err = YK_ERR_INIT;
   yk_console_init(&session.console, (yk_log_level)options->model.log_level);
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_prompts_load(&options->prompts, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_trace_option_open(options->trace_path, &session.trace, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&session.interrupt, &session.console, &err) != YK_OK) return yk_cli_failure(&err);

@@ -35,7 +35,8 @@ static void append_default(yk_strbuf *text, const yk_option *option)
   }
   char bytes[YK_BYTES_TEXT];
   switch (option->kind) {
-  case YK_OPTION_INT: yk_strbuf_append_fmt(text, " (default: %d)", (int)*(const int32_t *)option->value); break;
+  case YK_OPTION_INT:
+  case YK_OPTION_TOKENS: yk_strbuf_append_fmt(text, " (default: %d)", (int)*(const int32_t *)option->value); break;
   case YK_OPTION_SEED:
     yk_strbuf_append_fmt(text, " (default: %llu)", (unsigned long long)*(const uint64_t *)option->value);
     break;

@@ -17,11 +17,19 @@ static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
 static void fill_table(yk_model_options *options)
 {
   const yk_option table[] = {
-      {"model", "m", YK_OPTION_STRING, &options->model_dir, "DIR",
-       .help = "a Hugging Face checkpoint directory, or a KuiperLLama .bin; required"},
-      {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer, "PATH",
-       .help = "a tokenizer.json or the directory of one, and of the chat template",
+      {"model", "m", YK_OPTION_STRING, &options->checkpoint.name, "MODEL",
+       .help = "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME of a model in Hugging Face's "
+               "cache; required, here or as the first argument"},
+      {"revision", NULL, YK_OPTION_STRING, &options->checkpoint.revision, "REV",
+       .help = "branch, tag or commit of a model in Hugging Face's cache", .fallback = "main"},
+      {"download-dir", NULL, YK_OPTION_STRING, &options->checkpoint.cache, "DIR",
+       .help = "Hugging Face's cache, in which ORG/NAME is looked for; nothing is downloaded",
+       .fallback = "HF_HUB_CACHE, HF_HOME/hub, else ~/.cache/huggingface/hub"},
+      {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer.name, "PATH",
+       .help = "a tokenizer.json or the directory of one, and of the chat template; or ORG/NAME",
        .fallback = "the model's directory"},
+      {"tokenizer-revision", NULL, YK_OPTION_STRING, &options->tokenizer.revision, "REV",
+       .help = "of ORG/NAME of --tokenizer", .fallback = "main"},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
        .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YOKE_MAX_RANKS,
        .given = &options->ranks_given},
@@ -41,13 +49,13 @@ static void fill_table(yk_model_options *options)
                "activations' type; int8 and fp8 (e4m3) take such scales of their type, else one for each token and "
                "head, which the last two always do; fp8_e4m3 is fp8",
        .choices = kv_cache_names, .aliases = kv_cache_aliases},
-      {"max-model-len", NULL, YK_OPTION_INT, &options->max_model_tokens, "N",
-       .help = "longest prompt and output, in tokens", .fallback = "the model's own, lowered where KV does not fit",
-       .min = 1, .max = INT32_MAX},
+      {"max-model-len", NULL, YK_OPTION_TOKENS, &options->max_model_tokens, "N",
+       .help = "longest prompt and output, in tokens; 32k is 32,000, 32K 32,768; auto or -1: the model's own",
+       .fallback = "the model's own, lowered where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true},
       {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests running at once", .min = 1,
        .max = 65536, .given = &options->seqs_given},
-      {"max-num-batched-tokens", NULL, YK_OPTION_INT, &options->max_batched_tokens, "N", .help = "tokens of one step",
-       .min = 1, .max = 1 << 20},
+      {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N",
+       .help = "tokens of one step", .min = 1, .max = 1 << 20},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE", .help = "KV memory per rank, as 4GiB",
@@ -97,6 +105,8 @@ void yk_model_options_copy(const yk_model_options *options, yk_model_options *ou
 void yk_model_options_free(yk_model_options *options)
 {
   free(options->devices.ids);
+  yk_named_model_free(&options->checkpoint);
+  yk_named_model_free(&options->tokenizer);
 }
 
 yk_option_group yk_model_options_group(const yk_model_options *options)
@@ -108,18 +118,26 @@ yk_option_group yk_model_options_group(const yk_model_options *options)
 
 const char *yk_model_options_tokenizer(const yk_model_options *options)
 {
-  return options->tokenizer ? options->tokenizer : options->model_dir;
+  return options->tokenizer.path ? options->tokenizer.path : options->checkpoint.path;
+}
+
+yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err)
+{
+  YK_TRY(yk_named_model_find(&options->checkpoint, needs_weights, err));
+  options->tokenizer.cache = options->checkpoint.cache;
+  yk_status status = yk_named_model_find(&options->tokenizer, false, err);
+  if (status != YK_OK) yk_err_prefix(err, "--tokenizer");
+  return status;
 }
 
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
 {
-  if (!options->model_dir || !options->model_dir[0])
-    return yk_err_set(err, YK_E_INVAL, "--model: expected a checkpoint directory or a KuiperLLama .bin, found nothing");
+  YK_TRY(yk_named_model_check(&options->checkpoint, err));
   YK_TRY(yk_device_ids_check(&options->devices, options->device, options->ranks_given ? options->n_ranks : 0,
                              "--tensor-parallel-size", err));
   yk_engine_options_init(engine);
-  engine->model_dir = options->model_dir;
-  engine->tokenizer = options->tokenizer;
+  engine->model_dir = options->checkpoint.path;
+  engine->tokenizer = options->tokenizer.path;
   engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
   engine->device = (yk_device_kind)options->device;
   engine->device_ids = options->devices.n ? options->devices.ids : NULL;

@@ -3,13 +3,14 @@
 #define YK_CLI_MODEL_OPTIONS_H
 
 #include "cli/device_ids.h"
+#include "cli/named_model.h"
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_MODEL_OPTIONS = 19 };
+enum { YK_MODEL_OPTIONS = 22 };
 
 typedef struct yk_model_options {
-  const char *model_dir, *tokenizer;
+  yk_named_model checkpoint, tokenizer;
   int32_t n_ranks;
   bool ranks_given, seqs_given;
   int device, dtype, weights, kv_cache_dtype, log_level;
@@ -27,17 +28,23 @@ typedef struct yk_model_options {
 void yk_model_options_init(yk_model_options *options);
 void yk_model_options_free(yk_model_options *options);
 
-/* yk_model_options_copy - the same values with a table that stores into *out, which must not move. Its device_ids stay
- *   those of options: the copy must not parse --devices, and is not freed. */
+/* yk_model_options_copy - the same values with a table that stores into *out, which must not move. Its device_ids
+ *   and paths stay those of options: the copy must not parse --devices, and is not freed. */
 void yk_model_options_copy(const yk_model_options *options, yk_model_options *out);
 
 /* yk_model_options_group - the table for yk_command.groups. */
 yk_option_group yk_model_options_group(const yk_model_options *options);
 
+/* yk_model_options_find - look up what --model and --tokenizer name: a path, or a name in Hugging Face's cache. Call it
+ *   once, behind parsing and ahead of everything below. needs_weights: as of yk_named_model_find, of which the errors
+ *   are. */
+yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err);
+
 /* yk_model_options_tokenizer - where tokenizer and chat template are looked for: --tokenizer, else --model. */
 const char *yk_model_options_tokenizer(const yk_model_options *options);
 
-/* yk_model_options_apply - what was parsed, checked and put into *engine, which points into *options afterwards.
+/* yk_model_options_apply - what was parsed, checked and put into *engine, which points into *options afterwards. Before
+ *   yk_model_options_find the engine's model_dir stays NULL.
  *   Errors: YK_E_INVAL where no model is given, or --devices and --tensor-parallel-size disagree. */
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err);
 

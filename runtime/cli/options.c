@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/name_nearest.h"
 #include "base/units.h"
@@ -26,6 +27,44 @@ static yk_status parse_int(const yk_option *option, const char *text, yk_err *er
   if (!number_ends(text, end) || (double)number < option->min || (double)number > option->max)
     return yk_err_set(err, YK_E_INVAL, "--%s: expected an integer from %.0f to %.0f, found \"%s\"", option->name,
                       option->min, option->max, text);
+  *(int32_t *)option->value = (int32_t)number;
+  return YK_OK;
+}
+
+/* A number with a multiplier behind it: a small letter is a power of 1000, a capital one of 1024, without decimals. */
+static bool scale_tokens(const char *text, double *out)
+{
+  static const char decimal[] = "kmgt", binary[] = "KMGT";
+  size_t n_digits = strspn(text, "0123456789");
+  const char *suffix = text + n_digits;
+  bool has_decimals = n_digits > 0 && *suffix == '.' && isdigit((unsigned char)suffix[1]);
+  if (has_decimals) suffix += 1 + strspn(suffix + 1, "0123456789");
+  const char *small = *suffix ? strchr(decimal, *suffix) : NULL, *large = *suffix ? strchr(binary, *suffix) : NULL;
+  if (n_digits == 0 || (!small && !large) || suffix[1] || (large && has_decimals)) return false;
+  *out = strtod(text, NULL);
+  for (long i = small ? small - decimal : large - binary; i >= 0; i--) *out *= small ? 1000 : 1024;
+  return true;
+}
+
+static yk_status parse_tokens(const yk_option *option, const char *text, yk_err *err)
+{
+  double number;
+  bool is_auto = option->takes_auto && (strcmp(text, "auto") == 0 || strcmp(text, "-1") == 0);
+  if (is_auto) {
+    *(int32_t *)option->value = 0;
+    return YK_OK;
+  }
+  if (!scale_tokens(text, &number)) {
+    char *end;
+    errno = 0;
+    number = (double)strtoll(text, &end, 10);
+    if (!number_ends(text, end)) number = option->min - 1;
+  }
+  if (number < option->min || number > option->max)
+    return yk_err_set(err, YK_E_INVAL,
+                      "--%s: expected an integer from %.0f to %.0f, as 32768, 32K or 32k (32,000)%s, "
+                      "found \"%s\"",
+                      option->name, option->min, option->max, option->takes_auto ? ", or auto" : "", text);
   *(int32_t *)option->value = (int32_t)number;
   return YK_OK;
 }
@@ -85,6 +124,7 @@ static yk_status store(const yk_option *option, const char *text, yk_err *err)
   case YK_OPTION_FLAG: *(bool *)option->value = true; break;
   case YK_OPTION_STRING: *(const char **)option->value = text; break;
   case YK_OPTION_INT: status = parse_int(option, text, err); break;
+  case YK_OPTION_TOKENS: status = parse_tokens(option, text, err); break;
   case YK_OPTION_SEED: status = parse_seed(option, text, err); break;
   case YK_OPTION_NUMBER: status = parse_number(option, text, err); break;
   case YK_OPTION_CHOICE: status = parse_choice(option, text, err); break;
@@ -127,7 +167,10 @@ yk_status yk_int_list_parse(const char *text, int32_t **ids, size_t *n_ids, yk_e
 
 static bool name_is(const char *name, const char *text, size_t length)
 {
-  return name && strlen(name) == length && memcmp(name, text, length) == 0;
+  if (!name || strlen(name) != length) return false;
+  for (size_t i = 0; i < length; i++)
+    if (name[i] != (text[i] == '_' ? '-' : text[i])) return false;
+  return true;
 }
 
 /* What an argument names. */
@@ -192,6 +235,121 @@ static yk_status unknown(const yk_command *command, const char *argument, yk_err
   return yk_err_set(err, YK_E_INVAL, "unknown option %.80s", argument);
 }
 
+const yk_option *yk_options_find(const yk_command *command, const char *name)
+{
+  return find(command, name, strlen(name), true);
+}
+
+/* ---- Foreign options --------------------------------------------------------------------------------------------- */
+
+/* What an argument names. */
+typedef struct foreign {
+  const yk_foreign_option *option; /* NULL: nothing */
+  const char *value;               /* that the argument holds, or NULL */
+  bool is_negated;                 /* --no-NAME */
+} foreign;
+
+static foreign find_foreign(const yk_command *command, const char *argument)
+{
+  bool has_two_dashes = argument[1] == '-';
+  const char *name = argument + 1 + has_two_dashes;
+  size_t n_whole = strcspn(name, "="), n_name = strcspn(name, ".=");
+  const char *value = name[n_whole] == '=' ? name + n_whole + 1 : NULL;
+  for (size_t i = 0; command->foreign && i < command->foreign->n; i++) {
+    const yk_foreign_option *option = &command->foreign->options[i];
+    bool is_flag = option->takes == YK_FOREIGN_FLAG || option->takes == YK_FOREIGN_MAYBE;
+    if (name_is(option->name, name, n_name) || name_is(option->short_name, name, n_name))
+      return (foreign){option, value, false};
+    if (is_flag && n_name > 3 && strncmp(name, "no-", 3) == 0 && name_is(option->name, name + 3, n_name - 3))
+      return (foreign){option, value, true};
+    size_t n_short = option->short_name ? strlen(option->short_name) : 0;
+    if (!has_two_dashes && n_short && strncmp(name, option->short_name, n_short) == 0 &&
+        isdigit((unsigned char)name[n_short]))
+      return (foreign){option, name + n_short, false};
+  }
+  return (foreign){0};
+}
+
+static bool is_boolean(const char *text)
+{
+  return strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
+}
+
+static bool is_legal(const char *legal, const char *value)
+{
+  size_t n_value = strlen(value);
+  for (const char *at = legal; *at; at += strcspn(at, "|"), at += *at == '|')
+    if (strcspn(at, "|") == n_value && strncasecmp(at, value, n_value) == 0) return true;
+  return false;
+}
+
+static yk_status check_foreign(const foreign *found, const char *value, yk_err *err)
+{
+  const yk_foreign_option *option = found->option;
+  if (found->is_negated) value = strcasecmp(value, "false") == 0 ? "true" : "false";
+  if (!option->legal || is_legal(option->legal, value)) return YK_OK;
+  bool is_named = option->takes == YK_FOREIGN_FLAG || option->is_secret || !option->legal[0];
+  return yk_err_set(err, YK_E_INVAL, "--%s%s%s%.60s: %s", found->is_negated ? "no-" : "", option->name,
+                    is_named ? "" : " ", is_named ? "" : value, option->instead);
+}
+
+static void hide(char *value)
+{
+  memset(value, '*', strlen(value));
+}
+
+/* Pass over the foreign option in argv[*at], and over its values, or refuse it. */
+static yk_status take_foreign(const foreign *found, int argc, char **argv, int *at, yk_arguments *out, yk_err *err)
+{
+  const yk_foreign_option *option = found->option;
+  const char *argument = argv[*at];
+  bool takes_many = option->takes == YK_FOREIGN_SEVERAL, is_flag = option->takes == YK_FOREIGN_FLAG;
+  bool is_keyed = argument[strcspn(argument, ".=")] == '.';
+  if (found->value) {
+    YK_TRY(check_foreign(found, found->value, err));
+    if (option->is_secret) hide(argv[*at] + (found->value - argument));
+  } else if (is_flag || (option->takes == YK_FOREIGN_MAYBE && !is_keyed)) {
+    const char *next = *at + 1 < argc ? argv[*at + 1] : "-";
+    bool has_value = is_flag ? is_boolean(next) : next[0] != '-';
+    YK_TRY(check_foreign(found, has_value ? next : "true", err));
+    *at += has_value;
+    if (has_value && option->is_secret) hide(argv[*at]);
+  } else if (*at + 1 == argc) {
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected a value after it, found nothing", option->name);
+  } else {
+    do {
+      YK_TRY(check_foreign(found, argv[++*at], err));
+    } while (takes_many && *at + 1 < argc && argv[*at + 1][0] != '-');
+  }
+  if (out->n_passed_over < YK_PASSED_OVER_MAX) out->passed_over[out->n_passed_over++] = argument;
+  return YK_OK;
+}
+
+/* ---- The command line -------------------------------------------------------------------------------------------- */
+
+static yk_status store_value(const yk_option *option, char *value, yk_err *err)
+{
+  YK_TRY(store(option, value, err));
+  if (option->is_secret) hide(value);
+  return YK_OK;
+}
+
+/* The option in argv[*at] with its values. */
+static yk_status take_option(const named *found, int argc, char **argv, int *at, yk_err *err)
+{
+  const yk_option *option = found->option;
+  if (option->kind == YK_OPTION_FLAG && found->value)
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected no value, found \"%s\"", option->name, found->value);
+  if (option->kind == YK_OPTION_FLAG) return store(option, NULL, err);
+  if (found->value) return store_value(option, argv[*at] + (found->value - argv[*at]), err);
+  if (*at + 1 == argc)
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected a value after it, found nothing", option->name);
+  do {
+    YK_TRY(store_value(option, argv[++*at], err));
+  } while (option->takes_several && *at + 1 < argc && argv[*at + 1][0] != '-');
+  return YK_OK;
+}
+
 yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_arguments *out, yk_err *err)
 {
   size_t n_operands = 0;
@@ -213,18 +371,13 @@ yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_
       out->help = true;
       return YK_OK;
     }
-    named found = find_named(command, argument);
-    const yk_option *option = found.option;
-    const char *value = found.value;
-    if (!option) return unknown(command, argument, err);
-    if (option->kind == YK_OPTION_FLAG) {
-      if (value) return yk_err_set(err, YK_E_INVAL, "--%s: expected no value, found \"%s\"", option->name, value);
-    } else if (!value) {
-      if (++i == argc)
-        return yk_err_set(err, YK_E_INVAL, "--%s: expected a value after it, found nothing", option->name);
-      value = argv[i];
-    }
-    YK_TRY(store(option, value, err));
+    const named found = find_named(command, argument);
+    const foreign passed = found.option ? (foreign){0} : find_foreign(command, argument);
+    if (!found.option && !passed.option) return unknown(command, argument, err);
+    if (found.option)
+      YK_TRY(take_option(&found, argc, argv, &i, err));
+    else
+      YK_TRY(take_foreign(&passed, argc, argv, &i, out, err));
   }
   out->operands = (const char *const *)argv;
   out->n_operands = n_operands;

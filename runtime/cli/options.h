@@ -4,7 +4,8 @@
  * --tp=2), unless one option's short name is another's long name: then two dashes mean the long one (--n 2, -n 2).
  * Behind one dash and a short name a value may follow directly where it does not begin with a letter, as a mistyped
  * name would (-n4, -tp2, -m./model). The argument after an option that takes a value is its value, whatever it looks
- * like (--top-k -1). `--` ends the options. The last of several wins, unless the option collects. */
+ * like (--top-k -1). Underscores in a name are dashes, as for vLLM. `--` ends the options. The last of several wins,
+ * unless the option collects. */
 #ifndef YK_CLI_OPTIONS_H
 #define YK_CLI_OPTIONS_H
 
@@ -18,6 +19,7 @@ typedef enum yk_option_kind {
   YK_OPTION_FLAG,   /* bool: set by its presence */
   YK_OPTION_STRING, /* const char *: points into argv */
   YK_OPTION_INT,    /* int32_t in [min, max] */
+  YK_OPTION_TOKENS, /* the same, also as vLLM writes it: 32k is 32,000, 32K 32,768, 1.5m 1,500,000 */
   YK_OPTION_SEED,   /* uint64_t, any; -1 stands for none given and stores 0, which must be the default */
   YK_OPTION_NUMBER, /* double in [min, max] */
   YK_OPTION_BYTES,  /* int64_t >= 0, see yk_bytes_parse */
@@ -38,6 +40,9 @@ typedef struct yk_option {
   const char *const *choices; /* NULL-terminated */
   const char *const *aliases; /* other names of choices: alias, choice, alias, choice, ..., NULL; or NULL */
   bool *given;                /* set when the option occurs; or NULL */
+  bool takes_auto;            /* YK_OPTION_TOKENS: "auto" and -1 store 0 */
+  bool takes_several;         /* YK_OPTION_CALL: the arguments behind its value are values too, up to the next option */
+  bool is_secret;             /* YK_OPTION_CALL that copies: the value is overwritten in argv, which other users see */
   yk_status (*parse)(void *value, const char *text, yk_err *err);
 } yk_option;
 
@@ -47,6 +52,28 @@ typedef struct yk_option_group {
   size_t n_options;
 } yk_option_group;
 
+/* How many values a foreign option takes. Of a flag the value is "true", or "false" as --no-NAME and --NAME=false. */
+typedef enum yk_foreign_takes {
+  YK_FOREIGN_FLAG,
+  YK_FOREIGN_ONE,
+  YK_FOREIGN_MAYBE,
+  YK_FOREIGN_SEVERAL
+} yk_foreign_takes;
+
+/* An option of another program that users bring along, which is passed over or refused with what to do instead. */
+typedef struct yk_foreign_option {
+  const char *name, *short_name; /* as in yk_option; NAME.KEY with a value is the option too */
+  yk_foreign_takes takes;
+  const char *legal;   /* values that are passed over, as "auto|safetensors"; NULL: all; "": none */
+  const char *instead; /* behind the colon of a refusal; NULL where legal is NULL */
+  bool is_secret;      /* as in yk_option */
+} yk_foreign_option;
+
+typedef struct yk_foreign_options {
+  const yk_foreign_option *options; /* [n] */
+  size_t n;
+} yk_foreign_options;
+
 typedef struct yk_command {
   const char *name;  /* as it is called: "yoke generate" */
   const char *usage; /* "--model DIR [options]" */
@@ -55,19 +82,30 @@ typedef struct yk_command {
   const yk_option_group *groups;
   size_t n_groups;
   bool takes_operands;
-  const char *instead; /* where it takes none: "prompts follow --prompt"; or NULL */
+  size_t min_operands;               /* where it takes some: ahead of them stands the model, if there are more */
+  const char *instead;               /* where it takes none: "prompts follow --prompt"; or NULL */
+  struct yk_named_model *model;      /* the first operand, where the option has not named it; or NULL */
+  const yk_foreign_options *foreign; /* or NULL */
 } yk_command;
+
+enum { YK_PASSED_OVER_MAX = 64 };
 
 /* What parsing left over. */
 typedef struct yk_arguments {
   bool help;                   /* --help occurred: nothing after it was looked at */
   const char *const *operands; /* [n_operands] arguments that are no options; in argv, which is reordered */
   size_t n_operands;
+  const char
+      *passed_over[YK_PASSED_OVER_MAX]; /* [n_passed_over] arguments that name foreign options, "=value" or not */
+  size_t n_passed_over;
 } yk_arguments;
 
 /* yk_options_parse - store the options in argv[0 .. argc - 1].
  *   Errors: YK_E_INVAL naming the option, what it takes and what was found; for an unknown name also the nearest. */
 yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_arguments *out, yk_err *err);
+
+/* yk_options_find - the option of this long name, or NULL. */
+const yk_option *yk_options_find(const yk_command *command, const char *name);
 
 /* yk_options_help - print what the command does, its options with their defaults, and examples, to stdout. */
 void yk_options_help(const yk_command *command);

@@ -8,12 +8,15 @@
 #include "cli/console.h"
 #include "cli/model_options.h"
 #include "cli/plan_links.h"
+#include "cli/vllm_options.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
 
 /* Of the options of commands that open a model, those that sizes depend on. */
 static const char *const model_option_names[] = {"model",
+                                                 "revision",
+                                                 "download-dir",
                                                  "tensor-parallel-size",
                                                  "enable-expert-parallel",
                                                  "device",
@@ -69,14 +72,16 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   const yk_option_group groups[] = {{"Plan", own, 3}, model_group(&options->model, table)};
   const yk_command command = {
       "yoke plan",
-      "--model DIR [options]",
+      "MODEL [options]",
       "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the bytes "
       "that each rank takes, and how many tokens of KV fit; then the GPUs of this machine, and what tests of each "
       "link between them and of all-reduces over them give. Loads no weights: config.json alone is enough, and "
       "formats are then assumed to be what it says. Exits with 1 where nothing fits.",
       examples,
       groups,
-      .n_groups = 2};
+      .n_groups = 2,
+      .model = &options->model.checkpoint,
+      .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -146,10 +151,11 @@ static void print_row(const yk_plan *plan)
 {
   yk_rank_memory memory = largest(plan);
   char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
-  printf("%5d  %-4s  %10s  %10s  %10s  %10lld%s%s\n", plan->n_ranks, plan->fits ? "yes" : "no",
+  const char *reason, *option = yk_cli_option_named(plan->reason, &reason);
+  printf("%5d  %-4s  %10s  %10s  %10s  %10lld%s%s%s\n", plan->n_ranks, plan->fits ? "yes" : "no",
          yk_bytes_format(memory.weight_bytes, weights), yk_bytes_format(memory.kv_bytes, kv),
          yk_bytes_format(memory.workspace_bytes, workspace), (long long)plan->kv_tokens, plan->reason[0] ? "  " : "",
-         plan->reason);
+         option, reason);
   if (plan->n_experts > 0) print_experts(plan);
 }
 
@@ -210,11 +216,12 @@ static yk_status print_links(const plan_options *options, const yk_engine_option
   return yk_plan_links_print(&links, err);
 }
 
-static yk_status run(const plan_options *options, const yk_console *console, yk_err *err)
+static yk_status run(plan_options *options, const yk_console *console, yk_err *err)
 {
   yk_engine_options engine;
   yk_plan plan;
   int n_fitting;
+  YK_TRY(yk_model_options_find(&options->model, false, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
   bool one = options->model.ranks_given || options->model.devices.n > 0;

@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/device_ids.h"
 #include "cli/interrupt.h"
+#include "cli/named_model.h"
 #include "yoke.h"
 
 enum { MAX_KEPT = 256 };
@@ -18,6 +19,7 @@ static const char *const method_names[] = {"rtn", "awq", NULL}; /* as in yk_quan
 
 typedef struct quantize_options {
   yk_quantize_options quantize;
+  yk_named_model model;
   int method, device, log_level;
   yk_device_ids devices;
   bool ranks_given;
@@ -57,9 +59,8 @@ static void check(quantize_options *options, yk_err *err)
   q->method = (yk_quantize_method)options->method;
   q->device = (yk_device_kind)options->device;
   q->keep = options->keep;
-  if (!q->model_dir)
-    yk_err_set(err, YK_E_INVAL, "--model: expected the directory of a checkpoint, found none");
-  else if (!q->out_dir)
+  if (yk_named_model_check(&options->model, err) != YK_OK) return;
+  if (!q->out_dir)
     yk_err_set(err, YK_E_INVAL, "--output: expected a directory, found none");
   else if (q->group_size != 32 && q->group_size != 64 && q->group_size != 128 && q->group_size != -1)
     yk_err_set(err, YK_E_INVAL, "--group-size: expected 32, 64, 128 or -1, found %d", (int)q->group_size);
@@ -79,7 +80,6 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
 {
   yk_quantize_options *q = &options->quantize;
   const yk_option own[] = {
-      {"model", "m", YK_OPTION_STRING, &q->model_dir, "DIR", .help = "the checkpoint"},
       {"output", "o", YK_OPTION_STRING, &q->out_dir, "DIR",
        .help = "made where it is not there; must be empty, or of the same command that was stopped"},
       {"method", NULL, YK_OPTION_CHOICE, &options->method, .help = "see above", .choices = method_names},
@@ -107,14 +107,18 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr",
        .choices = yk_log_level_names},
   };
-  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]}};
+  yk_option model[YK_NAMED_MODEL_OPTIONS];
+  yk_named_model_options(&options->model, "the checkpoint's directory, or ORG/NAME; required", model);
+  const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]},
+                                    {"Model", model, YK_NAMED_MODEL_OPTIONS}};
   const yk_command command = {"yoke quantize",
-                              "--model DIR --output DIR [options]",
+                              "MODEL --output DIR [options]",
                               about,
                               examples,
                               groups,
-                              1,
-                              .instead = "directories follow --model and --output"};
+                              2,
+                              .instead = "a directory follows --output",
+                              .model = &options->model};
   yk_arguments arguments;
   yk_err err = YK_ERR_INIT;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
@@ -154,6 +158,8 @@ static int run_session(session *s, quantize_options *options, yk_err *err)
   yk_quantize_options *q = &options->quantize;
   yk_request *const none = NULL;
   yk_quantize_report report;
+  if (yk_named_model_find(&options->model, true, err) != YK_OK) return yk_cli_failure(err);
+  q->model_dir = options->model.path;
   if (options->calibration_path)
     if (yk_cli_read_text(options->calibration_path, CALIBRATION_MAX_BYTES, &options->calibration, &q->calibration_bytes,
                          err) != YK_OK)
@@ -199,6 +205,7 @@ int yk_cli_quantize(int argc, char **argv)
     yk_console_init(&s.console, (yk_log_level)options.log_level);
     exit_code = run(&s, &options, &err);
   }
+  yk_named_model_free(&options.model);
   free(options.devices.ids);
   free(options.command);
   free(options.calibration);

@@ -10,6 +10,7 @@
 #include "cli/model_options.h"
 #include "cli/prompts.h"
 #include "cli/score_windows.h"
+#include "cli/vllm_options.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
@@ -62,8 +63,15 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
   };
   const yk_option_group groups[] = {{"Text and windows", own, sizeof own / sizeof own[0]},
                                     yk_model_options_group(&options->model)};
-  const yk_command command = {
-      "yoke score", "--model DIR [options]", about, examples, groups, 2, .instead = "the text follows --text"};
+  const yk_command command = {"yoke score",
+                              "MODEL [options]",
+                              about,
+                              examples,
+                              groups,
+                              2,
+                              .instead = "the text follows --text",
+                              .model = &options->model.checkpoint,
+                              .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -191,6 +199,7 @@ static int run(score_options *options)
   yk_engine *engine = NULL;
   yk_err err = YK_ERR_INIT;
   yk_console_init(&console, (yk_log_level)options->model.log_level);
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_prompts_load(&options->texts, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
   int exit_code = run_engine(options, &console, &engine, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);

@@ -4,14 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/model_path.h"
+#include "chat/template_source.h"
+#include "cli/api_keys.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/model_options.h"
 #include "cli/template_options.h"
 #include "cli/trace_option.h"
+#include "cli/vllm_options.h"
 #include "server/server.h"
 
-enum { MAX_ORIGINS = 64, MAX_ALLOWED_HOSTS = 64 };
+enum { MAX_ORIGINS = 64, MAX_ALLOWED_HOSTS = 64, MAX_NAMES = 64 };
 
 typedef struct serve_options {
   yk_model_options model;
@@ -19,15 +23,17 @@ typedef struct serve_options {
   yk_server_options server;
   const char *trace_path;
   int32_t port, max_waiting, max_connections;
-  const char *origins[MAX_ORIGINS], *allowed_hosts[MAX_ALLOWED_HOSTS];
+  const char *origins[MAX_ORIGINS], *allowed_hosts[MAX_ALLOWED_HOSTS], *names[MAX_NAMES];
+  yk_api_keys keys;
   yk_console console;
 } serve_options;
 
-static const char examples[] =
-    "  yoke serve -m Qwen3-8B-AWQ --tp 2\n"
-    "  yoke serve -m Qwen3-8B-AWQ --host 0.0.0.0 --port 80 --api-key \"$KEY\" --served-model-name qwen\n"
-    "  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\\n"
-    "       -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n";
+static const char examples[] = "  yoke serve Qwen3-8B-AWQ --tp 2\n"
+                               "  yoke serve Qwen/Qwen3-8B-AWQ --served-model-name qwen qwen3-8b --max-model-len 32k\n"
+                               "  YOKE_API_KEY=secret yoke serve Qwen3-8B-AWQ --host 0.0.0.0 --port 80\n"
+                               "  yoke serve Qwen3-8B-AWQ --host 0.0.0.0 --port 80 --api-key-file keys.txt\n"
+                               "  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\\n"
+                               "       -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n";
 
 static yk_status add_origin(void *user, const char *text, yk_err *err)
 {
@@ -68,6 +74,16 @@ static yk_status add_allowed_host(void *user, const char *text, yk_err *err)
   return YK_OK;
 }
 
+static yk_status add_name(void *user, const char *text, yk_err *err)
+{
+  serve_options *options = user;
+  if (options->server.n_model_names == MAX_NAMES)
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d names", MAX_NAMES);
+  if (!text[0]) return yk_err_set(err, YK_E_INVAL, "expected a name, found an empty one");
+  options->names[options->server.n_model_names++] = text;
+  return YK_OK;
+}
+
 static void init(serve_options *options)
 {
   yk_model_options_init(&options->model);
@@ -83,17 +99,39 @@ static void init(serve_options *options)
   server->header_timeout_s = 30;
   server->origins = options->origins;
   server->allowed_hosts = options->allowed_hosts;
+  server->model_names = options->names;
+}
+
+/* The keys of the options, else that of the environment, which other users of the machine cannot see. */
+static yk_status take_keys(serve_options *options, yk_err *err)
+{
+  const char *key = getenv("YOKE_API_KEY");
+  if (options->keys.n == 0 && key && key[0]) {
+    yk_status status = yk_api_keys_add(&options->keys, key, err);
+    if (status != YK_OK) yk_err_prefix(err, "YOKE_API_KEY");
+    YK_TRY(status);
+  }
+  options->server.api_keys = (const char *const *)options->keys.keys;
+  options->server.n_api_keys = options->keys.n;
+  return YK_OK;
 }
 
 static yk_status check(serve_options *options, yk_err *err)
 {
   yk_server_options *server = &options->server;
-  YK_TRY(yk_model_options_apply(&options->model, &server->engine, err));
+  yk_status status = yk_model_options_apply(&options->model, &server->engine, err);
+  if (!options->model.checkpoint.name && (server->n_model_names > 1 || options->keys.n > 1)) {
+    yk_err_clear(err);
+    return yk_err_set(err, YK_E_INVAL,
+                      "expected a model, found nothing: it stands ahead of --served-model-name and "
+                      "--api-key, which take all values behind them");
+  }
+  YK_TRY(status);
   server->port = options->port;
   server->max_waiting = options->max_waiting;
   server->max_connections = options->max_connections;
-  if (!server->api_key) server->api_key = getenv("YOKE_API_KEY"); /* which other users of the machine cannot see */
-  if (!server->model_name) server->model_name = options->model.model_dir;
+  YK_TRY(take_keys(options, err));
+  if (server->n_model_names == 0) options->names[server->n_model_names++] = options->model.checkpoint.name;
   server->chat_template = options->chat.chat_template;
   server->tool_parser = options->chat.tool_parser;
   yk_tool_format tools;
@@ -113,11 +151,16 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .help = "name or address to listen on; 0.0.0.0 or :: are all of this machine's", .fallback = server->host},
       {"port", NULL, YK_OPTION_INT, &options->port, "N", .help = "0 takes any free one, which is printed",
        .max = 65535},
-      {"served-model-name", NULL, YK_OPTION_STRING, &server->model_name, "NAME", .help = "what clients call the model",
-       .fallback = "DIR of --model"},
-      {"api-key", NULL, YK_OPTION_STRING, &server->api_key, "KEY",
-       .help = "clients must send it, but for /health, /ping and the page's files",
-       .fallback = "YOKE_API_KEY, else none"},
+      {"served-model-name", NULL, YK_OPTION_CALL, options, "NAME...",
+       .help = "what clients may call the model; the first of several is what answers call it",
+       .fallback = "MODEL as it is given", .parse = add_name, .takes_several = true},
+      {"api-key", NULL, YK_OPTION_CALL, &options->keys, "KEY...",
+       .help = "clients must send one of these keys, but for /health, /ping and the page's files; overwritten in the "
+               "list of processes, but not before this program has read it",
+       .fallback = "the environment variable YOKE_API_KEY, else none", .parse = yk_api_keys_add, .takes_several = true,
+       .is_secret = true},
+      {"api-key-file", NULL, YK_OPTION_CALL, &options->keys, "FILE", .help = "the same, with a key a line of FILE",
+       .parse = yk_api_keys_add_file},
       {"cors-origin", NULL, YK_OPTION_CALL, options, "URL",
        .help = "pages of this origin may call from a browser; * is any; repeatable", .parse = add_origin},
       {"metrics-prefix", NULL, YK_OPTION_CALL, &server->metrics_prefix, "NAME",
@@ -154,13 +197,14 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
                                     yk_model_options_group(&options->model)};
   const yk_command command = {
       "yoke serve",
-      "--model DIR [options]",
+      "MODEL [options]",
       "Serve a model over HTTP as OpenAI does: /v1/completions, /v1/chat/completions, /v1/models, "
       "and /tokenize, /detokenize, /metrics, /health.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],
-      .instead = "the model follows --model"};
+      .model = &options->model.checkpoint,
+      .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -177,11 +221,43 @@ static void print_url(void *user, const char *url)
   fflush(stdout);
 }
 
+/* What is wrong with the model's headers, or with the template, is said before the port is open. Devices and memory are
+ * none of this: the plan is for CPU ranks of a machine that holds any model, so that no GPU is touched yet. */
+static yk_status check_files(const serve_options *options, yk_err *err)
+{
+  yk_plan plan;
+  yk_template_source template;
+  char dir[YK_MODEL_PATH_BYTES];
+  yk_engine_options engine;
+  YK_TRY(yk_model_options_apply(&options->model, &engine, err));
+  engine.device = YK_DEVICE_CPU;
+  engine.device_ids = NULL;
+  YK_TRY(yk_plan_make(&engine, INT64_C(1) << 50, &plan, err));
+  if (!options->chat.chat_template) return YK_OK; /* without one the server can do, without chats */
+  YK_TRY(yk_model_path_dir(yk_model_options_tokenizer(&options->model), dir, err));
+  yk_status status = yk_template_source_find(dir, options->chat.chat_template, &template, err);
+  if (status == YK_OK)
+    yk_template_source_free(&template);
+  else
+    yk_err_prefix(err, "--chat-template");
+  return status;
+}
+
+static yk_status prepare(serve_options *options, yk_err *err)
+{
+  YK_TRY(yk_model_options_find(&options->model, true, err));
+  YK_TRY(check_files(options, err));
+  options->server.engine.model_dir = options->model.checkpoint.path;
+  options->server.engine.tokenizer = options->model.tokenizer.path;
+  return YK_OK;
+}
+
 static int run(serve_options *options)
 {
   yk_server_options *server = &options->server;
   yk_err err = YK_ERR_INIT;
   yk_console_init(&options->console, (yk_log_level)options->model.log_level);
+  if (prepare(options, &err) != YK_OK) return yk_cli_failure(&err);
   server->engine.log = options->console.log;
   server->engine.progress = yk_console_loading;
   server->engine.progress_user = &options->console;
@@ -199,5 +275,6 @@ int yk_cli_serve(int argc, char **argv)
   init(&options);
   if (parse(&options, argc, argv, &exit_code)) exit_code = run(&options);
   yk_model_options_free(&options.model);
+  yk_api_keys_free(&options.keys);
   return exit_code;
 }

@@ -52,7 +52,7 @@ static void tell_progress(void *user, const yk_study_progress *progress)
 static yk_status make_points(session *s, yk_err *err)
 {
   yk_err unknown = YK_ERR_INIT;
-  s->has_shapes = yk_model_shapes_read(s->settings->model.model_dir, &s->shapes, &unknown) == YK_OK;
+  s->has_shapes = yk_model_shapes_read(s->settings->model.checkpoint.path, &s->shapes, &unknown) == YK_OK;
   if (!s->has_shapes) yk_log_write(&s->console.log, YK_LOG_INFO, "no limits will be told: %s", unknown.message);
   YK_TRY(yk_study_grid_make(&s->settings->sweep, &s->grid, err));
   s->options = (yk_study_options){.get = get_options, .user = s, .load = &s->settings->load};
@@ -152,7 +152,7 @@ static void tell_plan(session *s)
 static yk_status write_study(session *s, yk_err *err)
 {
   json_t *study;
-  const char *dir = s->settings->model.model_dir, *name = dir + strlen(dir);
+  const char *dir = s->settings->model.checkpoint.name, *name = dir + strlen(dir);
   while (name > dir && name[-1] == '/') name--;
   size_t length = (size_t)(name - dir);
   while (name > dir && name[-1] != '/') name--;
@@ -237,9 +237,10 @@ static void free_session(session *s)
   free(s->items);
 }
 
-static int run_study(const yk_study_settings *settings)
+static int run_study(yk_study_settings *settings)
 {
   yk_err err = YK_ERR_INIT;
+  if (yk_model_options_find(&settings->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   session s = {.settings = settings, .journal = {.fd = -1}};
   yk_console_init(&s.console, (yk_log_level)settings->model.log_level);
   s.printer = (yk_study_printer){.console = &s.console, .grid = &s.grid};

@@ -47,7 +47,8 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
     snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
     case YK_OPTION_FLAG: value = json_boolean(*(const bool *)option->value); break;
-    case YK_OPTION_INT: value = json_integer(*(const int32_t *)option->value); break;
+    case YK_OPTION_INT:
+    case YK_OPTION_TOKENS: value = json_integer(*(const int32_t *)option->value); break;
     case YK_OPTION_SEED: value = json_integer((json_int_t) * (const uint64_t *)option->value); break;
     case YK_OPTION_NUMBER: value = json_real(*(const double *)option->value); break;
     case YK_OPTION_BYTES: value = json_integer((json_int_t) * (const int64_t *)option->value); break;
@@ -80,8 +81,8 @@ static int set_runs(json_t *identity, const yk_study_settings *settings)
 yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t **out, yk_err *err)
 {
   uint32_t hash = YK_HASH_START;
-  YK_TRY(yk_model_identity(settings->model.model_dir, &hash, err));
-  if (settings->model.tokenizer) YK_TRY(yk_model_identity(settings->model.tokenizer, &hash, err));
+  YK_TRY(yk_model_identity(settings->model.checkpoint.path, &hash, err));
+  if (settings->model.tokenizer.path) YK_TRY(yk_model_identity(settings->model.tokenizer.path, &hash, err));
   json_t *identity = json_object();
   int failed = identity == NULL || json_object_set_new(identity, "model", json_integer(hash)) != 0;
   failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));

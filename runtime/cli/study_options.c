@@ -6,6 +6,7 @@
 
 #include "base/strbuf.h"
 #include "cli/command_text.h"
+#include "cli/vllm_options.h"
 
 enum { RANKS_MAX = 1024, REPEATS_MAX = 1000 };
 
@@ -63,7 +64,9 @@ static yk_status parse_slo(void *slo_ms, const char *text, yk_err *err)
 /* Options that are no configuration of an engine, or that --ranks stands for. */
 static bool is_swept(const char *name)
 {
-  static const char *const others[] = {"model", "tensor-parallel-size", "device", "devices", "seed", "log-level"};
+  static const char *const others[] = {
+      "model",  "revision", "download-dir", "tokenizer", "tokenizer-revision", "tensor-parallel-size",
+      "device", "devices",  "seed",         "log-level"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (strcmp(name, others[i]) == 0) return false;
   return true;
@@ -257,12 +260,14 @@ bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv,
   const yk_option_group groups[] = {points_group(settings), study_group(settings),
                                     engine_group(&settings->model, table)};
   const yk_command command = {"yoke study",
-                              "--model DIR --output-dir DIR [options]",
+                              "MODEL --output-dir DIR [options]",
                               about,
                               examples,
                               groups,
                               3,
-                              .instead = "lists follow --ranks, --batch and so on"};
+                              .instead = "lists follow --ranks, --batch and so on",
+                              .model = &settings->model.checkpoint,
+                              .foreign = &yk_vllm_options};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;

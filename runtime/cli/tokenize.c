@@ -8,6 +8,7 @@
 #include "base/json_tree.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
+#include "cli/named_model.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -26,7 +27,7 @@ typedef struct direction {
 
 struct converter {
   const direction *direction;
-  const char *model;
+  yk_named_model model;
   bool no_special_tokens;
   int format;
   yk_tokenizer *tokenizer;
@@ -226,7 +227,8 @@ static yk_status convert_stdin(converter *c, yk_err *err)
 
 static yk_status run(converter *c, const yk_arguments *arguments, yk_err *err)
 {
-  YK_TRY(yk_tokenizer_load(c->model, &c->tokenizer, err));
+  YK_TRY(yk_named_model_find(&c->model, false, err));
+  YK_TRY(yk_tokenizer_load(c->model.path, &c->tokenizer, err));
   if (arguments->n_operands)
     YK_TRY(c->direction->convert_operands(c, arguments, err));
   else if (c->format == FORMAT_JSON)
@@ -240,23 +242,25 @@ static int convert(const direction *way, int argc, char **argv)
 {
   converter c = {.direction = way};
   const yk_option options[] = {
-      {"model", "m", YK_OPTION_STRING, &c.model, "DIR",
-       .help = "a directory that holds tokenizer.json, or that file; required"},
       {"no-special-tokens", NULL, YK_OPTION_FLAG, &c.no_special_tokens, .help = way->special_help},
       {"format", NULL, YK_OPTION_CHOICE, &c.format, .help = "of input and output, see above", .choices = format_names},
   };
-  const yk_option_group groups[] = {{"Options", options, sizeof options / sizeof options[0]}};
-  const yk_command command = {way->name, way->usage, way->about, way->examples, groups, 1, .takes_operands = true};
+  yk_option model[YK_NAMED_MODEL_OPTIONS];
+  yk_named_model_options(&c.model, "a directory that holds tokenizer.json, that file, or ORG/NAME; required", model);
+  const yk_option_group groups[] = {{"Options", options, sizeof options / sizeof options[0]},
+                                    {"Model", model, YK_NAMED_MODEL_OPTIONS}};
+  const yk_command command = {way->name, way->usage, way->about, way->examples, groups, 2, .takes_operands = true};
   yk_arguments arguments;
   int exit_code;
   if (!yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) return exit_code;
   yk_err err = YK_ERR_INIT;
-  if (!c.model || !c.model[0]) {
+  if (!c.model.name || !c.model.name[0]) {
     yk_err_set(&err, YK_E_INVAL, "--model: expected a directory or a tokenizer.json, found nothing");
     return yk_cli_usage_error(&command, &err);
   }
   yk_status status = run(&c, &arguments, &err);
   yk_tokenizer_free(c.tokenizer);
+  yk_named_model_free(&c.model);
   if (status != YK_OK) return yk_cli_failure(&err);
   return c.n_failed ? YK_EXIT_FAILURE : YK_EXIT_OK;
 }

@@ -136,7 +136,7 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
   if (o->max_model_tokens > config->max_model_tokens)
-    return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected 0 to %d (the model's own limit), found %d",
+    return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d",
                       config->max_model_tokens, o->max_model_tokens);
   s->limits.step =
       (yk_device_limits){.max_tokens = o->max_batched_tokens,

@@ -130,9 +130,13 @@ void yk_model_append(const char *name, int64_t created_s, int32_t max_model_toke
   yk_strbuf_append_fmt(out, ",\"parent\":null,\"max_model_len\":%d}", max_model_tokens);
 }
 
-void yk_models_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)
+void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
+                      yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"object\":\"list\",\"data\":[");
-  yk_model_append(name, created_s, max_model_tokens, out);
+  for (size_t i = 0; i < n_names; i++) {
+    if (i > 0) yk_strbuf_append_str(out, ",");
+    yk_model_append(names[i], created_s, max_model_tokens, out);
+  }
   yk_strbuf_append_str(out, "]}");
 }

@@ -40,8 +40,9 @@ yk_status yk_detokenize_request_parse(const yk_openai_document *document, yk_det
 void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);
 
 /* yk_models_append - {"object": "list", "data": [{"id", "object", "created", "owned_by", "root", "parent",
- *   "max_model_len"}]}; name is id and root. */
-void yk_models_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
+ *   "max_model_len"}]} of each of names [n_names]; a name is id and root. */
+void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
+                      yk_strbuf *out);
 
 /* yk_model_append - the one object in the list above, for /v1/models/NAME. */
 void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);

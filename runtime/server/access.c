@@ -6,15 +6,23 @@
 
 #include "server/request_id.h"
 
-bool yk_access_has_key(const char *api_key, const char *authorization)
+static bool is_key(const char *key, const char *given)
+{
+  size_t n_given = strlen(given), n_key = strlen(key);
+  unsigned char differs = n_given != n_key;
+  for (size_t i = 0; i < n_given; i++) differs |= (unsigned char)(given[i] ^ key[i % n_key]);
+  return !differs;
+}
+
+bool yk_access_has_key(const yk_server_options *options, const char *authorization)
 {
   static const char scheme[] = "Bearer ";
+  if (options->n_api_keys == 0) return true;
   if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0) return false;
-  const char *given = authorization + strlen(scheme);
-  size_t n_given = strlen(given), n_key = strlen(api_key);
-  unsigned char differs = n_given != n_key;
-  for (size_t i = 0; i < n_given; i++) differs |= (unsigned char)(given[i] ^ api_key[i % n_key]);
-  return !differs;
+  bool found = false;
+  for (size_t i = 0; i < options->n_api_keys; i++) /* all of them, whichever it is */
+    found |= is_key(options->api_keys[i], authorization + strlen(scheme));
+  return found;
 }
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------- */

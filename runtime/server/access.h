@@ -8,9 +8,9 @@
 #include "server/reply.h"
 #include "server/server_options.h"
 
-/* yk_access_has_key - whether an Authorization header (NULL: none) is "Bearer KEY". Takes equally long for every wrong
- *   key of one length. */
-bool yk_access_has_key(const char *api_key, const char *authorization);
+/* yk_access_has_key - whether an Authorization header (NULL: none) is "Bearer KEY" with one of the options' keys, or
+ *   they have none. Takes equally long for every wrong key of one length. Thread: any. */
+bool yk_access_has_key(const yk_server_options *options, const char *authorization);
 
 /* Whom a request says that it is for, and from where. */
 typedef struct yk_access_headers {

@@ -14,7 +14,7 @@ static void adopt(yk_server *server, yk_engine *engine)
     yk_log_write(server->log, YK_LOG_ERROR, "%s", err.message);
   const yk_engine_info *info = &server->info;
   yk_log_write(server->log, YK_LOG_INFO, "serving %.100s: %s, %s, on %d %s rank%s, loaded in %.2f s",
-               server->options.model_name, info->family, info->dtype, info->n_ranks, info->device,
+               server->options.model_names[0], info->family, info->dtype, info->n_ranks, info->device,
                info->n_ranks > 1 ? "s" : "", info->load_s);
   if (!server->was_ready) yk_service_notify("READY=1");
   server->was_ready = true;
@@ -75,7 +75,10 @@ bool yk_server_explain(yk_server *server, yk_reply *reply)
 
 bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply)
 {
-  if (!model || !model[0] || strcmp(model, server->options.model_name) == 0) return true;
+  const yk_server_options *options = &server->options;
+  if (!model || !model[0]) return true;
+  for (size_t i = 0; i < options->n_model_names; i++)
+    if (strcmp(model, options->model_names[i]) == 0) return true;
   yk_reply_refuse(reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
   return false;
 }

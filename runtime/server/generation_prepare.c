@@ -137,7 +137,7 @@ void yk_generation_begin(yk_exchange *x)
   bool is_chat = g->request.form == YK_FORM_CHAT;
   snprintf(id, sizeof id, "%s-%s", is_chat ? "chatcmpl" : "cmpl", x->request_id);
   yk_openai_answer_options options = {
-      .id = id, .model = server->options.model_name, .created_s = (int64_t)time(NULL), .with_cached_tokens = true};
+      .id = id, .model = server->options.model_names[0], .created_s = (int64_t)time(NULL), .with_cached_tokens = true};
   yk_server_follow_host(server); /* the worker may have seen the engine first */
   options.texts = server->texts;
   options.has_text = server->info.has_tokenizer;

@@ -184,8 +184,7 @@ static void check_headers(yk_exchange *x, const char *version)
     yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
   else if (!x->route)
     yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, x->reply.allow);
-  else if (options->api_key && !x->route->is_open &&
-           !yk_access_has_key(options->api_key, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
+  else if (!x->route->is_open && !yk_access_has_key(options, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
     yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
   else if (x->route->methods & YK_METHOD_POST && x->route->prepare)
     check_body_headers(x);

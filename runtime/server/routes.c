@@ -82,7 +82,8 @@ void yk_route_models(yk_exchange *x)
 {
   yk_server *server = x->server;
   if (!has_engine(x)) return;
-  yk_models_append(server->options.model_name, server->created_s, server->info.max_model_tokens, &x->reply.body);
+  yk_models_append(server->options.model_names, server->options.n_model_names, server->created_s,
+                   server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
 }
 
@@ -118,7 +119,7 @@ void yk_route_metrics(yk_exchange *x)
 {
   yk_server *server = x->server;
   yk_metrics_view view = {.prefix = server->options.metrics_prefix,
-                          .model_name = server->options.model_name,
+                          .model_name = server->options.model_names[0],
                           .reuses_prefixes = !server->options.engine.no_prefix_reuse};
   for (const yk_exchange *other = server->exchanges.first; other; other = other->next)
     view.n_preparing += other->state == YK_PREPARING;

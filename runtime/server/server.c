@@ -50,18 +50,23 @@ static yk_status open_signals(yk_server *server, yk_err *err)
 }
 
 /* As many descriptors as connections need, as far as this process may. */
-static void raise_limits(yk_server *server)
+static yk_status raise_limits(yk_server *server, yk_err *err)
 {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return YK_OK;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return YK_OK;
+  if (limit.rlim_cur <= SPARE_DESCRIPTORS)
+    return yk_err_set(err, YK_E_CAPACITY,
+                      "the process may open %llu files: expected at least %d (ulimit -n), of which %d are its own",
+                      (unsigned long long)limit.rlim_cur, SPARE_DESCRIPTORS + 1, SPARE_DESCRIPTORS);
   long long most = (long long)limit.rlim_cur - SPARE_DESCRIPTORS;
-  if (server->options.max_connections <= most) return;
+  if (server->options.max_connections <= most) return YK_OK;
   yk_log_write(server->log, YK_LOG_WARN, "at most %lld connections: the process may open %llu files", most,
                (unsigned long long)limit.rlim_cur);
-  server->options.max_connections = most > 1 ? (int)most : 1;
+  server->options.max_connections = (int)most;
+  return YK_OK;
 }
 
 static void log_http(void *log, const char *format, va_list arguments)
@@ -110,7 +115,7 @@ static yk_status start(yk_server *server, yk_err *err)
 {
   const yk_server_options *options = &server->options;
   char url[YK_URL_BYTES];
-  raise_limits(server);
+  YK_TRY(raise_limits(server, err));
   if (getrandom(&server->id_base, sizeof server->id_base, 0) < 0) server->id_base = (uint64_t)yk_clock_now_ns();
   YK_TRY(open_signals(server, err));
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -168,7 +173,6 @@ yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_er
   yk_server *server = calloc(1, sizeof *server);
   if (!server) return yk_err_set(err, YK_E_NOMEM, "no memory for a server");
   server->options = *options;
-  if (options->api_key && !options->api_key[0]) server->options.api_key = NULL;
   server->log = &server->options.engine.log;
   server->created_s = (int64_t)time(NULL);
   server->process_start_s = yk_process_start_s();

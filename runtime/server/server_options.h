@@ -5,11 +5,14 @@
 #include "yoke.h"
 
 typedef struct yk_server_options {
-  yk_engine_options engine;  /* with its log, which the server writes to as well */
-  const char *host;          /* name or address */
-  int port;                  /* 0: any free one */
-  const char *model_name;    /* what clients call the model */
-  const char *api_key;       /* NULL or "": none is asked for */
+  yk_engine_options engine; /* with its log, which the server writes to as well */
+  const char *host;         /* name or address */
+  int port;                 /* 0: any free one */
+  const char *const
+      *model_names; /* [n_model_names], at least 1: what clients may call the model; answers say the first */
+  size_t n_model_names;
+  const char *const *api_keys; /* [n_api_keys] of which clients must send one, none of them ""; 0: none is asked for */
+  size_t n_api_keys;
   const char *chat_template; /* NULL: the checkpoint's own; a file, or "builtin:NAME" */
   const char *tool_parser;   /* how calls of tools are found in answers; NULL: tools are refused */
   int max_waiting;           /* requests accepted beside those that run at once */

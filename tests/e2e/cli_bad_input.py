@@ -277,9 +277,9 @@ class Broken(harness.Case):
     def test_latent_attention_takes_no_other_cache(self):
         self.folder = os.path.join(harness.FAMILIES, "deepseek_v3")
         for dtype in ("int8", "fp8"):
-            self.refused(f"kv_cache_dtype {dtype}", "latent attention", "supported: bfloat16, auto\n",
+            self.refused(f"--kv-cache-dtype {dtype}", "latent attention", "supported: bfloat16, auto\n",
                          options=("--kv-cache-dtype", dtype))
-        self.refused("kv_cache_dtype float16", "activations are bfloat16", "supported: bfloat16, auto\n",
+        self.refused("--kv-cache-dtype float16", "activations are bfloat16", "supported: bfloat16, auto\n",
                      options=("--kv-cache-dtype", "float16"))
 
     def edit_config(self, **changes):
@@ -363,8 +363,9 @@ class Broken(harness.Case):
 
     def test_memory(self):
         self.copy()
-        self.refused("kv_cache_bytes: expected at least", options=("--kv-cache-bytes", "100"))
-        self.refused("max_model_tokens", "256", options=("--max-model-len", "257"))
+        self.refused("--kv-cache-bytes: expected at least", options=("--kv-cache-bytes", "100"))
+        self.refused("--max-model-len: expected at most 256, the model's own limit, found 257",
+                     options=("--max-model-len", "257"))
         self.refused("128", options=("--kv-cache-bytes", 128 * 768, "--dtype", "float32", "--max-model-len", 200))
 
     def test_context_lowered_to_the_memory(self):

@@ -237,7 +237,7 @@ class Refused(Bench):
 
     def test_model(self):
         """What only the checkpoint's headers tell."""
-        self.assert_error([*BENCH, "--input-len", "5000000"], "max_model_tokens")
+        self.assert_error([*BENCH, "--input-len", "5000000"], "--max-model-len: ")
         self.assert_error([*BENCH, "--kv-cache-bytes", "1MiB"], "KV cache holds", "612")
         self.assert_error([*BENCH, "--batch", "64", "--kv-cache-bytes", "4MiB"], "--batch 64: expected at most",
                           "KV memory", "found 39168")

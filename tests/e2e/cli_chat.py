@@ -88,7 +88,7 @@ class Piped(Base):
         self.check_dump("17+25=\n/system b\n", ": [system:b][user:17+25=][assistant:42]", "--system", "a")
         self.check_dump("17+25=\n/system\n", ": [user:17+25=][assistant:42]", "--system", "a")
         self.check_dump("/system\n", ": ")
-        self.check_dump("/system one\\\ntwo\n", ": [system:one\ntwo]")
+        self.check_dump("/system one\\\ntwo\n", ": [system:one\\ntwo]")
 
     def test_help(self):
         out, err = self.chat("/help\n")
@@ -115,7 +115,7 @@ class Piped(Base):
         self.assertIn("[user: /x]", self.chat(" /x\ndump\n", "--max-tokens", 1, expect=1)[1])
 
     def test_lines_that_go_on(self):
-        self.assertIn("[user:a\nb\n\nc]", self.chat("a\\\nb\\\r\n\\\nc\ndump\n", "--max-tokens", 1, expect=1)[1])
+        self.assertIn("[user:a\\nb\\n\\nc]", self.chat("a\\\nb\\\r\n\\\nc\ndump\n", "--max-tokens", 1, expect=1)[1])
         self.assertEqual(self.chat("17+25=\\")[0].count("\n"), 1)  # the input's end ends the message too
         self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
 

@@ -192,7 +192,7 @@ class Convert(harness.Case):
                 self.refused(family(name), "layers.0.", reason)
         self.refused(family("qwen3_f32"), "none of its layers is quantised")
         self.refused(family("qwen3"), "rope_theta 10000", "1e6", to="kuiper")
-        self.refused(os.path.join(self.scratch, "absent"), "expected a local checkpoint directory")
+        self.refused(os.path.join(self.scratch, "absent"), "absent: No such file or directory")
 
     def test_options(self):
         model = os.path.join(harness.FAMILIES, "qwen3")

@@ -1,5 +1,7 @@
 """The command line itself: help, versions, and what is wrong is named. Needs no model."""
 
+import os
+import re
 import subprocess
 
 import harness
@@ -25,7 +27,7 @@ class Help(harness.Case):
             "chat": ["system", "stats", "chat-template", "max-tokens", "min-tokens", "temperature", "top-k", "top-p",
                      "min-p", "repetition-penalty", "frequency-penalty", "presence-penalty", "ignore-eos", "stop",
                      "stop-token-ids"],
-            "serve": ["host", "port", "api-key"],  # all of them: server_refused.py
+            "serve": ["host", "port", "api-key", "api-key-file"],  # all of them: server_refused.py
             "bench": ["batch", "request-rate", "arrivals", "clients", "requests", "input-len", "output-len", "lengths",
                       "shared-prefix", "temperature", "top-k", "top-p", "repeats", "slo", "output", "ranks", "trace"],
             "study": ["ranks", "batch", "request-rate", "clients", "input-len", "output-len", "sweep", "repeats",
@@ -37,8 +39,9 @@ class Help(harness.Case):
             "tokenize": ["model", "format", "no-special-tokens"],
             "detokenize": ["model", "format", "no-special-tokens"],
         }
-        model = ["model", "tokenizer", "tensor-parallel-size", "device", "devices", "dtype", "kv-cache-dtype",
-                 "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
+        model = ["model", "revision", "download-dir", "tokenizer", "tokenizer-revision",
+                 "tensor-parallel-size", "device", "devices", "dtype", "kv-cache-dtype", "max-model-len",
+                 "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model
@@ -83,10 +86,11 @@ class Refused(harness.Case):
                                 "yoke generate --help")
         self.assert_usage_error(["generate", "--max-token=5"], "did you mean --max-tokens?")
         self.assert_usage_error(["plan", "--quite-different"], "unknown option --quite-different")
-        self.assert_usage_error(["generate", "a prompt"], "a prompt", "--prompt")
-        self.assert_usage_error(["plan", "directory"], "directory")
-        self.assert_usage_error(["score", "a text"], "a text", "--text")
-        self.assert_usage_error(["chat", "a text"], "a text", "standard input")
+        for command, hint in (("generate", "--prompt"), ("score", "--text"), ("chat", "standard input")):
+            self.assert_error([command, "a text"], "a text: No such file or directory; ", hint)
+            self.assert_usage_error([command, "-m", "x", "a text"], "unexpected argument \"a text\"; ", hint)
+        self.assert_error(["plan", "directory"], "directory: No such file")
+        self.assert_usage_error(["plan", "-m", "x", "directory"], "directory")
         self.assert_usage_error(["chat", "--system", "a"], "--model")
         self.assert_usage_error(["chat", "-m", "x", "--logprobs", "1"], "unknown option --logprobs")
 
@@ -149,11 +153,19 @@ class Refused(harness.Case):
             (["--kv-cache-bytes", "-1"], "--kv-cache-bytes"),
             (["--kv-cache-bytes", "5 parsecs"], "--kv-cache-bytes", "5 parsecs"),
             (["--gpu-memory-utilization", "1.5"], "--gpu-memory-utilization", "above 0 and at most 1"),
-            (["--max-model-len", "0"], "--max-model-len", "1 to"),
+            (["--max-model-len", "0"], "--max-model-len", "1 to", "32K", "auto", '"0"'),
+            (["--max-model-len", "1.5K"], "--max-model-len", '"1.5K"'),
+            (["--max-model-len", "32kk"], "--max-model-len", '"32kk"'),
+            (["--max-model-len", "3G"], "--max-model-len", '"3G"'),
+            (["--max-model-len", "-2"], "--max-model-len", '"-2"'),
+            (["--max-model-len", ""], "--max-model-len", '""'),
+            (["--max-model-len", "."], "--max-model-len", '"."'),
+            (["--max-num-batched-tokens", "auto"], "--max-num-batched-tokens", '"auto"'),
             (["--max-num-seqs", "0"], "--max-num-seqs", "1 to"),
             (["--max-num-batched-tokens", "0"], "--max-num-batched-tokens", "1 to"),
             (["--step-timeout", "0"], "--step-timeout", "above 0"),
             (["--prompt", "a"], "--model"),
+            (["--promt_file", "a"], "unknown option --promt_file", "did you mean --prompt-file?"),
             (["--prompt", "a", "--model", ""], "--model"),
         ):
             with self.subTest(arguments):
@@ -166,11 +178,85 @@ class Refused(harness.Case):
         self.assert_usage_error(["detokenize", "5"], "--model")
         self.assert_usage_error(["tokenize", "--format", "yaml"], "--format", "text, json")
 
+    def test_lengths(self):
+        """As vLLM writes them: k and m are powers of 1000, K and M of 1024."""
+        for text, tokens in (("512", 512), ("1K", 1024), ("1k", 1000), ("0.5k", 500), ("auto", 1024), ("-1", 1024)):
+            with self.subTest(text):
+                found = self.run_json("plan", harness.DEMO, "--device", "cpu", "--tp", "1", "--max-num-seqs", "1",
+                                      f"--max_model_len={text}", "--kv-cache-bytes", "16MiB")[0]
+                self.assertEqual(found["ranks"][0]["workspace_bytes"], self.workspace_bytes(tokens))
+        self.assert_error(["plan", harness.DEMO, "--max-model-len", "2k"],
+                          "--max-model-len: expected at most 1024, the model's own limit, found 2000")
+
+    def workspace_bytes(self, tokens):
+        found = self.run_json("plan", "-m", harness.DEMO, "--device", "cpu", "--tp", "1", "--max-num-seqs", "1",
+                              "--max-model-len", tokens, "--kv-cache-bytes", "16MiB")[0]
+        return found["ranks"][0]["workspace_bytes"]
+
+    def test_options_of_vllm(self):
+        """Passed over where they mean what Yoke does, else refused with what to do instead."""
+        plan = ["plan", harness.DEMO, "--device", "cpu", "--tp", "1"]
+        for arguments, named in (
+                (["--trust-remote-code"], "--trust-remote-code"),
+                (["--no-trust-remote-code"], "--no-trust-remote-code"),
+                (["--quantization", "awq"], "--quantization"), (["-q=gptq_marlin"], "-q"),
+                (["--load-format", "auto", "--enforce-eager", "--swap-space", "4"],
+                 "--load-format, --enforce-eager, --swap-space"),
+                (["--enable-prefix-caching", "--no-enable-log-requests"],
+                 "--enable-prefix-caching, --no-enable-log-requests"),
+                (["--enable-chunked-prefill=True"], "--enable-chunked-prefill"),
+                (["--enable_chunked_prefill", "true"], "--enable_chunked_prefill"),
+                (["--disable-log-requests", "--disable-log-stats"], "--disable-log-requests, --disable-log-stats"),
+                (["--pipeline-parallel-size", "1", "-dp", "1", "--nnodes=1"],
+                 "--pipeline-parallel-size, -dp, --nnodes"),
+                (["--compilation-config", '{"mode": 3}'], "--compilation-config"),
+                (["--compilation-config.mode", "3", "-O3", "-O", "2"], "--compilation-config.mode, -O3, -O"),
+                (["--cudagraph-capture-sizes", "1", "2", "4", "--ignore-patterns", "a"],
+                 "--cudagraph-capture-sizes, --ignore-patterns"),
+                (["--hf-token", "--async-scheduling"], "--hf-token, --async-scheduling"),
+                (["--hf-token", "hf_secret", "--tokenizer-mode", "auto"], "--hf-token, --tokenizer-mode")):
+            with self.subTest(arguments):
+                err = self.run_yoke(*plan, *arguments, "--log-level", "info").err
+                self.assertIn(f"yoke: options of vLLM that change nothing here: {named}\n", err)
+                self.assertNotIn("secret", err)
+        self.assertEqual(self.run_yoke(*plan, "--trust-remote-code", "--log-level", "warn").err, "")
+        for arguments, *parts in (
+                (["--pipeline-parallel-size", "2"], "--pipeline-parallel-size 2", "--tensor-parallel-size"),
+                (["-pp2"], "--pipeline-parallel-size 2"), (["--nnodes", "2"], "--nnodes 2", "router"),
+                (["--tokenizer-mode", "mistral"], "--tokenizer-mode mistral", "tokenizer.json"),
+                (["--uds", "/x"], "--uds: ", "--host", "systemd-socket-activate"),
+                (["--ssl-keyfile", "k"], "--ssl-keyfile: ", "proxy"),
+                (["--speculative-config", "{}"], "--speculative-config: ", "leave it out"),
+                (["--speculative-config.method", "ngram"], "--speculative-config: "),
+                (["--no-enable-prefix-caching"], "--no-enable-prefix-caching: use --no-prefix-reuse"),
+                (["--enable-chunked-prefill=False"], "--enable-chunked-prefill: ", "--max-num-batched-tokens"),
+                (["--load-format", "gguf"], "--load-format gguf", "safetensors"),
+                (["--quantization", "bitsandbytes"], "--quantization bitsandbytes", "compressed-tensors"),
+                (["--kv-cache-memory-bytes", "1"], "--kv-cache-memory-bytes: use --kv-cache-bytes"),
+                (["--enable-lora"], "--enable-lora: ", "merge"), (["--lora-modules", "a=b", "c=d"], "--lora-modules: "),
+                (["--rope-scaling", "{}"], "--rope-scaling: use --hf-overrides"),
+                (["--swap-space"], "--swap-space: expected a value")):
+            with self.subTest(arguments):
+                self.assert_usage_error([*plan, *arguments], *parts)
+        self.assert_usage_error(["tokenize", "-m", harness.DEMO, "--trust-remote-code"], "unknown option")
+
+    def test_every_option_of_vllm(self):
+        """None is an option of Yoke's too, which would hide the row; the server has all options but those of plans."""
+        source = os.path.join(harness.TESTS_DIR, "..", "runtime", "cli", "vllm_options.c")
+        with open(source, encoding="utf-8") as file:
+            rows = re.findall(r'(?m)^    (?:PASSED\(|REFUSED\(|\{)"([^"]+)", (?:NULL|"([^"]+)")', file.read())
+        self.assertGreater(len(rows), 150)
+        names = [name for row in rows for name in row if name]
+        self.assertEqual(sorted(set(names)), sorted(names))
+        for command in ("serve", "generate", "chat", "batch", "score", "bench", "study", "plan"):
+            own = re.findall(r"(?m)^  (?:-(\w), |--(\w+), )?--([\w-]+)", self.run_yoke(command, "--help").out)
+            self.assertEqual([name for row in own for name in row if name in names], [], command)
+
     def test_missing_files(self):
         self.assert_error(["generate", "-m", "/no/such/dir", "-p", "a"], "/no/such/dir")
         self.assert_error(["plan", "-m", "/no/such/dir"], "/no/such/dir")
         self.assert_error(["tokenize", "-m", "/no/such/dir", "a"], "/no/such/dir")
-        self.assert_error(["generate", "-m", "x", "--prompt-file", "/no/such/file"], "/no/such/file")
+        self.assert_error(["generate", "-m", harness.DEMO, "--prompt-file", "/no/such/file"], "/no/such/file")
 
     def test_full_disk(self):
         for arguments in (["--help"], ["--version"], ["generate", "--help"]):

@@ -148,11 +148,11 @@ class Case(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(1 if ON_CPU else 6) as pool:
             return list(pool.map(function, items))
 
-    def run_yoke(self, *arguments, stdin="", expect=0):
-        """Run the program to its end; checks the exit code and that nothing crashed."""
+    def run_yoke(self, *arguments, stdin="", expect=0, env=None):
+        """Run the program to its end, env added to the environment; checks the exit code, and that nothing crashed."""
         stdin = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run([self.yoke, *map(str, arguments)], input=stdin, capture_output=True, timeout=TIMEOUT_S,
-                              check=False)
+                              env={**os.environ, **(env or {})}, check=False)
         done.out, done.err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace")
         self.assertNotIn("Sanitizer", done.err)
         self.assertEqual(done.returncode, expect, f"{arguments}: {done.err}")
@@ -187,12 +187,12 @@ class Case(unittest.TestCase):
         self.assertTrue(done.out == "" or done.out.endswith("\n"))
         return [json.loads(line) for line in done.out.splitlines()]
 
-    def assert_usage_error(self, arguments, *parts):
-        self.assert_error(arguments, *parts, expect=2)
+    def assert_usage_error(self, arguments, *parts, env=None):
+        self.assert_error(arguments, *parts, expect=2, env=env)
 
-    def assert_error(self, arguments, *parts, expect=1):
+    def assert_error(self, arguments, *parts, expect=1, env=None):
         """The program refuses: exit code, nothing on stdout, and each part in the message."""
-        done = self.run_yoke(*arguments, expect=expect)
+        done = self.run_yoke(*arguments, expect=expect, env=env)
         self.assertEqual(done.out, "")
         for part in parts:
             self.assertIn(part, done.err, f"{arguments}")

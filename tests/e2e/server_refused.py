@@ -4,6 +4,7 @@ import contextlib
 import glob
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -303,6 +304,52 @@ class Refused(Case):
         self.check_key(self.serve(env={"YOKE_API_KEY": "secret"}))
         open_server = self.serve(env={"YOKE_API_KEY": ""})
         self.assertEqual(open_server.ask("GET", "/v1/models").status, 200)
+        self.assert_usage_error(["serve", harness.DEMO, "--api-key", ""], "--api-key: ", "empty")
+        self.assert_usage_error(["serve", harness.DEMO], "YOKE_API_KEY: ", "0x20", env={"YOKE_API_KEY": "a b"})
+
+    def test_several_keys(self):
+        """Of options and a file; none of them stands in the list of processes."""
+        folder = harness.scratch_folder(self.addCleanup)
+        path = os.path.join(folder, "keys")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n  third-secret \r\n\nfourth-secret")
+        server = self.serve("--api-key", "first-secret", "second-secret", "--api-key-file", path,
+                            "--api-key=fifth-secret", "--hf-token", "sixth-secret",
+                            env={"YOKE_API_KEY": "seventh-secret"})
+        with open(f"/proc/{server.process.pid}/cmdline", "rb") as file:
+            shown = file.read()
+        self.assertIn(b"--api-key\0************\0*************\0", shown)
+        self.assertNotIn(b"secret", shown)
+        for key, status in (("first", 200), ("second", 200), ("third", 200), ("fourth", 200), ("fifth", 200),
+                            ("sixth", 401), ("seventh", 401), ("", 401)):
+            answer = server.ask("GET", "/v1/models", headers={"Authorization": f"Bearer {key}-secret"})
+            self.assertEqual(answer.status, status, key)
+        for text, *parts in (("\n \n", "a key a line"), ("a\nb c\n", "line 2", "0x20"), ("", "none")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assert_usage_error(["serve", harness.DEMO, "--api-key-file", path], f"--api-key-file: {path}: ",
+                                    *parts)
+        self.assert_usage_error(["serve", harness.DEMO, "--api-key-file", "/no/such"],
+                                "--api-key-file: /no/such: No such")
+
+    def test_what_is_wrong_before_the_port_is_open(self):
+        for arguments, *parts in ((["/no/such"], "/no/such: No such file"),
+                                  ([harness.DEMO, "--chat-template", "/no/such"], "--chat-template: /no/such"),
+                                  ([harness.DEMO, "--chat-template", "builtin:x"], "--chat-template: ",
+                                   "builtin:chatml"),
+                                  ([harness.DEMO, "--max-model-len", "2k"], "--max-model-len: ", "at most 1024")):
+            with self.subTest(arguments):
+                self.assert_error(["serve", *arguments, "--port", "0"], *parts)
+
+    def test_few_descriptors(self):
+        def limit_files(n):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
+        server = self.serve(preexec_fn=limit_files(80))
+        self.assertIn("at most 16 connections: the process may open 80 files", server.err)
+        for n in (40, 64):
+            refused = self.start(preexec_fn=limit_files(n))
+            self.assertEqual(refused.finish(), 1)
+            self.assertIn(f"may open {n} files: expected at least 65", refused.err)
 
     def test_origins(self):
         preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST",
@@ -412,11 +459,11 @@ class Refused(Case):
                                   (["--max-waiting", "-1"], "--max-waiting"),
                                   (["--tool-call-parser", "x"], "--tool-call-parser", "hermes"),
                                   (["--request-timeout", "-1"], "--request-timeout"),
-                                  (["--max-body-bytes", "0"], "--max-body-bytes"), (["operand"], "operand", "--model")):
+                                  (["--max-body-bytes", "0"], "--max-body-bytes"), (["operand"], "operand")):
             self.assert_usage_error(["serve", "-m", harness.DEMO, *arguments], *parts)
         self.assert_usage_error(["serve"], "--model")
         help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
-        for option in ("host", "port", "served-model-name", "api-key", "max-waiting", "request-timeout",
+        for option in ("host", "port", "served-model-name", "api-key", "api-key-file", "max-waiting", "request-timeout",
                        "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
                        "allowed-host",
                        "chat-template",

@@ -39,10 +39,12 @@ class Routes(Case):
         for method, path in (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping"), ("HEAD", "/health")):
             answer = server.ask(method, path)
             self.assertEqual((answer.status, answer.text), (200, ""))
-        named = self.serve("--served-model-name", "a/b")
-        self.assertEqual(named.ask("GET", "/v1/models").value["data"][0]["id"], "a/b")
+        named = self.serve("--served-model-name", "a/b", "c", "--served-model-name=d")
+        self.assertEqual([model["id"] for model in named.ask("GET", "/v1/models").value["data"]], ["a/b", "c", "d"])
         self.assertEqual(named.ask("GET", "/v1/models/a/b").value["id"], "a/b")
-        for name in ("a/b", "", None):
+        self.assertEqual(named.ask("GET", "/v1/models/c").value["id"], "c")
+        self.assertEqual(named.ask("GET", "/v1/models/" + harness.DEMO).status, 404)
+        for name in ("a/b", "c", "d", "", None):
             answer = named.post(COMPLETIONS, {"model": name, "prompt": "x", "max_tokens": 1})
             self.assertEqual((answer.status, answer.value["model"]), (200, "a/b"))
 

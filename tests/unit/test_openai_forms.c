@@ -213,9 +213,10 @@ static void answers(void **state)
   expect(&out, "{'count':0,'max_model_len':100,'tokens':[]}");
   yk_detokenize_answer_append("a\n", 2, &out);
   expect(&out, "{'prompt':'a\\n'}");
-  yk_models_append("its/name", 7, 100, &out);
+  yk_models_append((const char *[]){"its/name", "b"}, 2, 7, 100, &out);
   expect(&out, "{'object':'list','data':[{'id':'its/name','object':'model','created':7,'owned_by':'yoke','root':"
-               "'its/name','parent':null,'max_model_len':100}]}");
+               "'its/name','parent':null,'max_model_len':100},{'id':'b','object':'model','created':7,"
+               "'owned_by':'yoke','root':'b','parent':null,'max_model_len':100}]}");
   yk_strbuf_free(&out);
   yk_token_texts_free(texts);
 }
