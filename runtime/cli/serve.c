@@ -25,6 +25,7 @@ typedef struct serve_options {
   int32_t port, max_waiting, max_connections;
   const char *origins[MAX_ORIGINS], *allowed_hosts[MAX_ALLOWED_HOSTS], *names[MAX_NAMES];
   yk_api_keys keys;
+  bool disables_log_stats;
   yk_console console;
 } serve_options;
 
@@ -96,6 +97,7 @@ static void init(serve_options *options)
   options->max_connections = 8192;
   server->max_body_bytes = 8 << 20;
   server->shutdown_timeout_s = 60;
+  server->stats_interval_s = 10;
   server->header_timeout_s = 30;
   server->origins = options->origins;
   server->allowed_hosts = options->allowed_hosts;
@@ -134,6 +136,7 @@ static yk_status check(serve_options *options, yk_err *err)
   if (server->n_model_names == 0) options->names[server->n_model_names++] = options->model.checkpoint.name;
   server->chat_template = options->chat.chat_template;
   server->tool_parser = options->chat.tool_parser;
+  if (options->disables_log_stats) server->stats_interval_s = 0;
   yk_tool_format tools;
   YK_TRY(yk_template_options_tools(&options->chat, &tools, err));
   if (server->max_body_bytes < 1)
@@ -170,6 +173,11 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .help = "a name by which clients may call the server, as one behind a proxy on this machine needs; repeatable",
        .fallback = "localhost, 127.0.0.1 and [::1] alone where --host is one of them, else any",
        .parse = add_allowed_host},
+      {"disable-log-stats", NULL, YK_OPTION_FLAG, &options->disables_log_stats,
+       .help = "no lines in the log of what runs and waits, and of tokens a second"},
+      {"log-stats-interval", NULL, YK_OPTION_NUMBER, &server->stats_interval_s, "SECONDS",
+       .help = "between these lines, which are written while there is something to do", .above_min = true,
+       .max = 86400},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",

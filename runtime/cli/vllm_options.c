@@ -79,7 +79,6 @@ static const yk_foreign_option options[] = {
     REFUSED("grpc", NULL, FLAG, "false", "Yoke speaks HTTP alone; leave it out"),
     REFUSED("enable-log-requests", NULL, FLAG, "false", "use --log-requests"),
     REFUSED("disable-log-requests", NULL, FLAG, "true", "use --log-requests"),
-    PASSED("disable-log-stats", NULL, FLAG),
     PASSED("aggregate-engine-logging", NULL, FLAG),
     REFUSED("prompt-adapters", NULL, SEVERAL, "", NO_LORA),
     /* The model */

@@ -1,5 +1,6 @@
 #include "server/generation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,10 +57,9 @@ void yk_generation_fail(yk_exchange *x, const yk_openai_error *error)
 {
   yk_generation *g = x->generation;
   if (x->state != YK_RUNNING || g->has_ended) return;
-  if (g->has_begun && g->answer)
-    yk_openai_answer_fail(g->answer, error, &g->out);
-  else if (!g->has_begun)
-    yk_reply_error(&x->reply, error);
+  if (g->has_begun && g->answer) yk_openai_answer_fail(g->answer, error, &g->out);
+  snprintf(x->reply.why, sizeof x->reply.why, "%s", error->message);
+  if (!g->has_begun) yk_reply_error(&x->reply, error);
   g->has_ended = true;
   let_go(x);
   if (!g->has_begun) x->state = YK_ANSWERED;

@@ -12,6 +12,7 @@
 #include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/listen.h"
+#include "server/stats_log.h"
 
 enum { N_EVENTS = 64, EXIT_SIGNAL = 128 };
 static const int64_t flush_ns = 2000000000; /* for what is written to reach its clients, once everything is cancelled */
@@ -81,6 +82,7 @@ static int64_t expire(yk_server *server)
   int64_t now_ns = yk_clock_now_ns();
   int64_t next_ns = yk_connections_expire(&server->connections, now_ns);
   next_ns = yk_min_i64(next_ns, expire_requests(server, now_ns));
+  next_ns = yk_min_i64(next_ns, yk_stats_log_expire(server, now_ns));
   return yk_min_i64(next_ns, expire_drain(server, now_ns));
 }
 

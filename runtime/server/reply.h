@@ -6,13 +6,14 @@
 #include "openai/error.h"
 
 typedef struct yk_reply {
-  int http_status;          /* 0: not known yet */
-  const char *content_type; /* static */
-  const char *allow;        /* static, of 405; or NULL */
-  int retry_after_s;        /* 0: not told */
-  bool is_last;             /* at once and without the rest of the request; the connection is closed behind it */
-  yk_strbuf body;           /* where static_body is NULL */
-  const char *static_body;  /* [static_bytes] that lives as long as the program */
+  int http_status;                /* 0: not known yet */
+  const char *content_type;       /* static */
+  const char *allow;              /* static, of 405; or NULL */
+  int retry_after_s;              /* 0: not told */
+  bool is_last;                   /* at once and without the rest of the request; the connection is closed behind it */
+  char why[YK_ERR_MESSAGE_BYTES]; /* what an error says; "": it is none */
+  yk_strbuf body;                 /* where static_body is NULL */
+  const char *static_body;        /* [static_bytes] that lives as long as the program */
   size_t static_bytes;
 } yk_reply;
 

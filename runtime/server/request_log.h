@@ -1,4 +1,5 @@
-/* request_log.h - a line for each request, where that is wanted. It quotes what the client sent. */
+/* request_log.h - a line for each request that is refused or fails, and two for every one, where that is wanted: these
+ * quote what the client sent. */
 #ifndef YK_SERVER_REQUEST_LOG_H
 #define YK_SERVER_REQUEST_LOG_H
 

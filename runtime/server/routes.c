@@ -7,6 +7,7 @@
 #include "server/generation.h"
 #include "server/page.h"
 #include "server/process_metrics.h"
+#include "server/server_view.h"
 
 static const yk_route routes[] = {
     {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},
@@ -118,15 +119,10 @@ static void count_profile(yk_server *server)
 void yk_route_metrics(yk_exchange *x)
 {
   yk_server *server = x->server;
-  yk_metrics_view view = {.prefix = server->options.metrics_prefix,
-                          .model_name = server->options.model_names[0],
-                          .reuses_prefixes = !server->options.engine.no_prefix_reuse};
-  for (const yk_exchange *other = server->exchanges.first; other; other = other->next)
-    view.n_preparing += other->state == YK_PREPARING;
+  yk_metrics_view view;
+  yk_server_view(server, &view);
   if (server->engine) {
-    view.info = &server->info;
     yk_err err = YK_ERR_INIT; /* without memory for them the counts of experts are left out */
-    yk_engine_get_stats(server->engine, &view.stats);
     yk_engine_get_expert_load(server->engine, false, &view.experts, &err);
     if (server->options.profile_every > 0) count_profile(server);
   }

@@ -14,6 +14,17 @@
 #include "server/server_options.h"
 #include "server/workers.h"
 
+/* Sums over all engines, and how many requests have begun. */
+typedef struct yk_stats_sums {
+  uint64_t requests, prompt_tokens, output_tokens, prefix_tokens, prefix_reused_tokens;
+} yk_stats_sums;
+
+typedef struct yk_stats_log {
+  int64_t began_ns, due_ns; /* of the next line; due_ns 0: nothing has happened since the last one */
+  yk_stats_sums before;     /* at the last line */
+  double output_rate;       /* tokens a second, before the last line */
+} yk_stats_log;
+
 struct yk_server {
   /* Fixed once it runs. */
   yk_server_options options;
@@ -44,6 +55,7 @@ struct yk_server {
   yk_exchanges exchanges;
   yk_metrics metrics;
   yk_http_metrics http_metrics;
+  yk_stats_log stats_log;
   yk_engine *engine; /* leased while it serves, and after its failure until the last exchange has let go */
   bool has_failed;   /* that engine */
   yk_engine_info info;

@@ -30,6 +30,7 @@ typedef struct yk_server_options {
   bool restarts_on_failure;
   const char *metrics_prefix;                     /* of metrics' names, in front of a colon */
   bool logs_requests;                             /* prompts among them */
+  double stats_interval_s;                        /* between lines of what the server does; 0: none */
   void (*listening)(void *user, const char *url); /* the port is open; may be NULL */
   void *user;
 } yk_server_options;

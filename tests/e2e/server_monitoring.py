@@ -234,7 +234,8 @@ class Metrics(Case):
         for method, path, status in asked:
             self.assertEqual(server.ask(method, path).status, status)
         self.assertEqual(server.post(COMPLETIONS, "{").status, 400)
-        self.assertIn(b" 200 ", raw(server, b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        head = b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        self.assertIn(b" 200 ", raw(server, head))
         self.assertIn(b" 400 ", raw(server, b"GET /v1/models HTTP/1.1\r\n\r\n"))
         _, values = parse_metrics(server.ask("GET", "/metrics").text)
         found = {labels: value for (name, labels), value in values.items() if name == "http_requests_total"}
@@ -314,6 +315,89 @@ class Metrics(Case):
         scored = {"prompt": prompt, "max_tokens": 0, "prompt_logprobs": 0}
         self.assertEqual(server.post(COMPLETIONS, scored).status, 200)
         self.assertEqual([server.metric(name) for name in names], [2 * n_tokens, 2, 2, 2])
+
+
+@harness.of_the_program
+class Log(Case):
+    def test_refused_requests(self):
+        """A line for each, with the id that the client has; paths and values of clients begin no line of their own."""
+        server = self.serve("--api-key", "k", "--max-waiting", 0, "--max-num-seqs", 1)
+        key = {"Authorization": "Bearer k"}
+
+        def refused(method, path, body=None, headers=key, **more):
+            given = f"id-{len(expected)}"
+            status = server.ask(method, path, body, {**headers, "X-Request-Id": given}).status
+            begins = f"refused {method} {more.get('route', path)} with {status}, request {given}: "
+            expected.append((begins, more["says"]))
+
+        expected = []
+        refused("GET", "/no%0Arefused%C2%85path", route="none", says="nothing at /no")
+        refused("PUT", COMPLETIONS, says="PUT is not allowed")
+        refused("GET", "/v1/models/f", route="/v1/models/{model}", says='model "f" is not served')
+        refused("POST", COMPLETIONS, {"prompt": "x"}, {}, says="Authorization")
+        refused("POST", COMPLETIONS, {"prompt": "x", "max_tokens": -7}, says="-7")
+        refused("POST", COMPLETIONS, {"prompt": "x", "model": "a\nrefused\u2028b"}, says="refused")
+        refused("OPTIONS", COMPLETIONS, None, {"Origin": "http://a", "Access-Control-Request-Method": "POST"},
+                says="--cors-origin")
+        with contextlib.closing(server.connect()) as connection:
+            body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
+            connection.request("POST", COMPLETIONS, json.dumps(body), {**JSON, **key})
+            connection.getresponse().readline()
+            refused("POST", COMPLETIONS, {"prompt": "x"}, says="too many requests")
+        self.assertEqual(server.ask("GET", "/v1/models", headers=key).status, 200)
+        self.assertEqual(server.stop(), 0)
+        lines = [line for line in server.err.splitlines() if "refused" in line]
+        self.assertEqual(len(lines), len(expected), server.err)
+        for line, (begins, says) in zip(lines, expected):
+            self.assertTrue(line.removeprefix("yoke: ").startswith(begins), line)
+            self.assertIn(says, line)
+
+    def test_streams_that_break_off(self):
+        server = self.serve("--request-timeout", "0.2")
+        body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
+        answer = raw(server, request_bytes(COMPLETIONS, body, "X-Request-Id: slow\r\nConnection: close\r\n"))
+        self.assertIn(b'"error"', answer)
+        server.wait_for_err(f"broke off POST {COMPLETIONS} with 200, request slow: the request was not finished within")
+
+    def test_no_line_for_probes(self):
+        fault = "rank=0 operation=linear_create call=1 fault=stall-host seconds=0.3"
+        server = self.start(program=self.faulty, env={"YOKE_FAULT": fault})
+        self.assertEqual(server.ask("GET", "/health").status, 503)
+        self.assertEqual(server.ask("GET", "/v1/models", headers={"X-Request-Id": "early"}).status, 503)
+        server.wait_for()
+        server.wait_for_err("refused GET /v1/models with 503, request early: the model is loading")
+        self.assertNotIn("/health", server.err)
+
+    def test_stats(self):
+        """Lines come while there is something to do, and one behind it."""
+        server = self.serve("--log-stats-interval", "0.2")
+        line = (r"stats: running (\d+), waiting (\d+), prompt ([\d.]+) tokens/s, output ([\d.]+) tokens/s, "
+                r"KV cache ([\d.]+) %, prefix hits ([\d.]+) %")
+        time.sleep(0.5)
+        self.assertNotIn("stats:", server.err)
+        body = {"prompt": list(range(5, 45)), "max_tokens": 300, "ignore_eos": True}
+        self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        server.wait_for_err("stats:", 2)
+        time.sleep(0.5)
+        found = [list(map(float, numbers)) for numbers in re.findall(line, server.err)]
+        self.assertEqual(len(found), server.err.count("stats:"))
+        running, waiting, _, _, kv, hits = found[0]
+        self.assertEqual((running, waiting, hits), (1, 0, 0))
+        for column, n_tokens in ((2, 40), (3, 300)):  # over as many intervals, which are 0.2 s or a little longer
+            self.assertTrue(0 < sum(numbers[column] for numbers in found) * 0.2 < 1.2 * n_tokens)
+        self.assertGreater(kv, 0)
+        n_lines = server.err.count("stats:")
+        self.assertEqual(server.post(COMPLETIONS, {**body, "max_tokens": 1}).status, 200)
+        server.wait_for_err("stats:", n_lines + 1)
+        self.assertEqual(re.findall(line, server.err)[-1][5], "80.0")
+        time.sleep(0.5)
+        self.assertEqual(server.err.count("stats:"), n_lines + 1)
+
+    def test_stats_can_be_off(self):
+        server = self.serve("--log-stats-interval", "0.1", "--disable-log-stats")
+        self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 50, "ignore_eos": True}).status, 200)
+        time.sleep(0.3)
+        self.assertNotIn("stats:", server.err)
 
 
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")

@@ -433,6 +433,13 @@ class Refused(Case):
             server = self.serve(*options)
             server.post(COMPLETIONS, {"prompt": "a very private prompt\x1b[2J", "max_tokens": 1})
             server.post(COMPLETIONS, {"prompt": "a very private prompt", "max_tokens": -3})
+            server.post(COMPLETIONS, '{"prompt": "a very private prompt" "max_tokens": 3}')
+            server.post(COMPLETIONS, '{"prompt": private}')
+            server.post(COMPLETIONS, '{"prompt": "a very private')
+            server.post(COMPLETIONS, {"prompt": [["a very private prompt"]]})
+            server.post(COMPLETIONS, {"prompt": "x", "max_tokens": "a very private prompt"})
+            server.post(CHAT, {"messages": [{"role": "user", "content": "a very private prompt"}]})
+            server.post(CHAT, {"messages": "a very private prompt"})
             self.assertEqual(server.stop(), 0)
             self.assertEqual("private" in server.err, is_there)
             self.assertNotIn("\x1b", server.err)
@@ -467,7 +474,8 @@ class Refused(Case):
                        "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
                        "allowed-host",
                        "chat-template",
-                       "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests"):
+                       "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests",
+                       "disable-log-stats", "log-stats-interval"):
             self.assertIn(f"--{option}", help_text)
 
 
