@@ -85,12 +85,19 @@ NEVER = {
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/[^/]*(nccl|p2p)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
-    (r"^jansson\.h$", r"^(?!runtime/base/)|^runtime/base/json_tree\.h$", "jansson"),
     (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^cmocka", r"^tests/", "cmocka"),
 ]
+
+# Who may build jansson's trees, documents of our own. Text is read by runtime/base/json.h, nowhere by jansson.
+TREES = (
+    "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/",
+    # Still to be moved to json.h:
+    "loader/", "runtime/chat/", "runtime/convert/", "runtime/quantize/", "runtime/text/", "runtime/openai/chat_ids.c"
+)
+JSON_LOAD = re.compile(r"\bjson_load[a-z_]*\s*\(")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
@@ -103,11 +110,15 @@ def source_files(root):
                     yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
 
 
-def includes(root, path):
-    """(line, quoted name or None, system name or None) of each include of a file."""
+def code_of(root, path):
+    """A file's text without its comments, line for line."""
     with open(os.path.join(root, path), encoding="utf-8") as file:
         text = file.read()
-    text = re.sub(r"/\*.*?\*/", lambda match: "\n" * match.group().count("\n"), text, flags=re.DOTALL)
+    return re.sub(r"/\*.*?\*/", lambda match: "\n" * match.group().count("\n"), text, flags=re.DOTALL)
+
+
+def includes(text):
+    """(line, quoted name or None, system name or None) of each include of a file's text."""
     for match in INCLUDE.finditer(text):
         yield text.count("\n", 0, match.start(match.lastindex)) + 1, match.group(1), match.group(2)
 
@@ -144,6 +155,20 @@ def check_system(path, name):
     return None
 
 
+def check_trees(path, name):
+    if name not in ("jansson.h", "runtime/base/json_tree.h") or path.startswith(TREES):
+        return None
+    return f"{name}: JSON is read by runtime/base/json.h; jansson's trees are for {', '.join(TREES)}"
+
+
+def check_loads(path, text):
+    """Every use of jansson as a reader, as lines."""
+    if path.startswith("tests/"):
+        return []
+    return [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: JSON is read by runtime/base/json.h, not by jansson"
+            for match in JSON_LOAD.finditer(text)]
+
+
 def module_of(path):
     """NAME.h and NAME.c (or .cu, .cuh) are one module: who includes the header depends on what the source includes."""
     return os.path.splitext(path)[0]
@@ -178,17 +203,19 @@ def check_tree(root):
     problems, graph = [], {}
     for path in sorted(files):
         module = graph.setdefault(module_of(path), set())
-        for line, quoted, system in includes(root, path):
-            problem = None
+        text = code_of(root, path)
+        problems += check_loads(path, text)
+        for line, quoted, system in includes(text):
             target = resolve(files, path, quoted or system)
+            problem = check_trees(path, target or system)
             if target:
                 if module_of(target) != module_of(path):
                     module.add(module_of(target))
-                problem = check_quoted(path, target)
+                problem = problem or check_quoted(path, target)
             elif quoted:
                 problem = f'"{quoted}" names no file of the project'
             else:
-                problem = check_system(path, system)
+                problem = problem or check_system(path, system)
             if problem:
                 problems.append(f"{path}:{line}: {problem}")
     circle = find_circle(graph)
@@ -219,7 +246,10 @@ PLANTED = [
     ("runtime/cli/bad.c", '#include "model/model.h"\n', "runtime/cli/ may include only"),
     ("runtime/cli/bad.c", '#  include <model/model.h>\n', "runtime/cli/ may include only"),
     ("runtime/base/bad.c", '#include "yoke.h"\n', "runtime/base/ may include only"),
-    ("runtime/base/bad.c", "#include <jansson.h>\n", "jansson headers"),
+    ("runtime/base/bad.c", "#include <jansson.h>\n", "jansson's trees are for"),
+    ("runtime/openai/bad.c", "#include <jansson.h>\n", "jansson's trees are for"),
+    ("runtime/engine/bad.c", '#include "base/json_tree.h"\n', "jansson's trees are for"),
+    ("runtime/study/bad.c", "json_t *a = json_loads (text, 0, NULL);\n", "not by jansson"),
     ("parallel/bad.c", '#include "../runtime/model/model.h"\n', "parallel/ may include only"),
     ("kernels/bad.c", '#include "parallel/comm.h"\n', "kernels/ may include only"),
     ("kernels/cuda/ptx/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/ptx/ may include only"),

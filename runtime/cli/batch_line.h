@@ -2,7 +2,6 @@
 #ifndef YK_CLI_BATCH_LINE_H
 #define YK_CLI_BATCH_LINE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,7 +18,7 @@ typedef struct yk_batch_ticket {
   uint32_t hash;  /* of its bytes, the model and the options */
   yk_batch_form form;
   const char *id_key; /* "custom_id" or "id" */
-  json_t *id;         /* owned; null where there is none */
+  char *id;           /* as JSON, owned; NULL: null */
 } yk_batch_ticket;
 
 typedef struct yk_batch_line {

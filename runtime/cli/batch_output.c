@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/json_tree.h"
-#include "base/json_write.h"
 
 /* Nine digits tell any two float32 apart. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
@@ -39,13 +39,14 @@ static json_t *usage_object(const yk_result *results, size_t n_results, int32_t 
                    "total_tokens", prompt_tokens + output_tokens);
 }
 
-static json_t *begin(const yk_batch_ticket *ticket)
+/* The line up to its id. */
+static void begin(const yk_batch_ticket *ticket, yk_strbuf *out)
 {
-  json_t *object = json_pack("{s:I}", "line", (json_int_t)ticket->number);
-  if (ticket->form == YK_BATCH_OPENAI)
-    json_object_set_new(object, "id", json_sprintf("batch_req_%lld", (long long)ticket->number));
-  json_object_set(object, ticket->id_key, ticket->id);
-  return object;
+  long long number = ticket->number;
+  yk_strbuf_append_fmt(out, "{\"line\":%lld,", number);
+  if (ticket->form == YK_BATCH_OPENAI) yk_strbuf_append_fmt(out, "\"id\":\"batch_req_%lld\",", number);
+  yk_strbuf_append_fmt(out, "\"%s\":", ticket->id_key);
+  yk_strbuf_append_str(out, ticket->id ? ticket->id : "null");
 }
 
 static json_t *response_object(const yk_batch_ticket *ticket, int status_code, json_t *body)
@@ -54,7 +55,7 @@ static json_t *response_object(const yk_batch_ticket *ticket, int status_code, j
                    json_sprintf("req_%lld", (long long)ticket->number), "body", body);
 }
 
-/* Takes object, which is NULL or incomplete where memory ran out: no line lacks its last key. */
+/* The rest of the line. Takes object, which is NULL or incomplete where memory ran out: no line lacks its last key. */
 static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const char *needed, yk_strbuf *out, yk_err *err)
 {
   json_object_set_new(object, "input_hash", json_sprintf("%08x", (unsigned)ticket->hash));
@@ -62,7 +63,8 @@ static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const cha
                    ? yk_tree_text(object, JSON_FLAGS)
                    : NULL;
   json_decref(object);
-  if (text) yk_strbuf_append_str(out, text);
+  yk_strbuf_append_str(out, ",");
+  if (text) yk_strbuf_append_str(out, text + 1); /* behind its brace */
   yk_strbuf_append_str(out, "\n");
   bool failed = !text || out->failed;
   free(text);
@@ -73,7 +75,8 @@ yk_status yk_batch_output_result(const yk_batch_ticket *ticket, bool has_text, c
                                  size_t n_prompts, int32_t n_samples, yk_strbuf *out, yk_err *err)
 {
   size_t n_results = n_prompts * (size_t)n_samples;
-  json_t *object = begin(ticket), *choices = n_results > 1 ? json_array() : NULL;
+  json_t *object = json_object(), *choices = n_results > 1 ? json_array() : NULL;
+  begin(ticket, out);
   if (!choices) set_plain_choice(object, &results[0], has_text);
   for (size_t i = 0; choices && i < n_results; i++) {
     json_t *choice = json_pack("{s:I}", "index", (json_int_t)i);
@@ -88,8 +91,7 @@ yk_status yk_batch_output_result(const yk_batch_ticket *ticket, bool has_text, c
 yk_status yk_batch_output_answer(const yk_batch_ticket *ticket, yk_openai_answer *answer, yk_strbuf *out, yk_err *err)
 {
   long long number = ticket->number;
-  yk_strbuf_append_fmt(out, "{\"line\":%lld,\"id\":\"batch_req_%lld\",\"custom_id\":", number, number);
-  yk_json_append_string(out, json_string_value(ticket->id), json_string_length(ticket->id));
+  begin(ticket, out);
   yk_strbuf_append_fmt(out, ",\"response\":{\"status_code\":200,\"request_id\":\"req_%lld\",\"body\":", number);
   YK_TRY(yk_openai_answer_finish(answer, out, err));
   yk_strbuf_append_fmt(out, "},\"error\":null,\"input_hash\":\"%08x\"}\n", (unsigned)ticket->hash);
@@ -112,7 +114,8 @@ yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *fai
 {
   yk_err named = *failure;
   yk_err_prefix(&named, "line %lld", (long long)ticket->number);
-  json_t *object = begin(ticket), *message = message_string(named.message);
+  json_t *object = json_object(), *message = message_string(named.message);
+  begin(ticket, out);
   if (ticket->form == YK_BATCH_OPENAI) {
     json_t *body = json_pack("{s:{s:O, s:s, s:n, s:n}}", "error", "message", message, "type", "invalid_request_error",
                              "param", "code");
@@ -128,16 +131,17 @@ yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *fai
 yk_status yk_batch_output_parse(const char *text, size_t n_bytes, int64_t *number, uint32_t *hash, bool *failed,
                                 yk_err *err)
 {
-  json_t *object;
-  YK_TRY(yk_tree_parse_line(text, n_bytes, &object, err));
-  const json_t *line = json_object_get(object, "line"), *error = json_object_get(object, "error");
-  const char *hash_text = json_string_value(json_object_get(object, "input_hash"));
+  static const yk_json_rules rules = {.max_depth = YK_JSON_MAX_DEPTH, .is_line = true};
+  yk_json_doc *document;
+  YK_TRY(yk_json_parse("line", text, n_bytes, &rules, &document, err));
+  yk_json object = yk_json_root(document), line = yk_json_get(object, "line");
+  const char *hash_text = yk_json_string(yk_json_get(object, "input_hash"));
   char *end = NULL;
-  *number = json_integer_value(line);
+  bool is_number = yk_json_to_i64(line, number);
   *hash = hash_text ? (uint32_t)strtoul(hash_text, &end, 16) : 0;
-  *failed = error && !json_is_null(error);
-  bool ok = json_is_integer(line) && hash_text && strlen(hash_text) == 8 && *end == '\0';
-  json_decref(object);
+  *failed = yk_json_is_given(yk_json_get(object, "error"));
+  bool ok = is_number && hash_text && strlen(hash_text) == 8 && *end == '\0';
+  yk_json_free(document);
   return ok ? YK_OK : yk_err_set(err, YK_E_FORMAT, "no line of a batch: it lacks \"line\" or \"input_hash\"");
 }
 

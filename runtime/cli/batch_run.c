@@ -126,7 +126,7 @@ static yk_status submit_all(yk_batch_run *run, yk_batch_item *item, size_t n_cho
   YK_TRY(find_ids(run, &item->line.request, err));
   if (item->line.ticket.form == YK_BATCH_OPENAI) YK_TRY(create_answer(run, item, err));
   for (size_t i = 0; i < n_choices; i++) YK_TRY(submit_choice(run, item, i, err));
-  return YK_OK;
+  return yk_openai_request_drop_body(&item->line.request, err);
 }
 
 /* Takes the line where it works. */

@@ -10,13 +10,13 @@ void yk_chat_init(yk_openai_chat *chat);
 
 /* Each reads one field, named as the field. Errors: YK_E_FORMAT, YK_E_INVAL, YK_E_UNSUPPORTED (content that is no
  * text). */
-yk_status yk_chat_read_messages(yk_openai_chat *chat, const json_t *value, yk_err *err);
-yk_status yk_chat_read_tools(yk_openai_chat *chat, const json_t *value, yk_err *err);
-yk_status yk_chat_read_documents(yk_openai_chat *chat, const json_t *value, yk_err *err);
-yk_status yk_chat_read_template_kwargs(yk_openai_chat *chat, const json_t *value, yk_err *err);
+yk_status yk_chat_read_messages(yk_openai_chat *chat, yk_json value, yk_err *err);
+yk_status yk_chat_read_tools(yk_openai_chat *chat, yk_json value, yk_err *err);
+yk_status yk_chat_read_documents(yk_openai_chat *chat, yk_json value, yk_err *err);
+yk_status yk_chat_read_template_kwargs(yk_openai_chat *chat, yk_json value, yk_err *err);
 
 /* yk_chat_read_tool_choice - "auto" and "none"; "none" takes the tools away. Calls cannot be enforced. */
-yk_status yk_chat_read_tool_choice(const json_t *value, bool *none, yk_err *err);
+yk_status yk_chat_read_tool_choice(yk_json value, bool *none, yk_err *err);
 
 /* yk_chat_check_endings - add_generation_prompt and continue_final_message exclude each other. */
 yk_status yk_chat_check_endings(const yk_openai_chat *chat, yk_err *err);

@@ -2,21 +2,25 @@
  * /v1/completions or /v1/chat/completions, or a plain line of `yoke batch`.
  *
  * From bytes to tokens:
+ *   yk_json_parse                 by yk_openai_body_rules
  *   yk_openai_request_parse       the body's fields; its errors name the field in request.param
  *   (the caller)                  chat: turns messages and tools into prompts[0].ids with the model's template
  *   yk_openai_request_tokenize    texts of prompts to ids
  *   yk_openai_request_options_of  what yk_engine_submit is given for each of n_prompts * n_samples choices
+ *   yk_openai_request_drop_body   once all are submitted
  * and back: answer.h. */
 #ifndef YK_OPENAI_REQUEST_H
 #define YK_OPENAI_REQUEST_H
 
-#include "openai/document.h"
+#include "base/json.h"
 #include "openai/error.h"
 #include "openai/tool_calls.h"
 #include "yoke.h"
 
 /* n; n times the number of prompts. */
 enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };
+
+enum { YK_OPENAI_MAX_DEPTH = 64 }; /* of objects and arrays inside each other in a body */
 
 typedef enum yk_openai_form {
   YK_FORM_PLAIN = 1,      /* a plain line of a batch: sampling fields and "prompt"; an unknown key is refused, so that a
@@ -25,6 +29,11 @@ typedef enum yk_openai_form {
   YK_FORM_CHAT = 4        /* the body of /v1/chat/completions; unknown fields are accepted */
 } yk_openai_form;
 
+/* yk_openai_body_rules - how the text of a body of at most max_bytes is read: bounded in depth, and in values so that
+ *   the document takes at most five times max_bytes (8 bytes a value, twice that while the list of them grows); what is
+ *   in fields that the form does not have is not kept. */
+yk_json_rules yk_openai_body_rules(yk_openai_form form, size_t max_bytes);
+
 /* What the body does not say, and what the caller can do. */
 typedef struct yk_openai_defaults {
   yk_sampling sampling; /* yk_request_options_init's, then the caller's; its arrays must outlive the request */
@@ -32,6 +41,8 @@ typedef struct yk_openai_defaults {
   bool has_max_tokens;  /* sampling.max_tokens was asked for; else it is bounded by what the context leaves */
   bool can_stream;      /* else "stream": true is refused */
   yk_tool_format tools; /* YK_TOOLS_NONE: tools are refused by name */
+  void (*pass_over)(void *user, const char *field); /* told of each field that Yoke does not know; or NULL */
+  void *user;
 } yk_openai_defaults;
 
 /* yk_openai_defaults_init - the model's own sampling, one sample, no tools, streams; max_tokens as the model's
@@ -39,33 +50,34 @@ typedef struct yk_openai_defaults {
 void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_openai_defaults *out);
 
 typedef struct yk_openai_prompt {
-  const char *text; /* [n_bytes] borrowed from the body; NULL where ids are given */
+  const char *text; /* [n_bytes] the document's, later own; NULL where ids are given */
+  char *own_text;   /* owned; NULL: none */
   size_t n_bytes;
   int32_t *ids; /* [n_ids], malloc'd and the request's; of a text: NULL until yk_openai_request_tokenize */
   size_t n_ids;
 } yk_openai_prompt;
 
 /* What a chat template is rendered from, borrowed from the body and checked: every message is an object with a "role";
- * its content is a string, a list of text parts, or, an assistant's, null. */
+ * its content is a string, a list of parts that are texts or refusals, or, an assistant's, null. */
 typedef struct yk_openai_chat {
-  const json_t *messages;        /* array of at least one */
-  const json_t *tools;           /* array of at least one {"type": "function", "function": {...}}; NULL: none wanted */
-  const json_t *documents;       /* array, or NULL */
-  const json_t *template_kwargs; /* object "chat_template_kwargs", or NULL */
-  const char *reasoning_effort;  /* for the template too; NULL: not given */
-  bool add_generation_prompt;    /* default true */
-  bool continue_final_message;   /* default false; never with add_generation_prompt */
-  bool add_special_tokens;       /* to the rendered text, default false */
-  bool parallel_tool_calls;      /* default true; false: only the first call is told */
+  yk_json messages;             /* array of at least one */
+  yk_json tools;                /* array of at least one {"type": "function", "function": {...}}; absent: none wanted */
+  yk_json documents;            /* array, or absent */
+  yk_json template_kwargs;      /* object "chat_template_kwargs", or absent */
+  const char *reasoning_effort; /* for the template too; NULL: not given */
+  bool add_generation_prompt;   /* default true */
+  bool continue_final_message;  /* default false; never with add_generation_prompt */
+  bool add_special_tokens;      /* to the rendered text, default false */
+  bool parallel_tool_calls;     /* default true; false: only the first call is told */
 } yk_openai_chat;
 
 typedef struct yk_openai_request {
   yk_openai_form form;
-  const char *model;         /* borrowed; NULL: the served one */
+  const char *model;         /* the document's; NULL: the served one */
   yk_openai_prompt *prompts; /* [n_prompts], owned. Chat: one, without text and, until the caller sets them, ids */
   size_t n_prompts;
   int32_t n_samples;       /* of each prompt; a choice's index is prompt * n_samples + sample */
-  yk_sampling sampling;    /* of sample 0; points into the request, its body and the defaults */
+  yk_sampling sampling;    /* of sample 0; points into the request, its document and the defaults */
   bool has_max_tokens;     /* else sampling.max_tokens is the default, bounded by what the context leaves */
   bool add_special_tokens; /* to texts of prompts, default true; a chat has its own */
   bool stream;
@@ -79,21 +91,27 @@ typedef struct yk_openai_request {
   yk_openai_chat chat;
   char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault where parsing failed; "": none */
   /* Owned; sampling points to them. */
-  json_t *object;
+  yk_json_doc *document;
+  yk_json object; /* the body */
   int32_t *stop_ids;
   const char **stop_strings;
   yk_logit_bias *biases;
 } yk_openai_request;
 
-/* yk_openai_request_parse - read an object of the document, which the request keeps alive: the body, or a plain line.
- *   *out is valid and must be freed whatever is returned; it may outlive the document, but not what defaults points
- *   to.
- *   Errors, with the field in out->param: YK_E_FORMAT (a field of the wrong type), YK_E_INVAL (a value out of range, a
- *   missing field, in plain lines an unknown key), YK_E_UNSUPPORTED (what Yoke does not do: each by name), YK_E_NOMEM.
+/* yk_openai_request_parse - read an object of the document: the body, or a plain line. Takes the document, which lives
+ *   as long as the request, or until yk_openai_request_drop_body.
+ *   *out is valid and must be freed whatever is returned; it must not outlive what defaults points to.
+ *   Errors, with the field in out->param: YK_E_FORMAT (a field of the wrong type or out of its range), YK_E_INVAL (a
+ *   value that is refused, a missing field, in plain lines an unknown key), YK_E_UNSUPPORTED (what Yoke does not do:
+ *   each by name), YK_E_NOMEM.
  *   Ranges that depend on the model are checked by yk_engine_submit. */
-yk_status yk_openai_request_parse(const yk_openai_document *document, json_t *object, yk_openai_form form,
+yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_openai_form form,
                                   const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err);
 void yk_openai_request_free(yk_openai_request *request);
+
+/* yk_openai_request_drop_body - every choice has been submitted: free the document and what is only read there, the
+ *   texts of prompts unless they are echoed, the conversation, stop strings. Errors: YK_E_NOMEM. */
+yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 
 /* yk_openai_request_tokenize - ids of every prompt that has a text. Thread: any, one at a time a request; takes time
  *   proportional to the text. Errors: those of yk_engine_tokenize. */

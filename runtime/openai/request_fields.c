@@ -149,64 +149,65 @@ static yk_status unsupported(const char *name, yk_err *err)
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: not supported; leave it out", name);
 }
 
-static bool is_empty(const json_t *value)
+static bool is_empty(yk_json value)
 {
-  return json_is_false(value) || (json_is_string(value) && json_string_length(value) == 0) ||
-         (json_is_array(value) && json_array_size(value) == 0) ||
-         (json_is_object(value) && json_object_size(value) == 0);
+  switch (yk_json_kind_of(value)) {
+  case YK_JSON_FALSE: return true;
+  case YK_JSON_STRING: return yk_json_length(value) == 0;
+  case YK_JSON_ARRAY:
+  case YK_JSON_OBJECT: return yk_json_size(value) == 0;
+  default: return false;
+  }
 }
 
-static yk_status read_stream(yk_openai_request *request, const yk_openai_defaults *defaults, const json_t *value,
-                             yk_err *err)
+static yk_status read_stream(yk_openai_request *request, const yk_openai_defaults *defaults, yk_json value, yk_err *err)
 {
-  YK_TRY(yk_value_read_flag("stream", value, &request->stream, err));
+  YK_TRY(yk_json_read_bool(value, NULL, "stream", &request->stream, err));
   if (!request->stream || defaults->can_stream) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "stream: not available in a batch; leave it out");
 }
 
-static yk_status read_response_format(const json_t *value, yk_err *err)
+static yk_status read_response_format(yk_json value, yk_err *err)
 {
-  const char *type = json_string_value(json_object_get(value, "type"));
-  if (!type) return yk_value_wrong_type("response_format", "an object with a \"type\"", value, err);
+  const char *type = yk_json_string(yk_json_get(value, "type"));
+  if (!type) return yk_json_wrong_type(NULL, "response_format", "an object with a \"type\"", value, err);
   if (strcmp(type, "text") == 0) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "response_format: expected the type \"text\", found \"%.40s\"", type);
 }
 
-static yk_status read_modalities(const json_t *value, yk_err *err)
+static yk_status read_modalities(yk_json value, yk_err *err)
 {
-  if (!json_is_array(value)) return yk_value_wrong_type("modalities", "an array of strings", value, err);
-  for (size_t i = 0; i < json_array_size(value); i++) {
-    const char *name = json_string_value(json_array_get(value, i));
-    if (!name || strcmp(name, "text") != 0)
-      return yk_err_set(err, YK_E_UNSUPPORTED, "modalities: expected only \"text\"");
-  }
+  if (!yk_json_is(value, YK_JSON_ARRAY))
+    return yk_json_wrong_type(NULL, "modalities", "an array of strings", value, err);
+  YK_JSON_EACH(name, value)
+  if (!yk_json_equals(name, "text")) return yk_err_set(err, YK_E_UNSUPPORTED, "modalities: expected only \"text\"");
   return YK_OK;
 }
 
-yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, const json_t *value, yk_err *err)
+yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, yk_json value, yk_err *err)
 {
   request->has_max_tokens = true;
   return yk_value_read_i32(name, value, -1, INT32_MAX, &request->sampling.max_tokens, err);
 }
 
-static yk_status read_only_true(const char *name, const json_t *value, yk_err *err)
+static yk_status read_only_true(const char *name, yk_json value, yk_err *err)
 {
   bool flag;
-  YK_TRY(yk_value_read_flag(name, value, &flag, err));
+  YK_TRY(yk_json_read_bool(value, NULL, name, &flag, err));
   return flag ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected true, or to be left out", name);
 }
 
-static yk_status read_field(yk_openai_request *request, const field *f, const yk_openai_document *document,
-                            const yk_openai_defaults *defaults, json_t *value, yk_err *err)
+static yk_status read_field(yk_openai_request *request, const field *f, const yk_openai_defaults *defaults,
+                            yk_json value, yk_err *err)
 {
   void *member = (char *)request + f->offset;
   switch (f->kind) {
   case FIELD_F32: return yk_value_read_f32(f->name, value, member, err);
   case FIELD_I32: return yk_value_read_i32(f->name, value, INT32_MIN, INT32_MAX, member, err);
-  case FIELD_FLAG: return yk_value_read_flag(f->name, value, member, err);
-  case FIELD_TEXT: return yk_value_read_string(f->name, value, member, err);
+  case FIELD_FLAG: return yk_json_read_bool(value, NULL, f->name, member, err);
+  case FIELD_TEXT: return yk_json_read_str(value, NULL, f->name, member, err);
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
-  case FIELD_SEED: return yk_request_read_seed(request, document, value, err);
+  case FIELD_SEED: return yk_request_read_seed(request, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);
   case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);
   case FIELD_BIAS: return yk_request_read_biases(request, value, err);
@@ -226,19 +227,44 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   return yk_err_set(err, YK_E_INTERNAL, "%s: no reader", f->name);
 }
 
-json_t *yk_request_take_up(yk_openai_request *request, const char *name)
+yk_json yk_request_take_up(yk_openai_request *request, const char *name)
 {
   snprintf(request->param, sizeof request->param, "%s", name);
-  json_t *value = json_object_get(request->object, name);
-  return yk_value_is_given(value) ? value : NULL;
+  yk_json value = yk_json_get(request->object, name);
+  return yk_json_is_given(value) ? value : YK_JSON_NONE;
 }
 
-yk_status yk_request_read_field(yk_openai_request *request, const char *name, const yk_openai_document *document,
-                                const yk_openai_defaults *defaults, json_t *value, yk_err *err)
+yk_status yk_request_read_field(yk_openai_request *request, yk_json key, const yk_openai_defaults *defaults,
+                                yk_err *err)
 {
-  const field *f = find_field(name, request->form);
-  yk_request_take_up(request, name);
+  const char *name = yk_json_text(key);
+  yk_json value = yk_json_member(key);
+  bool has_nul = strlen(name) != yk_json_length(key);
+  const field *f = has_nul ? NULL : find_field(name, request->form);
+  snprintf(request->param, sizeof request->param, "%s", name);
   if (!f && request->form == YK_FORM_PLAIN) return unknown_key(name, request->form, err);
-  if (!f || json_is_null(value)) return YK_OK;
-  return read_field(request, f, document, defaults, value, err);
+  if (!f && defaults->pass_over && yk_json_is_given(value)) defaults->pass_over(defaults->user, name);
+  if (!f || !yk_json_is_given(value)) return YK_OK;
+  return read_field(request, f, defaults, value, err);
+}
+
+/* ---- What is kept of a body -------------------------------------------------------------------------------------- */
+
+static bool keeps_of_completion(const char *key)
+{
+  return find_field(key, YK_FORM_COMPLETION) != NULL;
+}
+
+static bool keeps_of_chat(const char *key)
+{
+  return find_field(key, YK_FORM_CHAT) != NULL;
+}
+
+yk_json_rules yk_openai_body_rules(yk_openai_form form, size_t max_bytes)
+{
+  enum { BYTES_A_VALUE = 4, FEWEST_VALUES = 1024 };
+  yk_json_rules rules = {.max_depth = YK_OPENAI_MAX_DEPTH, .max_values = max_bytes / BYTES_A_VALUE + FEWEST_VALUES};
+  if (form == YK_FORM_COMPLETION) rules.keeps = keeps_of_completion;
+  if (form == YK_FORM_CHAT) rules.keeps = keeps_of_chat;
+  return rules;
 }

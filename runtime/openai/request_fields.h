@@ -4,15 +4,15 @@
 
 #include "openai/request.h"
 
-/* yk_request_read_field - what the field of this name has into the request; null means that it is not given. Fields
+/* yk_request_read_field - the field of this key into the request; null means that it is not given. Fields
  *   that depend on others are left for later. Sets request->param. Errors: those of yk_openai_request_parse. */
-yk_status yk_request_read_field(yk_openai_request *request, const char *name, const yk_openai_document *document,
-                                const yk_openai_defaults *defaults, json_t *value, yk_err *err);
+yk_status yk_request_read_field(yk_openai_request *request, yk_json key, const yk_openai_defaults *defaults,
+                                yk_err *err);
 
 /* yk_request_read_max_tokens - the value of the field that says how many tokens are wanted. */
-yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, const json_t *value, yk_err *err);
+yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, yk_json value, yk_err *err);
 
-/* yk_request_take_up - the value of a field that is given, else NULL; from here on it is the field at fault. */
-json_t *yk_request_take_up(yk_openai_request *request, const char *name);
+/* yk_request_take_up - the value of a field that is given, else absent; from here on it is the field at fault. */
+yk_json yk_request_take_up(yk_openai_request *request, const char *name);
 
 #endif

@@ -5,18 +5,18 @@
 #include "openai/request.h"
 
 /* One prompt, or a list of prompts: of strings, or of arrays of ids. */
-yk_status yk_request_read_prompts(yk_openai_request *request, const json_t *value, yk_err *err);
+yk_status yk_request_read_prompts(yk_openai_request *request, yk_json value, yk_err *err);
 
 /* A string or an array of strings. */
-yk_status yk_request_read_stop(yk_openai_request *request, const json_t *value, yk_err *err);
+yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err);
 
-yk_status yk_request_read_stop_ids(yk_openai_request *request, const json_t *value, yk_err *err);
+yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err);
 
 /* {"50256": -100, ...} */
-yk_status yk_request_read_biases(yk_openai_request *request, json_t *value, yk_err *err);
+yk_status yk_request_read_biases(yk_openai_request *request, yk_json value, yk_err *err);
 
-/* 0 to 2^64 - 1; -1 stands for none, as in vLLM. */
-yk_status yk_request_read_seed(yk_openai_request *request, const yk_openai_document *document, const json_t *value,
-                               yk_err *err);
+/* -2^63 to 2^64 - 1, where a negative one stands for 2^64 more, as PyTorch's generators take them; -1 stands for none,
+ * as in vLLM. */
+yk_status yk_request_read_seed(yk_openai_request *request, yk_json value, yk_err *err);
 
 #endif

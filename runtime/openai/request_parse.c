@@ -1,6 +1,7 @@
 #include "openai/request.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "openai/chat_fields.h"
@@ -11,8 +12,9 @@
 
 static yk_status check_choices(yk_openai_request *request, yk_err *err)
 {
-  const json_t *best_of = request->form == YK_FORM_PLAIN ? NULL : yk_request_take_up(request, "best_of");
-  if (best_of && json_integer_value(best_of) != request->n_samples)
+  yk_json best_of = request->form == YK_FORM_PLAIN ? YK_JSON_NONE : yk_request_take_up(request, "best_of");
+  int64_t n_best;
+  if (best_of.doc && !(yk_json_to_i64(best_of, &n_best) && n_best == request->n_samples))
     return yk_err_set(err, YK_E_UNSUPPORTED, "best_of: expected the same as n (%d), or to be left out",
                       request->n_samples);
   yk_request_take_up(request, "n");
@@ -24,16 +26,13 @@ static yk_status check_choices(yk_openai_request *request, yk_err *err)
 
 static yk_status read_stream_options(yk_openai_request *request, yk_err *err)
 {
-  const json_t *options = yk_request_take_up(request, "stream_options");
-  if (!options) return YK_OK;
-  if (!json_is_object(options)) return yk_value_wrong_type("stream_options", "an object", options, err);
+  yk_json options = yk_request_take_up(request, "stream_options");
+  if (!options.doc) return YK_OK;
+  if (!yk_json_is(options, YK_JSON_OBJECT))
+    return yk_json_wrong_type(NULL, "stream_options", "an object", options, err);
   if (!request->stream) return yk_err_set(err, YK_E_INVAL, "stream_options: expected \"stream\": true beside it");
-  const json_t *include = json_object_get(options, "include_usage");
-  const json_t *continuous = json_object_get(options, "continuous_usage_stats");
-  if (yk_value_is_given(include))
-    YK_TRY(yk_value_read_flag("stream_options.include_usage", include, &request->include_usage, err));
-  if (yk_value_is_given(continuous))
-    YK_TRY(yk_value_read_flag("stream_options.continuous_usage_stats", continuous, &request->continuous_usage, err));
+  YK_TRY(yk_json_get_bool(options, "stream_options", "include_usage", false, &request->include_usage, err));
+  YK_TRY(yk_json_get_bool(options, "stream_options", "continuous_usage_stats", false, &request->continuous_usage, err));
   request->continuous_usage &= request->include_usage;
   return YK_OK;
 }
@@ -43,10 +42,10 @@ static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
 {
   bool wanted = false;
   int32_t n_top = 0;
-  const json_t *flag = yk_request_take_up(request, "logprobs");
-  if (flag) YK_TRY(yk_value_read_flag("logprobs", flag, &wanted, err));
-  const json_t *top = yk_request_take_up(request, "top_logprobs");
-  if (top) YK_TRY(yk_value_read_i32("top_logprobs", top, 0, YOKE_MAX_LOGPROBS, &n_top, err));
+  yk_json flag = yk_request_take_up(request, "logprobs");
+  if (flag.doc) YK_TRY(yk_json_read_bool(flag, NULL, "logprobs", &wanted, err));
+  yk_json top = yk_request_take_up(request, "top_logprobs");
+  if (top.doc) YK_TRY(yk_value_read_i32("top_logprobs", top, 0, YOKE_MAX_LOGPROBS, &n_top, err));
   if (n_top > 0 && !wanted) return yk_err_set(err, YK_E_INVAL, "top_logprobs: expected \"logprobs\": true beside it");
   request->sampling.n_logprobs = wanted ? n_top : -1;
   return YK_OK;
@@ -55,27 +54,28 @@ static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
 static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
 {
   bool none = false;
-  const json_t *choice = yk_request_take_up(request, "tool_choice");
-  if (choice) YK_TRY(yk_chat_read_tool_choice(choice, &none, err));
-  if (none) request->chat.tools = NULL;
+  yk_json choice = yk_request_take_up(request, "tool_choice");
+  if (choice.doc) YK_TRY(yk_chat_read_tool_choice(choice, &none, err));
+  if (none) request->chat.tools = YK_JSON_NONE;
   yk_request_take_up(request, "tools");
-  if (request->chat.tools && defaults->tools == YK_TOOLS_NONE)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "tools: no parser of the model's tool calls was chosen (%s)",
+  if (request->chat.tools.doc && defaults->tools == YK_TOOLS_NONE)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "tools: how the model writes calls is not known; start with --tool-call-parser and one of %s",
                       yk_tool_format_names());
-  if (request->chat.tools) request->tools = defaults->tools;
+  if (request->chat.tools.doc) request->tools = defaults->tools;
   return YK_OK;
 }
 
 static yk_status finish_chat(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
 {
   yk_request_take_up(request, "messages");
-  if (!request->chat.messages) return yk_err_set(err, YK_E_INVAL, "key \"messages\": expected, but missing");
+  if (!request->chat.messages.doc) return yk_err_set(err, YK_E_INVAL, "key \"messages\": expected, but missing");
   request->prompts = calloc(1, sizeof *request->prompts);
   if (!request->prompts) return yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
   request->n_prompts = 1;
   YK_TRY(read_chat_logprobs(request, err));
-  const json_t *most = yk_request_take_up(request, "max_completion_tokens");
-  if (most) YK_TRY(yk_request_read_max_tokens(request, "max_completion_tokens", most, err));
+  yk_json most = yk_request_take_up(request, "max_completion_tokens");
+  if (most.doc) YK_TRY(yk_request_read_max_tokens(request, "max_completion_tokens", most, err));
   YK_TRY(read_tool_choice(request, defaults, err));
   yk_request_take_up(request, "continue_final_message");
   return yk_chat_check_endings(&request->chat, err);
@@ -111,31 +111,56 @@ static yk_status finish(yk_openai_request *request, const yk_openai_defaults *de
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
-yk_status yk_openai_request_parse(const yk_openai_document *document, json_t *object, yk_openai_form form,
+yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_openai_form form,
                                   const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err)
 {
   *out = (yk_openai_request){.form = form,
                              .n_samples = defaults->n_samples,
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
-                             .add_special_tokens = true};
+                             .add_special_tokens = true,
+                             .document = document,
+                             .object = object};
   yk_chat_init(&out->chat);
-  if (!json_is_object(object)) return yk_value_wrong_type("body", "an object", object, err);
-  out->object = json_incref(object);
-  const char *name;
-  json_t *value;
-  json_object_foreach(object, name, value) YK_TRY(yk_request_read_field(out, name, document, defaults, value, err));
+  if (!yk_json_is(object, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, "body", "an object", object, err);
+  YK_JSON_EACH_KEY(key, object) YK_TRY(yk_request_read_field(out, key, defaults, err));
   return finish(out, defaults, err);
+}
+
+yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err)
+{
+  for (size_t i = 0; i < request->n_prompts; i++) {
+    yk_openai_prompt *prompt = &request->prompts[i];
+    if (!request->echo || !prompt->text || prompt->own_text) continue;
+    prompt->own_text = malloc(prompt->n_bytes + 1);
+    if (!prompt->own_text) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of a prompt", prompt->n_bytes);
+    memcpy(prompt->own_text, prompt->text, prompt->n_bytes + 1);
+  }
+  for (size_t i = 0; i < request->n_prompts; i++) request->prompts[i].text = request->prompts[i].own_text;
+  free(request->stop_strings);
+  request->stop_strings = NULL;
+  request->sampling.stop_strings = NULL;
+  request->sampling.n_stop_strings = 0;
+  request->model = NULL;
+  request->object = YK_JSON_NONE;
+  request->chat.messages = request->chat.tools = request->chat.documents = request->chat.template_kwargs = YK_JSON_NONE;
+  request->chat.reasoning_effort = NULL;
+  yk_json_free(request->document);
+  request->document = NULL;
+  return YK_OK;
 }
 
 void yk_openai_request_free(yk_openai_request *request)
 {
-  for (size_t i = 0; i < request->n_prompts; i++) free(request->prompts[i].ids);
+  for (size_t i = 0; i < request->n_prompts; i++) {
+    free(request->prompts[i].ids);
+    free(request->prompts[i].own_text);
+  }
   free(request->prompts);
   free(request->stop_ids);
   free(request->stop_strings);
   free(request->biases);
-  json_decref(request->object);
+  yk_json_free(request->document);
   *request = (yk_openai_request){0};
 }
 

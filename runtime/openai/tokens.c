@@ -7,56 +7,79 @@
 #include "openai/chat_fields.h"
 #include "openai/values.h"
 
+static bool keeps(const char *key)
+{
+  static const char *const fields[] = {"model",
+                                       "prompt",
+                                       "messages",
+                                       "tokens",
+                                       "add_special_tokens",
+                                       "return_token_strs",
+                                       "add_generation_prompt",
+                                       "continue_final_message",
+                                       "tools",
+                                       "chat_template_kwargs"};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (strcmp(key, fields[i]) == 0) return true;
+  return false;
+}
+
+yk_json_rules yk_tokens_body_rules(size_t max_bytes)
+{
+  yk_json_rules rules = yk_openai_body_rules(YK_FORM_PLAIN, max_bytes);
+  rules.keeps = keeps;
+  return rules;
+}
+
 /* ---- Tokenize ---------------------------------------------------------------------------------------------------- */
 
-/* The value of a field that is given, else NULL; from here on it is the field at fault. */
-static const json_t *take_up(char param[YK_OPENAI_PARAM_BYTES], const json_t *root, const char *name)
+/* The value of a field that is given, else absent; from here on it is the field at fault. */
+static yk_json take_up(char param[YK_OPENAI_PARAM_BYTES], yk_json root, const char *name)
 {
   snprintf(param, YK_OPENAI_PARAM_BYTES, "%s", name);
-  const json_t *value = json_object_get(root, name);
-  return yk_value_is_given(value) ? value : NULL;
+  yk_json value = yk_json_get(root, name);
+  return yk_json_is_given(value) ? value : YK_JSON_NONE;
 }
 
-static yk_status read_flag(yk_tokenize_request *request, const json_t *root, const char *name, bool *out, yk_err *err)
+static yk_status read_flag(yk_tokenize_request *request, yk_json root, const char *name, bool *out, yk_err *err)
 {
-  const json_t *value = take_up(request->param, root, name);
-  return value ? yk_value_read_flag(name, value, out, err) : YK_OK;
+  yk_json value = take_up(request->param, root, name);
+  return value.doc ? yk_json_read_bool(value, NULL, name, out, err) : YK_OK;
 }
 
-static yk_status read_prompt(yk_tokenize_request *request, const json_t *root, yk_err *err)
+static yk_status read_prompt(yk_tokenize_request *request, yk_json root, yk_err *err)
 {
-  const json_t *messages = take_up(request->param, root, "messages");
-  if (messages) YK_TRY(yk_chat_read_messages(&request->chat, messages, err));
-  const json_t *prompt = take_up(request->param, root, "prompt");
-  if (prompt && messages)
+  yk_json messages = take_up(request->param, root, "messages");
+  if (messages.doc) YK_TRY(yk_chat_read_messages(&request->chat, messages, err));
+  yk_json prompt = take_up(request->param, root, "prompt");
+  if (prompt.doc && messages.doc)
     return yk_err_set(err, YK_E_INVAL, "expected one of the keys \"prompt\" and \"messages\", found both");
-  if (!prompt && !messages) return yk_err_set(err, YK_E_INVAL, "key \"prompt\": expected, but missing");
-  if (!prompt) return YK_OK;
-  YK_TRY(yk_value_read_string("prompt", prompt, &request->text, err));
-  request->n_bytes = json_string_length(prompt);
+  if (!prompt.doc && !messages.doc) return yk_err_set(err, YK_E_INVAL, "key \"prompt\": expected, but missing");
+  if (!prompt.doc) return YK_OK;
+  YK_TRY(yk_json_read_str(prompt, NULL, "prompt", &request->text, err));
+  request->n_bytes = yk_json_length(prompt);
   return YK_OK;
 }
 
-static yk_status read_chat(yk_tokenize_request *request, const json_t *root, yk_err *err)
+static yk_status read_chat(yk_tokenize_request *request, yk_json root, yk_err *err)
 {
   yk_openai_chat *chat = &request->chat;
   YK_TRY(read_flag(request, root, "add_generation_prompt", &chat->add_generation_prompt, err));
-  const json_t *tools = take_up(request->param, root, "tools");
-  if (tools) YK_TRY(yk_chat_read_tools(chat, tools, err));
-  const json_t *arguments = take_up(request->param, root, "chat_template_kwargs");
-  if (arguments) YK_TRY(yk_chat_read_template_kwargs(chat, arguments, err));
+  yk_json tools = take_up(request->param, root, "tools");
+  if (tools.doc) YK_TRY(yk_chat_read_tools(chat, tools, err));
+  yk_json arguments = take_up(request->param, root, "chat_template_kwargs");
+  if (arguments.doc) YK_TRY(yk_chat_read_template_kwargs(chat, arguments, err));
   YK_TRY(read_flag(request, root, "continue_final_message", &chat->continue_final_message, err));
   return yk_chat_check_endings(chat, err);
 }
 
-yk_status yk_tokenize_request_parse(const yk_openai_document *document, yk_tokenize_request *out, yk_err *err)
+yk_status yk_tokenize_request_parse(yk_json root, yk_tokenize_request *out, yk_err *err)
 {
-  const json_t *root = document->root;
   *out = (yk_tokenize_request){0};
   yk_chat_init(&out->chat);
-  if (!json_is_object(root)) return yk_value_wrong_type("body", "an object", root, err);
-  const json_t *model = take_up(out->param, root, "model");
-  if (model) YK_TRY(yk_value_read_string("model", model, &out->model, err));
+  if (!yk_json_is(root, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, "body", "an object", root, err);
+  yk_json model = take_up(out->param, root, "model");
+  if (model.doc) YK_TRY(yk_json_read_str(model, NULL, "model", &out->model, err));
   YK_TRY(read_prompt(out, root, err));
   out->add_special_tokens = true;
   bool *add_special_tokens = out->text ? &out->add_special_tokens : &out->chat.add_special_tokens;
@@ -97,14 +120,13 @@ yk_status yk_tokenize_answer_append(const int32_t *ids, size_t n_ids, int32_t ma
 
 /* ---- Detokenize -------------------------------------------------------------------------------------------------- */
 
-yk_status yk_detokenize_request_parse(const yk_openai_document *document, yk_detokenize_request *out, yk_err *err)
+yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, yk_err *err)
 {
-  const json_t *root = document->root;
   *out = (yk_detokenize_request){0};
-  if (!json_is_object(root)) return yk_value_wrong_type("body", "an object", root, err);
-  const json_t *model = take_up(out->param, root, "model");
-  if (model) YK_TRY(yk_value_read_string("model", model, &out->model, err));
-  const json_t *tokens = take_up(out->param, root, "tokens");
+  if (!yk_json_is(root, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, "body", "an object", root, err);
+  yk_json model = take_up(out->param, root, "model");
+  if (model.doc) YK_TRY(yk_json_read_str(model, NULL, "model", &out->model, err));
+  yk_json tokens = take_up(out->param, root, "tokens");
   YK_TRY(yk_value_read_ids("tokens", tokens, &out->ids, &out->n_ids, err));
   out->param[0] = '\0';
   return YK_OK;

@@ -13,13 +13,16 @@ typedef struct yk_tokenize_request {
   size_t n_bytes;
   bool add_special_tokens; /* to the text, default true; a chat has its own */
   bool return_token_strs;
-  yk_openai_chat chat; /* messages NULL where a text is given */
+  yk_openai_chat chat; /* messages absent where a text is given */
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_tokenize_request;
 
-/* yk_tokenize_request_parse - all borrowed from the document.
+/* yk_tokens_body_rules - as yk_openai_body_rules, for the bodies of both. */
+yk_json_rules yk_tokens_body_rules(size_t max_bytes);
+
+/* yk_tokenize_request_parse - root: the body, of whose document all is borrowed.
  *   Errors: as for yk_openai_request_parse. */
-yk_status yk_tokenize_request_parse(const yk_openai_document *document, yk_tokenize_request *out, yk_err *err);
+yk_status yk_tokenize_request_parse(yk_json root, yk_tokenize_request *out, yk_err *err);
 
 /* yk_tokenize_answer_append - {"count", "max_model_len", "tokens"[, "token_strs"]}. texts: for the strings; NULL: none
  *   wanted. Errors: YK_E_NOMEM. */
@@ -34,7 +37,7 @@ typedef struct yk_detokenize_request {
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_detokenize_request;
 
-yk_status yk_detokenize_request_parse(const yk_openai_document *document, yk_detokenize_request *out, yk_err *err);
+yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, yk_err *err);
 
 /* yk_detokenize_answer_append - {"prompt": text} */
 void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);

@@ -1,9 +1,9 @@
 #include "openai/tool_calls.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "openai/json_scan.h"
 
 static const char open_tag[] = "<tool_call>", close_tag[] = "</tool_call>", python_tag[] = "<|python_tag|>";
@@ -107,18 +107,22 @@ static void give_up(yk_tool_parser *p)
 static bool tell_beginning(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
-  json_t *name = json_loadb(call->name.data, call->name.length, JSON_DECODE_ANY, NULL);
-  size_t length = json_string_length(name);
+  static const yk_json_rules rules = {.max_depth = 1};
+  yk_json_doc *name = NULL;
+  if (yk_json_parse("name", call->name.data, call->name.length, &rules, &name, NULL) == YK_E_NOMEM)
+    call->name.failed = true; /* which push tells */
+  yk_json text = yk_json_root(name);
+  size_t length = yk_json_length(text);
   if (length > 0) {
     flush_piece(p);
     p->is_dropped = p->only_first && p->n_calls > 0;
     if (!p->is_dropped) p->n_calls++;
-    tell(p, YK_TOOL_BEGIN, json_string_value(name), length);
+    tell(p, YK_TOOL_BEGIN, yk_json_text(text), length);
     if (call->arguments.length) add(p, YK_TOOL_ARGUMENTS, call->arguments.data, call->arguments.length);
     drop_held(p);
     call->is_told = true;
   }
-  json_decref(name);
+  yk_json_free(name);
   return length > 0;
 }
 

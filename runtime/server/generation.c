@@ -48,7 +48,6 @@ void yk_generation_free(yk_generation *g)
   free(g->token_ns);
   free(g->n_tokens);
   yk_openai_request_free(&g->request);
-  yk_openai_document_free(&g->document);
   yk_strbuf_free(&g->out);
   free(g);
 }

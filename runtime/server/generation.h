@@ -7,7 +7,6 @@
 #include "server/exchange.h"
 
 struct yk_generation {
-  yk_openai_document document;
   yk_openai_request request;
   yk_openai_answer *answer;
   yk_request **requests; /* [n_choices], NULL: ended */

@@ -28,10 +28,13 @@ static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
 {
   yk_generation *g = x->generation;
   yk_openai_defaults defaults;
-  YK_TRY(yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &g->document, err));
+  yk_json_rules rules = yk_openai_body_rules(form, (size_t)x->server->options.max_body_bytes);
+  yk_json_doc *document;
+  YK_TRY(yk_json_parse("body", x->body.data ? x->body.data : "", x->body.length, &rules, &document, err));
+  yk_strbuf_free(&x->body);
   yk_openai_defaults_init(x->engine, form, &defaults);
   if (x->server->options.tool_parser) defaults.tools = yk_tool_format_find(x->server->options.tool_parser);
-  return yk_openai_request_parse(&g->document, g->document.root, form, &defaults, &g->request, err);
+  return yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &g->request, err);
 }
 
 static yk_status find_ids(yk_exchange *x, yk_err *err)
@@ -61,7 +64,7 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
     g->n_running++;
   }
   for (size_t i = 0; i < g->request.n_prompts; i++) g->n_prompt_tokens += (int64_t)g->request.prompts[i].n_ids;
-  return YK_OK;
+  return yk_openai_request_drop_body(&g->request, err);
 }
 
 /* Once the body is understood. False: the reply says why not. */

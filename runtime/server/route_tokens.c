@@ -8,14 +8,16 @@
 /* What either of them holds while it works. */
 typedef struct tokens_work {
   yk_exchange *exchange;
-  yk_openai_document document;
+  yk_json_doc *document;
 } tokens_work;
 
 static bool begin(tokens_work *work, yk_exchange *x, yk_err *err)
 {
   *work = (tokens_work){.exchange = x};
   if (!yk_exchange_lease_engine(x)) return false;
-  yk_openai_document_parse("body", x->body.data ? x->body.data : "", x->body.length, &work->document, err);
+  yk_json_rules rules = yk_tokens_body_rules((size_t)x->server->options.max_body_bytes);
+  yk_json_parse("body", x->body.data ? x->body.data : "", x->body.length, &rules, &work->document, err);
+  yk_strbuf_free(&x->body);
   return true;
 }
 
@@ -26,7 +28,7 @@ static void end(tokens_work *work, const yk_err *err, const char *param)
     yk_reply_failure(reply, err, param);
   else if (!reply->http_status)
     yk_reply_json(reply);
-  yk_openai_document_free(&work->document);
+  yk_json_free(work->document);
   yk_exchange_return_engine(work->exchange);
 }
 
@@ -56,7 +58,7 @@ void yk_route_tokenize(yk_exchange *x)
   yk_tokenize_request request = {0};
   tokens_work work;
   if (!begin(&work, x, &err)) return;
-  if (err.code == YK_OK) yk_tokenize_request_parse(&work.document, &request, &err);
+  if (err.code == YK_OK) yk_tokenize_request_parse(yk_json_root(work.document), &request, &err);
   if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) tokenize(&work, &request, &err);
   end(&work, &err, request.param);
 }
@@ -77,7 +79,7 @@ void yk_route_detokenize(yk_exchange *x)
   yk_detokenize_request request = {0};
   tokens_work work;
   if (!begin(&work, x, &err)) return;
-  if (err.code == YK_OK) yk_detokenize_request_parse(&work.document, &request, &err);
+  if (err.code == YK_OK) yk_detokenize_request_parse(yk_json_root(work.document), &request, &err);
   if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) detokenize(&work, &request, &err);
   end(&work, &err, request.param);
   free(request.ids);

@@ -78,7 +78,7 @@ class Chats(Base):
         template = self.write_template(LAST)
         refused, plain = self.batch([chat("a", asked, tools=[TOOL], max_tokens=4), chat("b", asked, max_tokens=4)],
                                     *template, model=self.text_model, expect=1)
-        self.assertIn("tools: no parser", refused["error"]["message"])
+        self.assertIn("--tool-call-parser", refused["error"]["message"])
         self.assertIn("hermes, llama3_json", refused["error"]["message"])
         keys = {"max_tokens": 4, "seed": 1, "ignore_eos": True}
         said, none, written = self.batch([chat("a", asked, tools=[TOOL], **keys),

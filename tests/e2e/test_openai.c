@@ -54,15 +54,15 @@ static yk_status submit_all(yk_engine *engine, session *s, yk_err *err)
 static yk_status start(yk_engine *engine, const char *body, session *s, yk_err *err)
 {
   char *json = double_quoted(body);
-  yk_openai_document document;
+  yk_json_doc *document;
+  yk_json_rules rules = yk_openai_body_rules(YK_FORM_COMPLETION, 1 << 20);
   yk_openai_defaults defaults;
   *s = (session){0};
   yk_openai_defaults_init(engine, YK_FORM_COMPLETION, &defaults);
-  yk_status status = yk_openai_document_parse("body", json, strlen(json), &document, err);
+  yk_status status = yk_json_parse("body", json, strlen(json), &rules, &document, err);
   if (status == YK_OK)
-    status = yk_openai_request_parse(&document, document.root, YK_FORM_COMPLETION, &defaults, &s->request, err);
+    status = yk_openai_request_parse(document, yk_json_root(document), YK_FORM_COMPLETION, &defaults, &s->request, err);
   if (status == YK_OK) status = submit_all(engine, s, err);
-  yk_openai_document_free(&document);
   free(json);
   return status;
 }
@@ -92,7 +92,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': [5], 'logprobs': 21}", "logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'prompt_logprobs': 21}", "prompt_logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'temperature': -1}", "temperature", "0 to 100, found -1"},
-      {"{'prompt': [5], 'temperature': NaN}", "", "NaN"},
+      {"{'prompt': [5], 'temperature': NaN}", "temperature", "NaN"},
       {"{'prompt': [5], 'top_p': 0}", "top_p", "more than 0 and at most 1, found 0"},
       {"{'prompt': [5], 'top_p': 1.5}", "top_p", "more than 0 and at most 1"},
       {"{'prompt': [5], 'top_k': 201}", "top_k", "-1 to 200, found 201"},

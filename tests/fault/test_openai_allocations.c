@@ -48,20 +48,22 @@ static yk_status answer_request(yk_openai_request *request, yk_token_texts *text
 
 static yk_status use_body(yk_openai_form form, const char *body, yk_err *err)
 {
-  yk_openai_document document;
+  yk_json_doc *document;
+  yk_json_rules rules = yk_openai_body_rules(form, 1 << 20);
   yk_openai_request request = {0};
   yk_token_texts *texts = NULL;
   yk_openai_answer *answer = NULL;
   yk_strbuf out = YK_STRBUF_INIT;
-  yk_status status = yk_openai_document_parse("body", body, strlen(body), &document, err);
-  if (status == YK_OK) status = yk_openai_request_parse(&document, document.root, form, &defaults, &request, err);
+  yk_status status = yk_json_parse("body", body, strlen(body), &rules, &document, err);
+  if (status == YK_OK)
+    status = yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &request, err);
+  if (status == YK_OK) status = yk_openai_request_drop_body(&request, err);
   if (status == YK_OK) status = yk_token_texts_create(NULL, &texts, err);
   if (status == YK_OK) status = answer_request(&request, texts, &answer, &out, err);
   yk_strbuf_free(&out);
   yk_openai_answer_free(answer);
   yk_token_texts_free(texts);
   yk_openai_request_free(&request);
-  yk_openai_document_free(&document);
   return status;
 }
 
@@ -86,7 +88,8 @@ static void completions(void **state)
   (void)state;
   check(YK_FORM_COMPLETION, "{\"prompt\": [[5, 6], [7]], \"stop\": [\"x\"], \"stop_token_ids\": [1], \"logit_bias\": "
                             "{\"5\": 1}, \"echo\": true, \"logprobs\": 2, \"seed\": 18446744073709551615}");
-  check(YK_FORM_COMPLETION, "{\"prompt\": \"p\", \"n\": 2, \"prompt_logprobs\": 2, \"return_token_ids\": true}");
+  check(YK_FORM_COMPLETION,
+        "{\"prompt\": \"p\", \"n\": 2, \"echo\": true, \"prompt_logprobs\": 2, \"return_token_ids\": true}");
   check(YK_FORM_COMPLETION, "{\"prompt\": [5], \"stream\": true, \"stream_options\": {\"include_usage\": true, "
                             "\"continuous_usage_stats\": true}, \"logprobs\": 2}");
 }

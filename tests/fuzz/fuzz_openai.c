@@ -106,7 +106,8 @@ static void answer_request(yk_openai_request *request, const char *text, size_t 
   yk_strbuf_free(&out);
 }
 
-static void check_request(const yk_openai_document *document, unsigned choice, const char *text, size_t n_bytes)
+/* body: read anew, as the request takes its document. */
+static void check_request(const char *body, size_t n_body, unsigned choice, size_t n_bytes)
 {
   static const yk_openai_form forms[] = {YK_FORM_COMPLETION, YK_FORM_CHAT, YK_FORM_PLAIN};
   const yk_openai_defaults defaults = {
@@ -116,26 +117,31 @@ static void check_request(const yk_openai_document *document, unsigned choice, c
       .tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON};
   yk_err err = YK_ERR_INIT;
   yk_openai_request request;
-  yk_status status = yk_openai_request_parse(document, document->root, forms[choice % 3], &defaults, &request, &err);
+  yk_openai_form form = forms[choice % 3];
+  yk_json_rules rules = yk_openai_body_rules(form, n_body);
+  yk_json_doc *document;
+  require(yk_json_parse("body", body, n_body, &rules, &document, NULL) == YK_OK);
+  yk_status status = yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &request, &err);
   if (status == YK_OK) {
     require(request.n_prompts > 0 && yk_openai_request_choices(&request) <= YK_OPENAI_MAX_CHOICES);
     require(request.param[0] == '\0');
-    answer_request(&request, text, n_bytes);
+    if (choice & 16) require(yk_openai_request_drop_body(&request, NULL) == YK_OK);
+    answer_request(&request, body, n_bytes);
   } else {
     check_error(&err, status, request.param);
   }
   yk_openai_request_free(&request);
 }
 
-static void check_token_forms(const yk_openai_document *document)
+static void check_token_forms(yk_json root)
 {
   yk_err err = YK_ERR_INIT;
   yk_tokenize_request tokenize;
   yk_detokenize_request detokenize;
-  yk_status status = yk_tokenize_request_parse(document, &tokenize, &err);
+  yk_status status = yk_tokenize_request_parse(root, &tokenize, &err);
   if (status != YK_OK) check_error(&err, status, tokenize.param);
   yk_err_clear(&err);
-  status = yk_detokenize_request_parse(document, &detokenize, &err);
+  status = yk_detokenize_request_parse(root, &detokenize, &err);
   if (status != YK_OK) check_error(&err, status, detokenize.param);
   free(detokenize.ids);
 }
@@ -144,16 +150,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
   if (n_bytes == 0) return 0;
   const char *text = (const char *)data + 1;
-  yk_openai_document document;
+  yk_json_rules rules = yk_tokens_body_rules(n_bytes);
+  yk_json_doc *document = NULL;
   yk_err err = YK_ERR_INIT;
-  yk_status status = yk_openai_document_parse("body", text, n_bytes - 1, &document, &err);
+  yk_status status = yk_json_parse("body", text, n_bytes - 1, &rules, &document, &err);
   if (status == YK_OK) {
     size_t n_text = yk_utf8_valid_bytes(text, n_bytes - 1);
-    check_request(&document, data[0], text, n_text);
-    check_token_forms(&document);
+    check_request(text, n_bytes - 1, data[0], n_text);
+    check_token_forms(yk_json_root(document));
   } else {
     check_error(&err, status, NULL);
   }
-  yk_openai_document_free(&document);
+  yk_json_free(document);
   return 0;
 }

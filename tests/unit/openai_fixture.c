@@ -10,6 +10,8 @@
 
 #include "unit/single_quotes.h"
 
+enum { MAX_BODY_BYTES = 1 << 20 };
+
 yk_openai_defaults openai_defaults(yk_tool_format tools)
 {
   return (yk_openai_defaults){.sampling = {.temperature = 1,
@@ -26,12 +28,12 @@ yk_openai_defaults openai_defaults(yk_tool_format tools)
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
                             yk_openai_request *out, yk_err *err)
 {
-  yk_openai_document document;
+  yk_json_doc *document;
+  yk_json_rules rules = yk_openai_body_rules(form, MAX_BODY_BYTES);
   char *json = double_quoted(body);
   *out = (yk_openai_request){0};
-  yk_status status = yk_openai_document_parse("body", json, strlen(json), &document, err);
-  if (status == YK_OK) status = yk_openai_request_parse(&document, document.root, form, defaults, out, err);
-  yk_openai_document_free(&document); /* the request lives on without it */
+  yk_status status = yk_json_parse("body", json, strlen(json), &rules, &document, err);
+  if (status == YK_OK) status = yk_openai_request_parse(document, yk_json_root(document), form, defaults, out, err);
   free(json);
   return status;
 }

@@ -121,11 +121,12 @@ static void errors_as_json(void **state)
 
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
-static yk_openai_document document_of(const char *body)
+static yk_json_doc *document_of(const char *body)
 {
-  yk_openai_document document;
+  yk_json_doc *document;
+  yk_json_rules rules = yk_tokens_body_rules(1 << 20);
   char *json = double_quoted(body);
-  assert_int_equal(yk_openai_document_parse("body", json, strlen(json), &document, NULL), YK_OK);
+  assert_int_equal(yk_json_parse("body", json, strlen(json), &rules, &document, NULL), YK_OK);
   free(json);
   return document;
 }
@@ -134,26 +135,26 @@ static void tokenize_requests(void **state)
 {
   (void)state;
   yk_tokenize_request request;
-  yk_openai_document document = document_of("{'prompt': 'hello', 'model': 'm', 'unknown': 1}");
-  assert_int_equal(yk_tokenize_request_parse(&document, &request, NULL), YK_OK);
+  yk_json_doc *document = document_of("{'prompt': 'hello', 'model': 'm', 'unknown': 1}");
+  assert_int_equal(yk_tokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
   assert_string_equal(request.text, "hello");
   assert_string_equal(request.model, "m");
   assert_true(request.n_bytes == 5 && request.add_special_tokens && !request.return_token_strs);
-  assert_null(request.chat.messages);
-  yk_openai_document_free(&document);
+  assert_null(request.chat.messages.doc);
+  yk_json_free(document);
   document = document_of("{'messages': [{'role': 'user', 'content': 'x'}], 'add_generation_prompt': false, "
                          "'return_token_strs': true, 'tools': [{'type': 'function', 'function': {'name': 'f'}}], "
                          "'chat_template_kwargs': {}}");
-  assert_int_equal(yk_tokenize_request_parse(&document, &request, NULL), YK_OK);
+  assert_int_equal(yk_tokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
   assert_true(!request.text && !request.model && !request.chat.add_special_tokens && request.return_token_strs);
-  assert_true(request.chat.messages && request.chat.tools && request.chat.template_kwargs);
+  assert_true(request.chat.messages.doc && request.chat.tools.doc && request.chat.template_kwargs.doc);
   assert_true(!request.chat.add_generation_prompt && !request.chat.continue_final_message);
-  yk_openai_document_free(&document);
+  yk_json_free(document);
   document = document_of("{'messages': [{'role': 'user', 'content': 'x'}], 'add_generation_prompt': false, "
                          "'continue_final_message': true, 'add_special_tokens': true}");
-  assert_int_equal(yk_tokenize_request_parse(&document, &request, NULL), YK_OK);
+  assert_int_equal(yk_tokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
   assert_true(request.chat.continue_final_message && request.chat.add_special_tokens);
-  yk_openai_document_free(&document);
+  yk_json_free(document);
 }
 
 static void tokenize_refusals(void **state)
@@ -172,11 +173,11 @@ static void tokenize_refusals(void **state)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     yk_err err = YK_ERR_INIT;
     yk_tokenize_request request;
-    yk_openai_document document = document_of(rows[i][0]);
-    assert_int_not_equal(yk_tokenize_request_parse(&document, &request, &err), YK_OK);
+    yk_json_doc *document = document_of(rows[i][0]);
+    assert_int_not_equal(yk_tokenize_request_parse(yk_json_root(document), &request, &err), YK_OK);
     assert_string_equal(request.param, rows[i][1]);
     assert_non_null(strstr(err.message, rows[i][2]));
-    yk_openai_document_free(&document);
+    yk_json_free(document);
   }
 }
 
@@ -185,17 +186,17 @@ static void detokenize_requests(void **state)
   (void)state;
   static const char *const bad[] = {"[]", "{}", "{'tokens': 'x'}", "{'tokens': [1, 'x']}", "{'tokens': [-1]}"};
   yk_detokenize_request request;
-  yk_openai_document document = document_of("{'tokens': [5, 6], 'model': 'm'}");
-  assert_int_equal(yk_detokenize_request_parse(&document, &request, NULL), YK_OK);
+  yk_json_doc *document = document_of("{'tokens': [5, 6], 'model': 'm'}");
+  assert_int_equal(yk_detokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
   assert_true(request.n_ids == 2 && request.ids[1] == 6 && strcmp(request.model, "m") == 0);
   free(request.ids);
-  yk_openai_document_free(&document);
+  yk_json_free(document);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     document = document_of(bad[i]);
-    assert_int_not_equal(yk_detokenize_request_parse(&document, &request, NULL), YK_OK);
+    assert_int_not_equal(yk_detokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
     assert_string_equal(request.param, i ? "tokens" : "");
     free(request.ids);
-    yk_openai_document_free(&document);
+    yk_json_free(document);
   }
 }
 

@@ -114,6 +114,9 @@ static void echo(void **state)
   yk_openai_request_free(&r);
 }
 
+#define N_ROWS(rows) (sizeof rows / sizeof rows[0])
+
+#define P          "{'prompt': 'p', "
 #define USER       "{'role': 'user', 'content': 'hello'}"
 #define TOOL       "{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}"
 #define CHAT(more) "{'messages': [" USER "]" more "}"
@@ -132,10 +135,10 @@ static void chat(void **state)
       "'chat_template_kwargs': {'enable_thinking': false}, 'documents': [{'text': 'd'}], 'add_generation_prompt': "
       "false, 'continue_final_message': true, 'modalities': ['text'], 'functions': [], 'store': true, "
       "'add_special_tokens': true}");
-  assert_int_equal(json_array_size(r.chat.messages), 5);
-  assert_int_equal(json_array_size(r.chat.tools), 1);
-  assert_int_equal(json_array_size(r.chat.documents), 1);
-  assert_true(json_is_false(json_object_get(r.chat.template_kwargs, "enable_thinking")));
+  assert_int_equal(yk_json_size(r.chat.messages), 5);
+  assert_int_equal(yk_json_size(r.chat.tools), 1);
+  assert_int_equal(yk_json_size(r.chat.documents), 1);
+  assert_true(yk_json_is(yk_json_get(r.chat.template_kwargs, "enable_thinking"), YK_JSON_FALSE));
   assert_true(!r.chat.add_generation_prompt && r.chat.continue_final_message && !r.chat.parallel_tool_calls);
   assert_true(r.sampling.max_tokens == 5 && r.has_max_tokens && r.sampling.n_logprobs == 2);
   assert_true(r.tools == YK_TOOLS_HERMES && r.chat.add_special_tokens && r.n_prompts == 1);
@@ -149,7 +152,7 @@ static void chat_defaults(void **state)
   yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': false, 'tools': [], 'top_logprobs': 0"));
   assert_true(r.chat.add_generation_prompt && !r.chat.continue_final_message && r.chat.parallel_tool_calls);
   assert_false(r.chat.add_special_tokens);
-  assert_true(!r.chat.tools && !r.chat.documents && !r.chat.template_kwargs && r.tools == YK_TOOLS_NONE);
+  assert_true(!r.chat.tools.doc && !r.chat.documents.doc && !r.chat.template_kwargs.doc && r.tools == YK_TOOLS_NONE);
   assert_int_equal(r.sampling.n_logprobs, -1);
   yk_openai_request_free(&r);
   r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': true"));
@@ -166,8 +169,104 @@ static void no_tools_wanted(void **state)
   assert_int_equal(
       openai_parse_with(&defaults, YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "], 'tool_choice': 'none'"), &r, NULL),
       YK_OK);
-  assert_null(r.chat.tools);
+  assert_null(r.chat.tools.doc);
   assert_int_equal(r.tools, YK_TOOLS_NONE);
+  yk_openai_request_free(&r);
+}
+
+/* What Python's json module reads, which most clients and servers use; numbers that nobody needs are no fault. */
+static void json_as_python_reads_it(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_CHAT,
+      "\xEF\xBB\xBF" CHAT(", 'max_tokens': 1, 'max_tokens': 7, 'metadata': {'x': NaN, 'y': 1e400}, 'tools': "
+                          "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'maximum': "
+                          "18446744073709551615, 'minimum': -1e400, 'multipleOf': Infinity}}}]"));
+  yk_strbuf text = YK_STRBUF_INIT;
+  assert_int_equal(r.sampling.max_tokens, 7);
+  yk_json_append(&text, r.chat.tools, 0);
+  assert_non_null(
+      strstr(text.data, "{\"maximum\": 18446744073709551615, \"minimum\": -1e400, \"multipleOf\": Infinity}"));
+  yk_strbuf_free(&text);
+  yk_openai_request_free(&r);
+}
+
+/* A negative seed is what PyTorch's generators make of it; -1 asks for none. */
+static void seeds(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *body;
+    uint64_t seed;
+  } rows[] = {{P "'seed': -2}", UINT64_MAX - 1},
+              {P "'seed': -9223372036854775808}", UINT64_C(1) << 63},
+              {P "'seed': 9223372036854775808}", UINT64_C(1) << 63},
+              {P "'seed': 5.0}", 5}};
+  for (size_t i = 0; i < N_ROWS(rows); i++) {
+    yk_openai_request r = openai_request(YK_FORM_COMPLETION, rows[i].body);
+    assert_true(r.sampling.has_seed && r.sampling.seed == rows[i].seed);
+    yk_openai_request_free(&r);
+  }
+}
+
+/* An answer may hold a refusal, which comes back with the conversation. */
+static void refusals_are_text(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_CHAT, "{'messages': [" USER ", {'role': 'assistant', 'content': [{'type': 'refusal', 'refusal': 'no'}], "
+                    "'tool_calls': [{'function': {'name': 'f'}}, {'function': {'name': 'f', 'arguments': null}}]}]}");
+  assert_int_equal(yk_json_size(r.chat.messages), 2);
+  yk_openai_request_free(&r);
+}
+
+static void note_field(void *user, const char *field)
+{
+  yk_strbuf *names = user;
+  yk_strbuf_append_str(names, field);
+  yk_strbuf_append_str(names, " ");
+}
+
+/* Fields that Yoke does not know are named and take no memory; a body of many small values is refused. */
+static void what_is_kept_of_a_body(void **state)
+{
+  (void)state;
+  yk_strbuf names = YK_STRBUF_INIT, body = YK_STRBUF_INIT;
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_NONE);
+  yk_openai_request r;
+  yk_err err = YK_ERR_INIT;
+  defaults.pass_over = note_field;
+  defaults.user = &names;
+  yk_strbuf_append_str(&body, P "'later': null, 'other': {'a': [");
+  for (int i = 0; i < 300000; i++) yk_strbuf_append_str(&body, "1,");
+  yk_strbuf_append_str(&body, "1]}, 'some': 1}");
+  assert_int_equal(openai_parse_with(&defaults, YK_FORM_COMPLETION, body.data, &r, &err), YK_OK);
+  assert_string_equal(names.data, "other some ");
+  yk_openai_request_free(&r);
+  memcpy(strstr(body.data, "'other'"), "'tools'", 7);
+  assert_int_equal(openai_parse_with(&defaults, YK_FORM_CHAT, body.data, &r, &err), YK_E_FORMAT);
+  assert_non_null(strstr(err.message, "keys and values, found more"));
+  yk_openai_request_free(&r);
+  yk_strbuf_free(&body);
+  yk_strbuf_free(&names);
+}
+
+/* Behind the submission only what an answer still tells is kept. */
+static void bodies_are_dropped(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(YK_FORM_COMPLETION, "{'prompt': ['a\\u0000b', 'c'], 'echo': true, 'stop': 'x', "
+                                                           "'model': 'm', 'stop_token_ids': [5]}");
+  assert_int_equal(yk_openai_request_drop_body(&r, NULL), YK_OK);
+  assert_memory_equal(r.prompts[0].text, "a\0b", 4);
+  assert_true(!r.document && !r.model && r.sampling.n_stop_strings == 0 && r.sampling.stop_ids[0] == 5);
+  assert_int_equal(yk_openai_request_drop_body(&r, NULL), YK_OK);
+  assert_string_equal(r.prompts[1].text, "c");
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_CHAT, CHAT(", 'parallel_tool_calls': false"));
+  assert_int_equal(yk_openai_request_drop_body(&r, NULL), YK_OK);
+  assert_true(!r.chat.messages.doc && !r.chat.parallel_tool_calls);
   yk_openai_request_free(&r);
 }
 
@@ -217,25 +316,22 @@ static void check_refusals(yk_openai_form form, yk_tool_format tools, const refu
   }
 }
 
-#define N_ROWS(rows) (sizeof rows / sizeof rows[0])
-
-#define P "{'prompt': 'p', "
-
 static void bodies_that_are_no_request(void **state)
 {
   (void)state;
   static const refusal rows[] = {
       {"", "", "body", YK_E_FORMAT},
       {"{'prompt': 'p'", "", "body: line 1 column", YK_E_FORMAT},
-      {"{'prompt': 'p', 'prompt': 'q'}", "", "duplicate", YK_E_FORMAT},
-      {"{'prompt': 'p', 'temperature': NaN}", "", "body", YK_E_FORMAT},
-      {"{'prompt': 'p', 'temperature': 1e999}", "", "body", YK_E_FORMAT},
+      {"{'prompt': 'p', 'temperature': NaN}", "temperature", "found NaN", YK_E_FORMAT},
+      {"{'prompt': 'p', 'temperature': 1e999}", "temperature", "found 1e999", YK_E_FORMAT},
+      {"{'prompt': 'p', }", "", "body: line 1 column 17: expected a key", YK_E_FORMAT},
       {"{'prompt': '\xFF'}", "", "0xff", YK_E_FORMAT},
       {"[]", "", "expected an object, found array", YK_E_FORMAT},
       {"5", "", "expected an object, found integer", YK_E_FORMAT},
       {"{}", "prompt", "key \"prompt\": expected, but missing", YK_E_INVAL},
       {"{'prompt': null}", "prompt", "key \"prompt\": expected, but missing", YK_E_INVAL},
-      {"{'prompt': 'p', 'seed': 18446744073709551616}", "", "seed: expected 0 to 2^64 - 1", YK_E_INVAL},
+      {"{'prompt': 'p', 'seed': 18446744073709551616}", "seed", "-2^63 to 2^64 - 1", YK_E_FORMAT},
+      {"{'prompt': 'p', 'seed': -9223372036854775809}", "seed", "-2^63 to 2^64 - 1", YK_E_FORMAT},
   };
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
@@ -246,22 +342,23 @@ static void values_out_of_range_or_of_another_type(void **state)
   static const refusal rows[] = {
       {"{'prompt': 5}", "prompt", "found integer", YK_E_FORMAT},
       {"{'prompt': ['a', 5]}", "prompt", "found integer", YK_E_FORMAT},
+      {"{'prompt': [[1], 'a']}", "prompt", "found both", YK_E_FORMAT},
+      {"{'prompt': ['a', [1]]}", "prompt", "found both", YK_E_FORMAT},
       {"{'prompt': [5, 'a']}", "prompt", "an integer, found string", YK_E_FORMAT},
-      {"{'prompt': [-1]}", "prompt", "found -1", YK_E_INVAL},
-      {"{'prompt': [2147483648]}", "prompt", "found 2147483648", YK_E_INVAL},
+      {"{'prompt': [-1]}", "prompt", "found -1", YK_E_FORMAT},
+      {"{'prompt': [2147483648]}", "prompt", "found 2147483648", YK_E_FORMAT},
       {P "'max_tokens': 'x'}", "max_tokens", "an integer, found string", YK_E_FORMAT},
       {P "'max_tokens': 1.5}", "max_tokens", "an integer", YK_E_FORMAT},
-      {P "'max_tokens': 2147483648}", "max_tokens", "-1 to 2147483647, found 2147483648", YK_E_INVAL},
-      {P "'max_tokens': -2}", "max_tokens", "found -2", YK_E_INVAL},
+      {P "'max_tokens': 2147483648}", "max_tokens", "-1 to 2147483647, found 2147483648", YK_E_FORMAT},
+      {P "'max_tokens': -2}", "max_tokens", "found -2", YK_E_FORMAT},
       {P "'temperature': 'hot'}", "temperature", "a number, found string", YK_E_FORMAT},
-      {P "'temperature': 1e300}", "temperature", "ordinary size", YK_E_INVAL},
-      {P "'n': 0}", "n", "1 to 128, found 0", YK_E_INVAL},
-      {P "'n': 129}", "n", "1 to 128, found 129", YK_E_INVAL},
+      {P "'temperature': 1e300}", "temperature", "-1e+30 to 1e+30, found 1e300", YK_E_FORMAT},
+      {P "'n': 0}", "n", "1 to 128, found 0", YK_E_FORMAT},
+      {P "'n': 129}", "n", "1 to 128, found 129", YK_E_FORMAT},
       {P "'n': true}", "n", "an integer, found true", YK_E_FORMAT},
       {"{'prompt': ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'], 'n': 128}", "n", "at most 1024, found 1152",
        YK_E_INVAL},
       {P "'best_of': 2}", "best_of", "the same as n (1)", YK_E_UNSUPPORTED},
-      {P "'seed': -2}", "seed", "found -2", YK_E_INVAL},
       {P "'seed': 1.5}", "seed", "an integer", YK_E_FORMAT},
       {P "'stop': 5}", "stop", "found integer", YK_E_FORMAT},
       {P "'stop': ['a', null]}", "stop", "found null", YK_E_FORMAT},
@@ -347,7 +444,10 @@ static void conversations_that_are_none(void **state)
       {M("{'role': 'assistant', 'tool_calls': {}}"), "messages", "an array of tool calls", YK_E_FORMAT},
       {M("{'role': 'assistant', 'tool_calls': [{}]}"), "messages", "tool_calls[0]", YK_E_FORMAT},
       {M("{'role': 'assistant', 'tool_calls': [{'function': {'arguments': '{}'}}]}"), "messages", "name", YK_E_FORMAT},
-      {M("{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f'}}]}"), "messages", "arguments", YK_E_FORMAT},
+      {M("{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f', 'arguments': 5}}]}"), "messages", "arguments",
+       YK_E_FORMAT},
+      {M("{'role': 'assistant', 'content': [{'type': 'refusal', 'text': 'x'}]}"), "messages", "a \"refusal\" that is",
+       YK_E_FORMAT},
   };
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
@@ -358,9 +458,9 @@ static void chat_fields_out_of_place(void **state)
   static const refusal rows[] = {
       {CHAT(", 'logprobs': 5"), "logprobs", "true or false, found integer", YK_E_FORMAT},
       {CHAT(", 'top_logprobs': 2"), "top_logprobs", "\"logprobs\": true", YK_E_INVAL},
-      {CHAT(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "0 to 20, found 21", YK_E_INVAL},
-      {CHAT(", 'logprobs': true, 'top_logprobs': -1"), "top_logprobs", "0 to 20, found -1", YK_E_INVAL},
-      {CHAT(", 'max_completion_tokens': -5"), "max_completion_tokens", "found -5", YK_E_INVAL},
+      {CHAT(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "0 to 20, found 21", YK_E_FORMAT},
+      {CHAT(", 'logprobs': true, 'top_logprobs': -1"), "top_logprobs", "0 to 20, found -1", YK_E_FORMAT},
+      {CHAT(", 'max_completion_tokens': -5"), "max_completion_tokens", "found -5", YK_E_FORMAT},
       {CHAT(", 'tools': 5"), "tools", "an array of tools", YK_E_FORMAT},
       {CHAT(", 'tools': [5]"), "tools", "an object", YK_E_FORMAT},
       {CHAT(", 'tools': [{'type': 'web'}]"), "tools", "the type \"function\"", YK_E_UNSUPPORTED},
@@ -379,7 +479,7 @@ static void chat_fields_out_of_place(void **state)
   };
   check_refusals(YK_FORM_CHAT, YK_TOOLS_HERMES, rows, N_ROWS(rows));
   static const refusal without_parser[] = {{CHAT(", 'tools': [" TOOL "]"), "tools",
-                                            "no parser of the model's tool calls was chosen (hermes, llama3_json)",
+                                            "start with --tool-call-parser and one of hermes, llama3_json",
                                             YK_E_UNSUPPORTED}};
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, without_parser, 1);
 }
@@ -436,6 +536,11 @@ int main(void)
                                      cmocka_unit_test(chat),
                                      cmocka_unit_test(chat_defaults),
                                      cmocka_unit_test(no_tools_wanted),
+                                     cmocka_unit_test(json_as_python_reads_it),
+                                     cmocka_unit_test(seeds),
+                                     cmocka_unit_test(refusals_are_text),
+                                     cmocka_unit_test(what_is_kept_of_a_body),
+                                     cmocka_unit_test(bodies_are_dropped),
                                      cmocka_unit_test(options_of_choices),
                                      cmocka_unit_test(bodies_that_are_no_request),
                                      cmocka_unit_test(values_out_of_range_or_of_another_type),
