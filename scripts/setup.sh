@@ -22,6 +22,7 @@ install_for_program() {
   need 'pkg-config --exists libpcre2-8' libpcre2-dev
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
   need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
+  need 'pkg-config --exists libedit' libedit-dev
   if [ -n "${gpu_architectures:-}" ]; then need 'command -v c++' g++; fi # compiles nvcc's host code
   [ -z "$missing" ] || install_packages "$missing"
 }

@@ -88,6 +88,7 @@ SYSTEM = [
     (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
+    (r"^histedit", r"^runtime/cli/", "libedit"),
     (r"^cmocka", r"^tests/", "cmocka"),
 ]
 

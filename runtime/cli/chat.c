@@ -1,6 +1,7 @@
 /* yoke chat - talk with a model line by line. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,13 +18,15 @@ typedef struct chat_options {
   yk_sampling_options sampling;
   yk_template_options chat;
   const char *system;
-  bool with_stats;
+  bool with_stats, keeps_no_history;
 } chat_options;
 
 static const char about[] =
     "Talk with a model. Each line of standard input is a message, and its answer goes to standard output; earlier "
     "messages and answers go before it, as the model's chat template puts them. A line that ends in a backslash goes "
-    "on in the next one. Lines that begin with a slash are commands: /help lists them. Ctrl-C stops an answer, which "
+    "on in the next one; on a terminal Alt-Enter begins a new line, what is pasted stays one message, the arrows and "
+    "Ctrl-R go through earlier messages, and what stands in <think> is dimmed. Lines that begin with a slash are "
+    "commands: /help lists them. Ctrl-C stops an answer, which "
     "is kept as far as it came; twice at the prompt, or Ctrl-D, it leaves. A turn that fails is taken back, and the "
     "chat goes on; where standard input is no terminal, the exit code is then 1.";
 
@@ -39,6 +42,9 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
       {"system", NULL, YK_OPTION_STRING, &options->system, "TEXT", .help = "the system's message, before all others",
        .fallback = "none"},
       {"stats", NULL, YK_OPTION_FLAG, &options->with_stats, .help = "tokens/s behind each answer, on stderr"},
+      {"no-history", NULL, YK_OPTION_FLAG, &options->keeps_no_history,
+       .help = "do not keep messages that are typed, for the arrows of later chats, in yoke/chat_history below "
+               "XDG_STATE_HOME or ~/.local/state"},
   };
   const yk_option_group groups[] = {{"Conversation", own, sizeof own / sizeof own[0]},
                                     yk_template_options_group(&options->chat, false),
@@ -113,6 +119,13 @@ static yk_status run_session(yk_chat_session *session, yk_chat_input *input, con
   return status;
 }
 
+/* Whether the terminal shows attributes of text, and its user wants to see them. */
+static bool shows_dim_text(void)
+{
+  const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) && term && term[0] && strcmp(term, "dumb") != 0 && !(no_color && no_color[0]);
+}
+
 static int run_chat(chat_options *options)
 {
   yk_console console;
@@ -123,13 +136,16 @@ static int run_chat(chat_options *options)
                              .seed = options->model.seed,
                              .with_stats = options->with_stats,
                              .is_terminal = isatty(STDIN_FILENO),
+                             .dims = shows_dim_text(),
                              .console = &console,
                              .interrupt = &interrupt};
   yk_console_init(&console, (yk_log_level)options->model.log_level);
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
-  yk_chat_input_init(&input);
-  yk_status status = run_session(&session, &input, options, &err);
+  yk_chat_editor *editor;
+  yk_status status = yk_chat_editor_create(&interrupt, !options->keeps_no_history, &console.log, &editor, &err);
+  yk_chat_input_init(&input, editor);
+  if (status == YK_OK) status = run_session(&session, &input, options, &err);
   int exit_code = session.n_failed > 0 && !session.is_terminal ? YK_EXIT_FAILURE : YK_EXIT_OK;
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   int signal = input.signal;

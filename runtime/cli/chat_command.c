@@ -10,8 +10,8 @@ static const char help[] = "/help          this list\n"
                            "/system TEXT   set the system's message; without TEXT: take it away\n"
                            "/undo          take back the last message and its answer\n"
                            "/exit          leave, as Ctrl-D does\n"
-                           "A line that ends in a backslash goes on in the next one. A message may begin with a slash\n"
-                           "behind a space. Ctrl-C stops an answer.\n";
+                           "A line that ends in a backslash goes on in the next one; Alt-Enter begins a new line.\n"
+                           "A message may begin with a slash behind a space. Ctrl-C stops an answer.\n";
 
 static yk_status run_help(yk_chat_session *session, const char *text, size_t n_bytes, yk_err *err)
 {

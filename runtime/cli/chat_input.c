@@ -7,14 +7,15 @@
 /* How often a signal is looked for while nothing is typed. */
 enum { LOOK_MS = 100, MESSAGE_MAX_BYTES = 4 << 20 };
 
-void yk_chat_input_init(yk_chat_input *input)
+void yk_chat_input_init(yk_chat_input *input, yk_chat_editor *editor)
 {
-  *input = (yk_chat_input){0};
+  *input = (yk_chat_input){.editor = editor};
   yk_jsonl_reader_init(&input->reader, STDIN_FILENO, "standard input", MESSAGE_MAX_BYTES);
 }
 
 void yk_chat_input_free(yk_chat_input *input)
 {
+  yk_chat_editor_free(input->editor);
   yk_jsonl_reader_free(&input->reader);
   yk_strbuf_free(&input->message);
 }
@@ -37,7 +38,8 @@ static bool handle_signal(yk_chat_input *input, yk_chat_session *session, int si
   if (signal == SIGINT && session->is_terminal && !*at_prompt) {
     *at_prompt = true;
     begin_again(input);
-    show_prompt(session, "\n(Ctrl-C once more, or Ctrl-D, leaves)\n> ");
+    show_prompt(session, "\n(Ctrl-C once more, or Ctrl-D, leaves)\n");
+    if (!input->editor) show_prompt(session, "> ");
     return false;
   }
   show_prompt(session, "\n");
@@ -57,6 +59,20 @@ static yk_status read_line(yk_chat_input *input, yk_chat_session *session, bool 
     if (*event == YK_JSONL_END) show_prompt(session, "\n");
     if (*event != YK_JSONL_WAIT) return YK_OK;
   }
+}
+
+/* The same from the editor, which shows the prompt. */
+static void edit_line(yk_chat_input *input, yk_chat_session *session, const char *prompt, bool *at_prompt,
+                      yk_jsonl_event *event, yk_jsonl_line *line)
+{
+  yk_editor_line typed;
+  do {
+    yk_chat_editor_read(input->editor, prompt, &typed);
+    prompt = "> "; /* a signal has dropped what there was of the message */
+  } while (typed.event == YK_EDITOR_SIGNAL && !handle_signal(input, session, typed.signal, at_prompt));
+  *event = typed.event == YK_EDITOR_LINE ? YK_JSONL_LINE : YK_JSONL_END;
+  *line = (yk_jsonl_line){.text = typed.text, .n_bytes = typed.n_bytes};
+  if (typed.event == YK_EDITOR_END) show_prompt(session, "\n");
 }
 
 /* Add a line to the message. Returns whether the message goes on. */
@@ -86,8 +102,13 @@ yk_status yk_chat_input_read(yk_chat_input *input, yk_chat_session *session, boo
   bool at_prompt = false, goes_on = false;
   begin_again(input);
   for (;;) {
-    show_prompt(session, goes_on ? ". " : "> ");
-    YK_TRY(read_line(input, session, &at_prompt, &event, &line, err));
+    const char *prompt = goes_on ? ". " : "> ";
+    if (input->editor) {
+      edit_line(input, session, prompt, &at_prompt, &event, &line);
+    } else {
+      show_prompt(session, prompt);
+      YK_TRY(read_line(input, session, &at_prompt, &event, &line, err));
+    }
     *got = event == YK_JSONL_LINE;
     if (!*got && (input->signal || yk_jsonl_is_blank(message->data, message->length))) return YK_OK;
     goes_on = *got && !line.too_long && add_line(message, &line);
@@ -99,6 +120,7 @@ yk_status yk_chat_input_read(yk_chat_input *input, yk_chat_session *session, boo
     if (message->failed) return yk_err_set(err, YK_E_NOMEM, "no memory for a message");
     if (goes_on) continue;
     *got = !yk_jsonl_is_blank(message->data, message->length);
+    if (*got && input->editor) yk_chat_editor_remember(input->editor, message->data);
     if (*got) return YK_OK;
     begin_again(input);
   }

@@ -7,6 +7,8 @@
 #include "cli/cli.h"
 #include "cli/result.h"
 
+enum { TAIL_TOKENS = 8 }; /* of a prompt, more than <think> and white space behind it take */
+
 /* Submit; the answer ends where the template's turns do, unless the caller wants to go on behind ends. */
 static yk_status submit_until_end(yk_chat_session *session, yk_request_options *request, yk_request **out, yk_err *err)
 {
@@ -21,8 +23,28 @@ static yk_status submit_until_end(yk_chat_session *session, yk_request_options *
   return status;
 }
 
+static void print_text(yk_strbuf *text)
+{
+  if (text->length && !text->failed) fwrite(text->data, 1, text->length, stdout);
+  yk_strbuf_free(text);
+}
+
+/* A template may have opened with <think> what the answer closes. */
+static yk_status begin_dimming(const yk_chat_session *session, const int32_t *ids, size_t n_ids,
+                               yk_think_dimmer *dimmer, yk_err *err)
+{
+  char *tail;
+  size_t n_bytes, n_tail = n_ids < TAIL_TOKENS ? n_ids : TAIL_TOKENS;
+  yk_strbuf shown = YK_STRBUF_INIT;
+  YK_TRY(yk_engine_detokenize(session->engine, ids + (n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
+  yk_think_dimmer_begin(dimmer, tail, &shown);
+  free(tail);
+  print_text(&shown);
+  return YK_OK;
+}
+
 /* The history to ids, and the ids to the engine. */
-static yk_status submit(yk_chat_session *session, yk_request **out, yk_err *err)
+static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_request **out, yk_err *err)
 {
   const yk_chat_conversation conversation = {.messages = session->history.messages, .add_generation_prompt = true};
   yk_request_options request;
@@ -38,6 +60,7 @@ static yk_status submit(yk_chat_session *session, yk_request **out, yk_err *err)
   request.ids = ids;
   request.n_ids = n_ids;
   yk_status status = submit_until_end(session, &request, out, err);
+  if (status == YK_OK && dimmer) status = begin_dimming(session, ids, n_ids, dimmer, err);
   free(ids);
   return status;
 }
@@ -49,6 +72,11 @@ static yk_status collect(yk_chat_session *session, yk_result *result, yk_err *er
   yk_interrupt_watch(session->interrupt, &result->request, 1);
   if (yk_interrupt_caught(session->interrupt)) yk_request_cancel(result->request);
   yk_status status = yk_result_collect(result, YK_STREAM_TEXT, err);
+  if (result->dimmer) {
+    yk_strbuf shown = YK_STRBUF_INIT;
+    yk_think_dimmer_end(result->dimmer, &shown); /* where the answer broke off */
+    print_text(&shown);
+  }
   yk_interrupt_watch(session->interrupt, &none, 0);
   bool failed = status == YK_OK && result->finish == YK_FINISH_ERROR;
   if (result->text.length > 0 || (status == YK_OK && !failed)) putchar('\n');
@@ -94,8 +122,10 @@ static yk_status keep(yk_chat_session *session, const yk_result *result, yk_err 
 static yk_status answer(yk_chat_session *session, yk_err *err)
 {
   yk_result result;
+  yk_think_dimmer dimmer;
   yk_status status = yk_result_init(&result, false, false, err);
-  if (status == YK_OK) status = submit(session, &result.request, err);
+  if (session->dims) result.dimmer = &dimmer;
+  if (status == YK_OK) status = submit(session, result.dimmer, &result.request, err);
   if (status == YK_OK) status = collect(session, &result, err);
   if (status == YK_OK) status = keep(session, &result, err);
   yk_result_free(&result);

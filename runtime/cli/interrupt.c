@@ -17,6 +17,7 @@ static bool handle(yk_interrupt *interrupt, int number)
         yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopped; this goes on:");
         yk_log_text(&interrupt->console->log, YK_LOG_WARN, interrupt->goes_on);
       }
+      if (interrupt->terminal) tcsetattr(STDIN_FILENO, TCSANOW, interrupt->terminal);
       _exit(YK_EXIT_SIGNAL + number); /* at once: the other threads may be busy */
     }
     interrupt->caught = number;
@@ -96,6 +97,13 @@ void yk_interrupt_tell(yk_interrupt *interrupt, const char *command)
 {
   pthread_mutex_lock(&interrupt->mutex);
   interrupt->goes_on = command;
+  pthread_mutex_unlock(&interrupt->mutex);
+}
+
+void yk_interrupt_restore(yk_interrupt *interrupt, const struct termios *terminal)
+{
+  pthread_mutex_lock(&interrupt->mutex);
+  interrupt->terminal = terminal;
   pthread_mutex_unlock(&interrupt->mutex);
 }
 

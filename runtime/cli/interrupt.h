@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <termios.h>
 
 #include "cli/console.h"
 #include "yoke.h"
@@ -19,8 +20,9 @@ typedef struct yk_interrupt {
   pthread_mutex_t mutex;       /* guards what follows */
   yk_request *const *requests; /* [n_requests], NULLs allowed; the caller's */
   size_t n_requests;
-  bool is_quiet;       /* nothing is said at the first signal: the caller does */
-  const char *goes_on; /* the caller's; NULL: nothing */
+  bool is_quiet;                  /* nothing is said at the first signal: the caller does */
+  const char *goes_on;            /* the caller's; NULL: nothing */
+  const struct termios *terminal; /* the caller's; NULL: as it is */
   bool stopping;
   int caught; /* the first signal's number, or 0 */
 } yk_interrupt;
@@ -47,6 +49,10 @@ void yk_interrupt_be_quiet(yk_interrupt *interrupt);
 /* yk_interrupt_tell - the command that goes on with what has been done so far: told where a signal ends the program at
  *   once. It must stay valid until yk_interrupt_stop. */
 void yk_interrupt_tell(yk_interrupt *interrupt, const char *command);
+
+/* yk_interrupt_restore - what the terminal of standard input becomes where a signal ends the program at once; NULL: it
+ *   stays as it is. It must stay valid until the next call or stop. */
+void yk_interrupt_restore(yk_interrupt *interrupt, const struct termios *terminal);
 
 /* yk_interrupt_stop - end the waiting thread. Returns the signal that was caught, or 0. */
 int yk_interrupt_stop(yk_interrupt *interrupt);

@@ -56,9 +56,24 @@ static yk_status append(yk_result *result, const yk_output *output, yk_err *err)
   return YK_OK;
 }
 
-static yk_status print_token(const yk_output *output, yk_stream stream, bool first, yk_err *err)
+static yk_status print_dimmed(yk_think_dimmer *dimmer, const yk_output *output, yk_err *err)
 {
-  if (stream == YK_STREAM_TEXT && output->text_bytes) fwrite(output->text, 1, output->text_bytes, stdout);
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_think_dimmer_add(dimmer, output->text, output->text_bytes, &text);
+  if (output->finish != YK_FINISH_NONE) yk_think_dimmer_end(dimmer, &text);
+  yk_status status = text.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for the output of a request") : YK_OK;
+  if (text.length) fwrite(text.data, 1, text.length, stdout);
+  yk_strbuf_free(&text);
+  return status;
+}
+
+static yk_status print_token(const yk_result *result, const yk_output *output, yk_stream stream, bool first,
+                             yk_err *err)
+{
+  if (stream == YK_STREAM_TEXT && result->dimmer)
+    YK_TRY(print_dimmed(result->dimmer, output, err));
+  else if (stream == YK_STREAM_TEXT && output->text_bytes)
+    fwrite(output->text, 1, output->text_bytes, stdout);
   if (stream == YK_STREAM_IDS && output->has_token && !output->is_prompt)
     printf("%s%d", first ? "" : " ", output->token_id);
   return yk_cli_flush(err);
@@ -72,7 +87,7 @@ yk_status yk_result_collect(yk_result *result, yk_stream stream, yk_err *err)
     if (status != YK_OK) return yk_err_set(err, status, "%s", result->err.message);
     bool first = json_array_size(result->token_ids) == 0;
     YK_TRY(append(result, &output, err));
-    if (stream != YK_STREAM_NOTHING) YK_TRY(print_token(&output, stream, first, err));
+    if (stream != YK_STREAM_NOTHING) YK_TRY(print_token(result, &output, stream, first, err));
   } while (output.finish == YK_FINISH_NONE);
   result->finish = output.finish;
   yk_request_get_usage(result->request, &result->usage);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/strbuf.h"
+#include "cli/think_dimmer.h"
 #include "yoke.h"
 
 typedef struct yk_result {
@@ -16,6 +17,7 @@ typedef struct yk_result {
   json_t *logprobs;        /* array of {"token_id", "logprob", "top"}, or NULL where not asked for */
   json_t *prompt_logprobs; /* the same of the prompt's tokens but the first */
   yk_finish_reason finish;
+  yk_think_dimmer *dimmer; /* of the caller, who has begun it: for what is printed as text; or NULL */
   yk_request_usage usage;
 } yk_result;
 

@@ -1,11 +1,13 @@
 """yoke chat: turns, history and commands from a pipe; prompts, Ctrl-C and Ctrl-D on a terminal."""
 
+import contextlib
 import json
 import os
 import pty
 import select
 import signal
 import subprocess
+import termios
 import time
 
 import harness
@@ -221,13 +223,20 @@ class Piped(Base):
 class Terminal:
     """The program on a terminal of its own."""
 
-    def __init__(self, case, *arguments):
+    def __init__(self, case, *arguments, **env):
+        """Without TERM in env there is no editor of lines."""
         self.case, self.seen, self.at = case, "", 0
+        start, begin = os.pipe()
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execv(case.yoke, [case.yoke, *arguments])
+            os.read(start, 1)
+            os.execve(case.yoke, [case.yoke, *arguments], {**os.environ, "TERM": "dumb", **env})
         case.addCleanup(self.close)
+        self.before = termios.tcgetattr(self.terminal)
+        os.write(begin, b"x")
+        for end in (start, begin):
+            os.close(end)
 
     def close(self):
         os.close(self.terminal)
@@ -243,7 +252,8 @@ class Terminal:
             more = os.read(self.terminal, 65536)
         except OSError:  # the other end is closed
             return False
-        self.seen += more.decode("utf-8", "replace").replace("\r\n", "\n")
+        self.seen += more.decode("utf-8", "replace").replace("\r\n", "\n").replace("\x1b[?2004h", "")
+        self.seen = self.seen.replace("\x1b[?2004l", "")
         return bool(more)
 
     def expect(self, text, n_behind=0):
@@ -264,6 +274,8 @@ class Terminal:
             pass
         pid, self.pid = self.pid, None
         self.case.assertNotIn("Sanitizer", self.seen)
+        with contextlib.suppress(termios.error):
+            self.case.assertEqual(termios.tcgetattr(self.terminal), self.before)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -337,6 +349,149 @@ class Interactive(Base):
                     terminal.expect("the\n", n_behind=40)
                 os.kill(terminal.pid, signal.SIGTERM)
                 self.assertEqual(terminal.finish(), 143)
+
+
+@harness.of_the_program
+class Edited(Base):
+    """Lines typed in libedit. The template refuses "dump" with what has been said."""
+
+    def setUp(self):
+        self.state = harness.scratch_folder(self.addCleanup)
+        self.file = os.path.join(self.state, "yoke", "chat_history")
+
+    def open(self, *options, model=harness.DEMO, **env):
+        return Terminal(self, *self.arguments(*options, model=model),
+                        **{"TERM": "xterm-256color", "XDG_STATE_HOME": self.state, "HOME": self.state, **env})
+
+    def start(self, *options, model=harness.DEMO, **env):
+        terminal = self.open(*options, model=model, **env)
+        terminal.expect("/help lists commands; Ctrl-D leaves\n")
+        terminal.expect("> ")
+        return terminal
+
+    def history(self):
+        with open(self.file, encoding="utf-8") as file:
+            return file.read().splitlines()[1:]
+
+    def ask(self, terminal, text, answer):
+        terminal.type(text)
+        self.assertTrue(terminal.expect("\n> ").endswith("\n" + answer), repr(terminal.seen))
+
+    def test_editing(self):
+        terminal = self.start()
+        self.ask(terminal, "7+2\x01" "1\x1b[C\x1b[C" "\x1b[C5=\x1b[D\x1b[C\r", "42")  # 17+25=
+        self.ask(terminal, "xx\x15" "3é\x7f48+275=\r", "623")
+        self.ask(terminal, "17+25= no\x17\x7f\r", "42")
+        terminal.type("\x04")
+        self.assertEqual(terminal.finish(), 0)
+
+    def test_history(self):
+        terminal = self.start()
+        self.ask(terminal, "17+25=\n", "42")
+        self.ask(terminal, "348+275=\n", "623")
+        self.ask(terminal, "348+275=\n", "623")
+        self.ask(terminal, "\x1b[A\x1b[A\n", "42")
+        self.assertEqual(self.history(), ["17+25=", "348+275=", "17+25="])
+        terminal.type("/exit\n")
+        self.assertEqual(terminal.finish(), 0)
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(os.path.dirname(self.file)).st_mode & 0o777, 0o700)
+        os.chmod(self.file, 0o644)
+        terminal = self.start()  # a later chat
+        self.ask(terminal, "\x1b[A\x1b[A\x1b[A\n", "623")
+        self.ask(terminal, "\x1217+\r", "42")
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o600)
+        terminal.type("\x04")
+        self.assertEqual(terminal.finish(), 0)
+
+    def test_history_that_cannot_be_kept(self):
+        terminal = self.start("--no-history")
+        self.ask(terminal, "17+25=\n", "42")
+        self.ask(terminal, "\x1b[A\n", "42")
+        self.assertFalse(os.path.exists(self.file))
+        os.makedirs(os.path.dirname(self.file))
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write("something else\n")
+        terminal = self.open()
+        self.assertIn("chat_history: no history of libedit's", terminal.expect("> "))
+        self.ask(terminal, "17+25=\n", "42")
+        with open(self.file, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "something else\n")
+
+    def test_pasting(self):
+        """Lines that are pasted are one message, whatever ends them."""
+        terminal = self.start("--max-tokens", 1)
+        terminal.type("\x1b[200~a\r\n\tb\rc\nd\n\x1b[201~e\r")
+        terminal.expect("\n> ")
+        terminal.type("x\x1b\ry\r")
+        terminal.expect("\n> ")
+        terminal.type("two\\\r")
+        terminal.expect(". ")
+        terminal.type("lines\r")
+        terminal.expect("\n> ")
+        self.assertEqual([line.encode().decode("unicode_escape") for line in self.history()],
+                         ["a\n\tb\nc\nde", "x\ny", "two\nlines"])
+        terminal.type("dump\r")
+        dump = terminal.expect("\n> ")
+        for said in ("[user:a\\n\\tb\\nc\\nde]", "[user:x\\ny]", "[user:two\\nlines]"):
+            self.assertIn(said, dump)
+
+    def test_a_large_paste(self):
+        terminal = self.start()
+        terminal.type("\x1b[200~")
+        for _ in range(64):
+            terminal.type("0123456 " * 64 + "\n")
+            while select.select([terminal.terminal], [], [], 0)[0]:
+                terminal.read(time.monotonic() + 1)
+        terminal.type("\x1b[201~\r")
+        terminal.expect("prompt: expected at most 1023 tokens")
+        terminal.expect("\n> ")
+        self.assertEqual(self.history()[0].count("\\012"), 63)
+
+    def test_typed_ahead(self):
+        """While the model loads: shown once, when it is read."""
+        terminal = self.open()
+        while termios.tcgetattr(terminal.terminal)[3] & termios.ECHO:
+            time.sleep(0.001)
+        terminal.type("348+275=\n17")
+        terminal.expect("> 348+275=\n623\n> ")
+        self.ask(terminal, "+25=\n", "42")
+        self.assertEqual(terminal.seen.count("348"), 1)
+
+    def test_signals(self):
+        terminal = self.start("--ignore-eos", model=self.long_model)
+        terminal.type("the\r")
+        terminal.expect("the\n", n_behind=40)
+        terminal.type("\x03")
+        self.assertNotIn("stopping", terminal.expect("\n> "))
+        terminal.type("what nobody wants")
+        terminal.expect("what nobody wants")
+        terminal.type("\x03")
+        terminal.expect("(Ctrl-C once more, or Ctrl-D, leaves)\n> ")
+        terminal.type("dump\r")
+        self.assertIn("[user:dump]", terminal.expect("\n> "))
+        terminal.type("\x03")
+        terminal.expect("leaves)\n> ")
+        terminal.type("\x03")
+        self.assertEqual(terminal.finish(), 130)
+        terminal = self.start()
+        terminal.type("half")
+        terminal.expect("half")
+        os.kill(terminal.pid, signal.SIGTERM)
+        self.assertEqual(terminal.finish(), 143)
+
+    def test_thoughts_are_dimmed(self):
+        """Opened by the template, and by the answer; where that ends inside, the terminal is as before."""
+        with open(os.path.join(self.state, "thinks.jinja"), "w", encoding="utf-8") as file:
+            file.write("{{ messages[-1].content }}<think>\n")
+        for env, dim, normal in (({}, "\x1b[2m", "\x1b[22m"), ({"NO_COLOR": "1"}, "", ""), ({"TERM": "dumb"}, "", "")):
+            with self.subTest(env):
+                terminal = self.start("--chat-template", os.path.join(self.state, "thinks.jinja"), "--max-tokens", 2,
+                                      **env)
+                terminal.type("17+25=\n")
+                shown = terminal.expect("\nyoke: warning")
+                self.assertTrue(shown.startswith("17+25=\n" + dim) and shown.endswith(normal), repr(shown))
+                self.assertEqual("\x1b" in shown, bool(dim))
 
 
 if __name__ == "__main__":
