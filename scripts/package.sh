@@ -8,8 +8,8 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 Usage: scripts/package.sh [BUILD_DIR [OUT]]
 
 Packs the program, its GPU tests with their data, and the shared libraries that a bare machine lacks, from BUILD_DIR
-(build/release) into OUT (BUILD_DIR/yoke.tar.xz; .tar.gz also, which is larger). The programs find the libraries beside
-themselves ($ORIGIN/../lib).
+(build/release) into OUT (BUILD_DIR/yoke.tar.xz; also .tar.gz and .tar, which are larger). The programs find the
+libraries beside themselves ($ORIGIN/../lib).
 Not packed: the C library and the compilers' runtime, which the machine must have; the GPU driver, cuBLAS and NCCL,
 without which the program runs on CPU ranks.
 
@@ -57,6 +57,7 @@ if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/";
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
 case $out in
 *.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=128MiB >"$out" ;;
-*) tar -C "$stage" -czf "$out" yoke ;;
+*.gz) tar -C "$stage" -czf "$out" yoke ;;
+*) tar -C "$stage" -cf "$out" yoke ;;
 esac
 echo "$out: $(du -h "$out" | cut -f1)"

@@ -27,7 +27,8 @@ compile_by_pkg_config() {
 }
 
 libdir=$(find_libdir "$work/prefix")
-export PKG_CONFIG_PATH="$libdir"
+export PKG_CONFIG_PATH="$libdir" LD_RUN_PATH="$libdir/.." # of libyoke.so, which finds its own beside itself
+unset LD_LIBRARY_PATH
 compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
 
@@ -50,10 +51,9 @@ missing=$(comm -23 "$work/declared" "$work/shown")
 [ -z "$missing" ] || fail "the headers declare what libyoke.so lacks: $missing"
 
 # cuBLAS and NCCL are loaded when GPUs are used.
-needed=$(readelf -d "$libdir/../libyoke.so" "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
+needed=$(readelf -d "$libdir"/../libyoke*.so* "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
 [ -z "$needed" ] || { echo "check_install: libraries that CPU ranks do not need: $needed"; exit 1; }
 
-export LD_LIBRARY_PATH="$libdir/.."
 for program in "$work/build/example" "$work/build/example_cpp" "$work/example_pc"; do
   found=$("$program" "$source/tests/models/demo" "348+275=")
   [ "$found" = "348+275=623" ] || fail "$program: expected '348+275=623', found '$found'"
@@ -68,7 +68,8 @@ eos: 922 <|im_end|>'
 
 mv "$work/prefix" "$work/moved"
 libdir=$(find_libdir "$work/moved")
-export PKG_CONFIG_PATH="$libdir" LD_LIBRARY_PATH="$libdir/.."
+export PKG_CONFIG_PATH="$libdir" LD_RUN_PATH="$libdir/.."
 compile_by_pkg_config example.c "$work/example_moved"
 "$work/example_moved" "$source/tests/models/demo" "348+275=" | grep -qx "348+275=623" ||
   fail "does not work after a move"
+"$work/moved/bin/yoke" --version >/dev/null || fail "the program does not start after a move"

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Pack a build and unpack it elsewhere: the program runs, every program and library finds the project's libraries inside
+# the package, and kernels are there once.
+# usage: check_package.sh BUILD_DIR SOURCE_DIR
+set -eu
+build=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$source/scripts/package.sh" "$build" "$work/yoke.tar" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+tar -C "$work" -xf "$work/yoke.tar"
+rm "$work/yoke.tar"
+root=$(realpath "$work/yoke")
+
+fail() {
+  echo "check_package: $*"
+  exit 1
+}
+
+unset LD_LIBRARY_PATH
+outside=$(ldd "$root"/bin/* "$root"/lib/libyoke* | grep 'libyoke.* => ' | grep -vF "=> $root/" || true)
+[ -z "$outside" ] || fail "not found in the package: $outside"
+
+kernels=$(grep -lE '\.nv_fatbin' -r "$root/lib" "$root/bin/yoke" | xargs -r -n 1 basename)
+case $kernels in
+'' | libyoke_gpu.so.*[0-9]) ;;
+*) fail "kernels are in $kernels" ;;
+esac
+
+found=$(cd / && "$root/bin/yoke" generate --device cpu --tp 2 --model "$root/tests/models/demo" --prompt "348+275=" \
+  --temperature 0 --max-tokens 8 2>"$work/log") || { cat "$work/log"; exit 1; }
+case $found in
+*623*) ;;
+*) fail "expected 623, found $found" ;;
+esac
