@@ -117,6 +117,11 @@ typedef struct yk_engine_info {
 
 void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
 
+/* yk_engine_reset_prefixes - forget what prompts have left computed: requests that begin to run from now on find none
+ *   of it; those that run keep what they have. Waits for the end of the step under way.
+ *   Errors: the engine's failure, or YK_E_CANCELLED where it stops. Thread: any. */
+yk_status yk_engine_reset_prefixes(yk_engine *engine, yk_err *err);
+
 enum { YOKE_STEP_SIZES = 16 };
 
 /* Counters since creation, and the present state. A consistent snapshot. */

@@ -136,7 +136,7 @@ static yk_status check(serve_options *options, yk_err *err)
   if (server->n_model_names == 0) options->names[server->n_model_names++] = options->model.checkpoint.name;
   server->chat_template = options->chat.chat_template;
   server->tool_parser = options->chat.tool_parser;
-  if (options->disables_log_stats) server->stats_interval_s = 0;
+  server->logs_stats = !options->disables_log_stats;
   yk_tool_format tools;
   YK_TRY(yk_template_options_tools(&options->chat, &tools, err));
   if (server->max_body_bytes < 1)
@@ -178,6 +178,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"log-stats-interval", NULL, YK_OPTION_NUMBER, &server->stats_interval_s, "SECONDS",
        .help = "between these lines, which are written while there is something to do", .above_min = true,
        .max = 86400},
+      {"enable-tokenizer-info-endpoint", NULL, YK_OPTION_FLAG, &server->tells_tokenizer,
+       .help = "/tokenizer_info: what tokenizer_config.json says, and the chat template"},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",

@@ -43,7 +43,6 @@ static const yk_foreign_option options[] = {
     REFUSED("enable-server-load-tracking", NULL, FLAG, "false", "use num_requests_running in /metrics"),
     REFUSED("enable-force-include-usage", NULL, FLAG, "false",
             "send \"stream_options\": {\"include_usage\": true} with a request"),
-    PASSED("enable-tokenizer-info-endpoint", NULL, FLAG),
     REFUSED("enable-log-outputs", NULL, FLAG, "false", "answers are not logged; --log-requests logs requests"),
     PASSED("enable-log-deltas", NULL, FLAG),
     PASSED("log-error-stack", NULL, FLAG),

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/model_path.h"
 #include "base/units.h"
+#include "engine/call.h"
 #include "engine/engine_internal.h"
 #include "engine/engine_loop.h"
 #include "engine/expert_load.h"
@@ -219,4 +220,16 @@ yk_status yk_engine_check(yk_engine *engine, yk_err *err)
   pthread_mutex_unlock(&engine->mutex);
   if (failure.code != YK_OK && err && err->code == YK_OK) *err = failure;
   return failure.code;
+}
+
+static void run_reset(yk_engine *e, yk_call *call)
+{
+  yk_kv_blocks_forget(e->blocks);
+  yk_call_answer(e, call, NULL);
+}
+
+yk_status yk_engine_reset_prefixes(yk_engine *engine, yk_err *err)
+{
+  yk_call call = {.run = run_reset};
+  return yk_call_ask(engine, &call, err);
 }

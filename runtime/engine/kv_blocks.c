@@ -169,6 +169,12 @@ bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block)
   return blocks->blocks[block].is_withdrawn;
 }
 
+void yk_kv_blocks_forget(yk_kv_blocks *blocks)
+{
+  for (uint32_t i = 0; i < blocks->n_buckets; i++) blocks->buckets[i] = NONE;
+  for (int32_t i = 0; i < blocks->n_blocks; i++) blocks->blocks[i].chain = 0;
+}
+
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain)
 {
   int32_t i = look_up(blocks, bucket_of(blocks, previous, ids), previous, ids);

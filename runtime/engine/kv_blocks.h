@@ -53,6 +53,9 @@ void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block);
 void yk_kv_blocks_withdraw(yk_kv_blocks *blocks, int32_t block);
 bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block);
 
+/* yk_kv_blocks_forget - offer nothing that is published for reuse any more; readers keep what they have. */
+void yk_kv_blocks_forget(yk_kv_blocks *blocks);
+
 /* yk_kv_blocks_find - the published block that continues previous with these ids, with one more reference; its chain in
  *   *chain. -1 where there is none. */
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain);

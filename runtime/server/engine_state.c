@@ -83,6 +83,12 @@ bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *r
   return false;
 }
 
+bool yk_server_has_engine(yk_exchange *x)
+{
+  yk_server_follow_host(x->server);
+  return yk_server_explain(x->server, &x->reply);
+}
+
 bool yk_exchange_lease_engine(yk_exchange *x)
 {
   yk_server *server = x->server;

@@ -11,6 +11,10 @@ void yk_server_follow_host(yk_server *server);
  *   to it, and every exchange that runs is listed as ready, so that it reads the failure. Server thread. */
 void yk_server_check_engine(yk_server *server);
 
+/* yk_server_has_engine - whether server->engine and info are there for this exchange; else its reply says why not.
+ *   Server thread. */
+bool yk_server_has_engine(yk_exchange *exchange);
+
 /* yk_exchange_lease_engine - a lease for the work of an exchange. False: the reply says why there is none. A worker's
  *   thread. */
 bool yk_exchange_lease_engine(yk_exchange *exchange);

@@ -186,7 +186,7 @@ static void check_headers(yk_exchange *x, const char *version)
     yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, x->reply.allow);
   else if (!x->route->is_open && !yk_access_has_key(options, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
     yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
-  else if (x->route->methods & YK_METHOD_POST && x->route->prepare)
+  else if (x->route->methods & YK_METHOD_POST && x->route->prepare && !x->route->has_no_body)
     check_body_headers(x);
 }
 

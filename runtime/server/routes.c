@@ -21,6 +21,11 @@ static const yk_route routes[] = {
     {"/ping", .is_probe = true, .is_open = true, .methods = YK_METHOD_GET | YK_METHOD_POST, .answer = yk_route_health},
     {"/metrics", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_metrics},
     {"/version", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_version},
+    {"/server_info", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_server_info},
+    {"/model_info", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_model_info},
+    {"/v1/loads", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_loads},
+    {"/tokenizer_info", .methods = YK_METHOD_GET, .prepare = yk_route_tokenizer_info},
+    {"/reset_prefix_cache", .has_no_body = true, .methods = YK_METHOD_POST, .prepare = yk_route_reset_prefix_cache},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof routes[0] };
@@ -72,17 +77,10 @@ void yk_route_file(yk_exchange *x)
   x->reply.static_bytes = file->n_bytes;
 }
 
-/* Whether the engine is there, and its description; else the reply says why not. */
-static bool has_engine(yk_exchange *x)
-{
-  yk_server_follow_host(x->server);
-  return yk_server_explain(x->server, &x->reply);
-}
-
 void yk_route_models(yk_exchange *x)
 {
   yk_server *server = x->server;
-  if (!has_engine(x)) return;
+  if (!yk_server_has_engine(x)) return;
   yk_models_append(server->options.model_names, server->options.n_model_names, server->created_s,
                    server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
@@ -92,7 +90,7 @@ void yk_route_model(yk_exchange *x)
 {
   yk_server *server = x->server;
   const char *name = x->path + strlen(x->route->path);
-  if (!has_engine(x) || !yk_server_has_model(server, name, &x->reply)) return;
+  if (!yk_server_has_engine(x) || !yk_server_has_model(server, name, &x->reply)) return;
   yk_model_append(name, server->created_s, server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
 }

@@ -10,6 +10,7 @@ struct yk_route {
   const char *path;
   const char *handler; /* its name in metrics and the log; NULL: the path */
   bool is_prefix;      /* the path and anything behind it */
+  bool has_no_body;    /* a POST without one, or whose body does not matter */
   bool is_probe;       /* asked by monitors all the time: neither counted nor logged */
   bool is_open;        /* no key is asked for */
   unsigned methods;
@@ -42,5 +43,10 @@ void yk_route_metrics(yk_exchange *exchange);
 void yk_route_file(yk_exchange *exchange);
 void yk_route_tokenize(yk_exchange *exchange);
 void yk_route_detokenize(yk_exchange *exchange);
+void yk_route_server_info(yk_exchange *exchange);
+void yk_route_model_info(yk_exchange *exchange);
+void yk_route_loads(yk_exchange *exchange);
+void yk_route_reset_prefix_cache(yk_exchange *exchange);
+void yk_route_tokenizer_info(yk_exchange *exchange);
 
 #endif

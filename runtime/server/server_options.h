@@ -30,7 +30,9 @@ typedef struct yk_server_options {
   bool restarts_on_failure;
   const char *metrics_prefix;                     /* of metrics' names, in front of a colon */
   bool logs_requests;                             /* prompts among them */
-  double stats_interval_s;                        /* between lines of what the server does; 0: none */
+  double stats_interval_s;                        /* between looks at what the server does */
+  bool logs_stats;                                /* a line at each of them */
+  bool tells_tokenizer;                           /* /tokenizer_info */
   void (*listening)(void *user, const char *url); /* the port is open; may be NULL */
   void *user;
 } yk_server_options;

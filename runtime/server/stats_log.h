@@ -7,8 +7,8 @@
 
 #include "server/connection.h"
 
-/* yk_stats_log_expire - write the line if it is due. Returns when to look again; INT64_MAX: not before the next
- *   request. */
+/* yk_stats_log_expire - look at what has been done, if it is time, and write the line, where that is wanted.
+ *   Returns when to look again; INT64_MAX: not before the next request. */
 int64_t yk_stats_log_expire(yk_server *server, int64_t now_ns);
 
 #endif

@@ -353,14 +353,14 @@ class Log(Case):
             self.assertIn(says, line)
 
     def test_streams_that_break_off(self):
-        server = self.serve("--request-timeout", "0.2")
-        body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
+        server = self.serve("--request-timeout", "0.5")
+        body = {"prompt": "x", "n": 16, "max_tokens": 900, "ignore_eos": True, "stream": True}
         answer = raw(server, request_bytes(COMPLETIONS, body, "X-Request-Id: slow\r\nConnection: close\r\n"))
         self.assertIn(b'"error"', answer)
         server.wait_for_err(f"broke off POST {COMPLETIONS} with 200, request slow: the request was not finished within")
 
     def test_no_line_for_probes(self):
-        fault = "rank=0 operation=linear_create call=1 fault=stall-host seconds=0.3"
+        fault = "rank=0 operation=linear_create call=1 fault=stall-host seconds=1"
         server = self.start(program=self.faulty, env={"YOKE_FAULT": fault})
         self.assertEqual(server.ask("GET", "/health").status, 503)
         self.assertEqual(server.ask("GET", "/v1/models", headers={"X-Request-Id": "early"}).status, 503)
@@ -370,21 +370,21 @@ class Log(Case):
 
     def test_stats(self):
         """Lines come while there is something to do, and one behind it."""
-        server = self.serve("--log-stats-interval", "0.2")
+        server = self.serve("--log-stats-interval", "0.1")
         line = (r"stats: running (\d+), waiting (\d+), prompt ([\d.]+) tokens/s, output ([\d.]+) tokens/s, "
                 r"KV cache ([\d.]+) %, prefix hits ([\d.]+) %")
         time.sleep(0.5)
         self.assertNotIn("stats:", server.err)
-        body = {"prompt": list(range(5, 45)), "max_tokens": 300, "ignore_eos": True}
+        body = {"prompt": list(range(5, 45)), "max_tokens": 900, "ignore_eos": True}
         self.assertEqual(server.post(COMPLETIONS, body).status, 200)
-        server.wait_for_err("stats:", 2)
+        server.wait_for_err("stats:")
         time.sleep(0.5)
         found = [list(map(float, numbers)) for numbers in re.findall(line, server.err)]
         self.assertEqual(len(found), server.err.count("stats:"))
         running, waiting, _, _, kv, hits = found[0]
         self.assertEqual((running, waiting, hits), (1, 0, 0))
-        for column, n_tokens in ((2, 40), (3, 300)):  # over as many intervals, which are 0.2 s or a little longer
-            self.assertTrue(0 < sum(numbers[column] for numbers in found) * 0.2 < 1.2 * n_tokens)
+        for column, n_tokens in ((2, 40), (3, 900)):  # over as many intervals, which are 0.1 s or a little longer
+            self.assertTrue(0 < sum(numbers[column] for numbers in found) * 0.1 < 1.2 * n_tokens)
         self.assertGreater(kv, 0)
         n_lines = server.err.count("stats:")
         self.assertEqual(server.post(COMPLETIONS, {**body, "max_tokens": 1}).status, 200)
@@ -398,6 +398,90 @@ class Log(Case):
         self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 50, "ignore_eos": True}).status, 200)
         time.sleep(0.3)
         self.assertNotIn("stats:", server.err)
+
+
+@harness.of_the_program
+class Routes(Case):
+    def test_reset_prefix_cache(self):
+        server = self.serve()
+        body = {"prompt": list(range(5, 45)), "max_tokens": 2, "ignore_eos": True, "temperature": 0}
+
+        def cached():
+            value = server.post(COMPLETIONS, body).value
+            texts.add(value["choices"][0]["text"])
+            return value["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        texts = set()
+        self.assertEqual([cached(), cached()], [0, 32])
+        with contextlib.closing(server.connect()) as connection:  # one that runs on
+            long = {"prompt": list(range(5, 100)), "max_tokens": 600, "ignore_eos": True, "stream": True}
+            connection.request("POST", COMPLETIONS, json.dumps(long), JSON)
+            response = connection.getresponse()
+            response.readline()
+            for headers in (None, {"Content-Type": None}, {"Content-Type": "text/plain"}):
+                reset = server.ask("POST", "/reset_prefix_cache", headers=headers)
+                self.assertEqual((reset.status, reset.value), (200, {"success": True}))
+            self.assertEqual([cached(), cached()], [0, 32])
+            self.assertEqual(len([event for event in read_events(response) if event != "[DONE]"]), 599)
+        self.assertEqual(len(texts), 1)
+        self.assert_refused(server.ask("GET", "/reset_prefix_cache"), 405, "POST")
+
+    def test_what_routers_read(self):
+        server = self.serve("--served-model-name", "m", "--max-num-seqs", 3, "--max-model-len", 512)
+        info = server.ask("GET", "/server_info").value
+        expected = {"served_model_name": "m", "model_path": "m", "tp_size": 1, "dp_size": 1, "pp_size": 1,
+                    "context_length": 512, "max_running_requests": 3, "is_embedding": False,
+                    "version": server.ask("GET", "/version").value["version"]}
+        self.assertEqual({key: info[key] for key in expected}, expected)
+        model = server.ask("GET", "/model_info").value
+        self.assertEqual((model["model_path"], model["is_generation"], model["model_type"]), ("m", True, "qwen3"))
+        (served,) = server.ask("GET", "/v1/models").value["data"]
+        self.assertEqual((served["owned_by"], served["max_model_len"]), ("yoke", 512))
+        with contextlib.closing(server.connect()) as connection:
+            body = {"prompt": list(range(5, 45)), "max_tokens": 400, "ignore_eos": True, "stream": True}
+            connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+            response = connection.getresponse()
+            response.readline()
+            answer = server.ask("GET", "/v1/loads?include=core,disagg,queues,memory").value
+            response.read()
+        self.assertRegex(answer["timestamp"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")
+        (load,) = answer["loads"]
+        self.assertEqual((answer["dp_rank_count"], load["dp_rank"]), (1, 0))
+        self.assertEqual((load["num_running_reqs"], load["num_waiting_reqs"], load["num_total_reqs"]), (1, 0, 1))
+        self.assertEqual(load["max_running_requests"], 3)
+        self.assertGreaterEqual(load["num_used_tokens"], 40)
+        self.assertAlmostEqual(load["token_usage"], load["num_used_tokens"] / load["max_total_num_tokens"])
+        self.assertAlmostEqual(load["utilization"], 1 / 3)
+        self.assertEqual((load["gen_throughput"], load["cache_hit_rate"]), (0, 0))
+
+    def test_tokenizer_info(self):
+        refused = self.serve().ask("GET", "/tokenizer_info")
+        self.assert_refused(refused, 404, "--enable-tokenizer-info-endpoint")
+        with tempfile.TemporaryDirectory(prefix="yoke-info-") as folder:
+            for name in os.listdir(harness.DEMO):
+                os.symlink(os.path.join(harness.DEMO, name), os.path.join(folder, name))
+            with open(os.path.join(harness.DEMO, "tokenizer_config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            path = os.path.join(folder, "tokenizer_config.json")
+            os.remove(path)
+            more = {"bos_token": {"__type": "AddedToken", "content": "<|im_start|>", "lstrip": False},
+                    "model_max_length": 10**18, "vocab_file": "/secret/vocab.json", "nested": {"a": [1, {}, []]},
+                    "chat_template": "{% for message in messages %}{{ message.content }}{% endfor %}"}
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**config, **more}, file)
+            server = self.serve("--enable-tokenizer-info-endpoint", "--api-key", "k", model=folder)
+            self.assertEqual(server.ask("GET", "/tokenizer_info").status, 401)
+            info = server.ask("GET", "/tokenizer_info", headers={"Authorization": "Bearer k"}).value
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("{")
+            broken = server.ask("GET", "/tokenizer_info", headers={"Authorization": "Bearer k"})
+            self.assert_refused(broken, 500, "the server's log says why")
+            self.assertNotIn(folder, broken.text)
+            server.wait_for_err(f"/tokenizer_info: {path}: ")
+        expected = {**config, **more, "bos_token": "<|im_start|>",
+                    "added_tokens_decoder": {"920": "<|endoftext|>", "921": "<|im_start|>", "922": "<|im_end|>"}}
+        del expected["vocab_file"]
+        self.assertEqual(info, expected)
 
 
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")

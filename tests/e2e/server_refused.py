@@ -288,7 +288,8 @@ class Refused(Case):
             headers = {"Authorization": given}
             for method, path in (("POST", COMPLETIONS), ("POST", CHAT), ("GET", "/v1/models"),
                                  ("GET", "/v1/models/demo"), ("POST", "/tokenize"), ("POST", "/detokenize"),
-                                 ("GET", "/metrics"), ("GET", "/version")):
+                                 ("GET", "/metrics"), ("GET", "/version"),
+                                 ("POST", "/reset_prefix_cache"), ("GET", "/server_info"), ("GET", "/v1/loads")):
                 refused = server.ask(method, path, body if method == "POST" else None,
                                      {key: value for key, value in headers.items() if value})
                 self.assert_refused(refused, 401, code="invalid_api_key")
@@ -475,7 +476,8 @@ class Refused(Case):
                        "allowed-host",
                        "chat-template",
                        "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests",
-                       "disable-log-stats", "log-stats-interval"):
+                       "disable-log-stats", "log-stats-interval",
+                       "enable-tokenizer-info-endpoint"):
             self.assertIn(f"--{option}", help_text)
 
 

@@ -240,6 +240,13 @@ static void check_equal_beginnings(yk_engine *engine)
   assert_same_answer(&longer, &fresh);
   yk_engine_get_stats(engine, &after);
   assert_int_equal(after.prefix_reused_tokens - before.prefix_reused_tokens, 144);
+  assert_int_equal(yk_engine_reset_prefixes(engine, NULL), YK_OK);
+  request = fixture_request(engine, ids, 80, OUTPUT);
+  fixture_answer(engine, &request, &fresh);
+  assert_int_equal(fresh.usage.reused_tokens, 0);
+  assert_same_answer(&fresh, &cold);
+  fixture_answer(engine, &request, &fresh);
+  assert_int_equal(fresh.usage.reused_tokens, 64);
 }
 
 /* n samples are n requests at once: all but the first find the prompt's blocks in the same step. */

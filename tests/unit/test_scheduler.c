@@ -34,6 +34,7 @@ typedef struct driver {
   yk_scheduler *scheduler;
   client clients[N_SEQS];
   bool some_fail; /* some rows give logits that are not finite, others finite ones */
+  bool forgets;   /* now and then, what is published */
   uint32_t draws;
   uint64_t seed;
 } driver;
@@ -174,10 +175,12 @@ static void step(driver *d)
   }
 }
 
-static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks, bool some_fail)
+static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks, bool some_fail,
+                                 bool forgets)
 {
   driver *d = calloc(1, sizeof *d);
   d->some_fail = some_fail;
+  d->forgets = forgets;
   d->limits = *limits;
   d->n_blocks = n_blocks;
   d->seed = seed;
@@ -193,6 +196,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
       if (c->active) leave(d, c);
     } else
       step(d);
+    if (d->forgets && draw(d, 20) == 0) yk_kv_blocks_forget(d->blocks);
     assert_true(++steps < 200000); /* nobody starves */
   }
   for (int i = 0; i < N_SEQS; i++) assert_true(d->clients[i].done);
@@ -207,7 +211,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
 
 static yk_scheduler_counts run_driver(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks)
 {
-  return drive(seed, limits, n_blocks, false);
+  return drive(seed, limits, n_blocks, false, false);
 }
 
 static void random_loads_keep_every_promise(void **state)
@@ -264,10 +268,10 @@ static void failing_sequences_take_nobody_along(void **state)
                                .step.max_seqs = 16,
                                .step.max_model_tokens = MAX_CONTEXT,
                                .rules.reuses_prefixes = true};
-    drive(seed, &limits, 200, true);
-    drive(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4, true);
+    drive(seed, &limits, 200, true, false);
+    drive(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4, true, true);
     limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 20;
-    drive(seed, &limits, 60, true);
+    drive(seed, &limits, 60, true, false);
   }
 }
 
@@ -316,6 +320,31 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   yk_sequence_destroy(&sharing);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 40);
   yk_scheduler_destroy(scheduler);
+  yk_kv_blocks_destroy(blocks);
+}
+
+static void what_is_forgotten_is_found_by_nobody(void **state)
+{
+  (void)state;
+  yk_kv_blocks *blocks;
+  yk_kv_chain chain = 99;
+  int32_t a[YK_KV_BLOCK_TOKENS] = {1}, b[YK_KV_BLOCK_TOKENS] = {2};
+  assert_int_equal(yk_kv_blocks_create(4, &blocks, NULL), YK_OK);
+  int32_t first = yk_kv_blocks_take(blocks), second = yk_kv_blocks_take(blocks);
+  yk_kv_chain after_a = yk_kv_blocks_publish(blocks, first, 0, a);
+  yk_kv_blocks_release(blocks, first);
+  yk_kv_blocks_forget(blocks);
+  assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), -1);
+  assert_int_equal(yk_kv_blocks_free_count(blocks), 3);
+  yk_kv_blocks_publish(blocks, second, after_a, b); /* of a sequence that goes on */
+  assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
+  int32_t anew = yk_kv_blocks_take(blocks);
+  assert_true(yk_kv_blocks_publish(blocks, anew, 0, a) != after_a);
+  assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), anew);
+  assert_int_equal(yk_kv_blocks_find(blocks, chain, b, &chain), -1);
+  for (int i = 0; i < 2; i++) yk_kv_blocks_release(blocks, anew);
+  yk_kv_blocks_release(blocks, second);
+  assert_int_equal(yk_kv_blocks_free_count(blocks), 4);
   yk_kv_blocks_destroy(blocks);
 }
 
@@ -395,6 +424,7 @@ int main(void)
                                      cmocka_unit_test(blocks_behind_the_window_are_let_go),
                                      cmocka_unit_test(failing_sequences_take_nobody_along),
                                      cmocka_unit_test(what_a_failing_sequence_leaves_is_not_found),
+                                     cmocka_unit_test(what_is_forgotten_is_found_by_nobody),
                                      cmocka_unit_test(a_block_is_found_only_behind_the_same_chain),
                                      cmocka_unit_test(those_who_wait_behind_give_their_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
