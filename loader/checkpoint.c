@@ -265,11 +265,12 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
 
 /* What is not supported comes before what is missing: a configuration names it better than files that are not there.
  * Without a configuration the weights' own format does. */
-static yk_status read_config(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
+static yk_status read_config(const char *dir, const yk_config_changes *changes, const yk_log *log,
+                             yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_other_formats_check_path(dir, err));
   if (!yk_dir_has(dir, "config.json")) YK_TRY(yk_other_formats_check_dir(dir, err));
-  return yk_model_config_load(dir, log, &checkpoint->config, err);
+  return yk_model_config_load(dir, changes, log, &checkpoint->config, err);
 }
 
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
@@ -291,23 +292,34 @@ static yk_status read_kuiper(const char *path, const yk_log *log, yk_checkpoint 
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 
-static yk_status read_dir(const char *dir, const yk_log *log, bool weights_may_lack, yk_checkpoint *checkpoint,
-                          yk_err *err)
+static yk_status read_dir(const char *dir, const yk_config_changes *changes, const yk_log *log, bool weights_may_lack,
+                          yk_checkpoint *checkpoint, yk_err *err)
 {
   char found[256];
-  YK_TRY(read_config(dir, log, checkpoint, err));
+  YK_TRY(read_config(dir, changes, log, checkpoint, err));
   bool lacks = weights_may_lack && !yk_dir_find_suffix(dir, ".safetensors", found);
   return lacks ? yk_other_formats_check_dir(dir, err) : read_weights(dir, log, checkpoint, err);
 }
 
-static yk_status open_path(const char *path, const yk_log *log, bool weights_may_lack, yk_checkpoint **out, yk_err *err)
+static bool changes_anything(const yk_config_changes *changes)
+{
+  return changes && (changes->config || changes->generation || changes->generation_dir || changes->has_plain_sampling);
+}
+
+static yk_status open_path(const char *path, const yk_config_changes *changes, const yk_log *log, bool weights_may_lack,
+                           yk_checkpoint **out, yk_err *err)
 {
   char kuiper_path[YK_PATH_BYTES];
   YK_TRY(yk_kuiper_find(path, kuiper_path, err));
+  if (kuiper_path[0] && changes_anything(changes))
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: a KuiperLLama file takes no changes of its configuration: put a config.json and a "
+                      "generation_config.json beside it",
+                      kuiper_path);
   yk_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
   if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   yk_status status = kuiper_path[0] ? read_kuiper(kuiper_path, log, checkpoint, err)
-                                    : read_dir(path, log, weights_may_lack, checkpoint, err);
+                                    : read_dir(path, changes, log, weights_may_lack, checkpoint, err);
   if (status != YK_OK) {
     yk_checkpoint_close(checkpoint);
     return status;
@@ -318,12 +330,19 @@ static yk_status open_path(const char *path, const yk_log *log, bool weights_may
 
 yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err)
 {
-  return open_path(path, log, false, out, err);
+  return open_path(path, NULL, log, false, out, err);
 }
 
-yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err)
+yk_status yk_checkpoint_open_changed(const char *path, const yk_config_changes *changes, const yk_log *log,
+                                     yk_checkpoint **out, yk_err *err)
 {
-  return open_path(path, log, true, out, err);
+  return open_path(path, changes, log, false, out, err);
+}
+
+yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_config_changes *changes, const yk_log *log,
+                                       yk_checkpoint **out, yk_err *err)
+{
+  return open_path(path, changes, log, true, out, err);
 }
 
 void yk_checkpoint_close(yk_checkpoint *checkpoint)

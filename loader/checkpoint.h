@@ -45,10 +45,16 @@ typedef struct yk_vector_view {
  *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them. */
 yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
-/* yk_checkpoint_open_for_sizes - the same, but where the directory holds no weights of any format the configuration
- *   alone decides the format and type of each: quantised but for lm_head and what it leaves out, or the model's dtype.
- *   The data of such views is NULL. */
-yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
+/* yk_checkpoint_open_changed - the same with the configuration changed (NULL: not). A KuiperLLama file takes no
+ *   changes: YK_E_UNSUPPORTED. */
+yk_status yk_checkpoint_open_changed(const char *path, const yk_config_changes *changes, const yk_log *log,
+                                     yk_checkpoint **out, yk_err *err);
+
+/* yk_checkpoint_open_for_sizes - as yk_checkpoint_open_changed, but where the directory holds no weights of any format
+ *   the configuration alone decides the format and type of each: quantised but for lm_head and what it leaves out, or
+ *   the model's dtype. The data of such views is NULL. */
+yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_config_changes *changes, const yk_log *log,
+                                       yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_has_weights - false where formats are assumed. */
 bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);

@@ -334,12 +334,22 @@ static yk_status read_description(const char *dir, char name[256], char **text, 
   return n == 1 ? yk_dir_read(dir, name, true, text, n_bytes, err) : YK_OK;
 }
 
-yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err)
+static yk_status read_generation(const char *dir, const yk_config_changes *changes, char **text, size_t *n_bytes,
+                                 yk_err *err)
+{
+  const char *other = changes ? changes->generation_dir : NULL;
+  YK_TRY(yk_dir_read(other ? other : dir, generation_file, other != NULL, text, n_bytes, err));
+  return changes ? yk_config_changes_apply_generation(changes, text, n_bytes, err) : YK_OK;
+}
+
+yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes, const yk_log *log,
+                               yk_model_config *out, yk_err *err)
 {
   char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
   yk_config_texts texts = {.description_file = description_name};
   yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
-  if (status == YK_OK) status = yk_dir_read(dir, generation_file, false, &generation, &texts.generation_bytes, err);
+  if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
+  if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);
   for (int i = 0; i < 2 && status == YK_OK && !quantize; i++)
     status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
   if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);

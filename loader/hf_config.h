@@ -15,16 +15,19 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "loader/config_changes.h"
 #include "loader/model_config.h"
 
-/* yk_model_config_load - read and validate the files of a directory.
+/* yk_model_config_load - read and validate the files of a directory, changed as the caller wants (NULL: as they are).
  *   On success the caller owns what *out points to: yk_model_config_free. On failure nothing is left to free.
  *   A sampling default out of its range is taken as the nearest in it, with a warning to log (which may be NULL).
  *   What is not supported comes first: the architecture, then the quantisation.
- *   Errors: YK_E_IO (config.json cannot be read), YK_E_FORMAT (malformed, missing key, out of range, contradiction),
+ *   Errors: those of the changes; YK_E_IO (config.json cannot be read), YK_E_FORMAT (malformed, missing key, out of
+ *   range, contradiction),
  *   YK_E_UNSUPPORTED (architecture, quantisation, rotary type, activation ...: the message lists what is supported),
  *   YK_E_NOMEM. Thread: any. */
-yk_status yk_model_config_load(const char *dir, const yk_log *log, yk_model_config *out, yk_err *err);
+yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes, const yk_log *log,
+                               yk_model_config *out, yk_err *err);
 
 /* The same from memory; a NULL text is a file that does not exist (config must be there). */
 typedef struct yk_config_texts {

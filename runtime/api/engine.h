@@ -35,6 +35,12 @@ enum { YOKE_MAX_RANKS = 8 };
 
 typedef struct yk_engine_options {
   const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
+  /* JSON objects, or NULL: members that take the place of those of config.json, and of generation_config.json. Rotary
+   * settings may be given under their older names (rope_scaling, rope_theta) for a file that has newer ones. */
+  const char *hf_overrides, *override_generation_config;
+  /* Where generation_config.json lies: NULL or "auto": in model_dir; "vllm": there, but sampling has neutral defaults,
+   * and only the ids of tokens count; else another directory. */
+  const char *generation_config;
   const char *tokenizer; /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it does */
   yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
   int n_ranks;           /* 1 .. YOKE_MAX_RANKS; default 1 */

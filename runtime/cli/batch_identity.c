@@ -30,6 +30,7 @@ yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_opt
   hash = yk_hash(hash, &model->dtype, sizeof model->dtype);
   hash = yk_hash(hash, &model->kv_cache_dtype, sizeof model->kv_cache_dtype);
   hash = yk_hash(hash, &model->seed, sizeof model->seed);
+  hash = yk_model_options_hash(model, hash);
   YK_TRY(yk_model_identity(model->checkpoint.path, &hash, err));
   if (model->tokenizer.path) YK_TRY(yk_model_identity(model->tokenizer.path, &hash, err));
   YK_TRY(yk_model_path_dir(yk_model_options_tokenizer(model), templates, err));

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/json.h"
 #include "cli/console.h"
 
 /* In the order of the enums in api/engine.h. */
@@ -13,6 +15,21 @@ static const char *const weights_names[] = {"auto", "f16", NULL};
 static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
 static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
+
+/* The text of a JSON object. */
+static yk_status parse_object(void *value, const char *text, yk_err *err)
+{
+  yk_json_doc *object;
+  YK_TRY(yk_json_parse("JSON", text, strlen(text), NULL, &object, err));
+  yk_json root = yk_json_root(object);
+  yk_status status = YK_OK;
+  if (yk_json_is(root, YK_JSON_OBJECT))
+    *(const char **)value = text;
+  else
+    status = yk_err_set(err, YK_E_INVAL, "expected a JSON object, found %s", yk_json_type_name(root));
+  yk_json_free(object);
+  return status;
+}
 
 static void fill_table(yk_model_options *options)
 {
@@ -30,6 +47,14 @@ static void fill_table(yk_model_options *options)
        .fallback = "the model's directory"},
       {"tokenizer-revision", NULL, YK_OPTION_STRING, &options->tokenizer.revision, "REV",
        .help = "of ORG/NAME of --tokenizer", .fallback = "main"},
+      {"hf-overrides", NULL, YK_OPTION_CALL, &options->hf_overrides, "JSON",
+       .help = "an object whose members take the place of config.json's, as '{\"rope_scaling\": {\"rope_type\": "
+               "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32768}}'",
+       .parse = parse_object},
+      {"override-generation-config", NULL, YK_OPTION_CALL, &options->generation_overrides, "JSON",
+       .help = "the same for generation_config.json, as '{\"temperature\": 0.2}'", .parse = parse_object},
+      {"generation-config", NULL, YK_OPTION_STRING, &options->generation_config, "DIR",
+       .help = "where generation_config.json lies; vllm: its sampling does not count", .fallback = "auto, the model's"},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
        .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YOKE_MAX_RANKS,
        .given = &options->ranks_given},
@@ -116,6 +141,14 @@ yk_option_group yk_model_options_group(const yk_model_options *options)
   return (yk_option_group){"Model and devices", options->table, n};
 }
 
+uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash)
+{
+  const char *const texts[] = {options->hf_overrides, options->generation_overrides, options->generation_config};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (texts[i]) hash = yk_hash(yk_hash(hash, &i, sizeof i), texts[i], strlen(texts[i]) + 1);
+  return hash;
+}
+
 const char *yk_model_options_tokenizer(const yk_model_options *options)
 {
   return options->tokenizer.path ? options->tokenizer.path : options->checkpoint.path;
@@ -138,6 +171,9 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   yk_engine_options_init(engine);
   engine->model_dir = options->checkpoint.path;
   engine->tokenizer = options->tokenizer.path;
+  engine->hf_overrides = options->hf_overrides;
+  engine->override_generation_config = options->generation_overrides;
+  engine->generation_config = options->generation_config;
   engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
   engine->device = (yk_device_kind)options->device;
   engine->device_ids = options->devices.n ? options->devices.ids : NULL;

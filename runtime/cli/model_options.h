@@ -7,10 +7,11 @@
 #include "cli/options.h"
 #include "yoke.h"
 
-enum { YK_MODEL_OPTIONS = 22 };
+enum { YK_MODEL_OPTIONS = 25 };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
+  const char *hf_overrides, *generation_overrides, *generation_config; /* as of yk_engine_options */
   int32_t n_ranks;
   bool ranks_given, seqs_given;
   int device, dtype, weights, kv_cache_dtype, log_level;
@@ -39,6 +40,9 @@ yk_option_group yk_model_options_group(const yk_model_options *options);
  *   once, behind parsing and ahead of everything below. needs_weights: as of yk_named_model_find, of which the errors
  *   are. */
 yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err);
+
+/* yk_model_options_hash - hash, and with it what changes the configuration that the checkpoint's files have. */
+uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash);
 
 /* yk_model_options_tokenizer - where tokenizer and chat template are looked for: --tokenizer, else --model. */
 const char *yk_model_options_tokenizer(const yk_model_options *options);

@@ -17,6 +17,7 @@ static const char *const format_names[] = {"text", "json", NULL};
 static const char *const model_option_names[] = {"model",
                                                  "revision",
                                                  "download-dir",
+                                                 "hf-overrides",
                                                  "tensor-parallel-size",
                                                  "enable-expert-parallel",
                                                  "device",

@@ -53,8 +53,8 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
     case YK_OPTION_NUMBER: value = json_real(*(const double *)option->value); break;
     case YK_OPTION_BYTES: value = json_integer((json_int_t) * (const int64_t *)option->value); break;
     case YK_OPTION_CHOICE: value = json_string(option->choices[*(const int *)option->value]); break;
-    case YK_OPTION_STRING:         /* model and tokenizer, which are known by their files, wherever they lie */
-    case YK_OPTION_CALL: continue; /* the devices, below */
+    case YK_OPTION_STRING:         /* model and tokenizer, known by their files wherever they lie; */
+    case YK_OPTION_CALL: continue; /* devices and changes of the configuration, elsewhere */
     }
     if (option->value != &model->log_level)
       failed |= json_object_set_new(identity, name, value);
@@ -80,7 +80,7 @@ static int set_runs(json_t *identity, const yk_study_settings *settings)
 
 yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t **out, yk_err *err)
 {
-  uint32_t hash = YK_HASH_START;
+  uint32_t hash = yk_model_options_hash(&settings->model, YK_HASH_START);
   YK_TRY(yk_model_identity(settings->model.checkpoint.path, &hash, err));
   if (settings->model.tokenizer.path) YK_TRY(yk_model_identity(settings->model.tokenizer.path, &hash, err));
   json_t *identity = json_object();

@@ -158,7 +158,8 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
   int64_t start_ns = yk_clock_now_ns();
   if (!options->model_dir)
     return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
-  YK_TRY(yk_checkpoint_open(options->model_dir, &options->log, &checkpoint, err));
+  const yk_config_changes changes = yk_settings_config_changes(options);
+  YK_TRY(yk_checkpoint_open_changed(options->model_dir, &changes, &options->log, &checkpoint, err));
   yk_status status = start_from_checkpoint(e, options, checkpoint, err);
   yk_checkpoint_close(checkpoint);
   e->info.load_s = yk_clock_seconds_since(start_ns);

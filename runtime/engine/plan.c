@@ -15,7 +15,8 @@ yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_b
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "device cuda: there is no GPU here whose memory could be asked for: say with device_memory_bytes "
                       "(--device-memory) how much each has");
-  YK_TRY(yk_checkpoint_open_for_sizes(options->model_dir, &options->log, &checkpoint, err));
+  const yk_config_changes changes = yk_settings_config_changes(options);
+  YK_TRY(yk_checkpoint_open_for_sizes(options->model_dir, &changes, &options->log, &checkpoint, err));
   yk_err local = YK_ERR_INIT;
   yk_status status = yk_settings_resolve(options, checkpoint, device_memory_bytes, &settings, out, &local);
   out->assumes_formats = !yk_checkpoint_has_weights(checkpoint);

@@ -216,6 +216,16 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   return yk_err_set(err, YK_E_CAPACITY, "%s", plan->reason);
 }
 
+yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
+{
+  const char *where = options->generation_config;
+  bool is_auto = !where || strcmp(where, "auto") == 0, is_plain = where && strcmp(where, "vllm") == 0;
+  return (yk_config_changes){.config = options->hf_overrides,
+                             .generation = options->override_generation_config,
+                             .generation_dir = is_auto || is_plain ? NULL : where,
+                             .has_plain_sampling = is_plain};
+}
+
 yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
                               int64_t device_memory_bytes, yk_settings *settings, yk_plan *plan, yk_err *err)
 {

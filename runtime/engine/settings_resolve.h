@@ -4,6 +4,10 @@
 
 #include "engine/settings.h"
 
+/* yk_settings_config_changes - what the options want to be other than a checkpoint's JSON files say; points into
+ *   them. */
+yk_config_changes yk_settings_config_changes(const yk_engine_options *options);
+
 /* yk_settings_resolve - check the options and plan the memory.
  *   device_memory_bytes: per device of another machine (see yk_plan_make), 0: this one. plan: filled also where the
  *   answer is that it does not fit (then the return value is YK_E_CAPACITY and the message plan->reason). Reads no

@@ -1,5 +1,6 @@
 """The command line itself: help, versions, and what is wrong is named. Needs no model."""
 
+import json
 import os
 import re
 import subprocess
@@ -40,6 +41,7 @@ class Help(harness.Case):
             "detokenize": ["model", "format", "no-special-tokens"],
         }
         model = ["model", "revision", "download-dir", "tokenizer", "tokenizer-revision",
+                 "hf-overrides", "override-generation-config", "generation-config",
                  "tensor-parallel-size", "device", "devices", "dtype", "kv-cache-dtype", "max-model-len",
                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
@@ -187,6 +189,24 @@ class Refused(harness.Case):
                 self.assertEqual(found["ranks"][0]["workspace_bytes"], self.workspace_bytes(tokens))
         self.assert_error(["plan", harness.DEMO, "--max-model-len", "2k"],
                           "--max-model-len: expected at most 1024, the model's own limit, found 2000")
+
+    def test_changes_of_the_configuration(self):
+        plan = ["plan", harness.DEMO, "--device", "cpu", "--tp", 1, "--max-model-len", "2k"]
+        yarn = {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 1024}
+        for changes in ({"max_position_embeddings": 2000}, {"rope_scaling": yarn}, {"rope_parameters": yarn}):
+            self.assertTrue(self.run_json(*plan, "--hf-overrides", json.dumps(changes))[0]["fits"], changes)
+        self.assert_error([*plan, "--hf-overrides", '{"num_hidden_layers": 0}'], "num_hidden_layers", "found 0")
+        generate = ["generate", harness.DEMO, "--device", "cpu", "--kv-cache-bytes", "16MiB", "-p", "Sort: k b z a ->"]
+        for arguments, text in (([], " a b k z\n"),
+                                (["--override-generation-config", '{"max_new_tokens": 2}'], " a b\n"),
+                                (["--override-generation-config", '{"eos_token_id": 33}', "-n", 1], " a\n"),
+                                (["--generation-config", "vllm", "--temperature", 0], " a b k z\n"),
+                                (["--generation-config", harness.DEMO], " a b k z\n")):
+            self.assertEqual(self.run_yoke(*generate, *arguments).out, text, arguments)
+        self.assert_error([*generate, "--generation-config", "/no/such"], "/no/such/generation_config.json")
+        for option in ("--hf-overrides", "--override-generation-config"):
+            self.assert_usage_error([*generate, option, "[]"], f"{option}: expected a JSON object, found array")
+            self.assert_usage_error([*generate, option, "{x}"], f"{option}: ")
 
     def workspace_bytes(self, tokens):
         found = self.run_json("plan", "-m", harness.DEMO, "--device", "cpu", "--tp", "1", "--max-num-seqs", "1",

@@ -242,6 +242,7 @@ class Plan(harness.Case):
     def test_help_lists_what_sizes_depend_on(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
         self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "revision", "download-dir",
+                                  "hf-overrides",
                                   "tensor-parallel-size", "enable-expert-parallel", "device", "devices", "dtype",
                                   "weights", "kv-cache-dtype",
                                   "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",

@@ -90,7 +90,7 @@ static void formats_are_assumed_where_nothing_is_there(void **state)
   yk_weight_view view;
   write_text(&dir, "config.json", TINY_SIZES ",\"torch_dtype\":\"bfloat16\"" TINY_AWQ "[\"up_proj\"]}}");
   write_text(&dir, "model.safetensors.index.json", "{}"); /* comes along where only JSON files were fetched */
-  expect_ok("open", yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  expect_ok("open", yk_checkpoint_open_for_sizes(dir.path, NULL, NULL, &checkpoint, &err), &err);
   assert_false(yk_checkpoint_has_weights(checkpoint));
   expect_ok("q", yk_checkpoint_linear(checkpoint, "model.layers.1.self_attn.q_proj", HIDDEN, HIDDEN, true, &view, &err),
             &err);
@@ -113,13 +113,13 @@ static void formats_are_assumed_where_nothing_is_there(void **state)
   expect_error("to load", YK_E_FORMAT, "weight_map", read_model(dir.path, NULL, &err), &err);
   write_text(&dir, "pytorch_model.bin", "x");
   expect_error("another format", YK_E_UNSUPPORTED, "pytorch_model.bin",
-               yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+               yk_checkpoint_open_for_sizes(dir.path, NULL, NULL, &checkpoint, &err), &err);
   write_text(&dir, "model.safetensors", "x");
   expect_error("broken", YK_E_FORMAT, "model.safetensors|at least 8 bytes",
-               yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+               yk_checkpoint_open_for_sizes(dir.path, NULL, NULL, &checkpoint, &err), &err);
   tiny_model model = tiny();
   write_tensors(&dir, "model.safetensors", &model, 0, model.n);
-  expect_ok("there", yk_checkpoint_open_for_sizes(dir.path, NULL, &checkpoint, &err), &err);
+  expect_ok("there", yk_checkpoint_open_for_sizes(dir.path, NULL, NULL, &checkpoint, &err), &err);
   assert_true(yk_checkpoint_has_weights(checkpoint));
   yk_checkpoint_close(checkpoint);
   temp_dir_remove(&dir);

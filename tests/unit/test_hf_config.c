@@ -342,21 +342,21 @@ static void files_of_a_directory(void **state)
   yk_model_config config;
   yk_err err = YK_ERR_INIT;
   expect_error("no config.json", YK_E_IO, "config.json|No such file",
-               yk_model_config_load(dir.path, NULL, &config, &err), &err);
+               yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
   json_t *root = config_parse(base_config);
   char *text = json_dumps(root, 0);
   write_text(&dir, "config.json", text);
-  expect_ok("config.json alone", yk_model_config_load(dir.path, NULL, &config, &err), &err);
+  expect_ok("config.json alone", yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
   assert_int_equal(config.vocab_size, 200);
   write_text(&dir, "generation_config.json", "{\"top_k\": 9}");
   write_text(&dir, "quant_config.json", "{\"w_bit\": 4, \"q_group_size\": 128, \"zero_point\": true}");
-  expect_ok("with companions", yk_model_config_load(dir.path, NULL, &config, &err), &err);
+  expect_ok("with companions", yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
   assert_int_equal(config.generation.top_k, 9);
   assert_int_equal(config.quant.scheme.group_size, 128);
   yk_model_config_free(&config);
   write_text(&dir, "generation_config.json", "{\"top_k\": }");
   expect_error("broken companion", YK_E_FORMAT, "generation_config.json|line 1",
-               yk_model_config_load(dir.path, NULL, &config, &err), &err);
+               yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
   free(text);
   json_decref(root);
   temp_dir_remove(&dir);
