@@ -2,12 +2,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/units.h"
 
-enum { BAR_CHARS = 30 };
+enum { BAR_CHARS = 30, LINE_BYTES = 1024 };
 
 const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL};
 
@@ -32,16 +33,37 @@ void yk_console_clear(yk_console *console)
   if (atomic_exchange(&console->bar_drawn, false)) fputs("\r\033[K", stderr);
 }
 
+size_t yk_console_columns(int fd)
+{
+  struct winsize size;
+  return isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+char *yk_console_cut(char *text, size_t columns)
+{
+  size_t n = 0;
+  for (char *at = text; *at && columns; at++) {
+    if (((unsigned char)*at & 0xc0) == 0x80) continue; /* inside a character */
+    if (n++ < columns) continue;
+    *at = '\0';
+    break;
+  }
+  return text;
+}
+
 void yk_console_bar(yk_console *console, const char *what, double share, const char *detail)
 {
   static const char full[] = "##############################", empty[] = "..............................";
+  char line[LINE_BYTES];
+  int filled = (int)(share * BAR_CHARS);
   if (!console->has_bar) return;
-  fprintf(stderr, "\r\033[K%s", what);
-  if (share >= 0) {
-    int filled = (int)(share * BAR_CHARS);
-    fprintf(stderr, " [%.*s%.*s] %3d%%", filled, full, BAR_CHARS - filled, empty, (int)(100 * share));
-  }
-  fprintf(stderr, "  %s", detail);
+  if (share >= 0)
+    snprintf(line, sizeof line, "%s [%.*s%.*s] %3d%%  %s", what, filled, full, BAR_CHARS - filled, empty,
+             (int)(100 * share), detail);
+  else
+    snprintf(line, sizeof line, "%s  %s", what, detail);
+  size_t columns = yk_console_columns(STDERR_FILENO);
+  fprintf(stderr, "\r\033[K%s", yk_console_cut(line, columns > 1 ? columns - 1 : 0)); /* the cursor's, too */
   atomic_store(&console->bar_drawn, true);
 }
 

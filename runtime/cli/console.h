@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/log.h"
@@ -23,8 +24,14 @@ extern const char *const yk_log_level_names[];
 /* yk_console_init - the struct must not move afterwards: its log points to it. */
 void yk_console_init(yk_console *console, yk_log_level level);
 
-/* yk_console_bar - draw "what [###...] 42%  detail" in place of the bar before, where there are bars. share: 0 to 1 of
- *   the work that is done; negative draws the words alone. */
+/* yk_console_columns - how wide the terminal behind a descriptor is; 0: no terminal, or none that says so. */
+size_t yk_console_columns(int fd);
+
+/* yk_console_cut - end UTF-8 text behind so many characters; 0: never. Returns text. */
+char *yk_console_cut(char *text, size_t columns);
+
+/* yk_console_bar - draw "what [###...] 42%  detail" in place of the bar before, where there are bars, cut to a line of
+ *   the terminal. share: 0 to 1 of the work that is done; negative draws the words alone. */
 void yk_console_bar(yk_console *console, const char *what, double share, const char *detail);
 
 /* yk_console_loading - for yk_engine_options.progress, with the console as its user: bytes of all, and bytes a second.

@@ -1,4 +1,4 @@
-/* yoke study - how a model scales: measure, compare, predict. */
+/* yoke study - how a model scales: measure, compare, predict, report. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,6 +262,7 @@ int yk_cli_study(int argc, char **argv)
   int exit_code;
   if (argc > 0 && strcmp(argv[0], "compare") == 0) return yk_cli_study_compare(argc - 1, argv + 1);
   if (argc > 0 && strcmp(argv[0], "predict") == 0) return yk_cli_study_predict(argc - 1, argv + 1);
+  if (argc > 0 && strcmp(argv[0], "report") == 0) return yk_cli_study_report(argc - 1, argv + 1);
   if (yk_study_settings_parse(&settings, argc, argv, &exit_code)) exit_code = run_study(&settings);
   yk_study_settings_free(&settings);
   return exit_code;

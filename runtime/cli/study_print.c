@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/strbuf.h"
@@ -90,32 +91,86 @@ static const char *with_interval(const json_t *value, const json_t *interval, in
   return buffer;
 }
 
-static void print_row(const json_t *point)
+enum { N_COLUMNS = 6, POINT_COLUMN = 1, LEAST_POINT_CHARS = 16 };
+
+typedef struct row {
+  char *cells[N_COLUMNS]; /* owned */
+} row;
+
+static void write_limit(const json_t *limit, char text[TEXT_BYTES])
 {
-  char throughput[64], speedup[64], efficiency[64];
-  char *key = yk_scaling_key(point);
-  const json_t *intervals = json_object_get(point, "intervals"), *limit = json_object_get(point, "limit");
-  printf("%5d  %-44s  %-30s  %-20s  %-20s", (int)number_of(point, "ranks"), key ? key : "",
-         with_interval(json_object_get(point, "output_throughput"), json_object_get(intervals, "output_throughput"), 1,
-                       throughput),
-         with_interval(json_object_get(point, "speedup"), json_object_get(point, "speedup_interval"), 2, speedup),
-         with_interval(json_object_get(point, "efficiency"), json_object_get(point, "efficiency_interval"), 2,
-                       efficiency));
-  if (limit)
-    printf("  %5.1f %% (%s)", 100 * number_of(limit, "share"), json_string_value(json_object_get(limit, "bound")));
-  else
-    printf("  -");
+  const char *bound = json_string_value(json_object_get(limit, "bound"));
+  snprintf(text, TEXT_BYTES, "-");
+  if (!limit) return;
+  int used = snprintf(text, TEXT_BYTES, "%.1f %% (%.40s)", 100 * number_of(limit, "share"), bound ? bound : "?");
   if (json_object_get(limit, "offered_share"))
-    printf(", %.1f %% of what was offered", 100 * number_of(limit, "offered_share"));
-  printf("\n");
-  free(key);
+    snprintf(text + used, (size_t)(TEXT_BYTES - used), ", %.1f %% of what was offered",
+             100 * number_of(limit, "offered_share"));
+}
+
+/* Where ranks share a machine's cores there is no efficiency: more of them are no more hardware. */
+static void fill_row(const json_t *point, bool shares_cores, row *out)
+{
+  char text[TEXT_BYTES];
+  const json_t *intervals = json_object_get(point, "intervals");
+  const json_t *efficiency = shares_cores ? NULL : json_object_get(point, "efficiency");
+  snprintf(text, sizeof text, "%d", (int)number_of(point, "ranks"));
+  out->cells[0] = strdup(text);
+  out->cells[1] = yk_scaling_key(point);
+  out->cells[2] = strdup(with_interval(json_object_get(point, "output_throughput"),
+                                       json_object_get(intervals, "output_throughput"), 1, text));
+  out->cells[3] =
+      strdup(with_interval(json_object_get(point, "speedup"), json_object_get(point, "speedup_interval"), 2, text));
+  out->cells[4] = strdup(with_interval(efficiency, json_object_get(point, "efficiency_interval"), 2, text));
+  write_limit(json_object_get(point, "limit"), text);
+  out->cells[5] = strdup(text);
+}
+
+/* The line of a row; columns: of the terminal, 0: of any width. */
+static void print_cells(const row *cells, const size_t widths[N_COLUMNS], size_t columns)
+{
+  yk_strbuf line = YK_STRBUF_INIT;
+  for (int i = 0; i < N_COLUMNS; i++) {
+    const char *cell = cells->cells[i] ? cells->cells[i] : "";
+    int width = (int)widths[i], length = (int)strlen(cell);
+    if (i == 0)
+      yk_strbuf_append_fmt(&line, "%*s", width, cell);
+    else if (i == POINT_COLUMN && length > width)
+      yk_strbuf_append_fmt(&line, "  %.*s...", width - 3, cell);
+    else
+      yk_strbuf_append_fmt(&line, "  %-*s", i == N_COLUMNS - 1 ? 0 : width, cell);
+  }
+  if (!line.failed) puts(yk_console_cut(line.data, columns));
+  yk_strbuf_free(&line);
 }
 
 void yk_study_print_table(const json_t *study)
 {
-  size_t i;
-  json_t *point;
-  printf("%5s  %-44s  %-30s  %-20s  %-20s  %s\n", "ranks", "point", "output tokens/s", "speed-up", "efficiency",
-         "of the limit");
-  json_array_foreach(json_object_get(study, "points"), i, point) print_row(point);
+  static const row head = {{"ranks", "point", "output tokens/s", "speed-up", "efficiency", "of the limit"}};
+  const json_t *points = json_object_get(study, "points");
+  const char *device = json_string_value(json_object_get(json_object_get(study, "machine"), "device"));
+  bool shares_cores = device && strcmp(device, "cpu") == 0;
+  size_t n = json_array_size(points), columns = yk_console_columns(STDOUT_FILENO), widths[N_COLUMNS], total = 0;
+  row *rows = calloc(n + 1, sizeof *rows);
+  if (!rows) return;
+  for (size_t i = 0; i < n; i++) fill_row(json_array_get(points, i), shares_cores, &rows[i]);
+  for (int c = 0; c < N_COLUMNS; c++) {
+    widths[c] = strlen(head.cells[c]);
+    for (size_t i = 0; i < n; i++) {
+      size_t length = rows[i].cells[c] ? strlen(rows[i].cells[c]) : 0;
+      widths[c] = length > widths[c] ? length : widths[c];
+    }
+    total += widths[c] + (c ? 2 : 0);
+  }
+  if (columns && total > columns) { /* what is too much is taken from the points' names */
+    size_t least = widths[POINT_COLUMN] < LEAST_POINT_CHARS ? widths[POINT_COLUMN] : LEAST_POINT_CHARS;
+    size_t spare = widths[POINT_COLUMN] - least;
+    widths[POINT_COLUMN] -= total - columns < spare ? total - columns : spare;
+  }
+  print_cells(&head, widths, columns);
+  for (size_t i = 0; i < n; i++) {
+    print_cells(&rows[i], widths, columns);
+    for (int c = 0; c < N_COLUMNS; c++) free(rows[i].cells[c]);
+  }
+  free(rows);
 }

@@ -4,5 +4,6 @@
 
 int yk_cli_study_compare(int argc, char **argv);
 int yk_cli_study_predict(int argc, char **argv);
+int yk_cli_study_report(int argc, char **argv);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/strbuf.h"
 #include "study/csv.h"
 #include "study/folder.h"
+#include "study/latex.h"
+#include "study/output_figures.h"
 #include "study/report.h"
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
@@ -19,11 +21,12 @@ static yk_status write_whole(const char *dir, const char *name, const char *byte
   return yk_file_replace(path, bytes, n_bytes, err);
 }
 
-static yk_status write_csv(const char *dir, const json_t *study, yk_err *err)
+static yk_status write_table(const char *dir, const char *name, const json_t *study,
+                             yk_status (*append)(const json_t *, yk_strbuf *, yk_err *), yk_err *err)
 {
   yk_strbuf table = YK_STRBUF_INIT;
-  yk_status status = yk_study_csv(study, &table, err);
-  if (status == YK_OK) status = write_whole(dir, "study.csv", table.data, table.length, err);
+  yk_status status = append(study, &table, err);
+  if (status == YK_OK) status = write_whole(dir, name, table.data, table.length, err);
   yk_strbuf_free(&table);
   return status;
 }
@@ -35,12 +38,14 @@ yk_status yk_study_write(const char *dir, const json_t *study, yk_err *err)
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory to write a study");
   size_t n_bytes = strlen(text);
   yk_status status = write_whole(dir, "study.json", text, n_bytes, err);
-  if (status == YK_OK) status = write_csv(dir, study, err);
+  if (status == YK_OK) status = write_table(dir, "study.csv", study, yk_study_csv, err);
+  if (status == YK_OK) status = write_table(dir, "results.tex", study, yk_study_latex, err);
   if (status == YK_OK) {
     char path[4200];
     snprintf(path, sizeof path, "%s/report.html", dir);
     status = yk_study_report_write(path, text, n_bytes, err);
   }
+  if (status == YK_OK) status = yk_study_write_figures(dir, study, err);
   free(text);
   return status;
 }

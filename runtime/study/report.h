@@ -1,5 +1,6 @@
-/* report.h - a study as one HTML file that needs nothing else: style, script and the study itself are inside. The
- * browser draws the plots (report/report.js) from the JSON; what the report shows is decided there. */
+/* report.h - a study as one HTML file that needs nothing else: style, script, the study itself and its figures are
+ * inside. The figures are drawn here (plot/figures.h), for each lengths and options; which of them is seen, words and
+ * tables are the page's (report/report.js). */
 #ifndef YK_STUDY_REPORT_H
 #define YK_STUDY_REPORT_H
 

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import time
+import xml.etree.ElementTree
 
 import harness
 
@@ -74,6 +75,7 @@ class Whole(Base):
         self.check_csv(study)
         with open(os.path.join(self.dir, "report.html"), encoding="utf-8") as file:
             self.assertIn("yoke_study", file.read())
+        self.check_figures()
         self.assertEqual(len(done.out.splitlines()), 1 + len(study["points"]))
         # Once more: all is done already.
         n_records = len(self.records())
@@ -83,6 +85,38 @@ class Whole(Base):
         self.assertEqual(len(self.records()), n_records)
         self.assertEqual(self.study()["points"], study["points"])
         self.check_predict()
+        self.check_report(done.out)
+
+    def check_figures(self):
+        """Of shares of the same cores there is no efficiency."""
+        names = sorted(os.listdir(os.path.join(self.dir, "figures")))
+        self.assertEqual(names, sorted(name + ending for name in ("speedup", "latency", "limit", "time")
+                                       for ending in (".svg", "_dark.svg", ".pdf")))
+        for name in names:
+            path = os.path.join(self.dir, "figures", name)
+            if name.endswith(".svg"):
+                self.assertEqual(xml.etree.ElementTree.parse(path).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+            else:
+                with open(path, "rb") as file:
+                    self.assertTrue(file.read().startswith(b"%PDF-1.4"))
+        with open(os.path.join(self.dir, "results.tex"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(len(re.findall(r"(?m)^    \d+ & batch .* \\\\$", text)), 6)
+        self.assertNotIn("Efficiency", text)
+
+    def check_report(self, table):
+        """Files of a study again, without its model; on a terminal no line is longer than it is wide."""
+        source, again = os.path.join(self.dir, "study.json"), os.path.join(self.folder, "again")
+        self.assertEqual(self.run_yoke("study", "report", source, "-o", again).out, table)
+        for name in ("study.json", "study.csv", "results.tex", "report.html", "figures/time.pdf"):
+            with open(os.path.join(self.dir, name), "rb") as old, open(os.path.join(again, name), "rb") as new:
+                self.assertEqual(old.read(), new.read(), name)
+        for columns in (60, 90, 400):
+            lines = self.run_on_terminal("study", "report", source, "-o", again, columns=columns,
+                                         with_output=True).splitlines()
+            self.assertEqual(len(lines), len(table.splitlines()))
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertTrue(columns < 400 or lines == table.splitlines())
 
     def check_head(self, study):
         self.assertEqual((study["yoke_study"], study["starts"], study["repeats"]), (1, 2, 1))
@@ -218,6 +252,12 @@ class Whole(Base):
     def test_progress(self):
         seen = self.run_on_terminal(*self.arguments("--batch", "1,2", "--repeats", "3", model=TINY))
         self.assertRegex(seen, r"study \[[#.]+\] +\d+%  \d+ of 14 runs  \d+:\d\d:\d\d left  1 rank, batch \d, 8 in")
+
+    def test_progress_fits(self):
+        seen = self.run_on_terminal(*self.arguments("--batch", "1", model=TINY), columns=50)
+        bars = [part for part in re.split(r"\r\x1b\[K|\n", seen) if part.startswith("study [")]
+        self.assertTrue(bars)
+        self.assertLessEqual(max(map(len, bars)), 49)
 
 
 @harness.of_the_program
@@ -396,6 +436,9 @@ class Compared(harness.Case):
         self.assert_usage_error(["study", "predict", "--ranks", "2"], "expected one study, found 0")
         self.assert_usage_error(["study", "predict", "a.json"], "--ranks: expected rank counts")
         self.assert_usage_error(["study", "predict", "a.json", "--ranks", "0"], "--ranks")
+        self.assert_usage_error(["study", "report", "a.json"], "--output-dir: expected a directory")
+        self.assert_usage_error(["study", "report", "-o", self.folder], "expected one study, found 0")
+        self.assert_error(["study", "report", "none.json", "-o", self.folder], "none.json")
 
 
 class Refused(Base):

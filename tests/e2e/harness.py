@@ -7,13 +7,16 @@ YOKE_CLIENT_VENV names a virtual environment with the packages of tests/requirem
 
 import concurrent.futures
 import ctypes
+import fcntl
 import importlib.util
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 TESTS_DIR = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -158,11 +161,14 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, expect, f"{arguments}: {done.err}")
         return done
 
-    def run_on_terminal(self, *arguments):
-        """Run the program with a terminal as stderr; what stood there, erased or not."""
+    def run_on_terminal(self, *arguments, columns=0, with_output=False):
+        """Run the program with a terminal as stderr, and as stdout too if wanted; what stood there, erased or not.
+        columns: how wide it says it is."""
         terminal, end = os.openpty()
-        with subprocess.Popen([self.yoke, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=end) as program:
+        if columns:
+            fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen([self.yoke, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                              stdout=end if with_output else subprocess.DEVNULL, stderr=end) as program:
             os.close(end)
             seen = b""
             with open(terminal, "rb", buffering=0) as file:

@@ -124,21 +124,21 @@ class Report(page_case.Case):
         self.assertEqual(self.ids(), FIGURES)
         n = len(self.points())
         self.assertEqual(n, 9)
-        self.assertEqual(self.count("#speedup .mark.datum"), n)
-        self.assertEqual(self.count("#speedup .open.datum"), len(self.study["predictions"]))
-        self.assertEqual(self.count("#efficiency .datum"), n)
-        self.assertEqual(self.count("#latency .datum"), n)
-        self.assertEqual(self.count("#limit .mark.datum"), n)
-        self.assertEqual(self.count("#limit .line.datum"), n)
-        self.assertEqual(self.count("#time .panels > svg[role=img]"), 3)
-        self.assertEqual(self.count("#time .datum"), 8 * 6 + 5 * 3 + 3)  # one rank: no all-reduce; sampling goes on
-        self.assertEqual(self.count("#losses .datum"), 4 * 6)
+        self.assertEqual(self.count("#speedup .wide .mark"), n)
+        self.assertEqual(self.count("#speedup .wide .open"), len(self.study["predictions"]))
+        self.assertEqual(self.count("#efficiency .wide .datum"), n)
+        self.assertEqual(self.count("#latency .wide .datum"), n)
+        self.assertEqual(self.count("#limit .wide .mark"), n)
+        self.assertEqual(self.count("#limit .wide .limit"), n)
+        self.assertEqual(self.count("#time .wide > svg[role=img]"), 3)
+        self.assertEqual(self.count("#time .wide .datum"), 8 * 6 + 5 * 3 + 3)  # one rank: no all-reduce
+        self.assertEqual(self.count("#losses .wide .datum"), 4 * 6)
 
     def test_places_of_points(self):
         """Marks stand where the axis says: speed-ups of one rank count lie in the order of their numbers."""
         self.open(self.study)
-        told = self.value("[...document.querySelectorAll('#speedup .mark.datum')].map((mark) => [mark.textContent, "
-                          "mark.transform.baseVal.consolidate().matrix.f])")
+        told = self.value("[...document.querySelectorAll('#speedup .wide .mark')].map((mark) => [mark.textContent, "
+                          "mark.getBBox().y])")
         placed = sorted((float(re.search(r"ranks?: ([0-9.]+)", words)[1]), y) for words, y in told)
         for (speedup, y), (next_speedup, next_y) in zip(placed, placed[1:]):
             if next_speedup > speedup + 0.05:
@@ -230,14 +230,67 @@ class Report(page_case.Case):
         self.scheme("dark")
         pdf = base64.b64decode(self.browser.call("Page.printToPDF", preferCSSPageSize=True)["data"])
         self.assertTrue(pdf.startswith(b"%PDF"))
-        self.assertIn(len(re.findall(rb"/Type\s*/Page\b", pdf)), range(3, 7))
+        self.assertIn(len(re.findall(rb"/Type\s*/Page\b", pdf)), range(3, 8))
         self.browser.call("Emulation.setEmulatedMedia", media="print",
                           features=[{"name": "prefers-color-scheme", "value": "dark"}])
-        self.assertEqual(self.value("getComputedStyle(document.documentElement).getPropertyValue('--ground')"), "#fff")
-        self.assertEqual(self.value("[...document.querySelectorAll('figure:not(.long), svg')].filter((element) => "
+        ground = self.value("getComputedStyle(document.documentElement).getPropertyValue('--ground')")
+        self.assertEqual(ground.strip(), "#ffffff")
+        self.assertEqual(self.value("[...document.querySelectorAll('figure, svg')].filter((element) => "
                                     "getComputedStyle(element).breakInside !== 'avoid').length"), 0)
         self.assertEqual(self.value("getComputedStyle(document.querySelector('.tools button')).display"), "none")
         self.browser.call("Emulation.setEmulatedMedia", media="", features=[])
+
+    def on_paper(self, study):
+        """The page as it is printed, one long sheet of A4's width."""
+        self.open(study)
+        self.size(680, 1000)
+        self.browser.call("Emulation.setEmulatedMedia", media="print")
+        self.value("dispatchEvent(new Event('beforeprint'))")
+
+    def test_pages(self):
+        """No figure is higher than a page, the first page is filled, folded tables are there and fit."""
+        big = make_synthetic_study.make_study(ranks=range(1, 9), batches=[2 ** i for i in range(12)],
+                                              lengths=((512, 128),), n_repeats=1)
+        for study in (self.study, big):
+            self.on_paper(study)
+            self.assertLess(max(self.value("[...document.querySelectorAll('figure')].map((figure) => "
+                                           "figure.getBoundingClientRect().height)")), 1000)
+            bottoms = self.value("[...document.querySelectorAll('.figures > *')].map((one) => "
+                                 "one.getBoundingClientRect().bottom)")
+            self.assertGreater(max(bottom for bottom in bottoms if bottom <= 1000), 850)
+            self.assertEqual(self.count(".appendix table"), self.count("details table"))
+            self.assertLessEqual(max(self.value("[...document.querySelectorAll('.appendix table')].map((table) => "
+                                                "table.getBoundingClientRect().width)")), 680)
+            self.value("dispatchEvent(new Event('afterprint'))")
+            self.assertEqual(self.count(".appendix, .filler"), 0)
+            self.browser.call("Emulation.setEmulatedMedia", media="")
+
+    def test_two_starts_that_differ(self):
+        study = make_synthetic_study.make_study(ranks=(1, 2), batches=(8,), lengths=((512, 128),))
+        study["points"][1]["speedup_interval"] = [0, 12.5]
+        self.open(study)
+        self.assertRegex(self.text("#summary"), "^2 . Synthetic GPU give [0-9.]+ times the output tokens/s of one.*"
+                         "These are two starts of the engine, which differ too much for an interval that tells "
+                         r"anything: it is 0\.00 to 12\.50\. Three starts")
+        self.assertIn("0.00 to 12.50\xa0\u2020", self.text(".main-table"))
+        self.assertIn("tells nothing", self.text(".main-table caption"))
+        self.assertIn("One whisker reaches beyond the axes, and ends there with an arrowhead.",
+                      self.text("#speedup-words"))
+        for run in study["points"][1]["runs"]:
+            run["start"] = run["repeat"] + 7 * run["start"]  # four starts may be as wide as they are
+        self.open(study)
+        self.assertIn("(0.00 to 12.50) times", self.text("#summary"))
+
+    def test_shared_cores(self):
+        """CPU ranks share cores: nothing is compared with twice the hardware."""
+        self.study["machine"]["device"] = "cpu"
+        self.open(self.study)
+        self.assertEqual(self.ids(), ["speedup", "latency", "limit", "time"])
+        self.assertIn("share the cores of one machine, so that 1 is ideal", self.text("#summary"))
+        self.assertNotIn("efficiency", self.text("#summary"))
+        self.assertNotIn("Efficiency", self.text(".main-table"))
+        self.assertEqual(self.count("#time .wide .ideal"), 0)
+        self.assertIn("same cores", self.text("#speedup .wide"))
 
     def test_contrast(self):
         big = make_synthetic_study.make_study(ranks=(1, 2), batches=[2 ** i for i in range(12)], lengths=((512, 128),))
@@ -251,17 +304,21 @@ class Report(page_case.Case):
         """Without colour too: no two series share both their mark and their dashes."""
         self.open(make_synthetic_study.make_study(ranks=(1, 2), batches=[2 ** i for i in range(12)],
                                                   lengths=((512, 128),)))
-        looks = self.value("""[...document.querySelectorAll("#efficiency .series")].map((series) => [
-          series.querySelector(".datum").getAttribute("d"),
-          series.querySelector(".line").getAttribute("stroke-dasharray")].join(" "))""")
+        looks = self.value("""[...document.querySelectorAll("#efficiency .wide .line")].map((line) => {
+          let mark = line.nextElementSibling;
+          while (!mark.matches(".mark")) mark = mark.nextElementSibling;
+          const numbers = mark.getAttribute("d").match(/[-0-9.]+/g).map(Number), [x, y] = numbers;
+          return [line.getAttribute("stroke-dasharray"), ...numbers.map((n, i) => Math.round(n - (i % 2 ? y : x)))]
+            .join(" ");
+        })""")
         self.assertEqual(len(looks), 12)
         self.assertEqual(len(set(looks)), 12)
 
     def test_much_data(self):
         self.open(make_synthetic_study.make_study(ranks=range(1, 9), batches=[2 ** i for i in range(12)],
                                                   lengths=((512, 128),), n_repeats=1))
-        self.assertEqual(self.count("#efficiency .datum"), 96)
-        names = self.value("""[...document.querySelectorAll("#speedup .series-name")].map((name) => {
+        self.assertEqual(self.count("#efficiency .wide .datum"), 96)
+        names = self.value("""[...document.querySelectorAll("#speedup .wide .series-name")].map((name) => {
           const box = name.getBoundingClientRect();
           return [box.left, box.right, box.top, box.bottom];
         })""")
@@ -331,26 +388,14 @@ class Report(page_case.Case):
         for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 27)")):
             self.scheme(scheme)
             for name in self.ids():
-                content = self.value(f"yokeReport.svgOf({name!r}, 640)")
+                content = self.value(f"yokeReport.svgOf({name!r})")
                 tree = xml.etree.ElementTree.fromstring(content)
-                self.assertEqual(tree.attrib["width"], "656")
+                self.assertIn(tree.attrib["width"], ("576", "1136"))
                 self.assertEqual(tree.find("{*}rect").attrib["fill"], ground)
                 self.assertNotRegex(content, r"var\(|class=|<style|oklch|undefined|NaN")
         self.assertIn("batch 256", content)
         self.assertRegex(self.value("(() => { try { yokeReport.svgOf('x'); } catch (e) { return e.message; } })()"),
                          "no figure x: there are speedup, ")
-
-    def test_plot_script(self):
-        self.open(self.study)
-        out = os.path.join(self.folder, "plot.svg")
-        script = os.path.join(harness.TESTS_DIR, "..", "scripts", "study_plot.py")
-        subprocess.run([sys.executable, script, self.report, "--output", out, "--width", "500"], check=True,
-                       timeout=harness.TIMEOUT_S)
-        self.assertEqual(xml.etree.ElementTree.parse(out).getroot().attrib["width"], "516")
-        refused = subprocess.run([sys.executable, script, self.report, "--output", out, "--figure", "x"],
-                                 stderr=subprocess.PIPE, text=True, check=False, timeout=harness.TIMEOUT_S)
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn("no figure x: there are speedup, ", refused.stderr)
 
     def test_files(self):
         self.open(self.study)

@@ -69,7 +69,7 @@ static void the_page_is_whole(void **state)
   char *inside = study_of(report);
   assert_string_equal(inside, "{}");
   assert_memory_equal(report, "<!doctype html>", 15);
-  assert_non_null(strstr(report, "@media print"));
+  assert_non_null(strstr(report, "<style id=\"paper\" media=\"print\">"));
   assert_non_null(strstr(report, "window.yokeReport"));
   assert_null(strstr(report, "{{"));
   assert_string_equal(report + strlen(report) - 8, "</html>\n");

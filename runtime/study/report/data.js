@@ -26,11 +26,11 @@ function loadOf(raw) {
 
 const lengthsOf = (raw) => `${text(raw.input_len) || "?"} in, ${text(raw.output_len) || "?"} out`;
 
-/* A point, a skipped point or a prediction: its settings beside what the file says of it. */
-function pointOf(raw) {
+/* A point, a skipped point or a prediction: its place in the file, its settings beside what the file says of it. */
+function pointOf(raw, index) {
   raw = object(raw);
   const options = Object.fromEntries(Object.entries(object(raw.options)).map(([name, value]) => [name, text(value)]));
-  return {raw, ranks: finite(raw.ranks) ?? 0, load: loadOf(raw), lengths: lengthsOf(raw), options};
+  return {raw, index, ranks: finite(raw.ranks) ?? 0, load: loadOf(raw), lengths: lengthsOf(raw), options};
 }
 
 const rankWord = (n) => n === 1 ? "1 rank" : `${n} ranks`;
@@ -90,7 +90,15 @@ function share(point) {
   return finite(object(point.raw.limit).share);
 }
 
-/* Points by what a function says of them, in its ascending order: [{key, points}]. */
+/* How many starts of the engine a point's runs come from. */
+const startsOf = (point) => new Set(list(point.raw.runs).map((run) => object(run).start)).size;
+
+/* Whether an interval tells nothing: of two starts, whose Student's t is 12.7, and wider than half of the figure. */
+function isVoid(point, value, pair) {
+  return startsOf(point) === 2 && pair !== undefined && pair[1] - pair[0] > Math.abs(value) / 2;
+}
+
+/* Values in groups of one key: [{key, points}]. */
 function groupBy(points, keyOf) {
   const groups = new Map();
   for (const point of points) {
@@ -101,6 +109,6 @@ function groupBy(points, keyOf) {
   return [...groups].map(([key, members]) => ({key, points: members}));
 }
 
-const byLoad = (points) => groupBy([...points].sort(byLoadThenRanks), (point) => point.load.label);
-const byRanks = (points) => groupBy([...points].sort((a, b) => a.ranks - b.ranks || byLoadThenRanks(a, b)),
-                                    (point) => point.ranks);
+/* Ranks that are shares of one machine's cores: more of them are no more hardware. */
+const sharesCores = (machine) => text(machine.device) === "cpu";
+const SHARED = "CPU ranks share the cores of one machine";

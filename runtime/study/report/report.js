@@ -1,56 +1,49 @@
-/* The page: what is chosen, what is drawn, again when the width or the paper changes. */
-
-const PAPER_PX = 680; /* the text of A4 */
-const MAX_PLOT_PX = 620;
+/* The page: what is chosen, and the figures and tables of that. */
 
 const study = readStudy(JSON.parse(document.getElementById("study").textContent));
 const main = document.getElementById("main");
 const chosen = [];
-let paperPx = 0; /* above 0 while printing */
+const drawings = document.getElementById("drawings").content;
 
-const isMany = (figure) => figure.nPanels > 3;
+/* The drawings of a figure for these points, made for a place: "wide" or "narrow". */
+function drawingOf(id, points, place) {
+  const first = Math.min(...points.map((point) => point.index));
+  return drawings.querySelector(`.${place}[data-figure="${id}"][data-point="${first}"]`);
+}
 
-function drawFigure(figure, number) {
-  const title = html("h3", {id: `${figure.id}-title`}, `Figure ${number}. ${figure.title}`);
-  const words = html("p", {id: `${figure.id}-words`}, figure.words);
+function cutInWords(n) {
+  return n ? ` ${n === 1 ? "One whisker reaches" : `${n} whiskers reach`} beyond the axes, and ${
+    n === 1 ? "ends" : "end"} there with an arrowhead.` : "";
+}
+
+function drawFigure(figure, number, points) {
+  const {id, words, tables} = figure, shown = drawingOf(id, points, "wide");
+  const title = html("h3", {id: `${id}-title`}, `Figure ${number}. ${TITLES[id]}`);
+  const below = html("p", {id: `${id}-words`}, words + cutInWords(Number(shown.dataset.cut)));
   const save = html("button", {type: "button"}, "Save as SVG");
-  save.setAttribute("aria-label", `Save figure ${number}, ${figure.title}, as SVG`);
-  save.addEventListener("click", () => saveFile(`${figure.id}.svg`, svgOf(figure.id)));
-  const tables = html("details", {}, html("summary", {}, `Numbers of figure ${number}`),
-                      ...figure.tables.map((table) => drawTable(table)));
-  const isLong = figure.nPanels > 0;
-  const plot = html("div", {class: isLong ? `plot panels${isMany(figure) ? " many" : ""}` : "plot"});
-  return html("figure", {id: figure.id, class: isLong ? "wide long" : "", "aria-labelledby": title.id,
-                         "aria-describedby": words.id},
-              html("figcaption", {}, title), plot, words, html("div", {class: "tools"}, save, tables));
+  save.setAttribute("aria-label", `Save figure ${number}, ${TITLES[id]}, as SVG`);
+  save.addEventListener("click", () => saveFile(`${id}.svg`, svgOf(id)));
+  const numbers = html("details", {}, html("summary", {}, `Numbers of figure ${number}`),
+                       ...tables.map((table) => drawTable(table)));
+  const plot = html("div", {class: "plot"}), n = shown.children.length;
+  for (const place of ["wide", "narrow"]) {
+    const copy = document.importNode(drawingOf(id, points, place), true);
+    for (const drawing of copy.children) {
+      if (drawing.classList.contains("legend")) drawing.setAttribute("aria-hidden", "true");
+      else fill(drawing, {role: "img", "aria-labelledby": `${title.id} ${below.id}`}, []);
+    }
+    if (n > 1) copy.classList.add("panels");
+    plot.append(copy);
+  }
+  return html("figure", {id, class: n > 2 ? "both" : "", "aria-labelledby": title.id, "aria-describedby": below.id},
+              html("figcaption", {}, title), plot, below, html("div", {class: "tools"}, save, numbers));
 }
 
-/* The drawings of a figure for the width of its place, or for a width that is given. */
-function drawingsOf(figure, width) {
-  const names = `${figure.id}-title ${figure.id}-words`;
-  const place = document.querySelector(`#${figure.id} .plot`).clientWidth || MAX_PLOT_PX;
-  if (width) return figure.draw(width, names, width);
-  if (paperPx) return figure.draw(!figure.nPanels || isMany(figure) ? (paperPx - 24) / 2 : paperPx, names, paperPx);
-  if (!figure.nPanels) return figure.draw(Math.min(place, MAX_PLOT_PX), names);
-  const columns = place >= 2 * 496 + 48 ? 2 : 1;
-  return figure.draw(Math.floor((place - 48 * (columns - 1)) / columns), names, place);
-}
-
-function plot() {
-  for (const figure of shown.figures)
-    document.querySelector(`#${figure.id} .plot`).replaceChildren(...drawingsOf(figure));
-}
-
-/* The text of an SVG file of a figure as it is drawn now, or for a width in pixels. */
-function svgOf(id, width) {
-  const figure = shown.figures.find((one) => one.id === id);
-  if (!figure) throw new Error(`no figure ${id}: there are ${shown.figures.map((one) => one.id).join(", ") || "none"}`);
-  const desk = html("div", {style: "position: absolute; visibility: hidden"},
-                    ...drawingsOf(figure, width ?? MAX_PLOT_PX));
-  document.body.append(desk);
-  const file = fileOf([...desk.children], figure.title, figure.words);
-  desk.remove();
-  return file;
+/* The text of an SVG file of a figure, in the colours that it has now. */
+function svgOf(id) {
+  const shown = document.querySelector(`#${CSS.escape(id)} .wide`);
+  if (!shown) throw new Error(`no figure ${id}: there are ${figuresShown.join(", ") || "none"}`);
+  return fileOf([...shown.children], TITLES[id], document.getElementById(`${id}-words`).textContent);
 }
 
 function saveFile(name, content) {
@@ -60,9 +53,11 @@ function saveFile(name, content) {
 }
 
 function figuresOf(points, predictions) {
-  const unit = text(study.machine.device) === "cpu" ? "rank" : "GPU";
-  return [speedupFigure(points, predictions), efficiencyFigure(points), latencyFigure(points, unit),
-          limitFigure(points), timeFigure(points), lossFigure(points)];
+  const {machine} = study, unit = sharesCores(machine) ? "rank" : "GPU";
+  return [speedupFigure(points, predictions, machine), efficiencyFigure(points, machine), latencyFigure(points, unit),
+          limitFigure(points), timeFigure(points, machine), lossFigure(points, machine)]
+    .map((figure) => (figure.missing || drawingOf(figure.id, points, "wide") ? figure
+      : {...figure, missing: "There is nothing to draw."}));
 }
 
 function warningsOf(points) {
@@ -72,25 +67,26 @@ function warningsOf(points) {
 const section = (id, title, ...content) => html("section", {"aria-labelledby": id}, html("h2", {id}, title),
                                               ...content.filter(Boolean));
 
-let shown = {figures: []};
+let figuresShown = [];
 
 function show() {
   const points = select(study.points, study.dimensions, chosen);
   const predictions = select(study.predictions, study.dimensions, chosen);
   const all = points.length ? figuresOf(points, predictions) : [];
   const missing = all.filter((figure) => figure.missing);
-  shown = {figures: all.filter((figure) => !figure.missing)};
+  const figures = all.filter((figure) => !figure.missing);
+  figuresShown = figures.map(({id}) => id);
   const setting = points.length ? settingsOf(points[0]) : "";
   const warnings = warningsOf(study.points), allReduces = allReduceTable(study.machine);
   document.getElementById("summary").textContent = study.points.length && !points.length
     ? "No point was measured with these settings." : summaryOf(study, points);
   const parts = [
-    shown.figures.length && section("figures", `Figures${setting ? `: ${setting}` : ""}`,
-      html("div", {class: "figures"}, ...shown.figures.map((figure, i) => drawFigure(figure, i + 1)))),
-    missing.length && section("not-shown", "Figures that this study has no data for",
-      html("ul", {}, ...missing.map((figure) => html("li", {}, `${figure.title}. ${figure.missing}`)))),
+    figures.length && section("figures", `Figures${setting ? `: ${setting}` : ""}`,
+      html("div", {class: "figures"}, ...figures.map((figure, i) => drawFigure(figure, i + 1, points)))),
+    missing.length && section("not-shown", "Figures that are not shown",
+      html("ul", {}, ...missing.map((figure) => html("li", {}, `${TITLES[figure.id]}. ${figure.missing}`)))),
     points.length && section("results", `Results${setting ? `: ${setting}` : ""}`,
-                             drawTable(pointsTable(points), "main-table")),
+                             drawTable(pointsTable(points, study.machine), "main-table")),
     study.predictions.length && section("predictions", "Predictions", drawTable(predictionsTable(study.predictions))),
     warnings.length && section("warnings", "Warnings",
                                html("ul", {}, ...warnings.map((words) => html("li", {}, words)))),
@@ -102,7 +98,6 @@ function show() {
             html("div", {class: "prose"}, ...METHOD.map((words) => html("p", {}, words)))),
   ];
   main.replaceChildren(...parts.filter(Boolean));
-  plot();
 }
 
 function offerChoices() {
@@ -122,28 +117,56 @@ function offerChoices() {
   form.hidden = study.dimensions.length === 0;
 }
 
-function watchWidth() {
-  let width = main.clientWidth;
-  new ResizeObserver(() => {
-    if (main.clientWidth === width || paperPx) return;
-    width = main.clientWidth;
-    plot();
-  }).observe(main);
-  addEventListener("beforeprint", () => {
-    paperPx = PAPER_PX;
-    plot();
-  });
-  addEventListener("afterprint", () => {
-    paperPx = 0;
-    plot();
-  });
+/* ---- On paper ---------------------------------------------------------------------------------------------------- */
+
+const PAGE_PX = {width: 680, height: 1000}; /* of A4, within its margins */
+
+/* Where a figure does not fit on the first page, sections that do go before it, the largest ones first. */
+function fillFirstPage() {
+  const paper = document.getElementById("paper"), {body} = document;
+  const place = (element) => element.getBoundingClientRect();
+  paper.media = "all";
+  body.style.width = `${PAGE_PX.width}px`;
+  const end = place(body).top + PAGE_PX.height;
+  const next = [...document.querySelectorAll(".figures > figure")].find((figure) => place(figure).bottom > end);
+  if (next) {
+    let room = end - place(next).top - 12;
+    const sections = [...main.children].filter((one) => !one.querySelector("figure") && one !== appendix)
+      .map((one) => ({one, height: place(one).height})).sort((a, b) => b.height - a.height);
+    for (const {one, height} of sections.filter((section) => section.height > 0)) {
+      if (height > room) continue;
+      one.classList.add("filler");
+      next.before(one);
+      room -= height + 16;
+    }
+  }
+  body.style.width = "";
+  paper.media = "print";
+}
+
+let appendix = null;
+
+/* Folded tables stand at the end, so that no figure is torn apart by them. */
+function toPaper() {
+  if (appendix) return;
+  const tables = [...document.querySelectorAll("details")].flatMap((details) => [
+    html("h3", {}, details.querySelector("summary").textContent),
+    ...[...details.children].slice(1).map((table) => table.cloneNode(true))]);
+  appendix = html("section", {class: "appendix"}, tables.length > 0 && html("h2", {}, "Numbers"), ...tables);
+  main.append(appendix);
+  fillFirstPage();
+}
+
+function toScreen() {
+  appendix = null;
+  show();
 }
 
 document.title = titleOf(study);
 document.getElementById("title").textContent = titleOf(study);
 document.getElementById("byline").textContent = bylineOf(study);
-document.body.append(drawDefinitions());
 offerChoices();
 show();
-watchWidth();
-window.yokeReport = {svgOf, ids: () => shown.figures.map((figure) => figure.id)};
+addEventListener("beforeprint", toPaper);
+addEventListener("afterprint", toScreen);
+window.yokeReport = {svgOf, ids: () => figuresShown};

@@ -1,11 +1,12 @@
 /* Tables, lists and facts as elements. */
 
 function drawCell(name, attributes, content) {
-  const {text: words, value, interval: pair, format, isWords} = content;
+  const {text: words, value, interval: pair, format, isWords, isVoid: tellsNothing} = content;
   const element = html(name, {...attributes, class: isWords && "words",
                               "data-value": value === undefined ? undefined : String(value)}, words);
   if (pair && pair[0] !== pair[1])
-    element.append(html("span", {class: "interval"}, `${format(pair[0])} to ${format(pair[1])}`));
+    element.append(html("span", {class: "interval"}, `${format(pair[0])} to ${format(pair[1])}${
+      tellsNothing ? "\u00a0\u2020" : ""}`));
   return element;
 }
 
@@ -25,13 +26,15 @@ function drawTable(table, className) {
                    html("thead", {}, html("tr", {}, ...head)), html("tbody", {}, ...rows)));
 }
 
-function pointsTable(points) {
-  const measure = (name, format = precise) => (point) => (
-    cell(metric(point, name), format, metricInterval(point, name)));
+function pointsTable(points, machine) {
+  const measure = (name, format = precise) => (point) => {
+    const value = metric(point, name), pair = metricInterval(point, name);
+    return {...cell(value, format, pair), isVoid: isVoid(point, value, pair)};
+  };
   const columns = [
     ["Output (tokens/s)", measure("output_throughput")],
     ["Speed-up", measure("speedup", times)],
-    ["Efficiency", measure("efficiency", percent)],
+    ...(sharesCores(machine) ? [] : [["Efficiency", measure("efficiency", percent)]]),
     ["Of the limit", (point) => cell(share(point), percent)],
     ["Requests running", (point) => cell(finite(object(point.raw.limit).running))],
     ["Of the offered load", (point) => cell(finite(object(point.raw.limit).offered_share), percent)],
@@ -41,8 +44,10 @@ function pointsTable(points) {
     ["Energy (J/token)", measure("energy_j_per_token")],
     ["Runs", (point) => cell(metric(point, "n_runs"))],
   ].filter(([, of]) => points.some((point) => of(point).value !== undefined));
+  const hasVoid = points.some((point) => columns.some(([, of]) => of(point).isVoid));
   return {caption: "Median of all runs of a point, and its 95\u00a0% interval, differences between starts of the " +
-                   "engine included", head: ["Ranks", "Load", ...columns.map(([head]) => head)],
+                   `engine included${hasVoid ? ". \u2020: of two starts that differ, so wide that it tells nothing"
+                     : ""}`, head: ["Ranks", "Load", ...columns.map(([head]) => head)],
           rows: points.map((point) => [cell(point.ranks), {text: point.load.label},
                                        ...columns.map(([, of]) => of(point))])};
 }

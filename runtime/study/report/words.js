@@ -28,6 +28,15 @@ function sentenceList(parts) {
 
 const between = (pair, format) => pair ? ` (${format(pair[0])} to ${format(pair[1])})` : "";
 
+/* The interval of a headline's figure, and where two starts make it tell nothing, that. */
+function certainty(point, value, pair, format) {
+  const words = isVoid(point, value, pair)
+    ? ` These are two starts of the engine, which differ too much for an interval that tells anything: it is ${
+      format(pair[0])} to ${format(pair[1])}. Three starts or more would tell.`
+    : startsOf(point) === 1 ? " This is one start of the engine, so that nothing is known of how starts differ." : "";
+  return {inside: words ? "" : between(pair, format), behind: words};
+}
+
 /* "2 x NVIDIA H200", of the first n devices where they are alike. */
 function devicesOf(machine, n) {
   const names = unique(list(machine.devices).slice(0, n || undefined).map(text).filter(Boolean));
@@ -36,12 +45,12 @@ function devicesOf(machine, n) {
 }
 
 const LOSSES = [
-  {key: "all_reduce", kind: "reduce", letter: "R", label: "All-reduce transfer", words: "the transfer of all-reduces"},
-  {key: "imbalance", kind: "wait", letter: "W", label: "Waiting for the slowest rank",
+  {key: "all_reduce", label: "All-reduce transfer", words: "the transfer of all-reduces"},
+  {key: "imbalance", label: "Waiting for the slowest rank",
    words: "waiting for the slowest rank"},
-  {key: "smaller_gemms", kind: "gemm", letter: "G", label: "Smaller GEMMs and attention",
+  {key: "smaller_gemms", label: "Smaller GEMMs and attention",
    words: "GEMMs and attention that are smaller on each rank"},
-  {key: "unsplit", kind: "other", letter: "U", label: "Work that does not split", words: "work that does not split"},
+  {key: "unsplit", label: "Work that does not split", words: "work that does not split"},
 ];
 
 const BOUNDS = {memory: "memory bandwidth", gemm: "the GEMM rate", link: "the links"};
@@ -86,13 +95,15 @@ function summaryOf(study, points) {
   const place = `${point.load.kind.key === "batch" ? "at" : "with"} ${point.load.label} (${settingsOf(point)})`;
   const devices = devicesOf(study.machine, point.ranks);
   if (speedup === undefined || base === undefined || base >= point.ranks) {
-    const found = between(metricInterval(point, "output_throughput"), readable);
+    const found = certainty(point, throughput, metricInterval(point, "output_throughput"), readable);
     const verb = point.ranks === 1 ? "gives" : "give";
-    return `${devices} ${verb} ${readable(throughput)}${found} output tokens/s ${place}.` + secondSentence(point);
+    return `${devices} ${verb} ${readable(throughput)}${found.inside} output tokens/s ${place}.${found.behind}` +
+      secondSentence(point);
   }
-  return `${devices} give ${times(speedup)}${between(metricInterval(point, "speedup"), times)} times the output ` +
-    `tokens/s of ${base === 1 ? "one" : base} ${place}: ${readable(throughput)} tokens/s.` +
-    secondSentence(point, metric(point, "efficiency"));
+  const found = certainty(point, speedup, metricInterval(point, "speedup"), times), shares = sharesCores(study.machine);
+  return `${devices} give ${times(speedup)}${found.inside} times the output tokens/s of ${base === 1 ? "one" : base} ${
+    place}: ${readable(throughput)} tokens/s.${found.behind}${shares ? ` ${SHARED}, so that 1 is ideal.` : ""}` +
+    secondSentence(point, shares ? undefined : metric(point, "efficiency"));
 }
 
 function titleOf(study) {

@@ -1,0 +1,97 @@
+/* drawing.h - what a figure is made of, whatever file it is written to: paths, rectangles and texts in pixels (1/96
+ * inch), y downwards. Texts are Helvetica, whose widths are known here, so that places do not depend on the reader's
+ * fonts. One drawing is written as SVG (svg.h) and as PDF (pdf.h). */
+#ifndef YK_STUDY_PLOT_DRAWING_H
+#define YK_STUDY_PLOT_DRAWING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define YK_FONT_SLACK 1.12 /* room for programs that lack Helvetica and take a wider font */
+
+/* Colours by what they are for; each has one value for light and one for dark ground (inks.h). */
+typedef enum yk_ink {
+  YK_INK_NONE,
+  YK_INK_GROUND,
+  YK_INK_TEXT,
+  YK_INK_QUIET,
+  YK_INK_GRID,
+  YK_INK_CONTROL,
+  YK_INK_FRONTIER,
+  YK_INK_ON_FILL,
+  YK_INK_SERIES, /* of 12, from the first series to the last */
+  YK_INK_GEMM = YK_INK_SERIES + 12,
+  YK_INK_HEAD,
+  YK_INK_ATTENTION,
+  YK_INK_OTHER,
+  YK_INK_REDUCE,
+  YK_INK_WAIT,
+  YK_INK_SAMPLE,
+  YK_INK_HOST,
+  YK_N_INKS
+} yk_ink;
+
+typedef enum yk_anchor { YK_ANCHOR_START, YK_ANCHOR_MIDDLE, YK_ANCHOR_END } yk_anchor;
+typedef enum yk_mark_kind { YK_MARK_PATH, YK_MARK_RECT, YK_MARK_TEXT } yk_mark_kind;
+
+typedef struct yk_segment {
+  char op; /* M, L, C, Z */
+  double at[6];
+} yk_segment;
+
+typedef struct yk_mark {
+  yk_mark_kind kind;
+  const char *role; /* what it is, as a class of the element: "datum", "whisker", ...; static, or NULL */
+  yk_ink fill, stroke;
+  bool has_pattern; /* a rectangle filled with the hatching of its ink */
+  bool has_halo;    /* a text with the ground's colour around it */
+  bool is_bold;
+  bool is_round;     /* ends and joins of its line */
+  double width;      /* of the line */
+  double opacity;    /* of the line, 0: whole */
+  const char *dash;  /* "7 3", static; NULL: none */
+  double x, y, w, h; /* of a rectangle; x, y: of a text's baseline */
+  double size;       /* of a text */
+  yk_anchor anchor;
+  char *text;           /* owned */
+  char *words;          /* shown where the reader points, owned; or NULL */
+  yk_segment *segments; /* owned */
+  size_t n_segments;
+} yk_mark;
+
+typedef struct yk_drawing {
+  double width, height;
+  double x, y;    /* where it lies among the drawings of one figure */
+  yk_mark *marks; /* owned */
+  size_t n_marks, capacity;
+  bool is_legend; /* says nothing that a screen reader needs */
+  bool failed;    /* memory was short: the drawing is not to be written */
+  yk_mark spare;  /* takes what is added then */
+} yk_drawing;
+
+void yk_drawing_free(yk_drawing *drawing);
+
+/* yk_drawing_path, _rect, _text - add a mark, whose other members the caller may set; never NULL. The pointer holds
+ *   until the next mark is added. words and text are copied. */
+yk_mark *yk_drawing_path(yk_drawing *drawing, const char *role, yk_ink fill, yk_ink stroke, double width);
+yk_mark *yk_drawing_rect(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double w, double h);
+yk_mark *yk_drawing_text(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double size,
+                         yk_anchor anchor, const char *text);
+
+/* yk_path_to - add a segment to the last mark: 'M' or 'L' to x, y; 'Z' closes. */
+void yk_path_to(yk_drawing *drawing, char op, double x, double y);
+void yk_path_curve(yk_drawing *drawing, double x1, double y1, double x2, double y2, double x, double y);
+void yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, double width, double x1, double y1,
+                     double x2, double y2);
+
+/* yk_drawing_explain - what the last mark says where the reader points; copied. */
+void yk_drawing_explain(yk_drawing *drawing, const char *words);
+
+/* yk_text_width - in pixels, of UTF-8 in Helvetica. */
+double yk_text_width(const char *text, double size, bool is_bold);
+
+/* yk_text_next - the code point at *text, which moves behind it; U+FFFD for bytes that are no UTF-8 and for control
+ *   characters; 0 at the end. */
+unsigned yk_text_next(const char **text);
+
+#endif

@@ -1,0 +1,66 @@
+/* lines.h - series over two axes, with names at the ends of their lines instead of a legend. */
+#ifndef YK_STUDY_PLOT_LINES_H
+#define YK_STUDY_PLOT_LINES_H
+
+#include "study/plot/drawing.h"
+#include "study/plot/scale.h"
+
+enum { YK_WORDS = 192, YK_SERIES_NAME = 48 };
+
+typedef struct yk_axis {
+  char label[80];
+  bool is_log;
+  double low, high;
+  yk_ticks ticks; /* none: as the scale likes */
+  yk_number_format format;
+} yk_axis;
+
+typedef struct yk_point {
+  double x, y;
+  bool has_interval, has_interval_x; /* 95 % of y, and of x */
+  double low, high, low_x, high_x;
+  char words[YK_WORDS]; /* where the reader points */
+  char note[24];        /* small, beside the mark where there is room; "": none */
+  bool is_joint;        /* another series' point, where the line begins: no mark */
+} yk_point;
+
+typedef struct yk_series {
+  char name[YK_SERIES_NAME]; /* at the line's end; "": none */
+  int look, n_looks;         /* colour, mark and dashes: of n_looks that differ */
+  int slot;                  /* of n_slots beside each other, lest whiskers of one x cover each other */
+  bool is_open;              /* predicted: open marks, dotted */
+  bool is_ticks;             /* limits: short bars, broken lines */
+  yk_point *points;          /* owned, in the order of the line */
+  size_t n_points, capacity;
+} yk_series;
+
+typedef struct yk_guide {
+  bool is_band; /* broad, else dotted */
+  char name[YK_SERIES_NAME];
+  double (*points)[2]; /* owned */
+  size_t n_points;
+} yk_guide;
+
+typedef struct yk_lines {
+  yk_axis x, y;
+  yk_series *series; /* owned; later ones are drawn above */
+  size_t n_series;
+  yk_guide guides[2];
+  size_t n_guides;
+  int n_slots;
+  int n_cut; /* whiskers that reach over the axes, which are cut there and end with an arrowhead: set by the drawing */
+} yk_lines;
+
+void yk_lines_free(yk_lines *lines);
+
+/* yk_series_add - a point, zeroed for the caller to fill in; NULL where memory is short. */
+yk_point *yk_series_add(yk_series *series);
+
+/* yk_axis_fit - low and high around values [n], n > 0, with some air; a range of intervals widens it, but not by so
+ *   much that one of them spoils the axis for all. is_log: values are above 0. */
+void yk_axis_fit(yk_axis *axis, const double *values, size_t n, double low, double high);
+
+/* yk_lines_draw - width in pixels. */
+void yk_lines_draw(yk_lines *lines, double width, yk_drawing *out);
+
+#endif
