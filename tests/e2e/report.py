@@ -276,6 +276,10 @@ class Report(page_case.Case):
         self.assertIn("tells nothing", self.text(".main-table caption"))
         self.assertIn("One whisker reaches beyond the axes, and ends there with an arrowhead.",
                       self.text("#speedup-words"))
+        study["points"][1]["speedup_interval"] = None
+        self.open(study)
+        self.assertIn("tells anything: it has no end.", self.text("#summary"))
+        study["points"][1]["speedup_interval"] = [0, 12.5]
         for run in study["points"][1]["runs"]:
             run["start"] = run["repeat"] + 7 * run["start"]  # four starts may be as wide as they are
         self.open(study)

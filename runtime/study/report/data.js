@@ -93,9 +93,10 @@ function share(point) {
 /* How many starts of the engine a point's runs come from. */
 const startsOf = (point) => new Set(list(point.raw.runs).map((run) => object(run).start)).size;
 
-/* Whether an interval tells nothing: of two starts, whose Student's t is 12.7, and wider than half of the figure. */
+/* Whether an interval tells nothing: of two starts, whose Student's t is 12.7, and wider than half of the figure, or
+ * none at all: a ratio may be anything where what it is to is not known to differ from zero. */
 function isVoid(point, value, pair) {
-  return startsOf(point) === 2 && pair !== undefined && pair[1] - pair[0] > Math.abs(value) / 2;
+  return startsOf(point) === 2 && (pair === undefined || pair[1] - pair[0] > Math.abs(value) / 2);
 }
 
 /* Values in groups of one key: [{key, points}]. */

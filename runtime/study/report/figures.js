@@ -32,10 +32,9 @@ function endsInWords(points, name, format) {
 const FEW = "needs points on two rank counts or more with the same load, lengths and options.";
 const hasScaling = (points) => points.some((point) => baseRanks(point) < point.ranks);
 
-function speedupFigure(points, predictions, machine) {
+function speedupFigure(points, isPredicted, machine) {
   const id = "speedup";
   if (!hasScaling(points)) return {id, missing: `A speed-up ${FEW}`};
-  const isPredicted = predictions.some((point) => metric(point, "speedup") > 0);
   const words = "Output tokens/s relative to the fewest ranks with the same load. Whiskers: 95\u00a0% interval; " +
     `dotted: ${sharesCores(machine) ? `the ideal, which is 1: ${SHARED}` : "ideal"}${
       isPredicted ? "; open marks: predicted, with the error of the prediction" : ""}. ` +

@@ -52,9 +52,10 @@ function saveFile(name, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-function figuresOf(points, predictions) {
+function figuresOf(points) {
   const {machine} = study, unit = sharesCores(machine) ? "rank" : "GPU";
-  return [speedupFigure(points, predictions, machine), efficiencyFigure(points, machine), latencyFigure(points, unit),
+  const isPredicted = Boolean(drawingOf("speedup", points, "wide")?.querySelector(".open"));
+  return [speedupFigure(points, isPredicted, machine), efficiencyFigure(points, machine), latencyFigure(points, unit),
           limitFigure(points), timeFigure(points, machine), lossFigure(points, machine)]
     .map((figure) => (figure.missing || drawingOf(figure.id, points, "wide") ? figure
       : {...figure, missing: "There is nothing to draw."}));
@@ -71,8 +72,7 @@ let figuresShown = [];
 
 function show() {
   const points = select(study.points, study.dimensions, chosen);
-  const predictions = select(study.predictions, study.dimensions, chosen);
-  const all = points.length ? figuresOf(points, predictions) : [];
+  const all = points.length ? figuresOf(points) : [];
   const missing = all.filter((figure) => figure.missing);
   const figures = all.filter((figure) => !figure.missing);
   figuresShown = figures.map(({id}) => id);

@@ -29,7 +29,7 @@ function drawTable(table, className) {
 function pointsTable(points, machine) {
   const measure = (name, format = precise) => (point) => {
     const value = metric(point, name), pair = metricInterval(point, name);
-    return {...cell(value, format, pair), isVoid: isVoid(point, value, pair)};
+    return {...cell(value, format, pair), isVoid: pair !== undefined && isVoid(point, value, pair)};
   };
   const columns = [
     ["Output (tokens/s)", measure("output_throughput")],

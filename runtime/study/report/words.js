@@ -31,8 +31,8 @@ const between = (pair, format) => pair ? ` (${format(pair[0])} to ${format(pair[
 /* The interval of a headline's figure, and where two starts make it tell nothing, that. */
 function certainty(point, value, pair, format) {
   const words = isVoid(point, value, pair)
-    ? ` These are two starts of the engine, which differ too much for an interval that tells anything: it is ${
-      format(pair[0])} to ${format(pair[1])}. Three starts or more would tell.`
+    ? ` These are two starts of the engine, which differ too much for an interval that tells anything: ${
+      pair ? `it is ${format(pair[0])} to ${format(pair[1])}` : "it has no end"}. Three starts or more would tell.`
     : startsOf(point) === 1 ? " This is one start of the engine, so that nothing is known of how starts differ." : "";
   return {inside: words ? "" : between(pair, format), behind: words};
 }
