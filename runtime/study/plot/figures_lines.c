@@ -148,6 +148,7 @@ static int compare_numbers(const void *a, const void *b)
 /* The axis of values that each are a tick; sorts them. */
 static void fit_counts(yk_axis *axis, range *r)
 {
+  if (!r->n) return;
   qsort(r->values, r->n, sizeof *r->values, compare_numbers);
   for (size_t i = 0; i < r->n; i++)
     if (i == 0 || r->values[i] != r->values[i - 1]) yk_ticks_add(&axis->ticks, r->values[i]);
@@ -159,7 +160,7 @@ static bool fit_ranks(yk_lines *out)
 {
   range r = {0};
   range_take_all(&r, out, true);
-  if (r.n) fit_counts(&out->x, &r);
+  fit_counts(&out->x, &r);
   free(r.values);
   out->x.is_log = out->x.high / out->x.low >= 4;
   if (!(out->x.high > out->x.low)) out->x.high = out->x.low + 1;

@@ -68,11 +68,12 @@ static void append_hatching(yk_strbuf *out, const yk_mark *mark)
   yk_strbuf_append_fmt(out, "q %.2f %.2f %.2f %.2f re W n\n", mark->x, mark->y, mark->w, mark->h);
   append_colour(out, YK_INK_ON_FILL, mark->fill, YK_HATCH_OPACITY, "RG");
   yk_strbuf_append_fmt(out, "%.3g w 1 J [] 0 d\n", hatch->width);
-  for (double y = floor(mark->y / YK_HATCH_PX) * YK_HATCH_PX; y < mark->y + mark->h; y += YK_HATCH_PX)
-    for (double x = floor(mark->x / YK_HATCH_PX) * YK_HATCH_PX; x < mark->x + mark->w; x += YK_HATCH_PX)
+  int last_x = (int)ceil((mark->x + mark->w) / YK_HATCH_PX), last_y = (int)ceil((mark->y + mark->h) / YK_HATCH_PX);
+  for (int y = (int)floor(mark->y / YK_HATCH_PX); y < last_y; y++)
+    for (int x = (int)floor(mark->x / YK_HATCH_PX); x < last_x; x++)
       for (int i = 0; i < hatch->n_lines; i++) {
-        append_place(out, x + hatch->lines[i].x1, y + hatch->lines[i].y1, "m");
-        append_place(out, x + hatch->lines[i].x2 + 0.01, y + hatch->lines[i].y2, "l");
+        append_place(out, x * YK_HATCH_PX + hatch->lines[i].x1, y * YK_HATCH_PX + hatch->lines[i].y1, "m");
+        append_place(out, x * YK_HATCH_PX + hatch->lines[i].x2 + 0.01, y * YK_HATCH_PX + hatch->lines[i].y2, "l");
       }
   yk_strbuf_append_str(out, "S Q\n");
 }

@@ -33,14 +33,20 @@ void yk_ticks_linear(double low, double high, double most, yk_ticks *out)
 
 void yk_ticks_log(double low, double high, yk_ticks *out)
 {
-  static const double close[] = {1, 1.5, 2, 3, 4, 5, 7}, middle[] = {1, 2, 5}, far[] = {1};
-  const double *factors = high / low < 12 ? close : high / low < 300 ? middle : far;
-  size_t n = high / low < 12 ? 7 : high / low < 300 ? 3 : 1;
+  static const struct {
+    double most; /* high / low up to which these are */
+    size_t n;
+    double factors[7];
+  } kinds[] = {{12, 7, {1, 1.5, 2, 3, 4, 5, 7}}, {300, 3, {1, 2, 5}}, {INFINITY, 1, {1}}};
+  size_t kind = high / low < kinds[0].most ? 0 : high / low < kinds[1].most ? 1 : 2;
+  double decade = pow(10, floor(log10(low)));
   out->n = 0;
-  for (double decade = pow(10, floor(log10(low))); decade <= high && out->n < YK_MAX_TICKS; decade *= 10)
-    for (size_t i = 0; i < n; i++)
-      if (factors[i] * decade >= low * 0.999 && factors[i] * decade <= high * 1.001)
-        yk_ticks_add(out, factors[i] * decade);
+  while (decade <= high && out->n < YK_MAX_TICKS) {
+    for (size_t i = 0; i < kinds[kind].n; i++)
+      if (kinds[kind].factors[i] * decade >= low * 0.999 && kinds[kind].factors[i] * decade <= high * 1.001)
+        yk_ticks_add(out, kinds[kind].factors[i] * decade);
+    decade *= 10;
+  }
 }
 
 void yk_ticks_doubled(double low, double high, yk_ticks *out)
