@@ -30,7 +30,7 @@ class Refused(harness.Case):
                                  (["--repeats", "65"], ["--repeats", "from 1 to 64"])):
             with self.subTest(arguments):
                 self.refused("bench_clients", ["--model", "m", *arguments], *parts)
-        self.refused("bench_clients", ["--model", "m", "--json", "/no/such/file"], "/no/such/file", "No such file",
+        self.refused("bench_clients", ["--model", harness.DEMO, "--json", "/no/such/file"], "/no/such/file", "No such file",
                      code=1)
 
     def test_bench_attention(self):

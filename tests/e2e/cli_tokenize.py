@@ -116,7 +116,7 @@ class Tokenize(Base):
         self.assertEqual(self.tokenize("--format", "json", stdin="").out, "")
 
     def test_bad_lines(self):
-        lines = ['"a"', "5", "", '"b', '["a"]', '"\\ud800"', '"c"']
+        lines = ['"a"', "5", "", '"b', '["a"]', '"\\udg00"', '"c"']
         done = self.tokenize("--format", "json", "--no-special-tokens", stdin="\n".join(lines) + "\n", expect=1)
         results = [json.loads(result) for result in done.out.splitlines()]
         self.assertEqual(len(results), len(lines))

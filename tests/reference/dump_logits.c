@@ -56,10 +56,11 @@ static yk_status parse_lengths(void *user, const char *text, yk_err *err)
   return YK_OK;
 }
 
-static yk_status apply(const options *o, yk_engine_options *engine, yk_err *err)
+static yk_status apply(options *o, yk_engine_options *engine, yk_err *err)
 {
   if (!o->ids_path || !o->out_path || !o->n_sequences)
     return yk_err_set(err, YK_E_INVAL, "expected --ids, --lengths and --out");
+  YK_TRY(yk_model_options_find(&o->model, true, err));
   YK_TRY(yk_model_options_apply(&o->model, engine, err));
   for (size_t i = 0; i < o->n_sequences; i++)
     if (engine->max_model_tokens < o->lengths[i]) engine->max_model_tokens = o->lengths[i];
