@@ -68,17 +68,19 @@ const char *yk_stop_strings_found(const yk_stop_strings *stops)
   return stops->found ? stops->found->text : NULL;
 }
 
-/* Find the earliest stop string in held. Returns the bytes before it. */
-static size_t find_earliest(yk_stop_strings *s)
+/* Find the stop string that is complete first in held. Returns the bytes before it. */
+static size_t find_first(yk_stop_strings *s)
 {
-  size_t first = s->held.length;
+  size_t before = s->held.length, first_end = s->held.length + 1;
   for (size_t i = 0; i < s->n; i++) {
-    const char *at = memmem(s->held.data, s->held.length, s->stops[i].text, s->stops[i].n_bytes);
-    if (!at || (size_t)(at - s->held.data) >= first) continue;
-    first = (size_t)(at - s->held.data);
-    s->found = &s->stops[i];
+    const stop *it = &s->stops[i];
+    const char *at = memmem(s->held.data, s->held.length, it->text, it->n_bytes);
+    if (!at || (size_t)(at - s->held.data) + it->n_bytes >= first_end) continue;
+    before = (size_t)(at - s->held.data);
+    first_end = before + it->n_bytes;
+    s->found = it;
   }
-  return first;
+  return before;
 }
 
 /* Bytes at the end of held that may be the beginning of a stop string. */
@@ -109,7 +111,7 @@ bool yk_stop_strings_push(yk_stop_strings *stops, const char *text, size_t n_byt
     give(stops, stops->held.length, out);
     return false;
   }
-  size_t before = find_earliest(stops);
+  size_t before = find_first(stops);
   if (stops->found) {
     give(stops, before + (stops->includes ? stops->found->n_bytes : 0), out);
     yk_strbuf_clear(&stops->held);

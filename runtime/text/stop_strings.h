@@ -18,8 +18,9 @@ void yk_stop_strings_include(yk_stop_strings *stops);
 void yk_stop_strings_free(yk_stop_strings *stops);
 
 /* yk_stop_strings_push - take in a piece of text and append to out what is certain to come before any stop string: all
- *   but the longest end that begins one. True once a stop string is complete: out then has the text before the earliest
- *   one, or up to its end, and what follows is dropped. armed: false lets stop strings pass (min_tokens). */
+ *   but the longest end that begins one. True once a stop string is complete: out then has the text before the one that
+ *   is complete first (of several that end together the first of the list), or up to its end, and what follows is
+ *   dropped. However a text is cut into pieces, the result is one. armed: false lets stop strings pass (min_tokens). */
 bool yk_stop_strings_push(yk_stop_strings *stops, const char *text, size_t n_bytes, bool armed, yk_strbuf *out);
 
 /* yk_stop_strings_found - the stop string that is complete, NUL-terminated and as long-lived as stops; NULL: none. */

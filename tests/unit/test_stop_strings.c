@@ -1,5 +1,5 @@
-/* Stop strings end text at the earliest of them, wherever pieces are cut, and nothing they may claim is given out
- * early. */
+/* The stop string that is complete first ends a text, wherever pieces are cut, and nothing that it may claim is given
+ * out early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,24 @@ static yk_stop_strings *make(const char *const *strings, size_t n)
   return stops;
 }
 
+/* The definition: bytes before the stop string that is complete first, of several the first of the list; the length of
+ * the text where there is none. */
+static size_t bytes_before_stop(const char *const *strings, size_t n, const char *text, size_t *which)
+{
+  for (size_t end = 1; end <= strlen(text); end++)
+    for (size_t i = 0; i < n; i++) {
+      size_t length = strlen(strings[i]);
+      *which = i;
+      if (length <= end && memcmp(text + end - length, strings[i], length) == 0) return end - length;
+    }
+  *which = n;
+  return strlen(text);
+}
+
 /* Text that comes out, in pieces of the given size; *stopped tells whether a stop string was found. */
 static void run(const char *const *strings, size_t n, const char *text, size_t piece_bytes, char *out, bool *stopped)
 {
+  size_t which, before = bytes_before_stop(strings, n, text, &which);
   yk_stop_strings *stops = make(strings, n);
   yk_strbuf given = YK_STRBUF_INIT;
   *stopped = false;
@@ -27,14 +42,10 @@ static void run(const char *const *strings, size_t n, const char *text, size_t p
     size_t n_bytes = strnlen(text + at, piece_bytes);
     *stopped = yk_stop_strings_push(stops, text + at, n_bytes, true, &given);
     at += n_bytes;
-    /* What was given out is never more than what comes before the first stop string. */
-    const char *first = NULL;
-    for (size_t i = 0; i < n; i++) {
-      const char *found = strstr(text, strings[i]);
-      if (found && (!first || found < first)) first = found;
-    }
-    if (first) assert_true(given.length <= (size_t)(first - text));
+    assert_true(given.length <= before);
   }
+  assert_int_equal(*stopped, which < n);
+  if (*stopped) assert_string_equal(yk_stop_strings_found(stops), strings[which]);
   if (!*stopped) yk_stop_strings_flush(stops, &given);
   strcpy(out, given.data ? given.data : "");
   yk_strbuf_free(&given);
@@ -52,7 +63,7 @@ static void expect(const char *const *strings, size_t n, const char *text, const
   }
 }
 
-static void text_ends_before_the_earliest_stop_string(void **state)
+static void text_ends_before_the_first_complete_stop_string(void **state)
 {
   (void)state;
   expect((const char *const[]){"END"}, 1, "one ENtwo END three", "one ENtwo ", true);
@@ -61,6 +72,10 @@ static void text_ends_before_the_earliest_stop_string(void **state)
   expect((const char *const[]){"aab"}, 1, "aaaab", "aa", true); /* a beginning inside a beginning */
   expect((const char *const[]){"\n\n"}, 1, "line\nline\n\nrest", "line\nline", true);
   expect((const char *const[]){"\xE2\x82\xAC"}, 1, "5 \xE2\x82\xAC", "5 ", true);
+  expect((const char *const[]){"lo wo", "o"}, 2, "hello world", "hell", true);
+  expect((const char *const[]){"hello w", "ello"}, 2, "hello world", "h", true);
+  expect((const char *const[]){"lo", "ello"}, 2, "hello world", "hel", true); /* both end here: the list's order */
+  expect((const char *const[]){"ello", "lo"}, 2, "hello world", "h", true);
   expect(NULL, 0, "anything", "anything", false);
 }
 
@@ -105,17 +120,16 @@ static void random_texts_agree_with_the_definition(void **state)
     for (uint32_t i = 0; i < 24; i++) text[i] = yk_rng_uniform(seed, 0, i) < 0.5f ? 'a' : 'b';
     for (uint32_t i = 0; i < 2 + seed % 4; i++) first[i] = yk_rng_uniform(seed, 1, i) < 0.5f ? 'a' : 'b';
     for (uint32_t i = 0; i < 2 + seed % 3; i++) second[i] = yk_rng_uniform(seed, 2, i) < 0.5f ? 'a' : 'b';
-    const char *at_first = strstr(text, first), *at_second = strstr(text, second);
-    const char *at = !at_first || (at_second && at_second < at_first) ? at_second : at_first;
-    memcpy(expected, text, sizeof text);
-    if (at) expected[at - text] = '\0';
-    bool stopped;
-    run((const char *const[]){first}, 1, text, 1 + seed % 5, out, &stopped);
-    assert_int_equal(stopped, at_first != NULL);
-    assert_int_equal(strlen(out), at_first ? (size_t)(at_first - text) : strlen(text));
-    /* Two of them: in one piece, so that both are there when the earliest is chosen. */
-    run((const char *const[]){first, second}, 2, text, sizeof text, out, &stopped);
-    assert_string_equal(out, expected);
+    const char *const strings[] = {first, second};
+    size_t which;
+    for (size_t n = 1; n <= 2; n++)
+      for (size_t piece = 1; piece <= 24; piece += 1 + seed % 5) {
+        bool stopped;
+        memcpy(expected, text, sizeof text);
+        expected[bytes_before_stop(strings, n, text, &which)] = '\0';
+        run(strings, n, text, piece, out, &stopped);
+        assert_string_equal(out, expected);
+      }
   }
 }
 
@@ -142,7 +156,7 @@ static void stop_strings_that_are_not_utf8_are_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(text_ends_before_the_earliest_stop_string),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(text_ends_before_the_first_complete_stop_string),
                                      cmocka_unit_test(only_a_possible_beginning_is_held_back),
                                      cmocka_unit_test(the_stop_string_is_told),
                                      cmocka_unit_test(random_texts_agree_with_the_definition),
