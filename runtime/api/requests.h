@@ -38,7 +38,7 @@ typedef struct yk_sampling {
   const char *const *stop_strings; /* [n_stop_strings] non-empty UTF-8 that ends the output; copied */
   size_t n_stop_strings;
   bool include_stop;        /* the text has the stop string that ends it, or the text of the id; else neither */
-  bool skip_special_tokens; /* special tokens have no text; default true */
+  bool skip_special_tokens; /* special tokens have no text; default true. Else output.special says where theirs is */
   int32_t n_logprobs; /* -1: none; 0: of the chosen token; else also of this many best, at most YOKE_MAX_LOGPROBS */
   int32_t n_prompt_logprobs; /* the same of every prompt token but the first; they are delivered before the output */
 } yk_sampling;
@@ -78,6 +78,10 @@ typedef enum yk_finish_reason {
  *   value. */
 const char *yk_finish_reason_name(yk_finish_reason reason);
 
+typedef struct yk_text_span {
+  size_t begin, end; /* bytes of a text */
+} yk_text_span;
+
 /* One token, or the end. The end comes once, after the last token, with has_token false; text may then hold what was
  * held back: half a character, or the beginning of a stop string that did not come. */
 typedef struct yk_output {
@@ -90,6 +94,10 @@ typedef struct yk_output {
   float top_logprobs[YOKE_MAX_LOGPROBS];
   const char *text; /* whole UTF-8 characters, maybe empty; valid until the next call on this request */
   size_t text_bytes;
+  /* [n_special] which bytes of the text are special tokens', in order; as long-lived as the text. A stop string that may
+   * yet come can hold a token's text back, so that it is with a later token, or cut. */
+  const yk_text_span *special;
+  size_t n_special;
   int64_t time_ns; /* of a token: when the engine put it here to be read, in nanoseconds of CLOCK_MONOTONIC */
   yk_finish_reason finish;
   const char *stop_string; /* with YK_FINISH_STOP: which one it was, until the request is freed; NULL: it was an id */

@@ -7,13 +7,14 @@
 
 #include "base/wait.h"
 
-/* One queued token; n_top ids, n_top log-probabilities and text_bytes of text follow it in the queue. */
+/* One queued token; n_top ids, n_top log-probabilities, text_bytes of text and special_bytes of yk_text_span follow it
+ * in the queue. */
 typedef struct record {
   bool is_prompt;
   int32_t token_id;
   float logprob;
   int32_t n_top;
-  uint32_t text_bytes;
+  uint32_t text_bytes, special_bytes;
   int64_t time_ns; /* when it was put here */
 } record;
 
@@ -27,8 +28,11 @@ static void destroy(yk_request *request)
   free(request->early_biases);
   yk_strbuf_free(&request->decoded);
   yk_strbuf_free(&request->piece);
+  yk_strbuf_free(&request->special);
+  yk_strbuf_free(&request->piece_special);
   yk_strbuf_free(&request->queue);
   yk_strbuf_free(&request->text);
+  yk_strbuf_free(&request->text_special);
   pthread_cond_destroy(&request->cv_output);
   pthread_mutex_destroy(&request->mutex);
   free(request);
@@ -125,11 +129,22 @@ static void announce(yk_request *request)
   if (request->notify) request->notify(request->notify_user);
 }
 
+static bool has_lost_text(const yk_request *request)
+{
+  return request->decoded.failed || request->piece.failed || request->special.failed || request->piece_special.failed;
+}
+
 /* Under the mutex: put a token behind what is queued, whole or not at all. Announced where nothing else is unread. */
 static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces, int64_t now_ns)
 {
   yk_strbuf *queue = &request->queue;
-  record r = {is_prompt, result->token_id, result->logprob, result->n_top, (uint32_t)request->piece.length, now_ns};
+  record r = {is_prompt,
+              result->token_id,
+              result->logprob,
+              result->n_top,
+              (uint32_t)request->piece.length,
+              (uint32_t)request->piece_special.length,
+              now_ns};
   bool was_empty = request->read_bytes == queue->length;
   if (was_empty) {
     yk_strbuf_clear(queue);
@@ -140,8 +155,9 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   yk_strbuf_append(queue, result->top_ids, (size_t)result->n_top * sizeof result->top_ids[0]);
   yk_strbuf_append(queue, result->top_logprobs, (size_t)result->n_top * sizeof result->top_logprobs[0]);
   yk_strbuf_append(queue, request->piece.data, request->piece.length);
+  yk_strbuf_append(queue, request->piece_special.data, request->piece_special.length);
   if (queue->failed) queue->length = length_before;
-  request->lost_output |= queue->failed || request->decoded.failed || request->piece.failed;
+  request->lost_output |= queue->failed || has_lost_text(request);
   if (was_empty && announces && !queue->failed) announce(request);
 }
 
@@ -150,6 +166,39 @@ void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
   pthread_mutex_lock(&request->mutex);
   enqueue(request, result, true, true, yk_clock_now_ns());
   pthread_mutex_unlock(&request->mutex);
+}
+
+/* Note where the text of a special token is, the last of what has just been decoded. */
+static void note_special(yk_request *request, int32_t token_id, size_t n_decoded)
+{
+  size_t n_bytes = yk_detokenizer_special_bytes(request->detokenizer, token_id);
+  request->decoded_bytes += n_decoded;
+  if (n_bytes == 0) return;
+  size_t end = request->decoded_bytes, begin = end - (n_bytes < n_decoded ? n_bytes : n_decoded);
+  yk_strbuf_append(&request->special, &(yk_text_span){begin, end}, sizeof(yk_text_span));
+}
+
+/* Of the piece that is about to be given out: which bytes are special tokens'. */
+static void find_special(yk_request *request)
+{
+  yk_strbuf *special = &request->special;
+  size_t begin = request->given_bytes, end = begin + request->piece.length, n_done = 0;
+  request->given_bytes = end;
+  yk_strbuf_clear(&request->piece_special);
+  for (size_t at = 0; at < special->length; at += sizeof(yk_text_span)) {
+    yk_text_span span;
+    memcpy(&span, special->data + at, sizeof span);
+    if (span.begin >= end) break;
+    if (span.end <= end) n_done = at + sizeof span;
+    if (span.end > end) span.end = end;
+    if (span.begin < begin) span.begin = begin;
+    span.begin -= begin;
+    span.end -= begin;
+    if (span.begin < span.end) yk_strbuf_append(&request->piece_special, &span, sizeof span);
+  }
+  if (n_done == 0) return;
+  memmove(special->data, special->data + n_done, special->length - n_done);
+  special->length -= n_done;
 }
 
 /* Text of one more token, up to what may be given out, into piece. Returns whether a stop string is complete. */
@@ -161,6 +210,7 @@ static bool decode_token(yk_request *request, int32_t token_id)
   if (!request->detokenizer || is_cut_off) return false;
   yk_strbuf *out = request->stops ? &request->decoded : &request->piece;
   if (yk_detokenizer_push(request->detokenizer, token_id, out, NULL) == YK_E_NOMEM) out->failed = true;
+  note_special(request, token_id, out->length);
   if (!request->stops) return false;
   bool armed = request->n_output + 1 >= request->sampling.min_tokens;
   return yk_stop_strings_push(request->stops, out->data, out->length, armed, &request->piece);
@@ -169,6 +219,7 @@ static bool decode_token(yk_request *request, int32_t token_id)
 bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last)
 {
   request->stopped_by_string = decode_token(request, result->token_id);
+  find_special(request);
   int64_t now_ns = yk_clock_now_ns();
   pthread_mutex_lock(&request->mutex);
   enqueue(request, result, false, !is_last && !request->stopped_by_string, now_ns);
@@ -202,9 +253,10 @@ static void flush_text(yk_request *request)
 void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_err *error)
 {
   flush_text(request);
+  find_special(request);
   pthread_mutex_lock(&request->mutex);
   /* Say that output was lost rather than end as if nothing had happened. */
-  if (request->lost_output || request->decoded.failed || request->piece.failed) {
+  if (request->lost_output || has_lost_text(request)) {
     reason = YK_FINISH_ERROR;
     yk_err_set(&request->error, YK_E_NOMEM, "no memory for the request's output");
   }
@@ -251,6 +303,14 @@ static void set_text(yk_request *request, yk_output *output, const char *text, s
   output->text_bytes = request->text.length;
 }
 
+static void set_special(yk_request *request, yk_output *output, const char *spans, size_t n_bytes)
+{
+  yk_strbuf_clear(&request->text_special);
+  yk_strbuf_append(&request->text_special, spans, n_bytes);
+  output->special = (const yk_text_span *)(const void *)request->text_special.data;
+  output->n_special = request->text_special.length / sizeof *output->special;
+}
+
 static void read_token(yk_request *request, yk_output *output)
 {
   record r;
@@ -264,6 +324,7 @@ static void read_token(yk_request *request, yk_output *output)
   take(request, output->top_ids, (size_t)r.n_top * sizeof output->top_ids[0]);
   take(request, output->top_logprobs, (size_t)r.n_top * sizeof output->top_logprobs[0]);
   set_text(request, output, take(request, NULL, r.text_bytes), r.text_bytes);
+  set_special(request, output, take(request, NULL, r.special_bytes), r.special_bytes);
 }
 
 static void read_end(yk_request *request, yk_output *output, yk_err *err)
@@ -273,6 +334,7 @@ static void read_end(yk_request *request, yk_output *output, yk_err *err)
   if (request->finish == YK_FINISH_ERROR && err) *err = request->error;
   const yk_strbuf *rest = &request->piece; /* the engine has let go of it */
   set_text(request, output, rest->data, request->end_delivered ? 0 : rest->length);
+  set_special(request, output, request->piece_special.data, request->end_delivered ? 0 : request->piece_special.length);
   request->end_delivered = true;
 }
 
@@ -287,7 +349,7 @@ yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *outp
     read_token(request, output);
   else if (ready)
     read_end(request, output, err);
-  bool lost = request->text.failed;
+  bool lost = request->text.failed || request->text_special.failed;
   pthread_mutex_unlock(&request->mutex);
   if (lost) return yk_err_set(err, YK_E_NOMEM, "no memory for the text of a token");
   return ready ? YK_OK : yk_err_set(err, YK_E_TIMEOUT, "no token within %g s", timeout_s);

@@ -30,6 +30,10 @@ struct yk_request {
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
   yk_strbuf decoded;           /* text of the token at hand */
   yk_strbuf piece;             /* what of it may be given out */
+  /* Of a text with special tokens: where theirs are, as yk_text_span over all of the output's text. */
+  yk_strbuf special;
+  yk_strbuf piece_special; /* the same of the piece */
+  size_t decoded_bytes, given_bytes;
   bool stopped_by_string;
   bool lost_output; /* memory ran out for tokens or text: the request ends with an error */
   yk_request *next_submitted;
@@ -41,6 +45,7 @@ struct yk_request {
   yk_strbuf queue; /* encoded outputs not yet read, from read_bytes on */
   size_t read_bytes;
   yk_strbuf text;             /* what the reader was last given */
+  yk_strbuf text_special;     /* yk_text_span of it */
   void (*notify)(void *user); /* NULL once the caller's handle is free */
   void *notify_user;
   bool cancelled;

@@ -89,7 +89,7 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err
 
 static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err *err)
 {
-  if (c->parser) return yk_tool_parser_push(c->parser, output->text, output->text_bytes, err);
+  if (c->parser) return yk_tool_parser_push(c->parser, output, err);
   yk_json_append_escaped(&c->text, output->text, output->text_bytes);
   return YK_OK;
 }
@@ -129,7 +129,6 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
   YK_TRY(push_text(c, output, err));
   if (output->has_token) YK_TRY(push_token(c, output, err));
   if (ends) {
-    if (c->parser) YK_TRY(yk_tool_parser_finish(c->parser, err));
     c->finish = output->finish;
     if (usage) c->n_cached = usage->reused_tokens;
     note_stop_reason(c, output);
@@ -241,8 +240,12 @@ static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *er
   *c = (yk_answer_choice){
       .answer = answer, .index = index, .open_call = -1, .logprobs = {.names_ids = request->names_token_ids}};
   if (request->tools == YK_TOOLS_NONE) return YK_OK;
-  return yk_tool_parser_create(request->tools, !request->chat.parallel_tool_calls, yk_answer_take_tool_event, c,
-                               &c->parser, err);
+  const yk_tool_options tools = {.format = request->tools,
+                                 .only_first = !request->chat.parallel_tool_calls,
+                                 .hides_special = request->hides_special,
+                                 .take = yk_answer_take_tool_event,
+                                 .user = c};
+  return yk_tool_parser_create(&tools, &c->parser, err);
 }
 
 yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_openai_answer_options *options,

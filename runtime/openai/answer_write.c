@@ -31,8 +31,11 @@ void yk_answer_take_tool_event(void *user, const yk_tool_event *event)
     yk_json_append_escaped(&c->text, event->text, event->n_bytes);
     return;
   }
-  if (event->kind == YK_TOOL_BEGIN) {
+  if (event->kind == YK_TOOL_END) {
     close_call(c);
+    return;
+  }
+  if (event->kind == YK_TOOL_BEGIN) {
     open_call(c, event->call);
     yk_strbuf_append_fmt(&c->calls,
                          "\"id\":\"%s_%zu_%d\",\"type\":\"function\",\"function\":{\"name\":", c->answer->call_id,
@@ -118,7 +121,7 @@ static void append_message(const yk_answer_choice *c, yk_strbuf *out)
 
 static void append_finish_reason(const yk_answer_choice *c, yk_strbuf *out)
 {
-  bool calls = c->finish == YK_FINISH_STOP && c->parser && yk_tool_parser_calls(c->parser) > 0;
+  bool calls = c->finish == YK_FINISH_STOP && c->parser && yk_tool_parser_has_calls(c->parser);
   append(out, ",\"finish_reason\":");
   if (c->finish == YK_FINISH_NONE) {
     append(out, "null");

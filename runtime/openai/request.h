@@ -88,6 +88,7 @@ typedef struct yk_openai_request {
   bool names_token_ids;      /* tokens of log-probabilities are "token_id:5" */
   int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
+  bool hides_special;        /* with tools: special tokens are told to the parser and not to the client */
   yk_openai_chat chat;
   char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault where parsing failed; "": none */
   /* Owned; sampling points to them. */

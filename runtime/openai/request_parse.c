@@ -62,7 +62,10 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "tools: how the model writes calls is not known; start with --tool-call-parser and one of %s",
                       yk_tool_format_names());
-  if (request->chat.tools.doc) request->tools = defaults->tools;
+  if (!request->chat.tools.doc) return YK_OK;
+  request->tools = defaults->tools;
+  request->hides_special = request->sampling.skip_special_tokens;
+  request->sampling.skip_special_tokens = false; /* tags may be special tokens */
   return YK_OK;
 }
 

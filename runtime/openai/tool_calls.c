@@ -31,58 +31,85 @@ typedef struct call_reader {
 } call_reader;
 
 struct yk_tool_parser {
-  yk_tool_format format;
-  bool only_first;
-  void (*take)(void *user, const yk_tool_event *event);
-  void *user;
+  yk_tool_options options;
   parser_mode mode;
+  bool is_special;         /* the byte at hand is of a special token */
   yk_strbuf held;          /* bytes of which it is not known yet what they are */
+  yk_strbuf held_special;  /* for each whether it is of a special token */
   size_t n_space;          /* of held, before the part of a tag */
   yk_strbuf piece;         /* content or arguments of this push that are not told yet */
   yk_tool_event_kind kind; /* of piece */
   int32_t n_calls;         /* told */
   bool is_dropped;         /* the call at hand comes after the first, which alone is wanted */
+  bool has_open_call;      /* told, and not ended */
+  bool has_broken_call;
   call_reader call;
 };
 
 /* ---- Telling ----------------------------------------------------------------------------------------------------- */
 
-static void tell(yk_tool_parser *p, yk_tool_event_kind kind, const char *text, size_t n_bytes)
+static void tell(yk_tool_parser *p, const yk_tool_event *event)
 {
-  if (kind != YK_TOOL_CONTENT && p->is_dropped) return;
-  p->take(p->user, &(yk_tool_event){kind, p->n_calls - 1, text, n_bytes});
+  if (event->kind != YK_TOOL_CONTENT && p->is_dropped) return;
+  p->options.take(p->options.user, event);
 }
 
 static void flush_piece(yk_tool_parser *p)
 {
-  if (p->piece.length) tell(p, p->kind, p->piece.data, p->piece.length);
+  const yk_tool_event event = {
+      .kind = p->kind, .call = p->n_calls - 1, .text = p->piece.data, .n_bytes = p->piece.length};
+  if (p->piece.length) tell(p, &event);
   p->piece.length = 0;
 }
 
-static void add(yk_tool_parser *p, yk_tool_event_kind kind, const char *text, size_t n_bytes)
+static void add_byte(yk_tool_parser *p, yk_tool_event_kind kind, char c, bool is_special)
 {
+  if (is_special && p->options.hides_special) return;
   if (p->kind != kind) flush_piece(p);
   p->kind = kind;
-  yk_strbuf_append(&p->piece, text, n_bytes);
+  yk_strbuf_append(&p->piece, &c, 1);
+}
+
+/* The byte at hand. */
+static void add(yk_tool_parser *p, yk_tool_event_kind kind, char c)
+{
+  add_byte(p, kind, c, p->is_special);
+}
+
+static void end_call(yk_tool_parser *p, bool is_whole)
+{
+  if (!p->has_open_call) return;
+  flush_piece(p);
+  tell(p, &(yk_tool_event){.kind = YK_TOOL_END, .call = p->n_calls - 1, .is_whole = is_whole});
+  p->has_broken_call |= !is_whole && !p->is_dropped;
+  p->has_open_call = false;
 }
 
 /* False where there is no memory, which push tells at its end. */
 static bool hold(yk_tool_parser *p, char c)
 {
   yk_strbuf_append(&p->held, &c, 1);
-  return !p->held.failed;
+  yk_strbuf_append(&p->held_special, &p->is_special, 1);
+  return !p->held.failed && !p->held_special.failed;
+}
+
+static void drop_held(yk_tool_parser *p)
+{
+  p->held.length = p->held_special.length = p->n_space = 0;
+}
+
+/* The byte at hand, which was held last, is none of what is held. */
+static void unhold(yk_tool_parser *p)
+{
+  p->held.length--;
+  p->held_special.length--;
 }
 
 /* What was held turns out to be of this kind. */
 static void release(yk_tool_parser *p, yk_tool_event_kind kind)
 {
-  add(p, kind, p->held.data, p->held.length);
-  p->held.length = p->n_space = 0;
-}
-
-static void drop_held(yk_tool_parser *p)
-{
-  p->held.length = p->n_space = 0;
+  for (size_t i = 0; i < p->held.length; i++) add_byte(p, kind, p->held.data[i], p->held_special.data[i]);
+  drop_held(p);
 }
 
 /* ---- A call ------------------------------------------------------------------------------------------------------ */
@@ -100,10 +127,10 @@ static void enter_call(yk_tool_parser *p)
 static void give_up(yk_tool_parser *p)
 {
   release(p, YK_TOOL_CONTENT);
-  p->mode = p->format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_REST;
+  p->mode = p->options.format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_REST;
 }
 
-/* The name is there and the arguments have begun. False: the name is none. */
+/* The name is there, and the arguments have begun or there will be none. False: the name is none. */
 static bool tell_beginning(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
@@ -115,10 +142,12 @@ static bool tell_beginning(yk_tool_parser *p)
   size_t length = yk_json_length(text);
   if (length > 0) {
     flush_piece(p);
-    p->is_dropped = p->only_first && p->n_calls > 0;
+    p->is_dropped = p->options.only_first && p->n_calls > 0;
     if (!p->is_dropped) p->n_calls++;
-    tell(p, YK_TOOL_BEGIN, yk_json_text(text), length);
-    if (call->arguments.length) add(p, YK_TOOL_ARGUMENTS, call->arguments.data, call->arguments.length);
+    p->has_open_call = true;
+    tell(p, &(yk_tool_event){
+                .kind = YK_TOOL_BEGIN, .call = p->n_calls - 1, .text = yk_json_text(text), .n_bytes = length});
+    for (size_t i = 0; i < call->arguments.length; i++) add_byte(p, YK_TOOL_ARGUMENTS, call->arguments.data[i], false);
     drop_held(p);
     call->is_told = true;
   }
@@ -141,6 +170,7 @@ static bool begin_value(yk_tool_parser *p, char c)
     return c == '"';
   }
   if (call->has_arguments || (!key_is(call, "arguments") && !key_is(call, "parameters"))) return true;
+  if (c == 'n' && p->options.format == YK_TOOLS_HERMES) return true; /* null: there are none */
   call->value = VALUE_ARGUMENTS;
   call->has_arguments = true;
   return c == '{' && (!call->has_name || tell_beginning(p));
@@ -156,8 +186,8 @@ static bool take_value_byte(yk_tool_parser *p, char c, bool has_ended)
     if (has_ended && call->has_arguments) return tell_beginning(p);
   } else if (call->value == VALUE_ARGUMENTS) {
     if (call->is_told)
-      add(p, YK_TOOL_ARGUMENTS, &c, 1);
-    else
+      add(p, YK_TOOL_ARGUMENTS, c);
+    else if (!p->is_special || !p->options.hides_special)
       yk_strbuf_append(&call->arguments, &c, 1);
     call->arguments_ended = has_ended;
   }
@@ -167,6 +197,15 @@ static bool take_value_byte(yk_tool_parser *p, char c, bool has_ended)
 static bool is_in_string(const yk_json_scan *scan)
 {
   return scan->state == YK_SCAN_STRING || scan->state == YK_SCAN_ESCAPE || scan->state == YK_SCAN_HEX;
+}
+
+/* The object has ended before a call was told: it may be one without arguments. */
+static bool end_without_arguments(yk_tool_parser *p)
+{
+  call_reader *call = &p->call;
+  if (p->options.format != YK_TOOLS_HERMES || !call->has_name || call->has_arguments) return false;
+  yk_strbuf_append_str(&call->arguments, "{}");
+  return tell_beginning(p);
 }
 
 /* Whether c is, or may become, part of a call. */
@@ -184,7 +223,8 @@ static yk_scan_result take_object_byte(yk_tool_parser *p, char c)
   if (in_key && is_in_string(scan)) yk_strbuf_append(&call->key, &c, 1);
   bool has_ended = scan->depth == 1 && scan->state == YK_SCAN_AFTER;
   if (in_value && !take_value_byte(p, c, has_ended)) return YK_SCAN_INVALID;
-  return result == YK_SCAN_END && !call->is_told ? YK_SCAN_INVALID : result;
+  if (result == YK_SCAN_END && !call->is_told && !end_without_arguments(p)) return YK_SCAN_INVALID;
+  return result;
 }
 
 static void step(yk_tool_parser *p, char c);
@@ -202,6 +242,7 @@ static void step_call(yk_tool_parser *p, char c)
     result = YK_SCAN_INVALID;
   }
   if (result == YK_SCAN_END) {
+    end_call(p, true);
     p->mode = MODE_AFTER;
   } else if (result == YK_SCAN_MORE) {
     if (!call->is_told) hold(p, c);
@@ -209,6 +250,7 @@ static void step_call(yk_tool_parser *p, char c)
     give_up(p);
     step(p, c);
   } else {
+    if (call->arguments_ended) end_call(p, true);
     p->mode = call->arguments_ended ? MODE_AFTER : MODE_BROKEN;
     step(p, c);
   }
@@ -240,11 +282,11 @@ static bool find_tag(yk_tool_parser *p, char c, const char *tag, yk_tool_event_k
   bool is_whole;
   if (!hold(p, c)) return false;
   if (is_part_of(p, tag, &is_whole)) return is_whole;
-  p->held.length--;
+  unhold(p);
   bool is_first = p->held.length == 0;
   release(p, kind);
   if (!is_first) return find_tag(p, c, tag, kind); /* the byte may begin a tag itself */
-  add(p, kind, &c, 1);
+  add(p, kind, c);
   return false;
 }
 
@@ -255,10 +297,11 @@ static void step_content(yk_tool_parser *p, char c)
 
 static void step_broken(yk_tool_parser *p, char c)
 {
-  if (p->format != YK_TOOLS_HERMES) {
-    add(p, YK_TOOL_ARGUMENTS, &c, 1);
+  if (p->options.format != YK_TOOLS_HERMES) {
+    add(p, YK_TOOL_ARGUMENTS, c);
   } else if (find_tag(p, c, close_tag, YK_TOOL_ARGUMENTS)) {
     drop_held(p);
+    end_call(p, false);
     p->mode = MODE_AFTER;
   }
 }
@@ -277,7 +320,7 @@ static void step_after_hermes(yk_tool_parser *p, char c)
   } else if (is_part_of(p, open_tag, &is_whole)) {
     if (is_whole) enter_call(p);
   } else {
-    p->held.length--;
+    unhold(p);
     release(p, YK_TOOL_CONTENT);
     p->mode = MODE_CONTENT;
     step_content(p, c);
@@ -321,12 +364,12 @@ static void step(yk_tool_parser *p, char c)
   case MODE_CALL: step_call(p, c); break;
   case MODE_BROKEN: step_broken(p, c); break;
   case MODE_AFTER:
-    if (p->format == YK_TOOLS_HERMES)
+    if (p->options.format == YK_TOOLS_HERMES)
       step_after_hermes(p, c);
     else
       step_after_llama(p, c);
     break;
-  case MODE_REST: add(p, YK_TOOL_CONTENT, &c, 1); break;
+  case MODE_REST: add(p, YK_TOOL_CONTENT, c); break;
   }
 }
 
@@ -349,20 +392,15 @@ const char *yk_tool_format_names(void)
   return "hermes, llama3_json";
 }
 
-yk_status yk_tool_parser_create(yk_tool_format format, bool only_first,
-                                void (*take)(void *user, const yk_tool_event *event), void *user, yk_tool_parser **out,
-                                yk_err *err)
+yk_status yk_tool_parser_create(const yk_tool_options *options, yk_tool_parser **out, yk_err *err)
 {
   *out = NULL;
-  if (format != YK_TOOLS_HERMES && format != YK_TOOLS_LLAMA3_JSON)
+  if (options->format != YK_TOOLS_HERMES && options->format != YK_TOOLS_LLAMA3_JSON)
     return yk_err_set(err, YK_E_INVAL, "tool calls: expected one of %s", yk_tool_format_names());
   yk_tool_parser *p = calloc(1, sizeof *p);
   if (!p) return yk_err_set(err, YK_E_NOMEM, "no memory for a parser of tool calls");
-  *p = (yk_tool_parser){.format = format,
-                        .only_first = only_first,
-                        .take = take,
-                        .user = user,
-                        .mode = format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_START};
+  p->options = *options;
+  p->mode = options->format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_START;
   *out = p;
   return YK_OK;
 }
@@ -371,6 +409,7 @@ void yk_tool_parser_free(yk_tool_parser *parser)
 {
   if (!parser) return;
   yk_strbuf_free(&parser->held);
+  yk_strbuf_free(&parser->held_special);
   yk_strbuf_free(&parser->piece);
   yk_strbuf_free(&parser->call.key);
   yk_strbuf_free(&parser->call.name);
@@ -381,29 +420,56 @@ void yk_tool_parser_free(yk_tool_parser *parser)
 static yk_status check_memory(const yk_tool_parser *p, yk_err *err)
 {
   const call_reader *call = &p->call;
-  bool failed = p->held.failed || p->piece.failed || call->key.failed || call->name.failed || call->arguments.failed;
+  bool failed = p->held.failed || p->held_special.failed || p->piece.failed || call->key.failed || call->name.failed ||
+                call->arguments.failed;
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for the text of tool calls") : YK_OK;
 }
 
-yk_status yk_tool_parser_push(yk_tool_parser *parser, const char *text, size_t n_bytes, yk_err *err)
+/* No more text comes. is_cut: the model would have gone on. */
+static void finish(yk_tool_parser *p, bool is_cut)
 {
-  for (size_t i = 0; i < n_bytes; i++) step(parser, text[i]);
+  bool is_hermes = p->options.format == YK_TOOLS_HERMES, has_tag = p->held.length > p->n_space;
+  switch (p->mode) {
+  case MODE_START: /* held: white space and a part of a tag */
+    if (is_cut && has_tag)
+      drop_held(p);
+    else
+      release(p, YK_TOOL_CONTENT);
+    break;
+  case MODE_CONTENT:
+  case MODE_CALL: /* held: from a tag on, unless the call has been told; of llama3_json it may be any JSON object */
+    if ((p->mode == MODE_CALL && p->call.is_told) || (is_cut && is_hermes))
+      drop_held(p);
+    else
+      release(p, YK_TOOL_CONTENT);
+    break;
+  case MODE_BROKEN:
+    if (is_cut)
+      drop_held(p);
+    else
+      release(p, YK_TOOL_ARGUMENTS);
+    break;
+  case MODE_AFTER: drop_held(p); break;
+  case MODE_REST: break;
+  }
+  end_call(p, p->mode == MODE_CALL && p->call.arguments_ended);
+}
+
+yk_status yk_tool_parser_push(yk_tool_parser *parser, const yk_output *output, yk_err *err)
+{
+  size_t next = 0;
+  for (size_t i = 0; i < output->text_bytes; i++) {
+    while (next < output->n_special && output->special[next].end <= i) next++;
+    parser->is_special = next < output->n_special && output->special[next].begin <= i;
+    step(parser, output->text[i]);
+  }
+  bool is_cut = output->finish == YK_FINISH_LENGTH || output->stop_string;
+  if (output->finish != YK_FINISH_NONE) finish(parser, is_cut);
   flush_piece(parser);
   return check_memory(parser, err);
 }
 
-yk_status yk_tool_parser_finish(yk_tool_parser *parser, yk_err *err)
+bool yk_tool_parser_has_calls(const yk_tool_parser *parser)
 {
-  bool only_space = parser->mode == MODE_AFTER && parser->held.length == parser->n_space;
-  if (only_space || (parser->mode == MODE_CALL && parser->call.is_told))
-    drop_held(parser);
-  else
-    release(parser, parser->mode == MODE_BROKEN ? YK_TOOL_ARGUMENTS : YK_TOOL_CONTENT);
-  flush_piece(parser);
-  return check_memory(parser, err);
-}
-
-int32_t yk_tool_parser_calls(const yk_tool_parser *parser)
-{
-  return parser->n_calls;
+  return parser->n_calls > 0 && !parser->has_broken_call;
 }

@@ -1,10 +1,16 @@
-/* tool_calls.h - calls of tools found in the text of an answer while the text comes.
+/* tool_calls.h - an answer's output as events, while it comes: what is content, and which tools are called.
  *
- * hermes (Hermes, Qwen): <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, text around.
+ * The parser reads tokens' texts with the special ones among them, whatever the client asked for, since tags may be
+ * special tokens, and the reason of the end. Streams and whole answers are both made of its events, and no finished text
+ * is ever searched.
+ *
+ * hermes (Hermes, Qwen): <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, text around. A
+ *   call without arguments has none: {}.
  * llama3_json: the whole answer is {"name": ..., "parameters" or "arguments": {...}}, or several with ";" between,
  *   after an optional <|python_tag|>.
  * What is no valid call comes out as content, byte for byte as the model wrote it. Arguments come out as the model
- * wrote them too. The calls and the content do not depend on how the text was cut into pieces. */
+ * wrote them too. Where an output is cut, by its length or a stop string, what may have become a tag or the beginning of
+ * a call is neither. The calls and the content do not depend on how the text was cut into pieces. */
 #ifndef YK_OPENAI_TOOL_CALLS_H
 #define YK_OPENAI_TOOL_CALLS_H
 
@@ -13,6 +19,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "yoke.h"
 
 typedef enum yk_tool_format { YK_TOOLS_NONE, YK_TOOLS_HERMES, YK_TOOLS_LLAMA3_JSON } yk_tool_format;
 
@@ -23,35 +30,40 @@ yk_tool_format yk_tool_format_find(const char *name);
 const char *yk_tool_format_names(void);
 
 typedef enum yk_tool_event_kind {
-  YK_TOOL_CONTENT,  /* text that is no call */
-  YK_TOOL_BEGIN,    /* a call begins; text is the function's name */
-  YK_TOOL_ARGUMENTS /* a piece of the arguments of the last call that began */
+  YK_TOOL_CONTENT,   /* text that is no call */
+  YK_TOOL_BEGIN,     /* a call begins; text is the function's name */
+  YK_TOOL_ARGUMENTS, /* a piece of the arguments of the last call that began */
+  YK_TOOL_END        /* that call has ended */
 } yk_tool_event_kind;
 
 typedef struct yk_tool_event {
   yk_tool_event_kind kind;
-  int32_t call;     /* BEGIN, ARGUMENTS: from 0 */
-  const char *text; /* [n_bytes] UTF-8; valid during the callback */
+  int32_t call;     /* all but CONTENT: from 0 */
+  const char *text; /* [n_bytes] UTF-8; valid during the callback. END: none */
   size_t n_bytes;
+  bool is_whole; /* END: the arguments are JSON to their last brace */
 } yk_tool_event;
 
 typedef struct yk_tool_parser yk_tool_parser; /* owner: whoever created it; one thread at a time */
 
-/* yk_tool_parser_create - only_first: calls after the first are dropped. take is called with each event, in order,
- *   from push and finish. Errors: YK_E_INVAL for YK_TOOLS_NONE, YK_E_NOMEM. */
-yk_status yk_tool_parser_create(yk_tool_format format, bool only_first,
-                                void (*take)(void *user, const yk_tool_event *event), void *user, yk_tool_parser **out,
-                                yk_err *err);
+typedef struct yk_tool_options {
+  yk_tool_format format;
+  bool only_first;    /* calls after the first are dropped */
+  bool hides_special; /* special tokens that are no tags are neither in the content nor in arguments */
+  void (*take)(void *user, const yk_tool_event *event); /* each event, in order, from push and finish */
+  void *user;
+} yk_tool_options;
+
+/* yk_tool_parser_create - Errors: YK_E_INVAL for YK_TOOLS_NONE, YK_E_NOMEM. */
+yk_status yk_tool_parser_create(const yk_tool_options *options, yk_tool_parser **out, yk_err *err);
 void yk_tool_parser_free(yk_tool_parser *parser);
 
-/* yk_tool_parser_push - more text of the answer. Errors: YK_E_NOMEM, after which only free is of use. */
-yk_status yk_tool_parser_push(yk_tool_parser *parser, const char *text, size_t n_bytes, yk_err *err);
+/* yk_tool_parser_push - one more output: its text, and which of that is special tokens'. The one that ends the answer
+ *   closes what is open: where nothing cut the output, a call that is not complete becomes content, unless its beginning
+ *   has been told. Errors: YK_E_NOMEM, after which only free is of use. */
+yk_status yk_tool_parser_push(yk_tool_parser *parser, const yk_output *output, yk_err *err);
 
-/* yk_tool_parser_finish - the answer has ended: a call that is not complete becomes content, unless its beginning has
- *   been told already. Errors: YK_E_NOMEM. */
-yk_status yk_tool_parser_finish(yk_tool_parser *parser, yk_err *err);
-
-/* yk_tool_parser_calls - how many calls have begun. */
-int32_t yk_tool_parser_calls(const yk_tool_parser *parser);
+/* yk_tool_parser_has_calls - calls have been told, and all that have begun are whole. */
+bool yk_tool_parser_has_calls(const yk_tool_parser *parser);
 
 #endif

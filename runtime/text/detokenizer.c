@@ -57,6 +57,16 @@ yk_status yk_detokenizer_push(yk_detokenizer *detokenizer, int32_t id, yk_strbuf
   return text ? yk_decoder_stream_push(&detokenizer->stream, text, n_bytes, out, err) : YK_OK;
 }
 
+size_t yk_detokenizer_special_bytes(const yk_detokenizer *detokenizer, int32_t id)
+{
+  const yk_tokenizer *tokenizer = detokenizer->tokenizer;
+  size_t n_bytes;
+  if (detokenizer->skip_special_tokens || id < 0 || id >= yk_tokenizer_vocab_size(tokenizer)) return 0;
+  int32_t added = yk_vocab_entry_of(&tokenizer->added.contents, id);
+  bool is_special = added >= 0 && tokenizer->added.tokens[added].skipped;
+  return is_special && text_of(detokenizer, id, &n_bytes) ? n_bytes : 0;
+}
+
 yk_status yk_detokenizer_continue(yk_detokenizer *detokenizer, const int32_t *ids, size_t n_ids, yk_err *err)
 {
   enum { N_TOKENS = 8 }; /* a character takes at most four, the rule for the first token of a text one */

@@ -19,6 +19,10 @@ void yk_detokenizer_free(yk_detokenizer *detokenizer);
  *   With byte fallback a run of byte tokens is held back until another token ends it, since one bad byte spoils it. */
 yk_status yk_detokenizer_push(yk_detokenizer *detokenizer, int32_t id, yk_strbuf *out, yk_err *err);
 
+/* yk_detokenizer_special_bytes - bytes of the text that a special token has added at the end of what its push appended;
+ *   0 for other tokens, and where special tokens are skipped. */
+size_t yk_detokenizer_special_bytes(const yk_detokenizer *detokenizer, int32_t id);
+
 /* yk_detokenizer_continue - before the first push: the text continues that of ids, a prompt, none of which is given
  *   out. Some models spell the first token of a text differently, and a prompt may end inside a character, which push
  *   then gives out whole. Only the last ids are read; those that no token has are passed over.

@@ -445,6 +445,19 @@ static void calls_of_a_whole_answer(void **state)
   close_session(s);
 }
 
+/* Clients read arguments as JSON where "tool_calls" ends an answer. */
+static void a_stop_string_inside_arguments(void **state)
+{
+  (void)state;
+  session *s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'stop': 'Rome', " TOOLS "}");
+  push(s, 0, 5, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"");
+  push_output(s, 0, &(yk_output){.finish = YK_FINISH_STOP, .stop_string = "Rome", .text = ""}, false);
+  finish(s);
+  assert_non_null(strstr(s->out.data, "\"arguments\":\"{\\\"a\\\": \\\"\"}}]"));
+  assert_non_null(strstr(s->out.data, "\"finish_reason\":\"stop\",\"stop_reason\":\"Rome\""));
+  close_session(s);
+}
+
 /* ---- Failing ----------------------------------------------------------------------------------------------------- */
 
 static void a_stream_fails(void **state)
@@ -502,6 +515,7 @@ int main(void)
                                      cmocka_unit_test(chat_whole),
                                      cmocka_unit_test(calls_in_a_stream),
                                      cmocka_unit_test(calls_of_a_whole_answer),
+                                     cmocka_unit_test(a_stop_string_inside_arguments),
                                      cmocka_unit_test(a_stream_fails),
                                      cmocka_unit_test(events_are_json)};
   return cmocka_run_group_tests(tests, NULL, NULL);

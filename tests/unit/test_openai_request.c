@@ -155,6 +155,9 @@ static void chat_defaults(void **state)
   assert_true(!r.chat.tools.doc && !r.chat.documents.doc && !r.chat.template_kwargs.doc && r.tools == YK_TOOLS_NONE);
   assert_int_equal(r.sampling.n_logprobs, -1);
   yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_CHAT, CHAT(", 'skip_special_tokens': true, 'tools': [" TOOL "]"));
+  assert_true(r.hides_special && !r.sampling.skip_special_tokens); /* tags may be special tokens */
+  yk_openai_request_free(&r);
   r = openai_request(YK_FORM_CHAT, CHAT(", 'logprobs': true"));
   assert_int_equal(r.sampling.n_logprobs, 0);
   yk_openai_request_free(&r);

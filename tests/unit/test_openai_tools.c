@@ -9,19 +9,13 @@
 
 #include "openai/tool_calls.h"
 
-/* What events say, readable: content as it is, a call as {name|arguments}. */
+/* What events say, readable: content as it is, a call as {name|arguments}, one that is not whole as {name|arguments!. */
 typedef struct record {
   yk_strbuf text;
-  bool in_call;
+  bool in_call, has_broken;
   int32_t n_calls;
   int n_pieces; /* of arguments */
 } record;
-
-static void close_call(record *r)
-{
-  if (r->in_call) yk_strbuf_append_str(&r->text, "}");
-  r->in_call = false;
-}
 
 static void take(void *user, const yk_tool_event *event)
 {
@@ -31,8 +25,15 @@ static void take(void *user, const yk_tool_event *event)
     assert_int_equal(event->call, r->n_calls - 1);
     assert_true(event->n_bytes > 0);
     r->n_pieces++;
+  } else if (event->kind == YK_TOOL_END) {
+    assert_true(r->in_call);
+    assert_int_equal(event->call, r->n_calls - 1);
+    yk_strbuf_append_str(&r->text, event->is_whole ? "}" : "!");
+    r->has_broken |= !event->is_whole;
+    r->in_call = false;
+    return;
   } else {
-    close_call(r);
+    assert_false(r->in_call);
   }
   if (event->kind == YK_TOOL_BEGIN) {
     assert_int_equal(event->call, r->n_calls++);
@@ -43,49 +44,76 @@ static void take(void *user, const yk_tool_event *event)
   if (event->kind == YK_TOOL_BEGIN) yk_strbuf_append_str(&r->text, "|");
 }
 
+/* How an answer is parsed, and how it ends. */
+typedef struct way {
+  yk_tool_format format;
+  bool only_first;
+  bool is_special; /* tags and <|x|> are special tokens */
+  bool hides_special;
+  yk_output end;
+} way;
+
+static const char *const specials[] = {"<tool_call>", "</tool_call>", "<|x|>"};
+
+/* Of text from begin to end what is of special tokens. */
+static size_t find_special(const char *text, size_t begin, size_t end, yk_text_span *out)
+{
+  size_t n = 0;
+  for (size_t at = 0; text[at]; at++)
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
+      size_t stop = at + strlen(specials[i]);
+      if (strncmp(text + at, specials[i], strlen(specials[i])) != 0 || at >= end || stop <= begin) continue;
+      out[n++] = (yk_text_span){at > begin ? at - begin : 0, (stop < end ? stop : end) - begin};
+    }
+  return n;
+}
+
 /* The pieces end at the offsets of `cuts`, and at the end. */
-static record parse(yk_tool_format format, bool only_first, const char *text, const size_t *cuts, size_t n_cuts)
+static record parse(const way *w, const char *text, const size_t *cuts, size_t n_cuts)
 {
   record r = {0};
   yk_tool_parser *parser;
+  yk_text_span special[64];
   size_t begin = 0, length = strlen(text);
-  assert_int_equal(yk_tool_parser_create(format, only_first, take, &r, &parser, NULL), YK_OK);
+  const yk_tool_options options = {w->format, w->only_first, w->hides_special, take, &r};
+  assert_int_equal(yk_tool_parser_create(&options, &parser, NULL), YK_OK);
   for (size_t i = 0; i <= n_cuts; i++) {
     size_t end = i < n_cuts ? cuts[i] : length;
-    assert_int_equal(yk_tool_parser_push(parser, text + begin, end - begin, NULL), YK_OK);
+    yk_output output = {.has_token = true, .text = text + begin, .text_bytes = end - begin, .special = special};
+    if (w->is_special) output.n_special = find_special(text, begin, end, special);
+    assert_int_equal(yk_tool_parser_push(parser, &output, NULL), YK_OK);
     begin = end;
   }
-  assert_int_equal(yk_tool_parser_finish(parser, NULL), YK_OK);
-  assert_int_equal(yk_tool_parser_calls(parser), r.n_calls);
-  close_call(&r);
+  assert_int_equal(yk_tool_parser_push(parser, &w->end, NULL), YK_OK);
+  assert_false(r.in_call);
+  assert_int_equal(yk_tool_parser_has_calls(parser), r.n_calls > 0 && !r.has_broken);
   yk_tool_parser_free(parser);
   return r;
 }
 
-static void check_cuts(yk_tool_format format, bool only_first, const char *text, const size_t *cuts, size_t n_cuts,
-                       const char *expected)
+static void check_cuts(const way *w, const char *text, const size_t *cuts, size_t n_cuts, const char *expected)
 {
-  record r = parse(format, only_first, text, cuts, n_cuts);
+  record r = parse(w, text, cuts, n_cuts);
   assert_string_equal(r.text.data ? r.text.data : "", expected);
   yk_strbuf_free(&r.text);
 }
 
 /* Whole, cut once or twice anywhere, and byte by byte. */
-static void check_as(yk_tool_format format, bool only_first, const char *text, const char *expected)
+static void check_as(const way *w, const char *text, const char *expected)
 {
   size_t n = strlen(text), cuts[1024];
   assert_true(n < 1024);
-  check_cuts(format, only_first, text, NULL, 0, expected);
-  for (size_t i = 0; i <= n; i++) check_cuts(format, only_first, text, &i, 1, expected);
+  check_cuts(w, text, NULL, 0, expected);
+  for (size_t i = 0; i <= n; i++) check_cuts(w, text, &i, 1, expected);
   for (size_t i = 0; i <= n; i += 3)
-    for (size_t j = i; j <= n; j += 2) check_cuts(format, only_first, text, (size_t[]){i, j}, 2, expected);
+    for (size_t j = i; j <= n; j += 2) check_cuts(w, text, (size_t[]){i, j}, 2, expected);
   for (size_t i = 0; i < n; i++) cuts[i] = i;
-  check_cuts(format, only_first, text, cuts, n, expected);
+  check_cuts(w, text, cuts, n, expected);
 }
 
 static void check(yk_tool_format format, const char *text, const char *expected)
 {
-  check_as(format, false, text, expected);
+  check_as(&(way){.format = format, .end = {.finish = YK_FINISH_STOP, .text = ""}}, text, expected);
 }
 
 #define CALL(name, arguments) "{\"name\": \"" name "\", \"arguments\": " arguments "}"
@@ -123,12 +151,10 @@ static void hermes_content(void **state)
                                       "<tool_call>words</tool_call>",
                                       TAGGED(""),
                                       TAGGED("[1]"),
-                                      TAGGED("{\"name\": \"f\"}"),
                                       TAGGED("{\"arguments\": {}}"),
                                       TAGGED("{\"name\": \"\", \"arguments\": {}}"),
                                       TAGGED("{\"name\": 5, \"arguments\": {}}"),
                                       TAGGED("{\"name\": \"f\", \"arguments\": \"{}\"}"),
-                                      TAGGED("{\"name\": \"f\", \"arguments\": null}"),
                                       TAGGED("{'name': 'f', 'arguments': {}}"),
                                       TAGGED("{\"name\": \"f\" \"arguments\": {}}"),
                                       TAGGED("{\"a\": {\"name\": \"f\", \"arguments\": {}}}"),
@@ -154,12 +180,61 @@ static void hermes_recovers(void **state)
   check(f, TAGGED(CALL("f", "{}")) "<tool_cal" TAGGED(CALL("g", "{}")), "{f|{}}<tool_cal{g|{}}");
   check(f, TAGGED(CALL("f", "{}")) "<<tool_call>" CALL("g", "{}"), "{f|{}}<{g|{}}");
   /* A call that has been told stands: what comes are its arguments, as the model wrote them. */
-  check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": oops}}") " x", "{f|{\"a\": oops}}} x");
+  check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": oops}}") " x", "{f|{\"a\": oops}}! x");
   check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": <</tool_cal}}") TAGGED(CALL("g", "{}")),
-        "{f|{\"a\": <</tool_cal}}}{g|{}}");
-  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "{f|{\"a\": 1}");
-  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops</tool_", "{f|{\"a\": oops</tool_}");
+        "{f|{\"a\": <</tool_cal}}!{g|{}}");
+  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "{f|{\"a\": 1!");
+  check(f, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops</tool_", "{f|{\"a\": oops</tool_!");
   check(f, TAGGED("{\"name\": \"f\", \"arguments\": {}]") "x", "{f|{}}]</tool_call>x");
+}
+
+static void calls_without_arguments(void **state)
+{
+  (void)state;
+  check(YK_TOOLS_HERMES, TAGGED("{\"name\": \"f\"}") "\n" TAGGED("{\"name\": \"g\", \"arguments\": null}"),
+        "{f|{}}{g|{}}");
+  check(YK_TOOLS_HERMES, TAGGED("{\"name\": \"f\", \"arguments\": nil}"),
+        TAGGED("{\"name\": \"f\", \"arguments\": nil}"));
+  check(YK_TOOLS_LLAMA3_JSON, "{\"name\": \"f\"}", "{\"name\": \"f\"}");
+}
+
+/* Whatever cuts an output, what may have become a tag or the beginning of a call is no content. */
+static void outputs_that_are_cut(void **state)
+{
+  (void)state;
+  static const char *const rows[][2] = {
+      {"a <tool_call>" CALL("f", "{\"a\": 1}") "</tool_", "a {f|{\"a\": 1}}"},
+      {"a <tool_call>" CALL("f", "{\"a\": 1}") "\n<too", "a {f|{\"a\": 1}}"},
+      {"a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}", "a {f|{\"a\": 1}}"},
+      {"a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ", "a {f|{\"a\": !"},
+      {"a <tool_call>{\"name\": \"f\", \"arguments\": {", "a {f|{!"},
+      {"a <tool_call>{\"name\": \"f\", \"arguments\": {oops</tool", "a {f|{oops!"},
+      {"a <tool_call>{\"name\": \"f", "a "},
+      {"a <tool_call>", "a "},
+      {"a <tool_c", "a "},
+      {"a <tool_c ", "a <tool_c "}};
+  const way cut = {.format = YK_TOOLS_HERMES, .end = {.finish = YK_FINISH_LENGTH, .text = ""}};
+  const way stopped = {.format = YK_TOOLS_HERMES, .end = {.finish = YK_FINISH_STOP, .stop_string = "x", .text = ""}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    check_as(&cut, rows[i][0], rows[i][1]);
+    check_as(&stopped, rows[i][0], rows[i][1]);
+  }
+  const way llama = {.format = YK_TOOLS_LLAMA3_JSON, .end = {.finish = YK_FINISH_LENGTH, .text = ""}};
+  check_as(&llama, "{\"answer\": 4", "{\"answer\": 4"); /* an answer in JSON */
+  check_as(&llama, "<|python_t", "");
+}
+
+/* Tags that are special tokens are found; other special tokens are hidden from who does not want them. */
+static void special_tokens(void **state)
+{
+  (void)state;
+  static const char text[] = "a<|x|>b" TAGGED(CALL("f", "{\"t\": \"<|x|>\"}")) "<tool_call>oops<|x|></tool_call>";
+  way w = {.format = YK_TOOLS_HERMES, .is_special = true, .end = {.finish = YK_FINISH_STOP, .text = ""}};
+  check_as(&w, text, "a<|x|>b{f|{\"t\": \"<|x|>\"}}<tool_call>oops<|x|></tool_call>");
+  w.hides_special = true;
+  check_as(&w, text, "ab{f|{\"t\": \"\"}}oops");
+  w.is_special = false; /* the same as plain text is nobody's to hide */
+  check_as(&w, text, "a<|x|>b{f|{\"t\": \"<|x|>\"}}<tool_call>oops<|x|></tool_call>");
 }
 
 static void llama_calls(void **state)
@@ -173,7 +248,7 @@ static void llama_calls(void **state)
   check(f, CALL("f", "{}") "\n" CALL("g", "{}"), "{f|{}}{g|{}}");
   check(f, CALL("f", "{}") "; and " CALL("g", "{}"), "{f|{}}; and " CALL("g", "{}"));
   check(f, CALL("f", "{}") "; {\"name\": 5}", "{f|{}}; {\"name\": 5}");
-  check(f, "{\"name\": \"f\", \"parameters\": {\"a\": oops}} x", "{f|{\"a\": oops}} x}");
+  check(f, "{\"name\": \"f\", \"parameters\": {\"a\": oops}} x", "{f|{\"a\": oops}} x!");
 }
 
 static void llama_content(void **state)
@@ -197,9 +272,11 @@ static void llama_content(void **state)
 static void only_the_first_call(void **state)
 {
   (void)state;
-  check_as(YK_TOOLS_HERMES, true, "a" TAGGED(CALL("f", "{\"a\": 1}")) "\n" TAGGED(CALL("g", "{\"b\": 2}")) "\nz",
+  const way hermes = {.format = YK_TOOLS_HERMES, .only_first = true, .end = {.finish = YK_FINISH_STOP, .text = ""}};
+  const way llama = {.format = YK_TOOLS_LLAMA3_JSON, .only_first = true, .end = {.finish = YK_FINISH_STOP, .text = ""}};
+  check_as(&hermes, "a" TAGGED(CALL("f", "{\"a\": 1}")) "\n" TAGGED(CALL("g", "{\"b\": 2}")) "\nz",
            "a{f|{\"a\": 1}}\nz");
-  check_as(YK_TOOLS_LLAMA3_JSON, true, CALL("f", "{}") ";" CALL("g", "{}"), "{f|{}}");
+  check_as(&llama, CALL("f", "{}") ";" CALL("g", "{}"), "{f|{}}");
 }
 
 /* Deeper than can be followed is no call; up to there calls are found. */
@@ -212,7 +289,8 @@ static void depth_is_bounded(void **state)
     for (int i = 0; i < depth; i++) strcat(text, "]");
     strcat(text, ", \"arguments\": {}}");
     snprintf(expected, sizeof expected, "%s", depth < 64 ? "{f|{}}" : text);
-    check_cuts(YK_TOOLS_HERMES, false, text, NULL, 0, expected);
+    check_cuts(&(way){.format = YK_TOOLS_HERMES, .end = {.finish = YK_FINISH_STOP, .text = ""}}, text, NULL, 0,
+               expected);
   }
 }
 
@@ -223,9 +301,11 @@ static void calls_are_streamed(void **state)
   static const char *const pieces[] = {"<tool_call>{\"name\": \"f\", \"arguments\": ", "{\"a\"", ": 1", "}}"};
   record r = {0};
   yk_tool_parser *parser;
-  assert_int_equal(yk_tool_parser_create(YK_TOOLS_HERMES, false, take, &r, &parser, NULL), YK_OK);
+  const yk_tool_options options = {.format = YK_TOOLS_HERMES, .take = take, .user = &r};
+  assert_int_equal(yk_tool_parser_create(&options, &parser, NULL), YK_OK);
   for (int i = 0; i < 4; i++) {
-    assert_int_equal(yk_tool_parser_push(parser, pieces[i], strlen(pieces[i]), NULL), YK_OK);
+    const yk_output output = {.text = pieces[i], .text_bytes = strlen(pieces[i])};
+    assert_int_equal(yk_tool_parser_push(parser, &output, NULL), YK_OK);
     assert_int_equal(r.n_calls, i > 0);
     assert_int_equal(r.n_pieces, i);
   }
@@ -241,16 +321,18 @@ static void formats_have_names(void **state)
   assert_int_equal(yk_tool_format_find("hermes"), YK_TOOLS_HERMES);
   assert_int_equal(yk_tool_format_find("llama3_json"), YK_TOOLS_LLAMA3_JSON);
   assert_int_equal(yk_tool_format_find("mistral"), YK_TOOLS_NONE);
-  assert_int_equal(yk_tool_parser_create(YK_TOOLS_NONE, false, take, NULL, &parser, &err), YK_E_INVAL);
+  assert_int_equal(yk_tool_parser_create(&(yk_tool_options){.take = take}, &parser, &err), YK_E_INVAL);
   assert_non_null(strstr(err.message, yk_tool_format_names()));
   assert_null(parser);
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hermes_calls),     cmocka_unit_test(hermes_content),     cmocka_unit_test(hermes_recovers),
-      cmocka_unit_test(llama_calls),      cmocka_unit_test(llama_content),      cmocka_unit_test(only_the_first_call),
-      cmocka_unit_test(depth_is_bounded), cmocka_unit_test(calls_are_streamed), cmocka_unit_test(formats_have_names)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(hermes_calls),         cmocka_unit_test(hermes_content),
+                                     cmocka_unit_test(hermes_recovers),      cmocka_unit_test(calls_without_arguments),
+                                     cmocka_unit_test(outputs_that_are_cut), cmocka_unit_test(special_tokens),
+                                     cmocka_unit_test(llama_calls),          cmocka_unit_test(llama_content),
+                                     cmocka_unit_test(only_the_first_call),  cmocka_unit_test(depth_is_bounded),
+                                     cmocka_unit_test(calls_are_streamed),   cmocka_unit_test(formats_have_names)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
