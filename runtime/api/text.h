@@ -28,10 +28,14 @@ yk_status yk_engine_detokenize(const yk_engine *engine, const int32_t *ids, size
  * yk_engine_detokenize gives for all the ids. One thread at a time uses a stream; different streams any. */
 typedef struct yk_text_stream yk_text_stream;
 
-/* yk_text_stream_create - an empty stream. Where ids continue a prompt, push the prompt's first and drop their text:
- *   some models spell the first token of a text differently.
+/* yk_text_stream_create - an empty stream.
  *   Errors: YK_E_UNSUPPORTED where the checkpoint has no tokenizer, YK_E_NOMEM. */
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err);
+
+/* yk_text_stream_continue - before the first push: the text goes on behind these ids, a prompt, whose text is not given
+ *   out. Some models spell the first token of a text differently, and a prompt may end inside a character, which push
+ *   then gives out whole. Errors: those of push. */
+yk_status yk_text_stream_continue(yk_text_stream *stream, const int32_t *ids, size_t n_ids, yk_err *err);
 
 /* yk_text_stream_push - add n_ids ids. *text: what has become final, whole UTF-8 characters, maybe none; the stream's
  *   own, valid until its next call. A character whose bytes are not all there is held back; with byte fallback a whole

@@ -83,6 +83,12 @@ static yk_status give(yk_text_stream *stream, yk_status status, const char **tex
   return YK_OK;
 }
 
+yk_status yk_text_stream_continue(yk_text_stream *stream, const int32_t *ids, size_t n_ids, yk_err *err)
+{
+  YK_TRY(check_ids(stream, ids, n_ids, err));
+  return yk_detokenizer_continue(stream->detokenizer, ids, n_ids, err);
+}
+
 yk_status yk_text_stream_push(yk_text_stream *stream, const int32_t *ids, size_t n_ids, const char **text,
                               size_t *n_bytes, yk_err *err)
 {

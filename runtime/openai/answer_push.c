@@ -24,7 +24,7 @@ static yk_status begin_prompt(yk_answer_choice *c, yk_err *err)
   const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
   if (c->has_prompt || prompt->n_ids == 0) return YK_OK;
   c->has_prompt = true;
-  return yk_logprob_lists_add_first(&c->logprobs, c->answer->options.texts, prompt->ids[0], err);
+  return yk_logprob_lists_add_first(&c->logprobs, &c->walk, prompt->ids[0], err);
 }
 
 static yk_status push_prompt_token(yk_answer_choice *c, const yk_output *output, yk_err *err)
@@ -33,12 +33,11 @@ static yk_status push_prompt_token(yk_answer_choice *c, const yk_output *output,
   const yk_openai_request *request = answer->request;
   if (request->n_prompt_logprobs >= 0) {
     append(&c->prompt_logprobs, ",");
-    YK_TRY(
-        yk_logprob_append_by_id(&c->prompt_logprobs, answer->options.texts, output, request->n_prompt_logprobs, err));
+    YK_TRY(yk_logprob_append_by_id(&c->prompt_logprobs, &c->prompt_walk, output, request->n_prompt_logprobs, err));
   }
   if (!echoes_logprobs(answer)) return YK_OK;
   YK_TRY(begin_prompt(c, err));
-  return yk_logprob_lists_add(&c->logprobs, answer->options.texts, output, request->sampling.n_logprobs, err);
+  return yk_logprob_lists_add(&c->logprobs, &c->walk, output, request->sampling.n_logprobs, err);
 }
 
 static yk_status append_echo(yk_answer_choice *c, yk_err *err)
@@ -83,8 +82,8 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err
   if (c->ids.length) append(&c->ids, ",");
   yk_json_append_i64(&c->ids, output->token_id);
   if (!yk_answer_has_logprobs(answer)) return YK_OK;
-  if (yk_answer_is_chat(answer)) return yk_logprob_lists_add_chat(&c->logprobs, answer->options.texts, output, err);
-  return yk_logprob_lists_add(&c->logprobs, answer->options.texts, output, answer->request->sampling.n_logprobs, err);
+  if (yk_answer_is_chat(answer)) return yk_logprob_lists_add_chat(&c->logprobs, &c->walk, output, err);
+  return yk_logprob_lists_add(&c->logprobs, &c->walk, output, answer->request->sampling.n_logprobs, err);
 }
 
 static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err *err)
@@ -233,12 +232,25 @@ static yk_status make_head(yk_openai_answer *answer, const yk_openai_answer_opti
   return head->failed || call_id.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
+/* Log-probabilities of the output begin behind the prompt; with echo, and those of the prompt, with it. */
+static yk_status begin_walks(yk_answer_choice *c, yk_err *err)
+{
+  const yk_openai_request *request = c->answer->request;
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  yk_token_texts *texts = c->answer->options.texts;
+  if (yk_answer_has_logprobs(c->answer))
+    YK_TRY(yk_token_walk_begin(&c->walk, texts, prompt->ids, request->echo ? 0 : prompt->n_ids, err));
+  if (request->n_prompt_logprobs < 0) return YK_OK;
+  return yk_token_walk_begin(&c->prompt_walk, texts, prompt->ids, prompt->n_ids > 0, err);
+}
+
 static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *err)
 {
   const yk_openai_request *request = answer->request;
   yk_answer_choice *c = &answer->choices[index];
   *c = (yk_answer_choice){
       .answer = answer, .index = index, .open_call = -1, .logprobs = {.names_ids = request->names_token_ids}};
+  YK_TRY(begin_walks(c, err));
   if (request->tools == YK_TOOLS_NONE) return YK_OK;
   const yk_tool_options tools = {.format = request->tools,
                                  .only_first = !request->chat.parallel_tool_calls,
@@ -279,6 +291,8 @@ void yk_openai_answer_free(yk_openai_answer *answer)
     yk_strbuf_free(&c->prompt_logprobs);
     yk_strbuf_free(&c->stop_reason);
     yk_logprob_lists_free(&c->logprobs);
+    yk_token_walk_free(&c->walk);
+    yk_token_walk_free(&c->prompt_walk);
     yk_tool_parser_free(c->parser);
   }
   yk_strbuf_free(&answer->head);

@@ -15,7 +15,8 @@ typedef struct yk_answer_choice {
   yk_strbuf prompt_logprobs; /* likewise */
   yk_strbuf stop_reason;     /* JSON; empty: null */
   yk_logprob_lists logprobs;
-  yk_tool_parser *parser; /* NULL where calls are not looked for */
+  yk_token_walk walk, prompt_walk; /* over the tokens of logprobs, and of prompt_logprobs */
+  yk_tool_parser *parser;          /* NULL where calls are not looked for */
   int32_t open_call;
   bool has_prompt;      /* the prompt's first token is in the lists */
   bool has_begun;       /* the role or the echo has been told */

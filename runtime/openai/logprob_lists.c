@@ -24,31 +24,44 @@ static void append_name(yk_strbuf *out, bool names_id, int32_t id, const char *t
     yk_json_append_string(out, text, n_bytes);
 }
 
-static yk_status append_token(yk_strbuf *out, bool names_id, yk_token_texts *texts, int32_t id, yk_err *err)
-{
-  const char *text;
+/* A token and its text, where it stands. */
+typedef struct token {
+  int32_t id;
+  float logprob;
+  const char *text; /* [n_bytes] until the walk goes on */
   size_t n_bytes;
-  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
-  append_name(out, names_id, id, text, n_bytes);
-  return YK_OK;
+} token;
+
+/* The token that comes next. */
+static yk_status walk_to(yk_token_walk *walk, const yk_output *output, token *out, yk_err *err)
+{
+  *out = (token){.id = output->token_id, .logprob = output->logprob};
+  return yk_token_walk_next(walk, out->id, &out->text, &out->n_bytes, err);
+}
+
+/* The i-th likeliest in the place of the token that came last. */
+static yk_status look_at(yk_token_walk *walk, const yk_output *output, const token *last, int32_t i, token *out,
+                         yk_err *err)
+{
+  *out = *last;
+  if (output->top_ids[i] == last->id) return YK_OK;
+  out->id = output->top_ids[i];
+  out->logprob = output->top_logprobs[i];
+  return yk_token_walk_other(walk, out->id, &out->text, &out->n_bytes, err);
 }
 
 /* ---- Completions ------------------------------------------------------------------------------------------------- */
 
 /* The text of the token, and where it begins. */
-static yk_status add_text(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, yk_err *err)
+static void add_text(yk_logprob_lists *lists, const token *t)
 {
-  const char *text;
-  size_t n_bytes;
-  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
   separate(&lists->tokens);
   separate(&lists->logprobs);
   separate(&lists->tops);
   separate(&lists->offsets);
-  append_name(&lists->tokens, lists->names_ids, id, text, n_bytes);
+  append_name(&lists->tokens, lists->names_ids, t->id, t->text, t->n_bytes);
   yk_json_append_i64(&lists->offsets, lists->n_characters);
-  lists->n_characters += count_characters(text, n_bytes);
-  return YK_OK;
+  lists->n_characters += count_characters(t->text, t->n_bytes);
 }
 
 /* The keys of an object that is being written. */
@@ -65,24 +78,22 @@ static bool has_key(const key_set *keys, const char *json, size_t begin, size_t 
 }
 
 /* "text": log-probability, unless there is one for this text: the likelier token of two with one text comes first. */
-static yk_status add_top(yk_logprob_lists *lists, key_set *keys, yk_token_texts *texts, int32_t id, float logprob,
-                         yk_err *err)
+static void add_top(yk_logprob_lists *lists, key_set *keys, const token *t)
 {
   yk_strbuf *tops = &lists->tops;
   size_t length_before = tops->length;
   if (keys->n > 0) yk_strbuf_append(tops, ",", 1);
   size_t begin = tops->length;
-  YK_TRY(append_token(tops, lists->names_ids, texts, id, err));
-  if (tops->failed) return YK_OK;
+  append_name(tops, lists->names_ids, t->id, t->text, t->n_bytes);
+  if (tops->failed) return;
   if (has_key(keys, tops->data, begin, tops->length)) {
     tops->length = length_before;
-    return YK_OK;
+    return;
   }
   keys->begin[keys->n] = begin;
   keys->end[keys->n++] = tops->length;
   yk_strbuf_append(tops, ":", 1);
-  yk_json_append_real(tops, (double)logprob);
-  return YK_OK;
+  yk_json_append_real(tops, (double)t->logprob);
 }
 
 static int32_t least(int32_t a, int32_t b)
@@ -90,23 +101,29 @@ static int32_t least(int32_t a, int32_t b)
   return a < b ? a : b;
 }
 
-yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                yk_err *err)
 {
   key_set keys = {0};
-  YK_TRY(add_text(lists, texts, output->token_id, err));
+  token last, top;
+  YK_TRY(walk_to(walk, output, &last, err));
+  add_text(lists, &last);
   yk_json_append_real(&lists->logprobs, (double)output->logprob);
   yk_strbuf_append(&lists->tops, "{", 1);
-  for (int32_t i = 0; i < least(output->n_top, n_most); i++)
-    YK_TRY(add_top(lists, &keys, texts, output->top_ids[i], output->top_logprobs[i], err));
-  YK_TRY(add_top(lists, &keys, texts, output->token_id, output->logprob, err));
+  for (int32_t i = 0; i < least(output->n_top, n_most); i++) {
+    YK_TRY(look_at(walk, output, &last, i, &top, err));
+    add_top(lists, &keys, &top);
+  }
+  add_top(lists, &keys, &last);
   yk_strbuf_append(&lists->tops, "}", 1);
   return YK_OK;
 }
 
-yk_status yk_logprob_lists_add_first(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, yk_err *err)
+yk_status yk_logprob_lists_add_first(yk_logprob_lists *lists, yk_token_walk *walk, int32_t id, yk_err *err)
 {
-  YK_TRY(add_text(lists, texts, id, err));
+  token first;
+  YK_TRY(walk_to(walk, &(yk_output){.token_id = id}, &first, err));
+  add_text(lists, &first);
   yk_strbuf_append_str(&lists->logprobs, "null");
   yk_strbuf_append_str(&lists->tops, "null");
   return YK_OK;
@@ -130,36 +147,34 @@ void yk_logprob_lists_append(const yk_logprob_lists *lists, yk_strbuf *out)
 /* ---- Chat -------------------------------------------------------------------------------------------------------- */
 
 /* "token", "logprob" and "bytes", in an object that is left open. */
-static yk_status open_entry(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, float logprob, yk_err *err)
+static void open_entry(yk_logprob_lists *lists, const token *t)
 {
   static const float never = -9999;
   yk_strbuf *out = &lists->tokens;
-  const char *text;
-  size_t n_bytes;
-  YK_TRY(yk_token_text(texts, id, &text, &n_bytes, err));
   yk_strbuf_append_str(out, "{\"token\":");
-  append_name(out, lists->names_ids, id, text, n_bytes);
+  append_name(out, lists->names_ids, t->id, t->text, t->n_bytes);
   yk_strbuf_append_str(out, ",\"logprob\":");
-  yk_json_append_real(out, (double)(logprob > never ? logprob : never));
+  yk_json_append_real(out, (double)(t->logprob > never ? t->logprob : never));
   yk_strbuf_append_str(out, ",\"bytes\":[");
-  for (size_t i = 0; i < n_bytes; i++) {
+  for (size_t i = 0; i < t->n_bytes; i++) {
     if (i) yk_strbuf_append(out, ",", 1);
-    yk_json_append_i64(out, (unsigned char)text[i]);
+    yk_json_append_i64(out, (unsigned char)t->text[i]);
   }
   yk_strbuf_append_str(out, "]");
-  return YK_OK;
 }
 
-yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output,
-                                    yk_err *err)
+yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, yk_err *err)
 {
   yk_strbuf *out = &lists->tokens;
+  token last, top;
   separate(out);
-  YK_TRY(open_entry(lists, texts, output->token_id, output->logprob, err));
+  YK_TRY(walk_to(walk, output, &last, err));
+  open_entry(lists, &last);
   yk_strbuf_append_str(out, ",\"top_logprobs\":[");
   for (int32_t i = 0; i < output->n_top; i++) {
     if (i) yk_strbuf_append(out, ",", 1);
-    YK_TRY(open_entry(lists, texts, output->top_ids[i], output->top_logprobs[i], err));
+    YK_TRY(look_at(walk, output, &last, i, &top, err));
+    open_entry(lists, &top);
     yk_strbuf_append(out, "}", 1);
   }
   yk_strbuf_append_str(out, "]}");
@@ -175,34 +190,35 @@ void yk_logprob_lists_append_chat(const yk_logprob_lists *lists, yk_strbuf *out)
 /* ---- By id ------------------------------------------------------------------------------------------------------- */
 
 /* rank: 0 where it is not known. */
-static yk_status append_ranked(yk_strbuf *out, yk_token_texts *texts, int32_t id, float logprob, int32_t rank,
-                               yk_err *err)
+static void append_ranked(yk_strbuf *out, const token *t, int32_t rank)
 {
-  yk_strbuf_append_fmt(out, "\"%d\":{\"logprob\":", id);
-  yk_json_append_real(out, (double)logprob);
+  yk_strbuf_append_fmt(out, "\"%d\":{\"logprob\":", t->id);
+  yk_json_append_real(out, (double)t->logprob);
   yk_strbuf_append_str(out, ",\"rank\":");
   if (rank)
     yk_json_append_i64(out, rank);
   else
     yk_strbuf_append_str(out, "null");
   yk_strbuf_append_str(out, ",\"decoded_token\":");
-  YK_TRY(append_token(out, false, texts, id, err));
+  yk_json_append_string(out, t->text, t->n_bytes);
   yk_strbuf_append(out, "}", 1);
-  return YK_OK;
 }
 
-yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                   yk_err *err)
 {
   int32_t rank = 0;
+  token last, top;
   for (int32_t i = 0; i < output->n_top; i++)
     if (output->top_ids[i] == output->token_id) rank = i + 1;
+  YK_TRY(walk_to(walk, output, &last, err));
   yk_strbuf_append(out, "{", 1);
-  YK_TRY(append_ranked(out, texts, output->token_id, output->logprob, rank, err));
+  append_ranked(out, &last, rank);
   for (int32_t i = 0; i < least(output->n_top, n_most); i++) {
     if (i + 1 == rank) continue;
     yk_strbuf_append(out, ",", 1);
-    YK_TRY(append_ranked(out, texts, output->top_ids[i], output->top_logprobs[i], i + 1, err));
+    YK_TRY(look_at(walk, output, &last, i, &top, err));
+    append_ranked(out, &top, i + 1);
   }
   yk_strbuf_append(out, "}", 1);
   return YK_OK;

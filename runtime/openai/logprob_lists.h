@@ -2,7 +2,7 @@
 #ifndef YK_OPENAI_LOGPROB_LISTS_H
 #define YK_OPENAI_LOGPROB_LISTS_H
 
-#include "openai/token_texts.h"
+#include "openai/token_walk.h"
 
 /* Elements with commas between, without brackets. */
 typedef struct yk_logprob_lists {
@@ -12,24 +12,23 @@ typedef struct yk_logprob_lists {
   bool names_ids;                    /* a token is "token_id:5", not its text; set by who begins the lists */
 } yk_logprob_lists;
 
-/* Each adds a token. texts: see token_texts.h. Errors: YK_E_NOMEM; memory of the lists is checked by
+/* Each adds the token that comes next. walk: see token_walk.h. Errors: YK_E_NOMEM; memory of the lists is checked by
  * yk_logprob_lists_failed. */
 
 /* yk_logprob_lists_add - in completions' form; at most n_most of the best tokens. A number that JSON does not have is
  *   null. */
-yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                yk_err *err);
 
 /* yk_logprob_lists_add_first - a prompt's first token, which has no log-probability. */
-yk_status yk_logprob_lists_add_first(yk_logprob_lists *lists, yk_token_texts *texts, int32_t id, yk_err *err);
+yk_status yk_logprob_lists_add_first(yk_logprob_lists *lists, yk_token_walk *walk, int32_t id, yk_err *err);
 
 /* yk_logprob_lists_add_chat - in chat's form, where -9999 stands for a token that cannot occur. */
-yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_texts *texts, const yk_output *output,
-                                    yk_err *err);
+yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, yk_err *err);
 
 /* yk_logprob_append_by_id - append {"ID": {"logprob", "rank", "decoded_token"}, ...}, as vLLM has prompt_logprobs: the
  *   token itself, then at most n_most of the best. Errors: YK_E_NOMEM. */
-yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_texts *texts, const yk_output *output, int32_t n_most,
+yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                   yk_err *err);
 
 /* What has been gathered, as an object. */

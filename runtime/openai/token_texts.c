@@ -33,6 +33,11 @@ yk_status yk_token_texts_create(const yk_engine *engine, yk_token_texts **out, y
   return YK_OK;
 }
 
+const yk_engine *yk_token_texts_engine(const yk_token_texts *texts)
+{
+  return texts->engine;
+}
+
 void yk_token_texts_free(yk_token_texts *texts)
 {
   if (!texts) return;

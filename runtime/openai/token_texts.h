@@ -12,6 +12,9 @@ typedef struct yk_token_texts yk_token_texts; /* owner: whoever created it; one 
 yk_status yk_token_texts_create(const yk_engine *engine, yk_token_texts **out, yk_err *err);
 void yk_token_texts_free(yk_token_texts *texts);
 
+/* yk_token_texts_engine - the engine; NULL where it has no tokenizer. */
+const yk_engine *yk_token_texts_engine(const yk_token_texts *texts);
+
 /* yk_token_text - the text of an id within a text, "<s>" of special ones too; half a character is U+FFFD. Valid
  *   until the next call. Errors: YK_E_NOMEM; *text is then NULL. */
 yk_status yk_token_text(yk_token_texts *texts, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
