@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct yk_request yk_request;
 
-enum { YOKE_MAX_LOGPROBS = 20 };
+enum { YOKE_MAX_LOGPROBS = 20, YOKE_MAX_CACHE_SALT_BYTES = 1024 };
 
 typedef struct yk_sampling {
   float temperature;                         /* 0 .. 100; below 1e-5 is greedy */
@@ -50,6 +50,10 @@ typedef struct yk_request_options {
   const int32_t *ids;      /* [n_ids], where text is NULL; copied by submit */
   size_t n_ids;
   yk_sampling sampling;
+  /* [cache_salt_bytes] 1 to YOKE_MAX_CACHE_SALT_BYTES; copied. NULL: none. What was computed for a prompt is reused only
+   * by requests of the same salt, so that who does not know it cannot find out by times what others have asked. */
+  const char *cache_salt;
+  size_t cache_salt_bytes;
   /* For who reads many requests without waiting for each: called when yk_request_next, having had nothing to give,
    * has something, and at the end. Read until YK_E_TIMEOUT or the end then, since what comes behind something unread is
    * not told; who reads fast may be told of what he has read already. The last token is told by the end, which comes

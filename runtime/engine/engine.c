@@ -199,6 +199,7 @@ bool yk_engine_destroy(yk_engine *engine)
   bool all_freed = yk_ranks_destroy(engine->ranks);
   if (all_freed) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
+  yk_cache_salts_free(&engine->salts);
   yk_kv_blocks_destroy(engine->blocks);
   yk_tokenizer_free(engine->tokenizer);
   if (all_freed) yk_expert_counts_destroy(&engine->experts); /* else rank 0 may still write there */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/cache_salts.h"
 #include "engine/expert_counts.h"
 #include "engine/profiler_state.h"
 #include "engine/ranks.h"
@@ -35,6 +36,7 @@ struct yk_engine {
   /* The engine thread's. */
   yk_ranks *ranks;
   yk_kv_blocks *blocks;
+  yk_cache_salts salts;
   yk_scheduler *scheduler;
   yk_step_builder *builder;
   yk_request *undelivered; /* linked by next_undelivered; none of them has ended */

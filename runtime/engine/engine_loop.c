@@ -31,6 +31,9 @@ static bool take_inbox(yk_engine *e)
   pthread_mutex_unlock(&e->mutex);
   while (request) {
     yk_request *next = request->next_submitted; /* once added, the request may finish and be gone */
+    if (request->cache_salt)
+      yk_sequence_begin_at(&request->seq,
+                           yk_cache_salts_start(&e->salts, e->blocks, request->cache_salt, request->cache_salt_bytes));
     yk_scheduler_add(e->scheduler, &request->seq);
     request = next;
   }

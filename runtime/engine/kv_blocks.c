@@ -152,6 +152,11 @@ yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chai
   return it->chain;
 }
 
+yk_kv_chain yk_kv_blocks_new_chain(yk_kv_blocks *blocks)
+{
+  return ++blocks->last_chain;
+}
+
 void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block)
 {
   blocks->blocks[block].is_sound = true;

@@ -22,7 +22,7 @@
 
 typedef struct yk_kv_blocks yk_kv_blocks;
 
-/* The chain of a published block; 0 is the empty beginning. */
+/* The chain of a published block; 0 is the empty beginning, as is what yk_kv_blocks_new_chain gives. */
 typedef uint64_t yk_kv_chain;
 
 yk_status yk_kv_blocks_create(int32_t n_blocks, yk_kv_blocks **out, yk_err *err);
@@ -44,6 +44,9 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
  *   Its K and V must be written before any later reader's attention: by this step or an earlier one.
  *   Returns the chain for its successor: the block's own, or that of an equal block published before. */
 yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids);
+
+/* yk_kv_blocks_new_chain - an empty beginning of its own: what continues it is found by nobody who begins elsewhere. */
+yk_kv_chain yk_kv_blocks_new_chain(yk_kv_blocks *blocks);
 
 /* yk_kv_blocks_mark_sound - a row that sees the whole of this referenced block has given finite logits. */
 void yk_kv_blocks_mark_sound(yk_kv_blocks *blocks, int32_t block);

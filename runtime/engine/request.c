@@ -24,6 +24,7 @@ static void destroy(yk_request *request)
   yk_detokenizer_free(request->detokenizer);
   yk_stop_strings_free(request->stops);
   free(request->end_ids);
+  free(request->cache_salt);
   free(request->biases);
   free(request->early_biases);
   yk_strbuf_free(&request->decoded);
@@ -102,6 +103,15 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
   }
   if (sampling->n_prompt_logprobs >= 0) request->seq.wanted_from = 0;
   *out = request;
+  return YK_OK;
+}
+
+yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_t n_bytes, yk_err *err)
+{
+  request->cache_salt = malloc(n_bytes + 1);
+  if (!request->cache_salt) return yk_err_set(err, YK_E_NOMEM, "no memory for a cache salt");
+  memcpy(request->cache_salt, salt, n_bytes);
+  request->cache_salt_bytes = n_bytes;
   return YK_OK;
 }
 

@@ -36,6 +36,8 @@ struct yk_request {
   size_t decoded_bytes, given_bytes;
   bool stopped_by_string;
   bool lost_output; /* memory ran out for tokens or text: the request ends with an error */
+  char *cache_salt; /* [cache_salt_bytes], owned; NULL: none */
+  size_t cache_salt_bytes;
   yk_request *next_submitted;
 
   atomic_uint *n_cancels; /* the engine's; valid while unfinished */
@@ -71,6 +73,9 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
+
+/* yk_request_set_cache_salt - a copy of it, before the request is queued. Errors: YK_E_NOMEM. */
+yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_t n_bytes, yk_err *err);
 
 /* The engine's end. Engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);

@@ -29,6 +29,11 @@ yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, con
   return YK_OK;
 }
 
+void yk_sequence_begin_at(yk_sequence *seq, yk_kv_chain start)
+{
+  seq->start = seq->chain = start;
+}
+
 void yk_sequence_destroy(yk_sequence *seq)
 {
   free(seq->tokens);
@@ -115,7 +120,7 @@ void yk_sequence_release(yk_sequence *seq, yk_kv_blocks *blocks)
 {
   drop_blocks(seq, blocks, 0);
   seq->n_computed = seq->n_left_behind = seq->n_published = seq->n_sound = 0;
-  seq->chain = 0;
+  seq->chain = seq->start;
 }
 
 void yk_sequence_truncate(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens)
@@ -143,5 +148,6 @@ void yk_sequence_fork(const yk_sequence *seq, yk_kv_blocks *blocks, yk_sequence 
   copy->n_blocks = copy->n_published = seq->n_published;
   copy->n_left_behind = seq->n_left_behind;
   copy->n_computed = seq->n_published * YK_KV_BLOCK_TOKENS;
+  copy->start = seq->start;
   copy->chain = seq->chain;
 }

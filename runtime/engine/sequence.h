@@ -40,6 +40,7 @@ typedef struct yk_sequence {
   int32_t n_left_behind; /* leading blocks that are -1 */
   int32_t n_published;   /* leading blocks offered for reuse: full, and never written again */
   int32_t n_sound;       /* leading published blocks that were marked as sound, or passed over behind the window */
+  yk_kv_chain start;     /* before the first block: blocks are shared by sequences that begin at one chain */
   yk_kv_chain chain;     /* of the last published block */
 
   struct yk_sequence *next;       /* in the scheduler's waiting or parked list */
@@ -51,6 +52,9 @@ typedef struct yk_sequence {
 /* yk_sequence_init - take over a prompt (copied). capacity >= n_prompt. Errors: YK_E_NOMEM. */
 yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt,
                            int32_t capacity, yk_err *err);
+
+/* yk_sequence_begin_at - of a new sequence: share blocks only with sequences that begin at this chain too. */
+void yk_sequence_begin_at(yk_sequence *seq, yk_kv_chain start);
 
 /* yk_sequence_destroy - free the arrays. Its blocks must have been released. */
 void yk_sequence_destroy(yk_sequence *seq);

@@ -90,6 +90,12 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
 }
 
+static yk_status check_salt(const yk_request_options *options, yk_err *err)
+{
+  if (!options->cache_salt) return YK_OK;
+  return yk_check_i64("bytes of cache_salt", (int64_t)options->cache_salt_bytes, 1, YOKE_MAX_CACHE_SALT_BYTES, err);
+}
+
 /* Prompt and output together, from the prompt's length, max_tokens and the context. */
 static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_t n_prompt, int32_t *capacity,
                                  yk_err *err)
@@ -153,6 +159,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   YK_TRY(check_sampling(e, &sampling, err));
   YK_TRY(choose_capacity(e, &sampling, n_ids, &capacity, err));
   YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
+  YK_TRY(check_salt(options, err));
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
@@ -163,7 +170,10 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (created != YK_OK) return created;
   request->notify = options->notify;
   request->notify_user = options->notify_user;
-  yk_status status = enqueue(e, request, err);
+  yk_status status = YK_OK;
+  if (options->cache_salt)
+    status = yk_request_set_cache_salt(request, options->cache_salt, options->cache_salt_bytes, err);
+  if (status == YK_OK) status = enqueue(e, request, err);
   if (status != YK_OK) {
     request->notify = NULL; /* the caller has no request that this could be about */
     yk_request_finish(request, YK_FINISH_CANCELLED, NULL);

@@ -20,6 +20,8 @@
 /* n; n times the number of prompts. */
 enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };
 
+enum { YK_OPENAI_MAX_SALT_BYTES = 512 }; /* of cache_salt, which the server may put others' in front of */
+
 enum { YK_OPENAI_MAX_DEPTH = 64 }; /* of objects and arrays inside each other in a body */
 
 typedef enum yk_openai_form {
@@ -74,6 +76,8 @@ typedef struct yk_openai_chat {
 typedef struct yk_openai_request {
   yk_openai_form form;
   const char *model;         /* the document's; NULL: the served one */
+  const char *cache_salt;    /* the document's, as yk_request_options has it; NULL: none */
+  size_t cache_salt_bytes;
   yk_openai_prompt *prompts; /* [n_prompts], owned. Chat: one, without text and, until the caller sets them, ids */
   size_t n_prompts;
   int32_t n_samples;       /* of each prompt; a choice's index is prompt * n_samples + sample */

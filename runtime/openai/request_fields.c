@@ -17,6 +17,7 @@ typedef enum field_kind {
   FIELD_TEXT,
   FIELD_MAX_TOKENS,
   FIELD_SEED,
+  FIELD_SALT,
   FIELD_STOP,
   FIELD_STOP_IDS,
   FIELD_BIAS,
@@ -121,7 +122,7 @@ static const field fields[] = {
     {"logprob_token_ids", FIELD_OFF, BOTH, 0},
     {"thinking_token_budget", FIELD_OFF, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
-    {"cache_salt", FIELD_OFF, BOTH, 0},
+    {"cache_salt", FIELD_SALT, BOTH, 0},
 };
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
@@ -190,6 +191,15 @@ yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *nam
   return yk_value_read_i32(name, value, -1, INT32_MAX, &request->sampling.max_tokens, err);
 }
 
+static yk_status read_salt(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  YK_TRY(yk_json_read_str(value, NULL, "cache_salt", &request->cache_salt, err));
+  request->cache_salt_bytes = yk_json_length(value);
+  if (request->cache_salt_bytes >= 1 && request->cache_salt_bytes <= YK_OPENAI_MAX_SALT_BYTES) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "cache_salt: expected a text of 1 to %d bytes, found %zu",
+                    YK_OPENAI_MAX_SALT_BYTES, request->cache_salt_bytes);
+}
+
 static yk_status read_only_true(const char *name, yk_json value, yk_err *err)
 {
   bool flag;
@@ -207,6 +217,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_FLAG: return yk_json_read_bool(value, NULL, f->name, member, err);
   case FIELD_TEXT: return yk_json_read_str(value, NULL, f->name, member, err);
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
+  case FIELD_SALT: return read_salt(request, value, err);
   case FIELD_SEED: return yk_request_read_seed(request, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);
   case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);

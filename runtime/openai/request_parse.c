@@ -144,7 +144,7 @@ yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err)
   request->stop_strings = NULL;
   request->sampling.stop_strings = NULL;
   request->sampling.n_stop_strings = 0;
-  request->model = NULL;
+  request->model = request->cache_salt = NULL;
   request->object = YK_JSON_NONE;
   request->chat.messages = request->chat.tools = request->chat.documents = request->chat.template_kwargs = YK_JSON_NONE;
   request->chat.reasoning_effort = NULL;
@@ -208,6 +208,8 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
   const yk_openai_prompt *prompt = &request->prompts[choice / (size_t)request->n_samples];
   *out = (yk_request_options){
       .add_special_tokens = true, .ids = prompt->ids, .n_ids = prompt->n_ids, .sampling = request->sampling};
+  out->cache_salt = request->cache_salt;
+  out->cache_salt_bytes = request->cache_salt_bytes;
   out->sampling.sample_index = (int32_t)(choice % (size_t)request->n_samples);
   if (!is_bounded_by_context(request, context_tokens)) return;
   int64_t left_tokens = (int64_t)context_tokens - (int64_t)prompt->n_ids;

@@ -249,6 +249,34 @@ static void check_equal_beginnings(yk_engine *engine)
   assert_int_equal(fresh.usage.reused_tokens, 64);
 }
 
+/* What one salt's requests have computed no other's find. */
+static void check_salts(yk_engine *engine)
+{
+  int32_t ids[100];
+  static answer plain, found;
+  static const struct {
+    const char *salt;
+    size_t n_bytes;
+    int32_t reused;
+  } rows[] = {{"a", 1, 0}, {"b", 1, 0}, {"a\0c", 3, 0}, {"a", 1, 64}, {NULL, 0, 64}, {"b", 1, 64}, {"a\0c", 3, 64}};
+  fixture_prompt(16, VOCAB, ids, 100);
+  yk_request_options request = fixture_request(engine, ids, 80, OUTPUT);
+  fixture_answer(engine, &request, &plain);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    request.cache_salt = rows[i].salt;
+    request.cache_salt_bytes = rows[i].n_bytes;
+    fixture_answer(engine, &request, &found);
+    assert_int_equal(found.usage.reused_tokens, rows[i].reused);
+    assert_same_answer(&found, &plain);
+  }
+  yk_request *refused;
+  yk_err err = YK_ERR_INIT;
+  request.cache_salt = "";
+  request.cache_salt_bytes = 0;
+  assert_int_equal(yk_engine_submit(engine, &request, &refused, &err), YK_E_INVAL);
+  assert_non_null(strstr(err.message, "cache_salt"));
+}
+
 /* n samples are n requests at once: all but the first find the prompt's blocks in the same step. */
 static void check_samples_of_one_prompt(yk_engine *engine)
 {
@@ -284,6 +312,7 @@ static void equal_beginnings_are_computed_once(void **state)
     if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* blocks behind the window are gone */
     yk_engine *engine = open_with_wide_steps(m);
     check_equal_beginnings(engine);
+    check_salts(engine);
     check_samples_of_one_prompt(engine);
     fixture_close(engine);
   }

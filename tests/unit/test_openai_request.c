@@ -277,11 +277,13 @@ static void options_of_choices(void **state)
 {
   (void)state;
   yk_request_options options;
-  yk_openai_request r = openai_request(YK_FORM_COMPLETION, "{'prompt': [[5], [6, 7, 8]], 'n': 2, 'seed': 3}");
+  yk_openai_request r =
+      openai_request(YK_FORM_COMPLETION, "{'prompt': [[5], [6, 7, 8]], 'n': 2, 'seed': 3, 'cache_salt': 'a\\u0000b'}");
   yk_openai_request_options_of(&r, 3, 100, &options);
   assert_ptr_equal(options.ids, r.prompts[1].ids);
   assert_true(options.n_ids == 3 && options.sampling.sample_index == 1 && options.sampling.seed == 3);
   assert_true(options.sampling.max_tokens == 16 && !options.text && !options.notify);
+  assert_true(options.cache_salt_bytes == 3 && memcmp(options.cache_salt, "a\0b", 3) == 0);
   yk_openai_request_options_of(&r, 0, 10, &options);
   assert_true(options.sampling.max_tokens == 9 && options.sampling.sample_index == 0); /* what the context leaves */
   yk_openai_request_options_of(&r, 2, 3, &options);
@@ -364,6 +366,8 @@ static void values_out_of_range_or_of_another_type(void **state)
       {P "'best_of': 2}", "best_of", "the same as n (1)", YK_E_UNSUPPORTED},
       {P "'seed': 1.5}", "seed", "an integer", YK_E_FORMAT},
       {P "'stop': 5}", "stop", "found integer", YK_E_FORMAT},
+      {P "'cache_salt': ''}", "cache_salt", "1 to 512 bytes, found 0", YK_E_INVAL},
+      {P "'cache_salt': 5}", "cache_salt", "a string", YK_E_FORMAT},
       {P "'stop': ['a', null]}", "stop", "found null", YK_E_FORMAT},
       {P "'stop': ''}", "stop", "not empty", YK_E_INVAL},
       {P "'stop': 'a\\u0000'}", "stop", "NUL", YK_E_INVAL},
@@ -390,7 +394,7 @@ static void what_is_not_done_is_refused_by_name(void **state)
                                      "guided_grammar",        "structural_tag",         "structured_outputs",
                                      "logits_processors",     "use_beam_search",        "bad_words",
                                      "allowed_token_ids",     "truncate_prompt_tokens", "logprob_token_ids",
-                                     "thinking_token_budget", "repetition_detection",   "cache_salt"};
+                                     "thinking_token_budget", "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};

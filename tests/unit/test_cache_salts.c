@@ -1,0 +1,80 @@
+/* Each salt's sequences begin at a chain of their own, also when more salts come than are remembered. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/cache_salts.h"
+#include "engine/sequence.h"
+#include "kernels/device.h"
+
+static yk_kv_chain start_of(yk_cache_salts *salts, yk_kv_blocks *blocks, int number)
+{
+  char salt[32];
+  return yk_cache_salts_start(salts, blocks, salt, (size_t)snprintf(salt, sizeof salt, "salt %d", number));
+}
+
+static void chains_of_salts(void **state)
+{
+  (void)state;
+  yk_cache_salts salts = {0};
+  yk_kv_blocks *blocks;
+  assert_int_equal(yk_kv_blocks_create(4, &blocks, NULL), YK_OK);
+  yk_kv_chain first = start_of(&salts, blocks, 0), highest = first;
+  assert_true(first != 0);
+  for (int i = 1; i < YK_CACHE_SALTS; i++) {
+    yk_kv_chain start = start_of(&salts, blocks, i);
+    assert_true(start > highest); /* one of its own */
+    highest = start;
+  }
+  assert_true(start_of(&salts, blocks, 0) == first);
+  yk_kv_chain second = start_of(&salts, blocks, 1);
+  assert_true(start_of(&salts, blocks, YK_CACHE_SALTS) > highest); /* takes the place of number 2 */
+  assert_true(start_of(&salts, blocks, 0) == first && start_of(&salts, blocks, 1) == second);
+  assert_true(start_of(&salts, blocks, 2) > highest);
+  yk_cache_salts_free(&salts);
+  yk_kv_blocks_destroy(blocks);
+}
+
+/* Also after blocks were given back, and in copies. */
+static void sequences_share_within_a_salt(void **state)
+{
+  (void)state;
+  enum { N_TOKENS = 3 * YK_KV_BLOCK_TOKENS };
+  int32_t ids[N_TOKENS] = {0};
+  yk_kv_blocks *blocks;
+  yk_sequence sequences[3], copy;
+  assert_int_equal(yk_kv_blocks_create(40, &blocks, NULL), YK_OK);
+  yk_kv_chain starts[] = {0, yk_kv_blocks_new_chain(blocks), yk_kv_blocks_new_chain(blocks)};
+  for (int i = 0; i < 3; i++) {
+    yk_sequence *seq = &sequences[i];
+    assert_int_equal(yk_sequence_init(seq, NULL, ids, N_TOKENS, N_TOKENS, NULL), YK_OK);
+    yk_sequence_begin_at(seq, starts[i]);
+    for (int again = 0; again < 2; again++) {
+      assert_int_equal(yk_sequence_match(seq, blocks), again ? N_TOKENS - YK_KV_BLOCK_TOKENS : 0);
+      assert_true(yk_sequence_reserve(seq, blocks, N_TOKENS));
+      yk_sequence_publish(seq, blocks, N_TOKENS);
+      if (!again) yk_sequence_release(seq, blocks);
+    }
+  }
+  assert_int_equal(yk_sequence_init(&copy, NULL, ids, 0, N_TOKENS, NULL), YK_OK);
+  yk_sequence_fork(&sequences[1], blocks, &copy);
+  yk_sequence_release(&copy, blocks);
+  assert_true(copy.chain == starts[1]);
+  for (int i = 0; i < 3; i++) {
+    yk_sequence_release(&sequences[i], blocks);
+    yk_sequence_destroy(&sequences[i]);
+  }
+  yk_sequence_destroy(&copy);
+  yk_kv_blocks_destroy(blocks);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(chains_of_salts),
+                                     cmocka_unit_test(sequences_share_within_a_salt)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
