@@ -8,10 +8,10 @@
 typedef struct prompt {
   yk_strbuf *text;
   yk_spans *plain;
-  const json_t *special_tokens;
-  bool asks;               /* for an answer */
-  const json_t *continued; /* the last message, where an answer goes on with it; else NULL */
-  size_t content_end;      /* of the last message so far */
+  yk_json special_tokens;
+  bool asks;          /* for an answer */
+  yk_json continued;  /* the last message, where an answer goes on with it; else absent */
+  size_t content_end; /* of the last message so far */
   bool no_memory;
 } prompt;
 
@@ -20,7 +20,7 @@ struct yk_builtin_form {
   bool trims_continued; /* a text that ends with a message's content loses white space at its end */
   const char *turn_end; /* behind an answer; NULL: nothing */
   bool ends_with_eos;   /* behind an answer stands "eos_token" where there is one */
-  yk_status (*render)(prompt *out, const json_t *messages, yk_err *err);
+  yk_status (*render)(prompt *out, yk_json messages, yk_err *err);
 };
 
 typedef struct content {
@@ -28,25 +28,25 @@ typedef struct content {
   size_t n_bytes;
 } content;
 
-static const char *role_of(const json_t *message)
+static const char *role_of(yk_json message)
 {
-  return json_string_value(json_object_get(message, "role"));
+  return yk_json_string(yk_json_get(message, "role"));
 }
 
-static bool has_role(const json_t *message, const char *role)
+static bool has_role(yk_json message, const char *role)
 {
-  return strcmp(role_of(message), role) == 0;
+  return yk_json_equals(yk_json_get(message, "role"), role);
 }
 
-static content content_of(const json_t *message)
+static content content_of(yk_json message)
 {
-  const json_t *text = json_object_get(message, "content");
-  return json_is_string(text) ? (content){json_string_value(text), json_string_length(text)} : (content){"", 0};
+  yk_json text = yk_json_get(message, "content");
+  return (content){yk_json_string(text) ? yk_json_string(text) : "", yk_json_length(text)};
 }
 
-static const char *special_token(const json_t *special_tokens, const char *name, const char *fallback)
+static const char *special_token(yk_json special_tokens, const char *name, const char *fallback)
 {
-  const char *text = json_string_value(json_object_get(special_tokens, name));
+  const char *text = yk_json_string(yk_json_get(special_tokens, name));
   return text ? text : fallback;
 }
 
@@ -91,7 +91,7 @@ static void add(prompt *out, const char *text)
 }
 
 /* What a message says. */
-static void add_content(prompt *out, const json_t *message, content said)
+static void add_content(prompt *out, yk_json message, content said)
 {
   size_t begin = out->text->length;
   yk_strbuf_append(out->text, said.text, said.n_bytes);
@@ -100,12 +100,10 @@ static void add_content(prompt *out, const json_t *message, content said)
   out->content_end = out->text->length;
 }
 
-static yk_status render_chatml(prompt *out, const json_t *messages, yk_err *err)
+static yk_status render_chatml(prompt *out, yk_json messages, yk_err *err)
 {
-  const json_t *message;
-  size_t i;
   (void)err;
-  json_array_foreach(messages, i, message)
+  YK_JSON_EACH(message, messages)
   {
     add(out, "<|im_start|>");
     add(out, role_of(message));
@@ -117,23 +115,28 @@ static yk_status render_chatml(prompt *out, const json_t *messages, yk_err *err)
   return YK_OK;
 }
 
+static bool is_continued(const prompt *out, yk_json message)
+{
+  return out->continued.doc && out->continued.node == message.node;
+}
+
 /* White space at the end of a message that is continued stays: the template's own space behind it makes transformers
  * take it for text that the template keeps. */
-static content strip_llama2_end(const prompt *out, const json_t *message, content said)
+static content strip_llama2_end(const prompt *out, yk_json message, content said)
 {
-  return message == out->continued ? said : strip_end(said);
+  return is_continued(out, message) ? said : strip_end(said);
 }
 
 /* A user's text with the system's before it. The whole is stripped, so that system text keeps its white space. */
-static void add_llama2_user(prompt *out, const json_t *message, const json_t *system)
+static void add_llama2_user(prompt *out, yk_json message, yk_json system)
 {
   content said = strip_llama2_end(out, message, content_of(message));
   add(out, special_token(out->special_tokens, "bos_token", "<s>"));
   add(out, "[INST] ");
-  if (system) {
+  if (system.doc) {
     add(out, "<<SYS>>\n");
     add_content(out, system, content_of(system));
-    add(out, said.n_bytes > 0 || message == out->continued ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
+    add(out, said.n_bytes > 0 || is_continued(out, message) ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
     add_content(out, message, said);
   } else {
     add_content(out, message, strip_begin(said));
@@ -142,35 +145,39 @@ static void add_llama2_user(prompt *out, const json_t *message, const json_t *sy
 }
 
 /* " [/INST]" asks for an answer, after every user's turn. */
-static yk_status render_llama2(prompt *out, const json_t *messages, yk_err *err)
+static yk_status render_llama2(prompt *out, yk_json messages, yk_err *err)
 {
-  const json_t *system = json_array_get(messages, 0);
-  if (!has_role(system, "system")) system = NULL;
-  for (size_t i = system ? 1 : 0; i < json_array_size(messages); i++) {
-    const json_t *message = json_array_get(messages, i);
-    bool is_users_turn = (i - (system ? 1 : 0)) % 2 == 0;
+  yk_json system = yk_json_first(messages);
+  if (!has_role(system, "system")) system = YK_JSON_NONE;
+  size_t i = 0, n_before = system.doc ? 1 : 0;
+  YK_JSON_EACH(message, messages)
+  {
+    if (i < n_before) {
+      i++;
+      continue;
+    }
+    bool is_users_turn = (i - n_before) % 2 == 0;
     if (!has_role(message, is_users_turn ? "user" : "assistant"))
       return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: builtin:llama2 expects \"%s\" here, found \"%s\"", i,
                         is_users_turn ? "user" : "assistant", role_of(message));
     if (is_users_turn) {
-      add_llama2_user(out, message, i == 1 ? system : NULL);
+      add_llama2_user(out, message, i == 1 ? system : YK_JSON_NONE);
     } else {
       add(out, " ");
       add_content(out, message, strip_begin(strip_llama2_end(out, message, content_of(message))));
       add(out, " ");
       add(out, special_token(out->special_tokens, "eos_token", "</s>"));
     }
+    i++;
   }
   return YK_OK;
 }
 
-static yk_status render_llama3(prompt *out, const json_t *messages, yk_err *err)
+static yk_status render_llama3(prompt *out, yk_json messages, yk_err *err)
 {
-  const json_t *message;
-  size_t i;
   (void)err;
   add(out, special_token(out->special_tokens, "bos_token", "<|begin_of_text|>"));
-  json_array_foreach(messages, i, message)
+  YK_JSON_EACH(message, messages)
   {
     add(out, "<|start_header_id|>");
     add(out, role_of(message));
@@ -183,12 +190,10 @@ static yk_status render_llama3(prompt *out, const json_t *messages, yk_err *err)
 }
 
 /* "<AI>" asks for an answer, after every user's turn. */
-static yk_status render_minicpm(prompt *out, const json_t *messages, yk_err *err)
+static yk_status render_minicpm(prompt *out, yk_json messages, yk_err *err)
 {
-  const json_t *message;
-  size_t i;
   (void)err;
-  json_array_foreach(messages, i, message)
+  YK_JSON_EACH(message, messages)
   {
     bool is_user = has_role(message, "user");
     if (is_user) add(out, "<用户>");
@@ -210,28 +215,28 @@ const yk_builtin_form *yk_builtin_form_find(const char *name)
   return NULL;
 }
 
-const char *yk_builtin_form_turn_end(const yk_builtin_form *form, const json_t *special_tokens)
+const char *yk_builtin_form_turn_end(const yk_builtin_form *form, yk_json special_tokens)
 {
   return form->ends_with_eos ? special_token(special_tokens, "eos_token", form->turn_end) : form->turn_end;
 }
 
-static yk_status check_messages(const yk_builtin_form *form, const json_t *messages, yk_err *err)
+static yk_status check_messages(const yk_builtin_form *form, yk_json messages, yk_err *err)
 {
-  const json_t *message;
-  size_t i;
-  json_array_foreach(messages, i, message)
+  size_t i = 0;
+  YK_JSON_EACH(message, messages)
   {
     if (!has_role(message, "system") && !has_role(message, "user") && !has_role(message, "assistant"))
       return yk_err_set(err, YK_E_INVAL,
                         "messages[%zu].role: builtin:%s knows system, user and assistant, found \"%s\"", i, form->name,
                         role_of(message));
-    if (json_object_get(message, "tool_calls"))
+    if (yk_json_get(message, "tool_calls").doc)
       return yk_err_set(err, YK_E_INVAL, "messages[%zu].tool_calls: builtin:%s knows no tools", i, form->name);
+    i++;
   }
   return YK_OK;
 }
 
-yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
+yk_status yk_builtin_form_render(const yk_builtin_form *form, yk_json messages, yk_json special_tokens,
                                  yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err)
 {
   bool continues = ending == YK_ENDING_CONTINUES;
@@ -239,7 +244,7 @@ yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *mess
   prompt out = {.text = text,
                 .plain = plain,
                 .asks = ending == YK_ENDING_ASKS,
-                .continued = continues ? json_array_get(messages, json_array_size(messages) - 1) : NULL,
+                .continued = continues ? yk_json_at(messages, yk_json_size(messages) - 1) : YK_JSON_NONE,
                 .special_tokens = special_tokens};
   YK_TRY(form->render(&out, messages, err));
   if (text->failed || out.no_memory) return yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");

@@ -5,7 +5,7 @@
 #ifndef YK_CHAT_BUILTIN_FORMS_H
 #define YK_CHAT_BUILTIN_FORMS_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "text/span.h"
@@ -27,13 +27,13 @@ const yk_builtin_form *yk_builtin_form_find(const char *name);
 
 /* yk_builtin_form_turn_end - the text that stands behind each answer, or NULL where there is none; it lives as long as
  *   special_tokens, which are as for yk_builtin_form_render. */
-const char *yk_builtin_form_turn_end(const yk_builtin_form *form, const json_t *special_tokens);
+const char *yk_builtin_form_turn_end(const yk_builtin_form *form, yk_json special_tokens);
 
 /* yk_builtin_form_render - append the text of messages, which have been checked and whose contents are strings
  *   (conversation.h), and the spans of it that come from messages of other roles than assistant.
  *   special_tokens: an object that may hold "bos_token" and "eos_token".
  *   Errors: YK_E_INVAL (a role that the form does not know, or that stands where it may not), YK_E_NOMEM. */
-yk_status yk_builtin_form_render(const yk_builtin_form *form, const json_t *messages, const json_t *special_tokens,
+yk_status yk_builtin_form_render(const yk_builtin_form *form, yk_json messages, yk_json special_tokens,
                                  yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "base/json.h"
+#include "base/json_write.h"
 #include "chat/builtin_forms.h"
 #include "chat/conversation.h"
 #include "chat/helper_process.h"
@@ -20,9 +21,9 @@ struct yk_chat_renderer {
   char *python;
   double time_limit_s;
   int64_t memory_limit_bytes;
-  yk_template_needs needs; /* fixed after creation */
-  int32_t turn_end_id;     /* of a built-in form; -1: none, or no single token of this vocabulary */
-  pthread_mutex_t mutex;   /* of the helper: whoever asks it something holds it until the answer is there */
+  yk_template_needs needs, tool_use_needs; /* of the template, and of the one for tools; fixed after creation */
+  int32_t turn_end_id;                     /* of a built-in form; -1: none, or no single token of this vocabulary */
+  pthread_mutex_t mutex; /* of the helper: whoever asks it something holds it until the answer is there */
   yk_helper_process helper;
 };
 
@@ -44,58 +45,83 @@ static yk_status check_options(const yk_chat_options *options, yk_err *err)
 }
 
 /* What an answer that is not the wanted one says; code is for a template that refuses. */
-static yk_status read_refusal(const json_t *answer, yk_status code, yk_err *err)
+static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
 {
-  const char *refused = json_string_value(json_object_get(answer, "refused"));
-  const char *unsupported = json_string_value(json_object_get(answer, "unsupported"));
+  const char *refused = yk_json_string(yk_json_get(answer, "refused"));
+  const char *unsupported = yk_json_string(yk_json_get(answer, "unsupported"));
   if (refused) return yk_err_set(err, code, "chat template: %s", refused);
   if (unsupported) return yk_err_set(err, YK_E_UNSUPPORTED, "%s", unsupported);
-  if (json_object_get(answer, "memory"))
+  if (yk_json_get(answer, "memory").doc)
     return yk_err_set(err, YK_E_CAPACITY, "chat template: takes more memory than its limit");
   return yk_err_set(err, YK_E_INTERNAL, "helper's answer: nothing that is known");
 }
 
-/* A request as text, which the caller frees; NULL without memory. It is taken over and may be NULL, too. */
-static char *text_of(json_t *request, yk_err *err)
+/* Send a request and take it over. */
+static yk_status ask(yk_chat_renderer *renderer, yk_strbuf *request, double time_limit_s, yk_json_doc **answer,
+                     yk_err *err)
 {
-  char *text = request ? yk_tree_text(request, JSON_COMPACT) : NULL;
-  json_decref(request);
-  if (!text) yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
-  return text;
+  yk_status status = request->failed
+                         ? yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request")
+                         : yk_helper_ask(&renderer->helper, request->data, request->length, time_limit_s, answer, err);
+  yk_strbuf_free(request);
+  return status;
 }
 
 /* As vLLM tells which templates know the role. */
 static bool names_developer(const char *text)
 {
-  return text && (strstr(text, "\"developer\"") || strstr(text, "'developer'"));
+  return strstr(text, "\"developer\"") || strstr(text, "'developer'");
 }
 
-static yk_status load_template(yk_chat_renderer *renderer, yk_template_needs *needs, yk_err *err)
+static yk_template_needs read_needs(yk_json found, const char *text)
 {
-  json_t *answer;
+  yk_json content = yk_json_get(found, "content");
+  return (yk_template_needs){.content = yk_json_equals(content, "lists")     ? YK_CONTENT_LISTS
+                                        : yk_json_equals(content, "strings") ? YK_CONTENT_STRINGS
+                                                                             : YK_CONTENT_EITHER,
+                             .content_null = yk_json_is(yk_json_get(found, "content_null"), YK_JSON_TRUE),
+                             .argument_strings = yk_json_is(yk_json_get(found, "argument_strings"), YK_JSON_TRUE),
+                             .no_developer = !names_developer(text)};
+}
+
+static void append_text_member(yk_strbuf *out, const char *name, const char *text)
+{
+  yk_json_append_string(out, name, strlen(name));
+  yk_strbuf_append_str(out, ": ");
+  yk_json_append_string(out, text, strlen(text));
+}
+
+/* Give the helper the template; the first time it tells its needs. */
+static yk_status load_template(yk_chat_renderer *renderer, bool reads_needs, yk_err *err)
+{
+  yk_json_doc *answer;
+  yk_strbuf request = YK_STRBUF_INIT;
   const yk_template_source *source = &renderer->source;
-  char *request =
-      text_of(json_pack("{s:{s:s, s:s*}}", "load", "default", source->text, "tool_use", source->tool_use), err);
-  if (!request) return YK_E_NOMEM;
-  yk_status asked = yk_helper_ask(&renderer->helper, request, strlen(request), START_TIME_LIMIT_S, &answer, err);
-  free(request);
-  YK_TRY(asked);
-  const json_t *found = json_object_get(answer, "needs");
-  yk_status status = found ? YK_OK : read_refusal(answer, YK_E_FORMAT, err);
-  needs->content_lists = json_is_true(json_object_get(found, "content_lists"));
-  needs->argument_objects = json_is_true(json_object_get(found, "argument_objects"));
-  needs->no_developer = !names_developer(source->text) && !names_developer(source->tool_use);
-  json_decref(answer);
+  yk_strbuf_append_str(&request, "{\"load\": {");
+  append_text_member(&request, "default", source->text);
+  if (source->tool_use) {
+    yk_strbuf_append_str(&request, ", ");
+    append_text_member(&request, "tool_use", source->tool_use);
+  }
+  yk_strbuf_append_str(&request, "}}");
+  YK_TRY(ask(renderer, &request, START_TIME_LIMIT_S, &answer, err));
+  yk_json found = yk_json_get(yk_json_root(answer), "needs");
+  yk_status status = found.doc ? YK_OK : read_refusal(yk_json_root(answer), YK_E_FORMAT, err);
+  if (status == YK_OK && reads_needs) {
+    renderer->needs = read_needs(yk_json_get(found, "default"), source->text);
+    if (source->tool_use) renderer->tool_use_needs = read_needs(yk_json_get(found, "tool_use"), source->tool_use);
+  }
+  yk_json_free(answer);
   return status;
 }
 
-/* Start the helper and give it the template, of which it tells the needs. */
-static yk_status start_helper(yk_chat_renderer *renderer, yk_template_needs *needs, yk_err *err)
+/* Start the helper and give it the template. */
+static yk_status start_helper(yk_chat_renderer *renderer, bool reads_needs, yk_err *err)
 {
   yk_helper_end(&renderer->helper);
   double longest_s = renderer->time_limit_s > START_TIME_LIMIT_S ? renderer->time_limit_s : START_TIME_LIMIT_S;
   yk_status status = yk_helper_start(renderer->python, renderer->memory_limit_bytes, longest_s, &renderer->helper, err);
-  if (status == YK_OK) status = load_template(renderer, needs, err);
+  if (status == YK_OK) status = load_template(renderer, reads_needs, err);
   if (status == YK_OK) return YK_OK;
   yk_helper_end(&renderer->helper);
   if (status == YK_E_UNSUPPORTED)
@@ -107,7 +133,7 @@ static yk_status start_helper(yk_chat_renderer *renderer, yk_template_needs *nee
 
 static yk_status find_turn_end(yk_chat_renderer *renderer, yk_err *err)
 {
-  const char *text = yk_builtin_form_turn_end(renderer->source.builtin, renderer->source.special_tokens);
+  const char *text = yk_builtin_form_turn_end(renderer->source.builtin, yk_json_root(renderer->source.special_tokens));
   int32_t *ids;
   size_t n_ids;
   if (!text) return YK_OK;
@@ -122,7 +148,7 @@ static yk_status set_up(yk_chat_renderer *renderer, const yk_chat_options *optio
   renderer->python = strdup(options->python);
   if (!renderer->python) return yk_err_set(err, YK_E_NOMEM, "no memory for a chat renderer");
   YK_TRY(yk_template_source_find(options->model_dir, options->chat_template, &renderer->source, err));
-  return renderer->source.builtin ? find_turn_end(renderer, err) : start_helper(renderer, &renderer->needs, err);
+  return renderer->source.builtin ? find_turn_end(renderer, err) : start_helper(renderer, true, err);
 }
 
 yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_renderer **out, yk_err *err)
@@ -134,7 +160,7 @@ yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_render
   pthread_mutex_init(&renderer->mutex, NULL);
   renderer->tokenizer = options->tokenizer;
   renderer->turn_end_id = -1;
-  renderer->needs.no_developer = true; /* a built-in form; the others are read */
+  renderer->needs = (yk_template_needs){.no_developer = true}; /* a built-in form's; the others are read */
   renderer->time_limit_s = options->time_limit_s;
   renderer->memory_limit_bytes = options->memory_limit_bytes;
   yk_status status = set_up(renderer, options, err);
@@ -178,100 +204,117 @@ void yk_chat_prompt_free(yk_chat_prompt *prompt)
   *prompt = (yk_chat_prompt){0};
 }
 
-/* The template's variables but for the special tokens, with messages in the form that it takes: all that users say. */
+static bool uses_tool_template(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation)
+{
+  return renderer->source.tool_use && yk_json_is_given(conversation->tools);
+}
+
+/* The template's variables but for the special tokens, as yk_conversation_append writes them: all that users say. */
 typedef struct said {
-  json_t *messages, *others; /* others: tools, documents and arguments under their own names, each maybe null */
+  yk_strbuf text;
+  yk_json_doc *doc; /* the same, read; the text is not needed any more */
 } said;
 
 static void said_free(said *what)
 {
-  json_decref(what->messages);
-  json_decref(what->others);
-}
-
-static json_t *or_null(const json_t *value)
-{
-  return value ? (json_t *)value : json_null();
+  yk_strbuf_free(&what->text);
+  yk_json_free(what->doc);
 }
 
 static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, said *out,
                          yk_err *err)
 {
-  YK_TRY(yk_conversation_convert(conversation->messages, renderer->needs, &out->messages, err));
-  out->others = json_pack("{s:O, s:O, s:O}", "tools", or_null(conversation->tools), "documents",
-                          or_null(conversation->documents), "arguments", or_null(conversation->arguments));
-  return out->others ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a conversation");
+  bool for_tools = uses_tool_template(renderer, conversation);
+  yk_conversation_append(conversation, for_tools ? renderer->tool_use_needs : renderer->needs, &out->text);
+  if (out->text.failed) return yk_err_set(err, YK_E_NOMEM, "no memory for a conversation");
+  return yk_json_parse("conversation", out->text.data, out->text.length, NULL, &out->doc, err);
 }
 
-/* A character that neither what is said nor the template holds. */
-static yk_status choose_mark(const yk_chat_renderer *renderer, const said *plain, char mark[YK_MARK_BYTES], yk_err *err)
-{
-  char *messages = yk_tree_text(plain->messages, JSON_COMPACT), *others = yk_tree_text(plain->others, JSON_COMPACT);
-  const char *texts[] = {messages, others, renderer->source.text, renderer->source.tool_use};
-  yk_status status = messages && others ? yk_marking_choose(texts, sizeof texts / sizeof *texts, mark, err)
-                                        : yk_err_set(err, YK_E_NOMEM, "no memory for a conversation");
-  free(messages);
-  free(others);
-  return status;
-}
-
-/* Put marks into what is said, where it needs any; mark is then not empty. */
+/* Put marks into what is said, where it needs any; mark is then not empty. A mark is a character that neither what is
+ * said nor the template holds. */
 static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char mark[YK_MARK_BYTES], yk_err *err)
 {
-  said marked = {0};
+  const char *texts[] = {what->text.data, renderer->source.text, renderer->source.tool_use};
+  yk_json root = yk_json_root(what->doc);
+  yk_strbuf marked = YK_STRBUF_INIT;
   size_t n_marks = 0;
-  YK_TRY(choose_mark(renderer, what, mark, err));
+  YK_TRY(yk_marking_choose(texts, sizeof texts / sizeof *texts, mark, err));
+  yk_strbuf_append_str(&marked, "{\"messages\": ");
   yk_status status =
-      yk_marking_add_to_messages(what->messages, renderer->tokenizer, mark, &marked.messages, &n_marks, err);
+      yk_marking_append_messages(yk_json_get(root, "messages"), renderer->tokenizer, mark, &marked, &n_marks, err);
   /* Keys of the outermost object are ours; marks in them, should a token be called "tools", are looked through. */
-  if (status == YK_OK) status = yk_marking_add(what->others, renderer->tokenizer, mark, &marked.others, &n_marks, err);
+  yk_strbuf_append_str(&marked, ", \"others\": ");
+  if (status == YK_OK)
+    status = yk_marking_append(yk_json_get(root, "others"), renderer->tokenizer, mark, &marked, &n_marks, err);
+  yk_strbuf_append_str(&marked, "}");
+  if (status == YK_OK && marked.failed) status = yk_err_set(err, YK_E_NOMEM, "no memory for a conversation");
   if (status == YK_OK && n_marks > 0) {
-    said plain = *what;
-    *what = marked;
+    yk_strbuf plain = what->text;
+    what->text = marked;
     marked = plain;
   }
   if (n_marks == 0) mark[0] = '\0';
-  said_free(&marked);
+  yk_strbuf_free(&marked);
   return status;
 }
 
-/* The request to render; takes nothing over. NULL without memory. */
-static json_t *make_request(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation,
-                            const said *what, const char *mark)
+/* The request to render. */
+static void append_request(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, const said *what,
+                           const char *mark, yk_strbuf *out)
 {
-  const json_t *tools = conversation->tools;
-  bool uses_tools = tools && !json_is_null(tools) && renderer->source.tool_use;
-  return json_pack("{s:s, s:O, s:O, s:O, s:b, s:b, s:s?}", "render", uses_tools ? "tool_use" : "default",
-                   "special_tokens", renderer->source.special_tokens, "messages", what->messages, "others",
-                   what->others, "add_generation_prompt", (int)conversation->add_generation_prompt,
-                   "continue_final_message", (int)conversation->continue_final_message, "mark", mark[0] ? mark : NULL);
+  yk_strbuf_append_fmt(out, "{\"render\": \"%s\", \"add_generation_prompt\": %s, \"continue_final_message\": %s, ",
+                       uses_tool_template(renderer, conversation) ? "tool_use" : "default",
+                       conversation->add_generation_prompt ? "true" : "false",
+                       conversation->continue_final_message ? "true" : "false");
+  yk_strbuf_append_fmt(out, "\"mark\": %s%s%s, \"special_tokens\": ", mark[0] ? "\"" : "null", mark,
+                       mark[0] ? "\"" : "");
+  yk_json_append(out, yk_json_root(renderer->source.special_tokens), 0);
+  yk_strbuf_append_str(out, ", \"said\": ");
+  yk_strbuf_append(out, what->text.data, what->text.length);
+  yk_strbuf_append_str(out, "}");
 }
 
 /* It was there when the renderer was created: whatever is missing now, the conversation is not at fault. */
 static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
-  yk_template_needs same; /* as when the renderer was created */
-  yk_status status = start_helper(renderer, &same, err);
+  yk_status status = start_helper(renderer, false, err);
   if (status == YK_OK || status == YK_E_NOMEM) return status;
   if (err) err->code = YK_E_IO;
   return YK_E_IO;
 }
 
-static yk_status ask_to_render(yk_chat_renderer *renderer, json_t *request, json_t **answer, yk_err *err)
+static yk_status ask_to_render(yk_chat_renderer *renderer, const yk_strbuf *request, yk_json_doc **answer, yk_err *err)
 {
-  char *text = text_of(request, err);
-  if (!text) return YK_E_NOMEM;
+  if (request->failed) return yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
   pthread_mutex_lock(&renderer->mutex);
   yk_status status = YK_E_IO;
   for (int n_tries = 0; status == YK_E_IO && n_tries < 2; n_tries++) {
     if (err) yk_err_clear(err);
     status = yk_helper_is_alive(&renderer->helper) ? YK_OK : start_again(renderer, err);
     if (status != YK_OK) break;
-    status = yk_helper_ask(&renderer->helper, text, strlen(text), renderer->time_limit_s, answer, err);
+    status = yk_helper_ask(&renderer->helper, request->data, request->length, renderer->time_limit_s, answer, err);
   }
   if (status != YK_OK) yk_err_prefix(err, "chat template: rendering a conversation");
   pthread_mutex_unlock(&renderer->mutex);
-  free(text);
+  return status;
+}
+
+/* The prompt in an answer. */
+static yk_status read_prompt(yk_json answer, const char *mark, yk_chat_prompt *out, yk_err *err)
+{
+  yk_json text = yk_json_get(answer, "text");
+  yk_strbuf prompt = YK_STRBUF_INIT;
+  yk_strbuf_append(&prompt, "", 0);
+  yk_status status = YK_OK;
+  if (!yk_json_is(text, YK_JSON_STRING))
+    status = read_refusal(answer, YK_E_INVAL, err);
+  else if (mark[0])
+    status = yk_marking_take(yk_json_text(text), yk_json_length(text), mark, &prompt, &out->plain, err);
+  else
+    yk_strbuf_append(&prompt, yk_json_text(text), yk_json_length(text));
+  if (status == YK_OK && prompt.failed) status = yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
+  out->text = prompt.data;
+  out->n_bytes = prompt.length;
   return status;
 }
 
@@ -279,23 +322,15 @@ static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conv
                                   yk_chat_prompt *out, yk_err *err)
 {
   char mark[YK_MARK_BYTES];
-  json_t *answer;
+  yk_json_doc *answer;
+  yk_strbuf request = YK_STRBUF_INIT;
   YK_TRY(add_marks(renderer, what, mark, err));
-  YK_TRY(ask_to_render(renderer, make_request(renderer, conversation, what, mark), &answer, err));
-  const json_t *text = json_object_get(answer, "text");
-  yk_strbuf prompt = YK_STRBUF_INIT;
-  yk_strbuf_append(&prompt, "", 0);
-  yk_status status = YK_OK;
-  if (!text)
-    status = read_refusal(answer, YK_E_INVAL, err);
-  else if (mark[0])
-    status = yk_marking_take(json_string_value(text), json_string_length(text), mark, &prompt, &out->plain, err);
-  else
-    yk_strbuf_append(&prompt, json_string_value(text), json_string_length(text));
-  if (status == YK_OK && prompt.failed) status = yk_err_set(err, YK_E_NOMEM, "no memory for a prompt");
-  json_decref(answer);
-  out->text = prompt.data;
-  out->n_bytes = prompt.length;
+  append_request(renderer, conversation, what, mark, &request);
+  yk_status status = ask_to_render(renderer, &request, &answer, err);
+  yk_strbuf_free(&request);
+  if (status != YK_OK) return status;
+  status = read_prompt(yk_json_root(answer), mark, out, err);
+  yk_json_free(answer);
   return status;
 }
 
@@ -303,14 +338,16 @@ static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_
                                 const said *what, yk_chat_prompt *out, yk_err *err)
 {
   yk_strbuf prompt = YK_STRBUF_INIT;
-  if (json_array_size(conversation->tools) > 0)
+  yk_json messages = yk_json_get(yk_json_root(what->doc), "messages");
+  yk_json special_tokens = yk_json_root(renderer->source.special_tokens);
+  if (yk_json_size(conversation->tools) > 0)
     return yk_err_set(err, YK_E_INVAL, "tools: %s knows none", renderer->source.origin);
   yk_strbuf_append(&prompt, "", 0);
   yk_form_ending ending = conversation->add_generation_prompt    ? YK_ENDING_ASKS
                           : conversation->continue_final_message ? YK_ENDING_CONTINUES
                                                                  : YK_ENDING_NONE;
-  yk_status status = yk_builtin_form_render(renderer->source.builtin, what->messages, renderer->source.special_tokens,
-                                            ending, &prompt, &out->plain, err);
+  yk_status status =
+      yk_builtin_form_render(renderer->source.builtin, messages, special_tokens, ending, &prompt, &out->plain, err);
   out->text = prompt.data;
   out->n_bytes = prompt.length;
   return status;

@@ -2,175 +2,443 @@
 
 #include <string.h>
 
-#include "base/strbuf.h"
+#include "base/json_write.h"
 
 static const char *const ROLES[] = {"system", "developer", "user",        "assistant",
                                     "tool",   "function",  "observation", "ipython"};
 #define ROLE_NAMES "system, developer, user, assistant, tool, function, observation, ipython"
 
+/* Types of content parts that are texts to vLLM, and the key of the text in each. */
+static const struct {
+  const char *type, *key;
+} TEXT_PARTS[] = {{"text", "text"},
+                  {"input_text", "text"},
+                  {"output_text", "text"},
+                  {"refusal", "refusal"},
+                  {"thinking", "thinking"}};
+enum { N_TEXT_PARTS = sizeof TEXT_PARTS / sizeof *TEXT_PARTS };
+
+static bool has_role(yk_json message, const char *role)
+{
+  return yk_json_equals(yk_json_get(message, "role"), role);
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
+
 /* A role becomes part of tokens in many templates ("<|user|>"), so that it cannot be just any text. */
-static yk_status check_role(const json_t *message, size_t index, yk_err *err)
+static yk_status check_role(yk_json message, size_t index, yk_err *err)
 {
-  const json_t *role = json_object_get(message, "role");
-  if (!json_is_string(role))
+  yk_json role = yk_json_get(message, "role");
+  if (!yk_json_is(role, YK_JSON_STRING))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: expected a string, found %s", index,
-                      yk_tree_type_name(role));
+                      yk_json_type_name(role));
   for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
-    if (strcmp(json_string_value(role), ROLES[i]) == 0) return YK_OK;
+    if (yk_json_equals(role, ROLES[i])) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "messages[%zu].role: expected one of %s, found \"%.40s\"", index, ROLE_NAMES,
-                    json_string_value(role));
+                    yk_json_string(role));
 }
 
-static yk_status check_part(const json_t *part, size_t index, size_t part_index, yk_err *err)
+/* The key of the text in a part of some type; NULL: a type that is no text. */
+static const char *text_key(yk_json type)
 {
-  const char *type = json_string_value(json_object_get(part, "type"));
-  if (!type)
+  for (size_t i = 0; i < N_TEXT_PARTS; i++)
+    if (yk_json_equals(type, TEXT_PARTS[i].type)) return TEXT_PARTS[i].key;
+  return NULL;
+}
+
+static yk_status check_part(yk_json part, size_t index, size_t part_index, yk_err *err)
+{
+  yk_json type = yk_json_get(part, "type");
+  if (yk_json_is(part, YK_JSON_STRING)) return YK_OK;
+  if (!yk_json_is(type, YK_JSON_STRING))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu]: expected an object with a \"type\", found %s",
-                      index, part_index, yk_tree_type_name(part));
-  if (strcmp(type, "text") != 0)
+                      index, part_index, yk_json_type_name(part));
+  const char *key = text_key(type);
+  if (!key)
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].type: expected \"text\", found \"%.40s\"", index,
-                      part_index, type);
-  const json_t *text = json_object_get(part, "text");
-  if (json_is_string(text)) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].text: expected a string, found %s", index, part_index,
-                    yk_tree_type_name(text));
+                      part_index, yk_json_string(type));
+  yk_json text = yk_json_get(part, key);
+  if (yk_json_is(text, YK_JSON_STRING) || yk_json_is(text, YK_JSON_NULL)) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].%s: expected a string, found %s", index, part_index,
+                    key, yk_json_type_name(text));
 }
 
-static yk_status check_content(const json_t *message, size_t index, yk_err *err)
+static yk_status check_content(yk_json message, size_t index, yk_err *err)
 {
-  const json_t *content = json_object_get(message, "content"), *part;
-  bool optional = strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
-  size_t i;
-  if (json_is_string(content) || (optional && (!content || json_is_null(content)))) return YK_OK;
-  if (!json_is_array(content))
+  yk_json content = yk_json_get(message, "content");
+  bool optional = has_role(message, "assistant") || has_role(message, "tool") || has_role(message, "function");
+  size_t i = 0;
+  if (yk_json_is(content, YK_JSON_STRING) || (optional && !yk_json_is_given(content))) return YK_OK;
+  if (!yk_json_is(content, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content: expected a string or a list of text parts, found %s",
-                      index, yk_tree_type_name(content));
-  json_array_foreach(content, i, part) YK_TRY(check_part(part, index, i, err));
+                      index, yk_json_type_name(content));
+  YK_JSON_EACH(part, content) YK_TRY(check_part(part, index, i++, err));
   return YK_OK;
 }
 
-static yk_status check_list(const char *name, const json_t *list, yk_err *err)
+static yk_status check_list(const char *name, yk_json list, yk_err *err)
 {
-  const json_t *item;
-  size_t i;
-  if (!list || json_is_null(list)) return YK_OK;
-  if (!json_is_array(list))
-    return yk_err_set(err, YK_E_INVAL, "%s: expected a list, found %s", name, yk_tree_type_name(list));
-  json_array_foreach(list, i, item) if (!json_is_object(item)) return yk_err_set(
-      err, YK_E_INVAL, "%s[%zu]: expected an object, found %s", name, i, yk_tree_type_name(item));
+  size_t i = 0;
+  if (!yk_json_is_given(list)) return YK_OK;
+  if (!yk_json_is(list, YK_JSON_ARRAY))
+    return yk_err_set(err, YK_E_INVAL, "%s: expected a list, found %s", name, yk_json_type_name(list));
+  YK_JSON_EACH(item, list)
+  {
+    if (!yk_json_is(item, YK_JSON_OBJECT))
+      return yk_err_set(err, YK_E_INVAL, "%s[%zu]: expected an object, found %s", name, i, yk_json_type_name(item));
+    i++;
+  }
   return YK_OK;
 }
 
-static yk_status check_arguments(const json_t *arguments, yk_err *err)
+static yk_status check_arguments(yk_json arguments, yk_err *err)
 {
   static const char *const TAKEN[] = {"messages", "tools", "documents", "add_generation_prompt"};
-  if (!arguments || json_is_null(arguments)) return YK_OK;
-  if (!json_is_object(arguments))
+  if (!yk_json_is_given(arguments)) return YK_OK;
+  if (!yk_json_is(arguments, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_INVAL, "template arguments: expected an object, found %s",
-                      yk_tree_type_name(arguments));
+                      yk_json_type_name(arguments));
   for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
-    if (json_object_get(arguments, TAKEN[i]))
+    if (yk_json_get(arguments, TAKEN[i]).doc)
       return yk_err_set(err, YK_E_INVAL, "template arguments: \"%s\" has a place of its own in the request", TAKEN[i]);
   return YK_OK;
+}
+
+static bool is_string_or_filled(yk_json content)
+{
+  return yk_json_is(content, YK_JSON_STRING) || (yk_json_is(content, YK_JSON_ARRAY) && yk_json_size(content) > 0);
 }
 
 /* What the last message says can be gone on with. */
 static yk_status check_final(const yk_chat_conversation *conversation, yk_err *err)
 {
-  size_t last = json_array_size(conversation->messages) - 1;
-  const json_t *content = json_object_get(json_array_get(conversation->messages, last), "content");
   if (!conversation->continue_final_message) return YK_OK;
-  if (json_is_string(content) || json_array_size(content) > 0) return YK_OK;
+  size_t last = yk_json_size(conversation->messages) - 1;
+  yk_json content = yk_json_get(yk_json_at(conversation->messages, last), "content");
+  if (is_string_or_filled(content)) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "messages[%zu].content: expected a text to continue, found %s", last,
-                    json_is_array(content) ? "none" : yk_tree_type_name(content));
+                    yk_json_is(content, YK_JSON_ARRAY) ? "none" : yk_json_type_name(content));
 }
 
 yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err *err)
 {
-  const json_t *messages = conversation->messages, *message;
-  size_t i;
-  if (!json_is_array(messages) || json_array_size(messages) == 0)
+  yk_json messages = conversation->messages;
+  bool is_list = yk_json_is(messages, YK_JSON_ARRAY);
+  size_t i = 0;
+  if (!is_list || yk_json_size(messages) == 0)
     return yk_err_set(err, YK_E_INVAL, "messages: expected a list of at least one message, found %s",
-                      json_is_array(messages) ? "none" : yk_tree_type_name(messages));
-  json_array_foreach(messages, i, message)
+                      is_list ? "none" : yk_json_type_name(messages));
+  YK_JSON_EACH(message, messages)
   {
-    if (!json_is_object(message))
-      return yk_err_set(err, YK_E_INVAL, "messages[%zu]: expected an object, found %s", i, yk_tree_type_name(message));
+    if (!yk_json_is(message, YK_JSON_OBJECT))
+      return yk_err_set(err, YK_E_INVAL, "messages[%zu]: expected an object, found %s", i, yk_json_type_name(message));
     YK_TRY(check_role(message, i, err));
-    YK_TRY(check_content(message, i, err));
+    YK_TRY(check_content(message, i++, err));
   }
   YK_TRY(check_final(conversation, err));
   YK_TRY(check_list("tools", conversation->tools, err));
   YK_TRY(check_list("documents", conversation->documents, err));
+  YK_TRY(check_arguments(conversation->default_arguments, err));
   return check_arguments(conversation->arguments, err);
 }
 
-/* The parts' texts with line ends between them, or NULL without memory. */
-static json_t *join_parts(const json_t *parts)
+/* ---- Members ----------------------------------------------------------------------------------------------------- */
+
+static void append_separator(yk_strbuf *out, bool *is_first)
 {
-  yk_strbuf text = YK_STRBUF_INIT;
-  const json_t *part;
-  size_t i;
-  yk_strbuf_append(&text, "", 0);
-  json_array_foreach(parts, i, part)
+  if (!*is_first) yk_strbuf_append_str(out, ", ");
+  *is_first = false;
+}
+
+static void append_key(yk_strbuf *out, const char *key, bool *is_first)
+{
+  append_separator(out, is_first);
+  yk_json_append_string(out, key, strlen(key));
+  yk_strbuf_append_str(out, ": ");
+}
+
+/* A member as it is. */
+static void append_member(yk_strbuf *out, yk_json key, bool *is_first)
+{
+  append_separator(out, is_first);
+  yk_json_append(out, key, 0);
+  yk_strbuf_append_str(out, ": ");
+  yk_json_append(out, yk_json_member(key), 0);
+}
+
+/* ---- Contents ---------------------------------------------------------------------------------------------------- */
+
+/* The text of a content part; absent or null: none. */
+static yk_json part_text(yk_json part)
+{
+  if (yk_json_is(part, YK_JSON_STRING)) return part;
+  const char *key = text_key(yk_json_get(part, "type"));
+  return key ? yk_json_get(part, key) : YK_JSON_NONE;
+}
+
+/* A part that is a text as templates know it, with what else it holds ("cache_control"). */
+static void append_part(yk_strbuf *out, yk_json part)
+{
+  bool is_first = true, is_object = yk_json_is(part, YK_JSON_OBJECT);
+  const char *text = is_object ? text_key(yk_json_get(part, "type")) : NULL;
+  yk_strbuf_append_str(out, "{");
+  append_key(out, "type", &is_first);
+  yk_strbuf_append_str(out, "\"text\"");
+  append_key(out, "text", &is_first);
+  yk_json_append(out, part_text(part), 0);
+  if (is_object) YK_JSON_EACH_KEY(key, part)
+    {
+      bool is_done = yk_json_equals(key, "type") || yk_json_equals(key, "text") || yk_json_equals(key, text);
+      if (!is_done) append_member(out, key, &is_first);
+    }
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_parts(yk_strbuf *out, yk_json parts)
+{
+  bool is_first = true;
+  yk_strbuf_append_str(out, "[");
+  YK_JSON_EACH(part, parts)
   {
-    const json_t *string = json_object_get(part, "text");
-    if (i > 0) yk_strbuf_append(&text, "\n", 1);
-    yk_strbuf_append(&text, json_string_value(string), json_string_length(string));
+    if (!yk_json_is_given(part_text(part))) continue;
+    append_separator(out, &is_first);
+    append_part(out, part);
   }
-  json_t *joined = text.failed ? NULL : json_stringn(text.data, text.length);
-  yk_strbuf_free(&text);
-  return joined;
+  yk_strbuf_append_str(out, "]");
 }
 
-/* Arguments that are a string of a JSON object, or of nothing, as that object. Returns whether there was memory. */
-static bool parse_arguments(json_t *call)
+static void append_list_of_one(yk_strbuf *out, yk_json text)
 {
-  json_t *function = json_object_get(call, "function");
-  json_t *arguments = json_object_get(function, "arguments"), *parsed;
-  if (!json_is_string(arguments)) return true;
-  if (json_string_length(arguments) == 0) return json_object_set_new(function, "arguments", json_object()) == 0;
-  if (yk_tree_parse("arguments", json_string_value(arguments), json_string_length(arguments), &parsed, NULL) != YK_OK)
-    return true; /* the template gets what there is */
-  if (json_is_object(parsed)) return json_object_set_new(function, "arguments", parsed) == 0;
-  json_decref(parsed);
-  return true;
+  yk_strbuf_append_str(out, "[");
+  append_part(out, text);
+  yk_strbuf_append_str(out, "]");
 }
 
-/* What clients send back of an answer: null for what it does not have. Returns whether there was memory. */
-static bool leave_out_nulls(json_t *message)
+/* The text inside a JSON string of what a content says; *is_first: nothing has been said before, else separator comes
+ * first. Texts of nothing take no line. */
+static void append_said(yk_strbuf *out, yk_json content, const char *separator, bool *is_first)
 {
-  const json_t *content = json_object_get(message, "content");
-  if (json_array_size(json_object_get(message, "tool_calls")) > 0) return true;
-  json_object_del(message, "tool_calls");
-  return (content && !json_is_null(content)) || json_object_set_new(message, "content", json_string("")) == 0;
-}
-
-static bool convert(json_t *message, yk_template_needs needs)
-{
-  if (!leave_out_nulls(message)) return false;
-  json_t *content = json_object_get(message, "content"), *call;
-  const char *role = json_string_value(json_object_get(message, "role"));
-  size_t i;
-  if (needs.no_developer && strcmp(role, "developer") == 0)
-    if (json_object_set_new(message, "role", json_string("system")) != 0) return false;
-  if (!needs.content_lists && json_is_array(content))
-    if (json_object_set_new(message, "content", join_parts(content)) != 0) return false;
-  if (needs.argument_objects)
-    json_array_foreach(json_object_get(message, "tool_calls"), i, call) if (!parse_arguments(call)) return false;
-  return true;
-}
-
-yk_status yk_conversation_convert(const json_t *messages, yk_template_needs needs, json_t **out, yk_err *err)
-{
-  json_t *converted = json_deep_copy(messages), *message;
-  bool ok = converted != NULL;
-  size_t i;
-  json_array_foreach(converted, i, message) ok = ok && convert(message, needs);
-  if (ok) {
-    *out = converted;
-    return YK_OK;
+  bool is_list = yk_json_is(content, YK_JSON_ARRAY);
+  for (yk_json part = is_list ? yk_json_first(content) : content; part.doc;
+       part = is_list ? yk_json_after(content, part) : YK_JSON_NONE) {
+    yk_json text = part_text(part);
+    if (yk_json_length(text) == 0) continue;
+    if (!*is_first) yk_json_append_escaped(out, separator, strlen(separator));
+    yk_json_append_escaped(out, yk_json_text(text), yk_json_length(text));
+    separator = "\n";
+    *is_first = false;
   }
-  json_decref(converted);
-  return yk_err_set(err, YK_E_NOMEM, "no memory for %zu messages", json_array_size(messages));
+}
+
+static void append_joined(yk_strbuf *out, yk_json content)
+{
+  bool is_first = true;
+  yk_strbuf_append_str(out, "\"");
+  append_said(out, content, "\n", &is_first);
+  yk_strbuf_append_str(out, "\"");
+}
+
+static void append_content(yk_strbuf *out, yk_json message, yk_json content, yk_template_needs needs)
+{
+  bool is_list = yk_json_is(content, YK_JSON_ARRAY), wants_list = needs.content == YK_CONTENT_LISTS;
+  if (!yk_json_is_given(content))
+    yk_strbuf_append_str(out, needs.content_null ? "null" : wants_list ? "[]" : "\"\"");
+  else if (!is_list && wants_list)
+    append_list_of_one(out, content);
+  else if (!is_list)
+    yk_json_append(out, content, 0);
+  else if (needs.content == YK_CONTENT_STRINGS || (has_role(message, "tool") && !wants_list))
+    append_joined(out, content);
+  else
+    append_parts(out, content);
+}
+
+/* ---- Tool calls -------------------------------------------------------------------------------------------------- */
+
+/* Arguments as the object that a string of JSON holds. */
+static void append_parsed(yk_strbuf *out, yk_json text)
+{
+  yk_json_doc *doc = NULL;
+  yk_err err = YK_ERR_INIT;
+  yk_json_rules rules = {.max_depth = 512}; /* Python reads little more */
+  yk_status status = yk_json_parse("arguments", yk_json_text(text), yk_json_length(text), &rules, &doc, &err);
+  if (status == YK_OK && yk_json_is(yk_json_root(doc), YK_JSON_OBJECT))
+    yk_json_append(out, yk_json_root(doc), 0);
+  else
+    yk_strbuf_append_str(out, "{}");
+  if (status == YK_E_NOMEM) out->failed = true;
+  yk_json_free(doc);
+}
+
+static void append_arguments(yk_strbuf *out, yk_json arguments, yk_template_needs needs)
+{
+  bool is_string = yk_json_is(arguments, YK_JSON_STRING);
+  if (yk_json_is(arguments, YK_JSON_OBJECT) || (is_string && needs.argument_strings))
+    yk_json_append(out, arguments, 0);
+  else if (is_string)
+    append_parsed(out, arguments);
+  else
+    yk_strbuf_append_str(out, needs.argument_strings ? "\"{}\"" : "{}");
+}
+
+static void append_function(yk_strbuf *out, yk_json function, yk_template_needs needs)
+{
+  bool is_first = true;
+  yk_strbuf_append_str(out, "{");
+  YK_JSON_EACH_KEY(key, function)
+  if (!yk_json_equals(key, "arguments")) append_member(out, key, &is_first);
+  append_key(out, "arguments", &is_first);
+  append_arguments(out, yk_json_get(function, "arguments"), needs);
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_call(yk_strbuf *out, yk_json call, yk_template_needs needs)
+{
+  bool is_first = true;
+  if (!yk_json_is(yk_json_get(call, "function"), YK_JSON_OBJECT)) {
+    yk_json_append(out, call, 0);
+    return;
+  }
+  yk_strbuf_append_str(out, "{");
+  YK_JSON_EACH_KEY(key, call)
+  {
+    if (!yk_json_equals(key, "function")) {
+      append_member(out, key, &is_first);
+      continue;
+    }
+    append_key(out, "function", &is_first);
+    append_function(out, yk_json_member(key), needs);
+  }
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_calls(yk_strbuf *out, yk_json calls, yk_template_needs needs)
+{
+  bool is_first = true;
+  yk_strbuf_append_str(out, "[");
+  YK_JSON_EACH(call, calls)
+  {
+    append_separator(out, &is_first);
+    append_call(out, call, needs);
+  }
+  yk_strbuf_append_str(out, "]");
+}
+
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
+
+/* The reasoning of an answer, by the newer name or the older one. */
+static yk_json reasoning_of(yk_json message)
+{
+  yk_json reasoning = yk_json_get(message, "reasoning");
+  return yk_json_is_given(reasoning) ? reasoning : yk_json_get(message, "reasoning_content");
+}
+
+static void append_reasoning(yk_strbuf *out, yk_json message, bool *is_first)
+{
+  static const char *const NAMES[] = {"reasoning", "reasoning_content"};
+  yk_json reasoning = reasoning_of(message);
+  for (size_t i = 0; i < 2 && yk_json_is_given(reasoning); i++) {
+    append_key(out, NAMES[i], is_first);
+    yk_json_append(out, reasoning, 0);
+  }
+}
+
+static void append_message_member(yk_strbuf *out, yk_json message, yk_json key, yk_template_needs needs, bool *is_first)
+{
+  yk_json value = yk_json_member(key);
+  if (yk_json_equals(key, "content")) {
+    append_key(out, "content", is_first);
+    append_content(out, message, value, needs);
+  } else if (yk_json_equals(key, "tool_calls")) {
+    if (yk_json_size(value) == 0) return;
+    append_key(out, "tool_calls", is_first);
+    append_calls(out, value, needs);
+  } else if (yk_json_is_given(value) && (!yk_json_equals(key, "name") || yk_json_is(value, YK_JSON_STRING))) {
+    append_member(out, key, is_first);
+  }
+}
+
+static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs)
+{
+  bool is_first = true, is_assistant = has_role(message, "assistant");
+  yk_strbuf_append_str(out, "{");
+  YK_JSON_EACH_KEY(key, message)
+  {
+    bool is_reasoning = yk_json_equals(key, "reasoning") || yk_json_equals(key, "reasoning_content");
+    if (!is_assistant || !is_reasoning) append_message_member(out, message, key, needs, &is_first);
+  }
+  if (!yk_json_get(message, "content").doc) {
+    append_key(out, "content", &is_first);
+    append_content(out, message, YK_JSON_NONE, needs);
+  }
+  if (is_assistant) append_reasoning(out, message, &is_first);
+  yk_strbuf_append_str(out, "}");
+}
+
+static bool instructs(yk_json message)
+{
+  return has_role(message, "system") || has_role(message, "developer");
+}
+
+/* All that system and developer say, as one message of the system. */
+static void append_instructions(yk_strbuf *out, yk_json messages, yk_template_needs needs)
+{
+  bool is_first = true, is_list = needs.content == YK_CONTENT_LISTS;
+  yk_strbuf_append_str(out, "{\"role\": \"system\", \"content\": ");
+  yk_strbuf_append_str(out, is_list ? "[{\"type\": \"text\", \"text\": \"" : "\"");
+  YK_JSON_EACH(message, messages)
+  if (instructs(message)) append_said(out, yk_json_get(message, "content"), "\n\n", &is_first);
+  yk_strbuf_append_str(out, is_list ? "\"}]}" : "\"}");
+}
+
+static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs needs)
+{
+  bool is_first = true, merges = false;
+  YK_JSON_EACH(message, messages) merges = merges || (needs.no_developer && has_role(message, "developer"));
+  yk_strbuf_append_str(out, "[");
+  if (merges) {
+    append_separator(out, &is_first);
+    append_instructions(out, messages, needs);
+  }
+  YK_JSON_EACH(message, messages)
+  {
+    if (merges && instructs(message)) continue;
+    append_separator(out, &is_first);
+    append_message(out, message, needs);
+  }
+  yk_strbuf_append_str(out, "]");
+}
+
+/* ---- The rest ---------------------------------------------------------------------------------------------------- */
+
+/* Of members that are given twice, the last one counts. */
+static void append_arguments_of_template(yk_strbuf *out, const yk_chat_conversation *conversation)
+{
+  const char *effort = conversation->reasoning_effort;
+  bool is_first = true;
+  yk_strbuf_append_str(out, "{");
+  YK_JSON_EACH_KEY(key, conversation->default_arguments) append_member(out, key, &is_first);
+  if (effort) {
+    append_key(out, "enable_thinking", &is_first);
+    yk_strbuf_append_str(out, strcmp(effort, "none") == 0 ? "false" : "true");
+  }
+  YK_JSON_EACH_KEY(key, conversation->arguments) append_member(out, key, &is_first);
+  if (effort) {
+    append_key(out, "reasoning_effort", &is_first);
+    yk_json_append_string(out, effort, strlen(effort));
+  }
+  yk_strbuf_append_str(out, "}");
+}
+
+void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out)
+{
+  yk_strbuf_append_str(out, "{\"messages\": ");
+  append_messages(out, conversation->messages, needs);
+  yk_strbuf_append_str(out, ", \"others\": {\"tools\": ");
+  yk_json_append(out, conversation->tools, 0);
+  yk_strbuf_append_str(out, ", \"documents\": ");
+  yk_json_append(out, conversation->documents, 0);
+  yk_strbuf_append_str(out, ", \"arguments\": ");
+  append_arguments_of_template(out, conversation);
+  yk_strbuf_append_str(out, "}}");
 }

@@ -4,20 +4,24 @@
 
 #include <stdbool.h>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/status.h"
+#include "base/strbuf.h"
 
-/* A conversation, borrowed for the length of a call. */
+/* A conversation, borrowed for the length of a call. Its values may be of several documents, and reach the template as
+ * Python's json module reads them: numbers as they were written, keys in their order. */
 typedef struct yk_chat_conversation {
   /* Objects with a "role" (system, developer, user, assistant, tool, function, or the models' own observation, ipython)
-   * and mostly "content": a string, null, or a list of {"type": "text", "text": ...}, which templates that do not go
-   * through such lists get as one string, its parts joined by line ends. An assistant's null is an empty string unless
-   * tools are called, and "tool_calls" without a call is left out. Arguments of tool calls that are a string of JSON
-   * are objects to templates that take only those, and developer is system to templates without that role. */
-  const json_t *messages;
-  const json_t *tools;     /* a list of objects, or NULL or null: none given */
-  const json_t *documents; /* likewise */
-  const json_t *arguments; /* an object of further variables of the template ("enable_thinking"), or NULL or null */
+   * and mostly "content": a string, null or absent (an assistant's or a tool's), or a list of texts: strings,
+   * {"type": "text", "text": ...}, or one of vLLM's other types of texts. What a template gets of them is what vLLM
+   * gives it: yk_conversation_append. */
+  yk_json messages;
+  yk_json tools;             /* a list of objects, or absent or null: none given */
+  yk_json documents;         /* likewise */
+  yk_json arguments;         /* an object of further variables of the template ("enable_thinking"), or absent or null */
+  yk_json default_arguments; /* the same, for variables that neither arguments nor reasoning_effort gives */
+  const char *reasoning_effort; /* NULL or a variable of the template; also sets enable_thinking ("none": false), where
+                                   arguments do not */
   bool add_generation_prompt;
   /* The text ends with the last message's content, so that an answer goes on with it: what the template puts behind is
    * left out, and so is white space at the content's end where the template trims it. Never with
@@ -26,18 +30,33 @@ typedef struct yk_chat_conversation {
   bool add_special_tokens; /* to the ids: what the tokenizer adds to every text, beside what the template has */
 } yk_chat_conversation;
 
+/* In which form a template reads "content". */
+typedef enum yk_content_form {
+  YK_CONTENT_STRINGS, /* lists become one string, their texts joined by line ends */
+  YK_CONTENT_LISTS,   /* strings become a list of one text */
+  YK_CONTENT_EITHER   /* both stay, but for a tool's list, which most templates do not expect: it becomes a string */
+} yk_content_form;
+
 /* What a template takes, as the helper finds out by reading it. */
 typedef struct yk_template_needs {
-  bool content_lists;    /* it goes through lists of content parts; else they become one string */
-  bool argument_objects; /* arguments of tool calls must be objects; else they stay as they are */
+  yk_content_form content;
+  bool content_null;     /* it asks whether content is none: an assistant's that is not there stays null, else "" */
+  bool argument_strings; /* arguments of tool calls are used as strings: they stay as they are; else they are objects */
   bool no_developer;     /* it knows no role "developer", which becomes "system" */
 } yk_template_needs;
 
 /* yk_conversation_check - YK_E_INVAL names the message, the key, what is expected and what was found. */
 yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err *err);
 
-/* yk_conversation_convert - a new list of messages (json_decref) in the form that the template takes. The messages have
- *   been checked. Errors: YK_E_NOMEM. */
-yk_status yk_conversation_convert(const json_t *messages, yk_template_needs needs, json_t **out, yk_err *err);
+/* yk_conversation_append - append a conversation that has been checked as JSON: {"messages", "others": {"tools",
+ *   "documents", "arguments"}}, the messages in the form that the template takes, as vLLM brings them there:
+ *   - A member that is null is left out, as is a name that is no string and a list of no tool calls.
+ *   - An assistant's reasoning stands under "reasoning" and "reasoning_content", whichever is given.
+ *   - Arguments of a tool call that are a string become the object in it. Those that hold no object, no JSON or nothing
+ *     become an empty one: they are the past, and refusing them would end the conversation.
+ *   - Where there is a developer and the template does not know the role, all that system and developer say becomes one
+ *     system message at the beginning, with blank lines between.
+ *   A lack of memory makes *out failed. */
+void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out);
 
 #endif

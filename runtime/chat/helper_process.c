@@ -174,7 +174,7 @@ static yk_status receive_all(const yk_helper_process *helper, char *bytes, size_
   return YK_OK;
 }
 
-static yk_status receive_answer(const yk_helper_process *helper, int64_t deadline_ns, json_t **answer, yk_err *err)
+static yk_status receive_answer(const yk_helper_process *helper, int64_t deadline_ns, yk_json_doc **answer, yk_err *err)
 {
   unsigned char length[4];
   YK_TRY(receive_all(helper, (char *)length, sizeof length, deadline_ns, err));
@@ -185,13 +185,13 @@ static yk_status receive_answer(const yk_helper_process *helper, int64_t deadlin
   char *text = malloc(n_bytes + 1);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory for an answer of %zu bytes", n_bytes);
   yk_status status = receive_all(helper, text, n_bytes, deadline_ns, err);
-  if (status == YK_OK) status = yk_tree_parse("helper's answer", text, n_bytes, answer, err);
+  if (status == YK_OK) status = yk_json_parse("helper's answer", text, n_bytes, NULL, answer, err);
   free(text);
   return status;
 }
 
 yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
-                        json_t **answer, yk_err *err)
+                        yk_json_doc **answer, yk_err *err)
 {
   if (n_bytes > YK_HELPER_MAX_FRAME_BYTES)
     return yk_err_set(err, YK_E_CAPACITY, "a request of %zu bytes, expected at most %d", n_bytes,
@@ -201,8 +201,8 @@ yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n
   yk_status status = send_all(helper, length, sizeof length, deadline_ns, err);
   if (status == YK_OK) status = send_all(helper, request, n_bytes, deadline_ns, err);
   if (status == YK_OK) status = receive_answer(helper, deadline_ns, answer, err);
-  if (status == YK_OK && !json_is_object(*answer)) {
-    json_decref(*answer);
+  if (status == YK_OK && !yk_json_is(yk_json_root(*answer), YK_JSON_OBJECT)) {
+    yk_json_free(*answer);
     status = yk_err_set(err, YK_E_INTERNAL, "helper's answer: expected an object");
   }
   if (status != YK_OK) yk_helper_end(helper);

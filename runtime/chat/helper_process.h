@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/status.h"
 
 enum { YK_HELPER_MAX_FRAME_BYTES = 64 << 20 };
@@ -27,12 +27,12 @@ yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double
 /* yk_helper_is_alive - whether a helper runs and has not closed the connection. */
 bool yk_helper_is_alive(const yk_helper_process *helper);
 
-/* yk_helper_ask - send a request and wait for its answer, an object (json_decref).
+/* yk_helper_ask - send a request and wait for its answer, an object (yk_json_free).
  *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request is longer than a frame may be, or the answer), YK_E_IO (the helper
  *   has died while at work), YK_E_INTERNAL (an answer that is none), YK_E_NOMEM. After any of them the helper has been
  *   ended, except where the request was never sent. */
 yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
-                        json_t **answer, yk_err *err);
+                        yk_json_doc **answer, yk_err *err);
 
 /* yk_helper_end - kill it and wait for it. */
 void yk_helper_end(yk_helper_process *helper);

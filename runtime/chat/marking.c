@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_write.h"
 #include "text/plain_marks.h"
 #include "text/utf8.h"
 
@@ -20,7 +21,7 @@ yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[
   return yk_err_set(err, YK_E_INVAL, "the conversation holds every character that could serve as a mark");
 }
 
-/* What a copy with marks is made with; memory is used from text to text. */
+/* What texts are marked with; memory is used from text to text. */
 typedef struct marker {
   const yk_tokenizer *tokenizer;
   const char *mark;
@@ -108,128 +109,104 @@ static yk_status mark_text(marker *marking, const char *text, size_t n_bytes, yk
   return status;
 }
 
-static yk_status copy_value(marker *marking, const json_t *value, json_t **out, yk_err *err);
-
-static yk_status copy_list(marker *marking, const json_t *list, json_t *copy, yk_err *err)
+static yk_status append_text(marker *marking, yk_json text, yk_strbuf *out, yk_err *err)
 {
-  const json_t *item;
-  size_t i;
-  json_array_foreach(list, i, item)
-  {
-    json_t *marked;
-    YK_TRY(copy_value(marking, item, &marked, err));
-    if (json_array_append_new(copy, marked) != 0) return no_memory(err);
-  }
+  YK_TRY(mark_text(marking, yk_json_text(text), yk_json_length(text), err));
+  yk_json_append_string(out, marking->text.data, marking->text.length);
   return YK_OK;
 }
 
-static yk_status copy_object(marker *marking, const json_t *object, json_t *copy, yk_err *err)
+static yk_status append_value(marker *marking, yk_json value, yk_strbuf *out, yk_err *err)
 {
-  const char *key;
-  size_t key_bytes;
-  json_t *item;
-  json_object_keylen_foreach((json_t *)object, key, key_bytes, item)
+  const char *separator = "";
+  bool is_object = yk_json_is(value, YK_JSON_OBJECT);
+  if (yk_json_is(value, YK_JSON_STRING)) return append_text(marking, value, out, err);
+  if (!is_object && !yk_json_is(value, YK_JSON_ARRAY)) {
+    yk_json_append(out, value, 0);
+    return YK_OK;
+  }
+  yk_strbuf_append_str(out, is_object ? "{" : "[");
+  YK_JSON_EACH(item, value)
   {
-    json_t *marked;
-    YK_TRY(copy_value(marking, item, &marked, err));
-    yk_status status = mark_text(marking, key, key_bytes, err);
-    if (status != YK_OK) {
-      json_decref(marked);
-      return status;
-    }
-    if (json_object_setn_new(copy, marking->text.data, marking->text.length, marked) != 0) return no_memory(err);
+    yk_strbuf_append_str(out, separator);
+    YK_TRY(append_value(marking, item, out, err));
+    separator = ", ";
   }
+  YK_JSON_EACH_KEY(key, value)
+  {
+    yk_strbuf_append_str(out, separator);
+    YK_TRY(append_text(marking, key, out, err));
+    yk_strbuf_append_str(out, ": ");
+    YK_TRY(append_value(marking, yk_json_member(key), out, err));
+    separator = ", ";
+  }
+  yk_strbuf_append_str(out, is_object ? "}" : "]");
   return YK_OK;
-}
-
-static yk_status copy_value(marker *marking, const json_t *value, json_t **out, yk_err *err)
-{
-  yk_status status = YK_OK;
-  json_t *copy = NULL;
-  if (json_is_string(value)) {
-    YK_TRY(mark_text(marking, json_string_value(value), json_string_length(value), err));
-    copy = json_stringn(marking->text.data, marking->text.length);
-  } else if (json_is_array(value)) {
-    copy = json_array();
-    if (copy) status = copy_list(marking, value, copy, err);
-  } else if (json_is_object(value)) {
-    copy = json_object();
-    if (copy) status = copy_object(marking, value, copy, err);
-  } else {
-    copy = json_deep_copy(value);
-  }
-  if (!copy) return no_memory(err);
-  if (status == YK_OK)
-    *out = copy;
-  else
-    json_decref(copy);
-  return status;
 }
 
 /* Whether the text under a key of a message is as the template, or the model, has written it. */
-static bool stays(const json_t *message, const char *key)
+static bool stays(yk_json message, yk_json key)
 {
-  const char *role = json_string_value(json_object_get(message, "role"));
-  return strcmp(key, "role") == 0 || (role && strcmp(role, "assistant") == 0 && strcmp(key, "tool_calls") != 0);
+  bool is_assistants = yk_json_equals(yk_json_get(message, "role"), "assistant");
+  return yk_json_equals(key, "role") || (is_assistants && !yk_json_equals(key, "tool_calls"));
 }
 
-static yk_status copy_message(marker *marking, const json_t *message, json_t *copy, yk_err *err)
+static yk_status append_message(marker *marking, yk_json message, yk_strbuf *out, yk_err *err)
 {
-  const char *key;
-  size_t key_bytes;
-  json_t *item, *marked;
-  json_object_keylen_foreach((json_t *)message, key, key_bytes, item)
+  const char *separator = "";
+  yk_strbuf_append_str(out, "{");
+  YK_JSON_EACH_KEY(key, message)
   {
+    yk_strbuf_append_str(out, separator);
+    yk_json_append(out, key, 0);
+    yk_strbuf_append_str(out, ": ");
     if (stays(message, key))
-      marked = json_deep_copy(item);
+      yk_json_append(out, yk_json_member(key), 0);
     else
-      YK_TRY(copy_value(marking, item, &marked, err));
-    if (json_object_setn_new(copy, key, key_bytes, marked) != 0) return no_memory(err);
+      YK_TRY(append_value(marking, yk_json_member(key), out, err));
+    separator = ", ";
   }
+  yk_strbuf_append_str(out, "}");
   return YK_OK;
 }
 
-static yk_status copy_messages(marker *marking, const json_t *messages, json_t **out, yk_err *err)
+static yk_status append_messages(marker *marking, yk_json messages, yk_strbuf *out, yk_err *err)
 {
-  json_t *list = json_array(), *message;
-  yk_status status = list ? YK_OK : no_memory(err);
-  for (size_t i = 0; i < json_array_size(messages) && status == YK_OK; i++) {
-    message = json_object();
-    if (json_array_append_new(list, message) != 0)
-      status = no_memory(err);
-    else
-      status = copy_message(marking, json_array_get(messages, i), message, err);
+  const char *separator = "";
+  yk_strbuf_append_str(out, "[");
+  YK_JSON_EACH(message, messages)
+  {
+    yk_strbuf_append_str(out, separator);
+    YK_TRY(append_message(marking, message, out, err));
+    separator = ", ";
   }
-  if (status == YK_OK)
-    *out = list;
-  else
-    json_decref(list);
-  return status;
+  yk_strbuf_append_str(out, "]");
+  return YK_OK;
 }
 
 /* What marking has cost. */
-static yk_status finish(marker *marking, yk_status status, size_t *n_marks)
+static yk_status finish(marker *marking, yk_status status, const yk_strbuf *out, size_t *n_marks, yk_err *err)
 {
   *n_marks += marking->n_marks;
   free(marking->found.items);
   free(marking->origins.items);
   yk_strbuf_free(&marking->escaped);
   yk_strbuf_free(&marking->text);
-  return status;
+  return status == YK_OK && out->failed ? no_memory(err) : status;
 }
 
-yk_status yk_marking_add(const json_t *value, const yk_tokenizer *tokenizer, const char *mark, json_t **out,
-                         size_t *n_marks, yk_err *err)
+yk_status yk_marking_append(yk_json value, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
+                            size_t *n_marks, yk_err *err)
 {
   marker marking = {.tokenizer = tokenizer, .mark = mark};
-  return finish(&marking, copy_value(&marking, value, out, err), n_marks);
+  return finish(&marking, append_value(&marking, value, out, err), out, n_marks, err);
 }
 
-yk_status yk_marking_add_to_messages(const json_t *messages, const yk_tokenizer *tokenizer, const char *mark,
-                                     json_t **out, size_t *n_marks, yk_err *err)
+yk_status yk_marking_append_messages(yk_json messages, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
+                                     size_t *n_marks, yk_err *err)
 {
   marker marking = {.tokenizer = tokenizer, .mark = mark};
-  return finish(&marking, copy_messages(&marking, messages, out, err), n_marks);
+  return finish(&marking, append_messages(&marking, messages, out, err), out, n_marks, err);
 }
 
 /* Where the character begins that ends at end > 0. */

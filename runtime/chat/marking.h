@@ -3,7 +3,7 @@
 #ifndef YK_CHAT_MARKING_H
 #define YK_CHAT_MARKING_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "text/span.h"
@@ -15,16 +15,16 @@ enum { YK_MARK_BYTES = 5 }; /* a character in UTF-8 and a NUL */
  *   (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL where the texts hold all of them. */
 yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[YK_MARK_BYTES], yk_err *err);
 
-/* yk_marking_add - a copy of value (json_decref) with a mark behind every character that has to be plain, in every
+/* yk_marking_append - append value as JSON text with a mark behind every character that has to be plain, in every
  *   string and key, as it is and as JSON writes it; *n_marks is raised by their number. Errors: YK_E_NOMEM, YK_E_FORMAT
  *   (the tokenizer's normalizer). */
-yk_status yk_marking_add(const json_t *value, const yk_tokenizer *tokenizer, const char *mark, json_t **out,
-                         size_t *n_marks, yk_err *err);
+yk_status yk_marking_append(yk_json value, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
+                            size_t *n_marks, yk_err *err);
 
-/* yk_marking_add_to_messages - the same of a list of messages, where "role" is left as it is, and of assistant messages
+/* yk_marking_append_messages - the same of a list of messages, where "role" is left as it is, and of assistant messages
  *   everything but the tool calls. */
-yk_status yk_marking_add_to_messages(const json_t *messages, const yk_tokenizer *tokenizer, const char *mark,
-                                     json_t **out, size_t *n_marks, yk_err *err);
+yk_status yk_marking_append_messages(yk_json messages, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
+                                     size_t *n_marks, yk_err *err);
 
 /* yk_marking_take - append text without its marks to out, and the spans of the characters before them to plain.
  *   Errors: YK_E_NOMEM. */

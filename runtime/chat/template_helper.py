@@ -1,10 +1,12 @@
 """Renders chat templates for the process at the other end of descriptor 0, as the package `transformers` does.
 
 Requests and answers are frames: four bytes of length, lowest first, then JSON. A request is one of
-  {"load": {NAME: template}}                      answer: {"needs": {"content_lists": bool, "argument_objects": bool}}
-  {"render": NAME, "special_tokens": {}, "messages": [], "others": {"tools", "documents", "arguments"},
+  {"load": {NAME: template}}
+      answer: {"needs": {NAME: {"content": "strings", "lists" or "either", "content_null": bool,
+                                "argument_strings": bool}}}
+  {"render": NAME, "special_tokens": {}, "said": {"messages": [], "others": {"tools", "documents", "arguments"}},
    "add_generation_prompt": bool, "continue_final_message": bool, "mark": character or null}
-                                                                                              answer: {"text": rendered}
+      answer: {"text": rendered}
 and an answer otherwise {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request is read
 the process has everything that it will ever need in memory, and locks itself up.
 """
@@ -155,40 +157,102 @@ class Needs:
         self.nodes = nodes
         self.tree = tree
 
-    def names_of(self, key):
-        """The variables that stand for a thing's key, which may be named as it is where they come from a macro."""
-        names = {key}
-        for _ in range(2):
+    def inner(self, node):
+        """What filters, slices and tests are applied to."""
+        while isinstance(node, (self.nodes.Filter, self.nodes.Test)) or (
+                isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Slice)):
+            node = node.node
+        return node
+
+    def key_of(self, node):
+        """The key by which a node takes a member of something, and that; else two None."""
+        if isinstance(node, self.nodes.Getattr):
+            return node.attr, node.node
+        if isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Const):
+            return node.arg.value, node.node
+        if isinstance(node, self.nodes.Call) and isinstance(node.node, self.nodes.Getattr) \
+                and node.node.attr == "get" and node.args and isinstance(node.args[0], self.nodes.Const):
+            return node.args[0].value, node.node.node
+        return None, None
+
+    def names_of(self, is_it, names):
+        """The names, and those of variables that stand for the same thing."""
+        for _ in range(3):
             for node in self.tree.find_all(self.nodes.Assign):
-                if isinstance(node.target, self.nodes.Name) and self.is_key(node.node, key, names):
+                if isinstance(node.target, self.nodes.Name) and is_it(node.node, names):
                     names.add(node.target.name)
         return names
 
-    def is_key(self, node, key, names):
-        while isinstance(node, self.nodes.Filter) or (isinstance(node, self.nodes.Getitem)
-                                                      and isinstance(node.arg, self.nodes.Slice)):
-            node = node.node
-        if isinstance(node, self.nodes.Getattr):
-            return node.attr == key
-        if isinstance(node, self.nodes.Getitem):
-            return isinstance(node.arg, self.nodes.Const) and node.arg.value == key
+    def is_named(self, node, names):
+        node = self.inner(node)
         return isinstance(node, self.nodes.Name) and node.name in names
 
-    def goes_through(self, key):
-        names = self.names_of(key)
+    def is_key(self, node, key, names):
+        node = self.inner(node)
+        return self.key_of(node)[0] == key or self.is_named(node, names)
+
+    def names_for(self, key):
+        """The variables that stand for a thing's key, which may be named as it is where they come from a macro."""
+        return self.names_of(lambda node, names: self.is_key(node, key, names), {key})
+
+    def loops_over(self, key):
+        names = self.names_for(key)
         return any(self.is_key(node.iter, key, names) for node in self.tree.find_all(self.nodes.For))
 
+    def loops_over_messages_content(self):
+        """As vLLM finds out that a template reads lists: a loop over the content of a message of a loop."""
+        lists = self.names_of(self.is_named, {"messages"})
+        loops = list(self.tree.find_all(self.nodes.For))
+        messages = {node.target.name for node in loops
+                    if isinstance(node.target, self.nodes.Name) and self.is_named(node.iter, lists)}
+
+        def is_content(node, names):
+            key, of = self.key_of(self.inner(node))
+            return self.is_named(node, names) or (key == "content" and self.is_named(of, messages))
+
+        contents = self.names_of(is_content, set())
+        return any(is_content(node.iter, contents) for node in loops)
+
+    def reads_a_part(self, key):
+        """Whether it takes the text of an element of a thing's key, by its number."""
+        names = self.names_for(key)
+        return any(self.key_of(node)[0] in ("text", "type") and isinstance(node.node, self.nodes.Getitem)
+                   and isinstance(self.key_of(node.node)[0], int) and self.is_key(node.node.node, key, names)
+                   for node in self.tree.find_all((self.nodes.Getattr, self.nodes.Getitem)))
+
+    def tests(self, key, *tests):
+        names = self.names_for(key)
+        return any(node.name in tests and self.is_key(node.node, key, names)
+                   for node in self.tree.find_all(self.nodes.Test))
+
+    def compares_with_none(self, key):
+        names = self.names_for(key)
+        return any(isinstance(operand.expr, self.nodes.Const) and operand.expr.value is None
+                   and self.is_key(node.expr, key, names)
+                   for node in self.tree.find_all(self.nodes.Compare) for operand in node.ops)
+
+    def content_form(self):
+        tells_apart = self.tests("content", "string", "mapping", "iterable", "sequence")
+        if self.loops_over_messages_content():
+            return "either" if tells_apart else "lists"
+        reads_lists = self.loops_over("content") or self.reads_a_part("content")
+        return "lists" if reads_lists and not tells_apart else "strings"
+
     def takes_objects(self, key):
-        names = self.names_of(key)
-        if any(node.name in ("string", "mapping") and self.is_key(node.node, key, names)
-               for node in self.tree.find_all(self.nodes.Test)):
-            return False  # it takes either
-        filtered = any(node.name in ("tojson", "items", "dictsort") and self.is_key(node.node, key, names)
-                       for node in self.tree.find_all(self.nodes.Filter))
+        names = self.names_for(key)
+        if self.tests(key, "string", "mapping"):
+            return True  # it takes either
+        filtered = any(node.name in ("tojson", "items", "dictsort") and node.node is not None
+                       and self.is_key(node.node, key, names) for node in self.tree.find_all(self.nodes.Filter))
         called = any(isinstance(node.node, self.nodes.Getattr) and self.is_key(node.node.node, key, names)
                      and node.node.attr in ("items", "keys", "values", "get")
                      for node in self.tree.find_all(self.nodes.Call))
-        return filtered or called or self.goes_through(key)
+        return filtered or called or self.loops_over(key)
+
+    def found(self):
+        return {"content": self.content_form(),
+                "content_null": self.tests("content", "none") or self.compares_with_none("content"),
+                "argument_strings": not self.takes_objects("arguments")}
 
 
 def with_final_tag(messages):
@@ -218,13 +282,11 @@ class Renderer:
         self.sources, self.templates = {}, {}
 
     def load(self, sources):
-        trees = [self.environment.parse(source) for source in sources.values()]
+        trees = {name: self.environment.parse(source) for name, source in sources.items()}
         for name, source in sources.items():
             self.templates[name, False] = self.environment.from_string(source)
         self.sources = sources
-        needs = [Needs(self.jinja2.nodes, tree) for tree in trees]
-        return {"needs": {"content_lists": all(need.goes_through("content") for need in needs),
-                          "argument_objects": any(need.takes_objects("arguments") for need in needs)}}
+        return {"needs": {name: Needs(self.jinja2.nodes, tree).found() for name, tree in trees.items()}}
 
     def template(self, name, marked):
         if (name, marked) not in self.templates:
@@ -233,7 +295,7 @@ class Renderer:
 
     def render(self, request):
         """Special tokens never have marks; what is said may have."""
-        said = request["messages"], request["others"]
+        said = request["said"]["messages"], request["said"]["others"]
         text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None
         messages, others = marked_text.with_marks(said, text_type) if text_type else said
         goes_on = request["continue_final_message"]

@@ -73,7 +73,6 @@ static yk_status open_session(yk_chat_session *session, const chat_options *opti
 {
   yk_engine_options engine_options;
   const char *system = options->system ? options->system : "";
-  YK_TRY(yk_chat_history_init(&session->history, err));
   yk_status status = yk_chat_history_set_system(&session->history, system, strlen(system), err);
   if (status != YK_OK) yk_err_prefix(err, "--system");
   YK_TRY(status);

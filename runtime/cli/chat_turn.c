@@ -46,11 +46,15 @@ static yk_status begin_dimming(const yk_chat_session *session, const int32_t *id
 /* The history to ids, and the ids to the engine. */
 static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_request **out, yk_err *err)
 {
-  const yk_chat_conversation conversation = {.messages = session->history.messages, .add_generation_prompt = true};
+  yk_json_doc *messages;
   yk_request_options request;
   int32_t *ids;
   size_t n_ids;
-  YK_TRY(yk_chat_encode(session->template.renderer, &conversation, &ids, &n_ids, err));
+  YK_TRY(yk_chat_history_document(&session->history, &messages, err));
+  const yk_chat_conversation conversation = {.messages = yk_json_root(messages), .add_generation_prompt = true};
+  yk_status status = yk_chat_encode(session->template.renderer, &conversation, &ids, &n_ids, err);
+  yk_json_free(messages);
+  YK_TRY(status);
   yk_request_options_init(session->engine, &request);
   int64_t left_tokens = yk_max_i64(session->info.max_model_tokens - (int64_t)n_ids, 1);
   yk_sampling_options_apply(session->sampling, session->info.default_max_tokens, left_tokens, &request.sampling);
@@ -59,7 +63,7 @@ static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_re
   request.sampling.has_seed = true;
   request.ids = ids;
   request.n_ids = n_ids;
-  yk_status status = submit_until_end(session, &request, out, err);
+  status = submit_until_end(session, &request, out, err);
   if (status == YK_OK && dimmer) status = begin_dimming(session, ids, n_ids, dimmer, err);
   free(ids);
   return status;

@@ -35,7 +35,7 @@ static yk_status add_token(yk_added_tokens *added, const char *content, size_t n
   return yk_trie_add(normalized ? &added->normalized : &added->raw, content, n_bytes, index, err);
 }
 
-static yk_status read_token(yk_added_tokens *added, const char *file, const json_t *value, const yk_vocab *model,
+static yk_status read_token(yk_added_tokens *added, const char *file, yk_json value, const yk_vocab *model,
                             const yk_normalizer *normalizer, int32_t *next_id, yk_err *err)
 {
   const char *content;
@@ -45,12 +45,12 @@ static yk_status read_token(yk_added_tokens *added, const char *file, const json
   yk_added_token token = {0};
   YK_TRY(yk_component_text(file, value, "content", &content, &n_bytes, err));
   if (n_bytes == 0) return YK_OK; /* never found, and numbers nothing */
-  YK_TRY(yk_tree_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
-  YK_TRY(yk_tree_get_bool(value, file, "special", false, &token.special, err));
-  YK_TRY(yk_tree_get_bool(value, file, "single_word", false, &token.single_word, err));
-  YK_TRY(yk_tree_get_bool(value, file, "lstrip", false, &token.lstrip, err));
-  YK_TRY(yk_tree_get_bool(value, file, "rstrip", false, &token.rstrip, err));
-  YK_TRY(yk_tree_get_bool(value, file, "normalized", false, &normalized, err));
+  YK_TRY(yk_json_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
+  YK_TRY(yk_json_get_bool(value, file, "special", false, &token.special, err));
+  YK_TRY(yk_json_get_bool(value, file, "single_word", false, &token.single_word, err));
+  YK_TRY(yk_json_get_bool(value, file, "lstrip", false, &token.lstrip, err));
+  YK_TRY(yk_json_get_bool(value, file, "rstrip", false, &token.rstrip, err));
+  YK_TRY(yk_json_get_bool(value, file, "normalized", false, &normalized, err));
   int32_t id = yk_vocab_id(model, content, n_bytes);
   bool is_new = id < 0;
   if (is_new) id = (*next_id)++;
@@ -76,26 +76,29 @@ static void mark_skipped(yk_added_tokens *added)
   }
 }
 
-yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const json_t *value, const yk_vocab *model,
+yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_vocab *model,
                                 const yk_normalizer *normalizer, yk_err *err)
 {
   *added = (yk_added_tokens){0};
-  bool none = !value || json_is_null(value);
-  if (!none && !json_is_array(value))
+  bool none = !yk_json_is_given(value);
+  if (!none && !yk_json_is(value, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: added_tokens: expected an array, found %s", file,
-                      yk_tree_type_name(value));
-  size_t n = none ? 0 : json_array_size(value);
+                      yk_json_type_name(value));
+  size_t n = none ? 0 : yk_json_size(value);
   YK_TRY(yk_vocab_init(&added->contents, n, err));
   added->tokens = calloc(n + 1, sizeof *added->tokens);
   yk_status status = added->tokens ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory for added_tokens", file);
   int32_t next_id = model->n_entries;
-  for (size_t i = 0; i < n && status == YK_OK; i++) {
-    const json_t *token = json_array_get(value, i);
-    if (!json_is_object(token))
+  size_t i = 0;
+  YK_JSON_EACH(token, value)
+  {
+    if (!yk_json_is(token, YK_JSON_OBJECT))
       status = yk_err_set(err, YK_E_FORMAT, "%s: added_tokens[%zu]: expected an object, found %s", file, i,
-                          yk_tree_type_name(token));
+                          yk_json_type_name(token));
     else
       status = read_token(added, file, token, model, normalizer, &next_id, err);
+    if (status != YK_OK) break;
+    i++;
   }
   if (status == YK_OK)
     mark_skipped(added);

@@ -5,7 +5,7 @@
 #ifndef YK_TEXT_ADDED_TOKENS_H
 #define YK_TEXT_ADDED_TOKENS_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "text/normalizer.h"
 #include "text/pieces.h"
 #include "text/regex.h"
@@ -28,10 +28,10 @@ typedef struct yk_added_tokens {
   yk_regex *word; /* one character of a word; NULL where no token needs it */
 } yk_added_tokens;
 
-/* yk_added_tokens_parse - read the value of "added_tokens" (NULL or null: none). A token that model has keeps its id
+/* yk_added_tokens_parse - read the value of "added_tokens" (absent or null: none). A token that model has keeps its id
  *   there; the others must follow the vocabulary without gaps, as the public implementation numbers them.
  *   On failure nothing is left to free. */
-yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, const json_t *value, const yk_vocab *model,
+yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_vocab *model,
                                 const yk_normalizer *normalizer, yk_err *err);
 void yk_added_tokens_free(yk_added_tokens *added);
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "text/ids.h"
 #include "text/vocab.h"
 
@@ -51,7 +51,7 @@ void yk_bpe_scratch_free(yk_bpe_scratch *scratch);
 
 /* yk_bpe_parse - read the value of "model". file names it in errors. YK_E_UNSUPPORTED: a model type or an option that
  *   is not implemented. On failure nothing is left to free. */
-yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err);
+yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err);
 void yk_bpe_free(yk_bpe *bpe);
 
 /* yk_bpe_encode - append the ids of one piece (valid UTF-8). Reads bpe only: many threads may share it. */

@@ -9,22 +9,24 @@ static int shown(size_t n_bytes)
   return n_bytes < 48 ? (int)n_bytes : 48;
 }
 
-static yk_status read_vocab(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err)
+static yk_status read_vocab(yk_bpe *bpe, const char *file, yk_json model, yk_err *err)
 {
-  const json_t *vocab = json_object_get(model, "vocab");
-  if (!json_is_object(vocab))
+  yk_json vocab = yk_json_get(model, "vocab");
+  if (!yk_json_is(vocab, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: model.vocab: expected an object, found %s", file,
-                      yk_tree_type_name(vocab));
-  yk_status status = yk_vocab_init(&bpe->vocab, json_object_size(vocab), err);
-  const char *text;
-  json_t *id;
+                      yk_json_type_name(vocab));
+  yk_status status = yk_vocab_init(&bpe->vocab, yk_json_size(vocab), err);
   if (status == YK_OK) {
-    json_object_foreach((json_t *)vocab, text, id)
+    YK_JSON_EACH_KEY(text, vocab)
     {
-      if (!json_is_integer(id))
-        return yk_err_set(err, YK_E_FORMAT, "%s: model.vocab: id of \"%.48s\": expected an integer, found %s", file,
-                          text, yk_tree_type_name(id));
-      status = yk_vocab_add(&bpe->vocab, text, strlen(text), json_integer_value(id), err);
+      int64_t id;
+      yk_json value = yk_json_member(text);
+      if (!yk_json_to_i64(value, &id))
+        return yk_err_set(err, YK_E_FORMAT,
+                          "%s: model.vocab: id of \"%.48s\": expected an integer from 0 to %d, found %.40s", file,
+                          yk_json_text(text), YK_VOCAB_MAX_ID,
+                          yk_json_is_integer(value) ? yk_json_text(value) : yk_json_type_name(value));
+      status = yk_vocab_add(&bpe->vocab, yk_json_text(text), yk_json_length(text), id, err);
       if (status != YK_OK) break;
     }
   }
@@ -33,19 +35,20 @@ static yk_status read_vocab(yk_bpe *bpe, const char *file, const json_t *model, 
 }
 
 /* The two sides of one merge: "left right" or ["left", "right"]. */
-static bool merge_sides(const json_t *merge, const char *side[2], size_t n_bytes[2])
+static bool merge_sides(yk_json merge, const char *side[2], size_t n_bytes[2])
 {
-  if (json_is_array(merge) && json_array_size(merge) == 2) {
-    for (size_t i = 0; i < 2; i++) {
-      const json_t *text = json_array_get(merge, i);
-      if (!json_is_string(text)) return false;
-      side[i] = json_string_value(text);
-      n_bytes[i] = json_string_length(text);
+  if (yk_json_is(merge, YK_JSON_ARRAY) && yk_json_size(merge) == 2) {
+    size_t i = 0;
+    YK_JSON_EACH(text, merge)
+    {
+      if (!yk_json_is(text, YK_JSON_STRING)) return false;
+      side[i] = yk_json_string(text);
+      n_bytes[i++] = yk_json_length(text);
     }
     return true;
   }
-  if (!json_is_string(merge)) return false;
-  const char *text = json_string_value(merge), *end = text + json_string_length(merge);
+  if (!yk_json_is(merge, YK_JSON_STRING)) return false;
+  const char *text = yk_json_string(merge), *end = text + yk_json_length(merge);
   const char *space = memchr(text, ' ', (size_t)(end - text));
   if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1))) return false;
   side[0] = text;
@@ -55,15 +58,14 @@ static bool merge_sides(const json_t *merge, const char *side[2], size_t n_bytes
   return true;
 }
 
-static yk_status read_merge(yk_bpe *bpe, const char *file, size_t rank, const json_t *merge, yk_strbuf *joined,
-                            yk_err *err)
+static yk_status read_merge(yk_bpe *bpe, const char *file, size_t rank, yk_json merge, yk_strbuf *joined, yk_err *err)
 {
   const char *side[2];
   size_t n_bytes[2];
   if (!merge_sides(merge, side, n_bytes))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: model.merges[%zu]: expected \"left right\" or [\"left\", \"right\"], found %s", file, rank,
-                      yk_tree_type_name(merge));
+                      yk_json_type_name(merge));
   int32_t ids[2];
   for (int i = 0; i < 2; i++) {
     ids[i] = yk_vocab_id(&bpe->vocab, side[i], n_bytes[i]);
@@ -85,13 +87,13 @@ static yk_status read_merge(yk_bpe *bpe, const char *file, size_t rank, const js
   return YK_OK;
 }
 
-static yk_status read_merges(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err)
+static yk_status read_merges(yk_bpe *bpe, const char *file, yk_json model, yk_err *err)
 {
-  const json_t *merges = json_object_get(model, "merges");
-  if (!json_is_array(merges))
+  yk_json merges = yk_json_get(model, "merges");
+  if (!yk_json_is(merges, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: model.merges: expected an array, found %s", file,
-                      yk_tree_type_name(merges));
-  size_t n = json_array_size(merges), n_slots = 64;
+                      yk_json_type_name(merges));
+  size_t n = yk_json_size(merges), n_slots = 64;
   if (n > INT32_MAX / 2) return yk_err_set(err, YK_E_FORMAT, "%s: model.merges: %zu are too many", file, n);
   while (n_slots < 2 * n) n_slots *= 2;
   bpe->merge_mask = n_slots - 1;
@@ -101,39 +103,40 @@ static yk_status read_merges(yk_bpe *bpe, const char *file, const json_t *model,
   yk_strbuf joined = YK_STRBUF_INIT;
   yk_status status = YK_OK;
   size_t rank = 0;
-  for (size_t i = 0; i < n && status == YK_OK; i++) {
-    const json_t *merge = json_array_get(merges, i);
+  YK_JSON_EACH(merge, merges)
+  {
     /* merges.txt begins with a version line, which old converters left among the merges */
-    if (json_is_string(merge) && strncmp(json_string_value(merge), "#version", 8) == 0) continue;
+    if (yk_json_is(merge, YK_JSON_STRING) && strncmp(yk_json_string(merge), "#version", 8) == 0) continue;
     status = read_merge(bpe, file, rank++, merge, &joined, err);
+    if (status != YK_OK) break;
   }
   yk_strbuf_free(&joined);
   return status;
 }
 
 /* Options that would change the ids and that no supported model uses: refused unless they are off. */
-static yk_status refuse_options(const char *file, const json_t *model, yk_err *err)
+static yk_status refuse_options(const char *file, yk_json model, yk_err *err)
 {
   static const char *const AFFIXES[] = {"continuing_subword_prefix", "end_of_word_suffix"};
   for (size_t i = 0; i < sizeof AFFIXES / sizeof *AFFIXES; i++) {
     const char *affix;
-    YK_TRY(yk_tree_get_str(model, file, AFFIXES[i], false, &affix, err));
+    YK_TRY(yk_json_get_str(model, file, AFFIXES[i], false, &affix, err));
     if (affix && *affix)
       return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model.%s \"%.48s\" is not supported (only none)", file, AFFIXES[i],
                         affix);
   }
   double dropout = 0;
-  YK_TRY(yk_tree_get_f64(model, file, "dropout", false, 0, 1, &dropout, err));
+  YK_TRY(yk_json_get_f64(model, file, "dropout", false, 0, 1, &dropout, err));
   if (dropout != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model.dropout %g is not supported (only 0)", file, dropout);
   return YK_OK;
 }
 
-static yk_status read_unk_token(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err)
+static yk_status read_unk_token(yk_bpe *bpe, const char *file, yk_json model, yk_err *err)
 {
   const char *unk_token;
   bpe->unk_id = -1;
-  YK_TRY(yk_tree_get_str(model, file, "unk_token", false, &unk_token, err));
+  YK_TRY(yk_json_get_str(model, file, "unk_token", false, &unk_token, err));
   if (!unk_token) return YK_OK;
   bpe->unk_token = strdup(unk_token);
   if (!bpe->unk_token) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for unk_token", file);
@@ -150,18 +153,18 @@ static void find_byte_ids(yk_bpe *bpe)
   }
 }
 
-static yk_status parse(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err)
+static yk_status parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err)
 {
   const char *type;
-  if (!json_is_object(model))
-    return yk_err_set(err, YK_E_FORMAT, "%s: model: expected an object, found %s", file, yk_tree_type_name(model));
-  YK_TRY(yk_tree_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files name no type */
+  if (!yk_json_is(model, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: model: expected an object, found %s", file, yk_json_type_name(model));
+  YK_TRY(yk_json_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files name no type */
   if (type && strcmp(type, "BPE") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model type \"%.48s\" is not supported (supported: BPE)", file, type);
   YK_TRY(refuse_options(file, model, err));
-  YK_TRY(yk_tree_get_bool(model, file, "fuse_unk", false, &bpe->fuse_unk, err));
-  YK_TRY(yk_tree_get_bool(model, file, "byte_fallback", false, &bpe->byte_fallback, err));
-  YK_TRY(yk_tree_get_bool(model, file, "ignore_merges", false, &bpe->ignore_merges, err));
+  YK_TRY(yk_json_get_bool(model, file, "fuse_unk", false, &bpe->fuse_unk, err));
+  YK_TRY(yk_json_get_bool(model, file, "byte_fallback", false, &bpe->byte_fallback, err));
+  YK_TRY(yk_json_get_bool(model, file, "ignore_merges", false, &bpe->ignore_merges, err));
   YK_TRY(read_vocab(bpe, file, model, err));
   YK_TRY(read_merges(bpe, file, model, err));
   YK_TRY(read_unk_token(bpe, file, model, err));
@@ -169,7 +172,7 @@ static yk_status parse(yk_bpe *bpe, const char *file, const json_t *model, yk_er
   return YK_OK;
 }
 
-yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, const json_t *model, yk_err *err)
+yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err)
 {
   *bpe = (yk_bpe){0};
   yk_status status = parse(bpe, file, model, err);

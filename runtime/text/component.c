@@ -4,11 +4,11 @@
 
 #include "text/utf8.h"
 
-yk_status yk_component_type(const char *file, const char *what, const json_t *part, const char **type, yk_err *err)
+yk_status yk_component_type(const char *file, const char *what, yk_json part, const char **type, yk_err *err)
 {
-  if (!json_is_object(part))
-    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", file, what, yk_tree_type_name(part));
-  yk_status status = yk_tree_get_str(part, file, "type", true, type, err);
+  if (!yk_json_is(part, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an object, found %s", file, what, yk_json_type_name(part));
+  yk_status status = yk_json_get_str(part, file, "type", true, type, err);
   if (status != YK_OK) yk_err_prefix(err, "%s", what);
   return status;
 }
@@ -25,33 +25,33 @@ yk_status yk_component_too_many(const char *file, const char *what, yk_err *err)
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s: more than %d steps", file, what, (int)YK_COMPONENT_MAX_STEPS);
 }
 
-yk_status yk_component_list(const char *file, const char *what, const json_t *part, const char *key, int depth,
-                            const json_t **list, yk_err *err)
+yk_status yk_component_list(const char *file, const char *what, yk_json part, const char *key, int depth, yk_json *list,
+                            yk_err *err)
 {
   if (depth >= YK_COMPONENT_MAX_DEPTH)
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: sequences nested more than %d deep", file, what,
                       (int)YK_COMPONENT_MAX_DEPTH);
-  *list = json_object_get(part, key);
-  if (!json_is_array(*list))
+  *list = yk_json_get(part, key);
+  if (!yk_json_is(*list, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: key \"%s\": expected an array, found %s", file, what, key,
-                      yk_tree_type_name(*list));
+                      yk_json_type_name(*list));
   return YK_OK;
 }
 
-yk_status yk_component_text(const char *file, const json_t *part, const char *key, const char **text, size_t *n_bytes,
+yk_status yk_component_text(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
                             yk_err *err)
 {
-  const json_t *value = json_object_get(part, key);
-  if (!json_is_string(value))
+  yk_json value = yk_json_get(part, key);
+  if (!yk_json_is(value, YK_JSON_STRING))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a string, found %s", file, key,
-                      yk_tree_type_name(value));
-  *text = json_string_value(value);
-  *n_bytes = json_string_length(value);
+                      yk_json_type_name(value));
+  *text = yk_json_string(value);
+  *n_bytes = yk_json_length(value);
   return YK_OK;
 }
 
-yk_status yk_component_character(const char *file, const json_t *part, const char *key, const char **text,
-                                 size_t *n_bytes, yk_err *err)
+yk_status yk_component_character(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
+                                 yk_err *err)
 {
   YK_TRY(yk_component_text(file, part, key, text, n_bytes, err));
   if (*n_bytes == 0 || yk_utf8_sequence_bytes((unsigned char)(*text)[0]) != *n_bytes)
@@ -59,7 +59,7 @@ yk_status yk_component_character(const char *file, const json_t *part, const cha
   return YK_OK;
 }
 
-yk_status yk_component_metaspace(const char *file, const json_t *part, yk_metaspace *out, yk_err *err)
+yk_status yk_component_metaspace(const char *file, yk_json part, yk_metaspace *out, yk_err *err)
 {
   static const char *const SCHEMES[] = {"always", "first", "never"};
   const char *replacement, *scheme;
@@ -67,9 +67,9 @@ yk_status yk_component_metaspace(const char *file, const json_t *part, yk_metasp
   *out = (yk_metaspace){.split = true};
   YK_TRY(yk_component_character(file, part, "replacement", &replacement, &out->replacement_bytes, err));
   memcpy(out->replacement, replacement, out->replacement_bytes);
-  YK_TRY(yk_tree_get_bool(part, file, "split", false, &out->split, err));
-  YK_TRY(yk_tree_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err)); /* older than the schemes */
-  YK_TRY(yk_tree_get_str(part, file, "prepend_scheme", false, &scheme, err));
+  YK_TRY(yk_json_get_bool(part, file, "split", false, &out->split, err));
+  YK_TRY(yk_json_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err)); /* older than the schemes */
+  YK_TRY(yk_json_get_str(part, file, "prepend_scheme", false, &scheme, err));
   if (!scheme) scheme = add_prefix_space ? "always" : "never";
   for (int i = 0; i < 3; i++)
     if (strcmp(scheme, SCHEMES[i]) == 0 && (add_prefix_space || i == YK_PREPEND_NEVER)) {
@@ -80,16 +80,16 @@ yk_status yk_component_metaspace(const char *file, const json_t *part, yk_metasp
                     add_prefix_space ? "always, first or never" : "never (add_prefix_space is false)", scheme);
 }
 
-yk_status yk_component_pattern(const char *file, const json_t *part, yk_regex **out, yk_err *err)
+yk_status yk_component_pattern(const char *file, yk_json part, yk_regex **out, yk_err *err)
 {
-  const json_t *pattern = json_object_get(part, "pattern");
-  bool literal = json_object_get(pattern, "String") != NULL;
+  yk_json pattern = yk_json_get(part, "pattern");
+  bool literal = yk_json_get(pattern, "String").doc != NULL;
   const char *text;
   size_t n_bytes;
-  if (!json_is_object(pattern))
+  if (!yk_json_is(pattern, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"pattern\": expected an object with \"String\" or \"Regex\", found %s", file,
-                      yk_tree_type_name(pattern));
+                      yk_json_type_name(pattern));
   YK_TRY(yk_component_text(file, pattern, literal ? "String" : "Regex", &text, &n_bytes, err));
   if (n_bytes == 0) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: an empty pattern is not supported", file);
   return yk_regex_compile(file, text, n_bytes, literal, out, err);

@@ -2,14 +2,14 @@
 #ifndef YK_TEXT_COMPONENT_H
 #define YK_TEXT_COMPONENT_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "text/regex.h"
 
 /* Parts of the same kind come in sequences, which may be nested. Real files have up to seven in one sequence. */
 enum { YK_COMPONENT_MAX_DEPTH = 8, YK_COMPONENT_MAX_STEPS = 32 };
 
 /* yk_component_type - the "type" of a part; what names it in errors ("normalizer"). */
-yk_status yk_component_type(const char *file, const char *what, const json_t *part, const char **type, yk_err *err);
+yk_status yk_component_type(const char *file, const char *what, yk_json part, const char **type, yk_err *err);
 
 /* yk_component_unsupported - the error for a type that is not implemented; supported lists those that are. */
 yk_status yk_component_unsupported(const char *file, const char *what, const char *type, const char *supported,
@@ -19,17 +19,17 @@ yk_status yk_component_unsupported(const char *file, const char *what, const cha
 yk_status yk_component_too_many(const char *file, const char *what, yk_err *err);
 
 /* yk_component_list - the array under key, and that the nesting is not too deep. */
-yk_status yk_component_list(const char *file, const char *what, const json_t *part, const char *key, int depth,
-                            const json_t **list, yk_err *err);
+yk_status yk_component_list(const char *file, const char *what, yk_json part, const char *key, int depth, yk_json *list,
+                            yk_err *err);
 
 /* yk_component_text - a required string and its length, which may be 0; it may hold NUL characters. Lives as long as
  *   part does. */
-yk_status yk_component_text(const char *file, const json_t *part, const char *key, const char **text, size_t *n_bytes,
+yk_status yk_component_text(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
                             yk_err *err);
 
 /* yk_component_character - a required string of exactly one character. */
-yk_status yk_component_character(const char *file, const json_t *part, const char *key, const char **text,
-                                 size_t *n_bytes, yk_err *err);
+yk_status yk_component_character(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
+                                 yk_err *err);
 
 /* A Metaspace, as pre-tokeniser or decoder: spaces are written as a character of their own. */
 typedef struct yk_metaspace {
@@ -39,9 +39,9 @@ typedef struct yk_metaspace {
   bool split;                                                            /* cut before every replacement */
 } yk_metaspace;
 
-yk_status yk_component_metaspace(const char *file, const json_t *part, yk_metaspace *out, yk_err *err);
+yk_status yk_component_metaspace(const char *file, yk_json part, yk_metaspace *out, yk_err *err);
 
 /* yk_component_pattern - compile {"Regex": "..."} or {"String": "..."} under "pattern". */
-yk_status yk_component_pattern(const char *file, const json_t *part, yk_regex **out, yk_err *err);
+yk_status yk_component_pattern(const char *file, yk_json part, yk_regex **out, yk_err *err);
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef YK_TEXT_DECODER_H
 #define YK_TEXT_DECODER_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/strbuf.h"
 
 typedef struct yk_decoder {
@@ -17,8 +17,8 @@ typedef struct yk_decoder {
   size_t n_stages;
 } yk_decoder;
 
-/* yk_decoder_parse - read the value of "decoder" (NULL or null: none). On failure nothing is left to free. */
-yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, const json_t *value, yk_err *err);
+/* yk_decoder_parse - read the value of "decoder" (absent or null: none). On failure nothing is left to free. */
+yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, yk_json value, yk_err *err);
 void yk_decoder_free(yk_decoder *decoder);
 
 /* One text being decoded: what each stage has to remember. Owner: whoever created it; one thread at a time.

@@ -15,7 +15,7 @@ static yk_status add_stage(yk_decoder *decoder, const char *file, int kind, yk_d
   return YK_OK;
 }
 
-static yk_status parse_replace(yk_decoder_stage *stage, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_replace(yk_decoder_stage *stage, const char *file, yk_json value, yk_err *err)
 {
   const char *content;
   YK_TRY(yk_component_pattern(file, value, &stage->pattern, err));
@@ -26,16 +26,16 @@ static yk_status parse_replace(yk_decoder_stage *stage, const char *file, const 
   return YK_OK;
 }
 
-static yk_status parse_strip(yk_decoder_stage *stage, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_strip(yk_decoder_stage *stage, const char *file, yk_json value, yk_err *err)
 {
   const char *character;
   YK_TRY(yk_component_character(file, value, "content", &character, &stage->character_bytes, err));
   memcpy(stage->character, character, stage->character_bytes);
-  YK_TRY(yk_tree_get_i64(value, file, "start", true, 0, INT32_MAX, &stage->n_front, err));
-  return yk_tree_get_i64(value, file, "stop", true, 0, INT32_MAX, &stage->n_back, err);
+  YK_TRY(yk_json_get_i64(value, file, "start", true, 0, INT32_MAX, &stage->n_front, err));
+  return yk_json_get_i64(value, file, "stop", true, 0, INT32_MAX, &stage->n_back, err);
 }
 
-static yk_status parse_metaspace(yk_decoder_stage *stage, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_metaspace(yk_decoder_stage *stage, const char *file, yk_json value, yk_err *err)
 {
   yk_metaspace metaspace;
   YK_TRY(yk_component_metaspace(file, value, &metaspace, err));
@@ -45,7 +45,7 @@ static yk_status parse_metaspace(yk_decoder_stage *stage, const char *file, cons
   return YK_OK;
 }
 
-static yk_status parse(yk_decoder *decoder, const char *file, const json_t *value, int depth, yk_err *err)
+static yk_status parse(yk_decoder *decoder, const char *file, yk_json value, int depth, yk_err *err)
 {
   static const char *const TYPES[] = {[YK_DECODE_BYTE_LEVEL] = "ByteLevel",
                                       [YK_DECODE_BYTE_FALLBACK] = "ByteFallback",
@@ -56,10 +56,9 @@ static yk_status parse(yk_decoder *decoder, const char *file, const json_t *valu
   const char *type;
   YK_TRY(yk_component_type(file, "decoder", value, &type, err));
   if (strcmp(type, "Sequence") == 0) {
-    const json_t *list, *part;
-    size_t i;
+    yk_json list;
     YK_TRY(yk_component_list(file, "decoder", value, "decoders", depth, &list, err));
-    json_array_foreach(list, i, part) YK_TRY(parse(decoder, file, part, depth + 1, err));
+    YK_JSON_EACH(part, list) YK_TRY(parse(decoder, file, part, depth + 1, err));
     return YK_OK;
   }
   int kind = 0, n_kinds = sizeof TYPES / sizeof *TYPES;
@@ -73,13 +72,13 @@ static yk_status parse(yk_decoder *decoder, const char *file, const json_t *valu
   return YK_OK;
 }
 
-yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, const json_t *value, yk_err *err)
+yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, yk_json value, yk_err *err)
 {
   *decoder = (yk_decoder){0};
   decoder->stages = calloc(YK_COMPONENT_MAX_STEPS, sizeof *decoder->stages);
   if (!decoder->stages) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a decoder", file);
   yk_decoder_stage *join;
-  bool none = !value || json_is_null(value);
+  bool none = !yk_json_is_given(value);
   yk_status status = none ? add_stage(decoder, file, YK_DECODE_JOIN, &join, err) : parse(decoder, file, value, 0, err);
   if (status != YK_OK) yk_decoder_free(decoder);
   return status;

@@ -17,7 +17,7 @@ typedef struct yk_normalizer_step {
   size_t text_bytes;
 } step;
 
-static yk_status parse_step(step *out, const char *file, const json_t *value, const char *type, yk_err *err)
+static yk_status parse_step(step *out, const char *file, yk_json value, const char *type, yk_err *err)
 {
   static const char *const FORMS[] = {[YK_NFC] = "NFC", [YK_NFD] = "NFD", [YK_NFKC] = "NFKC", [YK_NFKD] = "NFKD"};
   for (size_t form = 0; form < sizeof FORMS / sizeof *FORMS; form++)
@@ -45,25 +45,24 @@ static yk_status parse_step(step *out, const char *file, const json_t *value, co
   return YK_OK;
 }
 
-static yk_status parse(yk_normalizer *normalizer, const char *file, const json_t *value, int depth, yk_err *err)
+static yk_status parse(yk_normalizer *normalizer, const char *file, yk_json value, int depth, yk_err *err)
 {
   const char *type;
   YK_TRY(yk_component_type(file, "normalizer", value, &type, err));
   if (strcmp(type, "Sequence") == 0) {
-    const json_t *list, *part;
-    size_t i;
+    yk_json list;
     YK_TRY(yk_component_list(file, "normalizer", value, "normalizers", depth, &list, err));
-    json_array_foreach(list, i, part) YK_TRY(parse(normalizer, file, part, depth + 1, err));
+    YK_JSON_EACH(part, list) YK_TRY(parse(normalizer, file, part, depth + 1, err));
     return YK_OK;
   }
   if (normalizer->n_steps == YK_COMPONENT_MAX_STEPS) return yk_component_too_many(file, "normalizer", err);
   return parse_step(&normalizer->steps[normalizer->n_steps++], file, value, type, err);
 }
 
-yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, const json_t *value, yk_err *err)
+yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, yk_json value, yk_err *err)
 {
   *normalizer = (yk_normalizer){0};
-  if (!value || json_is_null(value)) return YK_OK;
+  if (!yk_json_is_given(value)) return YK_OK;
   normalizer->steps = calloc(YK_COMPONENT_MAX_STEPS, sizeof *normalizer->steps);
   if (!normalizer->steps) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a normalizer", file);
   yk_status status = parse(normalizer, file, value, 0, err);

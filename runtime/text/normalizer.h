@@ -2,7 +2,7 @@
 #ifndef YK_TEXT_NORMALIZER_H
 #define YK_TEXT_NORMALIZER_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/strbuf.h"
 #include "text/span.h"
 
@@ -11,8 +11,8 @@ typedef struct yk_normalizer {
   size_t n_steps;
 } yk_normalizer;
 
-/* yk_normalizer_parse - read the value of "normalizer" (NULL or null: none). On failure nothing is left to free. */
-yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, const json_t *value, yk_err *err);
+/* yk_normalizer_parse - read the value of "normalizer" (absent or null: none). On failure nothing is left to free. */
+yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, yk_json value, yk_err *err);
 void yk_normalizer_free(yk_normalizer *normalizer);
 
 /* yk_normalizer_apply - overwrite out with the normal form of text (valid UTF-8).

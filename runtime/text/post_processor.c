@@ -7,59 +7,58 @@
 static const char *const SUPPORTED = "ByteLevel, TemplateProcessing, Sequence";
 
 /* The ids of one special token of the template; it may stand for several. */
-static yk_status append_special(yk_post_processor *post, const char *file, const json_t *special_tokens,
-                                const json_t *piece, int32_t id_limit, yk_err *err)
+static yk_status append_special(yk_post_processor *post, const char *file, yk_json special_tokens, yk_json piece,
+                                int32_t id_limit, yk_err *err)
 {
   const char *name;
-  YK_TRY(yk_tree_get_str(piece, file, "id", true, &name, err));
-  const json_t *token = json_object_get(special_tokens, name), *ids = json_object_get(token, "ids");
-  if (!json_is_array(ids))
+  YK_TRY(yk_json_get_str(piece, file, "id", true, &name, err));
+  yk_json ids = yk_json_get(yk_json_get(special_tokens, name), "ids");
+  if (!yk_json_is(ids, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: special_tokens has no ids for \"%.48s\"", file, name);
-  const json_t *id;
-  size_t i;
-  json_array_foreach(ids, i, id)
+  YK_JSON_EACH(element, ids)
   {
-    if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= id_limit)
+    int64_t id;
+    if (!yk_json_to_i64(element, &id) || id < 0 || id >= id_limit)
       return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: ids of \"%.48s\": expected integers from 0 to %d",
                         file, name, id_limit - 1);
-    yk_ids_append(&post->parts, (int32_t)json_integer_value(id));
+    yk_ids_append(&post->parts, (int32_t)id);
   }
   return YK_OK;
 }
 
-static yk_status parse_template(yk_post_processor *post, const char *file, const json_t *value, int32_t id_limit,
-                                yk_err *err)
+static yk_status parse_template(yk_post_processor *post, const char *file, yk_json value, int32_t id_limit, yk_err *err)
 {
-  const json_t *single = json_object_get(value, "single"), *piece;
-  size_t i;
+  yk_json single = yk_json_get(value, "single");
+  size_t i = 0;
   if (post->parts.n > 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: post_processor: more than one TemplateProcessing is not supported",
                       file);
-  if (!json_is_array(single) || json_array_size(single) == 0)
+  if (!yk_json_is(single, YK_JSON_ARRAY) || yk_json_size(single) == 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: key \"single\": expected a non-empty array, found %s",
-                      file, yk_tree_type_name(single));
-  json_array_foreach(single, i, piece)
+                      file, yk_json_type_name(single));
+  YK_JSON_EACH(piece, single)
   {
-    const json_t *special = json_object_get(piece, "SpecialToken"), *sequence = json_object_get(piece, "Sequence");
+    yk_json special = yk_json_get(piece, "SpecialToken"), sequence = yk_json_get(piece, "Sequence");
     const char *which;
-    if (special) {
-      YK_TRY(append_special(post, file, json_object_get(value, "special_tokens"), special, id_limit, err));
+    i++;
+    if (special.doc) {
+      YK_TRY(append_special(post, file, yk_json_get(value, "special_tokens"), special, id_limit, err));
       continue;
     }
-    if (!sequence)
+    if (!sequence.doc)
       return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: single[%zu]: expected SpecialToken or Sequence",
-                        file, i);
-    YK_TRY(yk_tree_get_str(sequence, file, "id", true, &which, err));
+                        file, i - 1);
+    YK_TRY(yk_json_get_str(sequence, file, "id", true, &which, err));
     if (strcmp(which, "A") != 0)
       return yk_err_set(err, YK_E_FORMAT, "%s: TemplateProcessing: single[%zu]: expected Sequence A, found \"%.48s\"",
-                        file, i, which);
+                        file, i - 1, which);
     yk_ids_append(&post->parts, YK_POST_TEXT);
   }
   if (post->parts.failed) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a post_processor", file);
   return YK_OK;
 }
 
-static yk_status parse(yk_post_processor *post, const char *file, const json_t *value, int32_t id_limit, int depth,
+static yk_status parse(yk_post_processor *post, const char *file, yk_json value, int32_t id_limit, int depth,
                        yk_err *err)
 {
   const char *type;
@@ -67,18 +66,17 @@ static yk_status parse(yk_post_processor *post, const char *file, const json_t *
   if (strcmp(type, "ByteLevel") == 0) return YK_OK; /* it trims offsets, which nobody asks for here */
   if (strcmp(type, "TemplateProcessing") == 0) return parse_template(post, file, value, id_limit, err);
   if (strcmp(type, "Sequence") != 0) return yk_component_unsupported(file, "post_processor", type, SUPPORTED, err);
-  const json_t *list, *part;
-  size_t i;
+  yk_json list;
   YK_TRY(yk_component_list(file, "post_processor", value, "processors", depth, &list, err));
-  json_array_foreach(list, i, part) YK_TRY(parse(post, file, part, id_limit, depth + 1, err));
+  YK_JSON_EACH(part, list) YK_TRY(parse(post, file, part, id_limit, depth + 1, err));
   return YK_OK;
 }
 
-yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, const json_t *value, int32_t id_limit,
+yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, yk_json value, int32_t id_limit,
                                   yk_err *err)
 {
   *post = (yk_post_processor){0};
-  if (!value || json_is_null(value)) return YK_OK;
+  if (!yk_json_is_given(value)) return YK_OK;
   yk_status status = parse(post, file, value, id_limit, 0, err);
   if (status != YK_OK) yk_post_processor_free(post);
   return status;

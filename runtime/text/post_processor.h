@@ -3,7 +3,7 @@
 #ifndef YK_TEXT_POST_PROCESSOR_H
 #define YK_TEXT_POST_PROCESSOR_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "text/ids.h"
 
 typedef struct yk_post_processor {
@@ -12,9 +12,10 @@ typedef struct yk_post_processor {
 
 enum { YK_POST_TEXT = -1 };
 
-/* yk_post_processor_parse - read the value of "post_processor" (NULL or null: none). Ids in it must be below id_limit.
+/* yk_post_processor_parse - read the value of "post_processor" (absent or null: none). Ids in it must be below
+ *   id_limit.
  *   On failure nothing is left to free. */
-yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, const json_t *value, int32_t id_limit,
+yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, yk_json value, int32_t id_limit,
                                   yk_err *err);
 void yk_post_processor_free(yk_post_processor *post);
 

@@ -3,7 +3,7 @@
 #ifndef YK_TEXT_PRE_TOKENIZER_H
 #define YK_TEXT_PRE_TOKENIZER_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "text/pieces.h"
 
 typedef struct yk_pre_tokenizer {
@@ -11,9 +11,9 @@ typedef struct yk_pre_tokenizer {
   size_t n_steps;
 } yk_pre_tokenizer;
 
-/* yk_pre_tokenizer_parse - read the value of "pre_tokenizer" (NULL or null: none). On failure nothing is left to
+/* yk_pre_tokenizer_parse - read the value of "pre_tokenizer" (absent or null: none). On failure nothing is left to
  *   free. */
-yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err);
+yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err);
 void yk_pre_tokenizer_free(yk_pre_tokenizer *pre_tokenizer);
 
 /* yk_pre_tokenizer_apply - cut and rewrite the pieces that are still text; *spare is working memory. Any thread. */

@@ -42,7 +42,7 @@ static yk_status add_split(yk_pre_tokenizer *pre_tokenizer, const char *file, co
   return yk_regex_compile(file, fixed->pattern, strlen(fixed->pattern), false, &step->pattern, err);
 }
 
-static yk_status read_behavior(const char *file, const json_t *value, yk_split_behavior *behavior, yk_err *err)
+static yk_status read_behavior(const char *file, yk_json value, yk_split_behavior *behavior, yk_err *err)
 {
   static const char *const NAMES[] = {[YK_SPLIT_REMOVED] = "Removed",
                                       [YK_SPLIT_ISOLATED] = "Isolated",
@@ -50,7 +50,7 @@ static yk_status read_behavior(const char *file, const json_t *value, yk_split_b
                                       [YK_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
                                       [YK_SPLIT_CONTIGUOUS] = "Contiguous"};
   const char *name;
-  YK_TRY(yk_tree_get_str(value, file, "behavior", true, &name, err));
+  YK_TRY(yk_json_get_str(value, file, "behavior", true, &name, err));
   for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
     if (strcmp(name, NAMES[i]) == 0) {
       *behavior = (yk_split_behavior)i;
@@ -62,22 +62,22 @@ static yk_status read_behavior(const char *file, const json_t *value, yk_split_b
                     file, name);
 }
 
-static yk_status parse_split(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_split(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err)
 {
   yk_pre_tokenizer_step *step;
   YK_TRY(add_step(pre_tokenizer, file, &step, err));
   step->kind = YK_STEP_SPLIT;
   YK_TRY(read_behavior(file, value, &step->behavior, err));
-  YK_TRY(yk_tree_get_bool(value, file, "invert", false, &step->invert, err));
+  YK_TRY(yk_json_get_bool(value, file, "invert", false, &step->invert, err));
   return yk_component_pattern(file, value, &step->pattern, err);
 }
 
-static yk_status parse_byte_level(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_byte_level(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err)
 {
   bool add_prefix_space = true, use_regex = true;
   yk_pre_tokenizer_step *step;
-  YK_TRY(yk_tree_get_bool(value, file, "add_prefix_space", false, &add_prefix_space, err));
-  YK_TRY(yk_tree_get_bool(value, file, "use_regex", false, &use_regex, err));
+  YK_TRY(yk_json_get_bool(value, file, "add_prefix_space", false, &add_prefix_space, err));
+  YK_TRY(yk_json_get_bool(value, file, "use_regex", false, &use_regex, err));
   for (size_t i = 0; i < pre_tokenizer->n_steps; i++) /* each one can double the text */
     if (pre_tokenizer->steps[i].kind == YK_STEP_BYTE_MAP)
       return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pre_tokenizer: more than one ByteLevel is not supported", file);
@@ -92,7 +92,7 @@ static yk_status parse_byte_level(yk_pre_tokenizer *pre_tokenizer, const char *f
   return YK_OK;
 }
 
-static yk_status parse_metaspace(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_metaspace(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err)
 {
   yk_pre_tokenizer_step *step;
   yk_metaspace metaspace;
@@ -107,14 +107,14 @@ static yk_status parse_metaspace(yk_pre_tokenizer *pre_tokenizer, const char *fi
   return yk_regex_compile(file, metaspace.replacement, metaspace.replacement_bytes, true, &step->pattern, err);
 }
 
-static yk_status parse_digits(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
+static yk_status parse_digits(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err)
 {
   bool individual = false;
-  YK_TRY(yk_tree_get_bool(value, file, "individual_digits", true, &individual, err));
+  YK_TRY(yk_json_get_bool(value, file, "individual_digits", true, &individual, err));
   return add_split(pre_tokenizer, file, individual ? &EACH_DIGIT : &NUMBERS, err);
 }
 
-static yk_status parse(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, int depth, yk_err *err)
+static yk_status parse(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, int depth, yk_err *err)
 {
   const char *type;
   YK_TRY(yk_component_type(file, "pre_tokenizer", value, &type, err));
@@ -125,17 +125,16 @@ static yk_status parse(yk_pre_tokenizer *pre_tokenizer, const char *file, const 
   if (strcmp(type, "Whitespace") == 0) return add_split(pre_tokenizer, file, &WHITESPACE, err);
   if (strcmp(type, "WhitespaceSplit") == 0) return add_split(pre_tokenizer, file, &WHITESPACE_SPLIT, err);
   if (strcmp(type, "Sequence") != 0) return yk_component_unsupported(file, "pre_tokenizer", type, SUPPORTED, err);
-  const json_t *list, *part;
-  size_t i;
+  yk_json list;
   YK_TRY(yk_component_list(file, "pre_tokenizer", value, "pretokenizers", depth, &list, err));
-  json_array_foreach(list, i, part) YK_TRY(parse(pre_tokenizer, file, part, depth + 1, err));
+  YK_JSON_EACH(part, list) YK_TRY(parse(pre_tokenizer, file, part, depth + 1, err));
   return YK_OK;
 }
 
-yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, const json_t *value, yk_err *err)
+yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err)
 {
   *pre_tokenizer = (yk_pre_tokenizer){0};
-  if (!value || json_is_null(value)) return YK_OK;
+  if (!yk_json_is_given(value)) return YK_OK;
   pre_tokenizer->steps = calloc(YK_COMPONENT_MAX_STEPS, sizeof *pre_tokenizer->steps);
   if (!pre_tokenizer->steps) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a pre_tokenizer", file);
   yk_status status = parse(pre_tokenizer, file, value, 0, err);

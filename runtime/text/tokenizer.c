@@ -10,30 +10,31 @@
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
-static yk_status parse(yk_tokenizer *tokenizer, const char *name, const json_t *root, yk_err *err)
+static yk_status parse(yk_tokenizer *tokenizer, const char *name, yk_json root, yk_err *err)
 {
   const char *version;
-  if (!json_is_object(root))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_tree_type_name(root));
-  YK_TRY(yk_tree_get_str(root, name, "version", false, &version, err));
+  if (!yk_json_is(root, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", name, yk_json_type_name(root));
+  YK_TRY(yk_json_get_str(root, name, "version", false, &version, err));
   if (version && strcmp(version, "1.0") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: version \"%.48s\" is not supported (supported: 1.0)", name, version);
-  YK_TRY(yk_bpe_parse(&tokenizer->model, name, json_object_get(root, "model"), err));
-  YK_TRY(yk_normalizer_parse(&tokenizer->normalizer, name, json_object_get(root, "normalizer"), err));
-  YK_TRY(yk_pre_tokenizer_parse(&tokenizer->pre_tokenizer, name, json_object_get(root, "pre_tokenizer"), err));
-  YK_TRY(yk_added_tokens_parse(&tokenizer->added, name, json_object_get(root, "added_tokens"), &tokenizer->model.vocab,
+  YK_TRY(yk_bpe_parse(&tokenizer->model, name, yk_json_get(root, "model"), err));
+  YK_TRY(yk_normalizer_parse(&tokenizer->normalizer, name, yk_json_get(root, "normalizer"), err));
+  YK_TRY(yk_pre_tokenizer_parse(&tokenizer->pre_tokenizer, name, yk_json_get(root, "pre_tokenizer"), err));
+  YK_TRY(yk_added_tokens_parse(&tokenizer->added, name, yk_json_get(root, "added_tokens"), &tokenizer->model.vocab,
                                &tokenizer->normalizer, err));
-  YK_TRY(yk_post_processor_parse(&tokenizer->post_processor, name, json_object_get(root, "post_processor"),
+  YK_TRY(yk_post_processor_parse(&tokenizer->post_processor, name, yk_json_get(root, "post_processor"),
                                  yk_tokenizer_vocab_size(tokenizer), err));
-  return yk_decoder_parse(&tokenizer->decoder, name, json_object_get(root, "decoder"), err);
+  return yk_decoder_parse(&tokenizer->decoder, name, yk_json_get(root, "decoder"), err);
 }
 
-/* Takes over root. */
-static yk_status create(const char *name, json_t *root, yk_tokenizer **out, yk_err *err)
+/* Takes over doc. */
+static yk_status create(const char *name, yk_json_doc *doc, yk_tokenizer **out, yk_err *err)
 {
   yk_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-  yk_status status = tokenizer ? parse(tokenizer, name, root, err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
-  json_decref(root);
+  yk_status status =
+      tokenizer ? parse(tokenizer, name, yk_json_root(doc), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
+  yk_json_free(doc);
   if (status == YK_OK)
     *out = tokenizer;
   else
@@ -43,9 +44,9 @@ static yk_status create(const char *name, json_t *root, yk_tokenizer **out, yk_e
 
 yk_status yk_tokenizer_parse(const char *name, const char *json, size_t n_bytes, yk_tokenizer **out, yk_err *err)
 {
-  json_t *root;
-  YK_TRY(yk_tree_parse(name, json, n_bytes, &root, err));
-  return create(name, root, out, err);
+  yk_json_doc *doc;
+  YK_TRY(yk_json_parse(name, json, n_bytes, NULL, &doc, err));
+  return create(name, doc, out, err);
 }
 
 static bool exists(const char *directory, const char *name)
@@ -58,9 +59,9 @@ static bool exists(const char *directory, const char *name)
 
 static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
 {
-  json_t *root;
-  YK_TRY(yk_tree_parse_file(path, &root, err));
-  return create(path, root, out, err);
+  yk_json_doc *doc;
+  YK_TRY(yk_json_parse_file(path, NULL, &doc, err));
+  return create(path, doc, out, err);
 }
 
 /* A file of weights, which may have the tokenizer beside it. */

@@ -9,6 +9,7 @@
 
 #include "chat/chat_renderer.h"
 #include "fault/counted_alloc.h"
+#include "unit/chat_fixture.h"
 
 #define TEMPLATE YOKE_TESTS_DIR "/golden/chat/templates/qwen3.jinja"
 
@@ -76,10 +77,11 @@ static void any_allocation_of_rendering_may_fail(void **state)
   static const char *const TEMPLATES[] = {"builtin:chatml", TEMPLATE};
   yk_tokenizer *tokenizer = load_tokenizer();
   (void)state;
-  json_t *messages = json_pack("[{s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content", "type", "text", "text",
-                               "the\n\n\"fox\"", "type", "text", "text", "e\xCC\x81 word");
-  json_t *arguments = json_pack("{s:s}", "the word", "ab");
-  yk_chat_conversation conversation = {.messages = messages, .arguments = arguments};
+  yk_json_doc *messages =
+      document_of(json_pack("[{s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content", "type", "text", "text",
+                            "the\n\n\"fox\"", "type", "text", "text", "e\xCC\x81 word"));
+  yk_json_doc *arguments = document_of(json_pack("{s:s}", "the word", "ab"));
+  yk_chat_conversation conversation = {.messages = yk_json_root(messages), .arguments = yk_json_root(arguments)};
   for (int i = 0; i < 2; i++) {
     yk_chat_renderer *renderer;
     assert_int_equal(create(tokenizer, TEMPLATES[i], &renderer), YK_OK);
@@ -96,8 +98,8 @@ static void any_allocation_of_rendering_may_fail(void **state)
     assert_int_equal(encode(renderer, &conversation), YK_OK);
     yk_chat_renderer_free(renderer);
   }
-  json_decref(messages);
-  json_decref(arguments);
+  yk_json_free(messages);
+  yk_json_free(arguments);
   yk_tokenizer_free(tokenizer);
 }
 

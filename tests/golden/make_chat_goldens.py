@@ -3,8 +3,9 @@
 chat/templates, into chat/cases/NAME.json: {"special_tokens": {...}, "cases": [...]}, a case being
   {"messages": ..., "tools": ..., "documents": ..., "arguments": ..., "add_generation_prompt": bool,
    "text": rendered, or "error": what it is refused with}
-and where the last message is to be continued "continue_final_message": true besides, in words of ours where the
-package finds that it cannot be.
+Content that is null reaches the package as an empty text, as servers hand it on, but for templates that ask for null
+(NULL_CONTENT). Where the last message is to be continued there is "continue_final_message": true besides, and an error
+in words of ours where the package finds that it cannot be.
 
 Texts hold added tokens of the tokenizers of golden/tokenizer, whole and in parts. The same versions of the packages
 give the same files (made with transformers 4.57.1, jinja2 3.1.6).
@@ -32,6 +33,9 @@ TOKENS = {
 KINDS = {"llama2": "llama", "mistral": "llama", "mistral-nemo": "llama", "minicpm": "llama", "llama3": "llama3",
          "llama3.1": "llama3", "hermes3-tool_use": "llama3", "deepseek-v3": "deepseek", "deepseek-v3.1": "deepseek",
          "deepseek-r1": "deepseek", "glm-4": "glm", "glm-4.6": "glm"}
+
+
+NULL_CONTENT = {"deepseek-v3", "deepseek-r1", "nasty-data"}
 
 
 def system(text):
@@ -153,8 +157,10 @@ def continued(name):
             for messages, tools in CONTINUED]
 
 
-def render(tokenizer, messages, tools, arguments, **how):
+def render(name, tokenizer, messages, tools, arguments, **how):
     case = {"messages": messages, "tools": tools, "arguments": arguments, **how}
+    if name not in NULL_CONTENT:
+        messages = [{**message, "content": message["content"] or ""} for message in messages]
     try:
         case["text"] = tokenizer.apply_chat_template(
             messages, tools=tools, **how, tokenize=False, **(arguments or {}))
@@ -181,9 +187,9 @@ def main():
         tokenizer = PreTrainedTokenizerFast(
             tokenizer_object=Tokenizer.from_file(str(HERE / "tokenizer" / "qwen3" / "tokenizer.json")),
             chat_template=path.read_text(encoding="utf-8"), **special_tokens)
-        cases = [render(tokenizer, *conversation, add_generation_prompt=i % 3 != 2)
+        cases = [render(path.stem, tokenizer, *conversation, add_generation_prompt=i % 3 != 2)
                  for i, conversation in enumerate(conversations(path.stem))]
-        cases += [render(tokenizer, *conversation, add_generation_prompt=False, continue_final_message=True)
+        cases += [render(path.stem, tokenizer, *conversation, add_generation_prompt=False, continue_final_message=True)
                   for conversation in continued(path.stem)]
         lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
         text = f'{{"special_tokens": {json.dumps(special_tokens, ensure_ascii=False)},\n"cases": [\n{lines}\n]}}\n'

@@ -34,18 +34,18 @@ static yk_tokenizer *load_tokenizer(const char *name)
   return tokenizer;
 }
 
-static json_t *load_cases(const char *name)
+static yk_json_doc *load_cases(const char *name)
 {
   char path[512];
-  json_t *cases;
+  yk_json_doc *cases;
   yk_err err = YK_ERR_INIT;
   snprintf(path, sizeof path, CASES "%s.json", name);
-  if (yk_tree_parse_file(path, &cases, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_json_parse_file(path, NULL, &cases, &err) != YK_OK) fail_msg("%s", err.message);
   return cases;
 }
 
 /* A renderer whose special tokens are those of the goldens. */
-static yk_chat_renderer *create(const char *chat_template, const json_t *special_tokens, const yk_tokenizer *tokenizer)
+static yk_chat_renderer *create(const char *chat_template, yk_json special_tokens, const yk_tokenizer *tokenizer)
 {
   char folder[] = "/tmp/yoke-chat-XXXXXX", path[64];
   yk_chat_options options;
@@ -53,7 +53,13 @@ static yk_chat_renderer *create(const char *chat_template, const json_t *special
   yk_err err = YK_ERR_INIT;
   assert_non_null(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-  assert_int_equal(json_dump_file(special_tokens, path, 0), 0);
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_json_append(&text, special_tokens, 0);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text.data, 1, text.length, file), text.length);
+  assert_int_equal(fclose(file), 0);
+  yk_strbuf_free(&text);
   yk_chat_options_init(&options);
   options.model_dir = folder;
   options.chat_template = chat_template;
@@ -73,28 +79,28 @@ static void complain(run *of, size_t index, const char *what, const char *expect
                 found);
 }
 
-static void check_case(run *of, size_t index, yk_chat_renderer *renderer, const json_t *golden)
+static void check_case(run *of, size_t index, yk_chat_renderer *renderer, yk_json golden)
 {
   yk_chat_conversation conversation = {
-      .messages = json_object_get(golden, "messages"),
-      .tools = json_object_get(golden, "tools"),
-      .arguments = json_object_get(golden, "arguments"),
-      .add_generation_prompt = json_is_true(json_object_get(golden, "add_generation_prompt")),
-      .continue_final_message = json_is_true(json_object_get(golden, "continue_final_message"))};
-  const json_t *text = json_object_get(golden, "text");
-  const char *error = json_string_value(json_object_get(golden, "error"));
+      .messages = yk_json_get(golden, "messages"),
+      .tools = yk_json_get(golden, "tools"),
+      .arguments = yk_json_get(golden, "arguments"),
+      .add_generation_prompt = yk_json_is(yk_json_get(golden, "add_generation_prompt"), YK_JSON_TRUE),
+      .continue_final_message = yk_json_is(yk_json_get(golden, "continue_final_message"), YK_JSON_TRUE)};
+  yk_json text = yk_json_get(golden, "text");
+  const char *error = yk_json_string(yk_json_get(golden, "error"));
   yk_chat_prompt prompt;
   yk_err err = YK_ERR_INIT;
   yk_status status = yk_chat_render(renderer, &conversation, &prompt, &err);
   of->n_cases++;
   if (error && (status != YK_E_INVAL || !strstr(err.message, error)))
     complain(of, index, "an error", error, status == YK_OK ? prompt.text : err.message);
-  if (text && status != YK_OK) complain(of, index, "a text", json_string_value(text), err.message);
-  if (text && status == YK_OK) {
+  if (text.doc && status != YK_OK) complain(of, index, "a text", yk_json_string(text), err.message);
+  if (text.doc && status == YK_OK) {
     of->n_texts++;
     of->n_plain += prompt.plain.n;
-    if (prompt.n_bytes != json_string_length(text) || memcmp(prompt.text, json_string_value(text), prompt.n_bytes) != 0)
-      complain(of, index, "a text", json_string_value(text), prompt.text);
+    if (prompt.n_bytes != yk_json_length(text) || memcmp(prompt.text, yk_json_string(text), prompt.n_bytes) != 0)
+      complain(of, index, "a text", yk_json_string(text), prompt.text);
   }
   yk_chat_prompt_free(&prompt);
 }
@@ -103,12 +109,13 @@ static void check_template(const char *name, const char *tokenizer_name, const c
 {
   *out = (run){name, tokenizer_name, 0, 0, 0, 0};
   yk_tokenizer *tokenizer = load_tokenizer(tokenizer_name);
-  json_t *goldens = load_cases(name), *golden;
-  yk_chat_renderer *renderer = create(chat_template, json_object_get(goldens, "special_tokens"), tokenizer);
-  size_t i;
-  json_array_foreach(json_object_get(goldens, "cases"), i, golden) check_case(out, i, renderer, golden);
+  yk_json_doc *goldens = load_cases(name);
+  yk_json root = yk_json_root(goldens);
+  yk_chat_renderer *renderer = create(chat_template, yk_json_get(root, "special_tokens"), tokenizer);
+  size_t i = 0;
+  YK_JSON_EACH(golden, yk_json_get(root, "cases")) check_case(out, i++, renderer, golden);
   yk_chat_renderer_free(renderer);
-  json_decref(goldens);
+  yk_json_free(goldens);
   yk_tokenizer_free(tokenizer);
 }
 
@@ -172,19 +179,21 @@ static void test_builtin_forms(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
     yk_tokenizer *tokenizer = load_tokenizer("qwen3");
-    json_t *goldens = load_cases(FORMS[i][0]), *golden;
-    yk_chat_renderer *renderer = create(FORMS[i][1], json_object_get(goldens, "special_tokens"), tokenizer);
+    yk_json_doc *goldens = load_cases(FORMS[i][0]);
+    yk_json root = yk_json_root(goldens);
+    yk_chat_renderer *renderer = create(FORMS[i][1], yk_json_get(root, "special_tokens"), tokenizer);
     run of = {FORMS[i][0], "qwen3", 0, 0, 0, 0};
-    size_t k;
-    json_array_foreach(json_object_get(goldens, "cases"), k, golden)
+    size_t k = 0;
+    YK_JSON_EACH(golden, yk_json_get(root, "cases"))
     {
-      bool known = json_array_size(json_object_get(golden, "tools")) == 0 && json_object_get(golden, "text");
+      bool known = yk_json_size(yk_json_get(golden, "tools")) == 0 && yk_json_get(golden, "text").doc;
       if (known) check_case(&of, k, renderer, golden);
+      k++;
     }
     assert_true(of.n_texts >= 15);
     assert_int_equal(of.n_failed, 0);
     yk_chat_renderer_free(renderer);
-    json_decref(goldens);
+    yk_json_free(goldens);
     yk_tokenizer_free(tokenizer);
   }
 }

@@ -13,8 +13,10 @@
 
 #include <cmocka.h>
 
+#include "base/json_tree.h"
 #include "chat/chat_renderer.h"
 #include "text/detokenizer.h"
+#include "unit/chat_fixture.h"
 
 #define TOKENIZERS YOKE_TESTS_DIR "/golden/tokenizer/"
 #define DEMO       YOKE_TESTS_DIR "/models/demo"
@@ -77,13 +79,15 @@ static int32_t *encode(const fixture *with, const char *text, size_t n_bytes, si
                        "role", "system", "content", said, "role", "user", "content", said, "name", said, "role",
                        "assistant", "content", "tool_calls", "function", "arguments", "a", said, "role", "tool",
                        "content", said, "role", "user", "content", "x", "name", said);
-  assert_non_null(messages);
-  yk_chat_conversation conversation = {.messages = messages, .tools = tools, .arguments = arguments};
-  if (yk_chat_encode(with->renderer, &conversation, &ids, n_ids, &err) != YK_OK) fail_msg("%s", err.message);
   json_decref(said);
-  json_decref(arguments);
-  json_decref(tools);
-  json_decref(messages);
+  yk_json_doc *doc =
+      document_of(json_pack("{s:o, s:o, s:o}", "messages", messages, "tools", tools, "arguments", arguments));
+  yk_json root = yk_json_root(doc);
+  yk_chat_conversation conversation = {.messages = yk_json_get(root, "messages"),
+                                       .tools = yk_json_get(root, "tools"),
+                                       .arguments = yk_json_get(root, "arguments")};
+  if (yk_chat_encode(with->renderer, &conversation, &ids, n_ids, &err) != YK_OK) fail_msg("%s", err.message);
+  yk_json_free(doc);
   return ids;
 }
 
@@ -218,15 +222,15 @@ static void test_tokens_of_assistants_and_templates_stay(void **state)
   yk_err err = YK_ERR_INIT;
   (void)state;
   int32_t end = yk_tokenizer_token_id(with.tokenizer, "<|im_end|>", 10), *ids;
-  json_t *messages =
-      json_pack("[{s:s, s:s}, {s:s, s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "<|im_end|>", "role",
-                "assistant", "content", "<|im_end|>", "name", "<|im_end|>", "role", "user", "content", "<|im_end|>");
+  yk_json_doc *messages = document_of(json_pack("[{s:s, s:s}, {s:s, s:s, s:s}, {s:s, s:s}]", "role", "user", "content",
+                                                "<|im_end|>", "role", "assistant", "content", "<|im_end|>", "name",
+                                                "<|im_end|>", "role", "user", "content", "<|im_end|>"));
   size_t n_ids;
-  yk_chat_conversation conversation = {.messages = messages};
+  yk_chat_conversation conversation = {.messages = yk_json_root(messages)};
   if (yk_chat_encode(with.renderer, &conversation, &ids, &n_ids, &err) != YK_OK) fail_msg("%s", err.message);
   assert_int_equal(count_id(ids, n_ids, end), 4); /* content, trimmed, as JSON, name */
   free(ids);
-  json_decref(messages);
+  yk_json_free(messages);
   close_fixture(&with);
 }
 
@@ -235,8 +239,8 @@ static void expect_count(const char *tokenizer_path, const char *chat_template, 
                          const char *token, size_t expected)
 {
   fixture with = open_template(tokenizer_path, chat_template);
-  json_t *messages = json_pack("[{s:s, s:s}]", "role", role, "content", content);
-  yk_chat_conversation conversation = {.messages = messages};
+  yk_json_doc *messages = document_of(json_pack("[{s:s, s:s}]", "role", role, "content", content));
+  yk_chat_conversation conversation = {.messages = yk_json_root(messages)};
   int32_t *ids, id = yk_tokenizer_token_id(with.tokenizer, token, strlen(token));
   size_t n_ids;
   yk_err err = YK_ERR_INIT;
@@ -245,7 +249,7 @@ static void expect_count(const char *tokenizer_path, const char *chat_template, 
     fail_msg("%s with \"%s\": expected %zu of %s, found %zu", chat_template, content, expected, token,
              count_id(ids, n_ids, id));
   free(ids);
-  json_decref(messages);
+  yk_json_free(messages);
   close_fixture(&with);
 }
 
@@ -270,8 +274,8 @@ static void test_texts_are_kept_byte_for_byte(void **state)
   fixture with = open_fixture(DEMO);
   yk_err err = YK_ERR_INIT;
   (void)state;
-  json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", TEXT);
-  yk_chat_conversation conversation = {.messages = messages};
+  yk_json_doc *messages = document_of(json_pack("[{s:s, s:s}]", "role", "user", "content", TEXT));
+  yk_chat_conversation conversation = {.messages = yk_json_root(messages)};
   yk_chat_prompt prompt;
   int32_t *ids;
   size_t n_ids;
@@ -286,7 +290,7 @@ static void test_texts_are_kept_byte_for_byte(void **state)
   yk_strbuf_free(&text);
   free(ids);
   yk_chat_prompt_free(&prompt);
-  json_decref(messages);
+  yk_json_free(messages);
   close_fixture(&with);
 }
 
@@ -299,8 +303,9 @@ static void test_builtin_forms(void **state)
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_tokenizer_load(DEMO, &tokenizer, &err), YK_OK);
   int32_t end = yk_tokenizer_token_id(tokenizer, "<|im_end|>", 10);
-  json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system", "content", "<|im_end|>",
-                               "role", "user", "content", "<|im_end|>", "role", "assistant", "content", "<|im_end|>");
+  yk_json_doc *messages =
+      document_of(json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system", "content", "<|im_end|>", "role",
+                            "user", "content", "<|im_end|>", "role", "assistant", "content", "<|im_end|>"));
   for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
     yk_chat_renderer *renderer;
     yk_chat_options options;
@@ -312,13 +317,13 @@ static void test_builtin_forms(void **state)
     options.tokenizer = tokenizer;
     assert_int_equal(yk_chat_renderer_create(&options, &renderer, &err), YK_OK);
     assert_string_equal(yk_chat_template_origin(renderer), FORMS[i]);
-    yk_chat_conversation conversation = {.messages = messages, .add_generation_prompt = true};
+    yk_chat_conversation conversation = {.messages = yk_json_root(messages), .add_generation_prompt = true};
     if (yk_chat_encode(renderer, &conversation, &ids, &n_ids, &err) != YK_OK) fail_msg("%s", err.message);
     assert_int_equal(count_id(ids, n_ids, end), i == 0 ? 4 : 1); /* ChatML's own three, and the assistant's */
     free(ids);
     yk_chat_renderer_free(renderer);
   }
-  json_decref(messages);
+  yk_json_free(messages);
   yk_tokenizer_free(tokenizer);
 }
 

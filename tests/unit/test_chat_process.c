@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "chat/chat_renderer.h"
 #include "chat/helper_process.h"
+#include "unit/chat_fixture.h"
 
 #define DEMO YOKE_TESTS_DIR "/models/demo"
 
@@ -76,14 +77,14 @@ static void close_fixture(fixture *of)
 
 static yk_status render(const fixture *with, const char *what, char *text, size_t capacity, yk_err *err)
 {
-  json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", what);
-  yk_chat_conversation conversation = {.messages = messages};
+  yk_json_doc *messages = document_of(json_pack("[{s:s, s:s}]", "role", "user", "content", what));
+  yk_chat_conversation conversation = {.messages = yk_json_root(messages)};
   yk_chat_prompt prompt;
   *err = YK_ERR_INIT;
   yk_status status = yk_chat_render(with->renderer, &conversation, &prompt, err);
   if (status == YK_OK) snprintf(text, capacity, "%s", prompt.text);
   yk_chat_prompt_free(&prompt);
-  json_decref(messages);
+  yk_json_free(messages);
   return status;
 }
 
@@ -266,7 +267,7 @@ static void test_the_helper_is_locked_up(void **state)
 {
   yk_helper_process helper;
   yk_err err = YK_ERR_INIT;
-  json_t *answer;
+  yk_json_doc *answer;
   char path[64], *status_text;
   int n_descriptors = 0;
   (void)state;
@@ -274,8 +275,8 @@ static void test_the_helper_is_locked_up(void **state)
   assert_true(yk_helper_is_alive(&helper));
   static const char REQUEST[] = "{\"load\": {\"default\": \"x\"}}";
   if (yk_helper_ask(&helper, REQUEST, strlen(REQUEST), 60, &answer, &err) != YK_OK) fail_msg("%s", err.message);
-  assert_non_null(json_object_get(answer, "needs"));
-  json_decref(answer);
+  assert_true(yk_json_get(yk_json_root(answer), "needs").doc != NULL);
+  yk_json_free(answer);
   snprintf(path, sizeof path, "/proc/%d/fd", helper.pid);
   DIR *folder = opendir(path);
   for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) n_descriptors += entry->d_name[0] != '.';
@@ -302,11 +303,11 @@ static void test_answers_that_are_none(void **state)
   (void)state;
   assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
   for (size_t i = 0; i < sizeof REQUESTS / sizeof *REQUESTS; i++) { /* refused, and the helper goes on */
-    json_t *answer;
+    yk_json_doc *answer;
     if (yk_helper_ask(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)
       fail_msg("%s", err.message);
-    assert_non_null(json_object_get(answer, "refused"));
-    json_decref(answer);
+    assert_true(yk_json_get(yk_json_root(answer), "refused").doc != NULL);
+    yk_json_free(answer);
   }
   yk_helper_end(&helper);
 }
