@@ -281,6 +281,7 @@ static size_t collect_labels(const yk_lines *lines, const frame *f, label labels
     for (size_t k = 1; k < series->n_points; k++)
       if (series->points[k].x >= last->x) last = &series->points[k];
     double x = place_x(lines, f, series, last->x);
+    if (last->has_interval_x) x = fmax(x, yk_scale_at(&f->x, fmin(last->high_x, lines->x.high)) - 4);
     labels[n++] = (label){series->name,
                           last->x == lines->x.high ? f->right + NAME_GAP_PX : x + 11,
                           x + 6,
@@ -329,6 +330,20 @@ static void take(boxes *taken, box one)
   taken->at[taken->n++] = one;
 }
 
+/* Where the whiskers of a point are. */
+static void take_whiskers(const yk_lines *lines, const frame *f, const yk_point *point, double x, double y,
+                          boxes *taken)
+{
+  if (point->has_interval) {
+    double low = fmax(point->low, lines->y.low), high = fmin(point->high, lines->y.high);
+    take(taken, (box){x - 1, x + 1, yk_scale_at(&f->y, high), yk_scale_at(&f->y, low)});
+  }
+  if (point->has_interval_x) {
+    double low = fmax(point->low_x, lines->x.low), high = fmin(point->high_x, lines->x.high);
+    take(taken, (box){yk_scale_at(&f->x, low), yk_scale_at(&f->x, high), y - 1, y + 1});
+  }
+}
+
 /* Where lines and marks are. */
 static void take_series(const yk_lines *lines, const frame *f, const yk_series *series, boxes *taken)
 {
@@ -337,6 +352,7 @@ static void take_series(const yk_lines *lines, const frame *f, const yk_series *
     double x = place_x(lines, f, series, series->points[i].x), y = yk_scale_at(&f->y, series->points[i].y);
     int n = i ? (int)ceil(hypot(x - from_x, y - from_y) / 4) : 0;
     take(taken, (box){x - 4, x + 4, y - 4, y + 4});
+    take_whiskers(lines, f, &series->points[i], x, y, taken);
     for (int k = 0; k < n; k++) {
       double at_x = from_x + (x - from_x) * k / n, at_y = from_y + (y - from_y) * k / n;
       take(taken, (box){at_x - 1, at_x + 1, at_y - 1, at_y + 1});
