@@ -1,16 +1,16 @@
 /* tool_calls.h - an answer's output as events, while it comes: what is content, and which tools are called.
  *
  * The parser reads tokens' texts with the special ones among them, whatever the client asked for, since tags may be
- * special tokens, and the reason of the end. Streams and whole answers are both made of its events, and no finished text
- * is ever searched.
+ * special tokens, and the reason of the end. Streams and whole answers are both made of its events; no finished text is
+ * ever searched.
  *
  * hermes (Hermes, Qwen): <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, text around. A
  *   call without arguments has none: {}.
  * llama3_json: the whole answer is {"name": ..., "parameters" or "arguments": {...}}, or several with ";" between,
  *   after an optional <|python_tag|>.
  * What is no valid call comes out as content, byte for byte as the model wrote it. Arguments come out as the model
- * wrote them too. Where an output is cut, by its length or a stop string, what may have become a tag or the beginning of
- * a call is neither. The calls and the content do not depend on how the text was cut into pieces. */
+ * wrote them too. Where an output is cut, by its length or a stop string, text that may begin a tag or a
+ * call is neither. The calls and the content do not depend on how the text was cut into pieces. */
 #ifndef YK_OPENAI_TOOL_CALLS_H
 #define YK_OPENAI_TOOL_CALLS_H
 
@@ -59,8 +59,8 @@ yk_status yk_tool_parser_create(const yk_tool_options *options, yk_tool_parser *
 void yk_tool_parser_free(yk_tool_parser *parser);
 
 /* yk_tool_parser_push - one more output: its text, and which of that is special tokens'. The one that ends the answer
- *   closes what is open: where nothing cut the output, a call that is not complete becomes content, unless its beginning
- *   has been told. Errors: YK_E_NOMEM, after which only free is of use. */
+ *   closes what is open: where nothing cut the output, an incomplete call becomes content, unless its beginning was
+ *   emitted. Errors: YK_E_NOMEM, after which only free is of use. */
 yk_status yk_tool_parser_push(yk_tool_parser *parser, const yk_output *output, yk_err *err);
 
 /* yk_tool_parser_has_calls - calls have been told, and all that have begun are whole. */

@@ -30,8 +30,8 @@ class Refused(harness.Case):
                                  (["--repeats", "65"], ["--repeats", "from 1 to 64"])):
             with self.subTest(arguments):
                 self.refused("bench_clients", ["--model", "m", *arguments], *parts)
-        self.refused("bench_clients", ["--model", harness.DEMO, "--json", "/no/such/file"], "/no/such/file", "No such file",
-                     code=1)
+        self.refused("bench_clients", ["--model", harness.DEMO, "--json", "/no/such/file"], "/no/such/file",
+                     "No such file", code=1)
 
     def test_bench_attention(self):
         for value in ("0", "64x", "", "-1", "1025"):

@@ -9,7 +9,7 @@
 
 #include "openai/tool_calls.h"
 
-/* What events say, readable: content as it is, a call as {name|arguments}, one that is not whole as {name|arguments!. */
+/* What events say, readable: content as it is, a call as {name|arguments}, a cut one as {name|arguments!. */
 typedef struct record {
   yk_strbuf text;
   bool in_call, has_broken;
