@@ -111,7 +111,8 @@ static int run_batch(batch_options *options)
   yk_batch_files files = {
       .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
   yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
-                        .chat_template = options->chat.chat_template};
+                        .chat_template = options->chat.chat_template,
+                        .default_kwargs = yk_json_root(options->chat.kwargs)};
   yk_batch_run run = {.model_dir = options->model.checkpoint.name,
                       .sampling = &options->sampling,
                       .chat = &chat,
@@ -145,6 +146,7 @@ int yk_cli_batch(int argc, char **argv)
   yk_template_options_init(&options.chat);
   if (parse(&options, argc, argv, &exit_code)) exit_code = run_batch(&options);
   yk_sampling_options_free(&options.sampling);
+  yk_template_options_free(&options.chat);
   yk_model_options_free(&options.model);
   return exit_code;
 }

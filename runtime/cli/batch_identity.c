@@ -11,6 +11,7 @@ static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_e
 {
   const char *text = chat->chat_template, *parser = chat->tool_parser;
   if (parser) *hash = yk_hash(yk_hash(*hash, "parser", 7), parser, strlen(parser) + 1);
+  if (chat->kwargs_text) *hash = yk_hash(yk_hash(*hash, "kwargs", 7), chat->kwargs_text, strlen(chat->kwargs_text) + 1);
   if (!text) return YK_OK;
   *hash = yk_hash(*hash, "template", 9);
   if (strncmp(text, "builtin:", 8) == 0) {

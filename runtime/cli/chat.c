@@ -132,6 +132,7 @@ static int run_chat(chat_options *options)
   yk_chat_input input;
   yk_err err = YK_ERR_INIT;
   yk_chat_session session = {.sampling = &options->sampling,
+                             .default_kwargs = yk_json_root(options->chat.kwargs),
                              .seed = options->model.seed,
                              .with_stats = options->with_stats,
                              .is_terminal = isatty(STDIN_FILENO),
@@ -165,6 +166,7 @@ int yk_cli_chat(int argc, char **argv)
   yk_template_options_init(&options.chat);
   if (parse(&options, argc, argv, &exit_code)) exit_code = run_chat(&options);
   yk_sampling_options_free(&options.sampling);
+  yk_template_options_free(&options.chat);
   yk_model_options_free(&options.model);
   return exit_code;
 }

@@ -12,10 +12,11 @@
 
 typedef struct yk_chat_session {
   const yk_sampling_options *sampling;
-  uint64_t seed;    /* each turn draws from one of its own, made of this */
-  bool with_stats;  /* speed on stderr behind each answer */
-  bool is_terminal; /* standard input: prompts are shown, and Ctrl-C goes back to one */
-  bool dims;        /* standard output is a terminal: what an answer thinks is dimmed there */
+  yk_json default_kwargs; /* of the template: an object, or absent */
+  uint64_t seed;          /* each turn draws from one of its own, made of this */
+  bool with_stats;        /* speed on stderr behind each answer */
+  bool is_terminal;       /* standard input: prompts are shown, and Ctrl-C goes back to one */
+  bool dims;              /* standard output is a terminal: what an answer thinks is dimmed there */
   yk_console *console;
   yk_interrupt *interrupt; /* watches something all along */
   yk_checkpoint_template template;

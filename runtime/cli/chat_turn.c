@@ -51,7 +51,8 @@ static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_re
   int32_t *ids;
   size_t n_ids;
   YK_TRY(yk_chat_history_document(&session->history, &messages, err));
-  const yk_chat_conversation conversation = {.messages = yk_json_root(messages), .add_generation_prompt = true};
+  const yk_chat_conversation conversation = {
+      .messages = yk_json_root(messages), .default_arguments = session->default_kwargs, .add_generation_prompt = true};
   yk_status status = yk_chat_encode(session->template.renderer, &conversation, &ids, &n_ids, err);
   yk_json_free(messages);
   YK_TRY(status);

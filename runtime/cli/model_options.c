@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "cli/console.h"
+#include "cli/json_option.h"
 
 /* In the order of the enums in api/engine.h. */
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
@@ -20,15 +20,10 @@ static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
 static yk_status parse_object(void *value, const char *text, yk_err *err)
 {
   yk_json_doc *object;
-  YK_TRY(yk_json_parse("JSON", text, strlen(text), NULL, &object, err));
-  yk_json root = yk_json_root(object);
-  yk_status status = YK_OK;
-  if (yk_json_is(root, YK_JSON_OBJECT))
-    *(const char **)value = text;
-  else
-    status = yk_err_set(err, YK_E_INVAL, "expected a JSON object, found %s", yk_json_type_name(root));
+  YK_TRY(yk_json_option_read(text, &object, err));
   yk_json_free(object);
-  return status;
+  *(const char **)value = text;
+  return YK_OK;
 }
 
 static void fill_table(yk_model_options *options)

@@ -135,6 +135,7 @@ static yk_status check(serve_options *options, yk_err *err)
   YK_TRY(take_keys(options, err));
   if (server->n_model_names == 0) options->names[server->n_model_names++] = options->model.checkpoint.name;
   server->chat_template = options->chat.chat_template;
+  server->template_kwargs = yk_json_root(options->chat.kwargs);
   server->tool_parser = options->chat.tool_parser;
   server->logs_stats = !options->disables_log_stats;
   yk_tool_format tools;
@@ -284,6 +285,7 @@ int yk_cli_serve(int argc, char **argv)
   int exit_code;
   init(&options);
   if (parse(&options, argc, argv, &exit_code)) exit_code = run(&options);
+  yk_template_options_free(&options.chat);
   yk_model_options_free(&options.model);
   yk_api_keys_free(&options.keys);
   return exit_code;

@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 
-yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, int32_t **ids, size_t *n_ids,
-                             yk_err *err)
+yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, yk_json default_kwargs,
+                             int32_t **ids, size_t *n_ids, yk_err *err)
 {
   const yk_chat_conversation conversation = {.messages = asked->messages,
                                              .tools = asked->tools,
                                              .documents = asked->documents,
                                              .arguments = asked->template_kwargs,
+                                             .default_arguments = default_kwargs,
                                              .reasoning_effort = asked->reasoning_effort,
                                              .add_generation_prompt = asked->add_generation_prompt,
                                              .continue_final_message = asked->continue_final_message,

@@ -40,10 +40,10 @@ static yk_status tokenize(tokens_work *work, const yk_tokenize_request *request,
   int32_t *ids = NULL;
   size_t n_ids = 0;
   yk_engine_get_info(x->engine, &info);
-  yk_status status = request->text
-                         ? yk_engine_tokenize(x->engine, request->text, request->n_bytes, request->add_special_tokens,
-                                              &ids, &n_ids, err)
-                         : yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat, &ids, &n_ids, err);
+  yk_status status = request->text ? yk_engine_tokenize(x->engine, request->text, request->n_bytes,
+                                                        request->add_special_tokens, &ids, &n_ids, err)
+                                   : yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat,
+                                                      x->server->options.template_kwargs, &ids, &n_ids, err);
   if (status == YK_OK && request->return_token_strs) status = yk_token_texts_create(x->engine, &texts, err);
   if (status == YK_OK)
     status = yk_tokenize_answer_append(ids, n_ids, info.max_model_tokens, texts, &x->reply.body, err);

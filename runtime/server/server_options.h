@@ -2,6 +2,7 @@
 #ifndef YK_SERVER_SERVER_OPTIONS_H
 #define YK_SERVER_SERVER_OPTIONS_H
 
+#include "base/json.h"
 #include "yoke.h"
 
 typedef struct yk_server_options {
@@ -14,6 +15,7 @@ typedef struct yk_server_options {
   const char *const *api_keys; /* [n_api_keys] of which clients must send one, none of them ""; 0: none is asked for */
   size_t n_api_keys;
   const char *chat_template; /* NULL: the checkpoint's own; a file, or "builtin:NAME" */
+  yk_json template_kwargs;   /* an object of variables that the template has by default, or absent; borrowed */
   const char *tool_parser;   /* how calls of tools are found in answers; NULL: tools are refused */
   int max_waiting;           /* requests accepted beside those that run at once */
   int max_connections;

@@ -193,6 +193,20 @@ class Piped(Base):
         self.assert_error(["chat", "-m", self.text_model, *harness.ON], "has no chat template", "builtin:chatml")
         self.assert_error(self.arguments("--system", os.fsdecode(b"\xff")), "--system: ", "UTF-8", "0xFF")
 
+    def test_variables_of_the_template(self):
+        path = os.path.join(self.folder, "mode.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{{ raise_exception('mode is ' ~ mode) }}")
+        options = ("--chat-template", path, "--default-chat-template-kwargs")
+        self.assertIn("mode is 7", self.chat("x\n", *options, '{"mode": 7}', expect=1)[1])
+        self.assert_usage_error(self.arguments(*options, "[7]"),
+                                "--default-chat-template-kwargs: expected a JSON object")
+        line = '{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": ' \
+               '[{"role": "user", "content": "x"}]%s}}\n'
+        batch = ["batch", harness.DEMO, "-", "--device", "cpu", *SMALL, *options, '{"mode": 7}']
+        for field, mode in (("", 7), (', "chat_template_kwargs": {"mode": 8}', 8)):
+            self.assertIn(f"mode is {mode}", self.run_yoke(*batch, stdin=line % field, expect=1).out)
+
     def test_nobody_reads(self):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([self.yoke, *self.arguments()], input=b"17+25=\n" * 3, stdout=full,

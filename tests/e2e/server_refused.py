@@ -471,7 +471,8 @@ class Refused(Case):
             self.assert_usage_error(["serve", "-m", harness.DEMO, *arguments], *parts)
         self.assert_usage_error(["serve"], "--model")
         help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
-        for option in ("host", "port", "served-model-name", "api-key", "api-key-file", "max-waiting", "request-timeout",
+        for option in ("host", "port", "served-model-name", "api-key", "api-key-file",
+                       "default-chat-template-kwargs", "max-waiting", "request-timeout",
                        "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
                        "allowed-host",
                        "chat-template",

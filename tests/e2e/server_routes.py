@@ -48,6 +48,21 @@ class Routes(Case):
             answer = named.post(COMPLETIONS, {"model": name, "prompt": "x", "max_tokens": 1})
             self.assertEqual((answer.status, answer.value["model"]), (200, "a/b"))
 
+    def test_variables_of_the_template(self):
+        path = os.path.join(harness.scratch_folder(self.addCleanup), "mode.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{{ raise_exception('mode is ' ~ mode ~ ', think ' ~ enable_thinking) }}")
+        server = self.serve("--chat-template", path, "--default-chat-template-kwargs",
+                            '{"mode": 7, "enable_thinking": false}')
+        messages = [{"role": "user", "content": "x"}]
+        for fields, found in (({}, "mode is 7, think False"),
+                              ({"chat_template_kwargs": {"mode": 8}}, "mode is 8, think False"),
+                              ({"chat_template_kwargs": {"enable_thinking": True}}, "mode is 7, think True")):
+            for route in ("/v1/chat/completions", "/tokenize"):
+                answer = server.post(route, {"messages": messages, **fields})
+                self.assertEqual(answer.status, 400)
+                self.assertIn(found, answer.text)
+
     def test_the_page(self):
         server = self.serve()
         page = server.ask("GET", "/")
