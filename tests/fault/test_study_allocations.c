@@ -1,4 +1,5 @@
 /* Memory that runs out in a study: an error, nothing left behind, and no file that is half written. */
+#include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,14 +212,38 @@ static yk_status tell_study(const study *s, yk_err *err)
 /* The files of a study, without the time that it was made at. */
 typedef struct told {
   json_t *summary;
-  char *csv, *report;
-  size_t csv_bytes, report_bytes;
+  char *csv, *latex, *report;
+  size_t csv_bytes, latex_bytes, report_bytes;
+  json_t *figures; /* name: a checksum */
 } told;
+
+/* The files of the folder of figures, which goes. */
+static json_t *take_figures(const char *dir)
+{
+  char path[512];
+  json_t *sums = json_object();
+  snprintf(path, sizeof path, "%s/figures", dir);
+  DIR *folder = opendir(path);
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    size_t n_bytes = 0;
+    json_int_t sum = 0;
+    if (entry->d_name[0] == '.') continue;
+    char *bytes = read_file(path, entry->d_name, &n_bytes);
+    for (size_t i = 0; i < n_bytes; i++) sum = (sum * 31 + bytes[i]) % 1000000007;
+    json_object_set_new(sums, entry->d_name, json_integer(sum));
+    free(bytes);
+  }
+  if (folder) closedir(folder);
+  rmdir(path);
+  return sums;
+}
 
 static told take_files(const char *dir)
 {
   told files = {.csv = read_file(dir, "study.csv", &files.csv_bytes),
-                .report = read_file(dir, "report.html", &files.report_bytes)};
+                .latex = read_file(dir, "results.tex", &files.latex_bytes),
+                .report = read_file(dir, "report.html", &files.report_bytes),
+                .figures = take_figures(dir)};
   size_t n_bytes;
   char *text = read_file(dir, "study.json", &n_bytes);
   if (text) assert_int_equal(yk_tree_parse("study.json", text, n_bytes, &files.summary, NULL), YK_OK);
@@ -230,7 +255,9 @@ static told take_files(const char *dir)
 static void free_files(told *files)
 {
   json_decref(files->summary);
+  json_decref(files->figures);
   free(files->csv);
+  free(files->latex);
   free(files->report);
 }
 
@@ -242,8 +269,16 @@ static bool are_whole(const told *found, const told *expected)
     assert_int_equal(found->csv_bytes, expected->csv_bytes);
     assert_memory_equal(found->csv, expected->csv, found->csv_bytes);
   }
+  if (found->latex) assert_string_equal(found->latex, expected->latex);
   if (found->report) assert_int_equal(found->report_bytes, expected->report_bytes);
-  return found->summary && found->csv && found->report;
+  const char *name;
+  json_t *sum;
+  json_object_foreach(found->figures, name, sum)
+  {
+    if (!json_equal(sum, json_object_get(expected->figures, name))) fail_msg("%s is other than it should be", name);
+  }
+  bool has_figures = json_object_size(found->figures) == json_object_size(expected->figures);
+  return found->summary && found->csv && found->latex && found->report && has_figures;
 }
 
 static void telling_may_run_out(void **state)
@@ -270,6 +305,7 @@ static void telling_may_run_out(void **state)
     expect_error_or_whole(status, &err, are_whole(&found, &expected));
     if (fail_at > 0) free_files(&found);
   }
+  assert_int_equal(json_object_size(expected.figures), 12); /* of four figures */
   assert_true(n > 400 && json_array_size(json_object_get(expected.summary, "points")) == 2);
   free_files(&expected);
   free_study(&s);

@@ -316,6 +316,7 @@ static void draw_labels(const label *labels, size_t n, yk_drawing *out)
 typedef struct boxes {
   box *at; /* owned */
   size_t n, capacity;
+  bool failed; /* memory was short */
 } boxes;
 
 static void take(boxes *taken, box one)
@@ -323,7 +324,10 @@ static void take(boxes *taken, box one)
   if (taken->n == taken->capacity) {
     size_t capacity = taken->capacity ? 2 * taken->capacity : 256;
     box *at = realloc(taken->at, capacity * sizeof *at);
-    if (!at) return; /* a note that covers something */
+    if (!at) {
+      taken->failed = true;
+      return;
+    }
     taken->at = at;
     taken->capacity = capacity;
   }
@@ -391,6 +395,7 @@ static void draw_notes(const yk_lines *lines, const frame *f, const label *label
         draw_note(f, point->note, place_x(lines, f, &lines->series[i], point->x), yk_scale_at(&f->y, point->y), &taken,
                   out);
     }
+  out->failed |= taken.failed;
   free(taken.at);
 }
 
