@@ -56,7 +56,7 @@ cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
 case $out in
-*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=3,dict=128MiB >"$out" ;;
+*.xz) tar -C "$stage" -cf - yoke | xz --lzma2=preset=5,dict=64MiB >"$out" ;;
 *.gz) tar -C "$stage" -czf "$out" yoke ;;
 *) tar -C "$stage" -cf "$out" yoke ;;
 esac
