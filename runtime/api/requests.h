@@ -50,8 +50,8 @@ typedef struct yk_request_options {
   const int32_t *ids;      /* [n_ids], where text is NULL; copied by submit */
   size_t n_ids;
   yk_sampling sampling;
-  /* [cache_salt_bytes] 1 to YOKE_MAX_CACHE_SALT_BYTES; copied. NULL: none. What was computed for a prompt is reused only
-   * by requests of the same salt, so that who does not know it cannot find out by times what others have asked. */
+  /* [cache_salt_bytes] 1 to YOKE_MAX_CACHE_SALT_BYTES; copied. NULL: none. What was computed for a prompt is reused
+   * only by requests of the same salt, so that who does not know it cannot find out by times what others have asked. */
   const char *cache_salt;
   size_t cache_salt_bytes;
   /* For who reads many requests without waiting for each: called when yk_request_next, having had nothing to give,
@@ -98,8 +98,8 @@ typedef struct yk_output {
   float top_logprobs[YOKE_MAX_LOGPROBS];
   const char *text; /* whole UTF-8 characters, maybe empty; valid until the next call on this request */
   size_t text_bytes;
-  /* [n_special] which bytes of the text are special tokens', in order; as long-lived as the text. A stop string that may
-   * yet come can hold a token's text back, so that it is with a later token, or cut. */
+  /* [n_special] which bytes of the text are special tokens', in order; as long-lived as the text. A stop string that
+   * may yet come can hold a token's text back, so that it is with a later token, or cut. */
   const yk_text_span *special;
   size_t n_special;
   int64_t time_ns; /* of a token: when the engine put it here to be read, in nanoseconds of CLOCK_MONOTONIC */

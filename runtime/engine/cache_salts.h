@@ -1,8 +1,8 @@
 /* cache_salts.h - where chains of KV blocks begin for requests that bring a salt.
  *
- * Sequences share blocks where they begin at one chain, so each salt has a chain of its own to begin at, given out like
- * those of blocks: no two salts ever share, whatever they are. Only so many salts are remembered: one that was forgotten
- * begins anew, and finds nothing of what it has computed before. Owner and thread: the engine's. No locks. */
+ * Sequences share blocks where they begin at one chain, so each salt has a chain of its own to begin at, given out
+ * like those of blocks: no two salts ever share, whatever they are. Only so many salts are remembered: one that was
+ * forgotten begins anew, and finds nothing of what it has computed before. Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_CACHE_SALTS_H
 #define YK_ENGINE_CACHE_SALTS_H
 

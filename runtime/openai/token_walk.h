@@ -28,8 +28,8 @@ yk_status yk_token_walk_begin(yk_token_walk *walk, yk_token_texts *texts, const 
 /* yk_token_walk_next - the text of the token that comes next; valid until the next call of next. Errors: YK_E_NOMEM. */
 yk_status yk_token_walk_next(yk_token_walk *walk, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
-/* yk_token_walk_other - the text of a token that might have stood in the last one's place; valid until the next call. Errors:
- *   YK_E_NOMEM. */
+/* yk_token_walk_other - the text of a token that might have stood in the last one's place; valid until the next call.
+ *   Errors: YK_E_NOMEM. */
 yk_status yk_token_walk_other(yk_token_walk *walk, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
 void yk_token_walk_free(yk_token_walk *walk);
