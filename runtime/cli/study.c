@@ -52,7 +52,10 @@ static void tell_progress(void *user, const yk_study_progress *progress)
 static yk_status make_points(session *s, yk_err *err)
 {
   yk_err unknown = YK_ERR_INIT;
-  s->has_shapes = yk_model_shapes_read(s->settings->model.checkpoint.path, &s->shapes, &unknown) == YK_OK;
+  if (s->settings->model.hf_overrides)
+    yk_err_set(&unknown, YK_E_UNSUPPORTED, "--hf-overrides changes what config.json says of the model");
+  else
+    s->has_shapes = yk_model_shapes_read(s->settings->model.checkpoint.path, &s->shapes, &unknown) == YK_OK;
   if (!s->has_shapes) yk_log_write(&s->console.log, YK_LOG_INFO, "no limits will be told: %s", unknown.message);
   YK_TRY(yk_study_grid_make(&s->settings->sweep, &s->grid, err));
   s->options = (yk_study_options){.get = get_options, .user = s, .load = &s->settings->load};
