@@ -237,7 +237,7 @@ class Report(page_case.Case):
         self.assertEqual(ground.strip(), "#ffffff")
         self.assertEqual(self.value("[...document.querySelectorAll('figure, svg')].filter((element) => "
                                     "getComputedStyle(element).breakInside !== 'avoid').length"), 0)
-        self.assertEqual(self.value("getComputedStyle(document.querySelector('.tools button')).display"), "none")
+        self.assertEqual(self.value("getComputedStyle(document.querySelector('.tools')).display"), "none")
         self.browser.call("Emulation.setEmulatedMedia", media="", features=[])
 
     def on_paper(self, study):
