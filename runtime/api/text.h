@@ -15,6 +15,11 @@ extern "C" {
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                              int32_t **ids, size_t *n_ids, yk_err *err);
 
+/* yk_engine_tokenize_bounded - the same of a prompt: a text that clearly has more than max_ids tokens (0: any number)
+ *   is given up early, with YK_E_CAPACITY. One that has a few more may still be tokenised. */
+yk_status yk_engine_tokenize_bounded(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
+                                     size_t max_ids, int32_t **ids, size_t *n_ids, yk_err *err);
+
 /* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that spell no character become
  *   U+FFFD. *text is malloc'd, the caller's, and NUL-terminated behind its *n_bytes bytes (it may hold NUL characters).
  *   skip_special_tokens leaves special tokens ("<s>") out. Ids of the model's vocabulary that the tokenizer does not

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "chat/builtin_forms.h"
@@ -11,6 +12,7 @@
 #include "chat/helper_process.h"
 #include "chat/marking.h"
 #include "chat/template_source.h"
+#include "text/encode_bounded.h"
 
 /* Python and jinja2 take a while to start where a machine is busy, whatever a conversation may take. */
 static const double START_TIME_LIMIT_S = 60;
@@ -279,24 +281,40 @@ static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
   yk_status status = start_helper(renderer, false, err);
   if (status == YK_OK || status == YK_E_NOMEM) return status;
-  if (err) err->code = YK_E_IO;
+  err->code = YK_E_IO;
   return YK_E_IO;
 }
 
-static yk_status ask_to_render(yk_chat_renderer *renderer, const yk_strbuf *request, yk_json_doc **answer, yk_err *err)
+/* Seconds that are left for a conversation; 0: none. */
+static double time_left_s(const yk_chat_renderer *renderer, int64_t deadline_ns)
+{
+  double left_s = deadline_ns ? (double)(deadline_ns - yk_clock_now_ns()) * 1e-9 : renderer->time_limit_s;
+  return left_s < 0 ? 0 : left_s < renderer->time_limit_s ? left_s : renderer->time_limit_s;
+}
+
+/* Once its turn has come. */
+static yk_status ask_once(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
+                          yk_json_doc **answer, yk_err *err)
+{
+  if (time_left_s(renderer, deadline_ns) == 0) return yk_err_set(err, YK_E_TIMEOUT, "the time limit has passed");
+  if (!yk_helper_is_alive(&renderer->helper)) YK_TRY(start_again(renderer, err));
+  return yk_helper_ask(&renderer->helper, request->data, request->length, time_left_s(renderer, deadline_ns), answer,
+                       err);
+}
+
+static yk_status ask_to_render(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
+                               yk_json_doc **answer, yk_err *err)
 {
   if (request->failed) return yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
+  yk_err why = YK_ERR_INIT;
   pthread_mutex_lock(&renderer->mutex);
-  yk_status status = YK_E_IO;
-  for (int n_tries = 0; status == YK_E_IO && n_tries < 2; n_tries++) {
-    if (err) yk_err_clear(err);
-    status = yk_helper_is_alive(&renderer->helper) ? YK_OK : start_again(renderer, err);
-    if (status != YK_OK) break;
-    status = yk_helper_ask(&renderer->helper, request->data, request->length, renderer->time_limit_s, answer, err);
+  yk_status status = ask_once(renderer, request, deadline_ns, answer, &why);
+  if (status == YK_E_IO && !yk_helper_is_alive(&renderer->helper)) { /* the conversation need not be the cause */
+    yk_err_clear(&why);
+    status = ask_once(renderer, request, deadline_ns, answer, &why);
   }
-  if (status != YK_OK) yk_err_prefix(err, "chat template: rendering a conversation");
   pthread_mutex_unlock(&renderer->mutex);
-  return status;
+  return status == YK_OK ? YK_OK : yk_err_set(err, status, "chat template: rendering a conversation: %s", why.message);
 }
 
 /* The prompt in an answer. */
@@ -326,7 +344,7 @@ static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conv
   yk_strbuf request = YK_STRBUF_INIT;
   YK_TRY(add_marks(renderer, what, mark, err));
   append_request(renderer, conversation, what, mark, &request);
-  yk_status status = ask_to_render(renderer, &request, &answer, err);
+  yk_status status = ask_to_render(renderer, &request, conversation->deadline_ns, &answer, err);
   yk_strbuf_free(&request);
   if (status != YK_OK) return status;
   status = read_prompt(yk_json_root(answer), mark, out, err);
@@ -376,8 +394,9 @@ yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation 
   *ids = NULL;
   *n_ids = 0;
   YK_TRY(yk_chat_render(renderer, conversation, &prompt, err));
-  yk_status status = yk_tokenizer_encode_partly_plain(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
-                                                      conversation->add_special_tokens, ids, n_ids, err);
+  yk_status status =
+      yk_tokenizer_encode_bounded(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
+                                  conversation->add_special_tokens, conversation->max_ids, ids, n_ids, err);
   yk_chat_prompt_free(&prompt);
   return status;
 }

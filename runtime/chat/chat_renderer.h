@@ -66,7 +66,7 @@ yk_status yk_chat_render(yk_chat_renderer *renderer, const yk_chat_conversation 
 void yk_chat_prompt_free(yk_chat_prompt *prompt);
 
 /* yk_chat_encode - the token ids of a conversation; *ids is malloc'd and the caller's. Errors: those of yk_chat_render
- *   and yk_tokenizer_encode; *ids is then NULL. */
+ *   and yk_tokenizer_encode_bounded; *ids is then NULL, and *n_ids not 0 where there are more than max_ids. */
 yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, int32_t **ids,
                          size_t *n_ids, yk_err *err);
 

@@ -3,6 +3,8 @@
 #define YK_CHAT_CONVERSATION_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -28,6 +30,8 @@ typedef struct yk_chat_conversation {
    * add_generation_prompt. */
   bool continue_final_message;
   bool add_special_tokens; /* to the ids: what the tokenizer adds to every text, beside what the template has */
+  int64_t deadline_ns;     /* of yk_clock_now_ns, for rendering, if before the renderer's own; 0: none */
+  size_t max_ids;          /* ids are given up where there are clearly more (text/encode_bounded.h); 0: any number */
 } yk_chat_conversation;
 
 /* In which form a template reads "content". */

@@ -5,6 +5,7 @@
 #include "engine/arguments.h"
 #include "engine/engine_internal.h"
 #include "text/detokenizer.h"
+#include "text/encode_bounded.h"
 
 struct yk_text_stream {
   int32_t n_ids;   /* ids that may occur: those of the model and of the tokenizer */
@@ -22,13 +23,20 @@ static yk_status need_tokenizer(const yk_engine *engine, yk_err *err)
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                              int32_t **ids, size_t *n_ids, yk_err *err)
 {
+  return yk_engine_tokenize_bounded(engine, text, n_bytes, add_special_tokens, 0, ids, n_ids, err);
+}
+
+yk_status yk_engine_tokenize_bounded(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
+                                     size_t max_ids, int32_t **ids, size_t *n_ids, yk_err *err)
+{
   *ids = NULL;
   *n_ids = 0;
   YK_TRY(need_tokenizer(engine, err));
   if (n_bytes > INT32_MAX)
     return yk_err_set(err, YK_E_INVAL, "text: expected at most %d bytes, found %zu", INT32_MAX, n_bytes);
   YK_TRY(yk_check_array("text", text, n_bytes, err));
-  return yk_tokenizer_encode(engine->tokenizer, text, n_bytes, add_special_tokens, ids, n_ids, err);
+  return yk_tokenizer_encode_bounded(engine->tokenizer, text, n_bytes, NULL, add_special_tokens, max_ids, ids, n_ids,
+                                     err);
 }
 
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err)

@@ -13,11 +13,15 @@ yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *a
                                              .reasoning_effort = asked->reasoning_effort,
                                              .add_generation_prompt = asked->add_generation_prompt,
                                              .continue_final_message = asked->continue_final_message,
-                                             .add_special_tokens = asked->add_special_tokens};
+                                             .add_special_tokens = asked->add_special_tokens,
+                                             .deadline_ns = asked->deadline_ns,
+                                             .max_ids = asked->max_ids};
   yk_err why = YK_ERR_INIT;
+  *n_ids = 0;
   yk_status status = yk_chat_encode(renderer, &conversation, ids, n_ids, &why);
   if (status == YK_OK) return YK_OK;
-  if (status == YK_E_TIMEOUT || status == YK_E_CAPACITY) status = YK_E_INVAL;
+  bool is_too_long = status == YK_E_CAPACITY && *n_ids > 0; /* else the template takes too much */
+  if (status == YK_E_TIMEOUT || (status == YK_E_CAPACITY && !is_too_long)) status = YK_E_INVAL;
   return yk_err_set(err, status, "%s", why.message);
 }
 

@@ -71,6 +71,8 @@ typedef struct yk_openai_chat {
   bool continue_final_message;  /* default false; never with add_generation_prompt */
   bool add_special_tokens;      /* to the rendered text, default false */
   bool parallel_tool_calls;     /* default true; false: only the first call is told */
+  int64_t deadline_ns;          /* of yk_clock_now_ns, for rendering; 0: none but the renderer's */
+  size_t max_ids;               /* the context: clearly more tokens are refused early; 0: any number */
 } yk_openai_chat;
 
 typedef struct yk_openai_request {

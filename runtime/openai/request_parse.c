@@ -183,11 +183,13 @@ void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_op
 
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err)
 {
+  yk_engine_info info;
+  yk_engine_get_info(engine, &info);
   for (size_t i = 0; i < request->n_prompts; i++) {
     yk_openai_prompt *prompt = &request->prompts[i];
     if (!prompt->text || prompt->ids) continue;
-    yk_status status = yk_engine_tokenize(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
-                                          &prompt->ids, &prompt->n_ids, err);
+    yk_status status = yk_engine_tokenize_bounded(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
+                                                  (size_t)info.max_model_tokens, &prompt->ids, &prompt->n_ids, err);
     if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
     if (status != YK_OK) return status;
   }

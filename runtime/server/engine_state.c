@@ -4,6 +4,9 @@
 
 #include "server/listen.h"
 
+/* The server thread answers what is late before a worker finds so. */
+static const double GRACE_S = 0.2;
+
 static void adopt(yk_server *server, yk_engine *engine)
 {
   server->engine = engine;
@@ -102,4 +105,10 @@ void yk_exchange_return_engine(yk_exchange *x)
 {
   x->engine = NULL;
   yk_engine_host_release(&x->server->host);
+}
+
+int64_t yk_exchange_deadline_ns(const yk_exchange *x)
+{
+  double limit_s = x->server->options.request_timeout_s;
+  return limit_s > 0 ? x->began_ns + (int64_t)((limit_s + GRACE_S) * 1e9) : 0;
 }

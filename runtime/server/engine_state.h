@@ -19,6 +19,10 @@ bool yk_server_has_engine(yk_exchange *exchange);
  *   thread. */
 bool yk_exchange_lease_engine(yk_exchange *exchange);
 
+/* yk_exchange_deadline_ns - when nobody is to work for the request any more, a little after its client has been told
+ *   so; 0: never. Any thread. */
+int64_t yk_exchange_deadline_ns(const yk_exchange *exchange);
+
 /* yk_exchange_return_engine - give the lease back: nothing of the exchange uses the engine any more. The thread that
  *   has the exchange. */
 void yk_exchange_return_engine(yk_exchange *exchange);

@@ -40,13 +40,22 @@ struct yk_exchange {
   yk_ready_node news;     /* the engine has output for it */
   yk_ready_node prepared; /* the worker is done with it */
   yk_job job;
-  atomic_bool is_gone; /* the client has left: a worker need not go on */
+  yk_reply late;           /* in place of the reply that a worker has not made in time */
+  atomic_bool is_gone;     /* the client has left: a worker need not go on */
+  atomic_bool is_given_up; /* late stands: a worker need not go on */
   /* Whose it is for the moment, server thread or worker. */
   yk_strbuf body;
   yk_reply reply;
   yk_engine *engine;         /* leased for it (engine_state.h); NULL: no lease */
   yk_generation *generation; /* NULL where the route has none, or it was refused */
+  int n_held;                /* of the server's n_open, by one that is not a choice yet */
 };
+
+/* yk_exchange_reply - what its client is told, or has been told; http_status 0: nothing yet. Server thread. */
+static inline const yk_reply *yk_exchange_reply(const yk_exchange *exchange)
+{
+  return exchange->state == YK_PREPARING ? &exchange->late : &exchange->reply; /* a worker writes the reply */
+}
 
 /* The exchanges of a server. */
 typedef struct yk_exchanges {

@@ -26,6 +26,13 @@ struct yk_generation {
 void yk_generation_prepare_completion(yk_exchange *exchange);
 void yk_generation_prepare_chat(yk_exchange *exchange);
 
+/* yk_generation_hold - count an exchange among those that wait, before a worker has it. False: the reply says that
+ *   there are too many. Server thread. */
+bool yk_generation_hold(yk_exchange *exchange);
+
+/* yk_generation_unhold - no longer, unless its choices are counted by now. Server thread. */
+void yk_generation_unhold(yk_exchange *exchange);
+
 /* yk_generation_begin - the server thread takes it over from the worker. */
 void yk_generation_begin(yk_exchange *exchange);
 

@@ -14,14 +14,32 @@ static void tell(void *exchange)
   yk_ready_push(&x->server->ready, &x->news);
 }
 
-/* Room for the choices beside those that are open; a request alone is always taken. */
-static bool reserve(yk_server *server, int n_choices, int limit)
+/* Room for n more beside those that are open; a request alone is always taken. False: the reply says so. */
+static bool reserve(yk_exchange *x, int n, const yk_engine_info *info)
 {
-  int n_before = atomic_fetch_add(&server->n_open, n_choices);
+  yk_server *server = x->server;
+  int limit = info->max_seqs + server->options.max_waiting;
+  int n_before = atomic_fetch_add(&server->n_open, n), n_others = n_before - x->n_held;
   if (n_before == 0) yk_end_rate_begin(&server->ends, yk_clock_now_ns());
-  if (n_before == 0 || n_before + n_choices <= limit) return true;
-  atomic_fetch_sub(&server->n_open, n_choices);
+  if (n_others == 0 || n_before + n <= limit) return true;
+  atomic_fetch_sub(&server->n_open, n);
+  yk_reply_refuse(&x->reply, 429, NULL, "too many requests: %d run or wait", n_others);
+  x->reply.retry_after_s = yk_end_rate_wait_s(&server->ends, n_before + n - info->max_seqs, yk_clock_now_ns());
   return false;
+}
+
+bool yk_generation_hold(yk_exchange *x)
+{
+  static const yk_engine_info unlimited = {.max_seqs = INT32_MAX / 2}; /* without an engine the worker says so */
+  if (!reserve(x, 1, x->server->engine ? &x->server->info : &unlimited)) return false;
+  x->n_held = 1;
+  return true;
+}
+
+void yk_generation_unhold(yk_exchange *x)
+{
+  atomic_fetch_sub(&x->server->n_open, x->n_held);
+  x->n_held = 0;
 }
 
 static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
@@ -75,14 +93,10 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
   yk_server *server = x->server;
   size_t n_choices = yk_openai_request_choices(&g->request);
   if (!yk_server_has_model(server, g->request.model, &x->reply)) return false;
-  if (reserve(server, (int)n_choices, info->max_seqs + server->options.max_waiting)) {
-    g->n_choices = n_choices;
-    return true;
-  }
-  int n_open = atomic_load(&server->n_open), n_ahead = n_open + (int)n_choices - info->max_seqs;
-  yk_reply_refuse(&x->reply, 429, NULL, "too many requests: %d run or wait", n_open);
-  x->reply.retry_after_s = yk_end_rate_wait_s(&server->ends, n_ahead, yk_clock_now_ns());
-  return false;
+  if (!reserve(x, (int)n_choices - x->n_held, info)) return false;
+  g->n_choices = n_choices;
+  x->n_held = 0;
+  return true;
 }
 
 /* Give back what was taken for a generation that will not be. */
@@ -104,7 +118,10 @@ static void prepare(yk_exchange *x, yk_openai_form form)
   yk_engine_get_info(x->engine, &info);
   bool is_admitted = false;
   if (parse(x, form, &err) == YK_OK) is_admitted = admit(x, &info);
-  if (is_admitted && find_ids(x, &err) == YK_OK) submit_all(x, info.max_model_tokens, &err);
+  g->request.chat.max_ids = (size_t)info.max_model_tokens;
+  g->request.chat.deadline_ns = yk_exchange_deadline_ns(x);
+  if (is_admitted && atomic_load(&x->is_given_up)) yk_err_set(&err, YK_E_CANCELLED, "given up");
+  if (is_admitted && err.code == YK_OK && find_ids(x, &err) == YK_OK) submit_all(x, info.max_model_tokens, &err);
   if (err.code != YK_OK) yk_reply_failure(&x->reply, &err, g->request.param);
   if (x->reply.http_status) drop(x);
 }

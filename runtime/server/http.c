@@ -16,7 +16,7 @@
 #include "server/server_internal.h"
 #include "server/suspension.h"
 
-enum { STREAM_BLOCK_BYTES = 4096 };
+enum { STREAM_BLOCK_BYTES = 4096, LARGE_BODY_BYTES = 64 << 10 };
 
 /* The page needs nothing from elsewhere, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -32,6 +32,7 @@ static void destroy(yk_exchange *x)
   yk_generation_free(x->generation);
   yk_strbuf_free(&x->body);
   yk_strbuf_free(&x->reply.body);
+  yk_strbuf_free(&x->late.body);
   free(x);
 }
 
@@ -52,20 +53,62 @@ static void take_news(yk_ready_node *node)
     yk_generation_pump(x);
 }
 
+/* The client gets the late reply, or has it already. */
+static void make_late(yk_exchange *x)
+{
+  yk_generation_cancel(x);
+  yk_strbuf_free(&x->reply.body);
+  x->reply = x->late;
+  x->late = (yk_reply){0};
+  x->state = YK_ANSWERED;
+}
+
 static void take_prepared(yk_ready_node *node)
 {
   yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, prepared));
+  yk_generation_unhold(x);
   x->state = x->generation ? YK_RUNNING : YK_ANSWERED;
+  if (atomic_load(&x->is_given_up)) make_late(x);
   if (!x->mhd || atomic_load(&x->is_gone)) {
     yk_generation_cancel(x);
     yk_exchange_resume(x);
     if (!x->mhd) release(x);
     return;
   }
-  if (x->generation)
+  if (x->state == YK_RUNNING)
     yk_generation_begin(x);
   else
     yk_exchange_resume(x);
+}
+
+static yk_workers *workers_of(yk_exchange *x)
+{
+  return x->route->may_render ? &x->server->renderers : &x->server->workers;
+}
+
+/* Take it back from the workers, if none has begun with it. */
+static bool withdraw(yk_exchange *x)
+{
+  if (x->state != YK_PREPARING || !yk_workers_remove(workers_of(x), &x->job)) return false;
+  yk_generation_unhold(x);
+  yk_strbuf_free(&x->body);
+  x->state = YK_ANSWERED;
+  return true;
+}
+
+void yk_http_give_up(yk_exchange *x, const yk_openai_error *error)
+{
+  if (!x->mhd) return; /* the client has left */
+  if (withdraw(x)) {
+    yk_reply_error(&x->reply, error);
+  } else if (x->state == YK_PREPARING && !atomic_load(&x->is_given_up)) {
+    yk_reply_error(&x->late, error);
+    atomic_store(&x->is_given_up, true);
+  } else {
+    yk_generation_fail(x, error);
+    return;
+  }
+  yk_exchange_resume(x);
 }
 
 static yk_exchange *create(yk_server *server, struct MHD_Connection *mhd, const char *url, const char *method)
@@ -98,16 +141,16 @@ void yk_http_completed(void *user, struct MHD_Connection *mhd, void **context, e
   if (!x) return;
   if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) atomic_store(&x->is_gone, true);
   yk_request_log_end(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-  bool has_worker = x->state == YK_PREPARING; /* which writes the reply */
   if (!x->place || !x->place->is_probe)
-    yk_http_metrics_add(&server->http_metrics, yk_route_number(x->place), x->method,
-                        has_worker ? 0 : x->reply.http_status, yk_clock_seconds_since(x->began_ns));
+    yk_http_metrics_add(&server->http_metrics, yk_route_number(x->place), x->method, yk_exchange_reply(x)->http_status,
+                        yk_clock_seconds_since(x->began_ns));
   x->connection->exchange = NULL;
   x->connection->has_asked = true;
   yk_connection_await(&server->connections, x->connection);
   x->connection = NULL;
   x->mhd = NULL;
   x->path = x->method = NULL;
+  withdraw(x);
   release(x);
 }
 
@@ -206,7 +249,7 @@ static void receive(yk_exchange *x, const char *bytes, size_t n_bytes)
 static void prepare(yk_job *job)
 {
   yk_exchange *x = (yk_exchange *)((char *)job - offsetof(yk_exchange, job));
-  if (!atomic_load(&x->is_gone)) x->route->prepare(x);
+  if (!atomic_load(&x->is_gone) && !atomic_load(&x->is_given_up)) x->route->prepare(x);
   yk_ready_push(&x->server->ready, &x->prepared);
 }
 
@@ -224,30 +267,30 @@ static void arrived(yk_exchange *x)
     yk_reply_refuse(&x->reply, 503, NULL, "the server is shutting down");
   } else if (x->connection->has_left) {
     atomic_store(&x->is_gone, true);
-  } else {
+  } else if (yk_generation_hold(x)) {
     x->state = YK_PREPARING;
     x->job.run = prepare;
-    yk_workers_add(&server->workers, &x->job);
+    x->job.is_large = x->body.length > LARGE_BODY_BYTES;
+    yk_workers_add(workers_of(x), &x->job);
   }
 }
 
 /* ---- What goes out ----------------------------------------------------------------------------------------------- */
 
-static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status)
+static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status, bool is_last)
 {
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
   MHD_add_response_header(response, YK_REQUEST_ID_HEADER, x->request_id);
-  if (x->reply.is_last || atomic_load(&x->server->is_draining))
+  if (is_last || atomic_load(&x->server->is_draining))
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
   MHD_destroy_response(response);
   return result;
 }
 
-static enum MHD_Result send_reply(yk_exchange *x)
+static enum MHD_Result send_reply(yk_exchange *x, yk_reply *reply)
 {
-  yk_reply *reply = &x->reply;
   struct MHD_Response *response;
   char retry_after[16];
   if (reply->static_body) {
@@ -267,7 +310,7 @@ static enum MHD_Result send_reply(yk_exchange *x)
     snprintf(retry_after, sizeof retry_after, "%d", reply->retry_after_s);
     MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
   }
-  return queue(x, response, reply->http_status);
+  return queue(x, response, reply->http_status, reply->is_last);
 }
 
 static enum MHD_Result begin_stream(yk_exchange *x)
@@ -280,7 +323,7 @@ static enum MHD_Result begin_stream(yk_exchange *x)
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, yk_content_events);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
   MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx would hold events back */
-  return queue(x, response, x->reply.http_status);
+  return queue(x, response, x->reply.http_status, false);
 }
 
 enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const char *url, const char *method,
@@ -296,7 +339,7 @@ enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const cha
     check_headers(x, version);
     yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
     bool is_due = x->reply.is_last || header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
-    return is_due && x->reply.http_status ? send_reply(x) : MHD_YES;
+    return is_due && x->reply.http_status ? send_reply(x, &x->reply) : MHD_YES;
   }
   if (*upload_bytes) {
     receive(x, upload, *upload_bytes);
@@ -305,7 +348,8 @@ enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const cha
   }
   if (x->state == YK_RECEIVING) arrived(x);
   if (atomic_load(&x->is_gone)) return MHD_NO;
-  if (x->state == YK_ANSWERED) return send_reply(x);
+  if (x->state == YK_ANSWERED) return send_reply(x, &x->reply);
+  if (x->state == YK_PREPARING && atomic_load(&x->is_given_up)) return send_reply(x, &x->late);
   if (x->state == YK_RUNNING && x->generation->request.stream && x->generation->out.length) return begin_stream(x);
   yk_exchange_suspend(x);
   return MHD_YES;

@@ -8,6 +8,10 @@
 enum MHD_Result yk_http_handle(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
                                const char *version, const char *upload, size_t *upload_bytes, void **context);
 
+/* yk_http_give_up - answer with this error what is being prepared or runs, at once: a worker that has it is not waited
+ *   for. */
+void yk_http_give_up(yk_exchange *exchange, const yk_openai_error *error);
+
 /* yk_http_completed - for MHD_OPTION_NOTIFY_COMPLETED, with the server. */
 void yk_http_completed(void *server, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code);
 

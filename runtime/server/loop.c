@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "server/engine_state.h"
 #include "server/generation.h"
+#include "server/http.h"
 #include "server/listen.h"
 #include "server/stats_log.h"
 
@@ -51,7 +52,7 @@ static void time_out(yk_exchange *x)
   x->is_timed_out = true;
   yk_openai_error_http(&error, 408, NULL, NULL, "the request was not finished within %g s",
                        x->server->options.request_timeout_s);
-  yk_generation_fail(x, &error);
+  yk_http_give_up(x, &error);
 }
 
 /* Returns when to look again. */
@@ -60,7 +61,7 @@ static int64_t expire_requests(yk_server *server, int64_t now_ns)
   int64_t limit_ns = (int64_t)(server->options.request_timeout_s * 1e9);
   if (limit_ns == 0) return INT64_MAX;
   for (yk_exchange *x = server->exchanges.first; x; x = x->next) {
-    if (x->state != YK_RUNNING || x->is_timed_out) continue;
+    if ((x->state != YK_RUNNING && x->state != YK_PREPARING) || x->is_timed_out) continue;
     if (x->began_ns + limit_ns > now_ns) return x->began_ns + limit_ns;
     time_out(x);
   }
@@ -73,7 +74,7 @@ static int64_t expire_drain(yk_server *server, int64_t now_ns)
   if (now_ns < server->drain_until_ns) return server->drain_until_ns;
   yk_openai_error error;
   yk_openai_error_http(&error, 503, NULL, NULL, "the server is shutting down");
-  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_generation_fail(x, &error);
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) yk_http_give_up(x, &error);
   return server->drain_until_ns + flush_ns;
 }
 

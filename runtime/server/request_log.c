@@ -20,7 +20,7 @@ void yk_request_log_begin(const yk_exchange *x)
 /* Not what probes are told while the model loads. */
 static void log_failure(const yk_exchange *x)
 {
-  const yk_reply *reply = &x->reply;
+  const yk_reply *reply = yk_exchange_reply(x);
   bool is_refused = reply->http_status >= 400;
   if (!reply->why[0] || (x->place && x->place->is_probe && reply->http_status == 503)) return;
   yk_log_write(x->server->log, !is_refused || reply->http_status >= 500 ? YK_LOG_WARN : YK_LOG_INFO,
@@ -31,12 +31,12 @@ static void log_failure(const yk_exchange *x)
 void yk_request_log_end(const yk_exchange *x, bool is_complete)
 {
   bool has_worker = x->state == YK_PREPARING; /* which writes what it works on */
-  if (!has_worker) log_failure(x);
+  log_failure(x);
   if (!x->server->options.logs_requests) return;
   const yk_generation *g = has_worker ? NULL : x->generation;
   yk_log_write(x->server->log, YK_LOG_INFO,
                "%.10s %.100s: %d%s, %lld prompt tokens, %lld output tokens, %.3f s, request %s", x->method, x->path,
-               has_worker ? 0 : x->reply.http_status, is_complete ? "" : " (not delivered)",
+               yk_exchange_reply(x)->http_status, is_complete ? "" : " (not delivered)",
                g ? (long long)g->n_prompt_tokens : 0, g ? (long long)g->n_output_tokens : 0,
                yk_clock_seconds_since(x->began_ns), x->request_id);
 }

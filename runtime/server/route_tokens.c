@@ -59,6 +59,7 @@ void yk_route_tokenize(yk_exchange *x)
   tokens_work work;
   if (!begin(&work, x, &err)) return;
   if (err.code == YK_OK) yk_tokenize_request_parse(yk_json_root(work.document), &request, &err);
+  request.chat.deadline_ns = yk_exchange_deadline_ns(x);
   if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) tokenize(&work, &request, &err);
   end(&work, &err, request.param);
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+#include "base/clock.h"
 #include "openai/tokens.h"
 #include "server/engine_state.h"
 #include "server/generation.h"
@@ -9,13 +11,16 @@
 #include "server/process_metrics.h"
 #include "server/server_view.h"
 
+/* Longer than any request that is not one of too many. */
+static const double OVERLOADED_S = 2;
+
 static const yk_route routes[] = {
     {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},
-    {"/v1/chat/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_chat},
+    {"/v1/chat/completions", .methods = YK_METHOD_POST, .may_render = true, .prepare = yk_generation_prepare_chat},
     {"/v1/models", .methods = YK_METHOD_GET, .answer = yk_route_models},
     {"/v1/models/", .handler = "/v1/models/{model}", .is_prefix = true, .methods = YK_METHOD_GET,
      .answer = yk_route_model},
-    {"/tokenize", .methods = YK_METHOD_POST, .prepare = yk_route_tokenize},
+    {"/tokenize", .methods = YK_METHOD_POST, .may_render = true, .prepare = yk_route_tokenize},
     {"/detokenize", .methods = YK_METHOD_POST, .prepare = yk_route_detokenize},
     {"/health", .is_probe = true, .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_health},
     {"/ping", .is_probe = true, .is_open = true, .methods = YK_METHOD_GET | YK_METHOD_POST, .answer = yk_route_health},
@@ -98,7 +103,16 @@ void yk_route_model(yk_exchange *x)
 void yk_route_health(yk_exchange *x)
 {
   yk_server_check_engine(x->server);
-  if (yk_server_explain(x->server, &x->reply)) x->reply.http_status = 200; /* and no body */
+  if (!yk_server_explain(x->server, &x->reply)) return;
+  int64_t since_ns =
+      yk_min_i64(yk_workers_waiting_since(&x->server->workers), yk_workers_waiting_since(&x->server->renderers));
+  double waited_s = since_ns == INT64_MAX ? 0 : yk_clock_seconds_since(since_ns);
+  if (waited_s <= OVERLOADED_S) {
+    x->reply.http_status = 200; /* and no body */
+    return;
+  }
+  yk_reply_refuse(&x->reply, 503, NULL, "overloaded: a request has waited %.1f s to be read and tokenised", waited_s);
+  x->reply.retry_after_s = 1;
 }
 
 void yk_route_version(yk_exchange *x)

@@ -13,6 +13,7 @@ struct yk_route {
   bool has_no_body;    /* a POST without one, or whose body does not matter */
   bool is_probe;       /* asked by monitors all the time: neither counted nor logged */
   bool is_open;        /* no key is asked for */
+  bool may_render;     /* prepare may wait for the helper process that renders chat templates */
   unsigned methods;
   void (*answer)(yk_exchange *exchange);  /* server thread: fills the reply at once; or NULL */
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */

@@ -130,8 +130,9 @@ static yk_status start(yk_server *server, yk_err *err)
   server->is_local = yk_listen_is_local(server->listen_fd);
   YK_TRY(start_http(server, err));
   YK_TRY(yk_workers_start(&server->workers, err));
+  YK_TRY(yk_workers_start(&server->renderers, err));
   server->open_chat.run = open_chat;
-  yk_workers_add(&server->workers, &server->open_chat);
+  yk_workers_add(&server->renderers, &server->open_chat);
   if (options->listening) options->listening(options->user, url);
   return yk_engine_host_start(&server->host, options, &server->ready, err);
 }
@@ -151,6 +152,7 @@ static void stop_http(yk_server *server)
 static bool stop(yk_server *server)
 {
   yk_workers_stop(&server->workers);
+  yk_workers_stop(&server->renderers);
   if (server->ready.event_fd >= 0) yk_ready_take(&server->ready);
   stop_http(server);
   if (server->ready.event_fd >= 0) yk_ready_take(&server->ready); /* frees what was on the list */

@@ -36,7 +36,7 @@ struct yk_server {
 
   /* Any thread. */
   yk_ready ready;
-  yk_workers workers;
+  yk_workers workers, renderers; /* renderers: of routes that may wait for the chat template's helper */
   yk_engine_host host;
   yk_checkpoint_template chat; /* once has_chat: a worker opens it while the engine is loaded */
   yk_job open_chat;

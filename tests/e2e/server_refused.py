@@ -1,5 +1,6 @@
 """What `yoke serve` does not take: bad requests, too much of anything, callers without a key, pages of others."""
 
+import concurrent.futures
 import contextlib
 import glob
 import json
@@ -7,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -401,6 +403,72 @@ class Refused(Case):
         named = self.serve("--host", "0.0.0.0", "--allowed-host", "gpu.example")
         for host, status in (("gpu.example", 200), ("127.0.0.1", 200), ("evil.example", 403)):
             self.assertEqual(named.ask("GET", "/version", headers={"Host": host}).status, status, host)
+
+    # ---- Much to prepare -------------------------------------------------------------------------------------------
+
+    def test_large_prompts_stop_nobody(self):
+        server = self.serve()
+        small = {"prompt": "17+25=", "max_tokens": 1}
+
+        def time_small():
+            began = time.monotonic()
+            self.assertEqual(server.post(COMPLETIONS, small).status, 200)
+            return time.monotonic() - began
+
+        alone_s = statistics.median(time_small() for _ in range(10))
+        large = request_bytes(COMPLETIONS, {"prompt": "x " * (4095 << 10)}, "Connection: close\r\n")
+        most = large[:-1]
+        with contextlib.ExitStack() as stack:
+            flood = []
+            for _ in range(40):
+                flood.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))))
+                flood[-1].sendall(most)
+            while time_small() > 2 * alone_s + 0.02:  # until it has taken all that was sent
+                time.sleep(0.05)
+            for connection in flood:
+                connection.sendall(large[-1:])
+            beside_s = [time_small() for _ in range(20)]
+            for connection in flood:
+                answer = connection.makefile("rb").read()
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+                self.assertIn(b"context_length_exceeded", answer)
+        self.assertLess(sorted(beside_s)[2], 2 * alone_s + 0.05)  # the best of them: the machine does other work
+        self.assertLess(max(beside_s), 5)
+
+    def test_a_slow_template_stops_no_completions(self):
+        """What waits to be prepared counts, is answered in time, and is told."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+            template.write("{% if messages[0].content == 'slow' %}{% for i in range(100000) %}"
+                           "{% for k in range(100000) %}{% endfor %}{% endfor %}{% endif %}x")
+            template.flush()
+            server = self.serve("--chat-template", template.name, "--request-timeout", 3, "--max-num-seqs", 2,
+                                "--max-waiting", 3)
+
+            def time_slow():
+                began = time.monotonic()
+                refused = server.post(CHAT, {"messages": [{"role": "user", "content": "slow"}]})
+                self.assert_refused(refused, 408)
+                return time.monotonic() - began
+
+            with concurrent.futures.ThreadPoolExecutor(5) as pool:
+                slow = [pool.submit(time_slow) for _ in range(3)]
+                time.sleep(0.3)
+                began = time.monotonic()
+                self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1}).status, 200)
+                self.assertLess(time.monotonic() - began, 1)
+                slow += [pool.submit(time_slow) for _ in range(2)]
+                time.sleep(0.3)
+                self.assert_refused(server.post(CHAT, {"messages": HELLO}), 429, "5")
+                self.assert_refused(server.post("/tokenize", {"prompt": "x"}), 429)
+                self.assertEqual(server.ask("GET", "/health").status, 200)
+                time.sleep(1.8)
+                self.assert_refused(server.ask("GET", "/health"), 503, "overloaded")
+                for seconds in slow:
+                    self.assertLess(seconds.result(), 4)
+            self.assertEqual(server.ask("GET", "/health").status, 200)
+            self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1}).status, 200)
+            server.wait_for_metric("num_requests_waiting", 0)
+            self.assertEqual(server.post(CHAT, {"messages": HELLO, "max_tokens": 1}).status, 200)
 
     # ---- The helper of chat templates ------------------------------------------------------------------------------
 
