@@ -53,13 +53,15 @@ install_packages() {
 apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# What only tests use, and what they are skipped without: a browser, nginx, promtool, shellcheck, and the public
-# clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names another.
+# What only tests use, and what they are skipped without: a browser, nginx, HAProxy, promtool, shellcheck, and the
+# public clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names
+# another.
 install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
   need 'command -v nginx || test -x /usr/sbin/nginx' nginx-light
+  need 'command -v haproxy || test -x /usr/sbin/haproxy' haproxy
   need 'command -v promtool' prometheus
   need 'command -v shellcheck' shellcheck
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"

@@ -168,12 +168,29 @@ static void read_all(yk_exchange *x, bool joins)
   yk_server_check_engine(x->server);
 }
 
+/* Once the stream has begun. */
+static void write_events(yk_exchange *x)
+{
+  yk_generation *g = x->generation;
+  bool is_written = yk_connection_write_chunk(x->connection, g->out.data, g->out.length);
+  yk_strbuf_clear(&g->out);
+  if (!is_written) yk_generation_leave(x); /* bytes of the stream are lost: rather no end than one that looks whole */
+}
+
+/* Its client has not taken what was read before. */
+static bool is_blocked(const yk_exchange *x)
+{
+  const yk_generation *g = x->generation;
+  if (!g->request.stream) return false;
+  return g->is_direct ? yk_connection_is_blocked(x->connection) : g->out.length > 0;
+}
+
 void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   if (g->has_ended || !x->engine) return; /* the last: cancelled, and about to be closed */
   /* What a slow client has not taken stays with the engine, unless that engine is to go. */
-  if (g->request.stream && g->sent_bytes < g->out.length && !x->server->has_failed) {
+  if (is_blocked(x) && !x->server->has_failed) {
     g->has_news = true;
     yk_server_check_engine(x->server); /* the news may be its failure */
     return;
@@ -182,11 +199,11 @@ void yk_generation_pump(yk_exchange *x)
   g->has_news = false;
   read_all(x, joins);
   if (!g->has_ended && g->n_running == 0) end(x);
-  if (g->out.failed) { /* bytes of the stream are lost: rather no end than one that looks whole */
+  if (g->out.failed)
     yk_generation_leave(x);
-    return;
-  }
-  if (g->has_ended || (g->request.stream && g->out.length > g->sent_bytes)) yk_exchange_resume(x);
+  else if (g->is_direct)
+    write_events(x);
+  if (g->has_ended || (g->request.stream && g->out.length)) yk_exchange_resume(x);
 }
 
 /* ---- The stream -------------------------------------------------------------------------------------------------- */
@@ -194,22 +211,17 @@ void yk_generation_pump(yk_exchange *x)
 ssize_t yk_generation_take(void *exchange, uint64_t position, char *buffer, size_t max_bytes)
 {
   (void)position;
+  (void)buffer;
+  (void)max_bytes;
   yk_exchange *x = exchange;
   yk_generation *g = x->generation;
-  if (atomic_load(&x->is_gone)) return MHD_CONTENT_READER_END_WITH_ERROR;
-  if (g->sent_bytes == g->out.length) {
-    yk_strbuf_clear(&g->out);
-    g->sent_bytes = 0;
+  if (!atomic_load(&x->is_gone)) {
+    g->is_direct = true;
+    write_events(x);
     if (g->has_news) yk_generation_pump(x);
   }
-  size_t n_bytes = g->out.length - g->sent_bytes;
-  if (n_bytes == 0 && g->has_ended) return MHD_CONTENT_READER_END_OF_STREAM;
-  if (n_bytes == 0) {
-    yk_exchange_suspend(x);
-    return 0;
-  }
-  if (n_bytes > max_bytes) n_bytes = max_bytes;
-  memcpy(buffer, g->out.data + g->sent_bytes, n_bytes);
-  g->sent_bytes += n_bytes;
-  return (ssize_t)n_bytes;
+  if (atomic_load(&x->is_gone)) return MHD_CONTENT_READER_END_WITH_ERROR;
+  if (g->has_ended) return MHD_CONTENT_READER_END_OF_STREAM;
+  yk_exchange_suspend(x);
+  return 0;
 }

@@ -14,11 +14,11 @@ struct yk_generation {
   int32_t *n_tokens;     /* [n_choices] of the output, once it has ended */
   size_t n_choices, n_running;
   int64_t n_prompt_tokens, n_output_tokens;
-  yk_strbuf out;     /* events, or the whole answer */
-  size_t sent_bytes; /* of out */
-  bool has_news;     /* the engine has more, which waits until the client has taken this */
-  bool has_begun;    /* the stream's status has gone to the client: errors are events from now on */
-  bool has_ended;    /* out holds the last byte */
+  yk_strbuf out;  /* events, or the whole answer */
+  bool is_direct; /* events are written to the connection, past libmicrohttpd */
+  bool has_news;  /* the engine has more, which waits until the client has taken this */
+  bool has_begun; /* the stream's status has gone to the client: errors are events from now on */
+  bool has_ended; /* out holds the last byte */
 };
 
 /* yk_generation_prepare_... - the worker's part of /v1/completions and /v1/chat/completions: a submitted generation,
@@ -48,7 +48,8 @@ void yk_generation_cancel(yk_exchange *exchange);
 /* yk_generation_leave - the client of an exchange in any state has left: whatever runs for it is given up. */
 void yk_generation_leave(yk_exchange *exchange);
 
-/* yk_generation_take - for MHD_create_response_from_callback, with the exchange: the next bytes of the stream. */
+/* yk_generation_take - for MHD_create_response_from_callback, with the exchange, whenever libmicrohttpd has written all
+ *   that it has: no bytes for libmicrohttpd, as events go to the connection at once, but the end of the stream. */
 ssize_t yk_generation_take(void *exchange, uint64_t position, char *buffer, size_t max_bytes);
 
 void yk_generation_free(yk_generation *generation);

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "server/access.h"
-#include "server/framing.h"
 #include "server/generation.h"
 #include "server/request_id.h"
 #include "server/request_log.h"
@@ -16,7 +15,7 @@
 #include "server/server_internal.h"
 #include "server/suspension.h"
 
-enum { STREAM_BLOCK_BYTES = 4096, LARGE_BODY_BYTES = 64 << 10 };
+enum { STREAM_BLOCK_BYTES = 256, LARGE_BODY_BYTES = 64 << 10 };
 
 /* The page needs nothing from elsewhere, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -144,14 +143,23 @@ void yk_http_completed(void *user, struct MHD_Connection *mhd, void **context, e
   if (!x->place || !x->place->is_probe)
     yk_http_metrics_add(&server->http_metrics, yk_route_number(x->place), x->method, yk_exchange_reply(x)->http_status,
                         yk_clock_seconds_since(x->began_ns));
-  x->connection->exchange = NULL;
-  x->connection->has_asked = true;
-  yk_connection_await(&server->connections, x->connection);
+  yk_connection_next(x->connection);
   x->connection = NULL;
   x->mhd = NULL;
   x->path = x->method = NULL;
   withdraw(x);
   release(x);
+}
+
+void yk_http_note_refused(void *user, const yk_request_guard *guard)
+{
+  yk_server *server = user;
+  const yk_route *place = yk_route_at(guard->path);
+  const yk_reply *reply = &guard->refusal;
+  if (!place || !place->is_probe)
+    yk_http_metrics_add(&server->http_metrics, yk_route_number(place), guard->method, reply->http_status, 0);
+  yk_log_write(server->log, YK_LOG_INFO, "refused %.10s %s with %d: %s", guard->method,
+               yk_route_handler(yk_route_number(place)), reply->http_status, reply->why);
 }
 
 /* ---- What comes in ----------------------------------------------------------------------------------------------- */
@@ -211,12 +219,10 @@ static void check_pages(yk_exchange *x)
 
 /* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
  * for an answer before it has sent all, finds one. */
-static void check_headers(yk_exchange *x, const char *version)
+static void check_headers(yk_exchange *x)
 {
   const yk_server_options *options = &x->server->options;
   x->place = yk_route_at(x->path);
-  yk_framing_check(x->mhd, version, &x->reply);
-  if (x->reply.http_status) return;
   check_pages(x);
   if (x->reply.http_status) return;
   if (x->place && yk_route_takes(x->place, x->method)) x->route = x->place;
@@ -257,7 +263,7 @@ static void prepare(yk_job *job)
 static void arrived(yk_exchange *x)
 {
   yk_server *server = x->server;
-  yk_connection_arrived(&server->connections, x->connection);
+  yk_connection_arrived(x->connection);
   yk_request_log_begin(x);
   x->state = YK_ANSWERED;
   if (x->reply.http_status) return;
@@ -277,13 +283,12 @@ static void arrived(yk_exchange *x)
 
 /* ---- What goes out ----------------------------------------------------------------------------------------------- */
 
-static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status, bool is_last)
+static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status)
 {
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
   MHD_add_response_header(response, YK_REQUEST_ID_HEADER, x->request_id);
-  if (is_last || atomic_load(&x->server->is_draining))
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+  if (atomic_load(&x->server->is_draining)) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
   MHD_destroy_response(response);
   return result;
@@ -310,7 +315,7 @@ static enum MHD_Result send_reply(yk_exchange *x, yk_reply *reply)
     snprintf(retry_after, sizeof retry_after, "%d", reply->retry_after_s);
     MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
   }
-  return queue(x, response, reply->http_status, reply->is_last);
+  return queue(x, response, reply->http_status);
 }
 
 static enum MHD_Result begin_stream(yk_exchange *x)
@@ -323,22 +328,22 @@ static enum MHD_Result begin_stream(yk_exchange *x)
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, yk_content_events);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
   MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx would hold events back */
-  return queue(x, response, x->reply.http_status, false);
+  return queue(x, response, x->reply.http_status);
 }
 
 enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const char *url, const char *method,
                                const char *version, const char *upload, size_t *upload_bytes, void **context)
 {
+  (void)version;
   yk_exchange *x = *context;
-  yk_server *server = user;
   if (!x) {
-    x = create(server, mhd, url, method);
+    x = create(user, mhd, url, method);
     if (!x) return MHD_NO;
     *context = x;
     yk_request_id_choose(x, header_of(x, YK_REQUEST_ID_HEADER));
-    check_headers(x, version);
-    yk_connection_await(&server->connections, x->connection); /* the body, for which the time begins anew */
-    bool is_due = x->reply.is_last || header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
+    check_headers(x);
+    yk_connection_await(x->connection); /* the body, for which the time begins anew */
+    bool is_due = header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
     return is_due && x->reply.http_status ? send_reply(x, &x->reply) : MHD_YES;
   }
   if (*upload_bytes) {

@@ -12,6 +12,9 @@ enum MHD_Result yk_http_handle(void *server, struct MHD_Connection *mhd, const c
  *   for. */
 void yk_http_give_up(yk_exchange *exchange, const yk_openai_error *error);
 
+/* yk_http_note_refused - for yk_connections, with the server: count and log what the guard has refused. */
+void yk_http_note_refused(void *server, const yk_request_guard *guard);
+
 /* yk_http_completed - for MHD_OPTION_NOTIFY_COMPLETED, with the server. */
 void yk_http_completed(void *server, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code);
 

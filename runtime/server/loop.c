@@ -28,8 +28,8 @@ static void drain(yk_server *server)
                server->exchanges.n);
   atomic_store(&server->is_draining, true);
   server->drain_until_ns = yk_clock_now_ns() + (int64_t)(server->options.shutdown_timeout_s * 1e9);
-  int fd = MHD_quiesce_daemon(server->daemon);
-  if (fd != MHD_INVALID_SOCKET) close(fd);
+  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+  close(server->listen_fd);
   server->listen_fd = -1;
 }
 
@@ -101,15 +101,15 @@ static int timeout_ms(yk_server *server, int64_t next_ns)
   return ms == INT64_MAX ? -1 : (int)yk_min_i64(ms, INT32_MAX);
 }
 
-static void take_event(yk_server *server, void *what)
+static void take_event(yk_server *server, const struct epoll_event *event)
 {
-  if (what == &server->signal_fd) {
+  void *what = event->data.ptr;
+  if (what == &server->signal_fd)
     take_signals(server);
-  } else if (what != &server->ready && what != server->daemon) {
-    yk_connection *connection = what; /* its client has closed its end */
-    yk_connection_leave(&server->connections, connection);
-    if (connection->exchange) yk_generation_leave(connection->exchange);
-  }
+  else if (what == &server->listen_fd)
+    server->connections.has_more = true;
+  else if (what != &server->ready && what != server->daemon)
+    yk_connection_take_event(what, event->events);
 }
 
 static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err)
@@ -118,7 +118,7 @@ static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err
   int wait_ms = timeout_ms(server, next_ns);
   int n = epoll_wait(server->epoll_fd, events, N_EVENTS, wait_ms);
   if (n < 0 && errno != EINTR) return yk_err_set(err, YK_E_IO, "epoll_wait: %s", strerror(errno));
-  for (int i = 0; i < n; i++) take_event(server, events[i].data.ptr);
+  for (int i = 0; i < n; i++) take_event(server, &events[i]);
   return YK_OK;
 }
 
@@ -135,30 +135,23 @@ static yk_status check_loading(yk_server *server, yk_err *err)
 static bool is_over(const yk_server *server)
 {
   if (!atomic_load(&server->is_draining)) return false;
-  return server->exchanges.n == 0 || yk_clock_now_ns() > server->drain_until_ns + flush_ns;
-}
-
-/* libmicrohttpd counts its connections when a run begins and lets go of those that have ended when it ends: only the
- * run after that looks for connections that had to wait for the others to go. */
-static void run_http(yk_server *server)
-{
-  int n_before;
-  do {
-    n_before = server->connections.n_open;
-    MHD_run(server->daemon);
-  } while (server->connections.n_open < n_before);
+  return (server->exchanges.n == 0 && !server->connections.stalled.first) ||
+         yk_clock_now_ns() > server->drain_until_ns + flush_ns;
 }
 
 yk_status yk_loop_run(yk_server *server, yk_err *err)
 {
   while (!is_over(server)) {
     int64_t next_ns = expire(server);
+    yk_connections_accept(&server->connections, server->listen_fd);
     YK_TRY(wait_for_events(server, next_ns, err));
     yk_ready_take(&server->ready);
     yk_server_follow_host(server);
     YK_TRY(check_loading(server, err));
     server->has_resumed = false;
-    run_http(server);
+    yk_connections_accept(&server->connections, server->listen_fd);
+    MHD_run(server->daemon);
+    yk_connections_free_dead(&server->connections);
   }
   return YK_OK;
 }

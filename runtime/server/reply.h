@@ -10,7 +10,6 @@ typedef struct yk_reply {
   const char *content_type;       /* static */
   const char *allow;              /* static, of 405; or NULL */
   int retry_after_s;              /* 0: not told */
-  bool is_last;                   /* at once and without the rest of the request; the connection is closed behind it */
   char why[YK_ERR_MESSAGE_BYTES]; /* what an error says; "": it is none */
   yk_strbuf body;                 /* where static_body is NULL */
   const char *static_body;        /* [static_bytes] that lives as long as the program */

@@ -21,7 +21,12 @@
 #include "server/process_metrics.h"
 #include "server/server_internal.h"
 
-enum { STALLED_CLIENT_S = 300, SPARE_DESCRIPTORS = 64 };
+enum {
+  STALLED_CLIENT_S = 300,
+  SPARE_DESCRIPTORS = 64,
+  DESCRIPTORS = 3,             /* of a connection: the client's, and two between relay and libmicrohttpd */
+  CONNECTION_BYTES = 128 << 10 /* room for any head that passes the guard, and for its answer */
+};
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
@@ -57,11 +62,11 @@ static yk_status raise_limits(yk_server *server, yk_err *err)
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return YK_OK;
-  if (limit.rlim_cur <= SPARE_DESCRIPTORS)
+  if (limit.rlim_cur < SPARE_DESCRIPTORS + DESCRIPTORS)
     return yk_err_set(err, YK_E_CAPACITY,
                       "the process may open %llu files: expected at least %d (ulimit -n), of which %d are its own",
-                      (unsigned long long)limit.rlim_cur, SPARE_DESCRIPTORS + 1, SPARE_DESCRIPTORS);
-  long long most = (long long)limit.rlim_cur - SPARE_DESCRIPTORS;
+                      (unsigned long long)limit.rlim_cur, SPARE_DESCRIPTORS + DESCRIPTORS, SPARE_DESCRIPTORS);
+  long long most = ((long long)limit.rlim_cur - SPARE_DESCRIPTORS) / DESCRIPTORS;
   if (server->options.max_connections <= most) return YK_OK;
   yk_log_write(server->log, YK_LOG_WARN, "at most %lld connections: the process may open %llu files", most,
                (unsigned long long)limit.rlim_cur);
@@ -78,15 +83,17 @@ static void log_http(void *log, const char *format, va_list arguments)
 }
 
 /* Without threads and wake-up pipes of its own: a resumed connection costs no system call, since the server thread runs
- * the daemon anyway. Not strict for clients either: framing.c refuses more, and in OpenAI's form. */
+ * the daemon anyway. Connections are handed over by connection.c. */
 static yk_status start_http(yk_server *server, yk_err *err)
 {
-  const unsigned flags = MHD_USE_EPOLL | (MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) | MHD_USE_ERROR_LOG;
+  const unsigned flags =
+      MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | (MHD_ALLOW_SUSPEND_RESUME & ~MHD_USE_ITC) | MHD_USE_ERROR_LOG;
   void *log = (void *)(uintptr_t)server->log;
   const struct MHD_OptionItem options[] = {
       {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_http, log},
-      {MHD_OPTION_LISTEN_SOCKET, server->listen_fd, NULL},
-      {MHD_OPTION_CONNECTION_LIMIT, server->options.max_connections, NULL},
+      /* More than we accept: those that have ended are counted until libmicrohttpd has cleaned up. */
+      {MHD_OPTION_CONNECTION_LIMIT, 2 * server->options.max_connections + SPARE_DESCRIPTORS, NULL},
+      {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, NULL},
       {MHD_OPTION_CONNECTION_TIMEOUT, STALLED_CLIENT_S, NULL},
       {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)yk_http_completed, server},
       {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)yk_connection_notify, &server->connections},
@@ -95,6 +102,7 @@ static yk_status start_http(yk_server *server, yk_err *err)
   server->daemon =
       MHD_start_daemon(flags, 0, NULL, NULL, yk_http_handle, server, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
   if (!server->daemon) return yk_err_set(err, YK_E_IO, "cannot start the HTTP server: %s", strerror(errno));
+  server->connections.daemon = server->daemon;
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
   return watch(server, info->epoll_fd, EPOLLIN, server->daemon, err);
 }
@@ -121,13 +129,20 @@ static yk_status start(yk_server *server, yk_err *err)
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (server->epoll_fd < 0) return yk_err_set(err, YK_E_IO, "epoll_create1: %s", strerror(errno));
   server->connections.epoll_fd = server->epoll_fd;
-  server->connections.limit_ns = (int64_t)(options->header_timeout_s * 1e9);
+  yk_connections_init(&server->connections, (int64_t)(options->header_timeout_s * 1e9),
+                      server->options.max_connections);
+  server->connections.drained = yk_generation_pump;
+  server->connections.left = yk_generation_leave;
+  server->connections.refused = yk_http_note_refused;
+  server->connections.user = server;
   YK_TRY(yk_ready_init(&server->ready, err));
   /* By edges: each write is told, and nothing need be read. */
   YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
   YK_TRY(watch(server, server->signal_fd, EPOLLIN, &server->signal_fd, err));
   YK_TRY(yk_listen_open(options->host, options->port, &server->listen_fd, url, err));
   server->is_local = yk_listen_is_local(server->listen_fd);
+  YK_TRY(watch(server, server->listen_fd, EPOLLIN | EPOLLET, &server->listen_fd, err));
+  server->connections.has_more = true;
   YK_TRY(start_http(server, err));
   YK_TRY(yk_workers_start(&server->workers, err));
   YK_TRY(yk_workers_start(&server->renderers, err));
@@ -162,7 +177,8 @@ static bool stop(yk_server *server)
   }
   bool all_freed = yk_engine_host_stop(&server->host);
   yk_checkpoint_template_close(&server->chat);
-  if (!server->daemon && server->listen_fd >= 0) close(server->listen_fd);
+  yk_connections_close_all(&server->connections);
+  if (server->listen_fd >= 0) close(server->listen_fd);
   if (server->epoll_fd >= 0) close(server->epoll_fd);
   if (server->signal_fd >= 0) close(server->signal_fd);
   yk_ready_free(&server->ready);
