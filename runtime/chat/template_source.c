@@ -124,14 +124,14 @@ static yk_status find_given(const char *chat_template, yk_template_source *out, 
 yk_status yk_template_source_find(const char *model_dir, const char *chat_template, yk_template_source *out,
                                   yk_err *err)
 {
-  yk_json_doc *config;
+  yk_tokenizer_files files;
   *out = (yk_template_source){0};
-  YK_TRY(yk_tokenizer_config_read(model_dir, "tokenizer_config.json", NULL, &config, err));
-  yk_json root = yk_json_root(config);
-  yk_status status = yk_special_tokens_find(model_dir, root, &out->special_tokens, err);
+  yk_status status = yk_tokenizer_files_read(model_dir, NULL, &files, err);
+  yk_json root = yk_json_root(files.config);
+  if (status == YK_OK) status = yk_special_tokens_find(&files, true, &out->special_tokens, err);
   if (status == YK_OK)
     status = chat_template ? find_given(chat_template, out, err) : find_own(model_dir, root, out, err);
-  yk_json_free(config);
+  yk_tokenizer_files_free(&files);
   if (status != YK_OK) yk_template_source_free(out);
   return status;
 }

@@ -65,7 +65,10 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   e->generation = config->generation;
   e->n_eos_ids = config->n_eos_ids;
-  memcpy(e->eos_ids, config->eos_ids, sizeof e->eos_ids);
+  memcpy(e->eos_ids, config->eos_ids, sizeof config->eos_ids);
+  int32_t eos_id = e->tokenizer ? yk_tokenizer_eos_id(e->tokenizer) : -1;
+  bool is_new = eos_id >= 0 && eos_id < config->vocab_size && !yk_ids_contain(e->eos_ids, e->n_eos_ids, eos_id);
+  if (is_new) e->eos_ids[e->n_eos_ids++] = eos_id;
   e->info.eos_ids = e->eos_ids;
   e->info.n_eos_ids = (size_t)e->n_eos_ids;
 }

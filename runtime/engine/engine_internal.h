@@ -26,7 +26,7 @@ struct yk_engine {
   yk_settings settings;
   yk_engine_info info;
   yk_generation_defaults generation;
-  int32_t eos_ids[YK_MAX_EOS_IDS];
+  int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* the checkpoint's, and the tokenizer's */
   int32_t n_eos_ids;
   yk_log log;
   uint64_t seed;

@@ -161,7 +161,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   YK_TRY(check_salt(options, err));
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
-  int32_t *end_ids = malloc((YK_MAX_EOS_IDS + sampling.n_stop_ids) * sizeof *end_ids);
+  int32_t *end_ids = malloc((YK_MAX_EOS_IDS + 1 + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
   size_t n_end_ids = collect_end_ids(e, &sampling, end_ids);
   yk_status created = yk_request_create(&yk_request_owner, ids, (int32_t)n_ids, capacity, &sampling, end_ids, n_end_ids,

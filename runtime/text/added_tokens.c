@@ -23,45 +23,209 @@ static yk_status set_normal_form(yk_added_token *token, const char *content, siz
   return status;
 }
 
-/* Add a token, and the text that it is found by. */
-static yk_status add_token(yk_added_tokens *added, const char *content, size_t n_bytes, int32_t id,
-                           yk_added_token token, bool normalized, const yk_normalizer *normalizer, yk_err *err)
+/* Tokens being read. */
+typedef struct reader {
+  yk_added_tokens *added;
+  const yk_vocab *model;
+  size_t capacity; /* of added->tokens */
+  int32_t next_id;
+} reader;
+
+static yk_status reserve(reader *to, yk_err *err)
 {
-  YK_TRY(yk_vocab_add(&added->contents, content, n_bytes, id, err));
-  int32_t index = added->contents.n_entries - 1;
-  if (normalized) YK_TRY(set_normal_form(&token, content, n_bytes, normalizer, err));
-  added->tokens[index] = token;
-  if (token.normal_form) return yk_trie_add(&added->normalized, token.normal_form, token.normal_form_bytes, index, err);
-  return yk_trie_add(normalized ? &added->normalized : &added->raw, content, n_bytes, index, err);
+  if ((size_t)to->added->contents.n_entries < to->capacity) return YK_OK;
+  size_t capacity = 2 * to->capacity;
+  yk_added_token *tokens = realloc(to->added->tokens, capacity * sizeof *tokens);
+  if (!tokens) return yk_err_set(err, YK_E_NOMEM, "no memory for added tokens");
+  to->added->tokens = tokens;
+  to->capacity = capacity;
+  return YK_OK;
 }
 
-static yk_status read_token(yk_added_tokens *added, const char *file, yk_json value, const yk_vocab *model,
-                            const yk_normalizer *normalizer, int32_t *next_id, yk_err *err)
+/* Take a token that is not there yet. listed_id -1: whatever the id is. */
+static yk_status take_new(reader *to, const char *content, size_t n_bytes, int64_t listed_id, yk_added_token token,
+                          yk_err *err)
+{
+  int32_t id = yk_vocab_id(to->model, content, n_bytes);
+  bool is_new = id < 0;
+  if (is_new) id = to->next_id;
+  bool is_free = !is_new || yk_vocab_entry_of(to->model, id) < 0;
+  if ((listed_id >= 0 && listed_id != id) || !is_free)
+    return yk_err_set(err, YK_E_FORMAT, "\"%.48s\" has id %lld, expected %d, which must be free", content,
+                      (long long)(listed_id >= 0 ? listed_id : id), id);
+  YK_TRY(reserve(to, err));
+  YK_TRY(yk_vocab_add(&to->added->contents, content, n_bytes, id, err));
+  to->added->tokens[to->added->contents.n_entries - 1] = token;
+  to->next_id += is_new;
+  return YK_OK;
+}
+
+/* The text and the flags of a token that is an object. */
+static yk_status read_flags(const char *file, yk_json value, const char **content, size_t *n_bytes,
+                            yk_added_token *token, yk_err *err)
+{
+  YK_TRY(yk_component_text(file, value, "content", content, n_bytes, err));
+  YK_TRY(yk_json_get_bool(value, file, "special", false, &token->special, err));
+  YK_TRY(yk_json_get_bool(value, file, "single_word", false, &token->single_word, err));
+  YK_TRY(yk_json_get_bool(value, file, "lstrip", false, &token->lstrip, err));
+  YK_TRY(yk_json_get_bool(value, file, "rstrip", false, &token->rstrip, err));
+  token->normalized = !token->special;
+  return yk_json_get_bool(value, file, "normalized", false, &token->normalized, err);
+}
+
+/* An element of "added_tokens". */
+static yk_status read_token(reader *to, const char *file, yk_json value, yk_err *err)
 {
   const char *content;
   size_t n_bytes;
   int64_t listed_id = 0;
-  bool normalized = true;
   yk_added_token token = {0};
-  YK_TRY(yk_component_text(file, value, "content", &content, &n_bytes, err));
+  YK_TRY(read_flags(file, value, &content, &n_bytes, &token, err));
   if (n_bytes == 0) return YK_OK; /* never found, and numbers nothing */
+  if (!yk_json_is_given(yk_json_get(value, "normalized"))) token.normalized = true;
   YK_TRY(yk_json_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
-  YK_TRY(yk_json_get_bool(value, file, "special", false, &token.special, err));
-  YK_TRY(yk_json_get_bool(value, file, "single_word", false, &token.single_word, err));
-  YK_TRY(yk_json_get_bool(value, file, "lstrip", false, &token.lstrip, err));
-  YK_TRY(yk_json_get_bool(value, file, "rstrip", false, &token.rstrip, err));
-  YK_TRY(yk_json_get_bool(value, file, "normalized", false, &normalized, err));
-  int32_t id = yk_vocab_id(model, content, n_bytes);
-  bool is_new = id < 0;
-  if (is_new) id = (*next_id)++;
-  if (listed_id != id || (is_new && yk_vocab_entry_of(model, id) >= 0))
-    return yk_err_set(err, YK_E_FORMAT, "%s: added_tokens: \"%.48s\" has id %lld, expected %d, which must be free",
-                      file, content, (long long)listed_id, id);
-  if (token.single_word && !added->word)
-    YK_TRY(yk_regex_compile(file, WORD_CHARACTER, strlen(WORD_CHARACTER), false, &added->word, err));
-  yk_status status = add_token(added, content, n_bytes, id, token, normalized, normalizer, err);
+  yk_status status = take_new(to, content, n_bytes, listed_id, token, err);
   if (status != YK_OK) yk_err_prefix(err, "%s: added_tokens", file);
   return status;
+}
+
+static yk_status read_tokens(reader *to, const char *file, yk_json list, yk_err *err)
+{
+  size_t i = 0;
+  YK_JSON_EACH(token, list)
+  {
+    if (!yk_json_is(token, YK_JSON_OBJECT))
+      return yk_err_set(err, YK_E_FORMAT, "%s: added_tokens[%zu]: expected an object, found %s", file, i,
+                        yk_json_type_name(token));
+    YK_TRY(read_token(to, file, token, err));
+    i++;
+  }
+  return YK_OK;
+}
+
+/* ---- The files beside it ----------------------------------------------------------------------------------------- */
+
+static const char CONFIG[] = "tokenizer_config.json";
+
+/* An entry of "added_tokens_decoder". A token that is known has one id, and its flags from now on. */
+static yk_status read_decoder_entry(reader *to, yk_json key, int64_t id, yk_err *err)
+{
+  const char *content;
+  size_t n_bytes;
+  yk_added_token token = {0};
+  YK_TRY(read_flags(CONFIG, yk_json_member(key), &content, &n_bytes, &token, err));
+  if (n_bytes == 0) return YK_OK;
+  int32_t known = yk_vocab_find(&to->added->contents, content, n_bytes);
+  if (known < 0) return take_new(to, content, n_bytes, id, token, err);
+  if (to->added->contents.entries[known].id != id)
+    return yk_err_set(err, YK_E_FORMAT, "\"%.48s\" has id %lld, but %d in tokenizer.json", content, (long long)id,
+                      to->added->contents.entries[known].id);
+  token.special = token.special || to->added->tokens[known].special; /* once special, it stays so */
+  to->added->tokens[known] = token;
+  return YK_OK;
+}
+
+typedef struct decoder_entry {
+  int64_t id;
+  yk_json key;
+} decoder_entry;
+
+static int compare_ids(const void *left, const void *right)
+{
+  const decoder_entry *a = left, *b = right;
+  return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* The id that a key of "added_tokens_decoder" is. */
+static yk_status read_id(yk_json key, int64_t *out, yk_err *err)
+{
+  const char *text = yk_json_text(key);
+  char *end;
+  long long id = strtoll(text, &end, 10);
+  bool is_number = end != text && *end == '\0' && (size_t)(end - text) == yk_json_length(key);
+  *out = id;
+  if (is_number && id >= 0 && id <= YK_VOCAB_MAX_ID) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT, "expected ids from 0 to %d, found \"%.48s\"", YK_VOCAB_MAX_ID, text);
+}
+
+static yk_status read_decoder(reader *to, yk_json decoder, yk_err *err)
+{
+  size_t n = 0;
+  if (!yk_json_is_given(decoder)) return YK_OK;
+  if (!yk_json_is(decoder, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(decoder));
+  decoder_entry *entries = malloc((yk_json_size(decoder) + 1) * sizeof *entries);
+  if (!entries) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu tokens", yk_json_size(decoder));
+  yk_status status = YK_OK;
+  YK_JSON_EACH_KEY(key, decoder)
+  {
+    entries[n].key = key;
+    status = read_id(key, &entries[n++].id, err);
+    if (status != YK_OK) break;
+  }
+  if (status == YK_OK) qsort(entries, n, sizeof *entries, compare_ids);
+  for (size_t i = 0; i < n && status == YK_OK; i++) status = read_decoder_entry(to, entries[i].key, entries[i].id, err);
+  free(entries);
+  return status;
+}
+
+/* How a special token is found, where a file has more of it than its text: the object under its name or in a list. */
+static yk_json find_object(yk_json file, const char *name, yk_json text)
+{
+  static const char *const LISTS[] = {"additional_special_tokens", "extra_special_tokens"};
+  yk_json named = name ? yk_json_get(file, name) : YK_JSON_NONE;
+  if (yk_json_is(named, YK_JSON_OBJECT)) return named;
+  if (name) return yk_json_get(yk_json_get(file, LISTS[1]), name);
+  for (size_t i = 0; i < 2; i++) YK_JSON_EACH(item, yk_json_get(file, LISTS[i]))
+  if (yk_json_same(yk_json_get(item, "content"), text)) return item;
+  return YK_JSON_NONE;
+}
+
+/* A special token that is no added token yet becomes one: looked for in the text as it comes, unless a file says more
+ * of it. */
+static yk_status read_special(reader *to, const yk_more_tokens *more, const char *name, yk_json text, yk_err *err)
+{
+  const char *content = yk_json_text(text);
+  size_t n_bytes = yk_json_length(text);
+  yk_added_token token = {.special = true};
+  if (n_bytes == 0 || yk_vocab_find(&to->added->contents, content, n_bytes) >= 0) return YK_OK;
+  yk_json object = find_object(more->map, name, text);
+  if (!yk_json_is(object, YK_JSON_OBJECT)) object = find_object(more->config, name, text);
+  if (yk_json_is(object, YK_JSON_OBJECT)) YK_TRY(read_flags(CONFIG, object, &content, &n_bytes, &token, err));
+  token.special = true;
+  return take_new(to, yk_json_text(text), yk_json_length(text), -1, token, err);
+}
+
+static yk_status read_specials(reader *to, const yk_more_tokens *more, yk_err *err)
+{
+  YK_JSON_EACH_KEY(key, more->special)
+  {
+    yk_json value = yk_json_member(key);
+    if (yk_json_is(value, YK_JSON_STRING)) YK_TRY(read_special(to, more, yk_json_text(key), value, err));
+  }
+  YK_JSON_EACH(text, yk_json_get(more->special, "additional_special_tokens"))
+  YK_TRY(read_special(to, more, NULL, text, err));
+  return YK_OK;
+}
+
+/* ---- Ends -------------------------------------------------------------------------------------------------------- */
+
+/* Make each token found by its text. */
+static yk_status finish(yk_added_tokens *added, const char *file, const yk_normalizer *normalizer, yk_err *err)
+{
+  for (int32_t i = 0; i < added->contents.n_entries; i++) {
+    yk_added_token *token = &added->tokens[i];
+    size_t n_bytes;
+    const char *content = yk_vocab_text(&added->contents, i, &n_bytes);
+    if (token->single_word && !added->word)
+      YK_TRY(yk_regex_compile(file, WORD_CHARACTER, strlen(WORD_CHARACTER), false, &added->word, err));
+    if (token->normalized) YK_TRY(set_normal_form(token, content, n_bytes, normalizer, err));
+    if (token->normal_form)
+      YK_TRY(yk_trie_add(&added->normalized, token->normal_form, token->normal_form_bytes, i, err));
+    else
+      YK_TRY(yk_trie_add(token->normalized ? &added->normalized : &added->raw, content, n_bytes, i, err));
+  }
+  return YK_OK;
 }
 
 /* A special token is known by its text. One that has a normal form is therefore not left out (unless that form is
@@ -76,30 +240,31 @@ static void mark_skipped(yk_added_tokens *added)
   }
 }
 
-yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_vocab *model,
-                                const yk_normalizer *normalizer, yk_err *err)
+static yk_status read_all(reader *to, const char *file, yk_json value, const yk_more_tokens *more, yk_err *err)
+{
+  to->added->tokens = calloc(to->capacity, sizeof *to->added->tokens);
+  if (!to->added->tokens) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for added_tokens", file);
+  YK_TRY(read_tokens(to, file, value, err));
+  yk_status status = read_decoder(to, yk_json_get(more->config, "added_tokens_decoder"), err);
+  if (status != YK_OK) yk_err_prefix(err, "%s: added_tokens_decoder", CONFIG);
+  if (status == YK_OK && (status = read_specials(to, more, err)) != YK_OK)
+    yk_err_prefix(err, "%s: special tokens", CONFIG);
+  return status;
+}
+
+yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_more_tokens *more,
+                                const yk_vocab *model, const yk_normalizer *normalizer, yk_err *err)
 {
   *added = (yk_added_tokens){0};
   bool none = !yk_json_is_given(value);
   if (!none && !yk_json_is(value, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: added_tokens: expected an array, found %s", file,
                       yk_json_type_name(value));
-  size_t n = none ? 0 : yk_json_size(value);
-  YK_TRY(yk_vocab_init(&added->contents, n, err));
-  added->tokens = calloc(n + 1, sizeof *added->tokens);
-  yk_status status = added->tokens ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory for added_tokens", file);
-  int32_t next_id = model->n_entries;
-  size_t i = 0;
-  YK_JSON_EACH(token, value)
-  {
-    if (!yk_json_is(token, YK_JSON_OBJECT))
-      status = yk_err_set(err, YK_E_FORMAT, "%s: added_tokens[%zu]: expected an object, found %s", file, i,
-                          yk_json_type_name(token));
-    else
-      status = read_token(added, file, token, model, normalizer, &next_id, err);
-    if (status != YK_OK) break;
-    i++;
-  }
+  reader to = {added, model, yk_json_size(value) + 1, model->n_entries};
+  YK_TRY(yk_vocab_init(&added->contents, yk_json_size(value), err));
+  yk_status status = read_all(&to, file, value, more, err);
+  if (status == YK_OK && (status = finish(added, file, normalizer, err)) != YK_OK)
+    yk_err_prefix(err, "%s: added_tokens", file);
   if (status == YK_OK)
     mark_skipped(added);
   else

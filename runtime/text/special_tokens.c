@@ -12,6 +12,21 @@
 static const char *const NAMES[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                     "pad_token", "cls_token", "mask_token"};
 
+static bool ends_with_token(const char *key)
+{
+  size_t n = strlen(key);
+  return n > 6 && strcmp(key + n - 6, "_token") == 0;
+}
+
+bool yk_tokenizer_config_keeps(const char *key)
+{
+  static const char *const KEYS[] = {"added_tokens_decoder", "additional_special_tokens", "extra_special_tokens",
+                                     "tokenizer_class"};
+  for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+    if (strcmp(key, KEYS[i]) == 0) return true;
+  return ends_with_token(key);
+}
+
 /* A token that has been found, borrowed from its file. */
 typedef struct token {
   const char *name; /* NULL: none */
@@ -24,8 +39,9 @@ typedef struct found_tokens {
   size_t n, capacity;
 } found_tokens;
 
-yk_status yk_tokenizer_config_read(const char *dir, const char *name, bool (*keeps)(const char *key), yk_json_doc **out,
-                                   yk_err *err)
+/* The object in a file, or NULL where the file is missing. */
+static yk_status read_object(const char *dir, const char *name, bool (*keeps)(const char *key), yk_json_doc **out,
+                             yk_err *err)
 {
   struct stat info;
   char *path;
@@ -33,16 +49,28 @@ yk_status yk_tokenizer_config_read(const char *dir, const char *name, bool (*kee
   *out = NULL;
   if (asprintf(&path, "%s/%s", dir, name) < 0)
     return yk_err_set(err, YK_E_NOMEM, "%.100s: no memory for %s", dir, name);
-  yk_status status = stat(path, &info) == 0 ? yk_json_parse_file(path, &rules, out, err)
-                                            : yk_json_parse(name, "{}", 2, NULL, out, err);
-  if (status == YK_OK && !yk_json_is(yk_json_root(*out), YK_JSON_OBJECT)) {
+  yk_status status = stat(path, &info) == 0 ? yk_json_parse_file(path, &rules, out, err) : YK_OK;
+  if (*out && !yk_json_is(yk_json_root(*out), YK_JSON_OBJECT))
     status =
         yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_json_type_name(yk_json_root(*out)));
-    yk_json_free(*out);
-    *out = NULL;
-  }
   free(path);
   return status;
+}
+
+yk_status yk_tokenizer_files_read(const char *dir, bool (*keeps)(const char *key), yk_tokenizer_files *out, yk_err *err)
+{
+  *out = (yk_tokenizer_files){0};
+  YK_TRY(read_object(dir, "tokenizer_config.json", keeps, &out->config, err));
+  if (!out->config) YK_TRY(yk_json_parse("tokenizer_config.json", "{}", 2, NULL, &out->config, err));
+  if (yk_json_get(yk_json_root(out->config), "added_tokens_decoder").doc) return YK_OK;
+  return read_object(dir, "special_tokens_map.json", NULL, &out->map, err);
+}
+
+void yk_tokenizer_files_free(yk_tokenizer_files *files)
+{
+  yk_json_free(files->config);
+  yk_json_free(files->map);
+  *files = (yk_tokenizer_files){0};
 }
 
 static yk_status add(found_tokens *found, token added, yk_err *err)
@@ -123,9 +151,15 @@ static yk_status take_file(found_tokens *found, const char *file, yk_json object
     yk_json value = yk_json_get(object, NAMES[i]);
     if (value.doc) YK_TRY(take_named(found, file, NAMES[i], value, err));
   }
+  YK_JSON_EACH_KEY(key, object) /* a model's own, as "image_token" */
+  {
+    bool is_own = ends_with_token(yk_json_text(key)) && yk_json_is(yk_json_member(key), YK_JSON_STRING);
+    if (is_own) YK_TRY(take_named(found, file, yk_json_text(key), yk_json_member(key), err));
+  }
   yk_json additional = yk_json_get(object, "additional_special_tokens");
-  if (yk_json_is_given(additional)) YK_TRY(take_list(found, file, "additional_special_tokens", additional, err));
-  yk_json extra = yk_json_get(object, "extra_special_tokens");
+  yk_json extra = yk_json_get(object, "extra_special_tokens"); /* the newer name: the older one counts without it */
+  if (yk_json_is_given(additional) && yk_json_size(extra) == 0)
+    YK_TRY(take_list(found, file, "additional_special_tokens", additional, err));
   YK_JSON_EACH_KEY(key, extra) YK_TRY(take_named(found, file, yk_json_text(key), yk_json_member(key), err));
   if (!yk_json_is_given(extra) || yk_json_is(extra, YK_JSON_OBJECT)) return YK_OK;
   return take_list(found, file, "extra_special_tokens", extra, err);
@@ -142,21 +176,31 @@ static yk_status take_class(found_tokens *found, const char *name, yk_err *err)
   return YK_OK;
 }
 
+static void append_named(yk_strbuf *out, const token *named)
+{
+  if (out->length > 1) yk_strbuf_append_str(out, ", ");
+  yk_json_append_string(out, named->name, strlen(named->name));
+  yk_strbuf_append_str(out, ": ");
+  yk_json_append_string(out, named->text, named->n_bytes);
+}
+
+/* The place of a name among those of all classes, which come first. */
+static size_t rank_of(const token *of)
+{
+  size_t i = 0, n = sizeof NAMES / sizeof *NAMES;
+  while (i < n && strcmp(of->name, NAMES[i]) != 0) i++;
+  return i;
+}
+
 /* What has been found as a document of its own. */
 static yk_status finish(const found_tokens *found, yk_json_doc **out, yk_err *err)
 {
   yk_strbuf text = YK_STRBUF_INIT;
-  const char *separator = "";
   yk_strbuf_append_str(&text, "{");
-  for (size_t i = 0; i < found->n; i++) {
-    const token *item = &found->items[i];
-    if (!item->name) continue;
-    yk_strbuf_append_str(&text, separator);
-    yk_json_append_string(&text, item->name, strlen(item->name));
-    yk_strbuf_append_str(&text, ": ");
-    yk_json_append_string(&text, item->text, item->n_bytes);
-    separator = ", ";
-  }
+  for (size_t rank = 0; rank <= sizeof NAMES / sizeof *NAMES; rank++)
+    for (size_t i = 0; i < found->n; i++)
+      if (found->items[i].name && rank_of(&found->items[i]) == rank) append_named(&text, &found->items[i]);
+  const char *separator = text.length > 1 ? ", " : "";
   const char *begin = "\"additional_special_tokens\": [", *end = "";
   for (size_t i = 0; i < found->n; i++) {
     const token *item = &found->items[i];
@@ -176,19 +220,16 @@ static yk_status finish(const found_tokens *found, yk_json_doc **out, yk_err *er
   return status;
 }
 
-yk_status yk_special_tokens_find(const char *dir, yk_json config, yk_json_doc **out, yk_err *err)
+yk_status yk_special_tokens_find(const yk_tokenizer_files *files, bool of_class, yk_json_doc **out, yk_err *err)
 {
   found_tokens found = {0};
-  yk_json_doc *map = NULL;
+  yk_json config = yk_json_root(files->config);
+  yk_status status = YK_OK;
   *out = NULL;
-  yk_status status = take_class(&found, yk_json_string(yk_json_get(config, "tokenizer_class")), err);
+  if (of_class) status = take_class(&found, yk_json_string(yk_json_get(config, "tokenizer_class")), err);
   if (status == YK_OK) status = take_file(&found, "tokenizer_config.json", config, err);
-  if (status == YK_OK && !yk_json_get(config, "added_tokens_decoder").doc) {
-    status = yk_tokenizer_config_read(dir, "special_tokens_map.json", NULL, &map, err);
-    if (status == YK_OK) status = take_file(&found, "special_tokens_map.json", yk_json_root(map), err);
-  }
+  if (status == YK_OK) status = take_file(&found, "special_tokens_map.json", yk_json_root(files->map), err);
   if (status == YK_OK) status = finish(&found, out, err);
   free(found.items);
-  yk_json_free(map);
   return status;
 }

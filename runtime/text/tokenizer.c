@@ -7,10 +7,33 @@
 
 #include "base/gguf.h"
 #include "base/model_path.h"
+#include "text/special_tokens.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
-static yk_status parse(yk_tokenizer *tokenizer, const char *name, yk_json root, yk_err *err)
+/* The special tokens of the files beside the tokenizer.json: those that become added tokens, and the last one of a
+ * text. */
+static yk_status add_tokens(yk_tokenizer *tokenizer, const char *name, yk_json list, const yk_tokenizer_files *files,
+                            yk_err *err)
+{
+  yk_json_doc *named = NULL, *all = NULL;
+  yk_status status = yk_special_tokens_find(files, false, &named, err);
+  if (status == YK_OK) status = yk_special_tokens_find(files, true, &all, err);
+  const yk_more_tokens more = {yk_json_root(files->config), yk_json_root(named), yk_json_root(files->map)};
+  if (status == YK_OK)
+    status = yk_added_tokens_parse(&tokenizer->added, name, list, &more, &tokenizer->model.vocab,
+                                   &tokenizer->normalizer, err);
+  yk_json eos = yk_json_get(yk_json_root(all), "eos_token");
+  tokenizer->eos_id = -1;
+  if (status == YK_OK && yk_json_is(eos, YK_JSON_STRING))
+    tokenizer->eos_id = yk_tokenizer_token_id(tokenizer, yk_json_text(eos), yk_json_length(eos));
+  yk_json_free(named);
+  yk_json_free(all);
+  return status;
+}
+
+static yk_status parse(yk_tokenizer *tokenizer, const char *name, yk_json root, const yk_tokenizer_files *files,
+                       yk_err *err)
 {
   const char *version;
   if (!yk_json_is(root, YK_JSON_OBJECT))
@@ -21,19 +44,19 @@ static yk_status parse(yk_tokenizer *tokenizer, const char *name, yk_json root, 
   YK_TRY(yk_bpe_parse(&tokenizer->model, name, yk_json_get(root, "model"), err));
   YK_TRY(yk_normalizer_parse(&tokenizer->normalizer, name, yk_json_get(root, "normalizer"), err));
   YK_TRY(yk_pre_tokenizer_parse(&tokenizer->pre_tokenizer, name, yk_json_get(root, "pre_tokenizer"), err));
-  YK_TRY(yk_added_tokens_parse(&tokenizer->added, name, yk_json_get(root, "added_tokens"), &tokenizer->model.vocab,
-                               &tokenizer->normalizer, err));
+  YK_TRY(add_tokens(tokenizer, name, yk_json_get(root, "added_tokens"), files, err));
   YK_TRY(yk_post_processor_parse(&tokenizer->post_processor, name, yk_json_get(root, "post_processor"),
                                  yk_tokenizer_vocab_size(tokenizer), err));
   return yk_decoder_parse(&tokenizer->decoder, name, yk_json_get(root, "decoder"), err);
 }
 
 /* Takes over doc. */
-static yk_status create(const char *name, yk_json_doc *doc, yk_tokenizer **out, yk_err *err)
+static yk_status create(const char *name, yk_json_doc *doc, const yk_tokenizer_files *files, yk_tokenizer **out,
+                        yk_err *err)
 {
   yk_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-  yk_status status =
-      tokenizer ? parse(tokenizer, name, yk_json_root(doc), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
+  yk_status status = tokenizer ? parse(tokenizer, name, yk_json_root(doc), files, err)
+                               : yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
   yk_json_free(doc);
   if (status == YK_OK)
     *out = tokenizer;
@@ -46,7 +69,7 @@ yk_status yk_tokenizer_parse(const char *name, const char *json, size_t n_bytes,
 {
   yk_json_doc *doc;
   YK_TRY(yk_json_parse(name, json, n_bytes, NULL, &doc, err));
-  return create(name, doc, out, err);
+  return create(name, doc, &(yk_tokenizer_files){0}, out, err);
 }
 
 static bool exists(const char *directory, const char *name)
@@ -57,11 +80,30 @@ static bool exists(const char *directory, const char *name)
   return n > 0 && n < (int)sizeof path && stat(path, &info) == 0;
 }
 
-static yk_status load_file(const char *path, yk_tokenizer **out, yk_err *err)
+/* dir: of the files beside it; NULL: nothing is read of them. */
+static yk_status load_file(const char *path, const char *dir, yk_tokenizer **out, yk_err *err)
 {
   yk_json_doc *doc;
+  yk_tokenizer_files files = {0};
   YK_TRY(yk_json_parse_file(path, NULL, &doc, err));
-  return create(path, doc, out, err);
+  yk_status status = dir ? yk_tokenizer_files_read(dir, yk_tokenizer_config_keeps, &files, err) : YK_OK;
+  if (status == YK_OK)
+    status = create(path, doc, &files, out, err);
+  else
+    yk_json_free(doc);
+  yk_tokenizer_files_free(&files);
+  return status;
+}
+
+/* A file by its path: one that is called tokenizer.json has its directory's files beside it. */
+static yk_status load_named(const char *path, yk_tokenizer **out, yk_err *err)
+{
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (strcmp(name, "tokenizer.json") != 0) return load_file(path, NULL, out, err);
+  char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  yk_status status = dir ? load_file(path, dir, out, err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  free(dir);
+  return status;
 }
 
 /* A file of weights, which may have the tokenizer beside it. */
@@ -81,7 +123,7 @@ yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err)
     YK_TRY(yk_model_path_dir(path, dir, err));
     return yk_tokenizer_load(dir, out, err);
   }
-  if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return load_file(path, out, err);
+  if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return load_named(path, out, err);
   if (!exists(path, "tokenizer.json") && exists(path, "tokenizer.model"))
     return yk_err_set(
         err, YK_E_UNSUPPORTED,
@@ -90,7 +132,8 @@ yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err)
         path);
   yk_strbuf file = YK_STRBUF_INIT;
   yk_strbuf_append_fmt(&file, "%s/tokenizer.json", path);
-  yk_status status = file.failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory", path) : load_file(file.data, out, err);
+  yk_status status =
+      file.failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory", path) : load_file(file.data, path, out, err);
   yk_strbuf_free(&file);
   return status;
 }
@@ -254,6 +297,11 @@ int32_t yk_tokenizer_token_id(const yk_tokenizer *tokenizer, const char *text, s
 {
   int32_t id = yk_vocab_id(&tokenizer->added.contents, text, n_bytes);
   return id >= 0 ? id : yk_vocab_id(&tokenizer->model.vocab, text, n_bytes);
+}
+
+int32_t yk_tokenizer_eos_id(const yk_tokenizer *tokenizer)
+{
+  return tokenizer->eos_id;
 }
 
 const char *yk_tokenizer_token_text(const yk_tokenizer *tokenizer, int32_t id, size_t *n_bytes)

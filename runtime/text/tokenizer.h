@@ -20,9 +20,12 @@
 
 typedef struct yk_tokenizer yk_tokenizer;
 
-/* yk_tokenizer_load - from a tokenizer.json, a directory that holds one, or a model file (.bin) that has one beside it.
- *   YK_E_IO where it cannot be read, YK_E_FORMAT where it is malformed or contradicts itself, YK_E_UNSUPPORTED for what
- *   is not implemented, among it a directory with only a tokenizer.model, and a GGUF file (the message says how to
+/* yk_tokenizer_load - from a tokenizer.json, a directory that holds one, or a model file (.bin) that has one beside
+ *   it.
+ *   Added and special tokens that only tokenizer_config.json and special_tokens_map.json beside it name are tokens, too,
+ *   as in transformers (added_tokens.h).
+ *   YK_E_IO where it cannot be read, YK_E_FORMAT where it is malformed or contradicts itself, YK_E_UNSUPPORTED for
+ *   what is not implemented, among it a directory with only a tokenizer.model, and a GGUF file (the message says how to
  *   convert it). */
 yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err);
 
@@ -54,6 +57,10 @@ int32_t yk_tokenizer_vocab_size(const yk_tokenizer *tokenizer);
 
 /* yk_tokenizer_token_id - the id of a token by its exact text ("<|im_end|>"), or -1. */
 int32_t yk_tokenizer_token_id(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes);
+
+/* yk_tokenizer_eos_id - the id of "eos_token", with which answers end, as those files or the class of tokenizer that
+ *   they name have it; -1: none, or no token of this vocabulary. */
+int32_t yk_tokenizer_eos_id(const yk_tokenizer *tokenizer);
 
 /* yk_tokenizer_token_text - the text of a token as the file has it (byte-level characters, U+2581 for a space), or
  *   NULL. Lives as long as the tokenizer; *n_bytes long, not NUL-terminated. */

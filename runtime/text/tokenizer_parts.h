@@ -16,6 +16,7 @@ struct yk_tokenizer {
   yk_added_tokens added;
   yk_post_processor post_processor;
   yk_decoder decoder;
+  int32_t eos_id; /* -1: none is named, or no token of this vocabulary */
 };
 
 #endif

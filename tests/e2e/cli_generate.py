@@ -56,6 +56,23 @@ class Json(Base):
                 if n:
                     self.assertEqual(step["top"][0], [step["token_id"], step["logprob"]])
 
+    def test_the_tokenizers_eos_token_ends_an_answer(self):
+        """Where no other file names an id: a string, an object, or none."""
+        asked = ("--prompt", "17+25=", "--max-tokens", 40)
+        end = "<|endoftext|>"
+        for eos_token, reason in ((end, "stop"), ({"content": end, "special": True}, "stop"), (None, "length")):
+            with tempfile.TemporaryDirectory() as model:
+                for name in ("tokenizer.json", "model.safetensors"):
+                    os.symlink(os.path.join(harness.DEMO, name), os.path.join(model, name))
+                for name, keys in (("config.json", {"eos_token_id": None}),
+                                   ("tokenizer_config.json", {"eos_token": eos_token})):
+                    with open(os.path.join(harness.DEMO, name)) as file:
+                        kept = json.load(file)
+                    with open(os.path.join(model, name), "w") as file:
+                        json.dump({**kept, **keys}, file)
+                result = self.run_json("generate", "--model", model, *harness.ON, "--temperature", 0, *asked)[0]
+                self.assertEqual(result["finish_reason"], reason, eos_token)
+
     def test_text_and_stop(self):
         result = self.demo("--prompt", "The capital of Norway is")[0]
         self.assertTrue(result["text"].startswith(" Oslo."), result["text"])
