@@ -96,6 +96,7 @@ static void init(serve_options *options)
   options->max_waiting = 4096;
   options->max_connections = 8192;
   server->max_body_bytes = 8 << 20;
+  server->max_held_body_bytes = 512 << 20;
   server->shutdown_timeout_s = 60;
   server->stats_interval_s = 10;
   server->header_timeout_s = 30;
@@ -181,6 +182,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .max = 86400},
       {"enable-tokenizer-info-endpoint", NULL, YK_OPTION_FLAG, &server->tells_tokenizer,
        .help = "/tokenizer_info: what tokenizer_config.json says, and the chat template"},
+      {"enable-prompt-tokens-details", NULL, YK_OPTION_FLAG, &server->tells_cached_tokens,
+       .help = "usage tells cached_tokens: how much of a prompt was found computed, which tells clients of each other"},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
@@ -193,6 +196,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "at once", .min = 1,
        .max = 1 << 20},
       {"max-body-bytes", NULL, YK_OPTION_BYTES, &server->max_body_bytes, "SIZE", .help = "of a request"},
+      {"max-held-body-bytes", NULL, YK_OPTION_BYTES, &server->max_held_body_bytes, "SIZE",
+       .help = "of all requests that are received or prepared; beyond it large ones get 503"},
       {"header-timeout", NULL, YK_OPTION_NUMBER, &server->header_timeout_s, "SECONDS",
        .help = "for a request's headers to arrive, and again for its body; 0: no limit", .max = 86400},
       {"request-timeout", NULL, YK_OPTION_NUMBER, &server->request_timeout_s, "SECONDS",

@@ -38,7 +38,6 @@ static const yk_foreign_option options[] = {
     REFUSED("tool-server", NULL, ONE, "", "Yoke calls no tools itself, its clients do; leave it out"),
     REFUSED("log-config-file", NULL, ONE, "", "use --log-level"),
     PASSED("max-log-len", NULL, ONE),
-    PASSED("enable-prompt-tokens-details", NULL, FLAG),
     REFUSED("enable-per-request-metrics", NULL, FLAG, "false", "use /metrics"),
     REFUSED("enable-server-load-tracking", NULL, FLAG, "false", "use num_requests_running in /metrics"),
     REFUSED("enable-force-include-usage", NULL, FLAG, "false",

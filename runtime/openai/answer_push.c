@@ -106,6 +106,12 @@ static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
     if (sampling->stop_ids[i] == c->last_id) yk_json_append_i64(&c->stop_reason, c->last_id);
 }
 
+/* An event is due for the first token, and once there are as many as the request wants in one. */
+static bool is_event_due(const yk_answer_choice *c)
+{
+  return c->is_due && (c->n_told == 0 || c->n_output - c->n_told >= c->answer->request->stream_interval);
+}
+
 static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)
 {
   bool failed = c->text.failed || c->calls.failed || c->ids.failed || c->prompt_logprobs.failed ||
@@ -122,7 +128,7 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
     YK_TRY(push_prompt_token(c, output, err));
     return check_memory(c, NULL, err);
   }
-  if (streams && c->is_due && !joins && !ends) yk_answer_write_event(c, out);
+  if (streams && is_event_due(c) && !joins && !ends) yk_answer_write_event(c, out);
   if (!c->has_begun) YK_TRY(begin(c, out, err));
   c->is_due = true;
   YK_TRY(push_text(c, output, err));
@@ -139,7 +145,7 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
 yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice_index, yk_strbuf *out, yk_err *err)
 {
   yk_answer_choice *c = &answer->choices[choice_index];
-  if (answer->request->stream && c->is_due) yk_answer_write_event(c, out);
+  if (answer->request->stream && is_event_due(c)) yk_answer_write_event(c, out);
   return check_memory(c, out, err);
 }
 

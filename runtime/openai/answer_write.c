@@ -208,6 +208,7 @@ void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
 {
   c->is_due = false;
+  c->n_told = c->n_output;
   if (c->parser && c->text.length == 0 && c->calls.length == 0 && c->finish == YK_FINISH_NONE) return;
   yk_strbuf_append(out, c->answer->head.data, c->answer->head.length);
   yk_answer_append_choice(c, out);

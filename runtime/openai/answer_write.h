@@ -23,6 +23,7 @@ typedef struct yk_answer_choice {
   bool has_told_prompt; /* what is asked to be told of it */
   bool is_due;          /* an event is to be written */
   int32_t n_output, n_cached;
+  int32_t n_told;  /* of the output's tokens, in events */
   int32_t last_id; /* of the output */
   yk_finish_reason finish;
 } yk_answer_choice;

@@ -20,6 +20,8 @@
 /* n; n times the number of prompts. */
 enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };
 
+enum { YK_OPENAI_ID_BYTES = 128 + 1 }; /* of request_id */
+
 enum { YK_OPENAI_MAX_SALT_BYTES = 512 }; /* of cache_salt, which the server may put others' in front of */
 
 enum { YK_OPENAI_MAX_DEPTH = 64 }; /* of objects and arrays inside each other in a body */
@@ -77,8 +79,8 @@ typedef struct yk_openai_chat {
 
 typedef struct yk_openai_request {
   yk_openai_form form;
-  const char *model;         /* the document's; NULL: the served one */
-  const char *cache_salt;    /* the document's, as yk_request_options has it; NULL: none */
+  const char *model;      /* the document's; NULL: the served one */
+  const char *cache_salt; /* the document's, as yk_request_options has it; NULL: none */
   size_t cache_salt_bytes;
   yk_openai_prompt *prompts; /* [n_prompts], owned. Chat: one, without text and, until the caller sets them, ids */
   size_t n_prompts;
@@ -95,6 +97,8 @@ typedef struct yk_openai_request {
   int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
   bool hides_special;        /* with tools: special tokens are told to the parser and not to the client */
+  int32_t stream_interval;   /* a stream's first token has an event of its own, later ones share one by so many */
+  char request_id[YK_OPENAI_ID_BYTES]; /* "request_id" in visible ASCII; "": none that can be used */
   yk_openai_chat chat;
   char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault where parsing failed; "": none */
   /* Owned; sampling points to them. */

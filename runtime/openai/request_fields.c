@@ -30,7 +30,11 @@ typedef enum field_kind {
   FIELD_TEMPLATE_KWARGS,
   FIELD_RESPONSE_FORMAT,
   FIELD_MODALITIES,
-  FIELD_LATER,     /* depends on other fields, and is read when these have been */
+  FIELD_LATER, /* depends on other fields, and is read when these have been */
+  FIELD_REQUEST_ID,
+  FIELD_INTERVAL,
+  FIELD_PASSED,    /* nothing that an answer shows depends on it */
+  FIELD_ONLY_ZERO, /* what the other values ask for is not done */
   FIELD_ONLY_TRUE, /* what the other value asks for is not done */
   FIELD_OFF        /* only false, or an empty string, array or object: what it asks for is not done */
 } field_kind;
@@ -91,6 +95,22 @@ static const field fields[] = {
     {"add_special_tokens", FIELD_FLAG, CHAT, REQUEST(chat.add_special_tokens)},
     {"skip_special_tokens", FIELD_FLAG, BOTH, SAMPLING(skip_special_tokens)},
     {"detokenize", FIELD_ONLY_TRUE, BOTH, 0},
+    {"stream_interval", FIELD_INTERVAL, BOTH, 0},
+    {"request_id", FIELD_REQUEST_ID, BOTH, 0},
+    {"priority", FIELD_ONLY_ZERO, BOTH, 0},
+    {"user", FIELD_PASSED, BOTH, 0},
+    {"metadata", FIELD_PASSED, BOTH, 0},
+    {"store", FIELD_PASSED, BOTH, 0},
+    {"service_tier", FIELD_PASSED, BOTH, 0},
+    {"safety_identifier", FIELD_PASSED, BOTH, 0},
+    {"prompt_cache_key", FIELD_PASSED, BOTH, 0},
+    {"prediction", FIELD_PASSED, CHAT, 0},
+    {"verbosity", FIELD_PASSED, CHAT, 0},
+    {"include_reasoning", FIELD_PASSED, CHAT, 0}, /* no reasoning is told apart */
+    {"spaces_between_special_tokens", FIELD_PASSED, BOTH, 0},
+    {"vllm_xargs", FIELD_OFF, BOTH, 0},
+    {"return_token_offsets", FIELD_OFF, BOTH, 0},
+    {"return_prompt_text", FIELD_OFF, BOTH, 0},
     {"add_generation_prompt", FIELD_FLAG, CHAT, REQUEST(chat.add_generation_prompt)},
     {"continue_final_message", FIELD_FLAG, CHAT, REQUEST(chat.continue_final_message)},
     {"chat_template_kwargs", FIELD_TEMPLATE_KWARGS, CHAT, 0},
@@ -200,6 +220,25 @@ static yk_status read_salt(yk_openai_request *request, yk_json value, yk_err *er
                     YK_OPENAI_MAX_SALT_BYTES, request->cache_salt_bytes);
 }
 
+/* As of X-Request-Id: what cannot be used is as if it were not given. */
+static yk_status read_request_id(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  const char *id;
+  YK_TRY(yk_json_read_str(value, NULL, "request_id", &id, err));
+  size_t n = yk_json_length(value);
+  bool is_usable = n < sizeof request->request_id;
+  for (size_t i = 0; i < n; i++) is_usable &= id[i] >= '!' && id[i] <= '~';
+  if (is_usable) memcpy(request->request_id, id, n + 1);
+  return YK_OK;
+}
+
+static yk_status read_only_zero(const char *name, yk_json value, yk_err *err)
+{
+  int32_t number;
+  YK_TRY(yk_value_read_i32(name, value, INT32_MIN, INT32_MAX, &number, err));
+  return number == 0 ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 0, or to be left out", name);
+}
+
 static yk_status read_only_true(const char *name, yk_json value, yk_err *err)
 {
   bool flag;
@@ -217,6 +256,10 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_FLAG: return yk_json_read_bool(value, NULL, f->name, member, err);
   case FIELD_TEXT: return yk_json_read_str(value, NULL, f->name, member, err);
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
+  case FIELD_REQUEST_ID: return read_request_id(request, value, err);
+  case FIELD_INTERVAL: return yk_value_read_i32(f->name, value, 1, INT32_MAX, &request->stream_interval, err);
+  case FIELD_PASSED: return YK_OK;
+  case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);
   case FIELD_SALT: return read_salt(request, value, err);
   case FIELD_SEED: return yk_request_read_seed(request, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);

@@ -122,6 +122,7 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
                              .add_special_tokens = true,
+                             .stream_interval = 1,
                              .document = document,
                              .object = object};
   yk_chat_init(&out->chat);

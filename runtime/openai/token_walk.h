@@ -25,7 +25,7 @@ typedef struct yk_token_walk {
 yk_status yk_token_walk_begin(yk_token_walk *walk, yk_token_texts *texts, const int32_t *ids, size_t n_ids,
                               yk_err *err);
 
-/* yk_token_walk_next - the text of the token that comes next; valid until the next call of next. Errors: YK_E_NOMEM. */
+/* yk_token_walk_next - the text of the token that comes next; valid until the next call of it. Errors: YK_E_NOMEM. */
 yk_status yk_token_walk_next(yk_token_walk *walk, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
 /* yk_token_walk_other - the text of a token that might have stood in the last one's place; valid until the next call.

@@ -14,14 +14,17 @@ static bool is_key(const char *key, const char *given)
   return !differs;
 }
 
-bool yk_access_has_key(const yk_server_options *options, const char *authorization)
+bool yk_access_has_key(const yk_server_options *options, const char *authorization, size_t *key)
 {
   static const char scheme[] = "Bearer ";
   if (options->n_api_keys == 0) return true;
   if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0) return false;
   bool found = false;
-  for (size_t i = 0; i < options->n_api_keys; i++) /* all of them, whichever it is */
-    found |= is_key(options->api_keys[i], authorization + strlen(scheme));
+  for (size_t i = 0; i < options->n_api_keys; i++) { /* all of them, whichever it is */
+    bool is_this = is_key(options->api_keys[i], authorization + strlen(scheme));
+    if (is_this) *key = i;
+    found |= is_this;
+  }
   return found;
 }
 

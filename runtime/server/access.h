@@ -9,8 +9,8 @@
 #include "server/server_options.h"
 
 /* yk_access_has_key - whether an Authorization header (NULL: none) is "Bearer KEY" with one of the options' keys, or
- *   they have none. Takes equally long for every wrong key of one length. Thread: any. */
-bool yk_access_has_key(const yk_server_options *options, const char *authorization);
+ *   they have none. *key: which, from 0. Takes equally long for every wrong key of one length. Thread: any. */
+bool yk_access_has_key(const yk_server_options *options, const char *authorization, size_t *key);
 
 /* Whom a request says that it is for, and from where. */
 typedef struct yk_access_headers {

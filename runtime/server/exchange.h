@@ -36,6 +36,9 @@ struct yk_exchange {
   yk_exchange_state state;
   bool is_suspended, is_timed_out, is_preflight;
   char request_id[YK_REQUEST_ID_BYTES]; /* visible ASCII */
+  bool has_clients_id;                  /* the client chose it, in a header */
+  size_t api_key;                       /* which of several it has sent */
+  size_t held_bytes;                    /* of its body, of the server's */
   int64_t began_ns;
   yk_ready_node news;     /* the engine has output for it */
   yk_ready_node prepared; /* the worker is done with it */

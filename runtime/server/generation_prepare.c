@@ -1,12 +1,14 @@
 /* generation_prepare.c - from a body to requests in the engine. A worker's thread, but for yk_generation_begin. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "openai/chat_ids.h"
 #include "server/engine_state.h"
 #include "server/generation.h"
+#include "server/request_id.h"
 
 static void tell(void *exchange)
 {
@@ -51,6 +53,8 @@ static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
   YK_TRY(yk_json_parse("body", x->body.data ? x->body.data : "", x->body.length, &rules, &document, err));
   yk_strbuf_free(&x->body);
   yk_openai_defaults_init(x->engine, form, &defaults);
+  defaults.pass_over = yk_passed_fields_note;
+  defaults.user = &x->server->passed_fields;
   if (x->server->options.tool_parser) defaults.tools = yk_tool_format_find(x->server->options.tool_parser);
   return yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &g->request, err);
 }
@@ -65,6 +69,16 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   return yk_openai_chat_end(x->server->chat.renderer, &g->request, err);
 }
 
+/* Of several keys each has what it computes for itself. */
+static void add_salt_of_key(const yk_exchange *x, char *salt, size_t n_most, yk_request_options *options)
+{
+  if (x->server->options.n_api_keys < 2) return;
+  size_t n_bytes = (size_t)snprintf(salt, n_most, "key %zu ", x->api_key);
+  if (options->cache_salt) memcpy(salt + n_bytes, options->cache_salt, options->cache_salt_bytes);
+  options->cache_salt_bytes = n_bytes + (options->cache_salt ? options->cache_salt_bytes : 0);
+  options->cache_salt = salt;
+}
+
 static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
 {
   yk_generation *g = x->generation;
@@ -74,9 +88,11 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   if (!g->requests || !g->token_ns || !g->n_tokens)
     return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
   for (size_t i = 0; i < g->n_choices; i++) {
+    char salt[YOKE_MAX_CACHE_SALT_BYTES];
     yk_request_options options;
     yk_request_options_init(x->engine, &options);
     yk_openai_request_options_of(&g->request, i, context_tokens, &options);
+    add_salt_of_key(x, salt, sizeof salt, &options);
     options.notify = tell;
     options.notify_user = x;
     YK_TRY(yk_engine_submit(x->engine, &options, &g->requests[i], err));
@@ -156,9 +172,12 @@ void yk_generation_begin(yk_exchange *x)
   char id[sizeof "chatcmpl-" + YK_REQUEST_ID_BYTES];
   yk_err err = YK_ERR_INIT;
   bool is_chat = g->request.form == YK_FORM_CHAT;
+  if (g->request.request_id[0] && !x->has_clients_id) yk_request_id_choose(x, g->request.request_id);
   snprintf(id, sizeof id, "%s-%s", is_chat ? "chatcmpl" : "cmpl", x->request_id);
-  yk_openai_answer_options options = {
-      .id = id, .model = server->options.model_names[0], .created_s = (int64_t)time(NULL), .with_cached_tokens = true};
+  yk_openai_answer_options options = {.id = id,
+                                      .model = server->options.model_names[0],
+                                      .created_s = (int64_t)time(NULL),
+                                      .with_cached_tokens = server->options.tells_cached_tokens};
   yk_server_follow_host(server); /* the worker may have seen the engine first */
   options.texts = server->texts;
   options.has_text = server->info.has_tokenizer;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "server/access.h"
+#include "server/bodies.h"
 #include "server/generation.h"
 #include "server/request_id.h"
 #include "server/request_log.h"
@@ -15,7 +16,7 @@
 #include "server/server_internal.h"
 #include "server/suspension.h"
 
-enum { STREAM_BLOCK_BYTES = 256, LARGE_BODY_BYTES = 64 << 10 };
+enum { STREAM_BLOCK_BYTES = 256 };
 
 /* The page needs nothing from elsewhere, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -30,6 +31,7 @@ static void destroy(yk_exchange *x)
   all->n--;
   yk_generation_free(x->generation);
   yk_strbuf_free(&x->body);
+  yk_bodies_give_back(x);
   yk_strbuf_free(&x->reply.body);
   yk_strbuf_free(&x->late.body);
   free(x);
@@ -66,6 +68,7 @@ static void take_prepared(yk_ready_node *node)
 {
   yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, prepared));
   yk_generation_unhold(x);
+  yk_bodies_give_back(x); /* what is kept of it is the request's */
   x->state = x->generation ? YK_RUNNING : YK_ANSWERED;
   if (atomic_load(&x->is_given_up)) make_late(x);
   if (!x->mhd || atomic_load(&x->is_gone)) {
@@ -91,6 +94,7 @@ static bool withdraw(yk_exchange *x)
   if (x->state != YK_PREPARING || !yk_workers_remove(workers_of(x), &x->job)) return false;
   yk_generation_unhold(x);
   yk_strbuf_free(&x->body);
+  yk_bodies_give_back(x);
   x->state = YK_ANSWERED;
   return true;
 }
@@ -233,7 +237,7 @@ static void check_headers(yk_exchange *x)
     yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
   else if (!x->route)
     yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, x->reply.allow);
-  else if (!x->route->is_open && !yk_access_has_key(options, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION)))
+  else if (!x->route->is_open && !yk_access_has_key(options, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION), &x->api_key))
     yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
   else if (x->route->methods & YK_METHOD_POST && x->route->prepare && !x->route->has_no_body)
     check_body_headers(x);
@@ -245,7 +249,12 @@ static void receive(yk_exchange *x, const char *bytes, size_t n_bytes)
   if (x->reply.http_status) return;
   if ((int64_t)(x->body.length + n_bytes) > limit) { /* sent in chunks: the headers have not told its length */
     yk_strbuf_free(&x->body);
+    yk_bodies_give_back(x);
     yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found more", (long long)limit);
+    return;
+  }
+  if (!yk_bodies_take(x, n_bytes)) {
+    yk_strbuf_free(&x->body);
     return;
   }
   yk_strbuf_append(&x->body, bytes, n_bytes);
@@ -256,6 +265,7 @@ static void prepare(yk_job *job)
 {
   yk_exchange *x = (yk_exchange *)((char *)job - offsetof(yk_exchange, job));
   if (!atomic_load(&x->is_gone) && !atomic_load(&x->is_given_up)) x->route->prepare(x);
+  yk_bodies_trim(x);
   yk_ready_push(&x->server->ready, &x->prepared);
 }
 
@@ -276,7 +286,7 @@ static void arrived(yk_exchange *x)
   } else if (yk_generation_hold(x)) {
     x->state = YK_PREPARING;
     x->job.run = prepare;
-    x->job.is_large = x->body.length > LARGE_BODY_BYTES;
+    x->job.is_large = x->body.length > YK_SMALL_BODY_BYTES;
     yk_workers_add(workers_of(x), &x->job);
   }
 }

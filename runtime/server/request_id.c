@@ -16,7 +16,8 @@ static bool is_usable(const char *id)
 void yk_request_id_choose(yk_exchange *x, const char *clients)
 {
   yk_server *server = x->server;
-  if (clients && is_usable(clients))
+  x->has_clients_id = clients && is_usable(clients);
+  if (x->has_clients_id)
     memcpy(x->request_id, clients, strlen(clients) + 1);
   else
     snprintf(x->request_id, sizeof x->request_id, "%016llx%016llx", (unsigned long long)server->id_base,

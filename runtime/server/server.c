@@ -1,4 +1,5 @@
 #include "server/server.h"
+#include "server/bodies.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -182,6 +183,7 @@ static bool stop(yk_server *server)
   if (server->epoll_fd >= 0) close(server->epoll_fd);
   if (server->signal_fd >= 0) close(server->signal_fd);
   yk_ready_free(&server->ready);
+  yk_passed_fields_destroy(&server->passed_fields);
   return all_freed;
 }
 
@@ -195,8 +197,10 @@ yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_er
   server->created_s = (int64_t)time(NULL);
   server->process_start_s = yk_process_start_s();
   server->epoll_fd = server->signal_fd = server->listen_fd = server->ready.event_fd = -1;
+  yk_bodies_start();
   yk_metrics_init(&server->metrics);
   yk_http_metrics_init(&server->http_metrics);
+  yk_passed_fields_init(&server->passed_fields, server->log);
   yk_end_rate_init(&server->ends);
   yk_status status = start(server, err);
   if (status == YK_OK) status = yk_loop_run(server, err);

@@ -11,6 +11,7 @@
 #include "server/exchange.h"
 #include "server/http_metrics.h"
 #include "server/metrics.h"
+#include "server/passed_fields.h"
 #include "server/server_options.h"
 #include "server/workers.h"
 
@@ -38,6 +39,7 @@ struct yk_server {
   yk_ready ready;
   yk_workers workers, renderers; /* renderers: of routes that may wait for the chat template's helper */
   yk_engine_host host;
+  yk_passed_fields passed_fields;
   yk_checkpoint_template chat; /* once has_chat: a worker opens it while the engine is loaded */
   yk_job open_chat;
   yk_err chat_failure;
@@ -53,6 +55,7 @@ struct yk_server {
   bool has_resumed;    /* a connection, which the daemon does not know before it runs */
   yk_connections connections;
   yk_exchanges exchanges;
+  size_t held_bytes; /* of bodies that are received or prepared */
   yk_metrics metrics;
   yk_http_metrics http_metrics;
   yk_stats_log stats_log;

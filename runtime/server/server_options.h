@@ -20,21 +20,23 @@ typedef struct yk_server_options {
   int max_waiting;           /* requests accepted beside those that run at once */
   int max_connections;
   int64_t max_body_bytes;
-  double request_timeout_s;   /* 0: none */
-  double shutdown_timeout_s;  /* how long a signal leaves to what runs */
-  double header_timeout_s;    /* for a whole request to arrive */
-  const char *const *origins; /* [n_origins] whose pages may call from a browser; "*": any */
+  int64_t max_held_body_bytes; /* of all bodies that are received or prepared; small ones are taken beyond it */
+  double request_timeout_s;    /* 0: none */
+  double shutdown_timeout_s;   /* how long a signal leaves to what runs */
+  double header_timeout_s;     /* for a whole request to arrive */
+  const char *const *origins;  /* [n_origins] whose pages may call from a browser; "*": any */
   size_t n_origins;
   const char *const *allowed_hosts; /* [n_allowed_hosts] names, without ports, by which clients may call the server */
   size_t n_allowed_hosts;
   int32_t profile_every; /* as yk_engine_set_profile takes it */
   yk_trace *trace;       /* of the first steps; not owned; or NULL */
   bool restarts_on_failure;
-  const char *metrics_prefix;                     /* of metrics' names, in front of a colon */
-  bool logs_requests;                             /* prompts among them */
-  double stats_interval_s;                        /* between looks at what the server does */
-  bool logs_stats;                                /* a line at each of them */
-  bool tells_tokenizer;                           /* /tokenizer_info */
+  const char *metrics_prefix; /* of metrics' names, in front of a colon */
+  bool tells_cached_tokens;   /* in the usage: of a prompt, how many tokens others' requests had computed */
+  bool logs_requests;         /* prompts among them */
+  double stats_interval_s;    /* between looks at what the server does */
+  bool logs_stats;            /* a line at each of them */
+  bool tells_tokenizer;       /* /tokenizer_info */
   void (*listening)(void *user, const char *url); /* the port is open; may be NULL */
   void *user;
 } yk_server_options;

@@ -51,6 +51,10 @@ class RequestIds(Case):
             self.assertEqual(answer.value["id"], "cmpl-" + answer.getheader("X-Request-Id"))
             ours.add(answer.value["id"])
         self.assertEqual(len(ours), 7)
+        for given, header, expected in (("mine", None, "mine"), ("mine", "theirs", "theirs"), ("a b", None, None)):
+            answer = server.post(COMPLETIONS, {**body, "request_id": given}, {**key, "X-Request-Id": header})
+            self.assertRegex(answer.value["id"], f"^cmpl-{expected or '[0-9a-f]{32}'}$")
+            self.assertEqual(answer.value["id"], "cmpl-" + answer.getheader("X-Request-Id"))
 
 
 @harness.of_the_program
@@ -403,7 +407,7 @@ class Log(Case):
 @harness.of_the_program
 class Routes(Case):
     def test_reset_prefix_cache(self):
-        server = self.serve()
+        server = self.serve("--enable-prompt-tokens-details")
         body = {"prompt": list(range(5, 45)), "max_tokens": 2, "ignore_eos": True, "temperature": 0}
 
         def cached():

@@ -121,6 +121,12 @@ def kill_children(server):
                 os.kill(int(pid), signal.SIGKILL)
 
 
+def memory_of(server, name):
+    """Bytes of the server's memory by this name."""
+    with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+
 @harness.of_the_program
 class Refused(Case):
 
@@ -194,6 +200,54 @@ class Refused(Case):
         for headers in ({"Content-Type": "application/json; charset=utf-8"}, {"Content-Type": "Application/JSON"},
                         {"Content-Encoding": "identity"}):
             self.assertEqual(server.ask("POST", COMPLETIONS, body, headers).status, 200)
+
+    def test_held_bodies(self):
+        """Bodies that come slowly are held; beyond the limit of all a large one is refused, and small ones are not."""
+        server = self.serve("--max-held-body-bytes", "256KiB")
+        large = json.dumps({"prompt": "x", "max_tokens": 1, "user": "u" * (200 << 10)})
+        with contextlib.closing(socket.create_connection(("127.0.0.1", server.port))) as slow:
+            half = request_bytes(COMPLETIONS, json.loads(large))[:-1000]
+            slow.sendall(half)
+            end = time.monotonic() + harness.TIMEOUT_S
+            while (answer := server.post(COMPLETIONS, large)).status == 200 and time.monotonic() < end:
+                time.sleep(0.01)  # until the first half has come
+            self.assert_refused(answer, 503, "262144 bytes", "again later")
+            self.assertEqual(answer.getheader("Retry-After"), "1")
+            self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1}).status, 200)
+        end = time.monotonic() + harness.TIMEOUT_S
+        while server.post(COMPLETIONS, large).status != 200 and time.monotonic() < end:
+            time.sleep(0.01)
+        for _ in range(3):  # what has been answered is held no more
+            self.assertEqual(server.post(COMPLETIONS, large).status, 200)
+
+    def test_memory_of_bodies(self):
+        """8 MiB of JSON take at most eight times that, whatever they hold, and go back to the system."""
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("a sanitizer keeps what is freed")
+        server = self.serve("--chat-template", "builtin:chatml")
+        n_bytes = (8 << 20) - 4096
+        bodies = [(COMPLETIONS, '{"prompt": [%s1]}', "1,", 400), (COMPLETIONS, '{"prompt": [%s1]}', "123, ", 400),
+                  (COMPLETIONS, '{"prompt": "x", "max_tokens": 1, "junk": [%s1]}', "[],", 200),
+                  (CHAT, '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "tool_choice": "none", '
+                   '"tools": [{"type": "function", "function": {"name": "f", "parameters": [%s1]}}]}', "{}, 10, ", 200)]
+        for path, body, piece, status in bodies:
+            with self.subTest(piece), open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="ascii") as file:
+                file.write("5")  # the peak begins anew
+                file.close()
+                before = memory_of(server, "VmRSS")
+                answer = server.post(path, body % (piece * ((n_bytes - len(body)) // len(piece))))
+                self.assertEqual(answer.status, status, answer.text[:200])
+                self.assertLess(memory_of(server, "VmHWM") - before, 8 * n_bytes)
+                self.assertLess(memory_of(server, "VmRSS") - before, n_bytes)
+
+    def test_fields_that_are_not_known(self):
+        server = self.serve()
+        for _ in range(3):
+            body = {"prompt": "x", "max_tokens": 1, "temprature": 1, "new\nline": [1], "user": "u", "later": None}
+            self.assertEqual(server.post(COMPLETIONS, body).status, 200)
+        self.assertEqual(server.err.count('field "temprature", which is not known'), 1)
+        self.assertEqual(server.err.count("is not known"), 2)
+        self.assertNotIn("new\n", server.err)
 
     def test_large_bodies(self):
         server = self.serve("--max-body-bytes", "64KiB")
@@ -309,6 +363,26 @@ class Refused(Case):
         self.assertEqual(open_server.ask("GET", "/v1/models").status, 200)
         self.assert_usage_error(["serve", harness.DEMO, "--api-key", ""], "--api-key: ", "empty")
         self.assert_usage_error(["serve", harness.DEMO], "YOKE_API_KEY: ", "0x20", env={"YOKE_API_KEY": "a b"})
+
+    def test_what_keys_and_salts_keep_apart(self):
+        """A prompt of 40 tokens is found computed by who has the same key and salt, and by nobody else."""
+        prompt = {"prompt": list(range(5, 45)), "max_tokens": 1}
+
+        def cached(server, key=None, **more):
+            answer = server.post(COMPLETIONS, {**prompt, **more}, {"Authorization": f"Bearer {key}"} if key else None)
+            return answer.value["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        server = self.serve("--enable-prompt-tokens-details", "--api-key", "first-key", "second-key")
+        for key in ("first-key", "second-key"):
+            self.assertEqual([cached(server, key) for _ in range(2)], [0, 32])
+            self.assertEqual([cached(server, key, cache_salt="s") for _ in range(2)], [0, 32])
+        server = self.serve("--api-key", "only-key")
+        for salt in (None, "a", "b", "a"):
+            answer = server.post(COMPLETIONS, {**prompt, "cache_salt": salt}, {"Authorization": "Bearer only-key"})
+            self.assertNotIn("prompt_tokens_details", answer.value["usage"])
+        self.assertEqual(server.ask("GET", "/metrics", headers={"Authorization": "Bearer only-key"}).status, 200)
+        self.assert_refused(server.post(COMPLETIONS, {**prompt, "cache_salt": "s" * 513},
+                                        {"Authorization": "Bearer only-key"}), 400, "512", param="cache_salt")
 
     def test_several_keys(self):
         """Of options and a file; none of them stands in the list of processes."""
@@ -541,7 +615,8 @@ class Refused(Case):
         help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
         for option in ("host", "port", "served-model-name", "api-key", "api-key-file",
                        "default-chat-template-kwargs", "max-waiting", "request-timeout",
-                       "shutdown-timeout", "max-body-bytes", "max-connections", "header-timeout", "cors-origin",
+                       "shutdown-timeout", "max-body-bytes", "max-held-body-bytes",
+                       "enable-prompt-tokens-details", "max-connections", "header-timeout", "cors-origin",
                        "allowed-host",
                        "chat-template",
                        "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests",

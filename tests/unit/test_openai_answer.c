@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,30 @@ static void a_slow_client_gets_several_tokens_at_once(void **state)
   flush(s, 0);
   expect(s, "data: " HEAD "{'index':0,'text':'ababab','logprobs':null,'finish_reason':null,'token_ids':[0,1,2],"
             "'prompt_token_ids':[0,0,0]}]}\n\n");
+  close_session(s);
+}
+
+/* The first token has an event of its own, so that its time is seen; the end is told with what is there. */
+static void several_tokens_an_event(void **state)
+{
+  (void)state;
+  session *s = open_session(YK_FORM_COMPLETION, "{'prompt': 'p', 'stream': true, 'stream_interval': 3}");
+  static const char *const texts[] = {"a", "bcd", "efg", "h"};
+  for (int32_t i = 0; i < 8; i++) {
+    push(s, 0, i, (char[]){(char)('a' + i), '\0'});
+    flush(s, 0);
+  }
+  end(s, 0, YK_FINISH_LENGTH, "");
+  const char *at = s->out.data;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char expected[32];
+    snprintf(expected, sizeof expected, "\"text\":\"%s\"", texts[i]);
+    at = strstr(at, "\"text\"");
+    assert_memory_equal(at, expected, strlen(expected));
+    at++;
+  }
+  assert_null(strstr(at, "\"text\""));
+  assert_non_null(strstr(at, "\"finish_reason\":\"length\""));
   close_session(s);
 }
 
@@ -501,6 +526,7 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_event_a_token),
                                      cmocka_unit_test(the_end_alone),
                                      cmocka_unit_test(a_slow_client_gets_several_tokens_at_once),
+                                     cmocka_unit_test(several_tokens_an_event),
                                      cmocka_unit_test(choices_of_a_stream),
                                      cmocka_unit_test(whole_completions),
                                      cmocka_unit_test(echo_with_logprobs),

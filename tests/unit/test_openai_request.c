@@ -422,6 +422,11 @@ static void what_is_not_done_is_refused_by_name(void **state)
       {P "'response_format': {'type': 'json_object'}}", "response_format", "json_object", YK_E_UNSUPPORTED},
       {P "'response_format': 'text'}", "response_format", "an object", YK_E_FORMAT},
       {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
+      {P "'priority': 1}", "priority", "expected 0", YK_E_UNSUPPORTED},
+      {P "'stream_interval': 0}", "stream_interval", "found 0", YK_E_FORMAT},
+      {P "'vllm_xargs': {'a': 1}}", "vllm_xargs", "not supported", YK_E_UNSUPPORTED},
+      {P "'return_token_offsets': true}", "return_token_offsets", "not supported", YK_E_UNSUPPORTED},
+      {P "'return_prompt_text': true}", "return_prompt_text", "not supported", YK_E_UNSUPPORTED},
   };
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
