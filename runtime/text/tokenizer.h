@@ -22,8 +22,8 @@ typedef struct yk_tokenizer yk_tokenizer;
 
 /* yk_tokenizer_load - from a tokenizer.json, a directory that holds one, or a model file (.bin) that has one beside
  *   it.
- *   Added and special tokens that only tokenizer_config.json and special_tokens_map.json beside it name are tokens, too,
- *   as in transformers (added_tokens.h).
+ *   Added and special tokens that only tokenizer_config.json and special_tokens_map.json beside it name are tokens,
+ *   too, as in transformers (added_tokens.h).
  *   YK_E_IO where it cannot be read, YK_E_FORMAT where it is malformed or contradicts itself, YK_E_UNSUPPORTED for
  *   what is not implemented, among it a directory with only a tokenizer.model, and a GGUF file (the message says how to
  *   convert it). */
