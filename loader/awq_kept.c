@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_write.h"
+
 enum { NAME_BYTES = 512, MOST_PARTS = 3 };
 
 /* What vLLM makes one layer of: packed_modules_mapping of its models, and fused_qkv_a_proj of its DeepSeek-V2. */
@@ -31,7 +33,7 @@ static bool has_quantised(const yk_awq_modules *modules, const char *begin, size
   return first < modules->n_quantised && strncmp(modules->quantised[first], begin, n) == 0;
 }
 
-yk_status yk_awq_kept_names(const yk_awq_modules *modules, json_t *list, yk_err *err)
+void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list)
 {
   const char *last = "";
   size_t n_last = 0;
@@ -41,10 +43,9 @@ yk_status yk_awq_kept_names(const yk_awq_modules *modules, json_t *list, yk_err 
     size_t n_experts = experts_bytes(module);
     last = module;
     n_last = n_experts > 0 && !has_quantised(modules, module, n_experts) ? n_experts - 1 : strlen(module);
-    if (json_array_append_new(list, json_stringn(module, n_last)) != 0)
-      return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
+    yk_strbuf_append_str(list, list->length > 0 ? ", " : "");
+    yk_json_append_string(list, module, n_last);
   }
-  return YK_OK;
 }
 
 /* Whether another part of what vLLM makes one layer of is quantised. */

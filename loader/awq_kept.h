@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json_tree.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/strbuf.h"
 
 /* Modules ("model.layers.3.mlp.experts.7.up_proj") of a checkpoint that is to be written. */
 typedef struct yk_awq_modules {
@@ -18,11 +18,11 @@ typedef struct yk_awq_modules {
   size_t n_quantised;
 } yk_awq_modules;
 
-/* yk_awq_kept_names - append modules_to_not_convert to list: whole names, but one for all experts of a layer where they
+/* yk_awq_kept_append - append modules_to_not_convert as JSON strings to list, each behind a ", " but the first of an
+ *   empty list: whole names, but one for all experts of a layer where they
  *   all stay ("model.layers.3.mlp.experts"), which are one module elsewhere. What reads the list looks for its entries
- *   anywhere in a module's name (vLLM, transformers 4), or at its beginning and its end (transformers 5).
- *   Errors: YK_E_NOMEM. */
-yk_status yk_awq_kept_names(const yk_awq_modules *modules, json_t *list, yk_err *err);
+ *   anywhere in a module's name (vLLM, transformers 4), or at its beginning and its end (transformers 5). */
+void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list);
 
 /* yk_awq_kept_warn - warn of what vLLM 0.32 refuses: layers that it makes one of (q, k and v; gate and up; q_a and
  *   kv_a; the experts of a layer) of which some stay and some do not, and experts in groups of all inputs.

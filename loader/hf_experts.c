@@ -5,32 +5,32 @@
 #include "loader/hf_parts.h"
 
 /* Which layers have experts: Qwen's keys. */
-static yk_status read_sparse_layers(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "mlp_only_layers";
   int32_t step = 1;
-  YK_TRY(yk_hf_get_i32(root, file, "decoder_sparse_step", false, 1, INT32_MAX, &step, err));
+  YK_TRY(yk_json_get_i32(root, file, "decoder_sparse_step", false, 1, INT32_MAX, &step, err));
   for (int32_t i = 0; i < config->n_layers; i++) config->experts.layers[i] = (i + 1) % step == 0;
-  const json_t *dense = json_object_get(root, key);
-  if (!dense || json_is_null(dense)) return YK_OK;
-  if (!json_is_array(dense))
+  yk_json dense = yk_json_get(root, key);
+  if (!yk_json_is_given(dense)) return YK_OK;
+  if (!yk_json_is(dense, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an array of layers, found %s", file, key,
-                      yk_tree_type_name(dense));
-  for (size_t i = 0; i < json_array_size(dense); i++) {
-    const json_t *layer = json_array_get(dense, i);
-    json_int_t value = json_integer_value(layer);
-    if (!json_is_integer(layer) || value < 0)
+                      yk_json_type_name(dense));
+  for (size_t i = 0; i < yk_json_size(dense); i++) {
+    yk_json layer = yk_json_at(dense, i);
+    int64_t value = -1;
+    if (!yk_json_is_integer(layer) || !yk_json_to_i64(layer, &value) || value < 0)
       return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a layer from 0 on, found %s", file, key, i,
-                        json_is_integer(layer) ? "a negative number" : yk_tree_type_name(layer));
+                        yk_json_is_integer(layer) ? yk_json_text(layer) : yk_json_type_name(layer));
     if (value < config->n_layers) config->experts.layers[value] = false;
   }
   return YK_OK;
 }
 
-static yk_status read_top_k(const json_t *root, const char *file, yk_experts_config *x, yk_err *err)
+static yk_status read_top_k(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
 {
   int32_t top_k = 0;
-  YK_TRY(yk_hf_get_i32(root, file, "num_experts_per_tok", true, 1, INT32_MAX, &top_k, err));
+  YK_TRY(yk_json_get_i32(root, file, "num_experts_per_tok", true, 1, INT32_MAX, &top_k, err));
   if (top_k > x->n_experts)
     return yk_err_set(err, YK_E_FORMAT, "%s: num_experts_per_tok: expected at most the %d experts, found %d", file,
                       x->n_experts, top_k);
@@ -41,27 +41,27 @@ static yk_status read_top_k(const json_t *root, const char *file, yk_experts_con
   return YK_OK;
 }
 
-static yk_status read_qwen(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status read_qwen(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
   /* transformers 5 saves Qwen3-MoE with Mixtral's name of the key. */
-  bool is_renamed = !json_object_get(root, "num_experts") && json_object_get(root, "num_local_experts");
+  bool is_renamed = !yk_json_get(root, "num_experts").doc && yk_json_get(root, "num_local_experts").doc;
   const char *n_experts = is_renamed ? "num_local_experts" : "num_experts";
-  YK_TRY(yk_hf_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(yk_json_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
   if (x->n_experts == 0) return YK_OK;
   YK_TRY(read_top_k(root, file, x, err));
-  YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
-  YK_TRY(yk_tree_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(read_sparse_layers(root, file, config, err));
   if (config->family == YK_FAMILY_QWEN3_MOE) return YK_OK;
   x->has_shared_gate = true;
-  return yk_hf_get_i32(root, file, "shared_expert_intermediate_size", true, 1, YK_MAX_FFN, &x->shared_ffn_size, err);
+  return yk_json_get_i32(root, file, "shared_expert_intermediate_size", true, 1, YK_MAX_FFN, &x->shared_ffn_size, err);
 }
 
-static yk_status read_mixtral(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
-  YK_TRY(yk_hf_get_i32(root, file, "num_local_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(yk_json_get_i32(root, file, "num_local_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
   YK_TRY(read_top_k(root, file, x, err));
   x->ffn_size = config->ffn_size;
   x->normalise = true;
@@ -70,16 +70,16 @@ static yk_status read_mixtral(const json_t *root, const char *file, yk_model_con
 }
 
 /* Groups of experts, of which the best stay. */
-static yk_status read_groups(const json_t *root, const char *file, yk_experts_config *x, yk_err *err)
+static yk_status read_groups(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
 {
-  YK_TRY(yk_hf_get_i32(root, file, "n_group", false, 1, x->n_experts, &x->n_groups, err));
+  YK_TRY(yk_json_get_i32(root, file, "n_group", false, 1, x->n_experts, &x->n_groups, err));
   if (x->n_experts % x->n_groups != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: n_group: expected a divisor of the %d experts, found %d", file,
                       x->n_experts, x->n_groups);
   if (x->n_groups > YK_MAX_EXPERT_GROUPS)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: n_group %d is not supported; supported: 1 to %d", file, x->n_groups,
                       YK_MAX_EXPERT_GROUPS);
-  YK_TRY(yk_hf_get_i32(root, file, "topk_group", x->n_groups > 1, 1, x->n_groups, &x->top_groups, err));
+  YK_TRY(yk_json_get_i32(root, file, "topk_group", x->n_groups > 1, 1, x->n_groups, &x->top_groups, err));
   int32_t group_size = x->n_experts / x->n_groups, n_left = x->top_groups * group_size;
   if (x->top_k > n_left)
     return yk_err_set(err, YK_E_FORMAT,
@@ -99,7 +99,7 @@ typedef struct choice_method {
 } choice_method;
 
 /* scoring_func and topk_method; x->scoring and default_method hold what their absence means. */
-static yk_status read_method(const json_t *root, const char *file, const char *default_method, yk_experts_config *x,
+static yk_status read_method(yk_json root, const char *file, const char *default_method, yk_experts_config *x,
                              yk_err *err)
 {
   static const choice_method methods[] = {{"noaux_tc", true, true, YK_GROUP_SCORE_LARGEST_TWO},
@@ -107,14 +107,14 @@ static yk_status read_method(const json_t *root, const char *file, const char *d
                                           {"greedy", false, false, YK_GROUP_SCORE_MAXIMUM}};
   const size_t n_methods = sizeof methods / sizeof *methods;
   const char *scoring, *name;
-  YK_TRY(yk_tree_get_str(root, file, "scoring_func", false, &scoring, err));
+  YK_TRY(yk_json_get_str(root, file, "scoring_func", false, &scoring, err));
   if (scoring && strcmp(scoring, "sigmoid") != 0 && strcmp(scoring, "softmax") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: scoring_func \"%s\" is not supported; supported: softmax, "
                       "sigmoid",
                       file, scoring);
   if (scoring) x->scoring = strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
-  YK_TRY(yk_tree_get_str(root, file, "topk_method", false, &name, err));
+  YK_TRY(yk_json_get_str(root, file, "topk_method", false, &name, err));
   if (!name) name = default_method;
   size_t i = 0;
   while (i < n_methods && strcmp(methods[i].name, name) != 0) i++;
@@ -127,41 +127,41 @@ static yk_status read_method(const json_t *root, const char *file, const char *d
   return methods[i].has_groups ? read_groups(root, file, x, err) : YK_OK;
 }
 
-static yk_status read_dense_layers(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status read_dense_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   int32_t n_dense = 0, step = 1;
-  YK_TRY(yk_hf_get_i32(root, file, "first_k_dense_replace", true, 0, INT32_MAX, &n_dense, err));
-  YK_TRY(yk_hf_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
+  YK_TRY(yk_json_get_i32(root, file, "first_k_dense_replace", true, 0, INT32_MAX, &n_dense, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
   for (int32_t i = n_dense; i < config->n_layers; i++) config->experts.layers[i] = i % step == 0;
   return YK_OK;
 }
 
 /* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense; n_shared_experts
  * null: no expert is shared. */
-static yk_status read_deepseek(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
   bool is_v2 = config->family == YK_FAMILY_DEEPSEEK_V2;
   int32_t n_shared = 0;
-  if (json_is_null(json_object_get(root, "n_routed_experts"))) return YK_OK;
-  YK_TRY(yk_hf_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  if (yk_json_is(yk_json_get(root, "n_routed_experts"), YK_JSON_NULL)) return YK_OK;
+  YK_TRY(yk_json_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
   YK_TRY(read_top_k(root, file, x, err));
-  YK_TRY(yk_hf_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
-  const bool has_shared_key = json_object_get(root, "n_shared_experts");
-  YK_TRY(yk_hf_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  const bool has_shared_key = yk_json_get(root, "n_shared_experts").doc != NULL;
+  YK_TRY(yk_json_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
   if ((int64_t)n_shared * x->ffn_size > YK_MAX_FFN)
     return yk_err_set(err, YK_E_FORMAT, "%s: n_shared_experts: expected at most %d in all of %d each, found %d", file,
                       YK_MAX_FFN, x->ffn_size, n_shared);
   x->shared_ffn_size = n_shared * x->ffn_size;
   x->normalise = !is_v2;
   x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
-  YK_TRY(yk_tree_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
-  YK_TRY(yk_hf_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
+  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_json_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
   YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
   return read_dense_layers(root, file, config, err);
 }
 
-yk_status yk_hf_read_experts(const json_t *root, const char *file, yk_model_config *config, yk_err *err)
+yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
   switch (config->family) {

@@ -7,15 +7,15 @@
 static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, none";
 
 /* The method by name. Files of their own do not always name it: GPTQ's have desc_act, AWQ's w_bit or zero_point. */
-static yk_status find_method(const json_t *object, const char *label, const char **method, yk_err *err)
+static yk_status find_method(yk_json object, const char *label, const char **method, yk_err *err)
 {
-  YK_TRY(yk_tree_get_str(object, label, "quant_method", false, method, err));
+  YK_TRY(yk_json_get_str(object, label, "quant_method", false, method, err));
   if (*method) return YK_OK;
-  if (json_object_get(object, "desc_act"))
+  if (yk_json_get(object, "desc_act").doc)
     *method = "gptq";
-  else if (json_object_get(object, "w_bit") || json_object_get(object, "zero_point"))
+  else if (yk_json_get(object, "w_bit").doc || yk_json_get(object, "zero_point").doc)
     *method = "awq";
-  else if (json_object_get(object, "config_groups"))
+  else if (yk_json_get(object, "config_groups").doc)
     *method = "compressed-tensors";
   else
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"quant_method\" is missing, expected one of %s", label,
@@ -23,7 +23,7 @@ static yk_status find_method(const json_t *object, const char *label, const char
   return YK_OK;
 }
 
-static yk_status read_settings(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+static yk_status read_settings(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const struct {
     const char *name;
@@ -34,8 +34,8 @@ static yk_status read_settings(const json_t *object, const char *label, yk_quant
                  {"auto-round", yk_hf_read_auto_round},
                  {"intel/auto-round", yk_hf_read_auto_round},
                  {"fp8", yk_hf_read_fp8}};
-  if (!json_is_object(object))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_tree_type_name(object));
+  if (!yk_json_is(object, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_json_type_name(object));
   const char *method;
   YK_TRY(find_method(object, label, &method, err));
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
@@ -44,16 +44,16 @@ static yk_status read_settings(const json_t *object, const char *label, yk_quant
                     supported_methods);
 }
 
-yk_status yk_hf_read_quant(const json_t *root, const json_t *separate, const char *separate_file,
-                           yk_quant_config *quant, yk_err *err)
+yk_status yk_hf_read_quant(yk_json root, yk_json separate, const char *separate_file, yk_quant_config *quant,
+                           yk_err *err)
 {
   *quant = (yk_quant_config){.method = YK_QUANT_NONE};
   static const char *const keys[] = {"quantization_config", "compression_config"}; /* the second: older files */
   static const char *const labels[] = {"config.json: quantization_config", "config.json: compression_config"};
   for (int i = 0; i < 2; i++) {
-    const json_t *object = json_object_get(root, keys[i]);
-    if (object && !json_is_null(object)) return read_settings(object, labels[i], quant, err);
+    yk_json object = yk_json_get(root, keys[i]);
+    if (yk_json_is_given(object)) return read_settings(object, labels[i], quant, err);
   }
-  if (separate) return read_settings(separate, separate_file, quant, err);
+  if (separate.doc) return read_settings(separate, separate_file, quant, err);
   return YK_OK;
 }

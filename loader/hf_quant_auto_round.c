@@ -13,10 +13,10 @@ static bool is_packing(const char *text, const char *packing)
 }
 
 /* Older files call the key "backend". */
-static yk_status read_packing(const json_t *object, const char *label, yk_quant_scheme *scheme, yk_err *err)
+static yk_status read_packing(yk_json object, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
-  const char *key = json_object_get(object, "packing_format") ? "packing_format" : "backend", *name;
-  YK_TRY(yk_tree_get_str(object, label, key, false, &name, err));
+  const char *key = yk_json_get(object, "packing_format").doc ? "packing_format" : "backend", *name;
+  YK_TRY(yk_json_get_str(object, label, key, false, &name, err));
   if (!name || strcmp(name, "auto") == 0) name = "auto_round:auto_gptq";
   bool is_gptq = is_packing(name, "auto_round:auto_gptq") || strcmp(name, "auto_round:gptq") == 0;
   bool is_awq = is_packing(name, "auto_round:auto_awq") || strcmp(name, "auto_round:awq") == 0;
@@ -29,25 +29,24 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
   return YK_OK;
 }
 
-static yk_status check_types(const json_t *object, const char *label, yk_err *err)
+static yk_status check_types(yk_json object, const char *label, yk_err *err)
 {
   const char *type;
   int64_t act_bits = 16;
-  YK_TRY(yk_tree_get_str(object, label, "data_type", false, &type, err));
+  YK_TRY(yk_json_get_str(object, label, "data_type", false, &type, err));
   if (type && strcmp(type, "int") != 0) return yk_hf_refuse_value(object, label, "data_type", "int", err);
-  YK_TRY(yk_tree_get_i64(object, label, "act_bits", false, 1, 64, &act_bits, err));
+  YK_TRY(yk_json_get_i64(object, label, "act_bits", false, 1, 64, &act_bits, err));
   if (act_bits < 16) return yk_hf_refuse_value(object, label, "act_bits", "16", err);
   return yk_hf_require_unset(object, label, "rotation_config", err);
 }
 
-static yk_status read_override(const json_t *object, const char *label, yk_quant_scheme *scheme, bool *skips,
-                               yk_err *err)
+static yk_status read_override(yk_json object, const char *label, yk_quant_scheme *scheme, bool *skips, yk_err *err)
 {
   int64_t bits = 4;
-  if (!json_is_object(object))
+  if (!yk_json_is(object, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: extra_config: expected objects, found %s", label,
-                      yk_tree_type_name(object));
-  YK_TRY(yk_tree_get_i64(object, label, "bits", false, 1, 64, &bits, err));
+                      yk_json_type_name(object));
+  YK_TRY(yk_json_get_i64(object, label, "bits", false, 1, 64, &bits, err));
   *skips = bits >= 16;
   if (*skips) return YK_OK;
   YK_TRY(yk_hf_get_bits(object, label, "bits", false, scheme->packing == YK_PACKING_GPTQ, &scheme->format, err));
@@ -56,19 +55,19 @@ static yk_status read_override(const json_t *object, const char *label, yk_quant
 }
 
 /* Names first, then what can only be a regular expression. */
-static yk_status read_extra(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+static yk_status read_extra(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char extra_config[] = "extra_config";
-  const json_t *extra = json_object_get(object, extra_config);
-  if (!extra || json_is_null(extra)) return YK_OK;
-  if (!json_is_object(extra))
+  yk_json extra = yk_json_get(object, extra_config);
+  if (!yk_json_is_given(extra)) return YK_OK;
+  if (!yk_json_is(extra, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, extra_config,
-                      yk_tree_type_name(extra));
+                      yk_json_type_name(extra));
   for (int pass = 0; pass < 2; pass++) {
-    const char *name;
-    json_t *override;
-    json_object_foreach((json_t *)extra, name, override)
+    YK_JSON_EACH_KEY(at, extra)
     {
+      const char *name = yk_json_string(at);
+      yk_json override = yk_json_member(at);
       bool is_regex = strpbrk(name, "*+?[](){}|^$\\") != NULL, skips = false;
       yk_quant_scheme scheme = quant->scheme;
       if (is_regex != (pass == 1)) continue;
@@ -80,7 +79,7 @@ static yk_status read_extra(const json_t *object, const char *label, yk_quant_co
   return YK_OK;
 }
 
-yk_status yk_hf_read_auto_round(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+yk_status yk_hf_read_auto_round(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   quant->method = YK_QUANT_AUTO_ROUND;
   YK_TRY(read_packing(object, label, &quant->scheme, err));

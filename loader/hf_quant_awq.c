@@ -5,12 +5,12 @@
 #include "loader/hf_quant_parts.h"
 
 /* Two generations of tools wrote two spellings of each key; the newer one first. */
-static const char *either(const json_t *object, const char *key, const char *old_key)
+static const char *either(yk_json object, const char *key, const char *old_key)
 {
-  return !json_object_get(object, key) && json_object_get(object, old_key) ? old_key : key;
+  return !yk_json_get(object, key).doc && yk_json_get(object, old_key).doc ? old_key : key;
 }
 
-static yk_status read_packing(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+static yk_status read_packing(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const struct {
     const char *name;
@@ -19,7 +19,7 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
       {"gemm", YK_PACKING_AWQ_GEMM}, {"gemv", YK_PACKING_AWQ_GEMV}, {"gemv_fast", YK_PACKING_AWQ_GEMV_FAST}};
   static const char *const keys[] = {"version", "format", "checkpoint_format"};
   const char *version = NULL;
-  for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_tree_get_str(object, label, keys[i], false, &version, err));
+  for (int i = 0; i < 3 && !version; i++) YK_TRY(yk_json_get_str(object, label, keys[i], false, &version, err));
   if (!version) version = "gemm";
   for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
     if (strcasecmp(version, versions[i].name) != 0) continue;
@@ -30,7 +30,7 @@ static yk_status read_packing(const json_t *object, const char *label, yk_quant_
                     label, version);
 }
 
-yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+yk_status yk_hf_read_awq(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   bool zero_point = true;
   const char *group_key = either(object, "group_size", "q_group_size");
@@ -40,7 +40,7 @@ yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_confi
   YK_TRY(yk_hf_get_group_size(object, label, group_key, true, &quant->scheme.group_size, err));
   if (quant->scheme.packing != YK_PACKING_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
     return yk_hf_refuse_value(object, label, group_key, "32, 64, 128, -1", err);
-  YK_TRY(yk_tree_get_bool(object, label, "zero_point", false, &zero_point, err));
+  YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
   quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;
   /* A part of the name, whatever stands beside it, so that "mlp.gate" is in "mlp.gate_proj" too: so do AutoAWQ, which
    * writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), vLLM (is_layer_skipped with match_mode

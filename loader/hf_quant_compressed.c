@@ -49,44 +49,43 @@ static yk_status add_target(const char *text, const yk_quant_scheme *scheme, con
   return yk_quant_rules_add(&quant->rules, match, pattern, scheme, label, key, err);
 }
 
-static yk_status require_names(const json_t *list, const char *label, const char *key, yk_err *err)
+static yk_status require_names(yk_json list, const char *label, const char *key, yk_err *err)
 {
-  if (!json_is_array(list))
+  if (!yk_json_is(list, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected an array of module names, found %s", label, key,
-                      list ? yk_tree_type_name(list) : "nothing");
-  for (size_t i = 0; i < json_array_size(list); i++)
-    if (!json_is_string(json_array_get(list, i)))
+                      yk_json_type_name(list));
+  for (size_t i = 0; i < yk_json_size(list); i++)
+    if (!yk_json_is(yk_json_at(list, i), YK_JSON_STRING))
       return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a module name", label, key, i);
   return YK_OK;
 }
 
-static yk_status add_ignored(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+static yk_status add_ignored(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char key[] = "ignore";
-  const json_t *list = json_object_get(object, key);
-  if (!list || json_is_null(list)) return YK_OK;
+  yk_json list = yk_json_get(object, key);
+  if (!yk_json_is_given(list)) return YK_OK;
   YK_TRY(require_names(list, label, key, err));
-  for (size_t i = 0; i < json_array_size(list); i++)
-    YK_TRY(add_target(json_string_value(json_array_get(list, i)), NULL, label, key, quant, err));
+  for (size_t i = 0; i < yk_json_size(list); i++)
+    YK_TRY(add_target(yk_json_string(yk_json_at(list, i)), NULL, label, key, quant, err));
   return YK_OK;
 }
 
-static yk_status require_text(const json_t *object, const char *label, const char *key, const char *expected,
-                              yk_err *err)
+static yk_status require_text(yk_json object, const char *label, const char *key, const char *expected, yk_err *err)
 {
   const char *text;
-  YK_TRY(yk_tree_get_str(object, label, key, false, &text, err));
+  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
   return !text || strcmp(text, expected) == 0 ? YK_OK : yk_hf_refuse_value(object, label, key, expected, err);
 }
 
 /* strategy, or what an absent one follows from. */
-static yk_status read_groups(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
+static yk_status read_groups(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   const char *strategy;
   int32_t group_size = 0;
-  const json_t *value = json_object_get(weights, "group_size");
-  YK_TRY(yk_tree_get_str(weights, label, "strategy", false, &strategy, err));
-  if (value && !json_is_null(value)) {
+  yk_json value = yk_json_get(weights, "group_size");
+  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
+  if (yk_json_is_given(value)) {
     group_size = -1;
     YK_TRY(yk_hf_get_group_size(weights, label, "group_size", true, &group_size, err));
   }
@@ -103,20 +102,19 @@ static yk_status read_groups(const json_t *weights, const char *label, yk_quant_
   return YK_OK;
 }
 
-static yk_status read_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
+static yk_status read_weights(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* the last two are one thing */
   bool symmetric = true;
   const char *order;
-  if (!json_is_object(weights))
-    return yk_err_set(err, YK_E_FORMAT, "%s: weights: expected an object, found %s", label,
-                      weights ? yk_tree_type_name(weights) : "nothing");
+  if (!yk_json_is(weights, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: weights: expected an object, found %s", label, yk_json_type_name(weights));
   YK_TRY(yk_hf_get_bits(weights, label, "num_bits", true, true, &scheme->format, err));
   YK_TRY(require_text(weights, label, "type", "int", err));
-  YK_TRY(yk_tree_get_bool(weights, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
   YK_TRY(yk_hf_require_unset(weights, label, "block_structure", err));
-  YK_TRY(yk_tree_get_str(weights, label, "actorder", false, &order, err));
+  YK_TRY(yk_json_get_str(weights, label, "actorder", false, &order, err));
   bool is_known = !order;
   for (int i = 0; order && i < 4; i++) is_known = is_known || strcasecmp(order, orders[i]) == 0;
   if (!is_known) return yk_hf_refuse_value(weights, label, "actorder", "null, weight, group", err);
@@ -162,54 +160,54 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
                     label, name);
 }
 
-static bool is_float_of_8_bits(const json_t *args)
+static bool is_float_of_8_bits(yk_json args)
 {
-  const char *type = json_string_value(json_object_get(args, "type"));
-  return type && strcasecmp(type, "float") == 0 && json_integer_value(json_object_get(args, "num_bits")) == 8;
+  const char *type = yk_json_string(yk_json_get(args, "type"));
+  int64_t bits;
+  if (!type || strcasecmp(type, "float") != 0) return false;
+  return yk_json_to_i64(yk_json_get(args, "num_bits"), &bits) && bits == 8;
 }
 
 /* Weights of type "float"; format: of the group, NULL where only the mixture is named. */
-static yk_status read_floats(const json_t *group, const char *label, const char *format, yk_quant_scheme *scheme,
-                             yk_err *err)
+static yk_status read_floats(yk_json group, const char *label, const char *format, yk_quant_scheme *scheme, yk_err *err)
 {
   static const char inputs_key[] = "input_activations";
-  const json_t *inputs = json_object_get(group, inputs_key);
+  yk_json inputs = yk_json_get(group, inputs_key);
   if (format && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: weights of type \"float\" in format \"%.80s\" are not supported; supported: %s, %s", label,
                       format, float_quantized, naive);
-  YK_TRY(yk_hf_read_float_weights(json_object_get(group, "weights"), label, scheme, err));
+  YK_TRY(yk_hf_read_float_weights(yk_json_get(group, "weights"), label, scheme, err));
   scheme->inputs_as_fp8 = is_float_of_8_bits(inputs);
   return scheme->inputs_as_fp8 ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
 }
 
 /* Whether a group of type "int" has its integers as they are: the inputs tell where no format does, as in the tool. */
-static bool holds_bytes(const json_t *group, const char *format)
+static bool holds_bytes(yk_json group, const char *format)
 {
   if (format) return strcmp(format, int_quantized) == 0 || strcmp(format, naive) == 0;
-  const json_t *inputs = json_object_get(group, "input_activations");
-  return inputs && !json_is_null(inputs);
+  yk_json inputs = yk_json_get(group, "input_activations");
+  return yk_json_is_given(inputs);
 }
 
 /* A group of its own, or a preset's name with its targets. format: of all groups; NULL where each has its own. */
-static yk_status read_group(const json_t *groups, const char *name, const char *label, const char *format,
-                            yk_quant_scheme *scheme, const json_t **targets, yk_err *err)
+static yk_status read_group(yk_json group, const char *name, const char *label, const char *format,
+                            yk_quant_scheme *scheme, yk_json *targets, yk_err *err)
 {
-  const json_t *group = json_object_get(groups, name);
-  if (json_is_array(group)) {
+  if (yk_json_is(group, YK_JSON_ARRAY)) {
     *targets = group;
     return read_preset(name, label, scheme, err);
   }
-  if (!json_is_object(group))
+  if (!yk_json_is(group, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
-                      name, yk_tree_type_name(group));
+                      name, yk_json_type_name(group));
   const char *own_format;
-  const json_t *weights = json_object_get(group, "weights"), *type = json_object_get(weights, "type");
-  YK_TRY(yk_tree_get_str(group, label, "format", false, &own_format, err));
+  yk_json weights = yk_json_get(group, "weights"), type = yk_json_get(weights, "type");
+  YK_TRY(yk_json_get_str(group, label, "format", false, &own_format, err));
   if (own_format) format = own_format;
-  *targets = json_object_get(group, targets_key);
+  *targets = yk_json_get(group, targets_key);
   YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
-  if (json_is_string(type) && strcasecmp(json_string_value(type), "float") == 0)
+  if (yk_json_is(type, YK_JSON_STRING) && strcasecmp(yk_json_string(type), "float") == 0)
     return read_floats(group, label, format, scheme, err);
   if (holds_bytes(group, format)) return yk_hf_read_integers(group, label, scheme, err);
   YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
@@ -221,33 +219,30 @@ static yk_status read_group(const json_t *groups, const char *name, const char *
 }
 
 /* The targets of all groups, in their order. all: as many as the groups' lists have. */
-static yk_status gather_targets(const json_t *groups, const char *label, const char *format, target *all, size_t *n,
+static yk_status gather_targets(yk_json groups, const char *label, const char *format, target *all, size_t *n,
                                 yk_err *err)
 {
-  const char *name;
-  json_t *group;
   *n = 0;
-  json_object_foreach((json_t *)groups, name, group)
+  YK_JSON_EACH_KEY(at, groups)
   {
+    const char *name = yk_json_string(at);
     yk_quant_scheme scheme = {0};
-    const json_t *texts;
-    YK_TRY(read_group(groups, name, label, format, &scheme, &texts, err));
+    yk_json texts;
+    YK_TRY(read_group(yk_json_member(at), name, label, format, &scheme, &texts, err));
     YK_TRY(require_names(texts, label, targets_key, err));
-    for (size_t i = 0; i < json_array_size(texts); i++, ++*n)
-      all[*n] = (target){.text = json_string_value(json_array_get(texts, i)), .scheme = scheme, .place = *n};
+    for (size_t i = 0; i < yk_json_size(texts); i++, ++*n)
+      all[*n] = (target){.text = yk_json_string(yk_json_at(texts, i)), .scheme = scheme, .place = *n};
   }
   return YK_OK;
 }
 
-static yk_status add_groups(const json_t *groups, const char *label, const char *format, yk_quant_config *quant,
-                            yk_err *err)
+static yk_status add_groups(yk_json groups, const char *label, const char *format, yk_quant_config *quant, yk_err *err)
 {
-  const char *name;
-  json_t *group;
   size_t n = 0;
-  json_object_foreach((json_t *)groups, name, group)
+  YK_JSON_EACH_KEY(at, groups)
   {
-    n += json_array_size(json_is_array(group) ? group : json_object_get(group, targets_key));
+    yk_json group = yk_json_member(at);
+    n += yk_json_size(yk_json_is(group, YK_JSON_ARRAY) ? group : yk_json_get(group, targets_key));
   }
   target *all = calloc(n + 1, sizeof *all);
   if (!all) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu targets", label, n);
@@ -260,22 +255,22 @@ static yk_status add_groups(const json_t *groups, const char *label, const char 
 }
 
 /* The KV cache's scheme: a static scale for K and one for V of each layer. */
-static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+static yk_status read_kv_cache(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char key[] = "kv_cache_scheme";
-  const json_t *scheme = json_object_get(object, key);
+  yk_json scheme = yk_json_get(object, key);
   const char *type, *strategy;
   bool symmetric = true;
   int64_t n_bits = 0;
   char of_scheme[LABEL_BYTES];
   snprintf(of_scheme, sizeof of_scheme, "%s: %s", label, key);
-  if (!scheme || json_is_null(scheme)) return YK_OK;
-  if (!json_is_object(scheme))
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_scheme, yk_tree_type_name(scheme));
-  YK_TRY(yk_tree_get_str(scheme, of_scheme, "type", false, &type, err));
-  YK_TRY(yk_tree_get_str(scheme, of_scheme, "strategy", false, &strategy, err));
-  YK_TRY(yk_tree_get_bool(scheme, of_scheme, "symmetric", false, &symmetric, err));
-  YK_TRY(yk_tree_get_i64(scheme, of_scheme, "num_bits", true, 1, 64, &n_bits, err));
+  if (!yk_json_is_given(scheme)) return YK_OK;
+  if (!yk_json_is(scheme, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_scheme, yk_json_type_name(scheme));
+  YK_TRY(yk_json_get_str(scheme, of_scheme, "type", false, &type, err));
+  YK_TRY(yk_json_get_str(scheme, of_scheme, "strategy", false, &strategy, err));
+  YK_TRY(yk_json_get_bool(scheme, of_scheme, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_i64(scheme, of_scheme, "num_bits", true, 1, 64, &n_bits, err));
   YK_TRY(yk_hf_require_unset(scheme, of_scheme, "dynamic", err));
   if (n_bits != 8) return yk_hf_refuse_value(scheme, of_scheme, "num_bits", "8", err);
   if (!symmetric) return yk_hf_refuse_value(scheme, of_scheme, "symmetric", "true", err);
@@ -289,23 +284,24 @@ static yk_status read_kv_cache(const json_t *object, const char *label, yk_quant
 
 /* Rotations that are in the weights already, as those on both sides of one layer are: nothing is left to do. Those of
  * activations are refused. Source: compressed_tensors, transform/transform_args.py: is_online. */
-static yk_status check_transforms(const json_t *object, const char *label, yk_err *err)
+static yk_status check_transforms(yk_json object, const char *label, yk_err *err)
 {
   static const char key[] = "transform_config", location_key[] = "location";
   static const char supported[] = "weight_input, weight_output";
-  const json_t *schemes = json_object_get(json_object_get(object, key), "config_groups");
-  const char *name;
-  json_t *scheme;
+  yk_json schemes = yk_json_get(yk_json_get(object, key), "config_groups");
   char of_scheme[LABEL_BYTES];
-  if (!json_is_object(schemes)) return yk_hf_require_unset(object, label, key, err);
-  json_object_foreach((json_t *)schemes, name, scheme)
+  if (!yk_json_is(schemes, YK_JSON_OBJECT)) return yk_hf_require_unset(object, label, key, err);
+  YK_JSON_EACH_KEY(at, schemes)
   {
-    const json_t *uses = json_object_get(scheme, "apply");
+    const char *name = yk_json_string(at);
+    yk_json scheme = yk_json_member(at);
+    yk_json uses = yk_json_get(scheme, "apply");
     snprintf(of_scheme, sizeof of_scheme, "%s: %s: %.80s", label, key, name);
-    if (!json_is_array(uses)) return yk_hf_refuse_value(scheme, of_scheme, "apply", "an array of transforms", err);
-    for (size_t i = 0; i < json_array_size(uses); i++) {
-      const json_t *use = json_array_get(uses, i);
-      const char *location = json_string_value(json_object_get(use, location_key));
+    if (!yk_json_is(uses, YK_JSON_ARRAY))
+      return yk_hf_refuse_value(scheme, of_scheme, "apply", "an array of transforms", err);
+    YK_JSON_EACH(use, uses)
+    {
+      const char *location = yk_json_string(yk_json_get(use, location_key));
       if (!location || (strcmp(location, "weight_input") != 0 && strcmp(location, "weight_output") != 0))
         return yk_hf_refuse_value(use, of_scheme, location_key, supported, err);
     }
@@ -313,14 +309,14 @@ static yk_status check_transforms(const json_t *object, const char *label, yk_er
   return YK_OK;
 }
 
-yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char config_groups[] = "config_groups";
   quant->method = YK_QUANT_COMPRESSED_TENSORS;
   quant->only_named = true;
   quant->scheme.packing = YK_PACKING_COMPRESSED;
   const char *format;
-  YK_TRY(yk_tree_get_str(object, label, "format", false, &format, err));
+  YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
   if (!format || (strcmp(format, packed) != 0 && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0 &&
                   strcmp(format, int_quantized) != 0 && strcmp(format, mixed) != 0))
     return yk_hf_refuse_value(object, label, "format",
@@ -329,13 +325,13 @@ yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quan
   YK_TRY(check_transforms(object, label, err));
   YK_TRY(yk_hf_require_unset(object, label, "moe_sparsity_config", err)); /* layers with fewer experts than others */
   YK_TRY(read_kv_cache(object, label, quant, err));
-  const json_t *sparsity = json_object_get(object, "sparsity_config");
-  if (json_is_object(sparsity) && json_object_size(sparsity) > 0)
+  yk_json sparsity = yk_json_get(object, "sparsity_config");
+  if (yk_json_is(sparsity, YK_JSON_OBJECT) && yk_json_size(sparsity) > 0)
     YK_TRY(require_text(sparsity, label, "format", "dense", err));
-  const json_t *groups = json_object_get(object, config_groups);
+  yk_json groups = yk_json_get(object, config_groups);
   YK_TRY(add_ignored(object, label, quant, err));
-  if (!json_is_object(groups))
+  if (!yk_json_is(groups, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", label, config_groups,
-                      groups ? yk_tree_type_name(groups) : "nothing");
+                      yk_json_type_name(groups));
   return add_groups(groups, label, format, quant, err);
 }

@@ -1,6 +1,7 @@
 /* hf_quant_fp8.c - the settings of 8-bit float weights: the method "fp8", and "float" weights of compressed-tensors.
  * Sources: FineGrainedFP8Config of transformers; fp8.py of vLLM, model_executor/layers/quantization;
  * compressed_tensors, quantization/quant_args.py. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -11,15 +12,17 @@
 enum { MAX_BLOCK = 1 << 16, WHOLE = -1 };
 
 /* Outputs and inputs that share a scale, as [outputs, inputs]; older files of compressed-tensors say "128x128". */
-static yk_status read_block(const json_t *object, const char *label, const char *key, yk_quant_scheme *scheme,
-                            yk_err *err)
+static yk_status read_block(yk_json object, const char *label, const char *key, yk_quant_scheme *scheme, yk_err *err)
 {
-  const json_t *value = json_object_get(object, key);
-  long long sizes[2] = {0, 0};
+  yk_json value = yk_json_get(object, key);
+  int64_t sizes[2] = {0, 0};
   char rest;
-  if (json_is_array(value) && json_array_size(value) == 2)
-    for (size_t i = 0; i < 2; i++) sizes[i] = json_integer_value(json_array_get(value, i)); /* 0 of no integer */
-  else if (json_is_string(value) && sscanf(json_string_value(value), "%7lldx%7lld%c", &sizes[0], &sizes[1], &rest) != 2)
+  if (yk_json_is(value, YK_JSON_ARRAY) && yk_json_size(value) == 2)
+    for (size_t i = 0; i < 2; i++) {
+      if (!yk_json_to_i64(yk_json_at(value, i), &sizes[i])) sizes[i] = 0;
+    }
+  else if (yk_json_is(value, YK_JSON_STRING) &&
+           sscanf(yk_json_string(value), "%7" SCNd64 "x%7" SCNd64 "%c", &sizes[0], &sizes[1], &rest) != 2)
     sizes[0] = 0;
   if (sizes[0] < 1 || sizes[0] > MAX_BLOCK || sizes[1] < 1 || sizes[1] > MAX_BLOCK)
     return yk_hf_refuse_value(object, label, key, "[outputs, inputs] of 1 to 65536 each", err);
@@ -29,11 +32,11 @@ static yk_status read_block(const json_t *object, const char *label, const char 
 }
 
 /* Text of key in lower case is one of the two, or the key is absent. */
-static yk_status require_either(const json_t *object, const char *label, const char *key, const char *a, const char *b,
+static yk_status require_either(yk_json object, const char *label, const char *key, const char *a, const char *b,
                                 const char *supported, yk_err *err)
 {
   const char *text;
-  YK_TRY(yk_tree_get_str(object, label, key, false, &text, err));
+  YK_TRY(yk_json_get_str(object, label, key, false, &text, err));
   if (!text || strcasecmp(text, a) == 0 || strcasecmp(text, b) == 0) return YK_OK;
   return yk_hf_refuse_value(object, label, key, supported, err);
 }
@@ -47,7 +50,7 @@ static yk_quant_scheme float8_scheme(void)
                            .zeros = YK_ZEROS_NONE};
 }
 
-yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err)
+yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char block_size[] = "weight_block_size";
   quant->method = YK_QUANT_FP8;
@@ -56,8 +59,8 @@ yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_confi
   YK_TRY(require_either(object, label, "fmt", "e4m3", "float8_e4m3fn", "e4m3", err));
   YK_TRY(require_either(object, label, "activation_scheme", "dynamic", "static", "dynamic, static", err));
   YK_TRY(yk_hf_require_unset(object, label, "weight_scale_semantics", err)); /* gptqmodel: a weight is code / scale */
-  const json_t *block = json_object_get(object, block_size);
-  if (block && !json_is_null(block)) YK_TRY(read_block(object, label, block_size, &quant->scheme, err));
+  yk_json block = yk_json_get(object, block_size);
+  if (yk_json_is_given(block)) YK_TRY(read_block(object, label, block_size, &quant->scheme, err));
   YK_TRY(yk_hf_add_skips(object, label, "ignored_layers", YK_NAME_IS, quant, err));
   /* Whole names in vLLM (is_layer_skipped), the beginning or the end of one in transformers 5
    * (should_convert_module), anything in a name in transformers 4; uploads list whole names, or parts such as
@@ -66,26 +69,27 @@ yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_confi
 }
 
 /* What an absent strategy follows from. */
-static const char *strategy_of(const json_t *weights)
+static const char *strategy_of(yk_json weights)
 {
-  const json_t *group = json_object_get(weights, "group_size");
-  if (!json_is_integer(group)) return "tensor";
-  return json_integer_value(group) < 0 ? "channel" : "group";
+  yk_json group = yk_json_get(weights, "group_size");
+  int64_t size;
+  if (!yk_json_to_i64(group, &size)) return "tensor";
+  return size < 0 ? "channel" : "group";
 }
 
-yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
+yk_status yk_hf_read_float_weights(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   bool symmetric = true;
   const char *strategy;
   int64_t bits = 8;
   *scheme = float8_scheme();
-  YK_TRY(yk_tree_get_i64(weights, label, "num_bits", false, 1, 64, &bits, err));
+  YK_TRY(yk_json_get_i64(weights, label, "num_bits", false, 1, 64, &bits, err));
   if (bits != 8) return yk_hf_refuse_value(weights, label, "num_bits", "8 of type float", err);
-  YK_TRY(yk_tree_get_bool(weights, label, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_bool(weights, label, "symmetric", false, &symmetric, err));
   if (!symmetric) return yk_hf_refuse_value(weights, label, "symmetric", "true of type float", err);
   YK_TRY(yk_hf_require_unset(weights, label, "dynamic", err));
   YK_TRY(require_either(weights, label, "actorder", "weight", "static", "null, weight", err));
-  YK_TRY(yk_tree_get_str(weights, label, "strategy", false, &strategy, err));
+  YK_TRY(yk_json_get_str(weights, label, "strategy", false, &strategy, err));
   if (!strategy) strategy = strategy_of(weights);
   if (strcasecmp(strategy, "block") == 0) return read_block(weights, label, "block_structure", scheme, err);
   YK_TRY(yk_hf_require_unset(weights, label, "block_structure", err));

@@ -3,27 +3,27 @@
 #ifndef YK_LOADER_HF_QUANT_METHODS_H
 #define YK_LOADER_HF_QUANT_METHODS_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "loader/quant_rules.h"
 
 /* What a method's own file reads: object is its configuration, label its name in messages. Rules that were added are
  * the caller's to free, also on failure. Errors: YK_E_FORMAT, YK_E_UNSUPPORTED naming key and value, YK_E_NOMEM. */
-typedef yk_status (*yk_hf_quant_reader)(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
+typedef yk_status (*yk_hf_quant_reader)(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
-yk_status yk_hf_read_awq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_gptq(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_compressed(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_auto_round(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
-yk_status yk_hf_read_fp8(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_awq(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_gptq(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_auto_round(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
 /* yk_hf_read_float_weights - what compressed-tensors says of weights of type "float", of which 8 bits are read. */
-yk_status yk_hf_read_float_weights(const json_t *weights, const char *label, yk_quant_scheme *scheme, yk_err *err);
+yk_status yk_hf_read_float_weights(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err);
 
 /* yk_hf_read_integers - a group of compressed-tensors whose weights are bytes as they are. */
-yk_status yk_hf_read_integers(const json_t *group, const char *label, yk_quant_scheme *scheme, yk_err *err);
+yk_status yk_hf_read_integers(yk_json group, const char *label, yk_quant_scheme *scheme, yk_err *err);
 
 /* yk_hf_add_dynamic - the key "dynamic" of gptqmodel: {"-:regex": {}, "+:regex": {"group_size": ...}}, as rules after
  *   quant->scheme is set. */
-yk_status yk_hf_add_dynamic(const json_t *object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_add_dynamic(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
 #endif

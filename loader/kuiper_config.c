@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "loader/json_edit.h"
 
 static const char config_name[] = "config.json";
 static const char generation_name[] = "generation_config.json";
@@ -11,55 +11,70 @@ static const char generation_name[] = "generation_config.json";
 /* "<|im_end|>" and "<|endoftext|>" of Qwen3's vocabulary. */
 enum { QWEN3_TURN_END = 151645, QWEN3_TEXT_END = 151643 };
 
-static json_t *quantization_of(const yk_kuiper_header *h)
+static void append_quantization(yk_strbuf *out, const yk_kuiper_header *h)
 {
-  return json_pack("{s:s, s:i, s:i, s:b, s:s, s:n}", "quant_method", "awq", "bits", 4, "group_size", h->group_size,
-                   "zero_point", 1, "version", "gemm", "modules_to_not_convert");
+  yk_strbuf_append_fmt(out,
+                       "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %d, \"zero_point\": true, "
+                       "\"version\": \"gemm\", \"modules_to_not_convert\": null}",
+                       h->group_size);
 }
 
 /* A config.json out of the header alone. */
-static json_t *config_of(const yk_kuiper_header *h)
+static yk_status config_of(const yk_kuiper_header *h, yk_json_doc **out, yk_err *err)
 {
-  json_t *config = json_pack(
-      "{s:[s], s:s, s:b, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:n, s:f, s:b, s:s, s:i}", "architectures",
-      "Qwen3ForCausalLM", "model_type", "qwen3", "attention_bias", 0, "head_dim", h->head_dim, "hidden_act", "silu",
-      "hidden_size", h->dim, "intermediate_size", h->hidden_dim, "max_position_embeddings", h->max_seq_len,
-      "num_attention_heads", h->n_heads, "num_hidden_layers", h->n_layers, "num_key_value_heads", h->n_kv_heads,
-      "rms_norm_eps", YK_KUIPER_RMS_NORM_EPS, "rope_scaling", "rope_theta", YK_KUIPER_ROPE_THETA, "tie_word_embeddings",
-      h->shared_classifier, "torch_dtype", "float16", "vocab_size", h->vocab_size);
-  if (h->vocab_size <= QWEN3_TURN_END) return config;
-  json_t *ends = json_pack("[i, i]", QWEN3_TURN_END, QWEN3_TEXT_END);
-  if (json_object_set_new(config, "eos_token_id", ends) == 0) return config;
-  json_decref(config);
-  return NULL;
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_strbuf_append_fmt(&text,
+                       "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", "
+                       "\"attention_bias\": false, \"head_dim\": %d, \"hidden_act\": \"silu\", \"hidden_size\": %d, "
+                       "\"intermediate_size\": %d, \"max_position_embeddings\": %d, \"num_attention_heads\": %d, "
+                       "\"num_hidden_layers\": %d, \"num_key_value_heads\": %d, \"rms_norm_eps\": %g, "
+                       "\"rope_scaling\": null, \"rope_theta\": %.1f, \"tie_word_embeddings\": %s, "
+                       "\"torch_dtype\": \"float16\", \"vocab_size\": %d",
+                       h->head_dim, h->dim, h->hidden_dim, h->max_seq_len, h->n_heads, h->n_layers, h->n_kv_heads,
+                       YK_KUIPER_RMS_NORM_EPS, YK_KUIPER_ROPE_THETA, h->shared_classifier ? "true" : "false",
+                       h->vocab_size);
+  if (h->vocab_size > QWEN3_TURN_END)
+    yk_strbuf_append_fmt(&text, ", \"eos_token_id\": [%d, %d]", QWEN3_TURN_END, QWEN3_TEXT_END);
+  yk_strbuf_append_str(&text, "}");
+  yk_status status = text.failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory", config_name)
+                                 : yk_json_parse(config_name, text.data, text.length, NULL, out, err);
+  yk_strbuf_free(&text);
+  return status;
 }
 
-static yk_status read_beside(const char *dir, json_t **out, yk_err *err)
+static yk_status read_beside(const char *dir, yk_json_doc **out, yk_err *err)
 {
   char *text;
   size_t n_bytes;
   *out = NULL;
   if (!dir) return YK_OK;
   YK_TRY(yk_dir_read(dir, config_name, false, &text, &n_bytes, err));
-  yk_status status = text ? yk_tree_parse(config_name, text, n_bytes, out, err) : YK_OK;
+  yk_status status = text ? yk_json_parse(config_name, text, n_bytes, NULL, out, err) : YK_OK;
   free(text);
-  if (status != YK_OK || !*out || json_is_object(*out)) return status;
-  yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", config_name, yk_tree_type_name(*out));
-  json_decref(*out);
+  yk_json root = yk_json_root(*out);
+  if (status != YK_OK || !*out || yk_json_is(root, YK_JSON_OBJECT)) return status;
+  yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", config_name, yk_json_type_name(root));
+  yk_json_free(*out);
   return YK_E_FORMAT;
 }
 
 yk_status yk_kuiper_config_text(const yk_kuiper *file, const char *dir, char **text, yk_err *err)
 {
   const yk_kuiper_header *header = yk_kuiper_header_of(file);
-  json_t *config;
+  yk_json_doc *config, *edited = NULL;
+  yk_strbuf changes = YK_STRBUF_INIT;
   YK_TRY(read_beside(dir, &config, err));
-  if (!config) config = config_of(header);
-  json_object_del(config, "compression_config");
-  int failed = json_object_set_new(config, "quantization_config", quantization_of(header));
-  if (header->shared_classifier) failed |= json_object_set_new(config, "tie_word_embeddings", json_true());
-  *text = failed ? NULL : yk_tree_dump_same(config);
-  json_decref(config);
+  if (!config) YK_TRY(config_of(header, &config, err));
+  yk_strbuf_append_str(&changes, "{\"quantization_config\": ");
+  append_quantization(&changes, header);
+  if (header->shared_classifier) yk_strbuf_append_str(&changes, ", \"tie_word_embeddings\": true");
+  yk_strbuf_append_str(&changes, "}");
+  yk_status status =
+      yk_json_edit_by_text(config_name, yk_json_root(config), &changes, "compression_config", &edited, err);
+  yk_json_free(config);
+  YK_TRY(status);
+  *text = yk_json_to_text(yk_json_root(edited));
+  yk_json_free(edited);
   if (*text) return YK_OK;
   return yk_err_set(err, YK_E_NOMEM, "%s: no memory for its configuration", yk_kuiper_name(file));
 }

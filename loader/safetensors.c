@@ -10,12 +10,12 @@
 
 #include "base/checked.h"
 #include "base/file.h"
-#include "base/json_tree.h"
+#include "base/json.h"
 
 struct yk_safetensors {
   void *map; /* NULL where the bytes are the caller's */
   size_t map_bytes;
-  json_t *header; /* owns the names */
+  yk_json_doc *header; /* owns the names */
   yk_tensor *tensors;
   size_t n_tensors;
 };
@@ -38,15 +38,21 @@ const char *yk_tensor_dtype_name(yk_tensor_dtype dtype)
   return dtypes[dtype].name;
 }
 
+static yk_status is_cut_short(const char *file, uint64_t found, uint64_t needed, yk_err *err)
+{
+  return yk_err_set(err, YK_E_FORMAT, "%s: cut short: is %" PRIu64 " bytes, needs %" PRIu64 ": download it again", file,
+                    found, needed);
+}
+
 /* While the table is checked, data holds no pointer yet: offsets do. */
 typedef struct entry {
   yk_tensor tensor;
   uint64_t begin, end;
 } entry;
 
-static yk_status read_dtype(const char *file, const json_t *info, yk_tensor *tensor, yk_err *err)
+static yk_status read_dtype(const char *file, yk_json info, yk_tensor *tensor, yk_err *err)
 {
-  const char *text = json_string_value(json_object_get(info, "dtype"));
+  const char *text = yk_json_string(yk_json_get(info, "dtype"));
   if (!text) return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: dtype: expected a string", file, tensor->name);
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
     if (strcmp(text, dtypes[i].name) != 0) continue;
@@ -56,37 +62,41 @@ static yk_status read_dtype(const char *file, const json_t *info, yk_tensor *ten
   return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: dtype \"%s\" is unknown", file, tensor->name, text);
 }
 
-static yk_status read_shape(const char *file, const json_t *info, yk_tensor *tensor, yk_err *err)
+static bool read_size(yk_json value, int64_t *out)
 {
-  const json_t *shape = json_object_get(info, "shape");
-  if (!json_is_array(shape))
+  return yk_json_is_integer(value) && yk_json_to_i64(value, out) && *out >= 0;
+}
+
+static yk_status read_shape(const char *file, yk_json info, yk_tensor *tensor, yk_err *err)
+{
+  yk_json shape = yk_json_get(info, "shape");
+  if (!yk_json_is(shape, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: shape: expected an array, found %s", file, tensor->name,
-                      yk_tree_type_name(shape));
-  size_t n_dims = json_array_size(shape);
+                      yk_json_type_name(shape));
+  size_t n_dims = yk_json_size(shape);
   if (n_dims > YK_TENSOR_MAX_DIMS)
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected at most %d dimensions, found %zu", file, tensor->name,
                       YK_TENSOR_MAX_DIMS, n_dims);
   tensor->n_dims = (int32_t)n_dims;
   for (size_t i = 0; i < n_dims; i++) {
-    const json_t *size = json_array_get(shape, i);
-    if (!json_is_integer(size) || json_integer_value(size) < 0)
+    yk_json size = yk_json_at(shape, i);
+    if (!read_size(size, &tensor->shape[i]))
       return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: shape[%zu]: expected an integer of at least 0", file,
                         tensor->name, i);
-    tensor->shape[i] = json_integer_value(size);
   }
   return YK_OK;
 }
 
-static yk_status read_offsets(const char *file, const json_t *info, entry *out, yk_err *err)
+static yk_status read_offsets(const char *file, yk_json info, entry *out, yk_err *err)
 {
-  const json_t *offsets = json_object_get(info, "data_offsets");
-  const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
-  if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
-      json_integer_value(begin) < 0 || json_integer_value(end) < 0)
+  yk_json offsets = yk_json_get(info, "data_offsets");
+  int64_t begin, end;
+  if (yk_json_size(offsets) != 2 || !read_size(yk_json_at(offsets, 0), &begin) ||
+      !read_size(yk_json_at(offsets, 1), &end))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: data_offsets: expected two integers of at least 0", file,
                       out->tensor.name);
-  out->begin = (uint64_t)json_integer_value(begin);
-  out->end = (uint64_t)json_integer_value(end);
+  out->begin = (uint64_t)begin;
+  out->end = (uint64_t)end;
   return YK_OK;
 }
 
@@ -99,30 +109,31 @@ bool yk_tensor_bytes(const yk_tensor *tensor, uint64_t *n_bytes)
   return bits % 8 == 0;
 }
 
-static yk_status read_entry(const char *file, const char *name, const json_t *info, entry *out, yk_err *err)
+static yk_status read_entry(const char *file, yk_json key, yk_json info, entry *out, yk_err *err)
 {
   yk_tensor *tensor = &out->tensor;
-  tensor->name = name;
-  if (!json_is_object(info))
+  const char *name = tensor->name = yk_json_string(key);
+  if (strlen(name) != yk_json_length(key))
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: its name goes on behind a NUL", file, name);
+  if (!yk_json_is(info, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected an object, found %s", file, name,
-                      yk_tree_type_name(info));
+                      yk_json_type_name(info));
   YK_TRY(read_dtype(file, info, tensor, err));
   YK_TRY(read_shape(file, info, tensor, err));
   return read_offsets(file, info, out, err);
 }
 
-static yk_status check_metadata(const char *file, const json_t *metadata, yk_err *err)
+static yk_status check_metadata(const char *file, yk_json metadata, yk_err *err)
 {
-  if (!json_is_object(metadata))
+  if (!yk_json_is(metadata, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: __metadata__: expected an object, found %s", file,
-                      yk_tree_type_name(metadata));
-  const char *key;
-  json_t *value;
-  json_object_foreach((json_t *)metadata, key, value)
+                      yk_json_type_name(metadata));
+  YK_JSON_EACH_KEY(key, metadata)
   {
-    if (!json_is_string(value))
-      return yk_err_set(err, YK_E_FORMAT, "%s: __metadata__ key \"%s\": expected a string, found %s", file, key,
-                        yk_tree_type_name(value));
+    yk_json value = yk_json_member(key);
+    if (!yk_json_is(value, YK_JSON_STRING))
+      return yk_err_set(err, YK_E_FORMAT, "%s: __metadata__ key \"%s\": expected a string, found %s", file,
+                        yk_json_string(key), yk_json_type_name(value));
   }
   return YK_OK;
 }
@@ -140,7 +151,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Tensors in order of offset must cover [0, data_bytes) without hole or overlap, each with the size its shape needs. */
-static yk_status check_layout(const char *file, entry *entries, size_t n, uint64_t data_bytes, yk_err *err)
+static yk_status check_layout(const char *file, entry *entries, size_t n, uint64_t data_begin, uint64_t data_bytes,
+                              yk_err *err)
 {
   qsort(entries, n, sizeof *entries, by_offset);
   uint64_t position = 0;
@@ -151,10 +163,10 @@ static yk_status check_layout(const char *file, entry *entries, size_t n, uint64
       return yk_err_set(err, YK_E_FORMAT,
                         "%s: tensor %s: expected to begin at offset %" PRIu64 ", found %" PRIu64 " (%s)", file, name,
                         position, e->begin, e->begin < position ? "overlap" : "hole");
-    if (e->end < e->begin || e->end > data_bytes)
+    if (e->end < e->begin)
       return yk_err_set(err, YK_E_FORMAT,
-                        "%s: tensor %s: expected to end at offset %" PRIu64 " to %" PRIu64 ", found %" PRIu64, file,
-                        name, e->begin, data_bytes, e->end);
+                        "%s: tensor %s: expected to end at offset %" PRIu64 " or above, found %" PRIu64, file, name,
+                        e->begin, e->end);
     uint64_t n_bytes;
     if (!yk_tensor_bytes(&e->tensor, &n_bytes))
       return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: its shape is not a whole number of bytes below 2^61", file,
@@ -165,29 +177,28 @@ static yk_status check_layout(const char *file, entry *entries, size_t n, uint64
                         n_bytes, e->end - e->begin);
     position = e->end;
   }
-  if (position != data_bytes)
+  if (position > data_bytes) return is_cut_short(file, data_begin + data_bytes, data_begin + position, err);
+  if (position < data_bytes)
     return yk_err_set(err, YK_E_FORMAT, "%s: expected %" PRIu64 " bytes of tensor data, found %" PRIu64, file, position,
                       data_bytes);
   return YK_OK;
 }
 
-static yk_status read_table(const char *file, json_t *header, const uint8_t *data, uint64_t data_bytes, entry *entries,
-                            yk_safetensors *out, yk_err *err)
+static yk_status read_table(const char *file, yk_json header, const uint8_t *bytes, uint64_t data_begin,
+                            uint64_t data_bytes, entry *entries, yk_safetensors *out, yk_err *err)
 {
-  const char *name;
-  json_t *info;
   size_t n = 0;
-  json_object_foreach(header, name, info)
+  YK_JSON_EACH_KEY(key, header)
   {
-    if (strcmp(name, "__metadata__") == 0)
-      YK_TRY(check_metadata(file, info, err));
+    if (yk_json_equals(key, "__metadata__"))
+      YK_TRY(check_metadata(file, yk_json_member(key), err));
     else
-      YK_TRY(read_entry(file, name, info, &entries[n++], err));
+      YK_TRY(read_entry(file, key, yk_json_member(key), &entries[n++], err));
   }
-  YK_TRY(check_layout(file, entries, n, data_bytes, err));
+  YK_TRY(check_layout(file, entries, n, data_begin, data_bytes, err));
   for (size_t i = 0; i < n; i++) {
     out->tensors[i] = entries[i].tensor;
-    out->tensors[i].data = data + entries[i].begin;
+    out->tensors[i].data = bytes + data_begin + entries[i].begin;
     out->tensors[i].n_bytes = entries[i].end - entries[i].begin;
   }
   out->n_tensors = n;
@@ -196,34 +207,34 @@ static yk_status read_table(const char *file, json_t *header, const uint8_t *dat
 }
 
 /* The JSON text, after the length before it has been checked. */
-static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_bytes, json_t **header,
+static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_bytes, yk_json_doc **header,
                              uint64_t *data_begin, yk_err *err)
 {
-  if (n_bytes < YK_SAFETENSORS_LENGTH_BYTES)
-    return yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %" PRIu64, file,
-                      YK_SAFETENSORS_LENGTH_BYTES, n_bytes);
+  if (n_bytes < YK_SAFETENSORS_LENGTH_BYTES) return is_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES, err);
+  static const yk_json_rules rules = {.max_depth = YK_JSON_MAX_DEPTH, .unique_keys = true};
   uint64_t length = 0;
+  YK_TRY(yk_file_refuse_lfs(file, bytes, n_bytes, "weights", err));
   for (int i = YK_SAFETENSORS_LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
   if (length > YK_SAFETENSORS_HEADER_MAX_BYTES)
     return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes, expected at most %d", file, length,
                       YK_SAFETENSORS_HEADER_MAX_BYTES);
   if (length > n_bytes - YK_SAFETENSORS_LENGTH_BYTES)
-    return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes in a file of %" PRIu64 " bytes", file, length,
-                      n_bytes);
-  YK_TRY(yk_tree_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, header, err));
+    return is_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES + length, err);
+  YK_TRY(yk_json_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, &rules, header, err));
   *data_begin = YK_SAFETENSORS_LENGTH_BYTES + length;
-  if (json_is_object(*header)) return YK_OK;
-  yk_err_set(err, YK_E_FORMAT, "%s: header: expected an object, found %s", file, yk_tree_type_name(*header));
-  json_decref(*header);
+  yk_json root = yk_json_root(*header);
+  if (yk_json_is(root, YK_JSON_OBJECT)) return YK_OK;
+  yk_err_set(err, YK_E_FORMAT, "%s: header: expected an object, found %s", file, yk_json_type_name(root));
+  yk_json_free(*header);
   return YK_E_FORMAT;
 }
 
 yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_bytes, yk_safetensors **out, yk_err *err)
 {
-  json_t *header;
+  yk_json_doc *header;
   uint64_t data_begin;
   YK_TRY(read_header(name, bytes, n_bytes, &header, &data_begin, err));
-  size_t n_entries = json_object_size(header);
+  size_t n_entries = yk_json_size(yk_json_root(header));
   yk_safetensors *file = calloc(1, sizeof *file);
   entry *entries = calloc(n_entries + 1, sizeof *entries);
   yk_tensor *tensors = calloc(n_entries + 1, sizeof *tensors);
@@ -231,7 +242,7 @@ yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_b
   if (file && entries && tensors) {
     file->header = header;
     file->tensors = tensors;
-    status = read_table(name, header, (const uint8_t *)bytes + data_begin, n_bytes - data_begin, entries, file, err);
+    status = read_table(name, yk_json_root(header), bytes, data_begin, n_bytes - data_begin, entries, file, err);
   } else {
     status = yk_err_set(err, YK_E_NOMEM, "%s: no memory for a table of %zu tensors", name, n_entries);
   }
@@ -241,7 +252,7 @@ yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_b
   } else {
     free(tensors);
     free(file);
-    json_decref(header);
+    yk_json_free(header);
   }
   return status;
 }
@@ -252,8 +263,7 @@ static yk_status map_file(const char *path, void **map, size_t *n_bytes, yk_err 
   yk_status status = YK_OK;
   YK_TRY(yk_file_open(path, &fd, n_bytes, err));
   if (*n_bytes < YK_SAFETENSORS_LENGTH_BYTES) {
-    status = yk_err_set(err, YK_E_FORMAT, "%s: expected at least %d bytes, found %zu", path,
-                        YK_SAFETENSORS_LENGTH_BYTES, *n_bytes);
+    status = is_cut_short(path, *n_bytes, YK_SAFETENSORS_LENGTH_BYTES, err);
   } else {
     *map = mmap(NULL, *n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*map == MAP_FAILED) status = yk_err_set(err, YK_E_IO, "%s: mmap: %s", path, strerror(errno));
@@ -282,7 +292,7 @@ void yk_safetensors_close(yk_safetensors *file)
 {
   if (!file) return;
   if (file->map) munmap(file->map, file->map_bytes);
-  json_decref(file->header);
+  yk_json_free(file->header);
   free(file->tensors);
   free(file);
 }

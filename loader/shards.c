@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
 #include "loader/dir.h"
+#include "loader/json_index.h"
 #include "loader/other_formats.h"
 
 static const char single_default[] = YK_SAFETENSORS_SINGLE;
@@ -104,36 +104,40 @@ static yk_status explain_missing(const char *dir, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected %s or %s, found neither", dir, single_default, index_default);
 }
 
-/* A file name out of the index may not lead anywhere else. */
-static yk_status check_shard_name(const char *index_name, const json_t *value, const char *tensor, yk_err *err)
+/* The file that an entry of the index names, without the "./" that some tools write before it; NULL: no string. */
+static const char *file_of(yk_json value)
 {
-  const char *name = json_string_value(value);
+  const char *name = yk_json_string(value);
+  while (name && strncmp(name, "./", 2) == 0) name += 2;
+  return name;
+}
+
+/* A file name out of the index may not lead anywhere else. */
+static yk_status check_shard_name(const char *index_name, yk_json value, const char *tensor, yk_err *err)
+{
+  const char *name = file_of(value);
   if (!name)
     return yk_err_set(err, YK_E_FORMAT, "%s: weight_map of tensor %s: expected a file name, found %s", index_name,
-                      tensor, yk_tree_type_name(value));
-  if (!*name || strlen(name) != json_string_length(value) || strchr(name, '/') || strstr(name, ".."))
+                      tensor, yk_json_type_name(value));
+  bool has_nul = strlen(yk_json_string(value)) != yk_json_length(value);
+  if (!*name || has_nul || strchr(name, '/') || strstr(name, ".."))
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: weight_map of tensor %s: expected a file name without \"/\", \"..\" and NUL, found \"%s\"",
-                      index_name, tensor, name);
+                      index_name, tensor, yk_json_string(value));
   return YK_OK;
 }
 
 /* The distinct file names of a weight map, sorted, in shards->names. */
-static yk_status collect_names(const json_t *weight_map, yk_shards *shards, yk_err *err)
+static yk_status collect_names(yk_json weight_map, yk_shards *shards, yk_err *err)
 {
-  size_t n = 0, n_entries = json_object_size(weight_map);
+  size_t n = 0, n_entries = yk_json_size(weight_map);
   const char **all = calloc(n_entries + 1, sizeof *all);
   shards->names = calloc(n_entries + 1, sizeof *shards->names);
   yk_status status = all && shards->names ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory", shards->index_name);
-  const char *tensor;
-  json_t *value;
-  if (status == YK_OK) {
-    json_object_foreach((json_t *)weight_map, tensor, value)
-    {
-      status = check_shard_name(shards->index_name, value, tensor, err);
-      if (status != YK_OK) break;
-      all[n++] = json_string_value(value);
-    }
+  for (yk_json key = yk_json_first_key(weight_map); status == YK_OK && key.doc;
+       key = yk_json_key_after(weight_map, key)) {
+    status = check_shard_name(shards->index_name, yk_json_member(key), yk_json_string(key), err);
+    all[n++] = file_of(yk_json_member(key));
   }
   if (status == YK_OK) qsort(all, n, sizeof *all, by_string);
   for (size_t i = 0; status == YK_OK && i < n; i++) {
@@ -195,7 +199,7 @@ yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t 
 }
 
 /* One table over all files. Where the index (NULL: none) places a tensor in another file, that other one counts. */
-static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_shards *shards, yk_err *err)
+static yk_status build_table(const yk_json_index *weight_map, const yk_log *log, yk_shards *shards, yk_err *err)
 {
   size_t n_total = 0, n_unlisted = 0;
   for (size_t i = 0; i < shards->n_files; i++) n_total += yk_safetensors_count(shards->files[i]);
@@ -204,7 +208,7 @@ static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_sha
   for (size_t i = 0; i < shards->n_files; i++) {
     for (size_t j = 0; j < yk_safetensors_count(shards->files[i]); j++) {
       const yk_tensor *tensor = yk_safetensors_at(shards->files[i], j);
-      const char *listed = json_string_value(json_object_get(weight_map, tensor->name));
+      const char *listed = weight_map ? file_of(yk_json_index_get(weight_map, tensor->name)) : NULL;
       if (listed && strcmp(listed, shards->names[i]) != 0) continue;
       if (weight_map && !listed && n_unlisted++ == 0)
         yk_log_write(log, YK_LOG_WARN, "%s: tensor %s of %s is not in the index", shards->index_name, tensor->name,
@@ -215,15 +219,14 @@ static yk_status build_table(const json_t *weight_map, const yk_log *log, yk_sha
   return sort_table(shards, err);
 }
 
-static yk_status check_index(const json_t *weight_map, const yk_shards *shards, yk_err *err)
+static yk_status check_index(yk_json weight_map, const yk_shards *shards, yk_err *err)
 {
-  const char *tensor;
-  json_t *value;
-  json_object_foreach((json_t *)weight_map, tensor, value)
+  YK_JSON_EACH_KEY(key, weight_map)
   {
+    const char *tensor = yk_json_string(key);
     if (!yk_shards_find(shards, tensor, NULL))
       return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected in %s, not found there", shards->index_name, tensor,
-                        json_string_value(value));
+                        file_of(yk_json_member(key)));
   }
   return YK_OK;
 }
@@ -242,17 +245,20 @@ static yk_status open_single(const char *dir, const yk_log *log, yk_shards *shar
   return build_table(NULL, log, shards, err);
 }
 
-static yk_status open_indexed(const char *dir, const json_t *index, const yk_log *log, yk_shards *shards, yk_err *err)
+static yk_status open_indexed(const char *dir, yk_json index, const yk_log *log, yk_shards *shards, yk_err *err)
 {
   shards->source = shards->index_name;
-  const json_t *weight_map = json_object_get(index, "weight_map");
-  if (!json_is_object(weight_map))
+  yk_json weight_map = yk_json_get(index, "weight_map");
+  if (!yk_json_is(weight_map, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"weight_map\": expected an object, found %s", shards->index_name,
-                      yk_tree_type_name(weight_map));
+                      yk_json_type_name(weight_map));
   YK_TRY(collect_names(weight_map, shards, err));
   YK_TRY(open_files(dir, shards, err));
-  YK_TRY(build_table(weight_map, log, shards, err));
-  return check_index(weight_map, shards, err);
+  yk_json_index by_tensor;
+  yk_status status = yk_json_index_make(weight_map, shards->index_name, &by_tensor, err);
+  if (status == YK_OK) status = build_table(&by_tensor, log, shards, err);
+  yk_json_index_free(&by_tensor);
+  return status == YK_OK ? check_index(weight_map, shards, err) : status;
 }
 
 yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, yk_shards **out, yk_err *err)
@@ -271,12 +277,12 @@ yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, y
   return YK_OK;
 }
 
-static yk_status read_index(const char *dir, const yk_shards *shards, json_t **index, yk_err *err)
+static yk_status read_index(const char *dir, const yk_shards *shards, yk_json_doc **index, yk_err *err)
 {
   char *text;
   size_t n_bytes;
   YK_TRY(yk_dir_read(dir, shards->index_name, true, &text, &n_bytes, err));
-  yk_status status = yk_tree_parse(shards->index_name, text, n_bytes, index, err);
+  yk_status status = yk_json_parse(shards->index_name, text, n_bytes, NULL, index, err);
   free(text);
   return status;
 }
@@ -307,12 +313,12 @@ static yk_status find_names(const char *dir, yk_shards *shards, bool *is_single,
 static yk_status open_found(const char *dir, const yk_log *log, yk_shards *shards, yk_err *err)
 {
   bool is_single;
-  json_t *index = NULL;
+  yk_json_doc *index;
   YK_TRY(find_names(dir, shards, &is_single, err));
   if (is_single) return open_single(dir, log, shards, err);
   YK_TRY(read_index(dir, shards, &index, err));
-  yk_status status = open_indexed(dir, index, log, shards, err);
-  json_decref(index);
+  yk_status status = open_indexed(dir, yk_json_root(index), log, shards, err);
+  yk_json_free(index);
   return status;
 }
 

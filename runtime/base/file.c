@@ -60,6 +60,13 @@ static yk_status read_all(const char *path, int fd, char *data, size_t n_bytes, 
   return YK_OK;
 }
 
+yk_status yk_file_refuse_lfs(const char *name, const void *bytes, size_t n_bytes, const char *what, yk_err *err)
+{
+  static const char begin[] = "version https://git-lfs.github.com/spec/";
+  if (n_bytes < sizeof begin - 1 || memcmp(bytes, begin, sizeof begin - 1) != 0) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT, "%s: a Git LFS pointer, not the %s: git lfs pull", name, what);
+}
+
 yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err)
 {
   int fd;
@@ -74,6 +81,7 @@ yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n
   else
     status = read_all(path, fd, data, size, err);
   close(fd);
+  if (status == YK_OK) status = yk_file_refuse_lfs(path, data, size, "file", err);
   if (status != YK_OK) {
     free(data);
     return status;

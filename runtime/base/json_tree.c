@@ -112,23 +112,6 @@ yk_status yk_tree_parse_file(const char *path, json_t **out, yk_err *err)
   return take_as_tree(doc, path, out, err);
 }
 
-char *yk_tree_dump_same(const json_t *value)
-{
-  enum { FEWEST_DIGITS = 15, MOST_DIGITS = 17 }; /* of doubles */
-  for (int digits = FEWEST_DIGITS;; digits++) {
-    char *text = yk_tree_text(value, JSON_INDENT(2) | (size_t)JSON_REAL_PRECISION(digits));
-    if (!text || digits == MOST_DIGITS) return text;
-    json_t *again = NULL;
-    yk_err ignored = YK_ERR_INIT;
-    bool is_read = yk_tree_parse("JSON", text, strlen(text), &again, &ignored) == YK_OK;
-    bool is_same = is_read && json_equal(again, value);
-    if (is_read) json_decref(again);
-    if (is_same) return text;
-    free(text);
-    if (!is_read) return NULL;
-  }
-}
-
 const char *yk_tree_type_name(const json_t *value)
 {
   if (!value) return "nothing";

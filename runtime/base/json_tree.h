@@ -37,10 +37,6 @@ yk_status yk_tree_get_bool(const json_t *object, const char *file, const char *k
 yk_status yk_tree_get_str(const json_t *object, const char *file, const char *key, bool required, const char **out,
                           yk_err *err);
 
-/* yk_tree_dump_same - a value as text with an indent of two spaces, malloc'd and the caller's: keys in their order, and
- *   numbers of as few digits as read back the same. NULL: no memory. */
-char *yk_tree_dump_same(const json_t *value);
-
 /* yk_tree_type_name - "object", "string", ... of a value, for messages. */
 const char *yk_tree_type_name(const json_t *value);
 

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json_tree.h"
 #include "base/model_path.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
 #include "loader/awq_kept.h"
 #include "loader/dir.h"
+#include "loader/json_edit.h"
 #include "loader/safetensors_write.h"
 #include "loader/side_files.h"
 
@@ -118,16 +118,12 @@ static int by_name(const void *a, const void *b)
 
 /* The linear layers that stay as they are, null where there are none. lm_head does in every AWQ model, which need not
  * be said. */
-static yk_status list_kept(const yk_convert_source *source, const yk_log *log, json_t *quantization, yk_err *err)
+static yk_status append_kept(const yk_convert_source *source, const yk_log *log, yk_strbuf *out, yk_err *err)
 {
   size_t n = source->n_items, n_kept = 0, n_quantised = 0;
   const char **kept = calloc(2 * n, sizeof *kept);
-  json_t *list = json_array();
-  if (!kept || !list) {
-    free(kept);
-    json_decref(list);
-    return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
-  }
+  yk_strbuf list = YK_STRBUF_INIT;
+  if (!kept) return yk_err_set(err, YK_E_NOMEM, "no memory for the names of layers");
   const char **quantised = kept + n;
   for (size_t i = 0; i < n; i++) {
     const yk_convert_item *item = &source->items[i];
@@ -140,44 +136,58 @@ static yk_status list_kept(const yk_convert_source *source, const yk_log *log, j
   qsort(quantised, n_quantised, sizeof *quantised, by_name);
   const yk_awq_modules modules = {kept, n_kept, quantised, n_quantised};
   yk_awq_kept_warn(&modules, source->group_size, log);
-  yk_status status = yk_awq_kept_names(&modules, list, err);
+  yk_awq_kept_append(&modules, &list);
   free(kept);
-  if (status == YK_OK &&
-      json_object_set(quantization, "modules_to_not_convert", json_array_size(list) > 0 ? list : json_null()) != 0)
-    status = yk_err_set(err, YK_E_NOMEM, "no memory for config.json");
-  json_decref(list);
-  return status;
+  out->failed = out->failed || list.failed;
+  if (list.length > 0)
+    yk_strbuf_append_fmt(out, "[%s]", list.data);
+  else
+    yk_strbuf_append_str(out, "null");
+  yk_strbuf_free(&list);
+  return YK_OK;
 }
 
 /* lm_head: of 4 bits, which vLLM takes only where it is told. */
-static yk_status set_quantization(const yk_convert_source *source, const yk_log *log, json_t *config, yk_err *err)
+static yk_status append_quantization(const yk_convert_source *source, const yk_log *log, yk_strbuf *out, yk_err *err)
 {
   const yk_convert_item *head = yk_convert_source_find(source, YK_ROLE_LM_HEAD, 0);
-  json_t *quantization = json_pack("{s:s, s:i, s:i, s:b, s:s}", "quant_method", "awq", "bits", 4, "group_size",
-                                   source->group_size, "zero_point", 1, "version", "gemm");
-  int failed = 0;
-  if (head && yk_convert_is_quantised(head)) failed = json_object_set_new(quantization, "lm_head", json_true());
-  json_object_del(config, "compression_config");
-  failed |= json_object_set_new(config, "quantization_config", quantization);
-  if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory for config.json");
-  return list_kept(source, log, quantization, err);
+  yk_strbuf_append_fmt(out,
+                       "{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %d, "
+                       "\"zero_point\": true, \"version\": \"gemm\", ",
+                       source->group_size);
+  if (head && yk_convert_is_quantised(head)) yk_strbuf_append_str(out, "\"lm_head\": true, ");
+  yk_strbuf_append_str(out, "\"modules_to_not_convert\": ");
+  YK_TRY(append_kept(source, log, out, err));
+  yk_strbuf_append_str(out, "}}");
+  return YK_OK;
+}
+
+static yk_status edit_config(const yk_convert_source *source, const yk_convert_options *options, yk_json config,
+                             yk_json_doc **edited, yk_err *err)
+{
+  yk_strbuf changes = YK_STRBUF_INIT;
+  yk_status status = append_quantization(source, &options->log, &changes, err);
+  if (status == YK_OK) return yk_json_edit_by_text("config.json", config, &changes, "compression_config", edited, err);
+  yk_strbuf_free(&changes);
+  return status;
 }
 
 static yk_status write_config(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
                               yk_err *err)
 {
   char path[YK_PATH_BYTES], *text;
-  json_t *config;
+  yk_json_doc *config, *edited;
   YK_TRY(yk_dir_path(dir, "config.json", path, err));
   YK_TRY(yk_checkpoint_config_text(source->checkpoint, options->model_dir, &text, err));
-  yk_status status = yk_tree_parse("config.json", text, strlen(text), &config, err);
+  yk_status status = yk_json_parse("config.json", text, strlen(text), NULL, &config, err);
   free(text);
-  if (status != YK_OK) return status;
-  status = set_quantization(source, &options->log, config, err);
-  text = status == YK_OK ? yk_tree_dump_same(config) : NULL;
-  json_decref(config);
-  if (status == YK_OK)
-    status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  YK_TRY(status);
+  status = edit_config(source, options, yk_json_root(config), &edited, err);
+  yk_json_free(config);
+  YK_TRY(status);
+  text = yk_json_to_text(yk_json_root(edited));
+  yk_json_free(edited);
+  status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   free(text);
   return status;
 }

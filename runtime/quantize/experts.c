@@ -30,17 +30,18 @@ int64_t yk_experts_count(const yk_tensor *tensor)
                                              : 0;
 }
 
-yk_status yk_experts_check(const yk_tensor *tensor, const json_t *config, yk_err *err)
+yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err)
 {
-  int64_t hidden = json_integer_value(json_object_get(config, "hidden_size"));
+  int64_t hidden = 0;
   const int64_t *shape = tensor->shape;
-  const char *type = json_string_value(json_object_get(config, "model_type"));
+  const char *type = yk_json_string(yk_json_get(config, "model_type"));
   if (type && strcmp(type, "mixtral") == 0 && !strstr(tensor->name, mixtral))
     return yk_err_set(
         err, YK_E_UNSUPPORTED,
         "tensor %s: this name of Mixtral's experts is not supported; supported: block_sparse_moe.experts, "
         "as save_pretrained writes them unless save_original_format is false",
         tensor->name);
+  YK_TRY(yk_json_get_i64(config, "config.json", "hidden_size", true, 1, INT64_MAX, &hidden, err));
   bool is_sound = is_gate_up(tensor) ? shape[2] == hidden && shape[1] % 2 == 0 : shape[1] == hidden;
   if (is_sound) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,

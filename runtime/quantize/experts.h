@@ -9,7 +9,7 @@
 #ifndef YK_QUANTIZE_EXPERTS_H
 #define YK_QUANTIZE_EXPERTS_H
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "loader/safetensors.h"
 
 /* yk_experts_count - how many layers a tensor is made of; 0: it is no such tensor. */
@@ -18,7 +18,7 @@ int64_t yk_experts_count(const yk_tensor *tensor);
 /* yk_experts_check - whether its shape is as above; the hidden size is the configuration's.
  *   Errors: YK_E_UNSUPPORTED (transposed experts, as other families have them; Mixtral's without its own PREFIX, whose
  *   layers nobody would read by those names). */
-yk_status yk_experts_check(const yk_tensor *tensor, const json_t *config, yk_err *err);
+yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err);
 
 /* yk_experts_layer - layer i of those: a matrix within the tensor's data. Its name is malloc'ed, and the caller's.
  *   Errors: YK_E_NOMEM. */

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,10 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json_tree.h"
+#include "base/json.h"
+#include "base/json_write.h"
 #include "base/model_identity.h"
+#include "loader/json_edit.h"
 #include "loader/side_files.h"
 #include "quantize/output_files.h"
 
@@ -20,63 +23,68 @@ static const char run_name[] = "run.json";
 
 /* ---- What a run was begun with ----------------------------------------------------------------------------------- */
 
-static yk_status identity_of(const yk_quantize_options *options, yk_device_kind device, json_t **out, yk_err *err)
+static void append_identity(yk_strbuf *text, const yk_quantize_options *options, yk_device_kind device, uint32_t source)
+{
+  yk_strbuf_append_str(text, "{\"version of yoke\": ");
+  yk_json_append_string(text, yk_version(), strlen(yk_version()));
+  yk_strbuf_append_fmt(text, ", \"source\": %" PRIu32 ", \"method\": %d, \"group size\": %d, \"modules to keep\": [",
+                       source, (int)options->method, (int)options->group_size);
+  for (size_t i = 0; i < options->n_keep; i++) {
+    yk_strbuf_append_str(text, i ? ", " : "");
+    yk_json_append_string(text, options->keep[i], strlen(options->keep[i]));
+  }
+  yk_strbuf_append_str(text, "]");
+  if (options->method == YK_QUANTIZE_AWQ) {
+    uint32_t words = yk_hash(YK_HASH_START, options->calibration, options->calibration_bytes);
+    const char *name = device == YK_DEVICE_CUDA ? "cuda" : "cpu"; /* they find other scales */
+    yk_strbuf_append_fmt(text, ", \"device\": \"%s\", \"calibration text\": %" PRIu32 ", \"calibration tokens\": %lld",
+                         name, words, (long long)options->calibration_tokens);
+  }
+  yk_strbuf_append_str(text, "}");
+}
+
+static yk_status identity_of(const yk_quantize_options *options, yk_device_kind device, yk_json_doc **out, yk_err *err)
 {
   uint32_t source = YK_HASH_START;
   YK_TRY(yk_model_identity(options->model_dir, &source, err));
-  json_t *keep = json_array(), *identity = json_object();
-  int failed = !keep || !identity;
-  for (size_t i = 0; i < options->n_keep; i++) failed |= json_array_append_new(keep, json_string(options->keep[i]));
-  failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));
-  failed |= json_object_set_new(identity, "source", json_integer(source));
-  failed |= json_object_set_new(identity, "method", json_integer(options->method));
-  failed |= json_object_set_new(identity, "group size", json_integer(options->group_size));
-  failed |= json_object_set_new(identity, "modules to keep", keep);
-  if (options->method == YK_QUANTIZE_AWQ) {
-    uint32_t text = yk_hash(YK_HASH_START, options->calibration, options->calibration_bytes);
-    const char *name = device == YK_DEVICE_CUDA ? "cuda" : "cpu"; /* they find other scales */
-    failed |= json_object_set_new(identity, "device", json_string(name));
-    failed |= json_object_set_new(identity, "calibration text", json_integer(text));
-    failed |= json_object_set_new(identity, "calibration tokens", json_integer(options->calibration_tokens));
-  }
-  *out = identity;
-  if (!failed) return YK_OK;
-  json_decref(identity);
-  return yk_err_set(err, YK_E_NOMEM, "no memory for what a run is begun with");
+  yk_strbuf text = YK_STRBUF_INIT;
+  append_identity(&text, options, device, source);
+  yk_status status = text.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for what a run is begun with")
+                                 : yk_json_parse(run_name, text.data, text.length, NULL, out, err);
+  yk_strbuf_free(&text);
+  return status;
 }
 
-static yk_status compare(const char *dir, const json_t *now, const json_t *before, yk_err *err)
+static yk_status compare(const char *dir, yk_json now, yk_json before, yk_err *err)
 {
-  const char *key;
-  json_t *value;
-  json_object_foreach((json_t *)now, key, value)
+  YK_JSON_EACH_KEY(key, now)
   {
-    if (!json_equal(value, json_object_get(before, key)))
+    if (!yk_json_same(yk_json_member(key), yk_json_get(before, yk_json_string(key))))
       return yk_err_set(err, YK_E_IO, "%s: begun with another %s: quantise into another directory, or remove this one",
-                        dir, key);
+                        dir, yk_json_string(key));
   }
   return YK_OK;
 }
 
 /* Begun before: what it was begun with must be what is wanted now. */
-static yk_status resume(const yk_quantize_output *output, const json_t *identity, yk_err *err)
+static yk_status resume(const yk_quantize_output *output, yk_json identity, yk_err *err)
 {
   char path[YK_PATH_BYTES];
-  json_t *before = NULL;
+  yk_json_doc *before;
   YK_TRY(yk_dir_path(output->part_dir, run_name, path, err));
-  YK_TRY(yk_tree_parse_file(path, &before, err));
-  yk_status status = compare(output->dir, identity, before, err);
-  json_decref(before);
+  YK_TRY(yk_json_parse_file(path, NULL, &before, err));
+  yk_status status = compare(output->dir, identity, yk_json_root(before), err);
+  yk_json_free(before);
   return status;
 }
 
-static yk_status begin_new(const yk_quantize_output *output, const json_t *identity, yk_err *err)
+static yk_status begin_new(const yk_quantize_output *output, yk_json identity, yk_err *err)
 {
   char path[YK_PATH_BYTES];
   YK_TRY(yk_dir_path(output->part_dir, run_name, path, err));
   if (mkdir(output->part_dir, 0777) != 0 && errno != EEXIST)
     return yk_err_set(err, YK_E_IO, "%s: %s", output->part_dir, strerror(errno));
-  char *text = yk_tree_text(identity, JSON_INDENT(2));
+  char *text = yk_json_to_text(identity);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   yk_status status = yk_file_replace(path, text, strlen(text), err);
   free(text);
@@ -111,16 +119,16 @@ yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device
 {
   bool is_begun;
   char shard[256];
-  json_t *identity;
+  yk_json_doc *identity;
   *out = (yk_quantize_output){.dir = options->out_dir};
   YK_TRY(yk_dir_path(options->out_dir, part_name, out->part_dir, err));
   YK_TRY(identity_of(options, device, &identity, err));
   yk_status status = make_dir(options->out_dir, &is_begun, err);
   if (status == YK_OK && is_begun && yk_dir_find_suffix(options->out_dir, ".safetensors", shard))
-    status = resume(out, identity, err);
+    status = resume(out, yk_json_root(identity), err);
   else if (status == YK_OK) /* what finished no shard binds nobody */
-    status = begin_new(out, identity, err);
-  json_decref(identity);
+    status = begin_new(out, yk_json_root(identity), err);
+  yk_json_free(identity);
   return status;
 }
 

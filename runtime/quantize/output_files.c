@@ -1,11 +1,13 @@
 #include "quantize/output_files.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json_tree.h"
+#include "base/json_write.h"
 #include "loader/dir.h"
+#include "loader/json_edit.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -40,44 +42,69 @@ int yk_quantize_tensors(const yk_quantize_plan *plan, const yk_planned_tensor *t
 
 /* ---- The index --------------------------------------------------------------------------------------------------- */
 
-static int add_to_index(const yk_quantize_plan *plan, const yk_planned_tensor *tensor, json_t *weight_map,
-                        int64_t *total_bytes)
+/* A tensor that is written. */
+typedef struct listed {
+  char *name;
+  const char *file;
+} listed;
+
+static int by_name(const void *a, const void *b)
 {
-  yk_tensor made[YK_QUANTISED_TENSORS];
-  int n = yk_quantize_tensors(plan, tensor, made), failed = n == 0;
-  for (int i = 0; i < n; i++) {
-    failed |= json_object_set_new(weight_map, made[i].name, json_string(tensor->file));
-    *total_bytes += (int64_t)made[i].n_bytes;
-    if (tensor->is_quantised) free((char *)made[i].name);
-  }
-  return failed;
+  return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
 }
 
-/* text: taken over; NULL where memory was short. */
-static yk_status write_text(const char *dir, const char *name, char *text, yk_err *err)
+/* All of them; list: as many as YK_QUANTISED_TENSORS for each planned one. */
+static yk_status list_made(const yk_quantize_plan *plan, listed *list, size_t *n, uint64_t *total_bytes, yk_err *err)
+{
+  for (size_t i = 0; i < plan->n_tensors; i++) {
+    const yk_planned_tensor *tensor = &plan->tensors[i];
+    yk_tensor made[YK_QUANTISED_TENSORS];
+    int n_made = yk_quantize_tensors(plan, tensor, made);
+    if (n_made == 0) return yk_err_set(err, YK_E_NOMEM, "no memory for the names of tensors");
+    for (int j = 0; j < n_made; j++) {
+      char *name = tensor->is_quantised ? (char *)made[j].name : strdup(made[j].name);
+      *total_bytes += made[j].n_bytes;
+      list[(*n)++] = (listed){name, tensor->file};
+      if (!name) return yk_err_set(err, YK_E_NOMEM, "no memory for the names of tensors");
+    }
+  }
+  return YK_OK;
+}
+
+/* text: taken over. */
+static yk_status write_text(const char *dir, const char *name, yk_strbuf *text, yk_err *err)
 {
   char path[YK_PATH_BYTES];
   yk_status status = yk_dir_path(dir, name, path, err);
   if (status == YK_OK)
-    status = text ? yk_file_replace(path, text, strlen(text), err) : yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
-  free(text);
+    status = text->failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory", path)
+                          : yk_file_replace(path, text->data, text->length, err);
+  yk_strbuf_free(text);
   return status;
 }
 
 yk_status yk_quantize_write_index(const char *dir, const yk_quantize_plan *plan, yk_err *err)
 {
-  json_t *weight_map = json_object(), *metadata = json_object(), *index = json_object();
-  int64_t total_bytes = 0;
-  int failed = !weight_map || !metadata || !index;
-  for (size_t i = 0; i < plan->n_tensors && !failed; i++)
-    failed = add_to_index(plan, &plan->tensors[i], weight_map, &total_bytes);
-  failed |= json_object_set_new(metadata, "total_size", json_integer(total_bytes));
-  failed |= json_object_set_new(index, "metadata", metadata);
-  failed |= json_object_set_new(index, "weight_map", weight_map);
-  yk_status status =
-      failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for an index", dir)
-             : write_text(dir, YK_SAFETENSORS_INDEX, yk_tree_text(index, JSON_INDENT(2) | JSON_SORT_KEYS), err);
-  json_decref(index);
+  size_t n = 0;
+  uint64_t total_bytes = 0;
+  yk_strbuf text = YK_STRBUF_INIT;
+  listed *list = calloc(YK_QUANTISED_TENSORS * plan->n_tensors + 1, sizeof *list);
+  yk_status status = list ? list_made(plan, list, &n, &total_bytes, err)
+                          : yk_err_set(err, YK_E_NOMEM, "%s: no memory for an index", dir);
+  if (status == YK_OK) qsort(list, n, sizeof *list, by_name);
+  yk_strbuf_append_fmt(&text, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+                       total_bytes);
+  for (size_t i = 0; i < n; i++) {
+    yk_strbuf_append_str(&text, i ? ",\n    " : "\n    ");
+    if (list[i].name) yk_json_append_string(&text, list[i].name, strlen(list[i].name));
+    yk_strbuf_append_str(&text, ": ");
+    yk_json_append_string(&text, list[i].file, strlen(list[i].file));
+    free(list[i].name);
+  }
+  yk_strbuf_append_str(&text, "\n  }\n}");
+  free(list);
+  if (status == YK_OK) return write_text(dir, YK_SAFETENSORS_INDEX, &text, err);
+  yk_strbuf_free(&text);
   return status;
 }
 
@@ -85,17 +112,14 @@ yk_status yk_quantize_write_index(const char *dir, const yk_quantize_plan *plan,
 
 yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan, yk_err *err)
 {
-  json_t *config = json_copy(plan->config), *quant = json_object();
-  int failed = !config || !quant;
-  failed |= json_object_set_new(quant, "quant_method", json_string("awq"));
-  failed |= json_object_set_new(quant, "bits", json_integer(4));
-  failed |= json_object_set_new(quant, "group_size", json_integer(plan->group_size));
-  failed |= json_object_set_new(quant, "zero_point", json_true());
-  failed |= json_object_set_new(quant, "version", json_string("gemm"));
-  failed |= json_object_set(quant, "modules_to_not_convert", plan->kept);
-  failed |= json_object_set_new(config, "quantization_config", quant);
-  yk_status status = failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory for config.json", dir)
-                            : write_text(dir, "config.json", yk_tree_dump_same(config), err);
-  json_decref(config);
-  return status;
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_json_doc *config;
+  yk_strbuf_append_fmt(&text,
+                       "{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %d, "
+                       "\"zero_point\": true, \"version\": \"gemm\", \"modules_to_not_convert\": [%s]}}",
+                       plan->group_size, plan->kept.data);
+  YK_TRY(yk_json_edit_by_text("config.json", yk_json_root(plan->config), &text, NULL, &config, err));
+  yk_json_append(&text, yk_json_root(config), 2);
+  yk_json_free(config);
+  return write_text(dir, "config.json", &text, err);
 }

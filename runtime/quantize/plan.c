@@ -26,14 +26,14 @@ static yk_status refuse_quantised(const char *dir, const char *file, const char 
 }
 
 /* By the configuration and by files of their own; tensors are looked at one by one. */
-static yk_status check_not_quantised(const char *dir, const json_t *config, yk_err *err)
+static yk_status check_not_quantised(const char *dir, yk_json config, yk_err *err)
 {
   static const char *const keys[] = {"quantization_config", "compression_config"};
   static const char *const files[] = {"quantize_config.json", "quant_config.json", "quant_model_description.json"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    const json_t *object = json_object_get(config, keys[i]);
-    if (!object || json_is_null(object)) continue;
-    const char *method = json_string_value(json_object_get(object, "quant_method"));
+    yk_json object = yk_json_get(config, keys[i]);
+    if (!yk_json_is_given(object)) continue;
+    const char *method = yk_json_string(yk_json_get(object, "quant_method"));
     return refuse_quantised(dir, "config.json", method ? method : keys[i], err);
   }
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -41,19 +41,20 @@ static yk_status check_not_quantised(const char *dir, const json_t *config, yk_e
   return YK_OK;
 }
 
-static yk_status read_config(const char *dir, json_t **out, yk_err *err)
+static yk_status read_config(const char *dir, yk_json_doc **out, yk_err *err)
 {
   char *text;
   size_t n_bytes;
   YK_TRY(yk_other_formats_check_path(dir, err));
   if (!yk_dir_has(dir, "config.json")) YK_TRY(yk_other_formats_check_dir(dir, err));
   YK_TRY(yk_dir_read(dir, "config.json", true, &text, &n_bytes, err));
-  yk_status status = yk_tree_parse("config.json", text, n_bytes, out, err);
+  yk_status status = yk_json_parse("config.json", text, n_bytes, NULL, out, err);
   free(text);
   YK_TRY(status);
-  if (!json_is_object(*out))
-    return yk_err_set(err, YK_E_FORMAT, "config.json: expected an object, found %s", yk_tree_type_name(*out));
-  return check_not_quantised(dir, *out, err);
+  yk_json root = yk_json_root(*out);
+  if (!yk_json_is(root, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "config.json: expected an object, found %s", yk_json_type_name(root));
+  return check_not_quantised(dir, root, err);
 }
 
 static yk_status check_tensor(const yk_quantize_options *options, const yk_planned_tensor *tensor, yk_err *err)
@@ -176,18 +177,15 @@ static yk_status name_kept(const decisions *d, yk_err *err)
   yk_quantize_plan *plan = d->plan;
   size_t n = 0;
   const char **kept = calloc((size_t)plan->n_kept + 1, sizeof *kept);
-  plan->kept = json_array();
-  if (!kept || !plan->kept || json_array_append_new(plan->kept, json_string("lm_head")) != 0) {
-    free(kept);
-    return no_memory(err);
-  }
+  if (!kept) return no_memory(err);
+  yk_strbuf_append_str(&plan->kept, "\"lm_head\"");
   for (size_t i = 0; i < plan->n_tensors; i++)
     if (plan->tensors[i].is_kept) kept[n++] = plan->tensors[i].module;
   const yk_awq_modules modules = {kept, n, plan->quantised, (size_t)plan->n_quantised};
   yk_awq_kept_warn(&modules, plan->group_size, &d->options->log);
-  yk_status status = yk_awq_kept_names(&modules, plan->kept, err);
+  yk_awq_kept_append(&modules, &plan->kept);
   free(kept);
-  return status;
+  return plan->kept.failed ? no_memory(err) : YK_OK;
 }
 
 static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan *plan, yk_err *err)
@@ -236,7 +234,7 @@ static yk_status list_source(yk_quantize_plan *plan, const yk_tensor *source, yk
   int64_t n_layers = yk_experts_count(source);
   yk_shards_find(plan->shards, source->name, &file);
   if (n_layers == 0) return list_tensor(plan, source, file, err);
-  YK_TRY(yk_experts_check(source, plan->config, err));
+  YK_TRY(yk_experts_check(source, yk_json_root(plan->config), err));
   for (int64_t i = 0; i < n_layers; i++) {
     yk_tensor *layer = &plan->experts[plan->n_experts++];
     YK_TRY(yk_experts_layer(source, i, layer, err));
@@ -280,8 +278,8 @@ void yk_quantize_plan_free(yk_quantize_plan *plan)
   free(plan->tensors);
   free(plan->quantised);
   free(plan->files);
-  json_decref(plan->config);
-  json_decref(plan->kept);
+  yk_json_free(plan->config);
+  yk_strbuf_free(&plan->kept);
   yk_shards_close(plan->shards);
 }
 

@@ -3,7 +3,8 @@
 #define YK_QUANTIZE_PLAN_H
 
 #include "base/dtype.h"
-#include "base/json_tree.h"
+#include "base/json.h"
+#include "base/strbuf.h"
 #include "loader/shards.h"
 #include "yoke.h"
 
@@ -16,7 +17,7 @@ typedef struct yk_planned_tensor {
 } yk_planned_tensor;
 
 typedef struct yk_quantize_plan {
-  json_t *config; /* config.json */
+  yk_json_doc *config; /* config.json */
   yk_shards *shards;
   yk_tensor *experts; /* [n_experts] layers of tensors that hold all experts of a layer: see experts.h */
   size_t n_experts;
@@ -25,7 +26,7 @@ typedef struct yk_quantize_plan {
   const char **quantised; /* [n_quantised] modules, rising */
   const char **files;     /* [n_files] names, rising */
   size_t n_files;
-  json_t *kept; /* modules_to_not_convert: strings */
+  yk_strbuf kept; /* the inside of modules_to_not_convert, as JSON */
   int32_t group_size;
   int32_t n_quantised, n_kept; /* as in yk_quantize_report */
   int64_t total_bytes;

@@ -24,9 +24,12 @@ static inline yk_status config_read_quant(const char *keys, yk_quant_config *qua
 {
   char text[2048];
   assert_true(snprintf(text, sizeof text, "{'quantization_config': {%s}}", keys) < (int)sizeof text);
-  json_t *root = config_parse(text);
-  yk_status status = yk_hf_read_quant(root, NULL, NULL, quant, err);
-  json_decref(root);
+  char *copy = double_quoted(text);
+  yk_json_doc *root;
+  expect_ok(copy, yk_json_parse("config.json", copy, strlen(copy), NULL, &root, err), err);
+  free(copy);
+  yk_status status = yk_hf_read_quant(yk_json_root(root), YK_JSON_NONE, NULL, quant, err);
+  yk_json_free(root);
   return status;
 }
 

@@ -39,6 +39,19 @@ static void whole_files(void **state)
   temp_dir_remove(&dir);
 }
 
+static void a_pointer_of_git_lfs_is_named(void **state)
+{
+  (void)state;
+  temp_dir dir = temp_dir_make();
+  char path[128], *text;
+  yk_err err = YK_ERR_INIT;
+  write_text(&dir, "tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
+  snprintf(path, sizeof path, "%s/tokenizer.json", dir.path);
+  expect_error("pointer", YK_E_FORMAT, "/tokenizer.json: a Git LFS pointer, not the file: git lfs pull",
+               yk_file_read(path, 1000, &text, NULL, &err), &err);
+  temp_dir_remove(&dir);
+}
+
 static void other_kinds_are_named(void **state)
 {
   (void)state;
@@ -67,7 +80,8 @@ static void other_kinds_are_named(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(whole_files), cmocka_unit_test(other_kinds_are_named)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(whole_files), cmocka_unit_test(a_pointer_of_git_lfs_is_named),
+                                     cmocka_unit_test(other_kinds_are_named)};
   alarm(LIMIT_S);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

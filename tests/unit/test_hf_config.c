@@ -89,6 +89,9 @@ static void dtypes(void **state)
 {
   (void)state;
   assert_int_equal(good("{'torch_dtype': 'float16'}").dtype, YK_F16);
+  assert_int_equal(good("{'torch_dtype': 'half'}").dtype, YK_F16);
+  assert_int_equal(good("{'dtype': 'auto', 'torch_dtype': 'bfloat16'}").dtype, YK_BF16);
+  assert_int_equal(good("{'torch_dtype': 'auto'}").dtype, YK_F16);
   assert_int_equal(good("{'torch_dtype': 'torch.float32'}").dtype, YK_F32);
   assert_int_equal(good("{'dtype': 'float32'}").dtype, YK_F32); /* the newer key goes first */
   assert_int_equal(good("{'dtype': null}").dtype, YK_BF16);
@@ -146,7 +149,7 @@ static void bad_rope_settings(void **state)
   static const bad_case cases[] = {
       {"{'rope_theta': 0}", YK_E_FORMAT, "config.json|\"rope_theta\"|found 0"},
       {"{'rope_theta': -1}", YK_E_FORMAT, "config.json|\"rope_theta\"|found -1"},
-      {"{'rope_theta': 1e300}", YK_E_FORMAT, "config.json|\"rope_theta\"|found 1e+300"},
+      {"{'rope_theta': 1e300}", YK_E_FORMAT, "config.json|\"rope_theta\"|found 1.0000000000000001e300"},
       {"{'rope_theta': '1e4'}", YK_E_FORMAT, "config.json|\"rope_theta\"|expected a number, found string"},
       {"{'rope_scaling': 4}", YK_E_FORMAT, "rope_scaling|expected an object, found integer"},
       {"{'rope_scaling': {'type': 'dynamic', 'factor': 2}}", YK_E_UNSUPPORTED,
@@ -155,7 +158,8 @@ static void bad_rope_settings(void **state)
       {"{'rope_scaling': {'type': 'linear'}}", YK_E_FORMAT, "rope_scaling|\"factor\" is missing"},
       {"{'rope_scaling': {'type': 'linear', 'factor': 0}}", YK_E_FORMAT, "rope_scaling|\"factor\"|found 0"},
       {"{'rope_scaling': {'type': 'linear', 'factor': -2}}", YK_E_FORMAT, "rope_scaling|\"factor\"|found -2"},
-      {"{'rope_scaling': {'type': 'linear', 'factor': 1e9}}", YK_E_FORMAT, "rope_scaling|\"factor\"|found 1e+09"},
+      {"{'rope_scaling': {'type': 'linear', 'factor': 1e9}}", YK_E_FORMAT,
+       "rope_scaling|\"factor\"|found 1000000000.0"},
       {"{'rope_scaling': {'type': 'yarn'}}", YK_E_FORMAT, "rope_scaling|\"factor\" is missing"},
       {"{'rope_scaling': {'type': 'yarn', 'factor': 2, 'beta_fast': 1, 'beta_slow': 2}}", YK_E_FORMAT,
        "rope_scaling|\"beta_fast\"|found 1"},
@@ -261,7 +265,7 @@ static void contradictory_sizes(void **state)
       {"{'num_hidden_layers': 1025}", YK_E_FORMAT, "\"num_hidden_layers\"|1 to 1024, found 1025"},
       {"{" QWEN3 ", 'num_key_value_heads': '-'}", YK_E_FORMAT, "\"num_key_value_heads\" is missing"},
       {"{'rms_norm_eps': 0}", YK_E_FORMAT, "\"rms_norm_eps\"|found 0"},
-      {"{'rms_norm_eps': -1e-6}", YK_E_FORMAT, "\"rms_norm_eps\"|found -1e-06"},
+      {"{'rms_norm_eps': -1e-6}", YK_E_FORMAT, "\"rms_norm_eps\"|found -9.9999999999999995e-7"},
       {"{'rms_norm_eps': 7}", YK_E_FORMAT, "\"rms_norm_eps\"|found 7"},
   };
   EXPECT_BAD(cases);
@@ -302,7 +306,8 @@ static void unknown_models(void **state)
       {"{'architectures': 'LlamaForCausalLM'}", YK_E_FORMAT, "\"architectures\"|array of strings, found string"},
       {"{'architectures': [1]}", YK_E_FORMAT, "\"architectures\"|array of strings"},
       {"{'hidden_act': 'gelu'}", YK_E_UNSUPPORTED, "hidden_act \"gelu\"|supported: silu"},
-      {"{'torch_dtype': 'float64'}", YK_E_UNSUPPORTED, "torch_dtype \"float64\"|float16, bfloat16, float32"},
+      {"{'torch_dtype': 'float64'}", YK_E_UNSUPPORTED,
+       "torch_dtype \"float64\"|float16 (half), bfloat16, float32, auto"},
       {"{'torch_dtype': 16}", YK_E_FORMAT, "\"torch_dtype\"|expected a string, found integer"},
       {"{'tie_word_embeddings': 'yes'}", YK_E_FORMAT, "\"tie_word_embeddings\"|expected true or false"},
       {"{'architectures': ['MiniCPMForCausalLM'], 'scale_depth': 1.4, 'dim_model_base': 16}", YK_E_FORMAT,
@@ -322,9 +327,7 @@ static void broken_json_names_its_line(void **state)
   } cases[] = {
       {"", "config.json|line"},
       {"[]", "config.json|expected an object, found array"},
-      {"{\"a\": 1,\n\"a\": 2}", "config.json|line 2|duplicate"},
-      {"{\"vocab_size\": NaN}", "config.json|NaN"},
-      {"{\"vocab_size\": 1e999}", "config.json|1e999"},
+      {"{\"a\": 1,}", "config.json|line 1|a key in double quotes"},
       {"{\"a\": \"\xff\"}", "config.json|line 1|byte 0xff"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -333,6 +336,58 @@ static void broken_json_names_its_line(void **state)
     yk_err err = YK_ERR_INIT;
     expect_error(cases[i].text, YK_E_FORMAT, cases[i].words, yk_model_config_parse(&texts, NULL, &config, &err), &err);
   }
+}
+
+/* What Python's json writes and reads: a number that nobody needs may be any, of equal keys the last counts. */
+static void json_as_python_writes_it(void **state)
+{
+  (void)state;
+  static const char text[] =
+      "\xef\xbb\xbf{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 1, \"vocab_size\": 200, "
+      "\"hidden_size\": 8, "
+      "\"intermediate_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"odd\": [NaN, -Infinity, "
+      "1e400], "
+      "\"max_position_embeddings\": 64, \"wide\": {\"a\": 1000000000000000019884624838656, \"a\": {}}, "
+      "\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"damp\": NaN}, "
+      "\"eos_token_id\": [-1, 3, 200, 1000000000000000019884624838656], \"bos_token_id\": 18446744073709551616}";
+  static const char generation[] = "{\"odd\": Infinity, \"top_k\": -1000000000000000019884624838656, "
+                                   "\"max_new_tokens\": 1000000000000000019884624838656}";
+  yk_config_texts texts = {.config = text,
+                           .config_bytes = sizeof text - 1,
+                           .generation = generation,
+                           .generation_bytes = sizeof generation - 1};
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("config", yk_model_config_parse(&texts, NULL, &config, &err), &err);
+  assert_int_equal(config.vocab_size, 200);
+  assert_int_equal(config.n_eos_ids, 1);
+  assert_int_equal(config.eos_ids[0], 3);
+  assert_int_equal(config.bos_id, -1);
+  assert_int_equal(config.generation.top_k, 0);
+  assert_int_equal(config.generation.max_new_tokens, INT32_MAX);
+  yk_model_config_free(&config);
+}
+
+/* A number that is needed and cannot be held is refused by its key. */
+static void needed_numbers_are_named(void **state)
+{
+  (void)state;
+  static const char *const values[] = {"NaN", "Infinity", "-Infinity", "1e400", "1000000000000000019884624838656"};
+  static const char *const keys[] = {"vocab_size", "max_position_embeddings", "rope_theta", "rms_norm_eps"};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+    for (size_t j = 0; j < sizeof keys / sizeof *keys; j++) {
+      char text[512], words[128];
+      snprintf(text, sizeof text,
+               "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 9, \"hidden_size\": 8, "
+               "\"intermediate_size\": 8, "
+               "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"max_position_embeddings\": 64, \"%s\": %s}",
+               keys[j], values[i]);
+      snprintf(words, sizeof words, "config.json|\"%s\"", keys[j]);
+      yk_config_texts texts = {.config = text, .config_bytes = strlen(text)};
+      yk_model_config config;
+      yk_err err = YK_ERR_INIT;
+      expect_error(text, YK_E_FORMAT, words, yk_model_config_parse(&texts, NULL, &config, &err), &err);
+    }
 }
 
 static void files_of_a_directory(void **state)
@@ -378,6 +433,8 @@ int main(void)
       cmocka_unit_test(smallest_and_largest),
       cmocka_unit_test(unknown_models),
       cmocka_unit_test(broken_json_names_its_line),
+      cmocka_unit_test(json_as_python_writes_it),
+      cmocka_unit_test(needed_numbers_are_named),
       cmocka_unit_test(files_of_a_directory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

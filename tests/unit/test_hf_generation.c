@@ -83,6 +83,32 @@ static void generation_values_are_clipped(void **state)
   }
 }
 
+/* An id outside the vocabulary never occurs. */
+static void ids_outside_the_vocabulary_are_left_out(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *config, *generation, *words;
+  } cases[] = {
+      {"{'eos_token_id': 7}", "{'eos_token_id': 200}",
+       "generation_config.json: eos_token_id: expected 0 to 199 (vocab_size - 1), found 200: ignored"},
+      {"{'eos_token_id': 7}", "{'eos_token_id': [7, -1]}", "generation_config.json: eos_token_id|found -1: ignored"},
+      {"{'eos_token_id': 7, 'bos_token_id': 4294967296}", "{}", "config.json: bos_token_id|found 4294967296: ignored"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char warning[YK_ERR_MESSAGE_BYTES] = "";
+    yk_log log = {YK_LOG_WARN, keep_warning, warning};
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    expect_ok(cases[i].config, load_logged(cases[i].config, cases[i].generation, NULL, &log, &config, &err), &err);
+    expect_words(cases[i].config, cases[i].words, warning);
+    assert_int_equal(config.n_eos_ids, 1);
+    assert_int_equal(config.eos_ids[0], 7);
+  }
+  yk_model_config config = load_good("{'eos_token_id': -1}", "{}", NULL);
+  assert_int_equal(config.n_eos_ids, 0); /* nor Llama's 2 */
+}
+
 static void bad_generation_settings(void **state)
 {
   (void)state;
@@ -93,10 +119,7 @@ static void bad_generation_settings(void **state)
       {"{}", "{'temperature': '1'}", "generation_config.json|\"temperature\"|found string"},
       {"{}", "{'top_k': 1.5}", "generation_config.json|\"top_k\"|expected an integer"},
       {"{}", "{'do_sample': 1}", "generation_config.json|\"do_sample\""},
-      {"{}", "{'eos_token_id': 200}", "generation_config.json|\"eos_token_id\"|0 to 199|found 200"},
       {"{}", "{'eos_token_id': ['x']}", "generation_config.json|\"eos_token_id\"|found string"},
-      {"{'eos_token_id': -1}", "{}", "config.json|\"eos_token_id\"|found -1"},
-      {"{'bos_token_id': 4294967296}", "{}", "config.json|\"bos_token_id\"|found 4294967296"},
       {"{'eos_token_id': [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}", "{}", "\"eos_token_id\"|at most 16"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -112,6 +135,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(generation_defaults),
       cmocka_unit_test(generation_values_are_clipped),
+      cmocka_unit_test(ids_outside_the_vocabulary_are_left_out),
       cmocka_unit_test(bad_generation_settings),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,11 +263,11 @@ static void what_other_methods_refuse(void **state)
       {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'W4A8': ['Linear']}}}", YK_E_UNSUPPORTED,
        "preset \"W4A8\"|W4A16, W4A16_ASYM"},
       {"{'quantization_config': {" COMPRESSED ", 'transform_config': {'a': 1}, 'config_groups': {}}}", YK_E_UNSUPPORTED,
-       "transform_config {\"a\":1}"},
+       "transform_config {\"a\": 1}"},
       {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("'weight_input'}, {'location': 'input'") "}}",
        YK_E_UNSUPPORTED, "transform_config: R1: location \"input\"|weight_input, weight_output"},
       {"{'quantization_config': {" COMPRESSED ", 'moe_sparsity_config': {'method': 'prune', 'num_experts': [6, 8]}}}",
-       YK_E_UNSUPPORTED, "moe_sparsity_config {\"method\":\"prune\",\"num_experts\":[6,8]}|supported: null"},
+       YK_E_UNSUPPORTED, "moe_sparsity_config {\"method\": \"prune\", \"num_experts\": [6, 8]}|supported: null"},
       {"{'quantization_config': {" COMPRESSED ", " TRANSFORMS("5") "}}", YK_E_UNSUPPORTED, "R1: location 5"},
       {"{'quantization_config': {" COMPRESSED ", 'transform_config': {'config_groups': {'R1': {}}}}}", YK_E_UNSUPPORTED,
        "R1: apply (absent)"},
@@ -278,7 +278,7 @@ static void what_other_methods_refuse(void **state)
        "targets: expected an array"},
       {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
        " 'weights': {" INT4_32 "}, 'input_activations': {'num_bits': 8}}}}}",
-       YK_E_UNSUPPORTED, "input_activations {\"num_bits\":8}"},
+       YK_E_UNSUPPORTED, "input_activations {\"num_bits\": 8}"},
       {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
        " 'weights': {'num_bits': 3}}}}}",
        YK_E_UNSUPPORTED, "num_bits 3"},

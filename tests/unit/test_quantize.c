@@ -90,7 +90,7 @@ static void check_config(const model *m, const char *kept)
   yk_err err = YK_ERR_INIT;
   char *text = NULL, wanted[1024];
   read_out(m, "config.json", &text, &n_bytes);
-  assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-6")); /* not 9.9999999999999995e-7 */
+  assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-06")); /* as it was written */
   snprintf(wanted, sizeof wanted,
            "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, \"version\": \"gemm\", "
            "\"modules_to_not_convert\": %s}",

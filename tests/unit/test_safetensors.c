@@ -112,7 +112,8 @@ static void bad_headers_are_refused(void **state)
       {"{\"__metadata__\":3}", 0, "__metadata__|found integer"},
       {"{\"a\":7}", 0, "tensor a|expected an object, found integer"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2]") "," TENSOR("a", "U8", "[2]", "[2,4]") "}", 4, "duplicate"},
-      {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1, "tensor a|offset 0 to 1, found 2"},
+      {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1,
+       "x.safetensors: cut short: is 62 bytes, needs 63: download it again"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 3, "expected 2 bytes of tensor data, found 3"},
       {"{}", 1, "expected 0 bytes of tensor data, found 1"},
       {"{" TENSOR("a", "U8", "[2]", "[1,3]") "}", 3, "tensor a|offset 0, found 1 (hole)"},
@@ -121,8 +122,9 @@ static void bad_headers_are_refused(void **state)
        "tensor b|offset 2, found 1 (overlap)"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2]") "," TENSOR("b", "U8", "[2]", "[0,2]") "}", 2, "overlap"},
       {"{" TENSOR("a", "U8", "[2]", "[2,0]") "}", 2, "tensor a"},
-      {"{" TENSOR("a", "U8", "[2]", "[0,9223372036854775807]") "}", 2, "tensor a|found 9223372036854775807"},
-      {"{" TENSOR("a", "U8", "[2]", "[0,99999999999999999999]") "}", 2, "x.safetensors|99999999999999999999"},
+      {"{" TENSOR("a", "U8", "[2]", "[0,9223372036854775807]") "}", 2,
+       "tensor a|expected 2 bytes|found 9223372036854775807"},
+      {"{" TENSOR("a", "U8", "[2]", "[0,99999999999999999999]") "}", 2, "tensor a|data_offsets"},
       {"{" TENSOR("a", "U8", "[2]", "[-1,2]") "}", 2, "tensor a|data_offsets"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2,3]") "}", 2, "tensor a|data_offsets"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2.0]") "}", 2, "tensor a|data_offsets"},
@@ -158,9 +160,9 @@ static void bad_lengths_are_refused(void **state)
     size_t n_bytes;
     const char *words;
   } cases[] = {
-      {{0}, 0, "at least 8 bytes, found 0"},
-      {{2}, 7, "at least 8 bytes, found 7"},
-      {{2}, 9, "header of 2 bytes in a file of 9 bytes"},
+      {{0}, 0, "cut short: is 0 bytes, needs 8"},
+      {{2}, 7, "cut short: is 7 bytes, needs 8"},
+      {{2}, 9, "cut short: is 9 bytes, needs 10: download it again"},
       {{0x01, 0xe1, 0xf5, 0x05}, 12, "header of 100000001 bytes, expected at most 100000000"},
       {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 12, "header of 18446744073709551615 bytes"},
   };
@@ -192,6 +194,16 @@ static void truncated_files_are_refused(void **state)
   yk_strbuf_free(&image);
 }
 
+static void a_pointer_of_git_lfs_is_named(void **state)
+{
+  (void)state;
+  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  yk_err err = YK_ERR_INIT;
+  yk_safetensors *file = NULL;
+  yk_status status = yk_safetensors_parse("x.safetensors", pointer, sizeof pointer - 1, &file, &err);
+  expect_error("pointer", YK_E_FORMAT, "x.safetensors: a Git LFS pointer, not the weights: git lfs pull", status, &err);
+}
+
 static void unreadable_files_are_named(void **state)
 {
   (void)state;
@@ -206,10 +218,10 @@ static void unreadable_files_are_named(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_file_gives_views),      cmocka_unit_test(sub_byte_types_are_counted_in_bits),
-      cmocka_unit_test(every_type_has_its_size),    cmocka_unit_test(bad_headers_are_refused),
-      cmocka_unit_test(bad_lengths_are_refused),    cmocka_unit_test(truncated_files_are_refused),
-      cmocka_unit_test(unreadable_files_are_named),
+      cmocka_unit_test(good_file_gives_views),         cmocka_unit_test(sub_byte_types_are_counted_in_bits),
+      cmocka_unit_test(every_type_has_its_size),       cmocka_unit_test(bad_headers_are_refused),
+      cmocka_unit_test(bad_lengths_are_refused),       cmocka_unit_test(truncated_files_are_refused),
+      cmocka_unit_test(a_pointer_of_git_lfs_is_named), cmocka_unit_test(unreadable_files_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
