@@ -12,10 +12,12 @@
 #include "loader/description_check.h"
 #include "loader/dir.h"
 #include "loader/fused_experts.h"
+#include "loader/json_edit.h"
 #include "loader/kuiper_config.h"
 #include "loader/kv_scales.h"
 #include "loader/msmodelslim_tensors.h"
 #include "loader/other_formats.h"
+#include "loader/own_head.h"
 #include "loader/quant_rules.h"
 #include "loader/quant_tensors.h"
 #include "loader/remarks.h"
@@ -26,6 +28,7 @@ struct yk_checkpoint {
   yk_model_config config;
   yk_kuiper *kuiper; /* the weights' file where that is no safetensors file; shards are views into it */
   yk_shards *shards; /* NULL where there are no weights, for sizes alone */
+  bool is_untied;    /* the files have a head of their own, though the configuration ties it */
 };
 
 /* A tensor of floats of a module. */
@@ -249,13 +252,32 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint)
   return &checkpoint->config;
 }
 
+/* Takes text over. */
+static yk_status untie(char **text, yk_err *err)
+{
+  static const char name[] = "config.json";
+  yk_json_doc *config, *edited;
+  yk_strbuf changes = YK_STRBUF_INIT;
+  yk_status status = yk_json_parse(name, *text, strlen(*text), NULL, &config, err);
+  free(*text);
+  YK_TRY(status);
+  yk_strbuf_append_str(&changes, "{\"tie_word_embeddings\": false}");
+  status = yk_json_edit_by_text(name, yk_json_root(config), &changes, NULL, &edited, err);
+  yk_json_free(config);
+  YK_TRY(status);
+  *text = yk_json_to_text(yk_json_root(edited));
+  yk_json_free(edited);
+  return *text ? YK_OK : yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
+}
+
 yk_status yk_checkpoint_config_text(const yk_checkpoint *checkpoint, const char *path, char **text, yk_err *err)
 {
   char dir[YK_MODEL_PATH_BYTES];
   size_t n_bytes;
   YK_TRY(yk_model_path_dir(path, dir, err));
   if (checkpoint->kuiper) return yk_kuiper_config_text(checkpoint->kuiper, dir, text, err);
-  return yk_dir_read(dir, "config.json", true, text, &n_bytes, err);
+  YK_TRY(yk_dir_read(dir, "config.json", true, text, &n_bytes, err));
+  return checkpoint->is_untied ? untie(text, err) : YK_OK;
 }
 
 bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
@@ -273,12 +295,29 @@ static yk_status read_config(const char *dir, const yk_config_changes *changes, 
   return yk_model_config_load(dir, changes, log, &checkpoint->config, err);
 }
 
+/* As transformers: a head that is there and differs is the head. */
+static void settle_head(const yk_log *log, yk_checkpoint *checkpoint)
+{
+  yk_model_config *config = &checkpoint->config;
+  char embedding[YK_WEIGHT_NAME_BYTES], head[YK_WEIGHT_NAME_BYTES];
+  if (!config->tie_word_embeddings) return;
+  yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, embedding);
+  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, head);
+  yk_head found = yk_head_of(checkpoint->shards, embedding, head);
+  checkpoint->is_untied = found == YK_HEAD_OWN;
+  config->tie_word_embeddings = found != YK_HEAD_OWN;
+  if (found == YK_HEAD_OWN)
+    yk_log_write(log, YK_LOG_DEBUG, "%s is not %s: it is used, though tie_word_embeddings is true", head, embedding);
+  if (found == YK_HEAD_SAME) yk_log_write(log, YK_LOG_DEBUG, "ignored: %s.weight, which is %s.weight", head, embedding);
+}
+
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
   if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM)
     YK_TRY(yk_description_check(dir, checkpoint->shards, log, err));
+  settle_head(log, checkpoint);
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 

@@ -39,7 +39,8 @@ typedef struct yk_vector_view {
 /* yk_checkpoint_open - configuration, index and headers of a directory; or a KuiperLLama file (kuiper_layout.h), named
  *   or the only one in a directory without safetensors files.
  *   Warnings (a layer whose format contradicts modules_to_not_convert, a bias that the model does not use, tensors
- *   missing from the index or without a use) go to log, which may be NULL.
+ *   missing from the index or without a use) go to log, which may be NULL. An lm_head that differs from the embedding
+ *   is used although tie_word_embeddings is true, and the configuration then says false.
  *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A configuration that is
  *   not supported comes before anything about weights. A directory that holds only PyTorch .bin, GGUF or other weights,
  *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them. */
@@ -66,7 +67,8 @@ int64_t yk_checkpoint_bytes(const yk_checkpoint *checkpoint);
 void yk_checkpoint_close(yk_checkpoint *checkpoint);
 
 /* yk_checkpoint_config_text - the model's config.json, malloc'd and the caller's: that of the directory, or what stands
- *   for it beside or in a KuiperLLama file. path: what was opened. Errors: YK_E_IO, YK_E_FORMAT, YK_E_NOMEM. */
+ *   for it beside or in a KuiperLLama file; with tie_word_embeddings false where the files have a head of their own.
+ *   path: what was opened. Errors: YK_E_IO, YK_E_FORMAT, YK_E_NOMEM. */
 yk_status yk_checkpoint_config_text(const yk_checkpoint *checkpoint, const char *path, char **text, yk_err *err);
 
 const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);

@@ -152,6 +152,11 @@ static bool is_unset(const yk_tensor *g_idx, const yk_weight_view *view)
   return unset;
 }
 
+bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing)
+{
+  return packing == YK_PACKING_GPTQ && yk_tensors_is_zero(g_idx);
+}
+
 /* compressed-tensors takes each group_size of the sorted inputs for a group, whatever g_idx calls them: that is the
  * same where all groups are of that size. */
 static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, const yk_weight_view *view, yk_err *err)
@@ -181,7 +186,7 @@ static yk_status read_groups(const yk_shards *shards, const char *module, const 
   const yk_tensor *tensor;
   int64_t n_groups = view->k / view->group;
   YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
-  if (is_unset(tensor, view)) return YK_OK;
+  if (is_unset(tensor, view) || (!must_say && yk_quant_is_blank(tensor, view->packing))) return YK_OK;
   bool is_contiguous = true;
   for (int64_t k = 0; k < view->k; k++) {
     int32_t group = group_at(tensor, k);

@@ -31,11 +31,11 @@ static void note(oddity *odd, const char *module)
   if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
 }
 
-/* Tensors decide a layer's format and the model decides its bias; what contradicts them is worth a warning each. */
+/* Tensors decide a layer's format; what contradicts them is worth a warning each. */
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
-  oddity plain = {0}, excluded = {0}, biased = {0}, inputs = {0};
+  oddity plain = {0}, excluded = {0}, inputs = {0}, blank = {0};
   for (int layer = 0; layer < config->n_layers; layer++) {
     for (yk_weight_role role = YK_ROLE_Q; role < YK_N_ROLES; role++) {
       char module[YK_WEIGHT_NAME_BYTES];
@@ -47,13 +47,14 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       bool quantised = yk_quant_suffix(c->shards, module) != NULL;
-      const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
+      const yk_tensor *g_idx = yk_tensors_find(c->shards, module, "g_idx", NULL);
       if (config->quant.method != YK_QUANT_NONE) {
         if (quantised && !scheme) note(&excluded, module);
         if (scheme && !quantised && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
         if (scheme && quantised && scheme->inputs_as_fp8) note(&inputs, module);
       }
-      if (bias && !parts.has_bias && !yk_tensors_is_zero(bias)) note(&biased, module);
+      bool has_groups = scheme && scheme->group_size > 0 && scheme->group_size < parts.k;
+      if (g_idx && has_groups && !scheme->act_order && yk_quant_is_blank(g_idx, scheme->packing)) note(&blank, module);
     }
   }
   if (plain.n)
@@ -63,11 +64,10 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   if (excluded.n)
     yk_log_write(c->log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though quantization_config leaves it out",
                  excluded.first, excluded.n);
-  if (biased.n)
+  if (blank.n)
     yk_log_write(c->log, YK_LOG_WARN,
-                 "%s.bias (%d in all) is not zero, but the model's configuration has no such bias: "
-                 "ignored",
-                 biased.first, biased.n);
+                 "%s.g_idx (%d in all) is zeros, and desc_act is false: groups are of neighbouring inputs", blank.first,
+                 blank.n);
   if (inputs.n)
     yk_log_write(c->log, YK_LOG_INFO,
                  "activations of %d layers stay 16 bits, though quantization_config rounds them to 8-bit floats; the "
@@ -108,11 +108,26 @@ static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
 /* ---- Tensors without a use --------------------------------------------------------------------------------------- */
 
 /* In this order: a tensor is of the first kind that it fits. */
-typedef enum stray_kind { STRAY_LAYER, STRAY_G_IDX, STRAY_EXPERT, STRAY_LORA, STRAY_OTHER, N_STRAY_KINDS } stray_kind;
+typedef enum stray_kind {
+  STRAY_TABLE,
+  STRAY_TOWER,
+  STRAY_PREDICTION,
+  STRAY_LAYER,
+  STRAY_G_IDX,
+  STRAY_BIAS,
+  STRAY_EXPERT,
+  STRAY_LORA,
+  STRAY_OTHER,
+  N_STRAY_KINDS
+} stray_kind;
 
 static const char *const stray_texts[N_STRAY_KINDS] = {
+    [STRAY_TABLE] = "of rotary frequencies (inv_freq), which the configuration gives",
+    [STRAY_TOWER] = "of a vision or audio tower: the model reads text alone",
+    [STRAY_PREDICTION] = "of layers that predict further tokens (mtp)",
     [STRAY_LAYER] = "of layers beyond num_hidden_layers",
     [STRAY_G_IDX] = "of group indices (g_idx), which the format does not have",
+    [STRAY_BIAS] = "of biases that are not zero, but that the model's configuration does not have",
     [STRAY_EXPERT] = "of experts, which the architecture does not have",
     [STRAY_LORA] = "of LoRA adapters, which are not applied: merge them into the weights",
     [STRAY_OTHER] = "that the model has no use for",
@@ -124,10 +139,25 @@ static bool ends_with(const char *text, const char *end)
   return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+static bool has_any(const char *name, const char *const *parts, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strstr(name, parts[i])) return true;
+  return false;
+}
+
 static stray_kind kind_of(const yk_model_config *config, const char *name)
 {
-  if (yk_weight_layer(config->family, name) >= config->n_layers) return STRAY_LAYER;
+  static const char *const towers[] = {"visual.", "vision_", "vision.", "audio_", "image_", "multi_modal_", "mm_"};
+  static const char *const predictions[] = {"mtp.", "mtp_", ".eh_proj.", ".enorm.", ".hnorm."};
+  int32_t layer = yk_weight_layer(config->family, name);
+  if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
+  if (layer < 0 && has_any(name, towers, sizeof towers / sizeof *towers)) return STRAY_TOWER;
+  if (layer < config->n_layers && has_any(name, predictions, sizeof predictions / sizeof *predictions))
+    return STRAY_PREDICTION;
+  if (layer >= config->n_layers) return STRAY_LAYER;
   if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
+  if (ends_with(name, ".bias")) return STRAY_BIAS;
   if (strstr(name, "experts.")) return STRAY_EXPERT;
   if (strstr(name, "lora_")) return STRAY_LORA;
   return STRAY_OTHER;
@@ -141,19 +171,48 @@ static void mark(const checkpoint_view *c, const char *module, const char *suffi
   if (position < yk_shards_count(c->shards)) used[position] = true;
 }
 
-/* What a module may consist of. A bias that the model does not use is a contradiction, which is told if it matters. */
-static void mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, int expert, bool *used)
+static void mark_all(const checkpoint_view *c, const char *module, const char *const *suffixes, size_t n, bool *used)
 {
-  static const char *const suffixes[] = {"weight",        "bias",         "weight_scale",     "weight_scale_inv",
-                                         "input_scale",   "input_offset", "input_zero_point", "activation_scale",
-                                         "weight_offset", "quant_bias",   "deq_scale"};
-  const yk_packing_names *names = yk_packing_names_of(c->config->quant.scheme.packing);
-  const char *const of_packing[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
+  for (size_t i = 0; i < n; i++)
+    if (suffixes[i]) mark(c, module, suffixes[i], used);
+}
+
+/* What stands beside 8 bits: scales and zeros of weights and inputs. */
+static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used)
+{
+  static const char *const suffixes[] = {
+      "weight",           "weight_scale",  "weight_scale_inv",  "input_scale", "input_offset", "input_zero_point",
+      "activation_scale", "weight_offset", "weight_zero_point", "quant_bias",  "deq_scale"};
+  mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
+}
+
+/* A scale beside floats, say, is not read: whoever put it there wanted something else. */
+static yk_status mark_weight(const checkpoint_view *c, const char *module, bool *used, yk_err *err)
+{
+  const char *suffix = yk_quant_suffix(c->shards, module);
+  const yk_quant_scheme *scheme;
+  if (!suffix || strcmp(suffix, "weight") == 0) {
+    if (suffix) mark_8_bits(c, module, used);
+    mark(c, module, "weight", used);
+    return YK_OK;
+  }
+  YK_TRY(yk_quant_scheme_of(&c->config->quant, module, &scheme, err));
+  const yk_packing_names *names = yk_packing_names_of((scheme ? scheme : &c->config->quant.scheme)->packing);
+  const char *const suffixes[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
+  mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
+  return YK_OK;
+}
+
+/* A bias that the model does not add changes nothing where it is zero, as some tools write it. */
+static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, int expert, bool *used,
+                             yk_err *err)
+{
   char module[YK_WEIGHT_NAME_BYTES];
   yk_weight_name_of_expert(c->config->family, role, layer, expert, module);
-  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) mark(c, module, suffixes[i], used);
-  for (size_t i = 0; i < sizeof of_packing / sizeof *of_packing; i++)
-    if (of_packing[i]) mark(c, module, of_packing[i], used);
+  const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
+  if (bias && (yk_weight_module_of(c->config, role).has_bias || yk_tensors_is_zero(bias)))
+    mark(c, module, "bias", used);
+  return mark_weight(c, module, used, err);
 }
 
 /* msmodelslim may write two norms, of which each layer reads one. */
@@ -183,20 +242,21 @@ static void mark_kv_scales(const checkpoint_view *c, yk_weight_role role, int la
   if (names.offset) mark(c, names.module, names.offset, used);
 }
 
-static void mark_used(const checkpoint_view *c, bool *used)
+static yk_status mark_used(const checkpoint_view *c, bool *used, yk_err *err)
 {
   mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight alone, as norms have it */
   mark_norm(c, YK_ROLE_FINAL_NORM, 0, used);
-  mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used); /* where it is tied, files may still hold it */
+  YK_TRY(mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used, err)); /* where it is tied, files may still hold it */
   for (int layer = 0; layer < c->config->n_layers; layer++)
     for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
       if (!yk_weight_is_in_layer(c->config, role, layer)) continue;
       if (role == YK_ROLE_K || role == YK_ROLE_V) mark_kv_scales(c, role, layer, used);
       if (!yk_weight_is_linear(role)) mark_norm(c, role, layer, used);
       for (int i = 0; yk_weight_is_linear(role) && i < yk_weight_count(c->config, role, layer); i++)
-        mark_linear(c, role, layer, i, used);
+        YK_TRY(mark_linear(c, role, layer, i, used, err));
       if (role == YK_ROLE_ROUTER && c->config->experts.has_choice_bias) mark_choice_bias(c, layer, used);
     }
+  return YK_OK;
 }
 
 static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
@@ -205,20 +265,19 @@ static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
   const char *first[N_STRAY_KINDS] = {0};
   bool *used = calloc(n_tensors + 1, sizeof *used);
   if (!used) return yk_err_set(err, YK_E_NOMEM, "no memory to look through %zu tensors", n_tensors);
-  mark_used(c, used);
+  yk_status status = mark_used(c, used, err);
   for (size_t i = 0; i < n_tensors; i++) {
     const char *name = yk_shards_at(c->shards, i)->name;
-    if (used[i] || ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq"))
-      continue; /* a table that older tools saved */
+    if (used[i]) continue;
     stray_kind kind = kind_of(c->config, name);
     if (n_of_kind[kind]++ == 0) first[kind] = name;
   }
   for (int kind = 0; kind < N_STRAY_KINDS; kind++)
-    if (n_of_kind[kind])
-      yk_log_write(c->log, YK_LOG_WARN, "ignored: %zu tensor%s %s; the first is %s", n_of_kind[kind],
-                   n_of_kind[kind] == 1 ? "" : "s", stray_texts[kind], first[kind]);
+    if (n_of_kind[kind] && status == YK_OK)
+      yk_log_write(c->log, kind == STRAY_TABLE ? YK_LOG_INFO : YK_LOG_WARN, "ignored: %zu tensor%s %s; the first is %s",
+                   n_of_kind[kind], n_of_kind[kind] == 1 ? "" : "s", stray_texts[kind], first[kind]);
   free(used);
-  return YK_OK;
+  return status;
 }
 
 yk_status yk_remarks_write(const yk_model_config *config, const yk_shards *shards, const yk_log *log, yk_err *err)

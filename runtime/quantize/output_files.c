@@ -8,6 +8,7 @@
 #include "base/json_write.h"
 #include "loader/dir.h"
 #include "loader/json_edit.h"
+#include "loader/own_head.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -114,10 +115,12 @@ yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan
 {
   yk_strbuf text = YK_STRBUF_INIT;
   yk_json_doc *config;
+  bool is_tied = yk_json_is(yk_json_get(yk_json_root(plan->config), "tie_word_embeddings"), YK_JSON_TRUE);
+  bool is_untied = is_tied && yk_head_of(plan->shards, "model.embed_tokens", "lm_head") == YK_HEAD_OWN;
   yk_strbuf_append_fmt(&text,
                        "{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %d, "
-                       "\"zero_point\": true, \"version\": \"gemm\", \"modules_to_not_convert\": [%s]}}",
-                       plan->group_size, plan->kept.data);
+                       "\"zero_point\": true, \"version\": \"gemm\", \"modules_to_not_convert\": [%s]}%s}",
+                       plan->group_size, plan->kept.data, is_untied ? ", \"tie_word_embeddings\": false" : "");
   YK_TRY(yk_json_edit_by_text("config.json", yk_json_root(plan->config), &text, NULL, &config, err));
   yk_json_append(&text, yk_json_root(config), 2);
   yk_json_free(config);

@@ -174,7 +174,7 @@ class Formats(harness.Case):
                 ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),
                 ("format_auto_round", {"packing_format": "auto_round:auto_awq"}, ["qweight", "expected"]),
                 ("format_fp8", {"weight_block_size": [64, 64]}, ["weight_scale_inv", "[3, 3]", "found F32 [2, 2]"]),
-                ("format_fp8", {"weight_block_size": [64, 0]}, ["weight_block_size [64,0]"]),
+                ("format_fp8", {"weight_block_size": [64, 0]}, ["weight_block_size [64, 0]"]),
                 ("format_fp8", {"quant_method": "awq", "bits": 4, "group_size": 32}, ["qweight", "found", ".weight"]),
                 ("format_compressed_fp8_block", {"format": "pack-quantized"}, ["float", "pack-quantized"])):
             with self.subTest(name, changes=changes):

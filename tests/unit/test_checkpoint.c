@@ -178,6 +178,8 @@ static void contradictions_are_warned_of(void **state)
   static const char module[] = "model.layers.1.mlp.up_proj";
   tiny_model model = tiny();
   drop(&model, "model.layers.1.mlp.up_proj.qweight");
+  drop(&model, "model.layers.1.mlp.up_proj.qzeros");
+  drop(&model, "model.layers.1.mlp.up_proj.scales");
   add(&model, "model.layers.1.mlp.up_proj.weight", "F32", 2, FFN, HIDDEN);
   temp_dir dir = tiny_dir(&model);
   yk_err err = YK_ERR_INIT;
@@ -237,8 +239,13 @@ static void tensors_without_use_are_mentioned(void **state)
        "2 tensors of experts|model.layers.0.mlp.experts.3.up_proj.weight"},
       {{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "model.layers.1.self_attn.q_proj.lora_B"},
        "2 tensors of LoRA adapters, which are not applied|base_model.model.model.layers.0"},
-      {{"model.layers.0.self_attn.q_norm.weight", "visual.blocks.0.attn.qkv.weight", "model.norm.bias"},
+      {{"model.layers.0.self_attn.q_norm.weight", "model.norm.scale", "model.layers.1.mlp.up_proj.weight_scale"},
        "3 tensors that the model has no use for|model.layers.0.self_attn.q_norm.weight"},
+      {{"visual.blocks.0.attn.qkv.weight", "model.vision_tower.a.weight", "multi_modal_projector.linear_1.bias"},
+       "3 tensors of a vision or audio tower|model.vision_tower.a.weight"},
+      {{"mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight"}, "2 tensors of layers that predict further tokens"},
+      {{"lm_head.bias", "model.norm.bias", "model.layers.0.mlp.up_proj.bias"},
+       "3 tensors of biases that are not zero|lm_head.bias"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tiny_model model = tiny();
@@ -253,7 +260,39 @@ static void tensors_without_use_are_mentioned(void **state)
   }
 }
 
-/* A tied model's file may hold lm_head all the same. */
+/* g_idx of zeros, which some tools leave in place where they choose no order. */
+static void blank_group_indices(void **state)
+{
+  (void)state;
+  static const char config[] =
+      TINY_SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"desc_act\":%s}}";
+  static const char module[] = "model.layers.0.mlp.up_proj";
+  for (int desc_act = 0; desc_act < 2; desc_act++) {
+    char text[1024];
+    tiny_model model = {0};
+    add(&model, "model.layers.0.mlp.up_proj.g_idx", "I32", 1, HIDDEN, 0); /* tensor number 0 is filled with zeros */
+    add(&model, "model.layers.0.mlp.up_proj.qweight", "I32", 2, HIDDEN / 8, FFN);
+    add(&model, "model.layers.0.mlp.up_proj.qzeros", "I32", 2, HIDDEN / GROUP, FFN / 8);
+    add(&model, "model.layers.0.mlp.up_proj.scales", "F16", 2, HIDDEN / GROUP, FFN);
+    temp_dir dir = temp_dir_make();
+    snprintf(text, sizeof text, config, desc_act ? "true" : "false");
+    write_text(&dir, "config.json", text);
+    write_tensors(&dir, "model.safetensors", &model, 0, model.n);
+    log_lines lines = {0};
+    const yk_log log = {YK_LOG_WARN, keep_line, &lines};
+    yk_checkpoint *checkpoint;
+    yk_weight_view view;
+    yk_err err = YK_ERR_INIT;
+    expect_ok("open", yk_checkpoint_open(dir.path, &log, &checkpoint, &err), &err);
+    expect_ok("view", yk_checkpoint_linear(checkpoint, module, HIDDEN, FFN, false, &view, &err), &err);
+    assert_int_equal(view.act_order, desc_act);
+    expect_words("said", desc_act ? "" : "model.layers.0.mlp.up_proj.g_idx (1 in all) is zeros, and desc_act is false",
+                 lines.text);
+    yk_checkpoint_close(checkpoint);
+    temp_dir_remove(&dir);
+  }
+}
+
 static void tied_lm_head_is_no_stray(void **state)
 {
   (void)state;
@@ -264,6 +303,51 @@ static void tied_lm_head_is_no_stray(void **state)
   log_lines lines = {0};
   expect_ok("tied", read_model(dir.path, &lines, &err), &err);
   assert_string_equal(lines.text, "");
+  temp_dir_remove(&dir);
+}
+
+static void expect_tied(const temp_dir *dir, const char *what, bool tied)
+{
+  yk_checkpoint *checkpoint;
+  yk_err err = YK_ERR_INIT;
+  char *text;
+  expect_ok(what, yk_checkpoint_open(dir->path, NULL, &checkpoint, &err), &err);
+  if (yk_checkpoint_config(checkpoint)->tie_word_embeddings != tied) fail_msg("%s", what);
+  expect_ok(what, yk_checkpoint_config_text(checkpoint, dir->path, &text, &err), &err);
+  expect_words(what, tied ? "\"tie_word_embeddings\":true" : "\"tie_word_embeddings\": false", text);
+  free(text);
+  yk_checkpoint_close(checkpoint);
+}
+
+/* A head that is in the file counts where it differs from the embedding, whatever the configuration says. */
+static void own_heads_of_tied_models(void **state)
+{
+  (void)state;
+  static const char config[] = TINY_SIZES ",\"tie_word_embeddings\":true" TINY_AWQ "null}}";
+  tiny_model model = tiny();
+  temp_dir dir = tiny_dir(&model);
+  write_text(&dir, "config.json", config);
+  expect_tied(&dir, "other numbers", false);
+  drop(&model, "lm_head.weight");
+  write_tensors(&dir, "model.safetensors", &model, 0, model.n);
+  expect_tied(&dir, "none", true);
+  add(&model, "lm_head.qweight", "I32", 2, HIDDEN, 8);
+  write_tensors(&dir, "model.safetensors", &model, 0, model.n);
+  expect_tied(&dir, "quantised", false);
+  temp_dir_remove(&dir);
+
+  dir = temp_dir_make();
+  write_text(&dir, "config.json", config);
+  static const char header[] =
+      "{\"lm_head.weight\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},"
+      "\"model.embed_tokens.weight\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[8,16]}}";
+  yk_strbuf image = safetensors_image(header, "aaaaaaaaaaaaaaaa", 16);
+  write_file(&dir, "model.safetensors", image.data, image.length);
+  expect_tied(&dir, "the same", true);
+  image.data[image.length - 1] = 'b';
+  write_file(&dir, "model.safetensors", image.data, image.length);
+  expect_tied(&dir, "the last byte differs", false);
+  yk_strbuf_free(&image);
   temp_dir_remove(&dir);
 }
 
@@ -302,6 +386,8 @@ int main(void)
       cmocka_unit_test(unused_bias_is_warned_of),
       cmocka_unit_test(tensors_without_use_are_mentioned),
       cmocka_unit_test(tied_lm_head_is_no_stray),
+      cmocka_unit_test(blank_group_indices),
+      cmocka_unit_test(own_heads_of_tied_models),
       cmocka_unit_test(golden_models_are_complete),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
